@@ -9,8 +9,6 @@ HISTORY: Final = 64
 OPTIMIZERS: Final = 8
 """Optimizers that are distinguished; a program that makes new ones all the time has no order to learn."""
 _FIRST: Final = ord("a")
-_GAP: Final = "|"
-"""In place of optimizer steps that were not seen."""
 
 
 class OptimizerCycle:
@@ -69,41 +67,32 @@ class OptimizerCycle:
                 return
             symbol = self._symbols[key] = chr(_FIRST + len(self._symbols))
         self._history = (self._history + symbol)[-HISTORY:]
+        self.held += self.holds_another(key)
         if symbol not in self._open:
             self._open += symbol
-        elif self._waits:
-            self.held += 1
         self._waits = False
+
+    def holds_another(self, key: int) -> bool:
+        """Return whether a step of the optimizer ``key`` shows that the open step holds another training step."""
+        return self._waits and self._symbols.get(key, " ") in self._open
 
     def begin_step(self) -> None:
         """Begin another training step."""
         self._open, self._owned, self._waits, self.held = "", False, False, 1
 
-    def skip(self) -> None:
-        """Continue after optimizer steps that were not seen."""
-        self._history = (self._history.removesuffix(_GAP) + _GAP)[-HISTORY:]
-
     def _due(self) -> str | None:
-        """Return the optimizer that is due next; None where nothing was learnt."""
-        *before, latest = self._history.split(_GAP)
-        return self._follower(self._history, latest, cut=bool(before)) or (
-            self._follower("".join((*before, latest)), latest, cut=True) if before else None
-        )
+        """Return the optimizer that followed most often after the latest ones; a tie goes to one that has stepped.
 
-    def _follower(self, history: str, latest: str, *, cut: bool) -> str | None:
-        """Return the optimizer that followed most often in this history; a tie goes to one that has stepped.
-
-        ``latest`` are the last steps. Where they are ``cut``, the order may have begun anywhere before them: if no
-        longer sequence decides, one that has stepped is due if it ever was.
+        None where nothing was learnt.
         """
-        for length in range(min(len(latest), len(history) - 1), 0, -1):
-            sequence = latest[-length:]
+        history = self._history
+        for length in range(len(history) - 1, 0, -1):
+            sequence = history[-length:]
             if sequence not in history[:-1]:
                 continue
             counts = {symbol: history.count(sequence + symbol) for symbol in self._symbols.values()}
             most = max(counts.values())
             if most:
-                least = 1 if cut and length == len(latest) else most
-                likely = [symbol for symbol, count in counts.items() if count >= least]
+                likely = [symbol for symbol, count in counts.items() if count == most]
                 return next((symbol for symbol in likely if symbol in self._open), likely[0])
         return None

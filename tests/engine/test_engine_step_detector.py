@@ -1,0 +1,443 @@
+"""The rules that tell training from validation, as tables of events and of the decisions that follow from them.
+
+A program is a line of words, one for each event; ``train`` is a whole iteration. What comes before a semicolon is the
+program's past, of which no decision is looked at. The other column holds the decisions in their order.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from autoprof._session import events
+from autoprof._session.events import ModuleCall, Moment
+from autoprof._session.step_detector import MAX_ENTRIES, MAX_OPTIMIZERS, MIN_UPDATES, RULES, Situation, StepDetector
+
+TRAIN = "forward backward update"
+
+
+@pytest.fixture(autouse=True)
+def hooks_in() -> None:
+    """Run each test once: no mark of a module is made here."""
+
+
+class Loader:
+    """A loader, which can be referred to weakly."""
+
+
+class Program:
+    """Events of a program with one thread, or with two, and the decisions that followed."""
+
+    def __init__(self, **options: Any) -> None:
+        self.detector = StepDetector(**options)
+        self.outcomes: list[str] = []
+        self.loaders: dict[str, Loader] = {}
+        self.calls: list[ModuleCall] = []
+        self.records, self.position, self.ns, self.thread = True, 0, 0, 0
+        self.block: Moment | None = None
+
+    def run(self, text: str) -> str:
+        """Run a line of words, and return the decisions after the semicolon, without those that mark a block."""
+        past, _, present = text.rpartition(";")
+        for word in past.split():
+            self._run_word(word)
+        self.outcomes.clear()
+        for word in present.split():
+            self._run_word(word)
+        return " ".join(self.outcomes)
+
+    def _run_word(self, word: str) -> None:
+        name, *arguments = word.split(":")
+        if "*" in name:
+            name, times = name.split("*")
+            for _ in range(int(times)):
+                self._run_word(":".join([name, *arguments]))
+        elif name == "train":
+            for one in TRAIN.split():
+                self._run_word(one)
+        else:
+            getattr(self, f"_{name}")(*arguments)
+
+    def report(self, event: Any) -> None:
+        """Report an event, with the calls that it needs."""
+        since = self.detector.calls_needed(event)
+        if since is not None:
+            calls = tuple(call for call in self.calls if call.start >= since)
+            event = event._replace(calls=calls if self.records else None)
+        for decision in self.detector.decide(event):
+            if isinstance(decision, events.EndStep):
+                self.calls, self.position, self.block = [], 0, None
+            elif isinstance(decision, events.MarkBlock):
+                self.block = Moment(self.position, self.ns)
+                continue
+            self.outcomes.append(outcome(decision))
+
+    def _forward(self, *how: str) -> None:
+        module, training, graded = 1 + ("part" in how), "eval" not in how, "ungraded" not in how
+        self.report(events.ForwardBegins(module, module == 1, training, graded, self.thread))
+
+    def _call(self, fqn: str, *how: str) -> None:
+        end = -1 if "open" in how else self.position + 2
+        self.calls.append(ModuleCall(self.position, end, fqn))
+        self.position += 4
+
+    def _backward(self, *how: str) -> None:
+        self.report(events.BackwardBegins(self.thread, watched="watched" in how))
+        if "watched" in how:
+            self.report(events.BackwardEnds(self.position))
+
+    def _begin(self, optimizer: str = "1") -> None:
+        self.report(events.UpdateBegins(int(optimizer)))
+
+    def _end(self, optimizer: str = "1", *how: str) -> None:
+        facts = {"owned": "foreign" not in how, "is_last": "last" in how, "in_backward": "inside" in how}
+        self.report(events.UpdateEnds(int(optimizer), self.thread, position=self.position, **facts))
+
+    def _update(self, optimizer: str = "1", *how: str) -> None:
+        self._begin(optimizer)
+        self._end(optimizer, *how)
+
+    def _fetch(self, loader: str = "feeds", *how: str) -> None:
+        source = self.loaders.setdefault(loader, Loader())
+        self.report(events.Fetch(source, "given" in how, "ungraded" not in how, updated="updated" in how))
+
+    def _updated(self, *_how: str) -> None:
+        """A forward before which the program has changed the parameters by itself."""
+        self.report(events.ForwardBegins(1, True, True, True, self.thread, updated=True))
+
+    def _block(self, ns: str = "7") -> None:
+        self._enter()
+        self.ns += int(ns)
+        self._leave()
+
+    def _enter(self) -> None:
+        self.block = None
+        self.report(events.BlockBegins())
+        self.position += 2
+
+    def _leave(self) -> None:
+        self.position += 2
+        self.report(events.BlockEnds(self.block, Moment(self.position, self.ns)))
+
+    def _eval(self) -> None:
+        self.report(events.ModeChanged(False, self.thread))
+
+    def _training(self) -> None:
+        self.report(events.ModeChanged(True, self.thread))
+
+    def _step(self) -> None:
+        self.report(events.StepCalled())
+
+    def _pause(self, name: str = "pause") -> None:
+        self.report(events.PauseBegins(name))
+
+    def _resume(self) -> None:
+        self.report(events.PauseEnds())
+
+    def _close(self) -> None:
+        self.report(events.LoopEnds(self.position))
+
+    def _thread(self, number: str) -> None:
+        self.thread = int(number)
+
+    def _unrecorded(self) -> None:
+        self.records = False
+
+
+def outcome(decision: Any) -> str:
+    """Return a decision in words."""
+    if isinstance(decision, events.EndStep):
+        return "end" if decision.held == 1 else f"end*{decision.held}"
+    if isinstance(decision, events.Exclude):
+        return f"exclude:{decision.name.split()[0]}{':fetches' * decision.fetches}"
+    if isinstance(decision, events.Include):
+        return f"include:{decision.name.split()[0] if decision.name else None}"
+    if isinstance(decision, events.ExcludeMarks):
+        return f"cut:{decision.start.position}-{decision.end.position}{':fetches' * decision.fetches}"
+    if isinstance(decision, events.RenameMarks):
+        return f"rename:{decision.start}-{decision.end}:{decision.fqn}"
+    if isinstance(decision, events.Follow):
+        return f"follow:{decision.fqn}"
+    if isinstance(decision, events.EndLast):
+        return f"last:{decision.whole}:{decision.updated_at}"
+    return type(decision).__name__
+
+
+def check(text: str, expected: str, **options: Any) -> None:
+    """Compare the decisions of a program with those expected."""
+    assert Program(**options).run(text) == " ".join(expected.split())
+
+
+def test_each_happening_has_a_rule_in_each_situation() -> None:
+    """The table has no empty place, and nothing that a pause holds ends a step."""
+    assert all(len(rules) == len(Situation) for rules in RULES.values())
+    assert {rules[-1].name for rules in RULES.values()} == {"BELONGS", "NAMES_PAUSE"}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        # The next training forward after an update ends the step; neither the first one does, nor one before it.
+        ("forward forward backward update ; forward", "end"),
+        ("forward forward backward update", ""),
+        # A fetch of a loader that feeds training ends it, and so does a loader that was given to the session.
+        ("fetch train fetch:unknown ; fetch", "end"),
+        ("fetch train ; fetch:unknown", ""),
+        ("train ; fetch:unknown:given", "end"),
+        # A backward pass ends it where no forward was seen.
+        ("backward update ; backward update backward update", "end end"),
+        # A closure: the step ends with the optimizer's step, unless its batch was fetched before.
+        ("; begin forward backward end:1:last", "TrainsInUpdate end"),
+        ("; begin forward backward end:1", "TrainsInUpdate"),
+        ("; fetch begin forward backward end:1:last", "TrainsInUpdate"),
+        ("fetch begin forward backward end:1:last ; fetch", "end"),
+        ("forward begin forward end:1:last ; forward", "end"),
+        # An optimizer inside another makes no update of its own; an exception in one hides no later step.
+        ("forward begin:2 update end:2 ; forward", "end"),
+        ("forward begin ; train train", "end"),
+        # One of another model ends no step.
+        ("train update:2:foreign update:2:foreign ; forward", "end"),
+        ("forward backward ; update:2:foreign forward", ""),
+        # Optimizers that step inside a backward pass, one for each parameter, are one.
+        ("forward update:1:inside update:2:inside ; forward update:1:inside update:2:inside forward", "end end"),
+        # Updates of the program's own.
+        ("forward backward:watched ; updated", "end"),
+        ("forward backward:watched ; forward", ""),
+        ("fetch train forward ; fetch:feeds:updated", "end"),
+        # Calls of the program.
+        ("train ; step step", "end end"),
+        ("step train ; forward backward fetch:feeds:given", ""),
+        # Nothing in a pause ends a step.
+        ("fetch train ; pause forward fetch backward resume", "exclude:pause include:pause"),
+        ("fetch train pause resume ; forward", "end"),
+    ],
+)
+def test_a_step_ends_where_the_next_iteration_begins(text: str, expected: str) -> None:
+    """With one optimizer."""
+    check(text, expected)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        # Two optimizers are expected, and only one steps: a second fetch of the loader ends the step.
+        ("fetch:a:given train ; fetch:a:given", "end"),
+        # A GAN's two halves may each have a loader.
+        ("fetch:a:given train ; fetch:b:given", ""),
+        # A step that held those of one optimizer only.
+        ("train train ; forward", "end*2"),
+        ("train train ; step", "end"),
+    ],
+)
+def test_a_step_waits_for_the_optimizers_that_are_expected(text: str, expected: str) -> None:
+    """Two of them."""
+    check(text, expected, optimizers=2)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        # A forward in ``eval`` mode begins validation, with the fetch right before it; one that trains ends it.
+        ("train*2 ; forward:eval:ungraded forward", "exclude:validation:fetches include:validation end"),
+        ("train ; forward:eval forward", "exclude:validation:fetches include:validation end"),
+        # The loader is known from then on.
+        ("fetch train fetch:checks forward:eval:ungraded fetch train ; fetch:checks", "exclude:validation"),
+        ("fetch train fetch:checks forward:eval:ungraded ; fetch", "include:validation end"),
+        # The batch of a loader that feeds training was fetched for the step, and evaluated as well.
+        ("fetch train fetch ; forward:eval:ungraded", "exclude:validation"),
+        # A fetch under ``no_grad`` begins validation after an update; before it, it is part of the step.
+        ("forward ; fetch:a:ungraded", ""),
+        ("train ; fetch:a:ungraded train", "exclude:validation include:validation end"),
+        # A loader that was asked several times during validation feeds validation.
+        ("train fetch:a:ungraded fetch:a:ungraded train ; fetch:a", "end"),
+        ("train fetch:a:ungraded fetch:a:ungraded fetch:a:ungraded train ; fetch:a", "exclude:validation"),
+        # The call of ``eval`` begins validation after an update only; that of ``train`` ends none.
+        ("; eval", ""),
+        ("forward ; eval", ""),
+        ("train ; training eval training forward", "exclude:validation include:validation end"),
+        ("train begin:2 ; eval", ""),
+        # A backward pass shows that the model trains in ``eval`` mode: the step is in no statistic.
+        ("train*2 ; forward:eval backward", "exclude:validation:fetches ExcludeOpen include:validation"),
+        ("train*2 forward:eval backward update ; forward:eval", "end*2"),
+        ("train*2 ; forward:eval:ungraded backward", "exclude:validation:fetches include:validation"),
+        # From the first step on in ``eval`` mode.
+        ("forward:eval backward update ; forward:eval", "end"),
+        # A loader of unknown use, given to the session, ends no step during validation.
+        ("train forward:eval:ungraded ; fetch:new:given", ""),
+        # A trainer may validate before it trains in a closure.
+        ("fetch:a:ungraded ; begin forward end:1:last", "include:validation TrainsInUpdate end"),
+    ],
+)
+def test_validation_is_recognised(text: str, expected: str) -> None:
+    """By the mode of the model, by its loader, and by what gradients need."""
+    check(text, expected)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("train ; pause resume", "exclude:pause include:pause"),
+        # Saving during validation is no part of it; a pause inside a pause is part of that one.
+        ("train eval ; pause:torch.save resume forward", "exclude:torch.save include:torch.save include:validation end"),
+        ("train ; pause pause:save resume resume", "exclude:pause exclude:save include:None include:pause"),
+        # A forward in ``eval`` mode inside makes it validation.
+        ("train ; pause forward:eval:ungraded resume", "exclude:pause include:validation"),
+        # Validation that is named, and was recognised already.
+        ("train eval ; pause:validation forward", "include:validation end"),
+    ],
+)
+def test_a_pause_belongs_to_no_step(text: str, expected: str) -> None:
+    """Whatever is in it."""
+    check(text, expected)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        # The first three steps decide nothing; then forwards are excluded that hardly any step has.
+        ("train ; forward:ungraded train", "end"),
+        ("train*5 ; forward:ungraded train", "exclude:forward:fetches include:forward end"),
+        ("fetch train " * 5 + "fetch ; forward:ungraded", "exclude:forward"),
+        # A loader whose batches a part evaluated feeds validation.
+        ("fetch train*5 fetch:a forward:ungraded fetch train ; fetch:a", "exclude:validation"),
+        # After the first training forward, in an optimizer or in a pause they are part of what is open.
+        ("train*5 forward ; forward:ungraded", ""),
+        ("train*5 begin ; forward:ungraded", ""),
+        # A teacher in ``eval`` mode is called in each step: no validation.
+        ("; forward:part:eval:ungraded forward backward update", ""),
+        # Forwards that are more than each step has: the first ones.
+        (
+            "forward:ungraded call:teacher train "
+            + "forward:ungraded call:teacher train " * 4
+            + "forward:ungraded call:teacher forward:ungraded call:teacher forward:ungraded call:teacher ; forward",
+            "cut:0-6:fetches end",
+        ),
+        # Calls of a module that is not reported, in every second step: a row of its own, and the module is followed.
+        (
+            "train " + "call:teacher train train " * 4 + "call:teacher call:second ; forward",
+            "rename:0-6:teacher end",
+        ),
+        # The call around the first training forward is part of the step.
+        ("train*5 call:teacher:open ; forward", "follow:teacher end"),
+        # An unsampled step has no calls: it decides nothing, and is no part of the regularity.
+        ("forward:ungraded train*9 unrecorded ; forward", "end"),
+    ],
+)
+def test_forwards_without_gradients_are_placed_by_their_regularity(text: str, expected: str) -> None:
+    """Between an update and the next training forward."""
+    check(text, expected)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        # A block that hardly any step has is excluded from its begin on, also where steps have no forward.
+        ("train*5 ; block train", "exclude:forward include:forward end"),
+        ("backward update " * 6 + "; block", "exclude:forward include:forward"),
+        # Of more blocks than each step has, the longest.
+        ("block train " * 5 + "block:300 block:10 block:200 ; forward", "cut:8-12 cut:0-4 end"),
+        # The same in unsampled steps.
+        ("unrecorded " + "block train " * 5 + "block:300 block:10 block:200 ; forward", "cut:8-12 cut:0-4 end"),
+        # One that is excluded already is not excluded again.
+        ("train*2 block train*3 block ; block:30 forward", "exclude:forward include:forward end"),
+        # In an optimizer, after the forward, in validation or in a pause it is part of what is open.
+        ("train*5 begin ; block", ""),
+        ("train*5 forward ; block", ""),
+        ("train*5 eval ; block", ""),
+        ("train*5 ; pause block resume", "exclude:pause include:pause"),
+        # One around an update has no place.
+        ("train*5 forward enter update ; leave forward", "end"),
+        # One that began before the session.
+        ("; leave", ""),
+    ],
+)
+def test_blocks_without_gradients_are_placed_by_their_regularity(text: str, expected: str) -> None:
+    """Between an update and the next training forward."""
+    check(text, expected)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        # The first module of the step, and where that is known the next.
+        ("call:first call:second ; update", "follow:first"),
+        ("call:first call:second update call:first call:second ; update", "follow:second"),
+        ("call:first update call:first ; update", ""),
+        # In front of a backward pass, the modules called since the update.
+        ("update call:first ; backward", "follow:first end"),
+        # Where forwards are reported nothing is searched.
+        ("forward call:first ; update", ""),
+    ],
+)
+def test_modules_are_followed_that_the_program_calls_in_place_of_the_model(text: str, expected: str) -> None:
+    """From the update on."""
+    check(text, expected)
+
+
+def test_a_limited_number_of_modules_is_followed() -> None:
+    """And no further one."""
+    check("call:new ; update", "", entries=map(str, range(MAX_ENTRIES)))
+
+
+def test_each_update_of_a_step_has_its_own_regularity() -> None:
+    """A generator without gradients follows the first of two updates in each step: it is part of the step."""
+    program = "forward update:1 forward:ungraded call:g forward update:2 "
+    assert "exclude" not in Program().run(program * 9)
+
+
+def test_forwards_on_another_thread_are_passed_over_once_this_one_trains() -> None:
+    """An actor, or an evaluation beside the training."""
+    check(f"train*{MIN_UPDATES} thread:1 ; eval forward:eval:ungraded", "")
+    check("train thread:1 ; forward:eval:ungraded", "exclude:validation:fetches")
+
+
+def test_a_backward_pass_on_another_thread_decides_nothing() -> None:
+    """The training thread is the one of the last training forward."""
+    check("train forward:eval:ungraded thread:1 ; backward", "")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        # The last step is whole where it has an update; the loop may have ended at any mark after it.
+        ("forward call:first update ; close", "last:True:4"),
+        ("forward call:first ; close", "last:False:4"),
+        ("train eval ; close", "include:validation last:True:0"),
+        # With calls of ``step`` it has no end.
+        ("step train ; close", "last:False:None"),
+    ],
+)
+def test_the_last_step_is_whole_where_it_has_an_update(text: str, expected: str) -> None:
+    """No event ends it."""
+    check(text, expected)
+
+
+@pytest.mark.parametrize(
+    ("found", "made", "missed"),
+    [
+        (4, [5], None),
+        (3, [5], 5),
+        (6, [5], None),
+        (7, [5], 5),
+        (8, [5, 2], None),
+        (9, [5, 2], 5),
+        (9, [], None),
+        (0, [], None),
+    ],
+)
+def test_as_many_steps_are_found_as_one_optimizer_makes_or_as_all_of_them_together(
+    found: int, made: list[int], missed: int | None
+) -> None:
+    """One more or less at the ends of a run."""
+    program = Program()
+    for optimizer, times in enumerate(made):
+        program.run(f"update:{optimizer} " * times)
+    assert program.detector.steps_missed(found) == missed
+
+
+def test_a_limited_number_of_optimizers_is_counted() -> None:
+    """A program that makes a new one for each step keeps the first ones."""
+    program = Program()
+    program.run(" ".join(f"update:{number}" for number in range(MAX_OPTIMIZERS + 5)))
+    assert len(program.detector._optimizer_steps) == MAX_OPTIMIZERS
