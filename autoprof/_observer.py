@@ -6,9 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from ._resolve import RawStep, RepeatedSteps
+    from ._resolve import RawStep
     from .frame import FrameRun, StepFrame
     from .summary import Summary
 
@@ -29,19 +27,6 @@ class Observer:
     def complete_step(self, raw: RawStep) -> RawStep:
         """Return the step with the scalars that belong to it, before its frame is made."""
         return raw
-
-    def observe_repeated(self, steps: RepeatedSteps) -> None:
-        """Take steps that have ended in C: they repeat one that ``observe_step`` has taken, and had no ``events``."""
-        for raw in steps.raws:
-            self.observe_step(raw)
-
-    def events(self) -> Sequence[list[Any] | dict[Any, Any] | set[Any]]:
-        """Return the containers, as they are now, that the open step fills only by an event; such a step ends alone."""
-        return ()
-
-    def complete_repeated(self, steps: RepeatedSteps) -> RepeatedSteps:
-        """Do what ``complete_step`` does for each of these steps."""
-        return steps.with_scalars([self.complete_step(raw).scalars for raw in steps.raws])
 
     def took_long(self) -> bool:
         """Return, once, whether ``complete_step`` did long work: the next step is then a warm-up step."""

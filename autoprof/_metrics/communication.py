@@ -15,7 +15,7 @@ from .._capture.communication import CommCall, CommRecord
 from .._notes import Notes
 from .._observer import Observer
 from .._process.failures import contain, describe
-from .._resolve import RawStep, RepeatedSteps
+from .._resolve import RawStep
 from .._stats.time_sets import Interval, length, share_out, split_step, union
 from ..frame import FrameRun, Layout, Phase, StepFrame
 from ..summary import CommRow, Communication, Summary
@@ -109,9 +109,6 @@ class CommMeter(Observer):
             self._on = True
             self._steps.append(_CommStep(raw.step, raw.begun_ns, self._record.take()))
         return raw
-
-    def observe_repeated(self, steps: RepeatedSteps) -> None:
-        """Do nothing: a step with a communication is not among them."""
 
     def observe_run(self, run: FrameRun) -> None:
         """Add the communications of these steps; never raises."""

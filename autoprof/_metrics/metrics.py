@@ -9,7 +9,7 @@ from typing import Any
 from .._notes import Notes
 from .._observer import Observer
 from .._process.failures import contain, describe
-from .._resolve import RawStep, RepeatedSteps
+from .._resolve import RawStep
 from ..frame import FrameRun, StepFrame
 from ..probes import Fetched, FetchedBatches
 from ..summary import Summary
@@ -62,28 +62,6 @@ class Metrics(Observer):
                 calls, fetched = self._root.take(raw.mark_batch), self._batches.take()
             self._calls.append((calls, fetched))
         return raw
-
-    def observe_repeated(self, steps: RepeatedSteps) -> None:
-        """Take steps that have the model calls of one before them, and fetched no batch."""
-        self._steps = steps.steps[-1]
-        if not self._off:
-            self._calls.extend([(self._root.last, None)] * len(steps))
-
-    def complete_repeated(self, steps: RepeatedSteps) -> RepeatedSteps:
-        """Do the same for steps that have the same calls; the first of them gets new telemetry."""
-        if not self._off:
-            with contain(self._switch_off):
-                calls, count, shapes = self._calls[0][0], len(steps), self._root.shapes
-                for _ in range(count):
-                    self._calls.popleft()
-                scalars = self._throughput.complete_repeated(steps, calls, shapes)
-                if self._telemetry is not None:
-                    first = self._telemetry.complete(scalars[0], warmup=False)
-                    scalars = scalars if first is scalars[0] else [first, *scalars[1:]]
-                if self._flops is not None:
-                    self._counted |= self._flops.add_step(calls, shapes, warmup=False, steps=count)
-                return steps.with_scalars(scalars)
-        return steps
 
     def complete_step(self, raw: RawStep) -> RawStep:
         """Return the step with samples and new telemetry among its scalars; count its FLOPs if due; never raises.

@@ -8,7 +8,7 @@ from math import isfinite, sqrt
 from typing import Any, Final, NamedTuple
 
 from .._process.signals import raised_by_handler
-from .._resolve import RawStep, RepeatedSteps
+from .._resolve import RawStep
 from .._stats.unit_rates import UnitRates
 from .._units import UNITS
 from ..frame import FrameRun, Phase, StepFrame
@@ -123,22 +123,6 @@ class ThroughputMeter:
             scalars={**scalars, **found},
             gap_scalars={name: [value] for name, value in gap.items()},
         )
-
-    def complete_repeated(self, steps: RepeatedSteps, calls: StepCalls, shapes: list[Shape]) -> list[Mapping[str, Any]]:
-        """Do the same for steps without scalars and without batches; return the scalars of each."""
-        first = self.complete(steps.raw(0), calls, shapes, None)
-        further = len(steps) - 1
-        batch = None if self._sources else _batch(calls, shapes)
-        if isinstance(batch, str):
-            self._reasons[batch] += further
-        elif batch is not None:
-            self._certain += further
-            self._sum += further * batch
-            self._squares += further * batch * batch
-        if len(self._pending) + further > PENDING:
-            self._pending.clear()
-        self._pending.update(dict.fromkeys(steps.steps[1:], self._last_step))
-        return [first.scalars] * (further + 1)
 
     def add(self, frame: StepFrame) -> None:
         """Add the time of a completed step."""

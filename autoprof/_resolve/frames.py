@@ -9,9 +9,9 @@ from typing import Any, Final
 
 from ..frame import NOT_MEASURED, FrameRun, Nanoseconds, Phase, StepFrame
 from .device import DeviceColumns
+from .group import StepGroup
 from .memory import NO_MEMORY, memory_columns
 from .plan import Plan
-from .repeated import StepGroup
 
 _NO_MODEL_NS: Final[Mapping[Phase, list[int]]] = {}
 _NO_SUMS: Final[Mapping[Phase, int]] = {}

@@ -12,7 +12,7 @@ from .._capture.recorder import Recorder
 from .._names import shorten, visible
 from .._notes import Notes
 from .._observer import Observer
-from .._resolve import RawStep, RepeatedSteps
+from .._resolve import RawStep
 from ..probes import Prefetch
 from ..summary import Excluded, Summary
 from .governor import Governor
@@ -119,9 +119,6 @@ class CompiledModules(Observer):
             return raw
         self._notes.skip(COMPILED)
         return raw._replace(warmup=True)
-
-    def observe_repeated(self, steps: RepeatedSteps) -> None:
-        """Do nothing: a step in which torch compiled was longer than these."""
 
     def _name_unseen(self, raw: RawStep) -> None:
         seen = {code >> KIND_BITS & INDEX_MASK for code in raw.mark_batch.codes if code & KIND_MASK == ENTER}

@@ -20,7 +20,7 @@ from .._process import lifecycle
 from .._process.address_space import require_address_space
 from .._process.failures import contain, describe
 from .._process.gc_paused import GcPaused
-from .._resolve import PENDING, RawStep, RepeatedSteps, Resolver
+from .._resolve import PENDING, RawStep, Resolver
 from .._stats import NO_GAP, Aggregate, OpenGap
 from ..devices import Clock
 from ..frame import FrameRun
@@ -49,12 +49,6 @@ DELIVER_SHARE: Final = 0.01
 Beside a GPU's driver, on a slow processor, it takes some milliseconds, every 20 ms a tenth of the time."""
 MAX_DELIVER_FACTOR: Final = 12
 """How many times less often at most: the live line is drawn within a quarter of a second."""
-MAX_UNSEEN: Final = 16 * PENDING
-"""Steps that end in C and may wait where no sink and no observer takes single frames: their readings are numbers. Each
-resolution has a fixed cost of some milliseconds where the caches are cold; ``MAX_READINGS`` bounds the memory."""
-UNSEEN: Final = 25
-"""How many times longer steps that end in C may wait where no sink and no observer takes single frames: nothing shows
-them before the next summary, which resolves them. They wait for half a second at least."""
 CROWDED: Final = PENDING // 2
 """Steps that wait, above which they are resolved at once."""
 SHORT_NS: Final = 1_000_000
@@ -192,9 +186,8 @@ class Pipeline:
         self._notes = notes
         self._even = even
         """Whether recorded steps too have only the work of a short slice at their ends."""
-        self._closed: deque[RawStep | RepeatedSteps] = deque()
+        self._closed: deque[RawStep] = deque()
         """Steps that are not completed yet."""
-        self._closed_steps = 0
         self._mark_cost = mark_cost
         self._is_first = True
         self._resolver = Resolver(recorder.labels, mark_cost)
@@ -204,9 +197,6 @@ class Pipeline:
         self._observers = tuple(observers)
         self._observe_step = _methods(observers, "observe_step")
         self._complete_step = _methods(observers, "complete_step")
-        self._observe_repeated = [one.observe_repeated for one in observers if _overrides(one, "observe_step")]
-        self._complete_repeated = [one.complete_repeated for one in observers if _overrides(one, "complete_step")]
-        self._events = _methods(observers, "events")
         self._took_long = _methods(observers, "took_long")
         self._observe_run = _methods(observers, "observe_run")
         alone = [one for one in observers if not _overrides(one, "observe_run")]
@@ -255,7 +245,6 @@ class Pipeline:
         for observe in self._observe_step:
             raw = observe(raw)
         self._closed.append(raw)
-        self._closed_steps += 1
         ended_ns = raw.ended_ns
         if self._resumes or self._left_closed or self._is_due(raw):
             began_ns = perf_counter_ns()
@@ -274,13 +263,6 @@ class Pipeline:
             return ended_ns >= self._due_ns + MAX_DELIVER_FACTOR * DELIVER_EVERY_NS or self._waiting >= most
         return ended_ns >= self._due_ns or self._waiting >= CROWDED
 
-    def submit_repeated(self, steps: RepeatedSteps) -> None:
-        """Take closed steps that repeat one that was submitted before; they are passed on with the next step."""
-        for observe in self._observe_repeated:
-            observe(steps)
-        self._closed.append(steps)
-        self._closed_steps += len(steps)
-
     @property
     def open_gap(self) -> OpenGap:
         """The unsampled steps since the last recorded one, which summaries count."""
@@ -292,27 +274,11 @@ class Pipeline:
 
     @property
     def _waiting(self) -> int:
-        return self._closed_steps + self._resolver.waiting
-
-    @property
-    def room(self) -> int:
-        """The number of further steps that may wait until ``due_ns``; 0 where work is in progress."""
-        if self._resumes or self._left_closed:
-            return 0
-        return (CROWDED if self._passes_frames else MAX_UNSEEN) - 1 - self._waiting
-
-    @property
-    def due_ns(self) -> int:
-        """The host time from which on no step ends in C: the end of the next one passes steps on."""
-        return self._due_ns + (0 if self._passes_frames else (UNSEEN - 1) * DELIVER_EVERY_NS)
+        return len(self._closed) + self._resolver.waiting
 
     @property
     def _passes_frames(self) -> bool:
         return bool(self._observe_frame or self._outputs.has_sinks)
-
-    def events(self) -> tuple[list[Any] | dict[Any, Any] | set[Any], ...]:
-        """Return the containers that the open step fills only by an event that observers have to see."""
-        return tuple(container for events in self._events for container in events())
 
     def release_end(self, raw: RawStep) -> None:
         """Release the last reading of a submitted step once it is resolved: no step begins with it."""
@@ -325,28 +291,17 @@ class Pipeline:
     def _complete(self, until_ns: int | None = None) -> None:
         """Complete the closed steps, at least one; the rest later once ``until_ns`` has come."""
         while self._closed:
-            part = self._closed.popleft()
-            if isinstance(part, RepeatedSteps):
-                self._complete_repeats(part)
-            else:
-                self._complete_one(part)
+            self._complete_one(self._closed.popleft())
             if until_ns is not None and perf_counter_ns() > until_ns:
                 return
 
     def _complete_one(self, raw: RawStep) -> None:
-        self._closed_steps -= 1
         for complete in self._complete_step:
             raw = complete(raw)
         if self._is_first:
             self._is_first = False
             raw = self._shorten_first(raw)
         self._resolver.submit(raw)
-
-    def _complete_repeats(self, steps: RepeatedSteps) -> None:
-        self._closed_steps -= len(steps)
-        for complete in self._complete_repeated:
-            steps = complete(steps)
-        self._resolver.submit_repeated(steps)
 
     def _shorten_first(self, raw: RawStep) -> RawStep:
         """Drop the later marks of the first step if no statistics need them; their cost stays in its overhead.

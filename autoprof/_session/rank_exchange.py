@@ -14,7 +14,7 @@ from .._process.ranks import rank, world_size
 from .._ranks import Exchange, RankPlace, compare_known, open_channel
 from .._ranks.channel import Channel
 from .._ranks.table import RankState
-from .._resolve import RawStep, RepeatedSteps
+from .._resolve import RawStep
 from ..frame import FrameRun, StepFrame
 from ..summary import Summary
 from .governor import Governor
@@ -61,10 +61,6 @@ class RankExchange(Observer):
         if raw.settles and not raw.warmup:
             self._exchange.work.note_settling(raw.step)
         return raw
-
-    def complete_repeated(self, steps: RepeatedSteps) -> RepeatedSteps:
-        """Return the steps as they are: none of them settles."""
-        return steps
 
     def observe_frame(self, frame: StepFrame) -> None:
         """Take a frame."""

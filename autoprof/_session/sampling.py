@@ -104,11 +104,6 @@ class Sampling:
         level = self._governor.level
         return self._finest.level if self._finest is not None and not level else self._levels[level]
 
-    @property
-    def records_every_step(self) -> bool:
-        """Whether each step is recorded, whatever it costs, and its end is of no interest to a flight recorder."""
-        return self._always and self.flight is None
-
     def begin_step(self) -> None:
         """Take over a change of level: the probes attached are those of the step that begins now."""
         level = self._chosen_level()

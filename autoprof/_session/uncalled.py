@@ -10,7 +10,7 @@ from torch.nn.parameter import is_lazy
 from .._names import shorten, visible
 from .._notes import Notes
 from .._observer import Observer
-from .._resolve import RawStep, RepeatedSteps
+from .._resolve import RawStep
 from ..frame import FrameRun, Layout, StepFrame
 from .observers import CompiledModules
 
@@ -54,14 +54,6 @@ class UncalledModules(Observer):
         if self._steps == STEPS:
             self._recorded |= raw.instrumented
         return raw
-
-    def complete_repeated(self, steps: RepeatedSteps) -> RepeatedSteps:
-        """Do the same for steps with the targets of one before them."""
-        before = self._steps if steps.like.cut == self._cut else 0
-        self._cut, self._steps = steps.like.cut, before + len(steps)
-        if before < STEPS <= self._steps:
-            self._recorded |= steps.like.instrumented
-        return steps
 
     def observe_frame(self, frame: StepFrame) -> None:
         """Remember the modules of the frame's spans."""

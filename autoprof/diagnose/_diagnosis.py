@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Final
 
 from .._capture.memory import Footprint
 from .._observer import Observer
 from .._ranks import RankMonitor
-from .._resolve import RawStep, RepeatedSteps
+from .._resolve import RawStep
 from ..frame import FrameRun, StepFrame
 from ..probes._call_table import TimedCall
 from ..probes.cleanup_calls import CleanupProbe
@@ -79,15 +79,6 @@ class CallMonitor:
                 self._waiting[raw.step] = begun_ns, calls
             else:
                 waits.close_step(0, 0)
-
-    def observe_repeated(self, steps: RepeatedSteps) -> None:
-        """Count steps in which the probes saw nothing."""
-        self._quiet_steps += len(steps)
-        self._quiet_ns += steps.elapsed_ns
-
-    def events(self) -> Sequence[list[Any] | dict[Any, Any] | set[Any]]:
-        """Return the containers that the open step's calls and switches go to."""
-        return *self._logs.table.open_calls, *self._cleanups.table.open_calls, self._debug.seen
 
     def _saw_nothing(self) -> bool:
         """Return whether the open step has no call, compilation or debugging switch; False on a device."""
@@ -174,21 +165,6 @@ class Diagnosis(Observer):
         self._collections.observe_step(raw.step, step_ns)
         self._calls.observe_step(raw, begun_ns, step_ns)
         return raw
-
-    def observe_repeated(self, steps: RepeatedSteps) -> None:
-        """Observe closed steps, not long enough to hold a full garbage collection, in which the probes saw nothing."""
-        self._collections.observe_short(steps.steps[-1])
-        self._calls.observe_repeated(steps)
-
-    def events(self) -> Sequence[list[Any] | dict[Any, Any] | set[Any]]:
-        """Return the containers that the open step's calls and switches go to."""
-        return self._calls.events()
-
-    def complete_repeated(self, steps: RepeatedSteps) -> RepeatedSteps:
-        """Take the samples of the steps, and look at the threads if that was long ago."""
-        self._stacks.complete_repeated(steps)
-        self._threads.look()
-        return steps
 
     def complete_step(self, raw: RawStep) -> RawStep:
         """Take the samples of a step, and look at the threads if that was long ago."""

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .._capture.marks import KIND_MASK, PAUSE, UNPAUSE
-from .._resolve import RawStep, RepeatedSteps
+from .._resolve import RawStep
 from .._stats.intervals import proportion_factors
 from .._units import format_percent
 from ..frame import TRAINING_LANE, FrameRun, Layout, Nanoseconds, Phase, StepFrame
@@ -143,24 +143,6 @@ class StackMonitor:
         self._explained: Nanoseconds = np.empty(0, dtype=np.int64)
         self._holding: Nanoseconds = np.empty(0, dtype=np.int64)
         """The spans of modules with others inside."""
-
-    def complete_repeated(self, steps: RepeatedSteps) -> None:
-        """Do the same for steps in a row, of which most have no sample and none has a pause."""
-        samples = [*self._later, *self._probe.take()]
-        if not samples:
-            return
-        self._later = []
-        ends_ns = steps.rows[:, -1]
-        for sample in samples:
-            at = int(ends_ns.searchsorted(sample.at_ns, side="right"))
-            if sample.excluded:
-                self._add(EXCLUDED, sample)
-            elif at == len(steps):
-                self._later.append(sample)
-            else:
-                since_ns = sample.at_ns - (int(ends_ns[at - 1]) if at else steps.start_ns)
-                if since_ns >= 0:
-                    self._wait(steps.steps[at], [(since_ns, sample)])
 
     def complete_step(self, raw: RawStep) -> None:
         """Take the new samples; those of the step wait for its frame, those of a later step for that step."""

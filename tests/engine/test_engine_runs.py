@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 import autoprof
-from autoprof._resolve import repeated
+from autoprof._resolve import group
 from autoprof._resolve import resolver as resolving
 from autoprof._session import pipeline
 from autoprof._stats import Aggregate
@@ -61,7 +61,7 @@ def train(*, memory: bool, hidden: bool, alone: bool) -> tuple[Summary, list[int
         patch.setattr(pipeline, "RECORDED_SLICE_NS", 10**15)
         patch.setattr(folding, "BLOCK_STEPS", 8)
         if alone:
-            patch.setattr(repeated, "_is_plain", lambda _raw: False)
+            patch.setattr(group, "_is_plain", lambda _raw: False)
         with Watched(model, clock=clock, config=everything(targets=targets)) as watched:
             for at in range(48):
                 clock.advance(at * at % 7)

@@ -592,17 +592,6 @@ def test_without_a_flight_recorder_only_the_time_is_read(time: Time) -> None:
     assert made.gap_remaining == 2
 
 
-@pytest.mark.parametrize(
-    ("active", "more", "every_step"),
-    [(False, {}, True), (True, {}, False), (False, {"every": 2}, False), (False, {"flight": Flight()}, False)],
-)
-def test_every_step_is_recorded_without_a_budget_an_interval_and_a_flight_recorder(
-    time: Time, active: bool, more: dict[str, Any], every_step: bool
-) -> None:
-    """The last one takes each step's length at its end."""
-    assert make(Scripted(active=active), Level(), **more).records_every_step == every_step
-
-
 def test_what_was_let_go_is_attached_no_more(time: Time) -> None:
     """The targets stay, for the reports."""
     probe, everywhere = Probe(time), Probe(time)
