@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from io import StringIO
+from threading import get_ident
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
 import torch
@@ -71,9 +72,11 @@ from .probe_setup import (
 from .rank_exchange import RankExchange, make_exchange
 from .sampling import Level, Sampling
 from .session import OpenSession, Session
-from .step_tracker import StepListener, StepTracker
+from .step_detector import MAX_ENTRIES, StepDetector
+from .step_recorder import StepRecorder
 from .targets_file import TargetsFile
-from .training_state import TrainingState
+from .training_hooks import TrainingHooks
+from .training_steps import StepListener, TrainingSteps
 from .uncalled import UncalledModules
 
 if TYPE_CHECKING:
@@ -285,13 +288,15 @@ class _Builder:
         windows = self._windows(folder, sampling, pipeline)
         if exchange is None and can_have_group():
             windows.append(LateRanks(governor, common, diagnosis, pipeline, folder, made, self._notes).step_begins)
-        state = self._training_state(capture, sampling, pipeline, excluded, windows)
-        reporting = StepProbes(replace(capture.context, events=state))
+        steps = self._steps(capture, sampling, pipeline, excluded, windows)
+        hooks = self._hooks(capture, steps)
+        reporting = StepProbes(replace(capture.context, events=hooks))
         attached.add(reporting.remove)
         session = OpenSession(
             pipeline,
             sampling,
-            state,
+            steps,
+            hooks,
             reporting.find(LoaderProbe),
             metrics,
             recorder=setup.recorder,
@@ -349,42 +354,58 @@ class _Builder:
         self._attached.add(relay.remove)
         return compiled
 
-    def _training_state(
+    def _steps(
         self,
         capture: _Capture,
         sampling: Sampling,
         pipeline: Pipeline,
         excluded: ExcludedTime,
         listeners: Sequence[StepListener],
-    ) -> TrainingState:
+    ) -> TrainingSteps:
         setup, find = self._setup, capture.probes.find
         stacks = find(StackProbe)
-        steps = StepTracker(
-            setup.recorder,
-            self._clock,
-            setup.memory,
+        placement, flight = capture.module_probes.placement, sampling.flight
+        meters = (setup.memory, capture.footprint, capture.root, stacks, find(CommProbe), find(SyncProbe))
+        detector = StepDetector(
+            auto=setup.settings.step == "auto",
+            thread=get_ident(),
+            optimizers=len(setup.optimizers) or self._found.optimizers,
+            entries=("", *self._called()),
+        )
+        return TrainingSteps(
+            detector,
+            StepRecorder(
+                setup.recorder, self._clock, setup.memory, self._notes, placement=placement, cost_meters=meters
+            ),
             sampling,
             pipeline,
+            excluded,
+            setup.recorder,
             self._notes,
             warmup=setup.settings.sample.warmup,
-            placement=capture.module_probes.placement,
-            cost_meters=(setup.memory, capture.footprint, capture.root, stacks, find(CommProbe), find(SyncProbe)),
-            pause_listeners=(stacks.exclude,)
-            if sampling.flight is None
-            else (stacks.exclude, sampling.flight.ring.pause),
             listeners=listeners,
+            pause_listeners=(stacks.exclude,) if flight is None else (stacks.exclude, flight.ring.pause),
         )
-        return TrainingState(
+
+    def _called(self) -> dict[str, nn.Module]:
+        """Return the modules that the program calls in place of the model, by fqn, as far as they are known."""
+        from .._targets import walk
+
+        if not self._found.called:
+            return {}
+        fqns = {id(module): node.fqn for node in walk(self._setup.model) for module in (node.module, node.inner)}
+        called = {fqns.get(id(module), f"another {at}"): module for at, module in enumerate(self._found.called)}
+        return dict(list(called.items())[: MAX_ENTRIES - 1])
+
+    def _hooks(self, capture: _Capture, steps: TrainingSteps) -> TrainingHooks:
+        setup = self._setup
+        return TrainingHooks(
             setup.model,
             setup.optimizers,
-            setup.recorder,
-            sampling,
             steps,
-            excluded,
-            auto=setup.settings.step == "auto",
+            setup.recorder,
+            called=tuple(self._called().values()),
             training_forward_calls=capture.context.training_forward_calls,
-            expected_optimizers=len(setup.optimizers) or self._found.optimizers,
-            called=self._found.called,
         )
 
     def _probe_functions(self) -> None:

@@ -165,6 +165,8 @@ class Exclude(NamedTuple):
     name: str
     fetches: bool = False
     """Whether the fetches right before belong to no step either."""
+    recognised: bool = False
+    """Whether the detector found out by itself."""
 
 
 class Include(NamedTuple):
@@ -172,7 +174,7 @@ class Include(NamedTuple):
 
     name: str | None
     recognised: bool = False
-    """Whether the detector began the exclusion itself."""
+    """Whether the detector found out by itself that the time was excluded."""
 
 
 class ExcludeMarks(NamedTuple):

@@ -17,9 +17,6 @@ if TYPE_CHECKING:
     from .._flight import FlightRecorder
     from .._targets import Target
 
-CHECK_NS: Final = 2 * NS_PER_S
-"""Length of the further parts of a gap: about every two seconds a live display shows the age of its figures."""
-
 
 class Level(NamedTuple):
     """A level of detail: its probes, a description of them, their targets, and the number of this set of targets."""
@@ -49,9 +46,6 @@ class Sampling:
     ``levels`` start with the finest; ``finest`` replaces that one where it changes during the run. ``every`` asks for
     each Nth step, of which the governor skips as many as its budget requires. ``step_probes`` are attached at every
     level.
-
-    A gap is divided: at the end of its first part ``check_gap`` compares its steps with the recorded ones, at the end
-    of each further part it gives the session time for postponed work. ``gap_remaining`` counts down to the next check.
     """
 
     def __init__(
@@ -68,10 +62,6 @@ class Sampling:
     ) -> None:
         self.flight = flight
         """The flight recorder, where there is one: it is given the end of each step."""
-        self.gap_remaining = 0
-        """Steps of the open gap until the next check; 0 outside of gaps. In auto mode counted in optimizer steps."""
-        self.counted_ns = 0
-        """The host time at which the last step of the open gap was counted, without pauses since."""
         self._step_probes = tuple(step_probes)
         self.settling = False
         """Whether the open step is excluded from statistics: the code that records is in no cache yet."""
@@ -90,13 +80,10 @@ class Sampling:
         self._toggle_ns = 0
         self._began_ns = 0
         self._paid_ns = 0
-        self._steps = 0
-        self._later = 0
-        self._per_step = 1
+        self._resume_at = 1
+        """The number of the step with which recording goes on."""
+        self._closed = 0
         self._reserved: list[tuple[int, int]] = []
-        self._compared_steps = 0
-        self._before_first = False
-        self._compared_ns = 0
         self._begins_burst = False
         self._described_level = 0
 
@@ -172,30 +159,20 @@ class Sampling:
         self._paid_ns += ns
         self._began_ns += ns
 
-    def end_gap_early(self) -> int:
-        """End an open gap with the step that is open; return its steps."""
-        if not self.gap_remaining:
-            return 0
-        left = self.gap_remaining + self._later
-        self.gap_remaining = left % self._per_step or self._per_step
-        self._steps -= (left - self.gap_remaining) // self._per_step
-        self._later = self._compared_steps = 0
-        self._before_first = False
-        return self._steps
-
     def release(self, first: int, count: int) -> None:
         """Cancel a reservation."""
         if (first, first + count) in self._reserved:
             self._reserved.remove((first, first + count))
 
-    def close(self, step: int, marks: int, paid_ns: int, other: OtherMarks = NO_OTHER_MARKS) -> int:
-        """Return how many steps to skip after this one, which ends now.
+    def close(self, step: int, marks: int, paid_ns: int, other: OtherMarks = NO_OTHER_MARKS) -> None:
+        """Choose the next step to record: a recorded one ends now.
 
         ``marks`` were made in it, ``other`` on other threads; ``paid_ns`` is the time of autoprof's own work so far in
         the whole run.
         """
+        self._closed, self._resume_at = step, step + 1
         if self._always:
-            return 0
+            return
         now_ns = perf_counter_ns()
         length_ns, self._began_ns = now_ns - self._began_ns, now_ns
         work_ns, others_ns, self._paid_ns = paid_ns - self._paid_ns, self.cost_of(other), paid_ns
@@ -207,10 +184,7 @@ class Sampling:
             self._settle(length_ns)
         if not self._governor.follows_common_steps:
             gap = -(-(gap + 1) // self._every) * self._every - 1
-        for first, end in self._reserved:
-            if step < end - 1:
-                gap = min(gap, max(first - step - 1, 0))
-        return gap
+        self._resume_at += gap
 
     def cost_of(self, other: OtherMarks) -> int:
         """Return the cost of module calls on other threads, on these threads, in nanoseconds."""
@@ -232,70 +206,14 @@ class Sampling:
         enough = self._settled_ns >= SETTLING_NS or self._settled >= MAX_SETTLING_STEPS
         self.settling = self._settled < MIN_SETTLING_STEPS or not enough
 
-    def begin_gap(self, steps: int, per_step: int = 1, *, inside: bool = False) -> int:
-        """Begin a gap of ``steps`` steps, at the returned time; ``gap_remaining`` counts ``per_step`` in each.
+    def next_recorded(self, step: int) -> int:
+        """Return the number of the first step from this one on that is recorded."""
+        starts = [max(first, step) for first, end in self._reserved if step < end]
+        return min([max(self._resume_at, step), *starts])
 
-        ``inside``: it is counted in the middle of a step, so steps are compared from the middle of the first one on.
-        """
-        toggle_ns = self._toggle_ns
-        self.switch(False)
-        self._paid_ns += self._toggle_ns - toggle_ns
-        self._recorder.suspend()
-        self._steps, self._per_step = steps, per_step
-        first = max(self._governor.comparable, 1)
-        self._compared_steps = min(first, steps - inside)
-        self._before_first = inside and steps > 1
-        self.gap_remaining = (1 if self._before_first else self._compared_steps or 1) * per_step
-        self._later = steps * per_step - self.gap_remaining
-        self._began_ns = self._compared_ns = self.counted_ns = perf_counter_ns()
-        return self._began_ns
-
-    def check_gap(self, now_ns: int) -> bool:
-        """Return whether the gap goes on at the end of a part; after the first one compare its steps."""
-        self.counted_ns = now_ns
-        if self._before_first:
-            self._before_first, self._compared_ns = False, now_ns
-            self.gap_remaining = self._compared_steps * self._per_step
-            self._later -= self.gap_remaining
-            return True
-        if self._compared_steps:
-            self._governor.compare(self._compared_steps, now_ns - self._compared_ns)
-            self._compared_steps = 0
-        part = max(round(CHECK_NS / max(self._governor.bare_ns, 1)), 1) * self._per_step
-        self.gap_remaining = min(self._later, part)
-        self._later -= self.gap_remaining
-        return self.gap_remaining > 0
-
-    @property
-    def compares_next(self) -> bool:
-        """Whether the steps up to the next check are compared with the recorded ones: no work may lengthen them."""
-        return self._compared_steps > 0
-
-    def check_after_next_step(self) -> None:
-        """Check again after the next step: the postponed work was too much for one."""
-        if self.gap_remaining > self._per_step:
-            self._later += self.gap_remaining - self._per_step
-            self.gap_remaining = self._per_step
-
-    def gap_remaining_s(self) -> float:
-        """Return about how many seconds of the gap are left."""
-        return (self.gap_remaining + self._later) / self._per_step * self._governor.bare_ns / NS_PER_S
-
-    def end_gap(self, now_ns: int, paid_ns: int, in_gap_ns: int = 0) -> tuple[int, int]:
-        """Record again; return the number of unsampled steps and their nanoseconds.
-
-        ``paid_ns`` is the time of autoprof's own work in the whole run, ``in_gap_ns`` that in the gap, which is no part
-        of its steps.
-        """
-        steps, elapsed_ns = self._steps, max(now_ns - self._began_ns - in_gap_ns, 0)
-        self.gap_remaining = self._steps = 0
-        spent_ns, self._paid_ns = paid_ns - self._paid_ns, paid_ns
-        self._begins_burst = True
-        self.settling = self._settles
-        self._settled = self._settled_ns = 0
-        self._governor.after_gap(steps, elapsed_ns, spent_ns)
-        self._recorder.resume()
-        return steps, elapsed_ns
+    def rest_s(self, step: int) -> float:
+        """Return about how many seconds of unsampled steps follow, the open one included."""
+        return (self.next_recorded(step) - step) * self._governor.bare_ns / NS_PER_S
 
     @property
     def instrumented(self) -> frozenset[str]:
@@ -316,47 +234,21 @@ class Sampling:
         self._described_level = level
         return f"{why}: from step {step} on, {self._chosen_level().words} recorded"
 
-    @property
-    def in_gap(self) -> bool:
-        """Whether steps went unsampled since the last recorded one."""
-        return self._steps > 0
-
-    @property
-    def steps_in_gap(self) -> int:
-        """The steps of the present gap so far; none while steps are recorded."""
-        return self._steps and self._steps - -(-(self.gap_remaining + self._later) // self._per_step)
-
-    def open_gap(self) -> tuple[int, int]:
-        """Return the steps of the present gap so far and their nanoseconds.
-
-        More time than a step took since the last one was counted is no part of them: the loop may have ended.
-        """
-        steps = self.steps_in_gap
-        counted_ns, since_ns = self.counted_ns - self._began_ns, perf_counter_ns() - self.counted_ns
-        return steps, counted_ns if since_ns * steps > counted_ns else counted_ns + since_ns
-
-    def abort_gap(self) -> tuple[int, int]:
-        """End the gap before its last step; return ``open_gap``."""
-        gap = self.open_gap()
-        self.gap_remaining = self._steps = self._later = 0
-        return gap
-
-    def count_step(self) -> int:
-        """Called at the end of an unsampled step; return the host time."""
-        now_ns, flight = perf_counter_ns(), self.flight
-        if flight is not None and flight.end_step(now_ns):
-            self.end_gap_early()
-        return now_ns
-
     def begin_recorded(self, number: int) -> None:
         """Called before a recorded step of this number begins."""
+        skipped, now_ns = number - self._closed - 1, perf_counter_ns()
+        if skipped > 0:
+            self._begins_burst = True
+            self.settling = self._settles
+            self._settled = self._settled_ns = 0
+            self._governor.after_gap(skipped, max(now_ns - self._began_ns, 0), 0)
         if self.flight is not None:
             self.flight.ring.begin_recorded(number)
 
-    def end_recorded(self, now_ns: int) -> None:
-        """Called when a recorded step ends."""
-        if self.flight is not None:
-            self.flight.end_step(now_ns)
+    def step_ends(self, number: int, now_ns: int) -> None:
+        """Called when a step ends, recorded or not."""
+        if self.flight is not None and self.flight.end_step(now_ns):  # a deep capture begins with the next one
+            self._resume_at = min(self._resume_at, number + 1)
 
     def exclude_own(self, ns: int) -> None:
         """Take autoprof's own work between two steps off the length that the flight recorder writes."""
@@ -368,5 +260,3 @@ class Sampling:
         if self.flight is not None:
             self.flight.ring.exclude(ns)
         self._began_ns += ns
-        self._compared_ns += ns
-        self.counted_ns += ns

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
-from time import perf_counter_ns
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -22,8 +21,8 @@ from ..probes.loaders import LoaderProbe, TimedLoader
 from ..summary import Summary
 from .pipeline import Pipeline
 from .sampling import Sampling
-from .step_tracker import StepListener
-from .training_state import TrainingState
+from .training_hooks import TrainingHooks
+from .training_steps import StepListener, TrainingSteps
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -100,7 +99,8 @@ class OpenSession(Session):
         self,
         pipeline: Pipeline,
         sampling: Sampling,
-        state: TrainingState,
+        steps: TrainingSteps,
+        hooks: TrainingHooks,
         loader_probe: LoaderProbe,
         metrics: Metrics,
         *,
@@ -113,9 +113,9 @@ class OpenSession(Session):
         self._show_folder()
         self._pipeline = pipeline
         self._sampling = sampling
-        self._state = state
-        self._steps = state.steps
-        self._work = state.steps.work
+        self._steps = steps
+        self._hooks = hooks
+        self._work = steps.work
         self._loader_probe = loader_probe
         self._metrics = metrics
         self._recorder = recorder
@@ -133,7 +133,7 @@ class OpenSession(Session):
     def start(self, attached: Handle) -> None:
         """Open the first step, and take over the handle that ``close`` removes. Called once, by the builder."""
         self._attached = attached
-        self._state.start()
+        self._hooks.start()
 
     @property
     def targets(self) -> tuple[Target, ...]:
@@ -159,18 +159,14 @@ class OpenSession(Session):
     # Called by the user's loop; documented in ``Session``.
 
     def step(self) -> None:
-        sampling = self._sampling
-        if sampling.gap_remaining > 1 and not self._state.auto:  # an unsampled step: each statement here costs
-            sampling.gap_remaining -= 1
-            sampling.counted_ns = perf_counter_ns() if sampling.flight is None else sampling.count_step()
-        elif not self._closed:
-            self._state.step()
+        if not self._closed:
+            self._hooks.step()
         else:
             self._notes.warn_once("session.step: this session is closed; instrument the model again to go on")
 
     @contextmanager
     def pause(self, name: str = "pause") -> Iterator[None]:
-        with nullcontext() if self._ended else self._state.exclude(name):
+        with nullcontext() if self._ended else self._steps.exclude(name):
             yield
 
     def loader(self, iterable: Loader) -> Loader:
@@ -185,7 +181,7 @@ class OpenSession(Session):
             return
         for name, value in scalars.items():
             try:
-                self._steps.log(name, value)
+                self._steps.steps.log(name, value)
             except (TypeError, ValueError, RuntimeError) as error:
                 self._notes.warn_once(f"session.log: {name} is left out ({error}); it must be a number")
 
@@ -195,7 +191,7 @@ class OpenSession(Session):
         if not self._closed and not self.busy:
             with self._work:
                 self._pipeline.flush()
-                self._state.steps.count_gap()
+                self._steps.count_gap()
             lifecycle.finish_termination()
         return self._pipeline.summary()
 
@@ -211,7 +207,7 @@ class OpenSession(Session):
             return
         try:
             self._closed = True
-            self._state.finish(patient=how != lifecycle.TERMINATED)
+            self._hooks.finish(patient=how != lifecycle.TERMINATED)
         except Exception as error:
             self._notes.warn_once(f"the last steps are lost after {describe(error)}")
             if raised_by_handler(error):
@@ -229,7 +225,8 @@ class OpenSession(Session):
         lifecycle.finish_termination()
 
     def _detach(self) -> None:
-        self._state.detach()
+        self._hooks.remove()
+        self._steps.detach()
         with contain(ignore):
             self._attached.remove()
 
@@ -237,7 +234,7 @@ class OpenSession(Session):
         """Let go of each part that knows the model, its optimizers or a loader; no call needs them any more."""
         forget_layouts()
         self._sampling.let_go()
-        del self._pipeline, self._state, self._steps, self._loader_probe, self._metrics, self._memory
+        del self._pipeline, self._hooks, self._steps, self._loader_probe, self._metrics, self._memory
 
     def abandon(self) -> None:
         """Record nothing more and touch no file: this process is a fork of the session's own."""

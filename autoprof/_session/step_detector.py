@@ -504,7 +504,7 @@ class StepDetector:
         self._validation.name = name
         if isinstance(event, (ForwardBegins, ModeChanged)):
             self.thread = event.thread
-        self._decisions.append(Exclude(name, fetches))
+        self._decisions.append(Exclude(name, fetches, recognised=True))
 
     def _end_validation(self) -> None:
         validation = self._validation

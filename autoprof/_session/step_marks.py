@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from threading import get_ident
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from .._capture.marks import (
     BACKWARD_END,
@@ -19,17 +19,11 @@ from .._capture.marks import (
 )
 from .._capture.recorder import Recorder
 from ..frame import Phase
+from ..summary import UNGRADED
+from .events import ModuleCall
 
 _WITHOUT_MEANING: Final = BACKWARD_END
 """A code that changes nothing outside of a backward pass."""
-
-
-class OutermostModuleCall(NamedTuple):
-    """An outermost call of a module, by the positions of its marks in the buffer; an end of -1 is not there yet."""
-
-    start: int
-    end: int
-    fqn: str
 
 
 class StepMarks:
@@ -47,10 +41,10 @@ class StepMarks:
         self._recorder.append(_WITHOUT_MEANING, self._recorder.clock.read(), get_ident())
         return len(self) - 2
 
-    def calls_since(self, start: int) -> list[OutermostModuleCall]:
+    def calls_since(self, start: int) -> list[ModuleCall]:
         """Return the outermost calls of modules that the training thread made since this position."""
         buffer, labels = self._recorder.buffer, self._recorder.labels
-        calls: list[OutermostModuleCall] = []
+        calls: list[ModuleCall] = []
         inside, paused = -1, False
         for at in range(start, len(buffer), 2):
             code = buffer[at]
@@ -61,7 +55,7 @@ class StepMarks:
                 continue
             index = code >> KIND_BITS & INDEX_MASK
             if inside < 0 and kind == ENTER and (fqn := labels[index].fqn) is not None:
-                calls.append(OutermostModuleCall(at, -1, fqn))
+                calls.append(ModuleCall(at, -1, fqn))
                 inside = code & ~KIND_MASK
             elif kind == LEAVE and code & ~KIND_MASK == inside:
                 calls[-1] = calls[-1]._replace(end=at)
@@ -106,11 +100,11 @@ class StepMarks:
         buffer[end] = UNPAUSE
         return length_ns
 
-    def rename(self, start: int, end: int, name: str) -> None:
-        """Turn the calls whose first mark is at ``start``, and last one at ``end``, into one span of this name."""
+    def rename(self, start: int, end: int) -> None:
+        """Turn the calls whose first mark is at ``start``, and last one at ``end``, into one span of no module."""
         buffer = self._recorder.buffer
         if self._ungraded is None:
-            self._ungraded = self._recorder.label(name, None, Phase.USER)
+            self._ungraded = self._recorder.label(UNGRADED, None, Phase.USER)
         for at in self._changeable(start, end):
             buffer[at] = _WITHOUT_MEANING
         buffer[start], buffer[end] = self._ungraded | ENTER, self._ungraded | LEAVE

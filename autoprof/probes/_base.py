@@ -29,11 +29,7 @@ class StepEvents(Protocol):
 
     @property
     def is_recording(self) -> bool:
-        """Whether the open step is recorded; fetches in unsampled steps need not be reported."""
-
-    @property
-    def expects_fetches(self) -> bool:
-        """Whether a fetch in an unsampled step is to be reported all the same."""
+        """Whether the open step is recorded."""
 
     @property
     def is_excluded(self) -> bool:

@@ -54,7 +54,7 @@ START = Replacement(Attribute(DataLoader, "__iter__"))
 class _NoEvents:
     """The events of a session that has ended."""
 
-    is_recording = expects_fetches = is_excluded = False
+    is_recording = is_excluded = False
 
     def exclude(self, name: str) -> AbstractContextManager[None]:
         """Exclude nothing."""
@@ -96,8 +96,6 @@ class LoaderProbe(CallProbe):
 
     def begin(self, source: Any, *, explicit: bool, kind: int = ENTER) -> bool:
         """Begin a fetch from this source; return whether ``end`` is to be called. Never raises."""
-        if not self._events.is_recording and not self._events.expects_fetches:
-            return False
         try:
             return self._begin(source, explicit, kind)
         except Exception:  # a loader's attributes may raise anything
@@ -129,8 +127,6 @@ class LoaderProbe(CallProbe):
 
     def enter(self, function: Callable[..., Any], args: tuple[Any, ...]) -> bool:
         """Called before a ``DataLoader`` starts, and before each of its fetches."""
-        if not self._events.is_recording and not self._events.expects_fetches:
-            return False
         try:
             owner = args[0]
             if get_ident() != self._recorder.thread:

@@ -1,0 +1,367 @@
+"""Open, pause and close the steps of a run: a recorded step becomes a ``RawStep``, an unsampled one is counted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from threading import get_ident
+from time import time_ns
+from typing import Any, Final, Protocol
+
+import torch
+
+from .._capture.marks import KIND_MASK, PAUSE, UNPAUSE, VALUE_KINDS, MarkBatch
+from .._capture.probes import Placement
+from .._capture.recorder import Recorder
+from .._notes import Notes
+from .._resolve import RawStep
+from .._stats import NO_GAP, OpenGap
+from .._units import UNITS
+from ..devices import Clock, DeviceClock, Memory, Reading
+from ..frame import Phase
+from .events import Calls, ExcludeMarks, Moment
+from .step_marks import StepMarks
+
+MOVED: Final = (
+    "the model moved to another device inside a step: that step has host times only, because its device times were "
+    "read on the device that it left; later steps have both"
+)
+
+
+class CostMeter(Protocol):
+    """A part whose own work in the step is counted while it is done."""
+
+    spent_ns: int
+    """Nanoseconds since this was last set to 0."""
+
+
+def as_scalar(value: Any) -> Any:
+    """Return a number, or a tensor of one element that is copied from its device without waiting, and read later.
+
+    Raises ``TypeError`` or ``ValueError`` for anything else.
+    """
+    if not isinstance(value, torch.Tensor):
+        return float(value)
+    if value.numel() != 1:
+        raise ValueError(f"it has {value.numel()} elements")
+    return float(value.detach()) if value.device.type == "cpu" else value.detach().to("cpu", non_blocking=True)
+
+
+def _without_device_times(batch: MarkBatch, clock: Clock) -> MarkBatch:
+    """Return the marks with host times alone."""
+    pairs = zip(batch.codes, batch.readings, strict=True)
+    readings = [value if code & KIND_MASK in VALUE_KINDS else clock.on_host(value) for code, value in pairs]
+    return batch._replace(raw_readings=readings)
+
+
+class _Gap:
+    """The unsampled steps since the last recorded one."""
+
+    def __init__(self) -> None:
+        self.steps = self.ns = self.overhead_ns = 0
+        self.scalars: dict[str, list[Any]] = {}
+
+
+class OpenStep:
+    """A step that is being recorded, and the unsampled ones before it."""
+
+    __slots__ = ("cut", "gap", "instrumented", "scalars", "settles", "start", "start_unix_ns", "warmup")
+
+    def __init__(
+        self, start: Reading, start_unix_ns: int, instrumented: frozenset[str], cut: int, *, settles: bool, warmup: bool
+    ) -> None:
+        self.start = start
+        self.start_unix_ns = start_unix_ns
+        self.instrumented = instrumented
+        self.cut = cut
+        self.settles = settles
+        self.warmup = warmup
+        self.gap = _Gap()
+        self.scalars: dict[str, Any] = {}
+
+
+class StepRecorder:
+    """Record the steps of one session, on the training thread. It decides nothing."""
+
+    def __init__(
+        self,
+        recorder: Recorder,
+        clock: Clock,
+        memory: Memory,
+        notes: Notes,
+        *,
+        placement: Placement | None = None,
+        cost_meters: Sequence[CostMeter] = (),
+    ) -> None:
+        self.clock = clock
+        self.open: OpenStep | None = None
+        """The step being recorded; None while an unsampled step is open, or none."""
+        self.number = 0
+        """The number of the open step, recorded or not."""
+        self.work_ns = 0
+        """Autoprof's own work at the ends of steps so far."""
+        self.metered_ns = 0
+        """The time of the cost meters so far, with that of shapes and experts, which the recorder adds up."""
+        self.marks = StepMarks(recorder)
+        self._recorder = recorder
+        self._memory = memory
+        self._notes = notes
+        self._placement = placement
+        self._cost_meters = tuple(cost_meters)
+        self._moved = False
+        self.pauses = 0
+        """The open pauses, one inside the other."""
+        self._paused_at_ns = self._excluded_ns = 0
+        """The begin of the open pause; the excluded time of the open step."""
+        self._began_ns = self._ended_ns = self._last_ns = 0
+        """The begin of the open unsampled step, the end of the step before it, and the length of the last one."""
+        self._end_unix_ns = 0
+        """The wall-clock time at which the last recorded step ended."""
+        self._gap = _Gap()
+        self._charged_ns = 0
+
+    @property
+    def ended(self) -> int:
+        """The number of steps that have ended, recorded or not."""
+        return max(self.number - 1, 0)
+
+    def now_ns(self) -> int:
+        """Return the host time on the session's clock."""
+        clock = self.clock
+        return clock.now() if isinstance(clock, DeviceClock) else int(clock.read())
+
+    # Open.
+
+    def follow_device(self, start: Reading, *, is_end: bool = False) -> Reading:
+        """Read the clock of the device that the model has moved to, if it has; return ``start`` on that clock.
+
+        ``is_end``: that reading is the end of a closed step, which keeps it.
+        """
+        placement = self._placement
+        if placement is None or not (self._moved if is_end else placement.moved()):
+            return start
+        before, index = self.clock, self.clock.device_index
+        note = placement.follow()
+        if note is not None:
+            self._notes.warn_once(note)
+        self.clock = clock = self._recorder.clock
+        self._end_unix_ns = time_ns()
+        if clock is before and clock.device_index == index:
+            return start
+        if start is not None and not is_end:
+            before.release((start,))
+        if clock is before and clock.device_index is not None:
+            self._memory = self._memory.on(clock.device_index)
+        return None if start is None else clock.read()
+
+    def begin(
+        self,
+        start: Reading,
+        instrumented: frozenset[str] = frozenset(),
+        cut: int = 0,
+        *,
+        settles: bool = False,
+        warmup: bool = False,
+    ) -> None:
+        """Open a recorded step at the reading ``start``; None: ``started`` reads it once all is attached."""
+        if self._recorder.suspended:
+            self._recorder.resume()
+        self.open = OpenStep(start, self._end_unix_ns or time_ns(), instrumented, cut, settles=settles, warmup=warmup)
+        self.open.gap, self._gap = self._gap, _Gap()
+        self._excluded_ns = 0
+
+    def started(self) -> None:
+        """Called once all is attached."""
+        opened = self.open
+        if opened is not None and opened.start is None:
+            opened.start, opened.start_unix_ns = self.clock.read(), time_ns()
+            opened.gap.overhead_ns += max(self.clock.host_ns(opened.start) - self._ended_ns, 0)
+
+    def begin_unsampled(self) -> None:
+        """Open an unsampled step, which begins now."""
+        if self.open is not None or not self._recorder.suspended:
+            self.open = None
+            self._recorder.suspend()
+        self._began_ns, self._excluded_ns = self.now_ns(), 0
+        self._gap.overhead_ns += max(self._began_ns - self._ended_ns, 0)
+
+    def log(self, name: str, value: Any) -> None:
+        """Attach a scalar to the open step; of an unsampled step only the units of work are kept.
+
+        Raises ``TypeError`` or ``ValueError`` where it is no number.
+        """
+        if self.open is not None:
+            self.open.scalars[name] = as_scalar(value)
+        elif name in UNITS:
+            held, scalar = self._gap.scalars.setdefault(name, []), as_scalar(value)
+            if held and type(held[-1]) is type(scalar) is float:
+                held[-1] += scalar
+            else:
+                held.append(scalar)
+
+    # Close.
+
+    def close(self, held: int = 1, *, end: Reading = None, until: int | None = None) -> RawStep | None:
+        """Close the open step, which held so many; return it if it was recorded.
+
+        It ends at the reading ``end``, by default at one taken now. Marks from the position ``until`` on are dropped.
+        """
+        if self.open is None:
+            self._close_unsampled(held)
+            return None
+        if end is None:
+            end, self._end_unix_ns = self.clock.read(), time_ns()
+        if held > 1:
+            self._divide(self.open, end, held)
+        raw = self._raw_step(self.open, end, until)
+        self._ended_ns = self.clock.host_ns(end)
+        self._last_ns = self._ended_ns - self.clock.host_ns(raw.start)
+        return raw
+
+    def _divide(self, opened: OpenStep, end: Reading, held: int) -> None:
+        """Count the open step as several of equal length, of which the last one is a warm-up step."""
+        length_ns = self.clock.host_ns(end) - self.clock.host_ns(opened.start)
+        self.number += held - 1
+        opened.warmup = True
+        opened.gap.steps += held - 1
+        opened.gap.ns += length_ns * (held - 1) // held
+
+    def _close_unsampled(self, held: int, most_ns: int | None = None) -> None:
+        now_ns = self.now_ns()
+        if self.pauses:  # the rest of the pause lies in the next step
+            self._excluded_ns += now_ns - self._paused_at_ns
+            self._paused_at_ns = now_ns
+        length_ns = max(now_ns - self._began_ns - self._excluded_ns, 0)
+        self._last_ns = length_ns if most_ns is None else min(length_ns, most_ns)
+        self._gap.steps += held
+        self._gap.ns += self._last_ns
+        self._ended_ns = now_ns
+        self.number += held - 1
+
+    def _raw_step(self, opened: OpenStep, end: Reading, until: int | None) -> RawStep:
+        recorder, placement = self._recorder, self._placement
+        serial = recorder.serial
+        mark_batch = recorder.take() if until is None else recorder.take().up_to(until // 2)
+        self._moved = placement is not None and placement.moved()
+        if placement is not None and self._moved and placement.has_left():
+            self._notes.warn_once(MOVED)
+            mark_batch = _without_device_times(mark_batch, self.clock)
+        memory = self._memory.at_step_end()
+        overhead_ns, self._charged_ns = self.work_ns - self._charged_ns, self.work_ns
+        for meter in self._cost_meters:
+            if meter.spent_ns:
+                overhead_ns += meter.spent_ns
+                self.metered_ns += meter.spent_ns
+                meter.spent_ns = 0
+        self.metered_ns += mark_batch.detail_ns
+        gap = opened.gap
+        return RawStep(
+            self.number,
+            opened.start_unix_ns,
+            serial,
+            self.clock,
+            opened.start,
+            end,
+            mark_batch,
+            opened.scalars,
+            memory,
+            overhead_ns,
+            warmup=opened.warmup,
+            settles=opened.settles,
+            gap_steps=gap.steps,
+            gap_ns=gap.ns,
+            gap_overhead_ns=gap.overhead_ns,
+            instrumented=opened.instrumented,
+            cut=opened.cut,
+            gap_scalars=gap.scalars,
+        )
+
+    # What belongs to no step.
+
+    def pause(self, *, fetches: bool = False) -> int:
+        """Record nothing from now on, or from the fetches right before; return the host time of that in ns."""
+        self.pauses += 1
+        reading = self.clock.read()
+        began_ns = self.clock.host_ns(reading)
+        since = self.marks.retract_fetches() if fetches else None
+        if since is not None:
+            self.clock.release((reading,))
+            began_ns = self.clock.host_ns(since)
+        else:
+            self._mark(PAUSE, reading, counts=self.pauses == 1)
+        if self.pauses == 1:
+            self._paused_at_ns = began_ns
+        return began_ns
+
+    def resume(self) -> int:
+        """End a pause; return the host time in ns."""
+        self.pauses -= 1
+        reading = self.clock.read()
+        now_ns = self.clock.host_ns(reading)
+        self._mark(UNPAUSE, reading, counts=not self.pauses)
+        if not self.pauses:
+            self._excluded_ns += now_ns - self._paused_at_ns
+        return now_ns
+
+    def _mark(self, code: int, reading: Reading, *, counts: bool) -> None:
+        """Append a mark where it counts, or give the reading back."""
+        if counts and self.open is not None:
+            self._recorder.append(code, reading, get_ident())
+        else:
+            self.clock.release((reading,))
+
+    def calls_since(self, position: int) -> Calls:
+        """Return the outermost calls of modules since this position; None of an unsampled step."""
+        return None if self.open is None else tuple(self.marks.calls_since(position))
+
+    def moment(self) -> Moment | None:
+        """Return the present moment, which is marked; None where no mark can be made any more."""
+        if self.open is None:
+            return Moment(-1, self.now_ns() - self._excluded_ns)
+        if not self._recorder.is_appending:
+            return None
+        position = self.marks.mark_edge()
+        return Moment(position, self.clock.host_ns(self._recorder.buffer[position + 1]) - self._excluded_ns)
+
+    def exclude(self, marks: ExcludeMarks) -> int:
+        """Exclude a part of the open step afterwards; return its length in ns."""
+        if self.open is None:
+            ns = marks.end.ns - marks.start.ns
+        else:
+            start = marks.start.position
+            ns = self.marks.exclude(self.marks.begin_of_fetches(start) if marks.fetches else start, marks.end.position)
+        self._excluded_ns += ns
+        return ns
+
+    # The end.
+
+    def open_gap(self) -> OpenGap:
+        """Return the unsampled steps that no recorded one follows yet."""
+        gap = self._gap
+        return OpenGap(gap.steps, gap.ns, self.work_ns - self._charged_ns) if gap.steps else NO_GAP
+
+    def close_last(self, *, whole: bool, updated_at: int | None) -> tuple[RawStep | None, OpenGap]:
+        """Close the open step where it is whole; return it if it was recorded, and unsampled steps in no raw step.
+
+        The loop may have ended with any mark after the position ``updated_at``. No unsampled step is longer than the
+        step before it: the loop may have ended long ago.
+        """
+        opened, raw = self.open, None
+        if opened is None:
+            if whole and self.number:
+                self._close_unsampled(1, self._last_ns or None)
+                self.number += 1
+        elif whole and updated_at is not None:
+            until = self.marks.end_of_loop(self.clock.host_ns(opened.start), updated_at)
+            raw = self.close(end=None if until is None else self._recorder.buffer[until - 1], until=until)
+            self.number += 1
+        else:
+            self._gap = opened.gap
+            if self._recorder.has_phase(Phase.FORWARD):
+                self._notes.skip("steps unfinished at the end")
+        self.open = None
+        return raw, self.open_gap()
+
+    def stop(self) -> None:
+        """Record nothing any more."""
+        self.open = None
+        self._recorder.stop()

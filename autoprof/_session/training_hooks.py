@@ -1,0 +1,317 @@
+"""Report what torch's hooks see of a program as events: forwards, updates, backward passes, fetches, modes."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from functools import partial
+from threading import get_ident
+from typing import Any, Final
+
+import torch
+from torch import nn
+
+from .._capture.probes import (
+    BoundaryProbe,
+    OptimizerHooks,
+    running_steps,
+    unwatch_backward,
+    unwatch_grad,
+    watch_backward,
+    watch_grad,
+)
+from .._capture.recorder import Recorder
+from .._process.failures import contain, ignore
+from .._targets import find_module
+from .events import (
+    BackwardBegins,
+    BackwardEnds,
+    Decision,
+    EndStep,
+    Fetch,
+    Follow,
+    ForwardBegins,
+    ModeChanged,
+    StepCalled,
+    TrainsInUpdate,
+    UpdateBegins,
+    UpdateEnds,
+)
+from .training_steps import TrainingSteps
+
+MAX_OWNERS: Final = 256
+"""Optimizers of which is remembered whether they hold parameters of the model."""
+_graph_task = torch._C._current_graph_task_id
+
+
+class OwnUpdates:
+    """Tell whether a program without a torch optimizer has updated its parameters since the last backward pass.
+
+    After an update the gradients are cleared (or the next backward pass would add to them), and usually the parameters
+    have changed in place. Both show in one parameter. A gradient that is cleared only right before the next backward
+    pass shows too late: from then on each backward pass counts as an update, and so does each call of
+    ``torch.autograd.grad``, which leaves no gradient.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        self._model = model
+        self._sample: tuple[weakref.ref[Any], int, int, int] | None = None
+        self._each_pass = False
+        self._passes = self._gradless = 0
+
+    def begin_step(self) -> None:
+        """Begin another step."""
+        self._passes = self._gradless = 0
+        self._sample = None
+
+    def begin_pass(self) -> None:
+        """Called before each backward pass."""
+        if self._passes and not self._each_pass and self._changed():
+            self._each_pass = True
+
+    def end_pass(self) -> None:
+        """Called after each backward pass."""
+        self._passes += 1
+        parameter = next((one for one in self._model.parameters() if one.grad is not None), None)
+        if parameter is None:
+            self._sample = None
+            return
+        gradient = parameter.grad
+        assert gradient is not None
+        self._sample = weakref.ref(parameter), parameter._version, id(gradient), gradient._version
+
+    def end_gradless_pass(self) -> None:
+        """Called after each call of ``torch.autograd.grad``."""
+        self._gradless += 1
+
+    @property
+    def has_updated(self) -> bool:
+        """Whether the parameters were updated since the last step, as far as it shows."""
+        if not self._passes:
+            return self._gradless > 0
+        return self._each_pass or self._changed()
+
+    def _changed(self) -> bool:
+        if self._sample is None:
+            return False
+        reference, version, gradient, gradient_version = self._sample
+        parameter = reference()
+        if parameter is None or parameter._version != version or parameter.grad is None:
+            return True
+        return id(parameter.grad) != gradient or parameter.grad._version != gradient_version
+
+
+class _GradListener:
+    """Report calls of ``torch.autograd.grad``. A ``Listener``."""
+
+    def __init__(self, called: Callable[[], None]) -> None:
+        self._called = called
+
+    def enter(self, function: Callable[..., Any], args: tuple[Any, ...]) -> bool:
+        """Report a call."""
+        self._called()
+        return False
+
+    def leave(self) -> None:
+        """Never called."""
+
+
+class TrainingHooks:
+    """Report events to a session's steps, from the start to the end: in unsampled steps too.
+
+    Hooks on modules and on optimizers hold this object; it finds them again in torch's tables, and holds none of them.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        optimizers: tuple[Any, ...],
+        steps: TrainingSteps,
+        recorder: Recorder,
+        *,
+        called: Sequence[nn.Module] = (),
+        training_forward_calls: Sequence[Callable[[], None]] = (),
+    ) -> None:
+        self._model = model
+        self._optimizers = optimizers
+        self._steps = steps
+        self._recorder = recorder
+        self._entries = {id(one): one for one in (model, *called)}
+        """The modules whose forwards are reported: the model, and those that the program calls in its place."""
+        self._training_forward_calls = tuple(training_forward_calls)
+        self._own: OwnUpdates | None = None
+        self._grad_listener: _GradListener | None = None
+        self._owned: dict[int, bool] = {}
+        self._ends_with_update = False
+
+    # Attached.
+
+    def start(self) -> None:
+        """Attach the hooks, and open the first step."""
+        auto = self._steps.detector.auto
+        if auto:
+            for hooks in self._optimizer_hooks():
+                hooks.attach()
+            if not self._optimizers:
+                self._own, self._grad_listener = OwnUpdates(self._model), _GradListener(self._grad_called)
+                watch_grad(self._grad_listener)
+        for module in self._entries.values():
+            self._boundary(module).attach()
+        watch_backward(self)
+        for optimizer in running_steps() if auto else ():
+            self._steps.report(UpdateBegins(id(optimizer)))
+        self._steps.start()
+
+    def _boundary(self, module: nn.Module) -> BoundaryProbe:
+        return BoundaryProbe(module, self.forward_begins)
+
+    def _optimizer_hooks(self) -> tuple[OptimizerHooks, OptimizerHooks]:
+        optimizers = self._optimizers
+        return OptimizerHooks(optimizers, after=self.update_ends), OptimizerHooks(optimizers, before=self.update_begins)
+
+    def remove(self) -> None:
+        """Remove every hook, whatever fails."""
+        boundaries = [self._boundary(module).detach for module in self._entries.values()]
+        optimizers = [hooks.detach for hooks in self._optimizer_hooks()]
+        for remove in (partial(unwatch_backward, self), self._forget_own_updates, *optimizers, *boundaries):
+            with contain(ignore):
+                remove()
+
+    def _forget_own_updates(self) -> None:
+        self._own = None
+        if self._grad_listener is not None:
+            unwatch_grad(self._grad_listener)
+            self._grad_listener = None
+
+    # Calls of the program.
+
+    def step(self) -> None:
+        """End the step by a call of the program; from now on steps end only by such calls."""
+        if self._steps.detector.auto:
+            for hooks in self._optimizer_hooks():
+                hooks.detach()
+            self._forget_own_updates()
+        self._steps.report(StepCalled())
+
+    def finish(self, *, patient: bool) -> None:
+        """Close the open step where it is whole, and wait for the device."""
+        self._steps.finish(updated=self._has_updated(), patient=patient)
+
+    # Forwards, updates and backward passes.
+
+    def forward_begins(self, module: nn.Module) -> None:
+        """Called before each forward of the model, or of a module that the program calls in its place."""
+        graded, training = torch.is_grad_enabled(), module.training
+        updated = graded and self._has_updated()
+        self._report(ForwardBegins(id(module), module is self._model, training, graded, get_ident(), updated))
+        if graded and training and self._steps.is_recording:
+            for call in self._training_forward_calls:
+                call()
+
+    def update_begins(self, optimizer: Any, *_call: Any) -> None:
+        """Called before each optimizer step."""
+        self._report(UpdateBegins(id(optimizer)))
+
+    def update_ends(self, optimizer: Any, *_call: Any) -> None:
+        """Called after each optimizer step."""
+        owned, is_last = self._owns(optimizer), False
+        if owned and self._own is not None:
+            self._forget_own_updates()
+        if self._ends_with_update:
+            self._ends_with_update, is_last = False, self._optimizer_hooks()[0].is_last(optimizer)
+        in_backward, position = _graph_task() != -1, self._steps.position
+        self._report(UpdateEnds(id(optimizer), get_ident(), owned, in_backward, is_last, position))
+
+    def enter(self, function: Callable[..., Any], args: tuple[Any, ...]) -> bool:
+        """Called before each backward pass; return whether ``leave`` is to be called after it."""
+        if _graph_task() != -1:
+            return False
+        thread, own = get_ident(), self._own
+        self._report(BackwardBegins(thread, watched=own is not None))
+        if own is None or thread != self._steps.detector.thread or self._steps.is_excluded:
+            return False
+        own.begin_pass()
+        return True
+
+    def leave(self) -> None:
+        """Called after a backward pass of a program that may update its parameters by itself."""
+        if self._own is None:
+            return
+        try:
+            self._own.end_pass()
+        except Exception:  # a parameter of another kind of tensor may raise anything
+            self._own = None
+            self._recorder.handle_failure("backward passes")
+            return
+        self._report(BackwardEnds(self._steps.position))
+
+    def _grad_called(self) -> None:
+        """Called before each call of ``torch.autograd.grad``, until a torch optimizer steps."""
+        if self._own is not None and get_ident() == self._steps.detector.thread and _graph_task() == -1:
+            self._own.end_gradless_pass()
+            self._report(BackwardEnds(self._steps.position))
+
+    def _has_updated(self) -> bool:
+        return self._own is not None and self._own.has_updated
+
+    def _report(self, event: Any) -> None:
+        self._follow(self._steps.report(event))
+
+    def _follow(self, decisions: Sequence[Decision]) -> None:
+        """Do what is left to do of these decisions."""
+        for decision in decisions:
+            if isinstance(decision, EndStep):
+                if self._own is not None:
+                    self._own.begin_step()
+            elif isinstance(decision, TrainsInUpdate):
+                self._optimizer_hooks()[0].move_last()  # hooks change where the step ends with the optimizer's
+                self._ends_with_update = True
+            elif isinstance(decision, Follow):
+                with contain(ignore):
+                    module = find_module(self._model, decision.fqn)
+                    if module is not None and id(module) not in self._entries:
+                        self._entries[id(module)] = module
+                        self._boundary(module).attach()
+
+    def _owns(self, optimizer: Any) -> bool:
+        """Return whether an optimizer holds parameters of the model; one that was named does, and so do all if none."""
+        if self._optimizers:
+            return True
+        owned, key = self._owned, id(optimizer)
+        known = owned.get(key)
+        if known is None:
+            if len(owned) >= MAX_OWNERS:
+                return False
+            ours = {id(parameter) for parameter in self._model.parameters()}
+            groups = getattr(optimizer, "param_groups", ())
+            known = owned[key] = any(id(one) in ours for group in groups for one in group["params"])
+        return known or not any(owned.values())
+
+    # ``StepEvents``, called by probes.
+
+    @property
+    def is_recording(self) -> bool:
+        """Whether the open step is recorded."""
+        return self._steps.is_recording
+
+    @property
+    def is_excluded(self) -> bool:
+        """Whether time belongs to no step now."""
+        return self._steps.is_excluded
+
+    def exclude(self, name: str) -> AbstractContextManager[None]:
+        """Exclude the time inside the block from steps, under this name."""
+        return self._steps.exclude(name)
+
+    def report_fetch(self, source: Any, *, explicit: bool) -> None:
+        """Called before each fetch; ``explicit`` loaders are those given to ``session.loader``."""
+        self._report(Fetch(source, explicit, torch.is_grad_enabled(), self._has_updated()))
+
+    def report_ungraded(self, *, begins: bool) -> None:
+        """Called where an outermost block under ``no_grad`` or ``inference_mode`` begins, and where it has ended."""
+        self._steps.block_begins() if begins else self._steps.block_ends()
+
+    def report_mode(self, training: bool) -> None:
+        """Called by ``model.train()`` and ``model.eval()``."""
+        self._report(ModeChanged(training, get_ident()))

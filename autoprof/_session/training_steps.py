@@ -1,0 +1,432 @@
+"""Mediate between the parts of a session: an event, the detector's decisions, and what the other parts do about them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from time import perf_counter_ns
+from typing import Any, Final
+
+from .._capture.other_threads import MAX_OTHER_MARKS, NO_OTHER_MARKS, OtherMarks
+from .._capture.recorder import Recorder
+from .._notes import Notes
+from .._process import lifecycle
+from .._process.failures import contain, describe, ignore
+from .._process.signals import DeferSignals, raised_by_handler
+from .._resolve import RawStep
+from .._stats import NO_GAP
+from .._units import NS_PER_S, count
+from ..summary import UNGRADED
+from .events import (
+    BlockBegins,
+    BlockEnds,
+    Decision,
+    EndLast,
+    EndStep,
+    Event,
+    Exclude,
+    ExcludeMarks,
+    ExcludeOpen,
+    Include,
+    LoopEnds,
+    MarkBlock,
+    Moment,
+    PauseBegins,
+    PauseEnds,
+    RenameMarks,
+)
+from .observers import ExcludedTime
+from .pipeline import Pipeline
+from .sampling import Sampling
+from .step_detector import StepDetector
+from .step_recorder import StepRecorder
+
+logger = logging.getLogger("autoprof")
+
+CHECK_NS: Final = 2 * NS_PER_S
+"""Between recorded steps that are further apart, work that waits is done this often, and a live display refreshed."""
+OTHER_THREADS_OFF: Final = (
+    "other threads call the model while it trains, and recording their calls costs more than the budget allows: these "
+    "calls are no longer recorded, only those of the training thread; `sample: {budget: null}` records all of them"
+)
+OTHER_THREADS_CUT: Final = (
+    f"other threads called the model more often than is recorded in a step ({MAX_OTHER_MARKS:,} marks): "
+    "their further calls in such steps are not in the reports"
+)
+
+StepListener = Callable[[int], object]
+"""Called with the number of each recorded step before it begins; a step of which it returns True is a warm-up step."""
+
+
+class TrainingSteps:
+    """The steps of one session. All methods are called on the training thread.
+
+    The detector decides, the recorder keeps the step, the sampling chooses what is recorded, the pipeline takes closed
+    steps: none of them knows another.
+    """
+
+    def __init__(
+        self,
+        detector: StepDetector,
+        steps: StepRecorder,
+        sampling: Sampling,
+        pipeline: Pipeline,
+        excluded: ExcludedTime,
+        recorder: Recorder,
+        notes: Notes,
+        *,
+        warmup: int = 0,
+        listeners: Sequence[StepListener] = (),
+        pause_listeners: Sequence[Callable[[bool], object]] = (),
+    ) -> None:
+        self.work = DeferSignals()
+        """Entered around all work of the session's own."""
+        self.detector = detector
+        self.steps = steps
+        self._sampling = sampling
+        self._pipeline = pipeline
+        self._excluded = excluded
+        self._recorder = recorder
+        self._notes = notes
+        self._warmup = warmup
+        self._listeners = list(listeners)
+        self._pause_listeners = tuple(pause_listeners)
+        self._off = False
+        self._is_last = False
+        """Whether the session closes, so that no event ends what is open."""
+        self._checked_ns = self._paused_ns = 0
+        self._pause_work_ns = 0
+        """Autoprof's own work in the last pause: detaching the probes, and attaching them again."""
+        self._pause_begins: list[int] = []
+        """The begins of the open pauses that the program, or a probe, has named."""
+        self._validation_ns = 0
+        """The begin of the validation that was recognised, without what was excluded inside it."""
+        self._block: Moment | None = None
+        """The begin of the open block without gradients, where it matters."""
+        self._block_ended_ns = 0
+        """The host time at which a block without gradients ended last during this validation."""
+
+    @property
+    def is_recording(self) -> bool:
+        """Whether the open step is recorded."""
+        return self.steps.open is not None and not self._off
+
+    @property
+    def is_excluded(self) -> bool:
+        """Whether time belongs to no step now."""
+        return self.steps.pauses > 0
+
+    @property
+    def position(self) -> int:
+        """The position of the next mark."""
+        return len(self.steps.marks)
+
+    # Events and decisions.
+
+    def report(self, event: Event) -> Sequence[Decision]:
+        """Have an event decided on, and do what follows; return the decisions. Only a handler's exception is raised."""
+        detector = self.detector
+        if self._off:
+            return ()
+        try:
+            since = detector.calls_needed(event)
+            if since is not None:
+                event = event._replace(calls=self._calls_since(since))  # type: ignore[union-attr, call-arg]
+            decisions = detector.decide(event)
+        except Exception:
+            self._recorder.handle_failure("events")
+            return ()
+        for decision in decisions:
+            act = _ACTIONS.get(type(decision))
+            if act is not None:
+                act(self, decision)
+        return decisions
+
+    def _calls_since(self, position: int) -> Any:
+        with contain(ignore):
+            return self.steps.calls_since(position)
+        self._recorder.count_failure("forwards without gradients")
+        return ()
+
+    def block_begins(self) -> None:
+        """Called where an outermost block without gradients begins."""
+        if not self.work.depth:  # autoprof's own, such as a count of FLOPs
+            self._block = None
+            self.report(BlockBegins())
+
+    def block_ends(self) -> None:
+        """Called where it has ended."""
+        if self.work.depth or self._off:
+            return
+        began, self._block = self._block, None
+        if self.detector.is_validating:
+            self._block_ended_ns = self.steps.now_ns()
+        self.report(BlockEnds(began, None if began is None else self.steps.moment()))
+
+    @contextmanager
+    def exclude(self, name: str) -> Iterator[None]:
+        """Charge the block to no step, but to this name; validation inside is counted under its own name."""
+        if not self.report(PauseBegins(name)):  # validation that was recognised already
+            yield
+            return
+        try:
+            yield
+        finally:
+            self.report(PauseEnds())
+
+    # Steps.
+
+    def start(self) -> None:
+        """Open the first step."""
+        self.steps.number = 1
+        self._begin_recorded(self.steps.clock.read(), None)
+
+    def _end_step(self, decision: EndStep) -> None:
+        """End the open step, and begin the next one; a failure ends the recording."""
+        began_ns, self._block = perf_counter_ns(), None
+        with self.work:
+            try:
+                self._go_on(began_ns, decision.held)
+            except BaseException as error:  # no failure of autoprof may end a training run
+                self._switch_off(error)
+                if not isinstance(error, Exception) or raised_by_handler(error):
+                    raise
+            finally:
+                work_ns = perf_counter_ns() - began_ns
+                self.steps.work_ns += work_ns
+                self._sampling.exclude_own(work_ns)
+        lifecycle.finish_termination()
+
+    def _go_on(self, began_ns: int, held: int) -> None:
+        steps, sampling = self.steps, self._sampling
+        sampling.step_ends(steps.number, began_ns)
+        raw = steps.close(held)
+        if raw is not None:
+            self._pipeline.submit(raw)
+            batch = raw.mark_batch
+            paid_ns = steps.work_ns + steps.metered_ns + perf_counter_ns() - began_ns
+            sampling.close(raw.step, batch.mark_count, paid_ns, batch.other)
+            if batch.other is not NO_OTHER_MARKS:
+                self._note_other_threads(batch.other)
+        steps.number += 1
+        if sampling.next_recorded(steps.number) > steps.number:
+            self._begin_unsampled(raw, began_ns)
+        else:
+            self._begin_recorded(None if raw is None else raw.end, raw)
+
+    def _begin_unsampled(self, ended: RawStep | None, now_ns: int) -> None:
+        if ended is not None:
+            self._pipeline.release_end(ended)
+            self._sampling.switch(False)
+            self._checked_ns = now_ns
+        elif now_ns - self._checked_ns > CHECK_NS:
+            self._checked_ns = now_ns
+            self.count_gap()
+            self._pipeline.rest(self._sampling.rest_s(self.steps.number))
+        self.steps.begin_unsampled()
+
+    def _begin_recorded(self, start: Any, ended: RawStep | None) -> None:
+        """Begin a recorded step at the reading ``start``, the end of ``ended``; None: once all is attached."""
+        steps, sampling, pipeline = self.steps, self._sampling, self._pipeline
+        clock, index = steps.clock, steps.clock.device_index
+        begins = steps.follow_device(start, is_end=ended is not None)
+        if ended is not None and (steps.clock is not clock or steps.clock.device_index != index):
+            pipeline.release_end(ended)
+        if steps.clock is not clock:
+            pipeline.use_clock(steps.clock)
+        if ended is None:
+            pipeline.open_gap = NO_GAP
+        number = steps.number
+        sampling.begin_recorded(number)
+        excluded = True in [listener(number) for listener in self._listeners]
+        note = sampling.describe_change(number)
+        if note is not None:
+            self._notes.warn_once(note)
+        sampling.begin_step()
+        warmup = pipeline.took_long() or number <= self._warmup or excluded
+        steps.begin(begins, sampling.instrumented, sampling.cut, settles=sampling.settling, warmup=warmup)
+        if not steps.pauses:
+            sampling.switch(True)
+        steps.started()
+
+    def _note_other_threads(self, other: OtherMarks) -> None:
+        if not self._sampling.records_other_threads:
+            self._notes.warn_once(OTHER_THREADS_OFF)
+        elif other.exceeded:
+            self._notes.warn_once(OTHER_THREADS_CUT)
+
+    def _exclude_open(self, _decision: ExcludeOpen) -> None:
+        if self.steps.open is not None:
+            self.steps.open.warmup = True
+
+    def count_gap(self) -> None:
+        """Have summaries count the unsampled steps since the last recorded one."""
+        self._pipeline.open_gap = self.steps.open_gap()
+
+    def follow(self, listener: StepListener, count: int) -> Callable[[], None]:
+        """Record the next ``count`` steps and pass their numbers, the open one's first; return how to end early."""
+        steps, sampling = self.steps, self._sampling
+        first = steps.number + (steps.open is None)
+        sampling.reserve(first, count + 1)
+        self._listeners.append(listener)
+        if steps.open is not None and listener(steps.number) is True:
+            steps.open.warmup = True
+
+        def undo() -> None:
+            sampling.release(first, count + 1)
+            if listener in self._listeners:
+                self._listeners.remove(listener)
+
+        return undo
+
+    # What belongs to no step.
+
+    def _exclude(self, decision: Exclude) -> None:
+        """Record nothing from now on."""
+        with self.work:
+            began_ns = 0
+            try:
+                began_ns = self.steps.pause(fetches=decision.fetches)
+                if self.steps.pauses == 1:
+                    paused_ns = self.steps.now_ns()
+                    self._attach(False)
+                    self._pause_work_ns = self.steps.now_ns() - paused_ns
+            except Exception:
+                self._recorder.handle_failure("pauses")
+        if decision.recognised:
+            self._validation_ns, self._block_ended_ns = began_ns, 0
+        else:
+            self._pause_begins.append(began_ns)
+
+    def _include(self, decision: Include) -> None:
+        """Record again, and count the time since."""
+        with self.work:
+            ended_ns = 0
+            try:
+                resumed_ns = self.steps.now_ns()
+                if self.steps.pauses == 1:
+                    self._attach(True)
+                ended_ns = self.steps.resume()
+                if not self.steps.pauses:
+                    self._pause_work_ns += ended_ns - resumed_ns
+            except Exception:
+                self._recorder.handle_failure("pauses")
+        if decision.recognised:
+            ns = self._validation_length_ns(ended_ns)
+        else:
+            ns = ended_ns - self._pause_begins.pop()
+            self._validation_ns += 0 if decision.name is None else ns
+        if decision.name is not None:
+            self._excluded.add(decision.name, ns, self.steps.ended)
+
+    def _validation_length_ns(self, ended_ns: int) -> int:
+        """Return the length of the validation that has ended.
+
+        At the end of the run no event ends it: what takes longer than all of it, after its last block without
+        gradients, is no part of it.
+        """
+        began_ns, known_ns = self._validation_ns, self._block_ended_ns
+        ended_ns -= self._pause_work_ns  # the program waited for it before its validation, and after it
+        if self._is_last and known_ns > began_ns and ended_ns - known_ns > known_ns - began_ns:
+            ended_ns = known_ns
+        return ended_ns - began_ns
+
+    def _attach(self, on: bool) -> None:
+        """Attach or detach the probes of the open step, if it is recorded."""
+        now_ns = perf_counter_ns()
+        for listener in self._pause_listeners:
+            listener(not on)
+        if on:
+            self._sampling.exclude_pause(now_ns - self._paused_ns)
+        else:
+            self._paused_ns = now_ns
+        if self.is_recording:
+            self._sampling.switch(on)
+
+    def _exclude_marks(self, decision: ExcludeMarks) -> None:
+        try:
+            ns = self.steps.exclude(decision)
+        except Exception:
+            self._recorder.handle_failure("forwards without gradients")
+            return
+        self._sampling.exclude_pause(ns)
+        self._excluded.add(UNGRADED, ns, self.steps.ended)
+
+    def _rename_marks(self, decision: RenameMarks) -> None:
+        try:
+            self.steps.marks.rename(decision.start, decision.end)
+        except Exception:
+            self._recorder.handle_failure("forwards without gradients")
+            return
+        self._notes.warn_once(
+            f"{decision.fqn or 'the model'} was called between an update and the next training forward in some steps "
+            f"and not in others: validation, or part of training? Its time is in the row {UNGRADED!r}, in no forward; "
+            "call model.eval() before validation, or put session.pause() around it"
+        )
+
+    def _mark_block(self, _decision: MarkBlock) -> None:
+        try:
+            self._block = self.steps.moment()
+        except Exception:
+            self._recorder.handle_failure("blocks without gradients")
+
+    # The end.
+
+    def finish(self, *, updated: bool, patient: bool) -> None:
+        """Close the open step where it is whole, and wait for the device.
+
+        ``updated``: the program has changed the parameters by itself since the last step.
+        """
+        self._is_last = True
+        self.report(LoopEnds(self.position, updated))
+        self._pipeline.finish(patient=patient)
+        found = self.steps.ended
+        made = self.detector.steps_missed(found)
+        if made is not None:
+            self._notes.warn_once(
+                f"{count(found, 'step')} {'was' if found == 1 else 'were'} found, "
+                f"but one optimizer made {count(made, 'step')}; "
+                "to say where a step ends, open the session in the program (autoprof.instrument) and call "
+                "session.step() at the end of each iteration"
+            )
+
+    def _end_last(self, decision: EndLast) -> None:
+        self._off = True
+        raw, gap = self.steps.close_last(whole=decision.whole, updated_at=decision.updated_at)
+        if raw is not None:
+            self._pipeline.submit(raw)
+        self._pipeline.open_gap = NO_GAP
+        if gap.steps:
+            self._pipeline.count_unsampled(gap)
+
+    def detach(self) -> None:
+        """Detach all probes, whatever fails."""
+        self._off = True
+        with contain(ignore):
+            self._sampling.detach_all()
+        with contain(ignore):
+            self.steps.stop()
+
+    def _switch_off(self, error: BaseException) -> None:
+        logger.debug("the failure that ends the recording", exc_info=error)
+        self.steps.open = None
+        self._off = True
+        self._pipeline.resume_gc()
+        with suppress(Exception):
+            self._notes.warn_once(f"recording is off after {describe(error)}")
+            self._sampling.switch(False)
+            self.steps.stop()
+
+
+_ACTIONS: Final[dict[type, Callable[[TrainingSteps, Any], None]]] = {
+    EndStep: TrainingSteps._end_step,
+    Exclude: TrainingSteps._exclude,
+    Include: TrainingSteps._include,
+    ExcludeMarks: TrainingSteps._exclude_marks,
+    RenameMarks: TrainingSteps._rename_marks,
+    MarkBlock: TrainingSteps._mark_block,
+    ExcludeOpen: TrainingSteps._exclude_open,
+    EndLast: TrainingSteps._end_last,
+}
+"""What follows from a decision; the hooks see to the others."""
