@@ -227,6 +227,11 @@ class StepDetector:
         return self._validation.name is not None
 
     @property
+    def is_updating(self) -> bool:
+        """Whether an optimizer's step is running."""
+        return bool(self._running)
+
+    @property
     def is_excluding(self) -> bool:
         """Whether the present time belongs to no step."""
         return bool(self._pauses) or self.is_validating
@@ -528,9 +533,10 @@ class StepDetector:
         self._between = False
         if self._pauses:
             return
-        self._place_blocks()
+        excluded = self._place_blocks()
         if calls is not None:
-            self._place_calls([call for call in calls if call.start >= self._between_at])
+            since = [call for call in calls if call.start >= self._between_at]
+            self._place_calls([call for call in since if not any(_holds(block, call) for block in excluded)])
 
     def _place_calls(self, calls: list[ModuleCall]) -> None:
         """Place the calls of modules since the update."""
@@ -551,15 +557,16 @@ class StepDetector:
         kept = len(calls) - excluded if excluded < len(calls) else max(len(calls), counted > 0)
         self._forwards.add(self._updates, kept)
 
-    def _place_blocks(self) -> None:
+    def _place_blocks(self) -> list[tuple[Moment, Moment]]:
         """Exclude the blocks without gradients that the step has more than others since the update: the longest."""
-        blocks = self._blocks
+        blocks, longest = self._blocks, list[tuple[Moment, Moment]]()
         excess = min(blocks.regularity.excess(self._updates, blocks.count), len(blocks.done))
         blocks.regularity.add(self._updates, blocks.count)
         if excess and not blocks.excluded:
             longest = sorted(blocks.done, key=lambda block: block[1].ns - block[0].ns)[-excess:]
             self._decisions.extend(ExcludeMarks(began, ended) for began, ended in longest)
         blocks.forget()
+        return longest
 
     # The modules that the program calls in place of the model.
 
@@ -578,6 +585,10 @@ class StepDetector:
         self._entries.add(fqn)
         self._decisions.append(Follow(fqn))
         return True
+
+
+def _holds(block: tuple[Moment, Moment], call: ModuleCall) -> bool:
+    return block[0].position < call.start < block[1].position
 
 
 _HANDLERS: Final[Mapping[type, Callable[[StepDetector, Any], None]]] = {

@@ -27,8 +27,8 @@ from .._targets import find_module
 from .events import (
     BackwardBegins,
     BackwardEnds,
-    Decision,
     EndStep,
+    Event,
     Fetch,
     Follow,
     ForwardBegins,
@@ -172,11 +172,15 @@ class TrainingHooks:
 
     def remove(self) -> None:
         """Remove every hook, whatever fails."""
-        boundaries = [self._boundary(module).detach for module in self._entries.values()]
-        optimizers = [hooks.detach for hooks in self._optimizer_hooks()]
-        for remove in (partial(unwatch_backward, self), self._forget_own_updates, *optimizers, *boundaries):
+        for remove in (self._optimizer_hooks()[0].detach, *self._removes()):
             with contain(ignore):
                 remove()
+
+    def _removes(self) -> list[Callable[[], object]]:
+        """Return the functions that remove all hooks but that after optimizer steps, which may be running."""
+        boundaries = [self._boundary(module).detach for module in self._entries.values()]
+        before = self._optimizer_hooks()[1].detach
+        return [partial(unwatch_backward, self), self._forget_own_updates, before, *boundaries]
 
     def _forget_own_updates(self) -> None:
         self._own = None
@@ -192,7 +196,7 @@ class TrainingHooks:
             for hooks in self._optimizer_hooks():
                 hooks.detach()
             self._forget_own_updates()
-        self._steps.report(StepCalled())
+        self._report(StepCalled())
 
     def finish(self, *, patient: bool) -> None:
         """Close the open step where it is whole, and wait for the device."""
@@ -227,9 +231,9 @@ class TrainingHooks:
         """Called before each backward pass; return whether ``leave`` is to be called after it."""
         if _graph_task() != -1:
             return False
-        thread, own = get_ident(), self._own
+        thread, own, detector = get_ident(), self._own, self._steps.detector
         self._report(BackwardBegins(thread, watched=own is not None))
-        if own is None or thread != self._steps.detector.thread or self._steps.is_excluded:
+        if own is None or thread != detector.thread or detector.is_excluding or detector.is_updating:
             return False
         own.begin_pass()
         return True
@@ -255,12 +259,9 @@ class TrainingHooks:
     def _has_updated(self) -> bool:
         return self._own is not None and self._own.has_updated
 
-    def _report(self, event: Any) -> None:
-        self._follow(self._steps.report(event))
-
-    def _follow(self, decisions: Sequence[Decision]) -> None:
-        """Do what is left to do of these decisions."""
-        for decision in decisions:
+    def _report(self, event: Event) -> None:
+        """Report an event, and do what is left to do of the decisions."""
+        for decision in self._steps.report(event):
             if isinstance(decision, EndStep):
                 if self._own is not None:
                     self._own.begin_step()
@@ -273,6 +274,10 @@ class TrainingHooks:
                     if module is not None and id(module) not in self._entries:
                         self._entries[id(module)] = module
                         self._boundary(module).attach()
+        if self._steps.is_off:
+            for remove in self._removes():
+                with contain(ignore):
+                    remove()
 
     def _owns(self, optimizer: Any) -> bool:
         """Return whether an optimizer holds parameters of the model; one that was named does, and so do all if none."""

@@ -92,7 +92,8 @@ class TrainingSteps:
         self._warmup = warmup
         self._listeners = list(listeners)
         self._pause_listeners = tuple(pause_listeners)
-        self._off = False
+        self.is_off = False
+        """Whether nothing is recorded any more."""
         self._is_last = False
         """Whether the session closes, so that no event ends what is open."""
         self._checked_ns = self._paused_ns = 0
@@ -110,7 +111,7 @@ class TrainingSteps:
     @property
     def is_recording(self) -> bool:
         """Whether the open step is recorded."""
-        return self.steps.open is not None and not self._off
+        return self.steps.open is not None and not self.is_off
 
     @property
     def is_excluded(self) -> bool:
@@ -127,7 +128,7 @@ class TrainingSteps:
     def report(self, event: Event) -> Sequence[Decision]:
         """Have an event decided on, and do what follows; return the decisions. Only a handler's exception is raised."""
         detector = self.detector
-        if self._off:
+        if self.is_off:
             return ()
         try:
             since = detector.calls_needed(event)
@@ -157,7 +158,7 @@ class TrainingSteps:
 
     def block_ends(self) -> None:
         """Called where it has ended."""
-        if self.work.depth or self._off:
+        if self.work.depth or self.is_off:
             return
         began, self._block = self._block, None
         if self.detector.is_validating:
@@ -392,7 +393,7 @@ class TrainingSteps:
             )
 
     def _end_last(self, decision: EndLast) -> None:
-        self._off = True
+        self.is_off = True
         raw, gap = self.steps.close_last(whole=decision.whole, updated_at=decision.updated_at)
         if raw is not None:
             self._pipeline.submit(raw)
@@ -402,7 +403,7 @@ class TrainingSteps:
 
     def detach(self) -> None:
         """Detach all probes, whatever fails."""
-        self._off = True
+        self.is_off = True
         with contain(ignore):
             self._sampling.detach_all()
         with contain(ignore):
@@ -411,7 +412,7 @@ class TrainingSteps:
     def _switch_off(self, error: BaseException) -> None:
         logger.debug("the failure that ends the recording", exc_info=error)
         self.steps.open = None
-        self._off = True
+        self.is_off = True
         self._pipeline.resume_gc()
         with suppress(Exception):
             self._notes.warn_once(f"recording is off after {describe(error)}")

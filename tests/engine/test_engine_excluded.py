@@ -540,24 +540,18 @@ def test_a_copy_without_a_loader_is_validated_outside_of_steps() -> None:
     assert [(one.name, one.calls, one.total_ns) for one in summary.excluded] == [("forward without gradients", 3, 180)]
 
 
-def test_blocks_without_gradients_in_a_gap_are_excluded_where_steps_have_fewer(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocks_without_gradients_in_unsampled_steps_are_excluded_where_steps_have_fewer() -> None:
     """Each step has one such block; two of the unsampled steps have another one, which is longer."""
-    now = [0]
-    monkeypatch.setattr("autoprof._session.training_state.perf_counter_ns", lambda: now[0])
-    program = Quiet(sample={"every": 8, "warmup": 0, "budget": None})
-    program.optimizer.register_step_pre_hook(torch.no_grad()(lambda *_: None))
-    governed = program.watched.session
-    for _ in range(3):  # three recorded steps show what a step has
-        governed._sampling.reserve(governed._steps._number + 1, 2)  # type: ignore[attr-defined]
-        program.train(lambda: program.model.teacher(program.x))
-    for i in range(8):
-        program.train(lambda: now.__setitem__(0, now[0] + 2))
-        if i in (3, 4):
+    program = Quiet(sample={"every": 4, "warmup": 0, "budget": None})
+    for i in range(20):
+        program.train(lambda: program.clock.advance(2))
+        if i in (13, 14):
             with torch.no_grad():
-                now[0] += 1000
+                program.clock.advance(1000)
     summary = program.end()
-    assert summary.unsampled_steps
+    assert summary.unsampled_steps == 15
     assert [(one.name, one.calls, one.total_ns) for one in summary.excluded] == [("forward without gradients", 2, 2000)]
+    assert all(frame.gap_ns in (0, 3 * 27) for frame in program.watched.sink.frames)
 
 
 def test_a_teacher_that_each_step_calls_stays_in_the_step() -> None:

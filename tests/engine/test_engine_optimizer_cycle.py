@@ -19,10 +19,6 @@ class Loop:
     def run(self, text: str, *, foreign: str = "") -> Loop:
         """Run the optimizers of these letters; those that are ``foreign`` update no parameter of the model."""
         for letter in text:
-            if letter == "|":  # a gap whose steps are not seen
-                self._end()
-                self.cycle.skip()
-                continue
             if self.cycle.has_stepped:
                 if self.cycle.is_whole:
                     self._end()
@@ -105,20 +101,6 @@ def test_two_steps_of_one_optimizer_without_a_forward_between_them_are_one() -> 
     assert cycle.held == 1
 
 
-def test_after_a_gap_the_order_that_was_learnt_holds() -> None:
-    """Wherever in it the gap has ended; its steps were not seen."""
-    assert Loop().ended("dgdgdg|dgdg") == ["d", "g", "dg", "dg", "dg", "dg"]
-    assert Loop().ended("abcabcabc|cabcabca") == ["a", "b", "c", "abc", "abc", "cab", "cab", "ca"]
-
-
-def test_two_gaps_in_a_row_are_one() -> None:
-    """Nothing was seen between them."""
-    one, two = Loop().run("dgdg|"), Loop().run("dgdg||||")
-    for loop in (one, two):
-        loop.run("dgdg")
-    assert one.steps == two.steps
-
-
 def test_the_history_is_bounded_and_so_are_the_optimizers() -> None:
     """A program that makes a new optimizer in each step has no order to learn; each of its steps is whole."""
     loop = Loop()
@@ -143,14 +125,7 @@ def test_a_new_order_is_learnt_once_the_old_one_is_forgotten() -> None:
         ("xbxc", "x", False),
         ("xbxc", "bx", False),
         ("xbx", "x", True),
-        # After a gap one that has stepped is due if it ever was, unless a longer sequence decides.
-        ("xgyxgyxgx|", "xg", True),
         ("xgyxgyxgx", "xg", False),
-        ("xgyxgyxgx|", "axg", False),
-        # Where gaps divide all sequences, the order across them decides.
-        ("d|g|", "d", False),
-        ("x|g|y|x|g|y|x|g|x|", "xg", True),
-        ("x|g|y|x|g|y|", "xg", False),
     ],
 )
 def test_the_longest_sequence_decides_and_a_tie_goes_to_the_optimizer_that_has_stepped(
@@ -159,17 +134,8 @@ def test_the_longest_sequence_decides_and_a_tie_goes_to_the_optimizer_that_has_s
     """After x, two others came equally often: the step is whole where one of them has stepped in it."""
     cycle = OptimizerCycle()
     for key in before:
-        if key == "|":
-            cycle.skip()
-        else:
-            cycle.add(ord(key))
+        cycle.add(ord(key))
     cycle.begin_step()
     for key in opened:
         cycle.add(ord(key))
     assert cycle.is_whole == whole
-
-
-def test_gaps_take_no_room_from_what_was_learnt() -> None:
-    """However many follow one another."""
-    loop = Loop().run("dgdgdg" + "|" * 2 * HISTORY + "d")
-    assert not loop.cycle.is_whole
