@@ -36,10 +36,12 @@ ROOMS = (
 rules as parts and imports none of them.
 """
 HOLDS = {
-    "OpenSession": "LoaderProbe TrainingState StepTracker Sampling Pipeline Metrics CompiledModules Recorder Notes",
-    "LoaderProbe": "TrainingState Prefetch FetchedBatches Recorder",
-    "TrainingState": "StepTracker Sampling ExcludedTime Recorder",
-    "StepTracker": "Sampling Pipeline Diagnosis Governor Footprint Recorder Notes",
+    "OpenSession": "LoaderProbe TrainingHooks TrainingSteps Sampling Pipeline Metrics CompiledModules Recorder Notes",
+    "LoaderProbe": "TrainingHooks Prefetch FetchedBatches Recorder",
+    "TrainingHooks": "TrainingSteps Recorder",
+    "TrainingSteps": "StepDetector StepRecorder Sampling Pipeline Diagnosis ExcludedTime Governor Recorder Notes",
+    "StepRecorder": "Footprint Recorder Notes",
+    "StepDetector": "",
     "Sampling": "Zoom Governor Footprint Recorder",
     "Pipeline": "Resolver Aggregate Summarizer Outputs MemoryTable OutsideSteps Metrics CommMeter Diagnosis "
     "UncalledModules CompiledModules Zoom Notes",

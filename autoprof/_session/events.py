@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple, TypeAlias
 
 
-class ModuleCall(NamedTuple):
+class OutermostModuleCall(NamedTuple):
     """An outermost call of a module, by the positions of its marks; an end of -1: the call has not returned."""
 
     start: int
@@ -25,7 +25,7 @@ class Moment(NamedTuple):
     """Host time without the pauses before it."""
 
 
-Calls: TypeAlias = tuple[ModuleCall, ...] | None
+Calls: TypeAlias = tuple[OutermostModuleCall, ...] | None
 """The outermost calls of modules since the position that the detector named; None where marks are off."""
 
 
@@ -40,7 +40,7 @@ class ForwardBegins(NamedTuple):
     """Whether gradients are enabled."""
     thread: int
     updated: bool = False
-    """Whether the program has changed the parameters by itself since the last step."""
+    """Whether the program has changed the parameters since the last step, without an optimizer of torch."""
     calls: Calls = ()
 
 
@@ -81,21 +81,21 @@ class BackwardBegins(NamedTuple):
 
     thread: int
     watched: bool = False
-    """Whether the program may update by itself after the pass, so that ``BackwardEnds`` follows."""
+    """Whether the program may update without an optimizer of torch, so that ``BackwardEnds`` follows."""
     calls: Calls = ()
 
 
 class BackwardEnds(NamedTuple):
-    """A backward pass has ended, after which the program may update by itself."""
+    """A backward pass has ended, after which the program may update without an optimizer of torch."""
 
     position: int = 0
 
 
-class BlockBegins(NamedTuple):
+class UngradedBlockBegins(NamedTuple):
     """An outermost block under ``no_grad`` or ``inference_mode`` begins."""
 
 
-class BlockEnds(NamedTuple):
+class UngradedBlockEnds(NamedTuple):
     """The block has ended. Both moments are None where the detector did not ask for them."""
 
     began: Moment | None = None
@@ -140,8 +140,8 @@ Event: TypeAlias = (
     | UpdateEnds
     | BackwardBegins
     | BackwardEnds
-    | BlockBegins
-    | BlockEnds
+    | UngradedBlockBegins
+    | UngradedBlockEnds
     | ModeChanged
     | StepCalled
     | PauseBegins
@@ -166,15 +166,15 @@ class Exclude(NamedTuple):
     fetches: bool = False
     """Whether the fetches right before belong to no step either."""
     recognised: bool = False
-    """Whether the detector found out by itself."""
+    """Whether the detector recognised it, and the program did not name it."""
 
 
 class Include(NamedTuple):
-    """Time belongs to the step again; count what was excluded under this name. None: it is counted around it."""
+    """Time belongs to the step again; count the excluded time under this name, if it has one."""
 
     name: str | None
     recognised: bool = False
-    """Whether the detector found out by itself that the time was excluded."""
+    """Whether the detector had recognised the excluded time."""
 
 
 class ExcludeMarks(NamedTuple):

@@ -13,7 +13,7 @@ MIN_HISTORY: Final = 3
 RARE: Final = 1 / 3
 """The largest share of the steps in which forwards that belong to no step are seen."""
 MAX_PLACES: Final = 8
-"""Updates of a step that are distinguished by what follows them."""
+"""Updates of a step whose followers have a history of their own."""
 
 
 class Place(Enum):

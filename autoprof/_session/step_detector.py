@@ -18,8 +18,8 @@ from ..summary import UNGRADED, VALIDATION
 from .events import (
     BackwardBegins,
     BackwardEnds,
-    BlockBegins,
-    BlockEnds,
+    UngradedBlockBegins,
+    UngradedBlockEnds,
     Calls,
     Decision,
     EndLast,
@@ -35,7 +35,7 @@ from .events import (
     LoopEnds,
     MarkBlock,
     ModeChanged,
-    ModuleCall,
+    OutermostModuleCall,
     Moment,
     PauseBegins,
     PauseEnds,
@@ -85,10 +85,10 @@ class Happening(Enum):
     EVAL_CALL = "a call of model.eval(), by a model that has trained in train mode"
 
 
-class Rule(Enum):
+class StepRule(Enum):
     """The meaning of a happening."""
 
-    BELONGS = "part of what is open"
+    BELONGS = "part of the open step, validation or pause"
     TRAINS = "training: the step ends here if it is whole"
     TRAINS_IN_UPDATE = "a closure: the step may end with the optimizer's"
     NEXT_BATCH = "training's next batch, if the loader feeds training: the step ends here if it is whole"
@@ -99,8 +99,8 @@ class Rule(Enum):
     REGULARITY = "part of no step if hardly any step has it at this place"
 
 
-_R: Final = Rule
-RULES: Final[Mapping[Happening, tuple[Rule, Rule, Rule, Rule, Rule]]] = {
+_R: Final = StepRule
+RULES: Final[Mapping[Happening, tuple[StepRule, StepRule, StepRule, StepRule, StepRule]]] = {
     #                            TRAINING      BETWEEN            VALIDATING      UPDATING             PAUSED
     Happening.TRAINING_FORWARD: (_R.TRAINS, _R.TRAINS, _R.TRAINS, _R.TRAINS_IN_UPDATE, _R.BELONGS),
     Happening.EVAL_FORWARD: (_R.EVALUATES, _R.EVALUATES, _R.EVALUATES, _R.BELONGS, _R.NAMES_PAUSE),
@@ -183,7 +183,7 @@ class StepDetector:
         """The thread that trains, or validates."""
         self._entries = set(entries)
         self._decisions: list[Decision] = []
-        # What is learnt during the run.
+        # Learnt during the run.
         self._trained: set[int] = set()
         """The modules that had a forward with gradients in ``train`` mode, by id."""
         self._trains_in_eval = False
@@ -201,7 +201,7 @@ class StepDetector:
         self._blocks = _Blocks()
         self._saw_forward = self._saw_fetch = self._closure = False
         self._sources: set[int] = set()
-        # What is open.
+        # Open now.
         self._running: list[int] = []
         """The optimizers whose step is running, by id, outermost first."""
         self._pauses: list[tuple[str, bool]] = []
@@ -254,7 +254,7 @@ class StepDetector:
         return self._between_at if isinstance(event, (StepCalled, LoopEnds)) else None
 
     def decide(self, event: Event) -> list[Decision]:
-        """Return what follows from the event, in the order in which it is to be done."""
+        """Return the decisions on this event, in the order in which they are to be carried out."""
         self._decisions = decisions = []
         _HANDLERS[type(event)](self, event)
         return decisions
@@ -268,7 +268,7 @@ class StepDetector:
 
     # Events.
 
-    def _meaning(self, happening: Happening) -> Rule:
+    def _meaning(self, happening: Happening) -> StepRule:
         return RULES[happening][_COLUMNS[self.situation]]
 
     def _forward(self, event: ForwardBegins) -> None:
@@ -278,15 +278,15 @@ class StepDetector:
         rule = self._meaning(happening)
         if happening is Happening.TRAINING_FORWARD and event.training:
             self._trained.add(event.module)
-        if rule is Rule.TRAINS:
+        if rule is StepRule.TRAINS:
             self._train(event)
-        elif rule is Rule.TRAINS_IN_UPDATE:
+        elif rule is StepRule.TRAINS_IN_UPDATE:
             self._train_in_update(event)
-        elif rule is Rule.EVALUATES:
+        elif rule is StepRule.EVALUATES:
             self._evaluate(event)
-        elif rule is Rule.NAMES_PAUSE:
+        elif rule is StepRule.NAMES_PAUSE:
             self._pauses[-1] = VALIDATION, self._pauses[-1][1]
-        elif rule is Rule.REGULARITY and self._between:
+        elif rule is StepRule.REGULARITY and self._between:
             self._forward_without_gradients(event)
 
     def _kind_of_forward(self, event: ForwardBegins) -> Happening:
@@ -304,10 +304,10 @@ class StepDetector:
         elif feeds is None and not event.graded:
             happening = Happening.UNGRADED_FETCH
         rule = self._meaning(happening)
-        if rule is Rule.BELONGS:
+        if rule is StepRule.BELONGS:
             return
         self._last = event.source
-        if rule is Rule.VALIDATES:
+        if rule is StepRule.VALIDATES:
             self._begin_validation(VALIDATION, event)
             validation = self._validation
             validation.name, validation.source = VALIDATION, event.source
@@ -366,9 +366,9 @@ class StepDetector:
         if not self.auto:
             return
         rule = self._meaning(Happening.BACKWARD)
-        if rule is Rule.TRAINS_IN_UPDATE:
+        if rule is StepRule.TRAINS_IN_UPDATE:
             self._closure = True
-        elif rule is Rule.TRAINED_UNSEEN and not event.watched:
+        elif rule is StepRule.TRAINED_UNSEEN and not event.watched:
             found = self._follow_next(event.calls, self._between_at)
             if found or not self._saw_forward:
                 self._between = not found  # the forwards since the update train
@@ -380,8 +380,8 @@ class StepDetector:
     def _backward_ends(self, event: BackwardEnds) -> None:
         self._begin_between(event.position)
 
-    def _block_begins(self, _event: BlockBegins) -> None:
-        if self._meaning(Happening.UNGRADED_BLOCK) is not Rule.REGULARITY:
+    def _block_begins(self, _event: UngradedBlockBegins) -> None:
+        if self._meaning(Happening.UNGRADED_BLOCK) is not StepRule.REGULARITY:
             return
         blocks = self._blocks
         blocks.count += 1
@@ -392,7 +392,7 @@ class StepDetector:
             blocks.marked = True
             self._decisions.append(MarkBlock())
 
-    def _block_ends(self, event: BlockEnds) -> None:
+    def _block_ends(self, event: UngradedBlockEnds) -> None:
         blocks = self._blocks
         if blocks.excluded:
             blocks.excluded = False
@@ -406,7 +406,7 @@ class StepDetector:
             return
         if self._updating_thread.is_other(event.thread):
             return
-        if self._meaning(Happening.EVAL_CALL) is Rule.VALIDATES:
+        if self._meaning(Happening.EVAL_CALL) is StepRule.VALIDATES:
             self._begin_validation(VALIDATION, event)
 
     def _step_called(self, event: StepCalled) -> None:
@@ -524,7 +524,7 @@ class StepDetector:
     # Work without gradients between an update and the next training forward.
 
     def _begin_between(self, position: int) -> None:
-        """An update was made: what follows may belong to no step."""
+        """An update was made: work that follows may belong to no step."""
         self._between, self._between_at, self._ungraded = True, position, 0
         self._blocks.forget()
 
@@ -538,7 +538,7 @@ class StepDetector:
             since = [call for call in calls if call.start >= self._between_at]
             self._place_calls([call for call in since if not any(_holds(block, call) for block in excluded)])
 
-    def _place_calls(self, calls: list[ModuleCall]) -> None:
+    def _place_calls(self, calls: list[OutermostModuleCall]) -> None:
         """Place the calls of modules since the update."""
         counted, excluded = self._ungraded, 0
         if calls and calls[-1].end < 0:  # the call around this forward: the step begins with it from now on
@@ -587,7 +587,7 @@ class StepDetector:
         return True
 
 
-def _holds(block: tuple[Moment, Moment], call: ModuleCall) -> bool:
+def _holds(block: tuple[Moment, Moment], call: OutermostModuleCall) -> bool:
     return block[0].position < call.start < block[1].position
 
 
@@ -598,8 +598,8 @@ _HANDLERS: Final[Mapping[type, Callable[[StepDetector, Any], None]]] = {
     UpdateEnds: StepDetector._update_ends,
     BackwardBegins: StepDetector._backward,
     BackwardEnds: StepDetector._backward_ends,
-    BlockBegins: StepDetector._block_begins,
-    BlockEnds: StepDetector._block_ends,
+    UngradedBlockBegins: StepDetector._block_begins,
+    UngradedBlockEnds: StepDetector._block_ends,
     ModeChanged: StepDetector._mode_changed,
     StepCalled: StepDetector._step_called,
     PauseBegins: StepDetector._pause_begins,

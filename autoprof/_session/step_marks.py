@@ -20,7 +20,7 @@ from .._capture.marks import (
 from .._capture.recorder import Recorder
 from ..frame import Phase
 from ..summary import UNGRADED
-from .events import ModuleCall
+from .events import OutermostModuleCall
 
 _WITHOUT_MEANING: Final = BACKWARD_END
 """A code that changes nothing outside of a backward pass."""
@@ -41,10 +41,10 @@ class StepMarks:
         self._recorder.append(_WITHOUT_MEANING, self._recorder.clock.read(), get_ident())
         return len(self) - 2
 
-    def calls_since(self, start: int) -> list[ModuleCall]:
+    def calls_since(self, start: int) -> list[OutermostModuleCall]:
         """Return the outermost calls of modules that the training thread made since this position."""
         buffer, labels = self._recorder.buffer, self._recorder.labels
-        calls: list[ModuleCall] = []
+        calls: list[OutermostModuleCall] = []
         inside, paused = -1, False
         for at in range(start, len(buffer), 2):
             code = buffer[at]
@@ -55,7 +55,7 @@ class StepMarks:
                 continue
             index = code >> KIND_BITS & INDEX_MASK
             if inside < 0 and kind == ENTER and (fqn := labels[index].fqn) is not None:
-                calls.append(ModuleCall(at, -1, fqn))
+                calls.append(OutermostModuleCall(at, -1, fqn))
                 inside = code & ~KIND_MASK
             elif kind == LEAVE and code & ~KIND_MASK == inside:
                 calls[-1] = calls[-1]._replace(end=at)

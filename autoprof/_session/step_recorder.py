@@ -275,7 +275,7 @@ class StepRecorder:
             gap_scalars=gap.scalars,
         )
 
-    # What belongs to no step.
+    # Excluded time.
 
     def pause(self, *, fetches: bool = False) -> int:
         """Record nothing from now on, or from the fetches right before; return the host time of that in ns."""

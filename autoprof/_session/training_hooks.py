@@ -1,4 +1,4 @@
-"""Report what torch's hooks see of a program as events: forwards, updates, backward passes, fetches, modes."""
+"""Turn the calls of torch's hooks into events: forwards, updates, backward passes, fetches, modes."""
 
 from __future__ import annotations
 
@@ -239,7 +239,7 @@ class TrainingHooks:
         return True
 
     def leave(self) -> None:
-        """Called after a backward pass of a program that may update its parameters by itself."""
+        """Called after a backward pass of a program that may update its parameters without an optimizer."""
         if self._own is None:
             return
         try:
@@ -260,7 +260,7 @@ class TrainingHooks:
         return self._own is not None and self._own.has_updated
 
     def _report(self, event: Event) -> None:
-        """Report an event, and do what is left to do of the decisions."""
+        """Report an event, and carry out those decisions that concern hooks."""
         for decision in self._steps.report(event):
             if isinstance(decision, EndStep):
                 if self._own is not None:

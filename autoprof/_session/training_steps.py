@@ -1,4 +1,4 @@
-"""Mediate between the parts of a session: an event, the detector's decisions, and what the other parts do about them."""
+"""Mediate between the parts of a session: pass events to the detector, and carry out its decisions."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from .._stats import NO_GAP
 from .._units import NS_PER_S, count
 from ..summary import UNGRADED
 from .events import (
-    BlockBegins,
-    BlockEnds,
+    UngradedBlockBegins,
+    UngradedBlockEnds,
     Decision,
     EndLast,
     EndStep,
@@ -95,14 +95,14 @@ class TrainingSteps:
         self.is_off = False
         """Whether nothing is recorded any more."""
         self._is_last = False
-        """Whether the session closes, so that no event ends what is open."""
+        """Whether the session closes, so that no event ends the open step or validation."""
         self._checked_ns = self._paused_ns = 0
         self._pause_work_ns = 0
         """Autoprof's own work in the last pause: detaching the probes, and attaching them again."""
         self._pause_begins: list[int] = []
         """The begins of the open pauses that the program, or a probe, has named."""
         self._validation_ns = 0
-        """The begin of the validation that was recognised, without what was excluded inside it."""
+        """The begin of the validation that was recognised, without the pauses inside it."""
         self._block: Moment | None = None
         """The begin of the open block without gradients, where it matters."""
         self._block_ended_ns = 0
@@ -126,7 +126,7 @@ class TrainingSteps:
     # Events and decisions.
 
     def report(self, event: Event) -> Sequence[Decision]:
-        """Have an event decided on, and do what follows; return the decisions. Only a handler's exception is raised."""
+        """Have the detector decide on an event, and carry the decisions out; return them."""
         detector = self.detector
         if self.is_off:
             return ()
@@ -154,7 +154,7 @@ class TrainingSteps:
         """Called where an outermost block without gradients begins."""
         if not self.work.depth:  # autoprof's own, such as a count of FLOPs
             self._block = None
-            self.report(BlockBegins())
+            self.report(UngradedBlockBegins())
 
     def block_ends(self) -> None:
         """Called where it has ended."""
@@ -163,7 +163,7 @@ class TrainingSteps:
         began, self._block = self._block, None
         if self.detector.is_validating:
             self._block_ended_ns = self.steps.now_ns()
-        self.report(BlockEnds(began, None if began is None else self.steps.moment()))
+        self.report(UngradedBlockEnds(began, None if began is None else self.steps.moment()))
 
     @contextmanager
     def exclude(self, name: str) -> Iterator[None]:
@@ -204,7 +204,7 @@ class TrainingSteps:
         sampling.step_ends(steps.number, began_ns)
         raw = steps.close(held)
         if raw is not None:
-            self._pipeline.submit(raw)
+            self._submit(raw)
             batch = raw.mark_batch
             paid_ns = steps.work_ns + steps.metered_ns + perf_counter_ns() - began_ns
             sampling.close(raw.step, batch.mark_count, paid_ns, batch.other)
@@ -215,6 +215,12 @@ class TrainingSteps:
             self._begin_unsampled(raw, began_ns)
         else:
             self._begin_recorded(None if raw is None else raw.end, raw)
+
+    def _submit(self, raw: RawStep) -> None:
+        other = raw.mark_batch.other
+        if other is not NO_OTHER_MARKS:
+            raw = raw._replace(overhead_ns=raw.overhead_ns + self._sampling.cost_of(other))
+        self._pipeline.submit(raw)
 
     def _begin_unsampled(self, ended: RawStep | None, now_ns: int) -> None:
         if ended is not None:
@@ -281,7 +287,7 @@ class TrainingSteps:
 
         return undo
 
-    # What belongs to no step.
+    # Excluded time.
 
     def _exclude(self, decision: Exclude) -> None:
         """Record nothing from now on."""
@@ -324,8 +330,8 @@ class TrainingSteps:
     def _validation_length_ns(self, ended_ns: int) -> int:
         """Return the length of the validation that has ended.
 
-        At the end of the run no event ends it: what takes longer than all of it, after its last block without
-        gradients, is no part of it.
+        At the end of the run no event ends it: time after its last block without gradients that is longer than all of
+        it is no part of it.
         """
         began_ns, known_ns = self._validation_ns, self._block_ended_ns
         ended_ns -= self._pause_work_ns  # the program waited for it before its validation, and after it
@@ -377,7 +383,7 @@ class TrainingSteps:
     def finish(self, *, updated: bool, patient: bool) -> None:
         """Close the open step where it is whole, and wait for the device.
 
-        ``updated``: the program has changed the parameters by itself since the last step.
+        ``updated``: the program has changed the parameters since the last step, without an optimizer of torch.
         """
         self._is_last = True
         self.report(LoopEnds(self.position, updated))
@@ -396,7 +402,7 @@ class TrainingSteps:
         self.is_off = True
         raw, gap = self.steps.close_last(whole=decision.whole, updated_at=decision.updated_at)
         if raw is not None:
-            self._pipeline.submit(raw)
+            self._submit(raw)
         self._pipeline.open_gap = NO_GAP
         if gap.steps:
             self._pipeline.count_unsampled(gap)
@@ -430,4 +436,4 @@ _ACTIONS: Final[dict[type, Callable[[TrainingSteps, Any], None]]] = {
     ExcludeOpen: TrainingSteps._exclude_open,
     EndLast: TrainingSteps._end_last,
 }
-"""What follows from a decision; the hooks see to the others."""
+"""The method that carries a decision out; hooks carry out the others."""

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from autoprof._session import events
-from autoprof._session.events import ModuleCall, Moment
+from autoprof._session.events import OutermostModuleCall, Moment
 from autoprof._session.step_detector import MAX_ENTRIES, MAX_OPTIMIZERS, MIN_UPDATES, RULES, Situation, StepDetector
 
 TRAIN = "forward backward update"
@@ -33,7 +33,7 @@ class Program:
         self.detector = StepDetector(**options)
         self.outcomes: list[str] = []
         self.loaders: dict[str, Loader] = {}
-        self.calls: list[ModuleCall] = []
+        self.calls: list[OutermostModuleCall] = []
         self.records, self.position, self.ns, self.thread = True, 0, 0, 0
         self.block: Moment | None = None
 
@@ -79,7 +79,7 @@ class Program:
 
     def _call(self, fqn: str, *how: str) -> None:
         end = -1 if "open" in how else self.position + 2
-        self.calls.append(ModuleCall(self.position, end, fqn))
+        self.calls.append(OutermostModuleCall(self.position, end, fqn))
         self.position += 4
 
     def _backward(self, *how: str) -> None:
@@ -113,12 +113,12 @@ class Program:
 
     def _enter(self) -> None:
         self.block = None
-        self.report(events.BlockBegins())
+        self.report(events.UngradedBlockBegins())
         self.position += 2
 
     def _leave(self) -> None:
         self.position += 2
-        self.report(events.BlockEnds(self.block, Moment(self.position, self.ns)))
+        self.report(events.UngradedBlockEnds(self.block, Moment(self.position, self.ns)))
 
     def _eval(self) -> None:
         self.report(events.ModeChanged(False, self.thread))
@@ -279,7 +279,10 @@ def test_validation_is_recognised(text: str, expected: str) -> None:
     [
         ("train ; pause resume", "exclude:pause include:pause"),
         # Saving during validation is no part of it; a pause inside a pause is part of that one.
-        ("train eval ; pause:torch.save resume forward", "exclude:torch.save include:torch.save include:validation end"),
+        (
+            "train eval ; pause:torch.save resume forward",
+            "exclude:torch.save include:torch.save include:validation end",
+        ),
         ("train ; pause pause:save resume resume", "exclude:pause exclude:save include:None include:pause"),
         # A forward in ``eval`` mode inside makes it validation.
         ("train ; pause forward:eval:ungraded resume", "exclude:pause include:validation"),

@@ -354,7 +354,7 @@ class FakeTime(ListSink):
     def __init__(self, monkeypatch: pytest.MonkeyPatch, write_ns: int = 0) -> None:
         super().__init__()
         self.clock, self._write_ns = FakeClock(), write_ns
-        for module in ("sampling", "step_tracker", "training_state"):
+        for module in ("sampling", "training_steps"):
             monkeypatch.setattr(f"autoprof._session.{module}.perf_counter_ns", lambda: self.clock.now_ns)
 
     def write(self, frame: Any) -> None:
