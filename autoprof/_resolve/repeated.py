@@ -166,4 +166,4 @@ def _matrix(raws: Sequence[RawStep]) -> Nanoseconds:
 def _is_plain(raw: RawStep) -> bool:
     """Return whether statistics need the step's times, scalars and memory readings only."""
     batch = raw.mark_batch
-    return not (raw.warmup or raw.settles or raw.gap_steps or raw.gap_scalars or batch.dropped or batch.shapes)
+    return not (raw.warmup or raw.gap_steps or raw.gap_scalars or batch.dropped or batch.shapes)

@@ -706,6 +706,7 @@ class TrainingState:
     def _end_step(self) -> None:
         began_ns, following, before = perf_counter_ns(), _NOTHING, -1
         with self.steps.work:
+            self.steps.begin_work()
             try:
                 self.catch_up()
                 if self._began is not None:
@@ -723,6 +724,7 @@ class TrainingState:
                 recording = following is _RECORDED or following is _AFTER_GAP
                 if recording is not self.is_recording or recording is not self._watches_forwards:
                     self._listen(recording)
+                self.steps.end_work()
             if following is _RECORDED and before >= 0:
                 self._expect_repeats(before)
         lifecycle.finish_termination()
