@@ -98,8 +98,9 @@ class RowChoice(Observer):
         marks = before = self._marks_of(names)
         self._allowed = share * marks
         changed = False
-        if share < 1:  # among equals, the innermost first
-            for name in sorted(names[::-1], key=measured.share):
+        if share < 1:
+            inner_first = names[::-1]
+            for name in sorted(inner_first, key=measured.share):
                 if marks > self._allowed and name not in self._floor:
                     self._dropped[name] = measured.share(name)
                     marks -= self._marks_of((name,))

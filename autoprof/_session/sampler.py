@@ -1,11 +1,11 @@
-"""Choose what is recorded: every step and every row, as far as the budget affords them.
+"""Choose the steps and rows to record: all of them, as far as the budget affords.
 
 The account counts processor time of the training thread: autoprof's own work at the ends of steps, passes included, and
 the marks by their calibrated cost. Other programs cannot change it. A step is as long as its median processor time and
 the shortest time that a step waits, for a device or a loader: other programs make a step wait longer, never shorter, so
 they can make recording look more affordable only.
 
-Where a step costs more than the budget, the rows that hold least time are dropped first (``Rows``). Where that is not
+Where a step costs more than the budget, the rows that hold least time are dropped first (``DroppableRows``). Where that is not
 enough, every k-th step is recorded: those whose number is a multiple of k. As k is a power of two, ranks that afford
 different ones share the steps of the largest.
 """
@@ -21,21 +21,21 @@ FIRST_STEPS: Final = 3
 MIN_WINDOW: Final = 8
 """Fewest recorded steps of a window: a median of fewer follows single steps."""
 MAX_WINDOW: Final = 8192
-"""Most steps of a window, recorded or not. Windows double up to it, so that they hold whole passes: steps of 0.1 ms wait
-half a second for the next one."""
+"""Most steps of a window, recorded or not. Windows double up to it, so that they hold whole passes, which are half a
+second apart."""
 KEPT_STEPS: Final = 64
 """Steps of a window whose lengths are kept: enough for a median."""
 ROOM: Final = 1.5
 """More is recorded where that is expected to cost the budget divided by this, so that nothing comes and goes in turn."""
 MAX_EVERY: Final = 4096
-"""The largest k: what happens more rarely than that is not found in the run of a day."""
+"""The largest k: of steps of 0.1 ms one in half a second is recorded."""
 OTHER_THREADS_LOAN_NS: Final = 10_000_000
 """Marks of other threads may cost this before the budget pays for them: an evaluation beside the training is short."""
 OTHER_THREADS_SHARE: Final = 0.5
 """The part of the budget that marks of other threads may spend; the training itself needs the rest."""
 
 
-class Rows(Protocol):
+class DroppableRows(Protocol):
     """The rows that are recorded."""
 
     def fit(self, share: float) -> float:
@@ -81,7 +81,7 @@ class Sampler:
     def __init__(self, budget: float | None, every: int = 1) -> None:
         self._budget = budget
         self._every = every
-        self.rows: Rows | None = None
+        self.rows: DroppableRows | None = None
         """The rows to fit into the budget; None where there is nothing to drop."""
         self.k = 1
         """This rank affords every k-th of the steps that are considered."""

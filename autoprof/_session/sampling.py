@@ -153,7 +153,7 @@ class Sampling:
         self._sampler.rows = None
 
     def describe_change(self, step: int) -> str | None:
-        """Return, once, a note that the budget changes what is recorded from this step on."""
+        """Return, once, a note that the budget changes the rows or steps recorded from this step on."""
         notes = []
         change = None if self._source is None else self._source.describe_change()
         if change is not None:

@@ -265,6 +265,7 @@ class StepTracker:
     def start(self) -> None:
         """Open the first step."""
         self._open(self._clock.read())
+        self._sampling.start_clocks()
 
     def exclude_open(self) -> None:
         """Make the open step a warm-up step."""

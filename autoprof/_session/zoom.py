@@ -39,6 +39,8 @@ MAX_CHANGES: Final = 32
 """Changes of the cut in one run; after that only the budget changes it."""
 PASS_COST: Final = 2.0
 """A mark with its resolution and statistics costs about so many times the mark, before the account shows it."""
+MAX_FLOOR_MODULES: Final = 100
+"""The most modules whose rows are never dropped: marks of more cost a millisecond in each step that is recorded."""
 AHEAD_MARGIN: Final = 0.5
 """The part of the affordable marks up to which rows inside those just opened, which are not measured yet, are opened
 ahead: that saves steps."""
@@ -47,7 +49,7 @@ AHEAD_SHARE: Final = 0.5
 AHEAD_GROUPS: Final = 150
 """Recorded groups beyond which no row is opened ahead: each row costs time when a step is resolved."""
 MANY_GROUPS: Final = 64
-"""Recorded groups beyond which small ones are closed even where recording them is cheap: nobody reads them."""
+"""Recorded groups beyond which small ones are closed even where recording them is cheap: a report shows fewer."""
 MAX_CHECK_STEPS: Final = 512
 """The most recorded steps between two checks."""
 SILENT_STEPS: Final = 10
@@ -65,8 +67,8 @@ class Cut:
 class Zoom(RowChoice):
     """Follow the frames of a run and choose the cut.
 
-    ``make_set`` makes the probes of these groups, with the number of the cut. ``first`` are the groups to begin with,
-    which are never dropped.
+    ``make_set`` makes the probes of these groups, with the number of the cut. ``first`` are the groups to begin with.
+    They are never dropped, unless they have many modules.
     """
 
     provides = "reasons for which rows are not opened"
@@ -81,7 +83,9 @@ class Zoom(RowChoice):
         notes: Notes,
         compiled: CompiledModules | None = None,
     ) -> None:
-        super().__init__({root.name, *(group.name for group in first)})
+        first = tuple(first)
+        few = sum(group.blocks for group in first) <= MAX_FLOOR_MODULES
+        super().__init__({root.name, *(group.name for group in first if few)})
         self._root = root
         self._compiled = compiled
         self._make_set = make_set
@@ -89,7 +93,7 @@ class Zoom(RowChoice):
         self._mark_ns = PASS_COST * mark_cost.of(1)
         self._notes = notes
         self._index_tree()
-        self._opened = {self._parents[name].name for name in self._floor if name in self._parents} | {root.name}
+        self._opened = {root.name, *(self._parents[one.name].name for one in first if one is not root)}
         self._over_budget: set[str] = set()
         self._changes = self._unchanged = 0
         self._recent: deque[StepFrame] = deque(maxlen=KEPT_FRAMES)

@@ -17,8 +17,7 @@ from autoprof._capture.mark_cost import MarkCost
 from autoprof._metrics.throughput import RECOGNISED
 from autoprof._notes import Notes
 from autoprof._session import pipeline
-from autoprof._session.governor import Governor
-from autoprof._session.sampling import Level
+from autoprof._session.sampling import TargetSet
 from autoprof._session.zoom import MAX_CHANGES, SILENT_STEPS, Zoom
 from autoprof._targets import CutRules, first_cut, group_tree, select_targets, split_group
 from autoprof.config import load_config
@@ -195,7 +194,7 @@ def make_zoom(model: nn.Module, budget: float | None, cost_ns: float) -> Zoom:
     def make_level(groups: Any, cut: int) -> Level:
         return Level((), "", tuple(target for group in groups for target in group.targets()), cut)
 
-    return Zoom(tree, first_cut(tree), make_level, Governor(budget), MarkCost(cost_ns, cost_ns), Notes())
+    return Zoom(tree, first_cut(tree), make_level, budget, MarkCost(cost_ns, cost_ns), Notes())
 
 
 def wide() -> nn.Module:
