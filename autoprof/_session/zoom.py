@@ -306,7 +306,7 @@ class Zoom(RowChoice):
         return Cut(tuple(recorded), {group.name: self._stopped(group) for group in recorded})
 
     def _stopped(self, group: ModuleGroup) -> Stopped | None:
-        if group.name in self._opened and _visible(group):
+        if group.name in self._opened and any(child.name not in self._dropped for child in _visible(group)):
             return None
         if not _visible(group):
             return "hidden" if group.hidden is not None or any(child.hidden for child in group.children) else "leaf"
