@@ -22,7 +22,7 @@ from .._units import (
 from ..frame import Phase
 from ..summary import Summary, format_counts
 from .card import verdict_line
-from .measurements import brief_metrics, brief_paired_cost, brief_work
+from .measurements import brief_metrics, brief_work
 from .memory_text import readings
 from .text import (
     BLUE,
@@ -282,7 +282,7 @@ def _total(summary: Summary) -> list[str]:
         f"Total {format_ms(summary.step_mean_ns)}",
         f"p50 {format_ms(summary.step_p50_ns)}",
         f"p95 {format_ms(summary.step_p95_ns)}",
-        f"autoprof itself {format_percent(summary.overhead)}{brief_paired_cost(summary)}",
+        f"autoprof itself {format_percent(summary.overhead)}",
     ]
 
 

@@ -126,7 +126,7 @@ class _MeasuredSteps:
                 memory=raw.memory,
                 overhead_ns=raw.overhead_ns + plan.overhead_ns + raw.mark_batch.detail_ns,
                 dropped=raw.mark_batch.dropped,
-                warmup=raw.warmup or raw.settles,
+                warmup=raw.warmup,
                 gap_steps=raw.gap_steps,
                 gap_ns=raw.gap_ns,
                 gap_overhead_ns=raw.gap_overhead_ns,

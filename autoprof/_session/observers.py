@@ -15,7 +15,6 @@ from .._observer import Observer
 from .._resolve import RawStep
 from ..probes import Prefetch
 from ..summary import Excluded, Summary
-from .governor import Governor
 
 COMPILED: Final = "steps in which torch compiled, excluded as warm-up"
 """The reason for an excluded step: compiling takes seconds that no other step takes."""
@@ -65,19 +64,17 @@ class ExcludedTime:
 
 
 class OutsideSteps(Observer):
-    """Add the counts outside of recorded steps: their cost, excluded time, and fetches that found no batch."""
+    """Add the counts outside of recorded steps: excluded time, and fetches that found no batch."""
 
     provides = "counts of excluded time"
 
-    def __init__(self, governor: Governor, excluded: ExcludedTime, prefetch: Prefetch) -> None:
-        self._governor = governor
+    def __init__(self, excluded: ExcludedTime, prefetch: Prefetch) -> None:
         self._excluded = excluded
         self._prefetch = prefetch
 
     def annotate(self, summary: Summary) -> Summary:
         """Return the summary with these counts."""
-        paired = self._governor.paired(summary.unsampled_steps)
-        return replace(summary, paired=paired, excluded=self._excluded.all(), loader=self._prefetch.counts())
+        return replace(summary, excluded=self._excluded.all(), loader=self._prefetch.counts())
 
 
 class CompiledModules(Observer):

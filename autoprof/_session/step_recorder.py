@@ -64,16 +64,15 @@ class _Gap:
 class OpenStep:
     """A step that is being recorded, and the unsampled ones before it."""
 
-    __slots__ = ("cut", "gap", "instrumented", "scalars", "settles", "start", "start_unix_ns", "warmup")
+    __slots__ = ("cut", "gap", "instrumented", "scalars", "start", "start_unix_ns", "warmup")
 
     def __init__(
-        self, start: Reading, start_unix_ns: int, instrumented: frozenset[str], cut: int, *, settles: bool, warmup: bool
+        self, start: Reading, start_unix_ns: int, instrumented: frozenset[str], cut: int, *, warmup: bool
     ) -> None:
         self.start = start
         self.start_unix_ns = start_unix_ns
         self.instrumented = instrumented
         self.cut = cut
-        self.settles = settles
         self.warmup = warmup
         self.gap = _Gap()
         self.scalars: dict[str, Any] = {}
@@ -98,9 +97,11 @@ class StepRecorder:
         self.number = 0
         """The number of the open step, recorded or not."""
         self.work_ns = 0
-        """Autoprof's own work at the ends of steps so far."""
+        """Processor time of autoprof's own work at the ends of steps so far."""
         self.metered_ns = 0
         """The time of the cost meters so far, with that of shapes and experts, which the recorder adds up."""
+        self.last_ns = 0
+        """The length of the last step."""
         self.marks = StepMarks(recorder)
         self._recorder = recorder
         self._memory = memory
@@ -112,8 +113,8 @@ class StepRecorder:
         """The open pauses, one inside the other."""
         self._paused_at_ns = self._excluded_ns = 0
         """The begin of the open pause; the excluded time of the open step."""
-        self._began_ns = self._ended_ns = self._last_ns = 0
-        """The begin of the open unsampled step, the end of the step before it, and the length of the last one."""
+        self._began_ns = self._ended_ns = 0
+        """The begin of the open unsampled step, and the end of the step before it."""
         self._end_unix_ns = 0
         """The wall-clock time at which the last recorded step ended."""
         self._gap = _Gap()
@@ -159,13 +160,12 @@ class StepRecorder:
         instrumented: frozenset[str] = frozenset(),
         cut: int = 0,
         *,
-        settles: bool = False,
         warmup: bool = False,
     ) -> None:
         """Open a recorded step at the reading ``start``; None: ``started`` reads it once all is attached."""
         if self._recorder.suspended:
             self._recorder.resume()
-        self.open = OpenStep(start, self._end_unix_ns or time_ns(), instrumented, cut, settles=settles, warmup=warmup)
+        self.open = OpenStep(start, self._end_unix_ns or time_ns(), instrumented, cut, warmup=warmup)
         self.open.gap, self._gap = self._gap, _Gap()
         self._excluded_ns = 0
 
@@ -214,7 +214,7 @@ class StepRecorder:
             self._divide(self.open, end, held)
         raw = self._raw_step(self.open, end, until)
         self._ended_ns = self.clock.host_ns(end)
-        self._last_ns = self._ended_ns - self.clock.host_ns(raw.start)
+        self.last_ns = self._ended_ns - self.clock.host_ns(raw.start)
         return raw
 
     def _divide(self, opened: OpenStep, end: Reading, held: int) -> None:
@@ -231,9 +231,9 @@ class StepRecorder:
             self._excluded_ns += now_ns - self._paused_at_ns
             self._paused_at_ns = now_ns
         length_ns = max(now_ns - self._began_ns - self._excluded_ns, 0)
-        self._last_ns = length_ns if most_ns is None else min(length_ns, most_ns)
+        self.last_ns = length_ns if most_ns is None else min(length_ns, most_ns)
         self._gap.steps += held
-        self._gap.ns += self._last_ns
+        self._gap.ns += self.last_ns
         self._ended_ns = now_ns
         self.number += held - 1
 
@@ -266,7 +266,6 @@ class StepRecorder:
             memory,
             overhead_ns,
             warmup=opened.warmup,
-            settles=opened.settles,
             gap_steps=gap.steps,
             gap_ns=gap.ns,
             gap_overhead_ns=gap.overhead_ns,
@@ -348,7 +347,7 @@ class StepRecorder:
         opened, raw = self.open, None
         if opened is None:
             if whole and self.number:
-                self._close_unsampled(1, self._last_ns or None)
+                self._close_unsampled(1, self.last_ns or None)
                 self.number += 1
         elif whole and updated_at is not None:
             until = self.marks.end_of_loop(self.clock.host_ns(opened.start), updated_at)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from time import perf_counter_ns
+from time import perf_counter_ns, thread_time_ns
 from typing import Any, Final
 
 from .._capture.other_threads import MAX_OTHER_MARKS, NO_OTHER_MARKS, OtherMarks
@@ -19,8 +19,6 @@ from .._stats import NO_GAP
 from .._units import NS_PER_S, count
 from ..summary import UNGRADED
 from .events import (
-    UngradedBlockBegins,
-    UngradedBlockEnds,
     Decision,
     EndLast,
     EndStep,
@@ -35,6 +33,8 @@ from .events import (
     PauseBegins,
     PauseEnds,
     RenameMarks,
+    UngradedBlockBegins,
+    UngradedBlockEnds,
 )
 from .observers import ExcludedTime
 from .pipeline import Pipeline
@@ -96,7 +96,7 @@ class TrainingSteps:
         """Whether nothing is recorded any more."""
         self._is_last = False
         """Whether the session closes, so that no event ends the open step or validation."""
-        self._checked_ns = self._paused_ns = 0
+        self._checked_ns = self._paused_ns = self._paused_cpu_ns = 0
         self._pause_work_ns = 0
         """Autoprof's own work in the last pause: detaching the probes, and attaching them again."""
         self._pause_begins: list[int] = []
@@ -182,32 +182,34 @@ class TrainingSteps:
         """Open the first step."""
         self.steps.number = 1
         self._begin_recorded(self.steps.clock.read(), None)
+        self._sampling.start_clocks()
 
     def _end_step(self, decision: EndStep) -> None:
         """End the open step, and begin the next one; a failure ends the recording."""
-        began_ns, self._block = perf_counter_ns(), None
+        began_ns, began_cpu_ns, self._block = perf_counter_ns(), thread_time_ns(), None
         with self.work:
             try:
-                self._go_on(began_ns, decision.held)
+                self._go_on(began_ns, began_cpu_ns, decision.held)
             except BaseException as error:  # no failure of autoprof may end a training run
                 self._switch_off(error)
                 if not isinstance(error, Exception) or raised_by_handler(error):
                     raise
             finally:
-                work_ns = perf_counter_ns() - began_ns
-                self.steps.work_ns += work_ns
-                self._sampling.exclude_own(work_ns)
+                self.steps.work_ns += thread_time_ns() - began_cpu_ns
+                self._sampling.exclude_own(perf_counter_ns() - began_ns)
+                if self.is_recording:
+                    self._sampling.start_clocks()
         lifecycle.finish_termination()
 
-    def _go_on(self, began_ns: int, held: int) -> None:
+    def _go_on(self, began_ns: int, began_cpu_ns: int, held: int) -> None:
         steps, sampling = self.steps, self._sampling
         sampling.step_ends(steps.number, began_ns)
         raw = steps.close(held)
         if raw is not None:
             self._submit(raw)
             batch = raw.mark_batch
-            paid_ns = steps.work_ns + steps.metered_ns + perf_counter_ns() - began_ns
-            sampling.close(raw.step, batch.mark_count, paid_ns, batch.other)
+            paid_ns = steps.work_ns + steps.metered_ns + thread_time_ns() - began_cpu_ns
+            sampling.close(raw.step, batch.mark_count, paid_ns, began_ns, began_cpu_ns, batch.other)
             if batch.other is not NO_OTHER_MARKS:
                 self._note_other_threads(batch.other)
         steps.number += 1
@@ -230,7 +232,8 @@ class TrainingSteps:
         elif now_ns - self._checked_ns > CHECK_NS:
             self._checked_ns = now_ns
             self.count_gap()
-            self._pipeline.rest(self._sampling.rest_s(self.steps.number))
+            left = self._sampling.next_recorded(self.steps.number) - self.steps.number
+            self._pipeline.rest(left * self.steps.last_ns / NS_PER_S)
         self.steps.begin_unsampled()
 
     def _begin_recorded(self, start: Any, ended: RawStep | None) -> None:
@@ -252,7 +255,7 @@ class TrainingSteps:
             self._notes.warn_once(note)
         sampling.begin_step()
         warmup = pipeline.took_long() or number <= self._warmup or excluded
-        steps.begin(begins, sampling.instrumented, sampling.cut, settles=sampling.settling, warmup=warmup)
+        steps.begin(begins, sampling.instrumented, sampling.cut, warmup=warmup)
         if not steps.pauses:
             sampling.switch(True)
         steps.started()
@@ -345,9 +348,9 @@ class TrainingSteps:
         for listener in self._pause_listeners:
             listener(not on)
         if on:
-            self._sampling.exclude_pause(now_ns - self._paused_ns)
+            self._sampling.exclude_pause(now_ns - self._paused_ns, thread_time_ns() - self._paused_cpu_ns)
         else:
-            self._paused_ns = now_ns
+            self._paused_ns, self._paused_cpu_ns = now_ns, thread_time_ns()
         if self.is_recording:
             self._sampling.switch(on)
 

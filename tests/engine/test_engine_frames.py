@@ -75,11 +75,10 @@ def test_a_frame_has_all_that_is_known_of_its_step() -> None:
     assert frame.device_duration_ns is None
 
 
-@pytest.mark.parametrize("field", ["warmup", "settles"])
-def test_warm_up_and_settling_steps_are_warm_up_frames(field: str) -> None:
-    """Neither is in the statistics."""
+def test_warm_up_steps_are_warm_up_frames() -> None:
+    """They are not in the statistics."""
     bench = Bench()
-    bench.step(1, **{field: True})
+    bench.step(1, warmup=True)
     (run,) = bench.runs()
     assert run.frames[0].warmup
     assert not run.plain
@@ -111,7 +110,6 @@ def test_a_plain_run_has_the_columns_of_its_frames() -> None:
     "other",
     [
         {"warmup": True},
-        {"settles": True},
         {"gap_steps": 2},
         {"gap_scalars": {"samples": [1]}},
         {"dropped": 1},

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from autoprof._session import events
-from autoprof._session.events import OutermostModuleCall, Moment
+from autoprof._session.events import Moment, OutermostModuleCall
 from autoprof._session.step_detector import MAX_ENTRIES, MAX_OPTIMIZERS, MIN_UPDATES, RULES, Situation, StepDetector
 
 TRAIN = "forward backward update"
