@@ -45,4 +45,4 @@ class StepGroup:
 def _is_plain(raw: RawStep) -> bool:
     """Return whether statistics need the step's times, scalars and memory readings only."""
     batch = raw.mark_batch
-    return not (raw.warmup or raw.settles or raw.gap_steps or raw.gap_scalars or batch.dropped or batch.shapes)
+    return not (raw.warmup or raw.gap_steps or raw.gap_scalars or batch.dropped or batch.shapes)

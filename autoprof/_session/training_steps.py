@@ -229,7 +229,7 @@ class TrainingSteps:
             self._pipeline.release_end(ended)
             self._sampling.switch(False)
             self._checked_ns = now_ns
-        elif now_ns - self._checked_ns > CHECK_NS:
+        elif now_ns - self._checked_ns >= CHECK_NS:
             self._checked_ns = now_ns
             self.count_gap()
             left = self._sampling.next_recorded(self.steps.number) - self.steps.number
@@ -259,6 +259,8 @@ class TrainingSteps:
         if not steps.pauses:
             sampling.switch(True)
         steps.started()
+        if start is None and steps.open is not None:
+            pipeline.postpone(steps.clock.host_ns(steps.open.start))
 
     def _note_other_threads(self, other: OtherMarks) -> None:
         if not self._sampling.records_other_threads:

@@ -1,4 +1,4 @@
-"""Sampling by itself: the cost of recorded steps, how gaps are counted, and which probes are attached."""
+"""Sampling by itself: the cost of recorded steps, and which probes are attached."""
 
 from __future__ import annotations
 
@@ -41,20 +41,16 @@ def time(monkeypatch: pytest.MonkeyPatch) -> Iterator[Time]:
 
 
 class Scripted(Sampler):
-    """A sampler that returns the gaps it was given, and notes the steps it is shown."""
+    """A sampler that notes the steps it is shown."""
 
-    def __init__(self, *gaps: int) -> None:
+    def __init__(self) -> None:
         super().__init__(0.01)
         self.shown: list[tuple[int, int, int]] = []
         self.others: list[int] = []
         self.restarts = 0
-        self._gaps = iter(gaps)
 
     def close(self, cost_ns: int, cpu_ns: int, wall_ns: int) -> None:
         self.shown.append((cost_ns, cpu_ns, wall_ns))
-
-    def gap(self, step: int) -> int:
-        return next(self._gaps, 0)
 
     def restart(self) -> None:
         self.restarts += 1
@@ -102,11 +98,10 @@ def make(sampler: Sampler | None = None, source: Source | None = None, **more: A
     return made
 
 
-def close(made: Sampling, time: Time, step: int = 1, marks: int = 0, paid_ns: int = 0) -> int:
-    """End a recorded step now, and begin the next one; return the gap after it."""
-    gap = made.close(step, marks, paid_ns, time.ns, time.cpu_ns, NO_OTHER_MARKS)
+def close(made: Sampling, time: Time, step: int = 1, marks: int = 0, paid_ns: int = 0) -> None:
+    """End a recorded step now, and begin the next one."""
+    made.close(step, marks, paid_ns, time.ns, time.cpu_ns, NO_OTHER_MARKS)
     made.start_clocks()
-    return gap
 
 
 # The cost of a recorded step.
@@ -164,7 +159,9 @@ def test_a_pause_is_no_part_of_a_step(time: Time) -> None:
 def test_without_a_budget_every_step_is_recorded(time: Time) -> None:
     """Whatever it costs."""
     made = make(Sampler(None))
-    assert [close(made, time, step, 5, step * S) for step in range(1, 40)] == [0] * 39
+    for step in range(1, 40):
+        close(made, time, step, 5, step * S)
+        assert made.next_recorded(step + 1) == step + 1
 
 
 # Probes and targets.
@@ -248,147 +245,22 @@ def test_probes_that_were_let_go_are_attached_no_more(time: Time) -> None:
     assert made.flight is None
 
 
-# Gaps.
-
-
-def in_steps_of(made: Sampling, time: Time, ns: int) -> Sampling:
-    """Record a step of this length, so that the parts of gaps are known."""
-    time.ns += ns
-    close(made, time)
-    return made
-
-
-def parts(made: Sampling, step_ns: int, time: Time) -> list[int]:
-    """Let the steps of an open gap pass; return the number of counts in each of its parts."""
-    found = []
-    while made.gap_remaining:
-        found.append(made.gap_remaining)
-        time.ns += made.gap_remaining * step_ns
-        made.gap_remaining = 0
-        made.check_gap(time.ns)
-    return found
-
-
-@pytest.mark.parametrize("per_step", [1, 3])
-def test_a_gap_has_parts_of_two_seconds(time: Time, per_step: int) -> None:
-    """Counted in optimizer steps; after each part there is time for postponed work."""
-    made = in_steps_of(make(), time, 100 * MS)
-    made.begin_gap(50, per_step)
-    assert parts(made, 100 * MS // per_step, time) == [per_step * n for n in (20, 20, 10)]
-
-
-def test_a_part_has_at_least_one_step(time: Time) -> None:
-    """However long steps are."""
-    made = in_steps_of(make(), time, 100 * S)
-    made.begin_gap(4)
-    assert parts(made, MS, time) == [1, 1, 1, 1]
-
-
-def test_what_was_too_much_for_one_step_goes_on_after_the_next_one(time: Time) -> None:
-    """The gap stays as long as it is."""
-    made = in_steps_of(make(), time, 100 * MS)
-    made.begin_gap(50, 3)
-    made.gap_remaining = 0
-    assert made.check_gap(time.ns)
-    assert made.gap_remaining == 60
-    made.check_after_next_step()
-    assert made.gap_remaining == 3
-    made.check_after_next_step()
-    assert made.gap_remaining == 3
-    assert sum(parts(made, MS, time)) == 3 * 30
-
-
-def test_the_seconds_that_are_left_of_a_gap_follow_from_the_length_of_its_steps(time: Time) -> None:
-    """A live display shows them; outside of a gap there are none."""
-    made = in_steps_of(make(), time, 100 * MS)
-    assert made.gap_remaining_s() == 0.0
-    made.begin_gap(50, 3)
-    assert made.gap_remaining_s() == pytest.approx(5.0)
-    made.gap_remaining = 0
-    made.check_gap(time.ns)
-    assert made.gap_remaining_s() == pytest.approx(3.0)
-
-
-def test_the_steps_of_a_gap_so_far_are_those_that_have_ended(time: Time) -> None:
-    """Outside of a gap there are none."""
-    made = in_steps_of(make(), time, 100 * MS)
-    assert (made.in_gap, made.steps_in_gap) == (False, 0)
-    made.begin_gap(5, 2)
-    seen = []
-    for _ in range(5):
-        seen.append((made.in_gap, made.steps_in_gap))
-        made.gap_remaining -= 2
-        if not made.gap_remaining:
-            made.check_gap(time.ns)
-    assert seen == [(True, n) for n in range(5)]
-    made.end_gap(time.ns)
-    assert (made.in_gap, made.steps_in_gap) == (False, 0)
-
-
-def test_a_gap_is_ended_early_with_the_step_that_is_open(time: Time) -> None:
-    """It has the steps up to that one."""
-    made = in_steps_of(make(), time, 100 * MS)
-    assert made.end_gap_early() == 0
-    made.begin_gap(50, 3)
-    made.gap_remaining -= 4  # one step, and an optimizer step of the second
-    assert made.end_gap_early() == 2
-    assert made.gap_remaining == 2
-    made.gap_remaining = 0
-    assert not made.check_gap(time.ns)
-    assert made.end_gap(time.ns)[0] == 2
-
-
-@pytest.mark.parametrize(("since_ns", "counted_ns"), [(9, 209), (11, 200)])
-def test_a_loop_that_ends_in_a_gap_leaves_the_time_after_it_out(time: Time, since_ns: int, counted_ns: int) -> None:
-    """More than a step took since the last one was counted is no part of the gap."""
-    made = in_steps_of(make(), time, 100 * MS)
-    made.begin_gap(40)
-    made.gap_remaining = 0
-    time.ns += 200
-    made.check_gap(time.ns)
-    time.ns += since_ns
-    assert made.abort_gap() == (20, counted_ns)
-    assert (made.in_gap, made.gap_remaining) == (False, 0)
-
-
-def test_a_pause_is_no_part_of_the_gap(time: Time) -> None:
-    """Validation between unsampled steps."""
-    made = in_steps_of(make(), time, 100 * MS)
-    made.begin_gap(2)
-    time.ns += 1_000
-    made.exclude_pause(400)
-    time.ns += 100
-    made.gap_remaining = 0
-    assert not made.check_gap(time.ns)
-    assert made.end_gap(time.ns) == (2, 700)
-
-
-def test_a_pause_since_the_last_counted_step_is_no_part_of_a_gap_that_the_loops_end_cuts(time: Time) -> None:
-    """The time since then is counted without it."""
-    made = in_steps_of(make(), time, 100 * MS)
-    made.begin_gap(40)
-    made.gap_remaining = 0
-    time.ns += 200
-    made.check_gap(time.ns)
-    time.ns += 5_000 + 5
-    made.exclude_pause(5_000)
-    assert made.abort_gap() == (20, 205)
-
-
 # Reserved steps.
 
 
-def test_reserved_steps_are_recorded_whatever_their_cost(time: Time) -> None:
-    """A gap ends before the first of them; after the last one gaps are as ever, and so they are when cancelled."""
-    made = make(Scripted(*[50] * 20))
+def test_reserved_steps_are_recorded_whatever_their_cost() -> None:
+    """Before the first of them and after the last one steps are chosen as ever, and so they are when cancelled."""
+    sampler = Sampler(0.01)
+    sampler.k = 64
+    made = make(sampler)
     made.reserve(10, 3)
-    assert [close(made, time, step) for step in (1, 8, 9, 10, 11, 12, 13)] == [8, 1, 0, 0, 0, 50, 50]
+    assert [made.next_recorded(step) for step in (1, 9, 10, 12, 13, 64)] == [10, 10, 10, 12, 64, 64]
     made.reserve(30, 2)
     made.release(30, 3)
-    assert close(made, time, 20) == 9
+    assert made.next_recorded(20) == 30
     made.release(30, 2)
     made.release(30, 2)
-    assert close(made, time, 20) == 50
+    assert made.next_recorded(20) == 64
 
 
 # Other threads.
@@ -437,46 +309,26 @@ def test_a_flight_recorder_follows_each_step_and_what_is_no_part_of_it(time: Tim
     made.begin_recorded(4)
     made.exclude_own(20)
     made.exclude_pause(30)
-    made.end_recorded(70)
-    made.begin_gap(3)
-    assert made.count_step() == time.ns
-    assert flight.calls == [("begin", 4), ("exclude", 20), ("exclude", 30), ("end", 70), ("end", time.ns)]
-    assert made.gap_remaining == 3
+    made.step_ends(4, 70)
+    made.step_ends(5, 90)
+    assert flight.calls == [("begin", 4), ("exclude", 20), ("exclude", 30), ("end", 70), ("end", 90)]
 
 
-def test_a_slow_step_of_a_gap_is_its_last_one(time: Time) -> None:
-    """The next one is recorded: the step that is open ends the gap."""
-    flight = Flight(slow=time.ns)
-    made = make(flight=flight)
-    made.begin_gap(50)
-    made.count_step()
-    assert made.gap_remaining == 1
-    made.gap_remaining = 0
-    assert not made.check_gap(time.ns)
+def test_the_step_after_a_slow_one_is_recorded(time: Time) -> None:
+    """A deep capture of it was asked for."""
+    sampler = Sampler(0.01)
+    sampler.k = 64
+    made = make(sampler, flight=Flight(slow=90))
+    made.step_ends(4, 70)
+    assert made.next_recorded(5) == 64
+    made.step_ends(5, 90)
+    assert [made.next_recorded(step) for step in (6, 7)] == [6, 64]
 
 
-def test_without_a_flight_recorder_only_the_time_is_read(time: Time) -> None:
-    """At the end of an unsampled step; a recorded one tells nobody."""
-    made = in_steps_of(make(), time, 100 * MS)
+def test_without_a_flight_recorder_the_ends_of_steps_are_told_to_none(time: Time) -> None:
+    """Nor is their begin."""
+    made = make()
     made.begin_recorded(1)
     made.exclude_own(1)
-    made.end_recorded(1)
-    made.begin_gap(5)
-    assert made.count_step() == time.ns
-    assert made.gap_remaining == 5
-
-
-@pytest.mark.parametrize(
-    ("sampler", "more", "every_step"),
-    [
-        (Sampler(None), {}, True),
-        (Sampler(0.01), {}, False),
-        (Sampler(None, every=2), {}, False),
-        (Sampler(None), {"flight": Flight()}, False),
-    ],
-)
-def test_every_step_is_recorded_without_a_budget_an_interval_and_a_flight_recorder(
-    time: Time, sampler: Sampler, more: dict[str, Any], every_step: bool
-) -> None:
-    """The last one takes each step's length at its end."""
-    assert make(sampler, **more).records_every_step == every_step
+    made.step_ends(1, 1)
+    assert made.next_recorded(2) == 2

@@ -48,16 +48,12 @@ class Sampling:
     def __init__(self, recorded: Any) -> None:
         self.recorded = recorded
         self.calls: list[tuple[Any, ...]] = []
-        self.settling = False
         self.note: str | None = None
         self.records_other_threads = True
         self.attached = False
 
     def next_recorded(self, step: int) -> int:
         return step if self.recorded is None else next((one for one in self.recorded if one >= step), 1_000)
-
-    def rest_s(self, step: int) -> float:
-        return 12.5
 
     def switch(self, on: bool) -> None:
         if on is not self.attached:
@@ -253,7 +249,7 @@ def test_work_that_waits_is_done_at_times_between_recorded_steps_that_are_far_ap
     bench.end()
     assert bench.pipeline.calls[1:] == []
     bench.end()
-    assert bench.pipeline.calls[1:] == [("rest", 12.5)]
+    assert bench.pipeline.calls[1:] == [("rest", 997 * 100 / 1e9)]
 
 
 def test_the_note_of_a_change_of_what_is_recorded_has_the_step() -> None:
