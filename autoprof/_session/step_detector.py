@@ -15,36 +15,8 @@ from enum import Enum
 from typing import Any, Final
 
 from ..summary import UNGRADED, VALIDATION
-from .events import (
-    BackwardBegins,
-    BackwardEnds,
-    Calls,
-    Decision,
-    EndLast,
-    EndStep,
-    Event,
-    Exclude,
-    ExcludeMarks,
-    ExcludeOpen,
-    Fetch,
-    Follow,
-    ForwardBegins,
-    Include,
-    LoopEnds,
-    MarkBlock,
-    ModeChanged,
-    Moment,
-    OutermostModuleCall,
-    PauseBegins,
-    PauseEnds,
-    RenameMarks,
-    StepCalled,
-    TrainsInUpdate,
-    UngradedBlockBegins,
-    UngradedBlockEnds,
-    UpdateBegins,
-    UpdateEnds,
-)
+from . import events
+from .events import Calls, Decision, Event, Moment, OutermostModuleCall
 from .loader_use import Feeds, LoaderUse
 from .optimizer_cycle import OptimizerCycle
 from .regularity import Place, Regularity
@@ -238,24 +210,24 @@ class StepDetector:
 
     def calls_needed(self, event: Event) -> int | None:
         """Return the position since which the event needs the calls of modules; None where it needs none."""
-        if isinstance(event, UpdateEnds):
+        if isinstance(event, events.UpdateEnds):
             is_outermost = self._running[:1] in ([], [event.optimizer])
             is_seen = self._saw_forward and not self._cycle.holds_another(self._cycle_key(event))
             return 0 if is_outermost and not is_seen else None
         if not self._between or self._pauses:
             return None
-        if isinstance(event, ForwardBegins):
+        if isinstance(event, events.ForwardBegins):
             return self._between_at if event.graded else None
-        if isinstance(event, Fetch):
+        if isinstance(event, events.Fetch):
             feeds = event.explicit or self._loaders.of(event.source) is Feeds.TRAINING
             return self._between_at if feeds and self.auto and (self._cycle.has_stepped or event.updated) else None
-        if isinstance(event, BackwardBegins):
+        if isinstance(event, events.BackwardBegins):
             return self._between_at if self.auto and not event.watched else None
-        return self._between_at if isinstance(event, (StepCalled, LoopEnds)) else None
+        return self._between_at if isinstance(event, (events.StepCalled, events.LoopEnds)) else None
 
     def decide(self, event: Event) -> list[Decision]:
         """Return the decisions on this event, in the order in which they are to be carried out."""
-        self._decisions = decisions = []
+        decisions = self._decisions = list[Decision]()
         _HANDLERS[type(event)](self, event)
         return decisions
 
@@ -271,7 +243,7 @@ class StepDetector:
     def _meaning(self, happening: Happening) -> StepRule:
         return RULES[happening][_COLUMNS[self.situation]]
 
-    def _forward(self, event: ForwardBegins) -> None:
+    def _forward(self, event: events.ForwardBegins) -> None:
         if self._updating_thread.is_other(event.thread):
             return
         happening = self._kind_of_forward(event)
@@ -289,7 +261,7 @@ class StepDetector:
         elif rule is StepRule.REGULARITY and self._between:
             self._forward_without_gradients(event)
 
-    def _kind_of_forward(self, event: ForwardBegins) -> Happening:
+    def _kind_of_forward(self, event: events.ForwardBegins) -> Happening:
         has_trained = event.module in self._trained
         if event.training:
             return Happening.TRAINING_FORWARD if event.graded else Happening.UNGRADED_FORWARD
@@ -297,7 +269,7 @@ class StepDetector:
             return Happening.TRAINING_FORWARD
         return Happening.EVAL_FORWARD if has_trained or event.is_model else Happening.UNGRADED_FORWARD
 
-    def _fetch(self, event: Fetch) -> None:
+    def _fetch(self, event: events.Fetch) -> None:
         feeds, happening = self._loaders.of(event.source), Happening.FETCH
         if feeds is Feeds.VALIDATION:
             happening = Happening.VALIDATION_FETCH
@@ -321,11 +293,11 @@ class StepDetector:
             self._sources.add(id(event.source))
         self._saw_fetch = True  # also where it began the step
 
-    def _update_begins(self, event: UpdateBegins) -> None:
+    def _update_begins(self, event: events.UpdateBegins) -> None:
         self._leave_update(event.optimizer)  # an exception ended that step
         self._running.append(event.optimizer)
 
-    def _update_ends(self, event: UpdateEnds) -> None:
+    def _update_ends(self, event: events.UpdateEnds) -> None:
         self._leave_update(event.optimizer)
         if self._running:  # one optimizer inside another
             return
@@ -348,20 +320,20 @@ class StepDetector:
         elif self._cycle.is_whole and event.is_last:
             self._end_step(event.calls)
 
-    def _cycle_key(self, event: UpdateEnds) -> int:
+    def _cycle_key(self, event: events.UpdateEnds) -> int:
         return _IN_BACKWARD if event.in_backward else event.optimizer
 
     def _leave_update(self, optimizer: int) -> None:
         if optimizer in self._running:
             del self._running[self._running.index(optimizer) :]
 
-    def _backward(self, event: BackwardBegins) -> None:
+    def _backward(self, event: events.BackwardBegins) -> None:
         if event.thread != self.thread:
             return
         if self.is_validating and not self._pauses:  # it is over, or was training in ``eval`` mode
             if self._validation.graded and not self._trains_in_eval:
                 self._trains_in_eval = True
-                self._decisions.append(ExcludeOpen())
+                self._decisions.append(events.ExcludeOpen())
             self._end_validation()
         if not self.auto:
             return
@@ -377,10 +349,10 @@ class StepDetector:
                 self._cycle.wait()
             self._between = False
 
-    def _backward_ends(self, event: BackwardEnds) -> None:
+    def _backward_ends(self, event: events.BackwardEnds) -> None:
         self._begin_between(event.position)
 
-    def _block_begins(self, _event: UngradedBlockBegins) -> None:
+    def _block_begins(self, _event: events.UngradedBlockBegins) -> None:
         if self._meaning(Happening.UNGRADED_BLOCK) is not StepRule.REGULARITY:
             return
         blocks = self._blocks
@@ -390,9 +362,9 @@ class StepDetector:
             self._begin_validation(UNGRADED)
         else:
             blocks.marked = True
-            self._decisions.append(MarkBlock())
+            self._decisions.append(events.MarkBlock())
 
-    def _block_ends(self, event: UngradedBlockEnds) -> None:
+    def _block_ends(self, event: events.UngradedBlockEnds) -> None:
         blocks = self._blocks
         if blocks.excluded:
             blocks.excluded = False
@@ -401,7 +373,7 @@ class StepDetector:
             blocks.marked = False
             blocks.done.append((event.began, event.ended))
 
-    def _mode_changed(self, event: ModeChanged) -> None:
+    def _mode_changed(self, event: events.ModeChanged) -> None:
         if event.training or not self._trained or self._trains_in_eval:
             return
         if self._updating_thread.is_other(event.thread):
@@ -409,35 +381,35 @@ class StepDetector:
         if self._meaning(Happening.EVAL_CALL) is StepRule.VALIDATES:
             self._begin_validation(VALIDATION, event)
 
-    def _step_called(self, event: StepCalled) -> None:
+    def _step_called(self, event: events.StepCalled) -> None:
         if self.auto:
             self.auto = False
             self._running.clear()
         self._end_step(event.calls)
 
-    def _pause_begins(self, event: PauseBegins) -> None:
+    def _pause_begins(self, event: events.PauseBegins) -> None:
         if event.name == VALIDATION and self.is_validating and not self._pauses:  # it was recognised already
             self._validation.name = VALIDATION
             return
         self._pauses.append((event.name, not self.is_excluding))
-        self._decisions.append(Exclude(event.name))
+        self._decisions.append(events.Exclude(event.name))
 
-    def _pause_ends(self, _event: PauseEnds) -> None:
+    def _pause_ends(self, _event: events.PauseEnds) -> None:
         name, is_outermost = self._pauses.pop()
         in_validation = self.is_validating and not self._pauses  # saving during validation is no part of it
-        self._decisions.append(Include(name if is_outermost or in_validation else None))
+        self._decisions.append(events.Include(name if is_outermost or in_validation else None))
 
-    def _loop_ends(self, event: LoopEnds) -> None:
+    def _loop_ends(self, event: events.LoopEnds) -> None:
         self._end_validation()
         updated_at = self._between_at if self._between else event.position
         if self._between:
             self._end_between(event.calls)
         updated = self._cycle.has_stepped or event.updated
-        self._decisions.append(EndLast(self.auto and updated, updated_at if self.auto else None))
+        self._decisions.append(events.EndLast(self.auto and updated, updated_at if self.auto else None))
 
     # Training.
 
-    def _train(self, event: ForwardBegins) -> None:
+    def _train(self, event: events.ForwardBegins) -> None:
         self.thread = event.thread
         self._end_validation()
         self._learn(Feeds.TRAINING)
@@ -446,19 +418,21 @@ class StepDetector:
         self._end_if_whole(event)
         self._between, self._saw_forward = False, True
 
-    def _train_in_update(self, event: ForwardBegins) -> None:
+    def _train_in_update(self, event: events.ForwardBegins) -> None:
         self.thread = event.thread
         self._end_validation()
         self._learn(Feeds.TRAINING)
         self._end_if_whole(event)
         self._closure = True
         if not self._saw_forward:
-            self._decisions.append(TrainsInUpdate())
+            self._decisions.append(events.TrainsInUpdate())
 
-    def _end_if_whole(self, event: ForwardBegins | Fetch | BackwardBegins, *, certain: bool = False) -> None:
+    def _end_if_whole(
+        self, event: events.ForwardBegins | events.Fetch | events.BackwardBegins, *, certain: bool = False
+    ) -> None:
         if not self.auto or self.is_excluding:
             return
-        cycle, updated = self._cycle, not isinstance(event, BackwardBegins) and event.updated
+        cycle, updated = self._cycle, not isinstance(event, events.BackwardBegins) and event.updated
         if cycle.is_whole or (certain and cycle.has_stepped) or updated:
             self._end_step(event.calls)
         elif cycle.has_stepped:
@@ -468,7 +442,7 @@ class StepDetector:
         self._end_validation()
         if self._between:
             self._end_between(calls)
-        self._decisions.append(EndStep(self._cycle.held if self.auto else 1))
+        self._decisions.append(events.EndStep(self._cycle.held if self.auto else 1))
         self._cycle.begin_step()
         self._between, self._between_at, self._updates, self._ungraded = True, 0, 0, 0
         self._blocks.forget()
@@ -483,7 +457,7 @@ class StepDetector:
 
     # Validation.
 
-    def _evaluate(self, event: ForwardBegins) -> None:
+    def _evaluate(self, event: events.ForwardBegins) -> None:
         if not self.is_validating:
             self._begin_validation(VALIDATION, event, fetches=not self._last_feeds_training())
         self._validation.name = VALIDATION
@@ -493,7 +467,7 @@ class StepDetector:
     def _last_feeds_training(self) -> bool:
         return self._loaders.of(self._last) in (Feeds.TRAINING, Feeds.BOTH)
 
-    def _forward_without_gradients(self, event: ForwardBegins) -> None:
+    def _forward_without_gradients(self, event: events.ForwardBegins) -> None:
         self._ungraded += 1
         if not self.is_validating and self._forwards.is_rare(self._updates):
             is_unknown = self._loaders.of(self._last) is None
@@ -502,14 +476,18 @@ class StepDetector:
                 self._learn(Feeds.VALIDATION)
 
     def _begin_validation(
-        self, name: str, event: ForwardBegins | Fetch | ModeChanged | None = None, *, fetches: bool = False
+        self,
+        name: str,
+        event: events.ForwardBegins | events.Fetch | events.ModeChanged | None = None,
+        *,
+        fetches: bool = False,
     ) -> None:
         if self.is_validating:
             return
         self._validation.name = name
-        if isinstance(event, (ForwardBegins, ModeChanged)):
+        if isinstance(event, (events.ForwardBegins, events.ModeChanged)):
             self.thread = event.thread
-        self._decisions.append(Exclude(name, fetches, recognised=True))
+        self._decisions.append(events.Exclude(name, fetches, recognised=True))
 
     def _end_validation(self) -> None:
         validation = self._validation
@@ -518,7 +496,7 @@ class StepDetector:
         if validation.fetches >= MIN_FETCHES:
             self._loaders.learn(validation.source, Feeds.VALIDATION)
             self._last = None if self._last is validation.source else self._last
-        self._decisions.append(Include(validation.name, recognised=True))
+        self._decisions.append(events.Include(validation.name, recognised=True))
         validation.end()
 
     # Work without gradients between an update and the next training forward.
@@ -551,9 +529,9 @@ class StepDetector:
             if place is Place.EXCLUDED:
                 excluded = excess
                 start, end = Moment(calls[0].start, 0), Moment(calls[excess - 1].end, 0)
-                self._decisions.append(ExcludeMarks(start, end, fetches=True))
+                self._decisions.append(events.ExcludeMarks(start, end, fetches=True))
             elif place is Place.AMBIGUOUS:
-                self._decisions.append(RenameMarks(calls[0].start, calls[-1].end, calls[0].fqn))
+                self._decisions.append(events.RenameMarks(calls[0].start, calls[-1].end, calls[0].fqn))
         kept = len(calls) - excluded if excluded < len(calls) else max(len(calls), counted > 0)
         self._forwards.add(self._updates, kept)
 
@@ -564,7 +542,7 @@ class StepDetector:
         blocks.regularity.add(self._updates, blocks.count)
         if excess and not blocks.excluded:
             longest = sorted(blocks.done, key=lambda block: block[1].ns - block[0].ns)[-excess:]
-            self._decisions.extend(ExcludeMarks(began, ended) for began, ended in longest)
+            self._decisions.extend(events.ExcludeMarks(began, ended) for began, ended in longest)
         blocks.forget()
         return longest
 
@@ -583,7 +561,7 @@ class StepDetector:
         if fqn in self._entries or len(self._entries) >= MAX_ENTRIES:
             return False
         self._entries.add(fqn)
-        self._decisions.append(Follow(fqn))
+        self._decisions.append(events.Follow(fqn))
         return True
 
 
@@ -592,17 +570,17 @@ def _holds(block: tuple[Moment, Moment], call: OutermostModuleCall) -> bool:
 
 
 _HANDLERS: Final[Mapping[type, Callable[[StepDetector, Any], None]]] = {
-    ForwardBegins: StepDetector._forward,
-    Fetch: StepDetector._fetch,
-    UpdateBegins: StepDetector._update_begins,
-    UpdateEnds: StepDetector._update_ends,
-    BackwardBegins: StepDetector._backward,
-    BackwardEnds: StepDetector._backward_ends,
-    UngradedBlockBegins: StepDetector._block_begins,
-    UngradedBlockEnds: StepDetector._block_ends,
-    ModeChanged: StepDetector._mode_changed,
-    StepCalled: StepDetector._step_called,
-    PauseBegins: StepDetector._pause_begins,
-    PauseEnds: StepDetector._pause_ends,
-    LoopEnds: StepDetector._loop_ends,
+    events.ForwardBegins: StepDetector._forward,
+    events.Fetch: StepDetector._fetch,
+    events.UpdateBegins: StepDetector._update_begins,
+    events.UpdateEnds: StepDetector._update_ends,
+    events.BackwardBegins: StepDetector._backward,
+    events.BackwardEnds: StepDetector._backward_ends,
+    events.UngradedBlockBegins: StepDetector._block_begins,
+    events.UngradedBlockEnds: StepDetector._block_ends,
+    events.ModeChanged: StepDetector._mode_changed,
+    events.StepCalled: StepDetector._step_called,
+    events.PauseBegins: StepDetector._pause_begins,
+    events.PauseEnds: StepDetector._pause_ends,
+    events.LoopEnds: StepDetector._loop_ends,
 }

@@ -133,7 +133,7 @@ class TrainingSteps:
         try:
             since = detector.calls_needed(event)
             if since is not None:
-                event = event._replace(calls=self._calls_since(since))  # type: ignore[union-attr, call-arg]
+                event = event._replace(calls=self._calls_since(since))  # type: ignore[call-arg]
             decisions = detector.decide(event)
         except Exception:
             self._recorder.handle_failure("events")
