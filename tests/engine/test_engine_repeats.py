@@ -330,7 +330,7 @@ def test_how_long_a_step_may_be_follows_the_shortest_of_the_last_ones(monkeypatc
 def test_under_a_budget_and_with_every_steps_end_in_python(
     sample: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """There the governor decides at each end."""
+    """There the sampler decides at each end."""
     run = Run(monkeypatch, sample={"warmup": 0, **sample})
     for _ in range(6):
         run.step()

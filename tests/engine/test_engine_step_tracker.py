@@ -351,7 +351,7 @@ def test_sampling_hears_all_work_so_far(time: SimpleNamespace) -> None:
 
 
 def test_sampling_hears_of_what_the_recorder_sums_inside_the_steps() -> None:
-    """Shapes and experts: the governor charges what the overhead shows."""
+    """Shapes and experts: the sampler counts the work that the overhead shows."""
     bench = Bench()
     bench.recorder.detail_ns = 5_000
     bench.end()
