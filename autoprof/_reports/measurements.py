@@ -173,7 +173,7 @@ def _short(count: float) -> str:
 
 def overhead_text(summary: Summary) -> str:
     """Phrase the overhead of autoprof."""
-    return f"{format_percent(summary.overhead)} of the time of all steps: autoprof's marks and its work between steps"
+    return f"{format_percent(summary.overhead)} of the time of all steps: marks, and work between steps"
 
 
 def brief_overhead(summary: Summary) -> str:

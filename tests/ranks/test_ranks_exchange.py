@@ -55,7 +55,7 @@ class Board:
 
 @dataclass
 class Rates:
-    """The rates of a governor."""
+    """The rates of a sampler."""
 
     affordable_rate: float = 1.0
     agreed_rate: float = 1.0
