@@ -15,7 +15,7 @@ from .._ranks import Exchange, RankPlace, compare_known, open_channel
 from .._ranks.channel import Channel
 from .._ranks.table import RankState
 from .._resolve import RawStep
-from ..frame import FrameRun, StepFrame
+from ..frame import FrameRun
 from ..summary import Summary
 from .governor import Governor
 
@@ -56,19 +56,14 @@ class RankExchange(Observer):
         self._shows = shows
         self._charged_ns = 0
 
-    def complete_step(self, raw: RawStep) -> RawStep:
+    def step(self, raw: RawStep) -> RawStep:
         """Note a step that is excluded only because the recording settles."""
         if raw.settles and not raw.warmup:
             self._exchange.work.note_settling(raw.step)
         return raw
 
-    def observe_frame(self, frame: StepFrame) -> None:
-        """Take a frame."""
-        self._exchange.work.add(frame)
-        self._charge()
-
-    def observe_run(self, run: FrameRun) -> None:
-        """Take several frames."""
+    def frames(self, run: FrameRun) -> None:
+        """Take frames."""
         for frame in run.frames:
             self._exchange.work.add(frame)
         self._charge()
@@ -97,18 +92,11 @@ class RankExchange(Observer):
             if found:
                 yield f"{_name(found)} {described}"
 
-    def finish(self, *, complete: bool) -> None:
-        """Exchange the last messages: the last summary compares them."""
-        self._exchange.finish()
-
-    def run_info(self) -> dict[str, Any]:
-        """Return the cost of the exchange."""
+    def finish(self, *, complete: bool) -> dict[str, Any]:
+        """Exchange the last messages, which the last summary compares, and end the thread; return its cost."""
         exchange = self._exchange
+        exchange.finish()
         return {"exchange": {"messages": exchange.messages, "thread_ns": exchange.work_ns, "failure": exchange.failure}}
-
-    def close(self) -> None:
-        """End the thread, where ``finish`` did not."""
-        self._exchange.finish()
 
 
 DESCRIBED: Final = {

@@ -310,8 +310,8 @@ class StepTracker:
         """Pass on steps that wait; return None where the gap is over and a recorded step is to be opened."""
         if self._sampling.check_gap(now_ns):
             self.count_gap()
-            if not self._sampling.compares_next and not self._pipeline.rest(self._sampling.gap_remaining_s()):
-                self._sampling.check_after_next_step()
+            if not self._sampling.compares_next:
+                self._pipeline.make_due_pass()
             self._in_gap_ns += perf_counter_ns() - now_ns
             return Following.UNSAMPLED
         return Following.AFTER_GAP if automatic else None
@@ -325,7 +325,6 @@ class StepTracker:
         if self.open is not None:
             self.open.gap_scalars, self._gap_scalars = self._gap_scalars, {}
             self.open.gap_overhead_ns = self._gap_begin_ns + self._in_gap_ns + perf_counter_ns() - now_ns
-            self._pipeline.postpone(self._clock.host_ns(self.open.start))
         return Following.RECORDED
 
     def _open(self, start: Reading, ended: RawStep | None = None, gap_steps: int = 0, gap_ns: int = 0) -> None:

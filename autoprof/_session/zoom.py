@@ -19,7 +19,7 @@ from .._capture.mark_cost import MarkCost
 from .._notes import Notes
 from .._observer import Observer
 from .._stats import step_rows
-from ..frame import TRAINING_LANE, Layout, Nanoseconds, Phase, StepFrame
+from ..frame import TRAINING_LANE, FrameRun, Layout, Nanoseconds, Phase, StepFrame
 from ..summary import Stopped, Summary
 from .governor import Governor
 from .observers import CompiledModules
@@ -171,8 +171,12 @@ class Zoom(Observer):
 
     # From one frame to the next.
 
-    def observe_frame(self, frame: StepFrame) -> None:
-        """Add a frame of the present cut; check the cut when it is due."""
+    def frames(self, run: FrameRun) -> None:
+        """Add the frames of the present cut; check the cut when it is due."""
+        for frame in run.frames:
+            self._add(frame)
+
+    def _add(self, frame: StepFrame) -> None:
         if frame.cut != self._number or frame.dropped:
             return
         if not self._began:  # the first step of a run allocates and initialises: its times mislead

@@ -23,8 +23,6 @@ from autoprof._reports.summary_text import render_summary
 from autoprof._session import builder, sampling
 from autoprof._session.probe_setup import RESOLVED_CALL_NS
 from autoprof._storage.steps_jsonl import FrameDecoder, FrameEncoder
-from autoprof.diagnose import find_rules
-from autoprof.summary import Summary
 from autoprof.testing import FakeClock, FakeDevice, ListSink, open_session
 
 EVERYTHING = {"targets": [{"match": ".*"}], "sinks": {}, "sample": {"warmup": 0}}
@@ -73,9 +71,7 @@ class Scripted:
 
 @pytest.fixture
 def govern(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Return what puts a scripted governor into the next session; what waits is delivered at once, however slow."""
-    monkeypatch.setattr("autoprof._session.pipeline.SLICE_NS", 10**12)
-    monkeypatch.setattr("autoprof._session.pipeline.RECORDED_SLICE_NS", 10**12)
+    """Return what puts a scripted governor into the next session."""
 
     def put(*gaps: int, levels: Sequence[int] = ()) -> Scripted:
         governor = Scripted(gaps, levels)
@@ -127,102 +123,6 @@ def test_a_step_that_is_left_alone_carries_no_hooks(govern: Any) -> None:
         train(model, optimizer)
 
 
-ONE_BY_ONE = [(1, 0), (1, 1), (2, 1), (2, 2), (3, 2), (3, 3), (4, 3), (4, 4)]
-
-
-@pytest.mark.parametrize(("slice_ns", "expected"), [(10**12, [(4, 4)]), (-1, ONE_BY_ONE)])
-def test_no_step_that_is_left_alone_delivers_all_that_waits(
-    govern: Any, monkeypatch: pytest.MonkeyPatch, slice_ns: int, expected: list[tuple[int, int]]
-) -> None:
-    """A slice after each step, from the second on: the first two are compared. One may be a frame for one sink."""
-    monkeypatch.setattr("autoprof._session.pipeline.SLICE_NS", slice_ns)
-    monkeypatch.setattr("autoprof._session.pipeline.RECORDED_SLICE_NS", slice_ns)
-    govern(0, 0, 0, 40)
-    model, optimizer = model_and_optimizer()
-    first, second, seen = ListSink(), ListSink(), []
-    with autoprof.instrument(model, MANUAL, sinks=[first, second]) as session:
-        session._pipeline.postpone(10**30)  # nothing before the gap
-        for at in range(34):
-            train(model, optimizer)
-            session.step()
-            if at > 4:
-                seen.append((len(first.frames), len(second.frames)))
-    assert list(dict.fromkeys(counts for counts in seen if any(counts))) == expected
-    assert [f.step for f in first.frames] == [f.step for f in second.frames] == [1, 2, 3, 4]
-
-
-class Watched(ListSink):
-    """A live sink that is due before a gap, ``limit`` times; it notes the frames that it has, and the gap's seconds."""
-
-    def __init__(self, limit: int = 1) -> None:
-        super().__init__()
-        self.idle: list[tuple[int, float]] = []
-        self.shown: list[tuple[int, int]] = []
-        self._limit = limit
-
-    def due(self, idle_s: float | None = None) -> bool:
-        if idle_s is None:
-            return False
-        self.idle.append((len(self.frames), idle_s))
-        return len(self.idle) <= self._limit
-
-    def show(self, summary: Summary, step: int) -> None:
-        self.shown.append((summary.steps + summary.warmup_steps, step))
-
-
-@pytest.mark.parametrize(("slice_ns", "left"), [(10**12, 58), (-1, 40)])
-def test_a_live_sink_is_asked_before_a_gap(
-    govern: Any, monkeypatch: pytest.MonkeyPatch, slice_ns: int, left: int
-) -> None:
-    """Of sixty steps of 0.1 s two are compared; then what waits is passed on, at once or one piece a step."""
-    monkeypatch.setattr("autoprof._session.pipeline.SLICE_NS", slice_ns)
-    monkeypatch.setattr("autoprof._session.pipeline.RECORDED_SLICE_NS", slice_ns)
-    monkeypatch.setattr("autoprof._session.outputs.PART_S", 10**6)
-    govern(0, 0, 60)
-    model, optimizer = model_and_optimizer()
-    watched = Watched()
-    with autoprof.instrument(model, MANUAL, sinks=[watched, ListSink()]) as session:
-        session._pipeline.postpone(10**30)
-        for _ in range(63):
-            train(model, optimizer)
-            session.step()
-    assert watched.idle[0] == (3, pytest.approx(left / 10))
-    assert watched.shown == [(3, 3)]
-
-
-def test_in_a_long_gap_a_live_sink_is_asked_every_two_seconds(govern: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """So it can show how old its figures are; the gap is as long as without it."""
-    monkeypatch.setattr("autoprof._session.pipeline.SLICE_NS", 10**12)
-    monkeypatch.setattr("autoprof._session.pipeline.RECORDED_SLICE_NS", 10**12)
-    govern(0, 0, 70)
-    model, optimizer = model_and_optimizer()
-    watched = Watched(limit=0)
-    with autoprof.instrument(model, MANUAL, sinks=[watched]) as session:
-        for _ in range(75):
-            train(model, optimizer)
-            session.step()
-    assert [round(idle_s, 1) for _, idle_s in watched.idle] == [6.8, 4.8, 2.8, 0.8]
-    assert [frame.step for frame in watched.frames] == [1, 2, 3, 74, 75]
-
-
-def test_a_live_summary_in_parts_takes_several_unsampled_steps(govern: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One part at the end of each, until all of it is shown; the sink is not asked again before."""
-    monkeypatch.setattr("autoprof._session.outputs.PART_S", -1.0)
-    govern(0, 0, 100)
-    model, optimizer = model_and_optimizer()
-    watched = Watched()
-    counts = []
-    with autoprof.instrument(model, MANUAL, sinks=[watched]) as session:
-        for _ in range(103):
-            train(model, optimizer)
-            session.step()
-            counts.append((len(watched.idle), len(watched.shown)))
-        summarizer = session._pipeline._summarizer  # type: ignore[attr-defined]
-    parts = len(list(summarizer.parts()))
-    assert parts > len(summarizer._observers) + len(find_rules())  # each rule is a part
-    assert counts.index((1, 1)) == 4 + parts
-
-
 def test_a_live_summary_imports_no_part_of_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
     """``np.percentile`` imports ``numpy.ma`` where nothing has: milliseconds of a step."""
     assert np.ma.masked is not None  # imported here, so that it can be forgotten
@@ -235,37 +135,6 @@ def test_a_live_summary_imports_no_part_of_numpy(monkeypatch: pytest.MonkeyPatch
             session.step()
         assert session.summary().findings
         assert "numpy.ma" not in sys.modules
-
-
-class AlwaysDue(ListSink):
-    """A live sink that is always due; it notes how many frames it had at each summary."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.shown: list[int] = []
-
-    def due(self, idle_s: float | None = None) -> bool:
-        return True
-
-    def show(self, summary: Summary, step: int) -> None:
-        self.shown.append(len(self.frames))
-
-
-def test_no_step_end_both_uses_up_its_slice_and_computes_a_live_summary(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each has the end of a step to itself, in turn; where the slice is not used up, both fit into one."""
-    monkeypatch.setattr("autoprof._session.pipeline.DELIVER_EVERY_NS", 0)
-    monkeypatch.setattr("autoprof._session.pipeline.SLICE_NS", -1)
-    monkeypatch.setattr("autoprof._session.pipeline.RECORDED_SLICE_NS", -1)
-    monkeypatch.setattr("autoprof._session.outputs.PART_S", 10**6)
-    model, optimizer = model_and_optimizer()
-    live, seen = AlwaysDue(), []
-    with autoprof.instrument(model, {**MANUAL, "sample": {"budget": None}}, sinks=[live]) as session:
-        for _ in range(6):
-            train(model, optimizer)
-            session.step()
-            seen.append((len(live.frames), len(live.shown)))
-    assert seen == [(1, 0), (1, 1), (2, 1), (2, 2), (3, 2), (3, 3)]
-    assert [frame.step for frame in live.frames] == [1, 2, 3, 4, 5, 6]
 
 
 def test_step_numbers_go_on_over_a_gap(govern: Any) -> None:
@@ -453,51 +322,6 @@ def test_as_many_steps_are_compared_as_were_recorded(govern: Any, monkeypatch: p
                     session.step()
         assert governor.compared == [(2, 20)]
         assert [steps for steps, _ in governor.heard] == [6]
-
-
-def test_no_work_is_done_in_the_steps_that_are_compared(govern: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Steps wait where the gap begins; with ``step: auto`` it is checked once before the compared steps, too."""
-    monkeypatch.setattr("autoprof._session.pipeline.SLICE_NS", -1)
-    monkeypatch.setattr("autoprof._session.pipeline.DELIVER_EVERY_NS", 10**18)
-    now = fake_host_time(monkeypatch)
-    for config in (MANUAL, EVERYTHING):
-        governor, sink = govern(0, 0, 60), ListSink()
-        model, optimizer = model_and_optimizer()
-        seen = []
-        with autoprof.instrument(model, config, sinks=[sink]) as session:
-            session._pipeline.postpone(10**30)
-            for _ in range(62):
-                train(model, optimizer)
-                now[0] += 10
-                if config is MANUAL:
-                    session.step()
-                seen.append((len(governor.compared), len(sink.frames)))
-        assert governor.compared == [(2, 20)]
-        assert (0, 0) in seen
-        assert (1, 2) in seen
-        assert not [counts for counts in seen if counts[1] > counts[0] == 0]
-
-
-def test_what_is_delivered_in_a_gap_is_paid_for(govern: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Resolving and writing the burst before it is work of ours like any other."""
-    monkeypatch.setattr("autoprof._session.pipeline.DELIVER_EVERY_NS", 10**18)  # the burst waits for the gap
-    monkeypatch.setattr("autoprof._session.pipeline.SHORT_NS", 0)
-    now = fake_host_time(monkeypatch)
-    governor = govern(0, 4)
-
-    class Slow(ListSink):
-        def write(self, frame: Any) -> None:
-            now[0] += 7
-            super().write(frame)
-
-    sink = Slow()
-    with autoprof.instrument(nn.Sequential(nn.Identity()), MANUAL, sinks=[sink]) as session:
-        for _ in range(3):
-            session.step()
-        assert [f.step for f in sink.frames] == [1]
-        for _ in range(3):
-            session.step()
-    assert governor.spent == [7]
 
 
 def test_a_run_that_ends_in_a_gap_counts_its_steps(govern: Any) -> None:

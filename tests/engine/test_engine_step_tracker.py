@@ -128,7 +128,6 @@ class Pipeline:
     def __init__(self) -> None:
         self.raws: list[RawStep] = []
         self.calls: list[tuple[Any, ...]] = []
-        self.rests = True
         self.long = False
         self.open_gap = NO_GAP
         self.error: BaseException | None = None
@@ -141,12 +140,8 @@ class Pipeline:
     def took_long(self) -> bool:
         return self.long
 
-    def rest(self, idle_s: float) -> bool:
-        self.calls.append(("rest", idle_s))
-        return self.rests
-
     def __getattr__(self, name: str) -> Callable[..., None]:
-        if name not in ("release_end", "postpone", "count_unsampled", "use_clock", "finish", "resume_gc"):
+        if name not in ("release_end", "make_due_pass", "count_unsampled", "use_clock", "finish", "resume_gc"):
             raise AttributeError(name)
 
         def note(*what: Any, **more: Any) -> None:
@@ -365,7 +360,6 @@ def test_after_a_gap_a_step_begins_once_its_probes_are_attached() -> None:
     assert (bench.tracker.count, bench.tracker.ended) == (1, 5)
     bench.sampling.gap_remaining, bench.sampling.note = 0, "some are recorded"
     assert bench.end(900) is Following.RECORDED
-    assert bench.pipeline.calls[1:] == [("postpone", 2_000)]
     assert bench.notes.all == ("some are recorded from 7",)
     bench.end(50)
     bench.end(50)
@@ -389,18 +383,15 @@ def test_optimizer_steps_count_a_gap_where_steps_end_by_themselves() -> None:
     assert none.sampling.of("begin_gap") == [("begin_gap", 7, 1, True)]
 
 
-def test_a_part_of_a_gap_ends_with_postponed_work() -> None:
-    """What was too much for one step goes on after the next one."""
+def test_at_the_end_of_a_part_of_a_gap_a_pass_may_be_due() -> None:
+    """What waits is shown before the next recorded step."""
     bench = Bench(7)
     bench.end()
     bench.sampling.goes_on = [True, True]
     bench.pipeline.calls.clear()
     assert bench.end() is Following.UNSAMPLED
-    assert bench.sampling.of("check_after_next_step") == []
-    bench.pipeline.rests = False
     assert bench.end() is Following.UNSAMPLED
-    assert len(bench.sampling.of("check_after_next_step")) == 1
-    assert bench.pipeline.calls == [("rest", 12.5)] * 2
+    assert bench.pipeline.calls == [("make_due_pass",)] * 2
     assert bench.end() is Following.RECORDED
 
 
@@ -409,22 +400,19 @@ def test_a_part_of_a_gap_that_is_compared_next_begins_without_work() -> None:
     bench = Bench(7)
     bench.end()
     bench.sampling.goes_on, bench.sampling.compares_next = [True], True
-    bench.pipeline.rests = False
     bench.pipeline.calls.clear()
     assert bench.end() is Following.UNSAMPLED
     assert bench.pipeline.calls == []
-    assert bench.sampling.of("check_after_next_step") == []
 
 
 def test_work_between_unsampled_steps_is_no_part_of_their_time(time: SimpleNamespace) -> None:
     """Sampling hears of that of the gap that ends; the next gap begins without any."""
     bench = Bench(7, 7)
 
-    def rest(idle_s: float) -> bool:
+    def make_due_pass() -> None:
         time.ns += 300
-        return True
 
-    bench.pipeline.rest = rest  # type: ignore[method-assign]
+    bench.pipeline.make_due_pass = make_due_pass  # type: ignore[attr-defined]
     works = []
     for parts in (2, 1):
         bench.end()

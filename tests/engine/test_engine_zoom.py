@@ -9,20 +9,19 @@ from typing import Any
 import pytest
 import torch
 import torch._dynamo.testing
-from engine_laws import check_laws
+from engine_laws import check_laws, pass_on_each_step
 from torch import Tensor, nn
 
 import autoprof
 from autoprof._capture.mark_cost import MarkCost
 from autoprof._metrics.throughput import RECOGNISED
 from autoprof._notes import Notes
-from autoprof._session import pipeline
 from autoprof._session.governor import Governor
 from autoprof._session.sampling import Level
 from autoprof._session.zoom import MAX_CHANGES, SILENT_STEPS, Zoom
 from autoprof._targets import CutRules, first_cut, group_tree, select_targets, split_group
 from autoprof.config import load_config
-from autoprof.frame import Phase, Span, StepFrame
+from autoprof.frame import FrameRun, Phase, Span, StepFrame
 from autoprof.summary import Row, Summary
 from autoprof.testing import FakeClock, ListSink, make_frame, open_session
 
@@ -32,10 +31,8 @@ DEFAULT: dict[str, Any] = {"step": "manual", "sample": {"warmup": 0, "budget": N
 
 @pytest.fixture(autouse=True)
 def each_step_is_passed_on_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pass a step on at its end, on any machine: the fake steps are shorter than the pause between two deliveries."""
-    monkeypatch.setattr(pipeline, "DELIVER_EVERY_NS", 0)
-    monkeypatch.setattr(pipeline, "SLICE_NS", 10**12)
-    monkeypatch.setattr(pipeline, "RECORDED_SLICE_NS", 10**12)
+    """Pass a step on at its end: the fake steps are shorter than the time between two passes."""
+    pass_on_each_step(monkeypatch)
 
 
 class Busy(nn.Module):
@@ -215,12 +212,12 @@ def test_a_row_that_is_too_expensive_to_open_says_so() -> None:
     """Of two rows that take long only the longer one is opened where the budget does not allow both."""
     zoom = make_zoom(wide(), 0.01, 20.0)  # 60 ns a call, 4 × 0.6 % of 100 µs: 2400 ns, 40 calls
     for step in range(20):
-        zoom.observe_frame(frame_of(zoom, TIMES, step))
+        zoom.frames(FrameRun.of([frame_of(zoom, TIMES, step)]))
     assert zoom.cut.stopped["one/inner"] == "budget"
     assert len(zoom.cut.groups) <= 40
     cheap = make_zoom(wide(), 0.01, 1.0)
     for step in range(20):
-        cheap.observe_frame(frame_of(cheap, TIMES, step))
+        cheap.frames(FrameRun.of([frame_of(cheap, TIMES, step)]))
     assert cheap.cut.stopped["one/inner"] is None
     assert cheap.cut.stopped["two/inner"] is None
 
@@ -230,12 +227,12 @@ def test_a_cut_that_costs_too_much_is_closed_again() -> None:
     model = wide()
     zoom = make_zoom(model, 0.01, 1.0)
     for step in range(6):
-        zoom.observe_frame(frame_of(zoom, TIMES, step))
+        zoom.frames(FrameRun.of([frame_of(zoom, TIMES, step)]))
     opened = len(zoom.cut.groups)
     assert opened > 60
     short = {name: ns // 100 for name, ns in TIMES.items()}  # the step is now so short that the marks are too much
     for step in range(6, 40):
-        zoom.observe_frame(frame_of(zoom, short, step))
+        zoom.frames(FrameRun.of([frame_of(zoom, short, step)]))
     assert len(zoom.cut.groups) < opened
 
 
@@ -246,7 +243,7 @@ def test_a_row_at_the_limit_does_not_flap() -> None:
     for step in range(2000):
         noise = 1.0 + 0.3 * ((step * 7919) % 13 - 6) / 6
         times = {name: round(ns * (noise if name.startswith("one") else 1.0)) for name, ns in TIMES.items()}
-        zoom.observe_frame(frame_of(zoom, times | {"Nest": 120_000}, step))
+        zoom.frames(FrameRun.of([frame_of(zoom, times | {"Nest": 120_000}, step)]))
         cuts.append(zoom.level.cut)
     assert cuts[-1] == cuts[200]
     assert cuts[-1] <= MAX_CHANGES // 2
@@ -256,7 +253,7 @@ def test_a_step_without_calls_is_said() -> None:
     """Nothing that hooks see is called: the report says what is seen."""
     zoom = make_zoom(wide(), None, 1.0)
     for step in range(2 * SILENT_STEPS):
-        zoom.observe_frame(make_frame([], step=step, duration_ns=1000, cut=zoom.level.cut))
+        zoom.frames(FrameRun.of([make_frame([], step=step, duration_ns=1000, cut=zoom.level.cut)]))
     assert "was called in" in zoom._notes.all[0]
 
 
