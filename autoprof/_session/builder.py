@@ -237,13 +237,13 @@ class _Builder:
         metrics = make_metrics(setup, capture.root, batches, self._notes)
         undo.add(metrics.close)
         observers: list[Observer] = [
+            metrics,  # first: it adds to the scalars of the steps
             MemoryTable(capture.footprint),
             OutsideSteps(excluded, prefetch),
-            metrics,
             self._communication(capture),
             ExpertMeter(capture.probes.find(ExpertProbe).blocks),
             diagnosis := self._diagnosis(folder, capture, exchange),
-            ModuleSources(setup.model),
+            *([] if folder is None else [ModuleSources(setup.model, folder)]),
             compiled := self._compiled_modules(),
             UncalledModules(setup.model, compiled, self._notes),
         ]
@@ -265,7 +265,6 @@ class _Builder:
             sinks=[*made, *sinks],
             folder=folder,
             notes=self._notes,
-            even=sampler.active,
         )
         flight = self._flight_recorder(folder, exchange)
         sampling = Sampling(

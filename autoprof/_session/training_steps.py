@@ -16,7 +16,7 @@ from .._process.failures import contain, describe, ignore
 from .._process.signals import DeferSignals, raised_by_handler
 from .._resolve import RawStep
 from .._stats import NO_GAP
-from .._units import NS_PER_S, count
+from .._units import count
 from ..summary import UNGRADED
 from .events import (
     Decision,
@@ -44,8 +44,6 @@ from .step_recorder import StepRecorder
 
 logger = logging.getLogger("autoprof")
 
-CHECK_NS: Final = 2 * NS_PER_S
-"""Between recorded steps that are further apart, work that waits is done this often, and a live display refreshed."""
 OTHER_THREADS_OFF: Final = (
     "other threads call the model while it trains, and recording their calls costs more than the budget allows: these "
     "calls are no longer recorded, only those of the training thread; `sample: {budget: null}` records all of them"
@@ -96,7 +94,7 @@ class TrainingSteps:
         """Whether nothing is recorded any more."""
         self._is_last = False
         """Whether the session closes, so that no event ends the open step or validation."""
-        self._checked_ns = self._paused_ns = self._paused_cpu_ns = 0
+        self._paused_ns = self._paused_cpu_ns = 0
         self._pause_work_ns = 0
         """Autoprof's own work in the last pause: detaching the probes, and attaching them again."""
         self._pause_begins: list[int] = []
@@ -214,7 +212,7 @@ class TrainingSteps:
                 self._note_other_threads(batch.other)
         steps.number += 1
         if sampling.next_recorded(steps.number) > steps.number:
-            self._begin_unsampled(raw, began_ns)
+            self._begin_unsampled(raw)
         else:
             self._begin_recorded(None if raw is None else raw.end, raw)
 
@@ -224,16 +222,13 @@ class TrainingSteps:
             raw = raw._replace(overhead_ns=raw.overhead_ns + self._sampling.cost_of(other))
         self._pipeline.submit(raw)
 
-    def _begin_unsampled(self, ended: RawStep | None, now_ns: int) -> None:
+    def _begin_unsampled(self, ended: RawStep | None) -> None:
         if ended is not None:
             self._pipeline.release_end(ended)
             self._sampling.switch(False)
-            self._checked_ns = now_ns
-        elif now_ns - self._checked_ns >= CHECK_NS:
-            self._checked_ns = now_ns
+        else:
             self.count_gap()
-            left = self._sampling.next_recorded(self.steps.number) - self.steps.number
-            self._pipeline.rest(left * self.steps.last_ns / NS_PER_S)
+            self._pipeline.make_due_pass()
         self.steps.begin_unsampled()
 
     def _begin_recorded(self, start: Any, ended: RawStep | None) -> None:
@@ -259,8 +254,6 @@ class TrainingSteps:
         if not steps.pauses:
             sampling.switch(True)
         steps.started()
-        if start is None and steps.open is not None:
-            pipeline.postpone(steps.clock.host_ns(steps.open.start))
 
     def _note_other_threads(self, other: OtherMarks) -> None:
         if not self._sampling.records_other_threads:

@@ -13,8 +13,8 @@ from torch import nn
 
 from autoprof import Phase, StepFrame, instrument
 from autoprof._capture import other_threads
-from autoprof._session.step_detector import MIN_UPDATES
 from autoprof._session import sampler
+from autoprof._session.step_detector import MIN_UPDATES
 from autoprof.frame import TRAINING_LANE
 from autoprof.testing import ListSink
 

@@ -240,16 +240,14 @@ def test_a_summary_counts_the_unsampled_steps_so_far() -> None:
     assert bench.pipeline.open_gap[:2] == (1, 70)
 
 
-def test_work_that_waits_is_done_at_times_between_recorded_steps_that_are_far_apart(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """A live display shows the age of its figures."""
-    monkeypatch.setattr(training_steps, "CHECK_NS", -1)
+def test_a_pass_that_is_due_is_made_in_unsampled_steps_too() -> None:
+    """Recorded steps may be far apart."""
     bench = Bench([1])
     bench.end()
     assert bench.pipeline.calls[1:] == []
     bench.end()
-    assert bench.pipeline.calls[1:] == [("rest", 997 * 100 / 1e9)]
+    assert bench.pipeline.calls[1:] == [("make_due_pass",)]
+    assert bench.pipeline.open_gap[:2] == (1, 100)
 
 
 def test_the_note_of_a_change_of_what_is_recorded_has_the_step() -> None:
