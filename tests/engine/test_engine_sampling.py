@@ -140,21 +140,6 @@ def test_each_nth_step_is_recorded_from_the_first_one_on() -> None:
     assert [(f.step, f.warmup) for f in sink.frames] == [(1, False), (4, False), (7, False)]
 
 
-def test_nothing_is_delivered_between_the_first_steps_after_a_gap(govern: Any) -> None:
-    """However long the gap was, what resolving leaves in the caches stays out of their times."""
-    govern(2, 0, 0, 0)
-    clock = FakeClock()
-    sink = ListSink()
-    model, optimizer = model_and_optimizer()
-    with open_session(model, MANUAL, clock=clock, sinks=[sink]) as session:
-        for at in range(6):
-            train(model, optimizer)
-            clock.advance(1_000_000_000 if at < 3 else 1_000)
-            session.step()
-        assert [f.step for f in sink.frames] == [1]
-    assert [f.step for f in sink.frames] == [1, 4, 5, 6]
-
-
 def test_without_step_optimizer_steps_count_a_gap(govern: Any) -> None:
     """The recorded steps are as whole as without a gap, and bear the right numbers."""
     govern(0, 3, 0)
