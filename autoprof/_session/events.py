@@ -26,7 +26,7 @@ class Moment(NamedTuple):
 
 
 Calls: TypeAlias = tuple[OutermostModuleCall, ...] | None
-"""The outermost calls of modules since the position that the detector named; None where marks are off."""
+"""The outermost calls of modules since the position that the detector named; None where they are unknown."""
 
 
 class ForwardBegins(NamedTuple):
@@ -41,7 +41,7 @@ class ForwardBegins(NamedTuple):
     thread: int
     updated: bool = False
     """Whether the program has changed the parameters since the last step, without an optimizer of torch."""
-    calls: Calls = ()
+    calls: Calls = None
 
 
 class Fetch(NamedTuple):
@@ -53,7 +53,7 @@ class Fetch(NamedTuple):
     """Whether the loader was given to ``session.loader``."""
     graded: bool
     updated: bool = False
-    calls: Calls = ()
+    calls: Calls = None
 
 
 class UpdateBegins(NamedTuple):
@@ -73,7 +73,7 @@ class UpdateEnds(NamedTuple):
     is_last: bool = False
     """Whether no other hook follows, so that the training step may end here."""
     position: int = 0
-    calls: Calls = ()
+    calls: Calls = None
 
 
 class BackwardBegins(NamedTuple):
@@ -82,7 +82,7 @@ class BackwardBegins(NamedTuple):
     thread: int
     watched: bool = False
     """Whether the program may update without an optimizer of torch, so that ``BackwardEnds`` follows."""
-    calls: Calls = ()
+    calls: Calls = None
 
 
 class BackwardEnds(NamedTuple):
@@ -112,7 +112,7 @@ class ModeChanged(NamedTuple):
 class StepCalled(NamedTuple):
     """``session.step()`` was called."""
 
-    calls: Calls = ()
+    calls: Calls = None
 
 
 class PauseBegins(NamedTuple):
@@ -130,7 +130,7 @@ class LoopEnds(NamedTuple):
 
     position: int = 0
     updated: bool = False
-    calls: Calls = ()
+    calls: Calls = None
 
 
 Event: TypeAlias = (

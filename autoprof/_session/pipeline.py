@@ -134,11 +134,15 @@ class Pipeline:
             return waiting >= MAX_WITH_EVENTS
         return waiting * (latest.mark_batch.mark_count + STEP_VALUES) >= MAX_WAITING_VALUES
 
+    @property
+    def is_due(self) -> bool:
+        """Whether a pass is due."""
+        return self._now_ns() - self._began_ns >= PASS_EVERY_NS
+
     def make_due_pass(self) -> None:
         """Make a pass if one is due. Called at the end of an unsampled step."""
-        now_ns = self._now_ns()
-        if now_ns - self._began_ns >= PASS_EVERY_NS:
-            self._make_pass(now_ns)
+        if self.is_due:
+            self._make_pass(self._now_ns())
 
     def _make_pass(self, now_ns: int) -> None:
         since_ns, self._began_ns = now_ns - self._began_ns, now_ns

@@ -201,8 +201,10 @@ class Sampling:
         """Return the number of the first step from this one on that is recorded."""
         if step == self._captured:
             return step
-        starts = [max(first, step) for first, end in self._reserved if step < end]
-        return min([step + self._sampler.gap(step - 1), *starts])
+        chosen = step + self._sampler.gap(step - 1)
+        if not self._reserved:
+            return chosen
+        return min([chosen, *(max(first, step) for first, end in self._reserved if step < end)])
 
     def begin_recorded(self, number: int) -> None:
         """Called before a recorded step of this number begins."""

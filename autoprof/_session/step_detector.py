@@ -204,6 +204,11 @@ class StepDetector:
         return bool(self._running)
 
     @property
+    def expects_backward(self) -> bool:
+        """Whether a backward pass matters now."""
+        return self.is_validating or (self.auto and (self._between or bool(self._running)))
+
+    @property
     def is_excluding(self) -> bool:
         """Whether the present time belongs to no step."""
         return bool(self._pauses) or self.is_validating

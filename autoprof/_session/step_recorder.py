@@ -184,6 +184,12 @@ class StepRecorder:
         self._began_ns, self._excluded_ns = self.now_ns(), 0
         self._gap.overhead_ns += max(self._began_ns - self._ended_ns, 0)
 
+    def go_on_unsampled(self, held: int) -> None:
+        """Close the open unsampled step, and open another one at the same time: each statement here costs."""
+        now_ns = self._close_unsampled(held)
+        self.number += 1
+        self._began_ns, self._excluded_ns = now_ns, 0
+
     def log(self, name: str, value: Any) -> None:
         """Attach a scalar to the open step; of an unsampled step only the units of work are kept.
 
@@ -225,7 +231,7 @@ class StepRecorder:
         opened.gap.steps += held - 1
         opened.gap.ns += length_ns * (held - 1) // held
 
-    def _close_unsampled(self, held: int, most_ns: int | None = None) -> None:
+    def _close_unsampled(self, held: int, most_ns: int | None = None) -> int:
         now_ns = self.now_ns()
         if self.pauses:  # the rest of the pause lies in the next step
             self._excluded_ns += now_ns - self._paused_at_ns
@@ -236,6 +242,7 @@ class StepRecorder:
         self._gap.ns += self.last_ns
         self._ended_ns = now_ns
         self.number += held - 1
+        return now_ns
 
     def _raw_step(self, opened: OpenStep, end: Reading, until: int | None) -> RawStep:
         recorder, placement = self._recorder, self._placement
@@ -309,8 +316,8 @@ class StepRecorder:
             self.clock.release((reading,))
 
     def calls_since(self, position: int) -> Calls:
-        """Return the outermost calls of modules since this position; None of an unsampled step."""
-        return None if self.open is None else tuple(self.marks.calls_since(position))
+        """Return the outermost calls of modules since this position of a recorded step."""
+        return tuple(self.marks.calls_since(position))
 
     def moment(self) -> Moment | None:
         """Return the present moment, which is marked; None where no mark can be made any more."""

@@ -29,9 +29,11 @@ from .events import (
     BackwardEnds,
     EndStep,
     Event,
+    Exclude,
     Fetch,
     Follow,
     ForwardBegins,
+    Include,
     ModeChanged,
     StepCalled,
     TrainsInUpdate,
@@ -158,7 +160,8 @@ class TrainingHooks:
                 watch_grad(self._grad_listener)
         for module in self._entries.values():
             self._boundary(module).attach()
-        watch_backward(self)
+        if auto:
+            watch_backward(self)
         for optimizer in running_steps() if auto else ():
             self._steps.report(UpdateBegins(id(optimizer)))
         self._steps.start()
@@ -196,6 +199,8 @@ class TrainingHooks:
             for hooks in self._optimizer_hooks():
                 hooks.detach()
             self._forget_own_updates()
+            if not self._steps.detector.is_validating:
+                unwatch_backward(self)
         self._report(StepCalled())
 
     def finish(self, *, patient: bool) -> None:
@@ -232,6 +237,8 @@ class TrainingHooks:
         if _graph_task() != -1:
             return False
         thread, own, detector = get_ident(), self._own, self._steps.detector
+        if own is None and not detector.expects_backward:
+            return False
         self._report(BackwardBegins(thread, watched=own is not None))
         if own is None or thread != detector.thread or detector.is_excluding or detector.is_updating:
             return False
@@ -265,6 +272,8 @@ class TrainingHooks:
             if isinstance(decision, EndStep):
                 if self._own is not None:
                     self._own.begin_step()
+            elif isinstance(decision, (Exclude, Include)):
+                self._watch_validation(decision)
             elif isinstance(decision, TrainsInUpdate):
                 self._optimizer_hooks()[0].move_last()  # hooks change where the step ends with the optimizer's
                 self._ends_with_update = True
@@ -278,6 +287,11 @@ class TrainingHooks:
             for remove in self._removes():
                 with contain(ignore):
                     remove()
+
+    def _watch_validation(self, decision: Exclude | Include) -> None:
+        """Have a backward pass reported that ends validation; where steps end without calls all are."""
+        if decision.recognised and not self._steps.detector.auto:
+            watch_backward(self) if isinstance(decision, Exclude) else unwatch_backward(self)
 
     def _owns(self, optimizer: Any) -> bool:
         """Return whether an optimizer holds parameters of the model; one that was named does, and so do all if none."""

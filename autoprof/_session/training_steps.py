@@ -92,6 +92,8 @@ class TrainingSteps:
         self._pause_listeners = tuple(pause_listeners)
         self.is_off = False
         """Whether nothing is recorded any more."""
+        self._next_recorded = 0
+        """The number of the recorded step after the open unsampled one."""
         self._is_last = False
         """Whether the session closes, so that no event ends the open step or validation."""
         self._paused_ns = self._paused_cpu_ns = 0
@@ -125,14 +127,14 @@ class TrainingSteps:
 
     def report(self, event: Event) -> Sequence[Decision]:
         """Have the detector decide on an event, and carry the decisions out; return them."""
-        detector = self.detector
         if self.is_off:
             return ()
         try:
-            since = detector.calls_needed(event)
-            if since is not None:
-                event = event._replace(calls=self._calls_since(since))  # type: ignore[call-arg]
-            decisions = detector.decide(event)
+            if self.steps.open is not None:
+                since = self.detector.calls_needed(event)
+                if since is not None:
+                    event = event._replace(calls=self._calls_since(since))  # type: ignore[call-arg]
+            decisions = self.detector.decide(event)
         except Exception:
             self._recorder.handle_failure("events")
             return ()
@@ -146,7 +148,7 @@ class TrainingSteps:
         with contain(ignore):
             return self.steps.calls_since(position)
         self._recorder.count_failure("forwards without gradients")
-        return ()
+        return None
 
     def block_begins(self) -> None:
         """Called where an outermost block without gradients begins."""
@@ -184,6 +186,8 @@ class TrainingSteps:
 
     def _end_step(self, decision: EndStep) -> None:
         """End the open step, and begin the next one; a failure ends the recording."""
+        if self.steps.open is None and not self._pipeline.is_due and self._go_on_unsampled(decision.held):
+            return
         began_ns, began_cpu_ns, self._block = perf_counter_ns(), thread_time_ns(), None
         with self.work:
             try:
@@ -199,6 +203,15 @@ class TrainingSteps:
                     self._sampling.start_clocks()
         lifecycle.finish_termination()
 
+    def _go_on_unsampled(self, held: int) -> bool:
+        """Go from an unsampled step to the next one: each statement here costs. Return False where none follows."""
+        steps = self.steps
+        if steps.number + held >= self._next_recorded or self._sampling.flight is not None:
+            return False
+        steps.go_on_unsampled(held)
+        self._block = None
+        return True
+
     def _go_on(self, began_ns: int, began_cpu_ns: int, held: int) -> None:
         steps, sampling = self.steps, self._sampling
         sampling.step_ends(steps.number, began_ns)
@@ -211,7 +224,8 @@ class TrainingSteps:
             if batch.other is not NO_OTHER_MARKS:
                 self._note_other_threads(batch.other)
         steps.number += 1
-        if sampling.next_recorded(steps.number) > steps.number:
+        self._next_recorded = sampling.next_recorded(steps.number)
+        if self._next_recorded > steps.number:
             self._begin_unsampled(raw)
         else:
             self._begin_recorded(None if raw is None else raw.end, raw)
@@ -272,8 +286,9 @@ class TrainingSteps:
     def follow(self, listener: StepListener, count: int) -> Callable[[], None]:
         """Record the next ``count`` steps and pass their numbers, the open one's first; return how to end early."""
         steps, sampling = self.steps, self._sampling
-        first = steps.number + (steps.open is None)
+        first = steps.number + 1
         sampling.reserve(first, count + 1)
+        self._next_recorded = first
         self._listeners.append(listener)
         if steps.open is not None and listener(steps.number) is True:
             steps.open.warmup = True

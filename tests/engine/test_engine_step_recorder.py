@@ -296,15 +296,12 @@ def test_a_block_is_excluded_afterwards_in_unsampled_steps_too() -> None:
     assert lengths == [(34, 34)] * 2
 
 
-def test_the_outermost_calls_of_an_unsampled_step_are_unknown() -> None:
-    """Those of a recorded one are what its marks show."""
+def test_the_outermost_calls_of_a_step_are_those_that_its_marks_show() -> None:
+    """Since a position."""
     bench = Bench()
     at = bench.call("layer")
     assert bench.steps.calls_since(0) == ((at, at + 2, "layer"),)
     assert bench.steps.calls_since(at + 4) == ()
-    bench.close()
-    bench.skip()
-    assert bench.steps.calls_since(0) is None
 
 
 # Moves to a device.

@@ -41,7 +41,8 @@ class Steps:
 
     def __init__(self, auto: bool) -> None:
         self.detector = SimpleNamespace(auto=auto, thread=get_ident())
-        self.detector.is_excluding = self.detector.is_updating = False
+        self.detector.is_excluding = self.detector.is_updating = self.detector.is_validating = False
+        self.detector.expects_backward = True
         self.is_recording, self.is_off, self.is_excluded, self.position = True, False, False, 4
         self.events: list[Any] = []
         self.decisions: list[Any] = []
@@ -167,7 +168,7 @@ def test_after_a_call_of_step_no_update_is_reported(bench: Any) -> None:
     one.model(X).sum().backward()
     one.optimizer.step()
     torch.autograd.grad(one.model(X).sum(), one.model.first.weight)
-    assert one.steps.kinds() == ["StepCalled", "ForwardBegins", "BackwardBegins", "ForwardBegins"]
+    assert one.steps.kinds() == ["StepCalled", "ForwardBegins", "ForwardBegins"]
     assert not torch_optimizer._global_optimizer_pre_hooks
 
 

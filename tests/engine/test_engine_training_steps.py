@@ -51,6 +51,7 @@ class Sampling:
         self.note: str | None = None
         self.records_other_threads = True
         self.attached = False
+        self.flight = None
 
     def next_recorded(self, step: int) -> int:
         return step if self.recorded is None else next((one for one in self.recorded if one >= step), 1_000)
@@ -86,7 +87,7 @@ class Pipeline:
     def __init__(self) -> None:
         self.raws: list[RawStep] = []
         self.calls: list[tuple[Any, ...]] = []
-        self.long = False
+        self.long = self.is_due = False
         self.open_gap = NO_GAP
         self.error: BaseException | None = None
 
@@ -246,8 +247,11 @@ def test_a_pass_that_is_due_is_made_in_unsampled_steps_too() -> None:
     bench.end()
     assert bench.pipeline.calls[1:] == []
     bench.end()
+    assert bench.pipeline.calls[1:] == []
+    bench.pipeline.is_due = True
+    bench.end()
     assert bench.pipeline.calls[1:] == [("make_due_pass",)]
-    assert bench.pipeline.open_gap[:2] == (1, 100)
+    assert bench.pipeline.open_gap[:2] == (2, 200)
 
 
 def test_the_note_of_a_change_of_what_is_recorded_has_the_step() -> None:
@@ -279,14 +283,14 @@ def test_a_follower_hears_the_open_step_and_the_next_ones_which_are_reserved() -
     bench.end()
     heard: list[int] = []
     undo = bench.steps.follow(lambda step: heard.append(step) or True, 3)  # type: ignore[func-returns-value]
-    assert bench.sampling.of("reserve") == [("reserve", 2, 4)]
+    assert bench.sampling.of("reserve") == [("reserve", 3, 4)]
     bench.end()
     undo()
     undo()
     bench.end()
     assert heard == [2, 3]
     assert [raw.warmup for raw in bench.pipeline.raws] == [False, True, True]
-    assert bench.sampling.of("release") == [("release", 2, 4)] * 2
+    assert bench.sampling.of("release") == [("release", 3, 4)] * 2
     bench = Bench([1])
     bench.end()
     bench.steps.follow(heard.append, 3)
