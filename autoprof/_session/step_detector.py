@@ -232,7 +232,8 @@ class StepDetector:
 
     def decide(self, event: Event) -> list[Decision]:
         """Return the decisions on this event, in the order in which they are to be carried out."""
-        decisions = self._decisions = list[Decision]()
+        decisions: list[Decision] = []
+        self._decisions = decisions
         _HANDLERS[type(event)](self, event)
         return decisions
 
@@ -542,8 +543,9 @@ class StepDetector:
 
     def _place_blocks(self) -> list[tuple[Moment, Moment]]:
         """Exclude the blocks without gradients that the step has more than others since the update: the longest."""
-        blocks, longest = self._blocks, list[tuple[Moment, Moment]]()
-        excess = min(blocks.regularity.excess(self._updates, blocks.count), len(blocks.done))
+        blocks = self._blocks
+        longest: list[tuple[Moment, Moment]] = []
+        excess = min(blocks.regularity.excess(self._updates, blocks.count), len(blocks.done)) if blocks.done else 0
         blocks.regularity.add(self._updates, blocks.count)
         if excess and not blocks.excluded:
             longest = sorted(blocks.done, key=lambda block: block[1].ns - block[0].ns)[-excess:]
