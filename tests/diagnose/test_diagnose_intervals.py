@@ -6,7 +6,6 @@ import random
 from collections.abc import Callable
 from dataclasses import replace
 
-import pytest
 from evidence_builders import MS, evidence_of, finding_of, found
 
 from autoprof.diagnose import EvidenceCollector, RunFacts, diagnose

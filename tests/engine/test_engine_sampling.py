@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import logging
 import sys
-from collections.abc import Iterator, Sequence
-from time import perf_counter_ns
 from typing import Any
 
 import numpy as np
@@ -18,12 +15,10 @@ from torch.optim import optimizer as torch_optimizer
 import autoprof
 from autoprof import Phase, span
 from autoprof._capture import recorder as recording
-from autoprof._capture.mark_cost import MarkCost
 from autoprof._reports.summary_text import render_summary
 from autoprof._session import builder
 from autoprof._session.sampler import Sampler
 from autoprof._storage.steps_jsonl import FrameDecoder, FrameEncoder
-from autoprof.diagnose import find_rules
 from autoprof.summary import Summary
 from autoprof.testing import FakeClock, FakeDevice, ListSink, open_session
 

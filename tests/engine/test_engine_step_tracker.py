@@ -67,9 +67,7 @@ class Sampling:
     def start_clocks(self) -> None:
         self._note("start_clocks")
 
-    def close(
-        self, step: int, marks: int, paid_ns: int, ended_ns: int, ended_cpu_ns: int, other: OtherMarks
-    ) -> int:
+    def close(self, step: int, marks: int, paid_ns: int, ended_ns: int, ended_cpu_ns: int, other: OtherMarks) -> int:
         self._note("close", step, marks, paid_ns)
         return next(self.gaps, 0)
 
@@ -881,9 +879,7 @@ def test_the_open_step_is_expected_to_repeat_the_one_before() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    "event", ["follower", "pause", "warm-up", "cut", "scalar", "gap", "sampled", "end", "failure"]
-)
+@pytest.mark.parametrize("event", ["follower", "pause", "warm-up", "cut", "scalar", "gap", "sampled", "end", "failure"])
 def test_a_step_that_differs_from_the_one_before_is_not_expected_to_repeat_it(event: str) -> None:
     """Or one of which somebody asks more than its times."""
     repeats = Repeats()
