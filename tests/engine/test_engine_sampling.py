@@ -202,21 +202,6 @@ def test_a_step_that_is_recorded_alone_counts(govern: Any) -> None:
     assert [(f.step, f.warmup) for f in sink.frames] == [(1, False), (4, False), (7, False)]
 
 
-def test_nothing_is_delivered_between_the_first_steps_after_a_gap(govern: Any) -> None:
-    """However long the gap was, what resolving leaves in the caches stays out of their times."""
-    govern(2, 0, 0, 0)
-    clock = FakeClock()
-    sink = ListSink()
-    model, optimizer = model_and_optimizer()
-    with open_session(model, MANUAL, clock=clock, sinks=[sink]) as session:
-        for at in range(6):
-            train(model, optimizer)
-            clock.advance(1_000_000_000 if at < 3 else 1_000)
-            session.step()
-        assert [f.step for f in sink.frames] == [1]
-    assert [f.step for f in sink.frames] == [1, 4, 5, 6]
-
-
 def test_without_step_optimizer_steps_count_a_gap(govern: Any) -> None:
     """The recorded steps are as whole as without a gap, and bear the right numbers."""
     govern(0, 3, 0)
@@ -386,28 +371,6 @@ def test_a_run_that_ends_where_a_gap_begins_left_no_step_alone(govern: Any) -> N
     summary = session.summary()
     assert (summary.steps, summary.unsampled_steps, summary.unsampled_ns) == (1, 0, 0)
     assert "unsampled steps" not in render_summary(summary)
-
-
-def test_steps_before_a_gap_are_handed_on_during_it(govern: Any) -> None:
-    """The device is asked again after two steps, once; a gap of a thousand steps keeps nobody waiting."""
-    govern(0, 10)
-    clock = FakeClock()
-    device = FakeDevice(clock, lag_ns=100)
-    sink = ListSink()
-    with open_session(nn.Sequential(nn.Identity()), MANUAL, clock=device.device_clock(), sinks=[sink]) as session:
-        session.step()
-        session.step()
-        assert not sink.frames
-        clock.advance(200)
-        asked = device.queries
-        session.step()
-        assert device.queries == asked
-        session.step()
-        assert [f.step for f in sink.frames] == [1, 2]
-        asked = device.queries
-        for _ in range(7):
-            session.step()
-        assert device.queries == asked
 
 
 def test_no_event_is_recorded_in_a_gap(govern: Any) -> None:

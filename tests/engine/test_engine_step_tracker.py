@@ -784,7 +784,7 @@ def test_a_run_that_ends_in_a_gap_or_after_one_counts_its_steps() -> None:
     bench.sampling.gap_remaining = 0
     bench.end()
     bench.tracker.finish(whole=False, patient=True)
-    assert bench.pipeline.calls[2:] == [("count_unsampled", OpenGap(5, 5_000)), ("finish", True)]
+    assert bench.pipeline.calls[1:] == [("count_unsampled", OpenGap(5, 5_000)), ("finish", True)]
     assert bench.notes.skipped == {}
 
 
