@@ -64,7 +64,6 @@ def throw_marks_away(session: Any) -> None:
 
 def deliver(session: Any) -> None:
     """Resolve the steps that the session has put off, and write them."""
-    session._state.catch_up()
     session._pipeline.flush()
 
 

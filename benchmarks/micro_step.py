@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import median
 from time import perf_counter_ns
@@ -100,27 +100,26 @@ def _sink(name: str, spans: int, repetitions: int) -> dict[str, float]:
     try:
         run = RunInfo(RunFolder.create(folder), 0, Discard())
         (sink,) = make_sinks(load_config({"sinks": {name: {}}}).sinks, run)
-        outputs = Outputs([sink], summaries, Notes())
+        outputs = Outputs([sink], summaries, Notes(), perf_counter_ns)
         for _ in range(repetitions):
             for frame in frames:
                 began = perf_counter_ns()
-                for _ in outputs.write_in_parts(frame):
-                    pass
+                outputs.write(frame)
                 times.append(perf_counter_ns() - began)
-        outputs.close(next(summaries.parts()))
+        outputs.close(summaries())
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     return {"median_ns": median(times), "mean_ns": round(sum(times) / len(times)), "max_ns": max(times)}
 
 
 class _Summaries:
-    """The statistics of some frames, in one part."""
+    """The statistics of some frames."""
 
     def __init__(self, frames: Sequence[StepFrame]) -> None:
         self._aggregate = Aggregate()
         for frame in frames:
             self._aggregate.add(frame)
 
-    def parts(self) -> Iterator[Summary]:
-        """Yield the summary."""
-        yield self._aggregate.summary()
+    def __call__(self) -> Summary:
+        """Return the summary."""
+        return self._aggregate.summary()

@@ -22,7 +22,7 @@ from autoprof.testing import ListSink
 
 HOUSE = Path(autoprof.__file__).parent
 ROOMS = (
-    "errors", "_process", "_plugins", "_options", "_notes", "_names", "_units", "_parts", "frame", "summary", "_stats",
+    "errors", "_process", "_plugins", "_options", "_notes", "_names", "_units", "frame", "summary", "_stats",
     "_storage",
     "_ranks", "devices", "config", "_targets", "_capture", "_resolve", "_observer",
     "_reports", "compare", "logs",

@@ -15,7 +15,7 @@ from autoprof._session.sampler import Sampler
 from autoprof._session.sampling import TargetSet
 from autoprof._targets import select_targets
 from autoprof.config import load_config
-from autoprof.frame import Phase, Span, StepFrame
+from autoprof.frame import FrameRun, Phase, Span, StepFrame
 from autoprof.testing import FakeClock, ListSink, make_frame, open_session
 
 
@@ -47,7 +47,7 @@ def measured(*matches: str) -> RuleRows:
     """Return the rows of these rules after some steps, in which the layer 1/1 takes least."""
     made = rows(*matches)
     for _ in range(10):
-        made.observe_frame(frame(made, x0=100, x1=800, x1_0=300, x1_1=20, x1_2=400))
+        made.frames(FrameRun.of([frame(made, x0=100, x1=800, x1_0=300, x1_1=20, x1_2=400)]))
     return made
 
 

@@ -55,7 +55,7 @@ class Recorder:
         # torch.compile of torch 2.4 and 2.6 recompiles a hooked model when a closure of a hook holds another object.
         self.native_buffer = extension.MarkBuffer(0, MAX_MARKS) if uses_extension() else None
         self.step_number: Any = StepNumber() if self.native_buffer is None else self.native_buffer
-        """The object whose ``serial`` is the number of the open step. C ends steps too: read it anew each time."""
+        """The object whose ``serial`` is the number of the open step. It changes with each step: read it anew."""
         self.others = OtherThreads(self.native_buffer)
         self._list: list[Any] = []
         self.buffer: MutableSequence[Any] = self._list if self.native_buffer is None else self.native_buffer
@@ -88,7 +88,7 @@ class Recorder:
         self.untimed: dict[str, int] = {}
         self.suspended = False
         """Whether the open step is unsampled: nothing is appended, and callers may skip making a mark."""
-        self._last_codes: bytes | list[int] = b""
+        self._last_codes: list[int] = []
         """The codes of the step before."""
         self._user: dict[str, int] = {}
         self._labelling = threading.Lock()
@@ -217,10 +217,6 @@ class Recorder:
         raw_codes, raw_readings = (
             self._take_list(serial) if self.native_buffer is None else self.native_buffer.take(serial)
         )
-        if raw_codes == self._last_codes:  # one object for equal steps: it is found by its identity, and hashed once
-            raw_codes = self._last_codes
-        else:
-            self._last_codes = raw_codes
         shapes, detail_ns = tuple(self.shapes), self.detail_ns
         batch = MarkBatch(
             raw_codes,
@@ -251,6 +247,10 @@ class Recorder:
         codes, readings = self._list[0:count:2], self._list[1:count:2]
         del self._list[:count]
         self.next_ordinal = self._count_ordinals()
+        if codes == self._last_codes:  # one object for equal steps: it is found by its identity
+            codes = self._last_codes
+        else:
+            self._last_codes = codes
         return codes, readings
 
     @staticmethod

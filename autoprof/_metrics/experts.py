@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from .._observer import Observer
-from .._resolve import RawStep, RepeatedSteps
+from .._resolve import RawStep
 from ..probes.experts import ExpertCounts
 from ..summary import ExpertBlock, Summary
 
@@ -21,7 +21,7 @@ class ExpertMeter(Observer):
         self._totals = [ExpertCounts(one.name, len(one.tokens), timed=one.ns is not None) for one in blocks]
         self._steps = 0
 
-    def observe_step(self, raw: RawStep) -> RawStep:
+    def step(self, raw: RawStep) -> RawStep:
         """Add the step's counts, unless it is a warm-up step."""
         if self._blocks:
             taken = [block.take() for block in self._blocks]
@@ -30,14 +30,6 @@ class ExpertMeter(Observer):
                 for total, one in zip(self._totals, taken, strict=True):
                     _add(total, one)
         return raw
-
-    def observe_repeated(self, steps: RepeatedSteps) -> None:
-        """Do the same for steps that ended in C: their counts are taken together."""
-        if self._blocks:
-            taken = [block.take() for block in self._blocks]
-            self._steps += len(steps)
-            for total, one in zip(self._totals, taken, strict=True):
-                _add(total, one)
 
     def annotate(self, summary: Summary) -> Summary:
         """Return the summary with the experts that took tokens."""

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 from time import thread_time_ns
-from types import MethodType
 from typing import Any, Final, NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
-from .._capture.marks import ENTER, INDEX_MASK, KIND_BITS, KIND_MASK, MarkBatch, extension
-from .._capture.marks.state import CallMatcher, ExpectedCall
-from .._capture.probes import ModuleProbe, native_call_hook
+from .._capture.marks import ENTER, INDEX_MASK, KIND_BITS, KIND_MASK, MarkBatch
+from .._capture.probes import ModuleProbe
 from .._capture.recorder import Recorder
 from .._process.replace import skip_frames
 from .batch_dimension import samples_of
@@ -49,6 +47,17 @@ class PassCounter(Protocol):
     """The outermost passes that have reached a hook on a module."""
 
 
+class ExpectedCall(NamedTuple):
+    """The last call of the model with one tensor, and its number: a call that equals it needs no description."""
+
+    number: int
+    shape: Any
+    dtype: Any
+    training: bool
+    grad: bool
+    autocast: Any
+
+
 class StepCalls(NamedTuple):
     """The calls of the model in one step: the numbers of their shapes, in order."""
 
@@ -67,55 +76,42 @@ class RootProbe(ModuleProbe):
     marked.
     """
 
-    __slots__ = ("_after", "_counted", "_hook", "_inside", "_known", "_new", "_passes", "last", "matcher", "shapes")
+    __slots__ = (
+        "_after",
+        "_expected",
+        "_hook",
+        "_inside",
+        "_known",
+        "_new",
+        "_passes",
+        "numbers",
+        "shapes",
+        "spent_ns",
+    )
 
     def __init__(self, model: nn.Module, recorder: Recorder, passes: PassCounter | None = None) -> None:
         self.recorder = recorder
         self.module = model
         self._passes = passes
-        self._counted = 0, 0
         self._attached = False
         self._known: dict[Hashable, int] = {}
         self._new: int | None = None
         self._inside: list[tuple[int, int]] = []
         self._after: RemovableHandle | None = None
-        self.matcher = CallMatcher()
-        """The state of the comparison of calls."""
-        self._hook: Any = MethodType(native_call_hook(recorder, RootProbe.enter, self.matcher), self)
-        self.shapes: list[Shape] = []
-        self.last = StepCalls((), False, None)
-        """The calls of the last step that was taken."""
-
-    @property
-    def spent_ns(self) -> int:
+        self._expected: ExpectedCall | None = None
+        self.numbers: list[int] = []
+        """Numbers of the open step's calls, in order."""
+        self.spent_ns = 0
         """Time of the hooks, in nanoseconds, since it was last set to 0."""
-        return self.matcher.spent_ns
-
-    @spent_ns.setter
-    def spent_ns(self, ns: int) -> None:
-        self.matcher.spent_ns = ns
-
-    @property
-    def has_native_matcher(self) -> bool:
-        """Whether calls are compared in C."""
-        return extension is not None and isinstance(self.matcher, extension.CallMatcher)
-
-    def passes_counted(self) -> dict[str, int]:
-        """Return the numbers of backward passes of the last step that was taken, as they were counted."""
-        return {"begun": self._counted[0], "reached": self._counted[1]}
+        self._hook: Any = self.enter
+        self.shapes: list[Shape] = []
 
     def attach(self) -> None:
         """Hook the model, after the hooks that may change its arguments."""
         if self._attached:
             return
         self._attached = True
-        self.matcher.enabled = self._after is None
         nn.Module.register_forward_pre_hook(self.module, self._hook, with_kwargs=True)
-
-    def detach(self) -> None:
-        """Remove the hooks, and compare no calls."""
-        self.matcher.enabled = False
-        super().detach()
 
     def remove(self) -> None:
         """Remove the hooks for good; nothing that the probe holds leads back to it."""
@@ -139,8 +135,8 @@ class RootProbe(ModuleProbe):
                 if number is None:
                     number = self._add_shape(module, key, args, kwargs or {})
                 elif self._after is None and len(args) == 1 and isinstance(args[0], Tensor) and not kwargs:
-                    self.matcher.expected = ExpectedCall(number, args[0].shape, args[0].dtype, *key[2:])
-                self.matcher.numbers.append(number)
+                    self._expected = ExpectedCall(number, args[0].shape, args[0].dtype, *key[2:])
+                self.numbers.append(number)
                 if self._after is not None:
                     self._inside.append((len(self.recorder.buffer) // 2, -1))
         except Exception:
@@ -149,7 +145,7 @@ class RootProbe(ModuleProbe):
 
     def _repeats_last(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> bool:
         """Record a call with one tensor if it equals the last such call, which needs no description."""
-        expected = self.matcher.expected
+        expected = self._expected
         if expected is None or kwargs or len(args) != 1 or self._after is not None:
             return False
         number, shape, dtype, training, *modes = expected
@@ -162,7 +158,7 @@ class RootProbe(ModuleProbe):
             and [*_modes()] == modes
         ):
             return False
-        self.matcher.numbers.append(number)
+        self.numbers.append(number)
         return True
 
     def _add_shape(self, module: nn.Module, key: Hashable, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
@@ -175,7 +171,6 @@ class RootProbe(ModuleProbe):
         self._new = number if trains else None
         if self._after is None:
             self._after = nn.Module.register_forward_hook(module, self.leave, with_kwargs=True, always_call=True)
-            self.matcher.enabled = False
         return number
 
     def leave(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
@@ -199,15 +194,13 @@ class RootProbe(ModuleProbe):
 
     def take(self, marks: MarkBatch) -> StepCalls:
         """Return the calls of the step with these marks, and clear them."""
-        calls, inside = tuple(self.matcher.numbers), self._inside
-        self.matcher.numbers.clear()
+        calls, inside = tuple(self.numbers), self._inside
+        self.numbers.clear()
         passes = self._count_passes()
-        self.last = found = StepCalls(calls, False, passes)
         if self._after is None:
-            return found
+            return StepCalls(calls, False, passes)
         self._after.remove()  # all new shapes of this step are described
         self._after, self._new, self._inside = None, None, []
-        self.matcher.enabled = self._attached
         codes = marks.codes
         outside = len(inside) == len(calls) and self._any_outside(codes, inside)
         return StepCalls(calls, outside, passes)
@@ -216,7 +209,7 @@ class RootProbe(ModuleProbe):
         counter = self._passes
         if counter is None:
             return None
-        self._counted = begun, reached = counter.begun, counter.reached
+        begun, reached = counter.begun, counter.reached
         counter.begun = counter.reached = 0
         return None if begun and not reached else reached  # hooks do not fire inside a compiled graph
 

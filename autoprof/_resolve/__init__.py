@@ -2,7 +2,6 @@
 
 from .plan import BACKWARD_NAME
 from .raw import RawStep
-from .repeated import RepeatedSteps
-from .resolver import MAX_READINGS, PENDING, Resolver
+from .resolver import PENDING, Resolver
 
-__all__ = ["BACKWARD_NAME", "MAX_READINGS", "PENDING", "RawStep", "RepeatedSteps", "Resolver"]
+__all__ = ["BACKWARD_NAME", "PENDING", "RawStep", "Resolver"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, OrderedDict, deque
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Final
 
 import numpy as np
@@ -11,21 +11,22 @@ import numpy as np
 from .._capture.mark_cost import MarkCost
 from .._capture.marks import ORDINAL_SHIFT, STEP_STRIDE, Label
 from ..devices import Reading
-from ..frame import TRAINING_LANE, FrameRun, StepFrame
+from ..frame import TRAINING_LANE, FrameRun
 from .device import DeviceTimer
 from .frames import make_runs
+from .group import StepGroup
 from .plan import BackwardCall, Plan
 from .planner import Planner
 from .raw import RawStep
-from .repeated import RepeatedSteps, StepGroup
 
 PENDING: Final = 64
 """Raw steps that may wait for the device; the driver's queue holds about a thousand launches, so a few is the rule."""
 PLANS: Final = 64
 """Plans kept; a run has a handful of sequences (training, the last batch), one that has no two alike keeps these."""
 MAX_READINGS: Final = 1 << 17
-"""Readings of the steps that are resolved together, a megabyte: the work for them takes about a millisecond, and its
-fixed part some more where the caches are cold."""
+"""Readings of the steps that are resolved together, a megabyte: the work for them takes about a millisecond."""
+MAX_TOGETHER: Final = 256
+"""Steps that are resolved together: making a frame of each for the sinks takes about two milliseconds."""
 HISTORY: Final = 16
 """Steps whose calls a later backward may still refer to."""
 
@@ -44,8 +45,7 @@ class Resolver:
         self._device_timer = DeviceTimer()
         self._labels = labels
         self._mark_cost = mark_cost
-        self._pending: deque[RawStep | RepeatedSteps] = deque()
-        self._waiting = 0
+        self._pending: deque[RawStep] = deque()
         self._resolved: deque[FrameRun] = deque()
         self._plans: OrderedDict[tuple[Hashable, tuple[int, ...] | None], Plan] = OrderedDict()
         self._history: deque[tuple[int, Plan]] = deque(maxlen=HISTORY)
@@ -56,7 +56,7 @@ class Resolver:
     @property
     def waiting(self) -> int:
         """The number of steps that wait for the device."""
-        return self._waiting
+        return len(self._pending)
 
     @property
     def untimed(self) -> Counter[str]:
@@ -65,36 +65,20 @@ class Resolver:
 
     def give_up(self) -> None:
         """Give up the steps that still wait for the device, and count them."""
-        self.late_steps += self._waiting
+        self.late_steps += len(self._pending)
         self._pending.clear()
-        self._waiting = 0
 
     def submit(self, raw: RawStep) -> None:
         """Take a closed step; the oldest is given up where too many wait for the device."""
-        self._append(raw, 1)
-
-    def submit_repeated(self, steps: RepeatedSteps) -> None:
-        """Take closed steps that repeat the one before."""
-        self._append(steps, len(steps))
-
-    def _append(self, part: RawStep | RepeatedSteps, steps: int) -> None:
-        self._pending.append(part)
-        self._waiting += steps
-        while self._waiting > PENDING and len(self._pending) > 1:
+        self._pending.append(raw)
+        while len(self._pending) > PENDING:
             oldest = self._pending[0]
             # Other steps wait for nothing but their turn: those of the host's clock, those that the device has passed.
-            if oldest.clock.device_type is None or not isinstance(oldest, RawStep):
+            if oldest.clock.device_type is None or _has_passed(oldest, readings := oldest.readings()):
                 return
-            if _has_passed(oldest, readings := oldest.readings()):
-                return
-            self._pop()
+            self._pending.popleft()
             self._release(oldest, readings)
             self.late_steps += 1
-
-    def _pop(self) -> RawStep | RepeatedSteps:
-        part = self._pending.popleft()
-        self._waiting -= 1 if isinstance(part, RawStep) else len(part)
-        return part
 
     def release_end(self, raw: RawStep) -> None:
         """Give the step's last reading back to the clock when the others are: no step begins with it."""
@@ -114,13 +98,11 @@ class Resolver:
         else:
             raw.clock.release(readings[:-1])
 
-    def ready(self, *, wait: bool = False) -> Iterator[StepFrame]:
-        """Yield the frames of the steps that the device has passed, in order; ``wait`` blocks for the rest."""
-        while (run := self.next_run(wait=wait)) is not None:
-            yield from run.frames
-
     def next_run(self, *, wait: bool = False) -> FrameRun | None:
-        """Return the next of these frames, several where they can be added up at once; None where there are none."""
+        """Return the next frames in order, several where they can be added up at once; None where there are none.
+
+        ``wait`` blocks until the device has passed them.
+        """
         if self._resolved or self._resolve_next(wait):
             return self._resolved.popleft()
         return None
@@ -131,7 +113,7 @@ class Resolver:
             return False
         raw = self._pending[0]
         clock = raw.clock
-        if clock.device_type is None or not isinstance(raw, RawStep):
+        if clock.device_type is None:
             self._resolve_on_host()
             return True
         readings = raw.readings()
@@ -139,23 +121,21 @@ class Resolver:
             clock.wait(readings)
         elif not _has_passed(raw, readings):
             return False
-        self._pop()
+        self._pending.popleft()
         self._resolve_on_device(raw)
         self._release(raw, readings)
         return True
 
     def _resolve_on_host(self) -> None:
-        pending, parts = self._pending, [self._pop()]
-        first = _raw_of(parts[0])
-        plan = self._plan(first)
-        self._remember(parts[0], plan)
-        most = max(MAX_READINGS // (first.mark_batch.mark_count + 1), 1)
-        count = 1 if isinstance(parts[0], RawStep) else len(parts[0])
-        while pending and plan.repeatable and count < most and _alike(_raw_of(pending[0]), first):
-            parts.append(self._pop())
-            self._remember(parts[-1], plan)
-            count += 1 if isinstance(parts[-1], RawStep) else len(parts[-1])
-        group = StepGroup(parts)
+        pending = self._pending
+        first = pending.popleft()
+        raws, plan = [first], self._plan(first)
+        self._remember(first, plan)
+        most = min(max(MAX_READINGS // (first.mark_batch.mark_count + 1), 1), MAX_TOGETHER)
+        while pending and plan.repeatable and len(raws) < most and _alike(pending[0], first):
+            raws.append(pending.popleft())
+            self._remember(raws[-1], plan)
+        group, count = StepGroup(raws), len(raws)
         readings, starts = group.host_readings()
         times = readings - starts[:, None]
         if len(plan.values):
@@ -196,10 +176,9 @@ class Resolver:
             self._plans.move_to_end(key)
         return plan
 
-    def _remember(self, part: RawStep | RepeatedSteps, plan: Plan) -> None:
+    def _remember(self, raw: RawStep, plan: Plan) -> None:
         if plan.calls:
-            serials = [part.serial] if isinstance(part, RawStep) else part.serials[-HISTORY:]
-            self._history.extend((serial, plan) for serial in serials)
+            self._history.append((raw.serial, plan))
 
     def _finder(self, serial: int) -> Callable[[int], BackwardCall | None]:
         """Return the look-up of calls of earlier steps by their ordinals, as they count from the step ``serial``."""
@@ -214,11 +193,6 @@ class Resolver:
             return None
 
         return find
-
-
-def _raw_of(part: RawStep | RepeatedSteps) -> RawStep:
-    """Return a step with the marks of this part."""
-    return part if isinstance(part, RawStep) else part.like
 
 
 def _has_passed(raw: RawStep, readings: list[Reading]) -> bool:

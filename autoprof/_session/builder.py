@@ -65,7 +65,6 @@ from .probe_setup import (
     memory_names,
 )
 from .rank_exchange import RankExchange, make_exchange
-from .repeats import Repeats
 from .sampler import Sampler
 from .sampling import Sampling
 from .session import OpenSession, Session
@@ -235,13 +234,13 @@ class _Builder:
         metrics = make_metrics(setup, capture.root, batches, self._notes)
         undo.add(metrics.close)
         observers: list[Observer] = [
+            metrics,  # first: it adds to the scalars of the steps
             MemoryTable(capture.footprint),
             OutsideSteps(excluded, prefetch),
-            metrics,
             self._communication(capture),
             ExpertMeter(capture.probes.find(ExpertProbe).blocks),
             diagnosis := self._diagnosis(folder, capture, exchange),
-            ModuleSources(setup.model),
+            *([] if folder is None else [ModuleSources(setup.model, folder)]),
             compiled := self._compiled_modules(),
             UncalledModules(setup.model, compiled, self._notes),
         ]
@@ -263,7 +262,6 @@ class _Builder:
             sinks=[*made, *sinks],
             folder=folder,
             notes=self._notes,
-            even=sampler.active,
         )
         flight = self._flight_recorder(folder, exchange)
         sampling = Sampling(
@@ -274,10 +272,10 @@ class _Builder:
             mark_cost=setup.mark_cost,
             flight=flight,
         )
-        windows, joins = self._windows(folder, sampling, pipeline), None
+        windows = self._windows(folder, sampling, pipeline)
         if exchange is None and can_have_group():
-            joins = LateRanks(sampler, diagnosis, pipeline, folder, made, self._notes).step_begins
-        state = self._training_state(capture, sampling, pipeline, excluded, windows, joins)
+            windows.append(LateRanks(sampler, diagnosis, pipeline, folder, made, self._notes).step_begins)
+        state = self._training_state(capture, sampling, pipeline, excluded, windows)
         reporting = StepProbes(replace(capture.context, events=state))
         attached.add(reporting.remove)
         session = OpenSession(
@@ -347,16 +345,9 @@ class _Builder:
         pipeline: Pipeline,
         excluded: ExcludedTime,
         listeners: Sequence[StepListener],
-        joins: StepListener | None,
     ) -> TrainingState:
         setup, find = self._setup, capture.probes.find
         stacks = find(StackProbe)
-        repeats = Repeats(
-            setup.recorder,
-            capture.root,
-            capture.context.module_hooks.passes if setup.follows_backward else None,
-            capture.module_probes.placement,
-        )
         steps = StepTracker(
             setup.recorder,
             self._clock,
@@ -366,13 +357,11 @@ class _Builder:
             self._notes,
             warmup=setup.settings.sample.warmup,
             placement=capture.module_probes.placement,
-            repeats=repeats,
             cost_meters=(setup.memory, capture.footprint, capture.root, stacks, find(CommProbe), find(SyncProbe)),
             pause_listeners=(stacks.exclude,)
             if sampling.flight is None
             else (stacks.exclude, sampling.flight.ring.pause),
             listeners=listeners,
-            slow_listener=joins,
         )
         return TrainingState(
             setup.model,
@@ -385,7 +374,6 @@ class _Builder:
             training_forward_calls=capture.context.training_forward_calls,
             expected_optimizers=len(setup.optimizers) or self._found.optimizers,
             called=self._found.called,
-            repeats=repeats,
         )
 
     def _probe_functions(self) -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from .._capture.marks import ENTER, INDEX_MASK, KIND_BITS, KIND_MASK
 from .._capture.memory import Footprint, tabulate
@@ -12,7 +12,7 @@ from .._capture.recorder import Recorder
 from .._names import shorten, visible
 from .._notes import Notes
 from .._observer import Observer
-from .._resolve import RawStep, RepeatedSteps
+from .._resolve import RawStep
 from ..probes import Prefetch
 from ..summary import Excluded, Summary
 
@@ -36,9 +36,10 @@ class MemoryTable(Observer):
         """Return the summary with its memory table."""
         return tabulate(summary, self._footprint.holdings(), self._footprint.failure)
 
-    def finish(self, *, complete: bool) -> None:
+    def finish(self, *, complete: bool) -> Mapping[str, Any]:
         """Count parameters, buffers and optimizer state once more."""
         self._footprint.holdings(recount=True)
+        return {}
 
 
 class ExcludedTime:
@@ -80,6 +81,8 @@ class OutsideSteps(Observer):
 class CompiledModules(Observer):
     """Note what torch compiled and hooks no longer see, modules and checkpoints; exclude the step that compiled."""
 
+    provides = "notes on compiled modules"
+
     def __init__(self, recorder: Recorder, unseen: Iterable[str], notes: Notes) -> None:
         self._recorder = recorder
         self._notes = notes
@@ -102,7 +105,7 @@ class CompiledModules(Observer):
         """Called at the first compiled call of a module, which torch may have compiled before the session."""
         self._called = True
 
-    def observe_step(self, raw: RawStep) -> RawStep:
+    def step(self, raw: RawStep) -> RawStep:
         """Return the step, as a warm-up step where torch compiled in it."""
         if not (self._compiled or self._called):
             return raw
@@ -116,9 +119,6 @@ class CompiledModules(Observer):
             return raw
         self._notes.skip(COMPILED)
         return raw._replace(warmup=True)
-
-    def observe_repeated(self, steps: RepeatedSteps) -> None:
-        """Do nothing: a step in which torch compiled was longer than these."""
 
     def _name_unseen(self, raw: RawStep) -> None:
         seen = {code >> KIND_BITS & INDEX_MASK for code in raw.mark_batch.codes if code & KIND_MASK == ENTER}

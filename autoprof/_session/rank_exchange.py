@@ -14,7 +14,7 @@ from .._process.ranks import rank, world_size
 from .._ranks import Exchange, RankPlace, compare_known, open_channel
 from .._ranks.channel import Channel
 from .._ranks.table import RankState
-from ..frame import FrameRun, StepFrame
+from ..frame import FrameRun
 from ..summary import Summary
 from .sampler import Sampler
 
@@ -55,13 +55,8 @@ class RankExchange(Observer):
         self._shows = shows
         self._charged_ns = 0
 
-    def observe_frame(self, frame: StepFrame) -> None:
-        """Take a frame."""
-        self._exchange.work.add(frame)
-        self._charge()
-
-    def observe_run(self, run: FrameRun) -> None:
-        """Take several frames."""
+    def frames(self, run: FrameRun) -> None:
+        """Take frames."""
         for frame in run.frames:
             self._exchange.work.add(frame)
         self._charge()
@@ -90,18 +85,11 @@ class RankExchange(Observer):
             if found:
                 yield f"{_name(found)} {described}"
 
-    def finish(self, *, complete: bool) -> None:
-        """Exchange the last messages: the last summary compares them."""
-        self._exchange.finish()
-
-    def run_info(self) -> dict[str, Any]:
-        """Return the cost of the exchange."""
+    def finish(self, *, complete: bool) -> dict[str, Any]:
+        """Exchange the last messages, which the last summary compares, and end the thread; return its cost."""
         exchange = self._exchange
+        exchange.finish()
         return {"exchange": {"messages": exchange.messages, "thread_ns": exchange.work_ns, "failure": exchange.failure}}
-
-    def close(self) -> None:
-        """End the thread, where ``finish`` did not."""
-        self._exchange.finish()
 
 
 DESCRIBED: Final = {

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from .._names import shorten, visible
 from .._observer import Observer
 from .._stats import step_rows
-from ..frame import TRAINING_LANE, Layout, Nanoseconds, Phase, StepFrame
+from ..frame import TRAINING_LANE, FrameRun, Layout, Nanoseconds, Phase, StepFrame
 from .sampling import TargetSet
 
 if TYPE_CHECKING:
@@ -159,12 +159,13 @@ class RuleRows(RowChoice):
         self.chosen = make_set(self._targets, 0)
         """The targets to record from the next step on."""
 
-    def observe_frame(self, frame: StepFrame) -> None:
-        """Add a frame of the present targets."""
-        if frame.cut == self._number and not frame.dropped and not frame.warmup:
-            if self._meter.steps >= MAX_METER_STEPS:
-                self._last, self._meter = self._meter.measured(), Meter()
-            self._meter.add(frame)
+    def frames(self, run: FrameRun) -> None:
+        """Add the frames of the present targets."""
+        for frame in run.frames:
+            if frame.cut == self._number and not frame.dropped and not frame.warmup:
+                if self._meter.steps >= MAX_METER_STEPS:
+                    self._last, self._meter = self._meter.measured(), Meter()
+                self._meter.add(frame)
 
     def describe_change(self) -> str | None:
         """Return, once, which rows are not recorded from now on, or again."""

@@ -89,11 +89,6 @@ class Sampling:
         self._described_stride = sampler.stride
 
     @property
-    def records_every_step(self) -> bool:
-        """Whether each step is recorded, whatever it costs, and its end is of no interest to a flight recorder."""
-        return not self._sampler.active and self._sampler.stride == 1 and self.flight is None
-
-    @property
     def targets(self) -> tuple[Target, ...]:
         """The targets recorded in the open step, or in the last one."""
         return self._set.targets
@@ -238,16 +233,6 @@ class Sampling:
         self.counted_ns = now_ns
         self._begin_part()
         return self.gap_remaining > 0
-
-    def check_after_next_step(self) -> None:
-        """Check again after the next step: the postponed work was too much for one."""
-        if self.gap_remaining > self._per_step:
-            self._later += self.gap_remaining - self._per_step
-            self.gap_remaining = self._per_step
-
-    def gap_remaining_s(self) -> float:
-        """Return about how many seconds of the gap are left."""
-        return (self.gap_remaining + self._later) / self._per_step * self._usual_ns / NS_PER_S
 
     def end_gap_early(self) -> int:
         """End an open gap with the step that is open; return its steps."""

@@ -21,7 +21,6 @@ from ..devices import Memory
 from ..probes.loaders import LoaderProbe, TimedLoader
 from ..summary import Summary
 from .pipeline import Pipeline
-from .repeats import never
 from .sampling import Sampling
 from .step_tracker import StepListener
 from .training_state import TrainingState
@@ -124,7 +123,6 @@ class OpenSession(Session):
         self._notes = notes
         self._attached = Handle()
         self._closed = self._ended = False
-        self._end_repeat = state.end_repeat
         self._last_summary: Summary | None = None
         """The summary of the whole run, from its end on."""
 
@@ -152,7 +150,6 @@ class OpenSession(Session):
         """Record the next steps and pass the number of each to ``listener``; return the function that ends this."""
         if self._ended:
             return _nothing
-        self._state.catch_up()
         return self._steps.follow(listener, count)
 
     def warn_once(self, note: str) -> None:
@@ -166,8 +163,6 @@ class OpenSession(Session):
         if sampling.gap_remaining > 1 and not self._state.auto:  # an unsampled step: each statement here costs
             sampling.gap_remaining -= 1
             sampling.counted_ns = perf_counter_ns() if sampling.flight is None else sampling.count_step()
-        elif self._end_repeat():
-            pass
         elif not self._closed:
             self._state.step()
         else:
@@ -188,7 +183,6 @@ class OpenSession(Session):
     def log(self, **scalars: Any) -> None:
         if self._closed:
             return
-        self._state.catch_up()
         for name, value in scalars.items():
             try:
                 self._steps.log(name, value)
@@ -200,7 +194,6 @@ class OpenSession(Session):
             return self._with_new_notes(self._last_summary)
         if not self._closed and not self.busy:
             with self._work:
-                self._state.catch_up()
                 self._pipeline.flush()
                 self._state.steps.count_gap()
             lifecycle.finish_termination()
@@ -243,7 +236,6 @@ class OpenSession(Session):
     def _let_go(self) -> None:
         """Let go of each part that knows the model, its optimizers or a loader; no call needs them any more."""
         forget_layouts()
-        self._end_repeat = never
         self._sampling.let_go()
         del self._pipeline, self._state, self._steps, self._loader_probe, self._metrics, self._memory
 

@@ -25,7 +25,6 @@ from .._units import UNITS
 from ..devices import Clock, Memory, Reading
 from ..frame import Phase
 from .pipeline import Pipeline
-from .repeats import Ended, Repeats
 from .sampling import Sampling
 
 logger = logging.getLogger("autoprof")
@@ -135,10 +134,8 @@ class StepTracker:
         *,
         warmup: int = 0,
         placement: Placement | None = None,
-        repeats: Repeats | None = None,
         cost_meters: Sequence[CostMeter] = (),
         listeners: Sequence[StepListener] = (),
-        slow_listener: StepListener | None = None,
         pause_listeners: Sequence[Callable[[bool], object]] = (),
     ) -> None:
         self.work = DeferSignals()
@@ -155,13 +152,8 @@ class StepTracker:
         self._notes = notes
         self._warmup = warmup
         self._placement = placement
-        self._repeats = repeats
-        self._last: RawStep | None = None
-        """The last step that ended here, as long as the step after it is open."""
         self._cost_meters = tuple(cost_meters)
         self._listeners = list(listeners)
-        self._slow_listener = slow_listener
-        """Waits for an event that takes longer than any step that ends in C: it is not called before those."""
         self._pause_listeners = tuple(pause_listeners)
         self._off = False
         self._moved = False
@@ -216,51 +208,6 @@ class StepTracker:
                 held[-1] += scalar
             else:
                 held.append(scalar)
-
-    # Steps that end in C.
-
-    def expect_repeats(self, before: int) -> None:
-        """Have the open step, and those after it, end in C as long as they repeat the one before.
-
-        The first training forward of that one came after ``before`` marks.
-        """
-        repeats, opened, last, pipeline = self._repeats, self.open, self._last, self._pipeline
-        if repeats is None or opened is None or last is None or self._off or self._listeners or self._pauses:
-            return
-        if self._moved or opened.warmup or opened.cut != last.cut or opened.scalars:
-            return
-        if not self._sampling.records_every_step:
-            return
-        try:
-            repeats.begin(
-                last,
-                opened.start_unix_ns,
-                before=before,
-                events=pipeline.events,
-                room=pipeline.room,
-                due_ns=pipeline.due_ns,
-            )
-        except Exception:
-            self._recorder.handle_failure("repeated steps")
-
-    def catch_up(self) -> Ended | None:
-        """Pass on the steps that have ended in C; the open one ends here. None where none was expected to repeat."""
-        repeats = self._repeats
-        if repeats is None or not repeats.are_expected:
-            return None
-        with self.work:
-            try:
-                ended = repeats.take()
-                if ended is not None and ended.steps is not None and self.open is not None:
-                    self._number += len(ended.steps)
-                    self.open.start, self.open.start_unix_ns = ended.start_ns, ended.start_unix_ns
-                    self._pipeline.submit_repeated(ended.steps)
-                return ended
-            except Exception as error:
-                self._switch_off(error)
-                if raised_by_handler(error):
-                    raise
-                return None
 
     def start(self) -> None:
         """Open the first step."""
@@ -347,7 +294,7 @@ class StepTracker:
 
     def _end_recorded(self, began_ns: int, optimizer_steps: int | None) -> Following:
         """Go from a recorded step to the next one, or into a gap."""
-        raw = self._last = self._close()
+        raw = self._close()
         paid_ns = self._work_ns + self._metered_ns + thread_time_ns() - self._began_cpu_ns
         batch = raw.mark_batch
         gap = self._sampling.close(self._number, batch.mark_count, paid_ns, began_ns, self._began_cpu_ns, batch.other)
@@ -357,7 +304,7 @@ class StepTracker:
             self._open(raw.end, raw)
             return Following.RECORDED
         self._pipeline.release_end(raw)
-        self.open = self._last = None
+        self.open = None
         gap_began_ns = self._sampling.begin_gap(gap, max(optimizer_steps or 1, 1))
         self._gap_begin_ns, self._in_gap_ns = gap_began_ns - began_ns, 0
         return Following.UNSAMPLED
@@ -372,8 +319,7 @@ class StepTracker:
         """Pass on steps that wait; return None where the gap is over and a recorded step is to be opened."""
         if self._sampling.check_gap(now_ns):
             self.count_gap()
-            if not self._pipeline.rest(self._sampling.gap_remaining_s()):
-                self._sampling.check_after_next_step()
+            self._pipeline.make_due_pass()
             self._in_gap_ns += perf_counter_ns() - now_ns
             return Following.UNSAMPLED
         return Following.AFTER_GAP if automatic else None
@@ -387,7 +333,6 @@ class StepTracker:
         if self.open is not None:
             self.open.gap_scalars, self._gap_scalars = self._gap_scalars, {}
             self.open.gap_overhead_ns = self._gap_begin_ns + self._in_gap_ns + perf_counter_ns() - now_ns
-            self._pipeline.postpone(self._clock.host_ns(self.open.start))
         return Following.RECORDED
 
     def _open(self, start: Reading, ended: RawStep | None = None, gap_steps: int = 0, gap_ns: int = 0) -> None:
@@ -399,8 +344,6 @@ class StepTracker:
             start, start_unix_ns = self._follow_device(self._placement, start, ended), time_ns()
         self._number += 1
         self._sampling.begin_recorded(self._number)
-        if self._slow_listener is not None:
-            self._slow_listener(self._number)
         excluded = True in [listener(self._number) for listener in self._listeners] if self._listeners else False
         sampling = self._sampling
         note = sampling.describe_change(self._number)
@@ -585,23 +528,16 @@ class StepTracker:
         """Detach all probes, whatever fails."""
         self._off = True
         self._sampling.gap_remaining = 0
-        self._forget_repeats()
         with contain(ignore):
             self._sampling.detach_all()
         with contain(ignore):
             self._recorder.stop()
         self.open = None
 
-    def _forget_repeats(self) -> None:
-        if self._repeats is not None:
-            with contain(ignore):
-                self._repeats.take()
-
     def _switch_off(self, error: BaseException) -> None:
         logger.debug("the failure that ends the recording", exc_info=error)
         self.open = None
         self._off = True
-        self._forget_repeats()
         self._pipeline.resume_gc()
         with suppress(Exception):
             self._notes.warn_once(f"recording is off after {describe(error)}")

@@ -53,7 +53,6 @@ from .custom_updates import CustomUpdates
 from .loader_use import Feeds, LoaderUse
 from .observers import ExcludedTime
 from .optimizer_cycle import OptimizerCycle
-from .repeats import Repeats, never
 from .sampling import Sampling
 from .step_marks import OutermostModuleCall, StepMarks
 from .step_tracker import Following, StepTracker
@@ -158,7 +157,6 @@ class TrainingState:
         training_forward_calls: Sequence[Callable[[], None]] = (),
         expected_optimizers: int = 0,
         called: Sequence[nn.Module] = (),
-        repeats: Repeats | None = None,
     ) -> None:
         self._model = model
         self._optimizers = optimizers
@@ -171,8 +169,7 @@ class TrainingState:
         """Whether steps end without a call of ``session.step``."""
         self.is_recording = True
         """Whether fetches and forwards matter: the open step is recorded, or the next one will be."""
-        self._training_forward_calls, self._repeats = tuple(training_forward_calls), repeats
-        self.end_repeat: Callable[[], bool] = never if repeats is None else repeats.end
+        self._training_forward_calls = tuple(training_forward_calls)
         self._entries = {id(one): one for one in (model, *called[: MAX_ENTRIES - 1])}
         """The modules whose forwards are reported: the model, and those that the program calls in its place."""
         self._watches_forwards = False
@@ -204,8 +201,6 @@ class TrainingState:
         self._updates_made = 0
         """Updates in the open step: what follows each of them has a regularity of its own."""
         self._saw_forward = self._saw_fetch = self._closure = False
-        self._marks_before = -1
-        """Marks before the first training forward; -1 where modules were called before it, or blocks were left."""
         self._sources: set[int] = set()
         # Validation.
         self._names: list[str] = []
@@ -250,7 +245,6 @@ class TrainingState:
             self._name = VALIDATION
             yield
             return
-        self.catch_up()
         outermost = not self.is_excluded
         self._names.append(name)
         began = self.steps.pause()
@@ -265,25 +259,6 @@ class TrainingState:
                 self._began += ended - began
 
     # Events.
-
-    def catch_up(self) -> None:
-        """Learn of the steps that ended in C, before anything happens in the open step that is not in them."""
-        ended = self.steps.catch_up()
-        if ended is None:
-            return
-        # Each of them had nothing without gradients before its first training forward.
-        steps, blocks = 0 if ended.steps is None else len(ended.steps), self._blocks
-        for history in (self._history, self._of_this_place(blocks.after)):
-            history.add_none(steps + ended.saw_forward)
-        blocks.in_step.add_none(steps)
-        if ended.saw_forward:
-            self._between, self._saw_forward = False, True
-
-    def _expect_repeats(self, before: int) -> None:
-        """Have further steps end in C as long as they repeat the last one, in which the model was trained."""
-        expected = not (self.auto or self._names or self._began is not None or self.is_excluded)
-        if expected and len(self._entries) == 1 and id(self._model) in self._trained and not self._updating.is_another:
-            self.steps.expect_repeats(before)
 
     def step(self) -> None:
         """End the step by a call of the program; from now on steps end only by such calls."""
@@ -348,7 +323,6 @@ class TrainingState:
 
     def forward_begins(self, module: nn.Module) -> None:
         """Called before each forward of the model, or of a module that the program calls in its place."""
-        self.catch_up()
         if self._updating.is_another:
             return
         graded, key = torch.is_grad_enabled(), id(module)
@@ -375,7 +349,6 @@ class TrainingState:
 
         ``explicit`` loaders are those given to ``session.loader``.
         """
-        self.catch_up()
         if self._names:
             return
         feeds = self._loaders.of(source)
@@ -416,9 +389,6 @@ class TrainingState:
         blocks = self._blocks
         if self.steps.work.depth:  # autoprof's own, such as a count of FLOPs
             return
-        if self._repeats is not None and self._repeats.saw_forward:
-            return  # after the forward, blocks are counted for a comparison with gaps, which there are none of
-        self.catch_up()
         if self._began is not None and not begins:
             self._block_ended_ns = self.steps.now_ns()
         if not self.is_recording:
@@ -459,8 +429,6 @@ class TrainingState:
 
     def report_mode(self, training: bool) -> None:
         """Called by ``model.train()`` and ``model.eval()``: the only sign of validation in most unsampled steps."""
-        if not training:
-            self.catch_up()
         if self._names or self._updating.is_another:
             return
         if not self.is_recording:
@@ -630,24 +598,19 @@ class TrainingState:
 
     def _end_between(self) -> None:
         """Decide where the calls of modules belong that came since the update, or since the step began."""
-        self._between, self._marks_before, counted = False, -1, self._ungraded
+        self._between, counted = False, self._ungraded
         if self._pending or not self.is_recording or self._names:
             return
         try:
-            position, nothing = len(self._marks) // 2, not (counted or self._between_at or self._blocks.between)
             self._place_blocks()
-            found = self._place_calls(counted)
-            self._marks_before = position if nothing and not found else -1
+            self._place_calls(counted)
         except Exception:
             self._recorder.handle_failure("forwards without gradients")
 
-    def _place_calls(self, counted: int) -> bool:
-        """Place the calls of modules since the update, and return whether there are any.
-
-        ``counted`` forwards without gradients were reported.
-        """
+    def _place_calls(self, counted: int) -> None:
+        """Place the calls of modules since the update; ``counted`` forwards without gradients were reported."""
         calls = self._marks.calls_since(self._between_at)
-        history, excluded, found = self._history, 0, bool(calls)
+        history, excluded = self._history, 0
         if calls and calls[-1].end < 0:  # the call around this forward: the step begins with it from now on
             self._add_entry(calls.pop().fqn)
         if calls:
@@ -661,7 +624,6 @@ class TrainingState:
             elif place is Place.AMBIGUOUS:
                 self._rename_calls(calls)
         history.add(len(calls) - excluded if excluded < len(calls) else max(len(calls), counted > 0))
-        return found
 
     def _place_blocks(self) -> None:
         """Exclude the blocks without gradients that the step has more than others since the update: the longest."""
@@ -704,17 +666,14 @@ class TrainingState:
             cycle.wait()
 
     def _end_step(self) -> None:
-        began_ns, following, before = perf_counter_ns(), _NOTHING, -1
+        began_ns, following = perf_counter_ns(), _NOTHING
         with self.steps.work:
             self.steps.begin_work()
             try:
-                self.catch_up()
                 if self._began is not None:
                     self.end_validation()
                 if self._between:
                     self._end_between()
-                elif self._saw_forward:
-                    before = self._marks_before
                 if self.is_recording and not self._pending:
                     self._blocks.in_step.add(self._blocks.total)
                 held = self._cycle.held if self.auto else 1
@@ -725,8 +684,6 @@ class TrainingState:
                 if recording is not self.is_recording or recording is not self._watches_forwards:
                     self._listen(recording)
                 self.steps.end_work()
-            if following is _RECORDED and before >= 0:
-                self._expect_repeats(before)
         lifecycle.finish_termination()
 
     def _begin_step(self, following: Following) -> None:
@@ -853,8 +810,7 @@ class TrainingState:
             self._watches_forwards = False  # last, so that an interrupted detach is repeated
 
     def _boundary(self, module: nn.Module) -> BoundaryProbe:
-        wrap = self._repeats.wrap if self._repeats is not None and module is self._model else None
-        return BoundaryProbe(module, self.forward_begins, wrap)
+        return BoundaryProbe(module, self.forward_begins)
 
     def _optimizer_hooks(self) -> OptimizerHooks:
         return OptimizerHooks(self._optimizers, after=self.optimizer_stepped)
@@ -864,7 +820,6 @@ class TrainingState:
 
     def finish(self, *, patient: bool) -> None:
         """Close the open step where it is whole, and wait for the device."""
-        self.catch_up()
         self.end_validation(at_end=True)
         updated_at, until = self._between_at if self._between else len(self._marks), None
         if self._between:

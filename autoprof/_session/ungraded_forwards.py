@@ -32,10 +32,6 @@ class UngradedForwards:
         """Add the number of one step."""
         self._counts.append(count)
 
-    def add_none(self, steps: int) -> None:
-        """Add so many steps without any."""
-        self._counts.extend([0] * min(steps, HISTORY))
-
     def is_rare(self, number: int = 1) -> bool:
         """Whether hardly any step has this many or more."""
         return len(self._counts) >= MIN_HISTORY and self._share(number) <= RARE

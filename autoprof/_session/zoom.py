@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from .._capture.mark_cost import MarkCost
 from .._notes import Notes
-from ..frame import StepFrame
+from ..frame import FrameRun, StepFrame
 from ..summary import Stopped, Summary
 from .observers import CompiledModules
 from .row_choice import Measured, Meter, RowChoice
@@ -113,8 +113,12 @@ class Zoom(RowChoice):
 
     # From one frame to the next.
 
-    def observe_frame(self, frame: StepFrame) -> None:
-        """Add a frame of the present cut; check the cut when it is due."""
+    def frames(self, run: FrameRun) -> None:
+        """Add the frames of the present cut; check the cut when it is due."""
+        for frame in run.frames:
+            self._add(frame)
+
+    def _add(self, frame: StepFrame) -> None:
         if frame.cut != self._number or frame.dropped:
             return
         if not self._began:  # the first step of a run allocates and initialises: its times mislead

@@ -26,11 +26,7 @@ class CollectionTracker:
         self._last_step = 0
         self._collections = -1
 
-    def observe_short(self, last_step: int) -> None:
-        """Pass over steps in a row that were too short for a full collection."""
-        self._last_step = last_step
-
-    def observe_step(self, step: int, step_ns: int) -> None:
+    def step(self, step: int, step_ns: int) -> None:
         """Record whether a collection ran in a closed step; after unsampled steps the count is only refreshed."""
         if step_ns < MIN_STEP_NS and step == self._last_step + 1:
             self._last_step = step

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .._capture.marks import KIND_MASK, PAUSE, UNPAUSE
-from .._resolve import RawStep, RepeatedSteps
+from .._resolve import RawStep
 from .._stats.intervals import proportion_factors
 from .._units import format_percent
 from ..frame import TRAINING_LANE, FrameRun, Layout, Nanoseconds, Phase, StepFrame
@@ -144,33 +144,14 @@ class StackMonitor:
         self._holding: Nanoseconds = np.empty(0, dtype=np.int64)
         """The spans of modules with others inside."""
 
-    def complete_repeated(self, steps: RepeatedSteps) -> None:
-        """Do the same for steps in a row, of which most have no sample and none has a pause."""
-        samples = [*self._later, *self._probe.take()]
-        if not samples:
-            return
-        self._later = []
-        ends_ns = steps.rows[:, -1]
-        for sample in samples:
-            at = int(ends_ns.searchsorted(sample.at_ns, side="right"))
-            if sample.excluded:
-                self._add(EXCLUDED, sample)
-            elif at == len(steps):
-                self._later.append(sample)
-            else:
-                since_ns = sample.at_ns - (int(ends_ns[at - 1]) if at else steps.start_ns)
-                if since_ns >= 0:
-                    self._wait(steps.steps[at], [(since_ns, sample)])
-
-    def complete_step(self, raw: RawStep) -> None:
+    def step(self, raw: RawStep) -> None:
         """Take the new samples; those of the step wait for its frame, those of a later step for that step."""
         self._later += self._probe.take()
-        self._match(raw)
+        if self._later:
+            self._match(raw)
 
     def _match(self, raw: RawStep) -> None:
         samples, self._later = self._later, []
-        if not samples:
-            return
         begun_ns, ended_ns, pauses = raw.begun_ns, raw.ended_ns, _pauses(raw)
         inside = []
         for sample in samples:
@@ -194,8 +175,7 @@ class StackMonitor:
         elif len(self._waiting) > MAX_WAITING:
             del self._waiting[next(iter(self._waiting))]
 
-    def observe_frame(self, frame: StepFrame) -> None:
-        """Add the samples of a step by the span that each fell into; enable the samples if much is unexplained."""
+    def _add_frame(self, frame: StepFrame) -> None:
         if not self._probe.enabled and not frame.warmup:
             self._decide(frame.layout, frame.step_ns, frame.total_ns[None])
         inside = self._waiting.pop(frame.step, None) if self._waiting else None
@@ -217,11 +197,11 @@ class StackMonitor:
             else:
                 self._add(UNATTRIBUTED, sample)
 
-    def observe_run(self, run: FrameRun) -> None:
-        """Do the same for the frames of several steps."""
+    def frames(self, run: FrameRun) -> None:
+        """Add the samples of these steps by the span that each fell into; enable the samples if much is unexplained."""
         if not run.plain:
             for frame in run.frames:
-                self.observe_frame(frame)
+                self._add_frame(frame)
             return
         if not self._probe.enabled:
             self._decide(run.layout, sum(run.duration_ns), run.total_ns)

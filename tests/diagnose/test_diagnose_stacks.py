@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Iterator
 from types import FrameType, SimpleNamespace
 
-import numpy as np
 import pytest
 import torch
 from evidence_builders import MS, evidence_of, finding_of
@@ -17,7 +16,7 @@ from torch import nn
 
 import autoprof
 from autoprof._capture.recorder import Recorder
-from autoprof._resolve import RawStep, RepeatedSteps
+from autoprof._resolve import RawStep
 from autoprof.devices import HostClock
 from autoprof.diagnose import RunFacts, StackMonitor, StackTable, diagnose
 from autoprof.diagnose._calls import CallSite
@@ -67,8 +66,8 @@ def sample_at(probe: StackProbe, clock: FakeClock, ms: float) -> None:
 def observed(monitor: StackMonitor, clock: FakeClock, begun_ms: int, spans: list[Span], length_ms: int) -> None:
     """Close a step that began at ``begun_ms``, and pass its frame on."""
     raw = RawStep(1, 0, 0, clock, begun_ms * MS, (begun_ms + length_ms) * MS)
-    monitor.complete_step(raw)
-    monitor.observe_frame(make_frame(spans, step=1, duration_ns=length_ms * MS))
+    monitor.step(raw)
+    monitor.frames(FrameRun.of([make_frame(spans, step=1, duration_ns=length_ms * MS)]))
 
 
 def test_a_sample_belongs_to_the_span_that_covers_it_or_to_none(probe: StackProbe, clock: FakeClock) -> None:
@@ -98,27 +97,6 @@ def test_a_sample_after_the_step_or_before_it_is_dropped(probe: StackProbe, cloc
     sample_at(probe, clock, 1200)
     observed(monitor, clock, 1000, [], 100)
     assert monitor.statistics() == {}
-
-
-def test_samples_of_steps_that_repeat_one_belong_to_their_own_spans(probe: StackProbe, clock: FakeClock) -> None:
-    """Three steps of 100 ms, of which the first 50 ms are the forward, and a sample of the step after them."""
-    monitor = StackMonitor(probe)
-    for ms in (990, 1010, 1110, 1170, 1220, 1230, 1310):
-        sample_at(probe, clock, ms)
-    like = RawStep(1, 0, 0, clock, 900 * MS, 1_000 * MS)
-    ends = [1_100 * MS, 1_200 * MS, 1_300 * MS]
-    rows = np.array([[0, 0, end] for end in ends], dtype=np.int64)
-    monitor.complete_repeated(RepeatedSteps(like, range(2, 5), 1_000 * MS, rows))
-    length, forward = 100 * MS, Span("net", "net", Phase.FORWARD, None, 0, 50 * MS)
-    frames = [make_frame([forward], step=step, duration_ns=length) for step in (2, 3, 4)]
-    run = FrameRun(lambda: frames)
-    run.plain, run.layout, run.steps, run.duration_ns = True, frames[0].layout, [2, 3, 4], [length] * 3
-    run.total_ns = np.stack([frame.total_ns for frame in frames])
-    monitor.observe_run(run)
-    assert {kind: table.samples for kind, table in monitor.statistics().items()} == {"forward net": 4, UNATTRIBUTED: 1}
-    monitor.complete_step(RawStep(5, 0, 0, clock, 1_300 * MS, 1_400 * MS))
-    monitor.observe_frame(make_frame([forward], step=5, duration_ns=length))
-    assert monitor.statistics()["forward net"].samples == 5
 
 
 def test_the_line_is_the_innermost_one_of_the_user() -> None:
@@ -321,7 +299,7 @@ def test_samples_begin_when_modules_that_hold_others_take_long_themselves(
             Span("Model", "", Phase.FORWARD, None, 0, 100 * MS),
             Span("layer", "layer", Phase.FORWARD, 0, 0, (100 - own_ms) * MS),
         ]
-        monitor.observe_frame(make_frame(spans, step=step, duration_ns=100 * MS))
+        monitor.frames(FrameRun.of([make_frame(spans, step=step, duration_ns=100 * MS)]))
     assert probe.enabled is enabled
     probe.remove()
 
@@ -526,9 +504,9 @@ def test_samples_of_steps_that_are_completed_together_belong_each_to_its_own(
     for ms in (1010, 1110, 1130, 1205, 1250):
         sample_at(probe, clock, ms)
     for step, (begun_ms, ended_ms) in enumerate([(1000, 1100), (1100, 1200), (1210, 1300)], 1):
-        monitor.complete_step(RawStep(step, 0, 0, clock, begun_ms * MS, ended_ms * MS))
+        monitor.step(RawStep(step, 0, 0, clock, begun_ms * MS, ended_ms * MS))
     for step in (1, 2, 3):
         span = Span(f"net{step}", "net", Phase.FORWARD, None, 0, 90 * MS)
-        monitor.observe_frame(make_frame([span], step=step, duration_ns=100 * MS))
+        monitor.frames(FrameRun.of([make_frame([span], step=step, duration_ns=100 * MS)]))
     counts = {kind: table.samples for kind, table in monitor.statistics().items()}
     assert counts == {"forward net1": 1, "forward net2": 2, "forward net3": 1}

@@ -35,9 +35,9 @@ def nothing_left(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[No
             touched.append(weakref.ref(self.module))
         attach(self)
 
-    def note_boundary(self: BoundaryProbe, module: nn.Module, before: Any, wrap: Any = None) -> None:
+    def note_boundary(self: BoundaryProbe, module: nn.Module, before: Any) -> None:
         touched.append(weakref.ref(module))
-        begin(self, module, before, wrap)
+        begin(self, module, before)
 
     monkeypatch.setattr(ModuleProbe, "attach", note_attach)
     monkeypatch.setattr(BoundaryProbe, "__init__", note_boundary)

@@ -189,7 +189,9 @@ def test_a_logged_duration_has_its_own_length_on_the_device() -> None:
     start, entered, left, end = readings
     codes = [layer | marks.ENTER, logged | marks.LOGGED, layer | marks.LEAVE]
     resolver.submit(RawStep(1, 0, 1, clock, start, end, MarkBatch(codes, [entered, 7, left], THREAD, False, 0)))
-    (frame,) = resolver.ready(wait=True)
+    run = resolver.next_run(wait=True)
+    assert run is not None
+    (frame,) = run.frames
     spans = {span.name: span for span in frame.spans}
     assert spans["elsewhere"].device_ns == spans["elsewhere"].host_ns == 7
     assert spans["elsewhere"].host_bound_ns is None

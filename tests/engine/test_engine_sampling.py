@@ -19,7 +19,6 @@ from autoprof._reports.summary_text import render_summary
 from autoprof._session import builder
 from autoprof._session.sampler import Sampler
 from autoprof._storage.steps_jsonl import FrameDecoder, FrameEncoder
-from autoprof.summary import Summary
 from autoprof.testing import FakeClock, FakeDevice, ListSink, open_session
 
 EVERYTHING = {"targets": [{"match": ".*"}], "sinks": {}, "sample": {"warmup": 0}}
@@ -43,9 +42,7 @@ class Scripted(Sampler):
 
 @pytest.fixture
 def govern(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Return a function that gives the next session these gaps; steps that wait are delivered at once, however slow."""
-    monkeypatch.setattr("autoprof._session.pipeline.SLICE_NS", 10**12)
-    monkeypatch.setattr("autoprof._session.pipeline.RECORDED_SLICE_NS", 10**12)
+    """Return a function that gives the next session these gaps."""
 
     def put(*gaps: int) -> Scripted:
         sampler = Scripted(*gaps)
@@ -97,41 +94,6 @@ def test_a_step_that_is_left_alone_carries_no_hooks(govern: Any) -> None:
         train(model, optimizer)
 
 
-class Watched(ListSink):
-    """A live sink that is due before a gap, ``limit`` times; it notes the frames that it has, and the gap's seconds."""
-
-    def __init__(self, limit: int = 1) -> None:
-        super().__init__()
-        self.idle: list[tuple[int, float]] = []
-        self.shown: list[tuple[int, int]] = []
-        self._limit = limit
-
-    def due(self, idle_s: float | None = None) -> bool:
-        if idle_s is None:
-            return False
-        self.idle.append((len(self.frames), idle_s))
-        return len(self.idle) <= self._limit
-
-    def show(self, summary: Summary, step: int) -> None:
-        self.shown.append((summary.steps + summary.warmup_steps, step))
-
-
-def test_in_a_long_gap_a_live_sink_is_asked_every_two_seconds(govern: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """So it can show how old its figures are; the gap is as long as without it."""
-    monkeypatch.setattr("autoprof._session.pipeline.SLICE_NS", 10**12)
-    monkeypatch.setattr("autoprof._session.pipeline.RECORDED_SLICE_NS", 10**12)
-    govern(0, 0, 70)
-    model, optimizer = model_and_optimizer()
-    watched, now = Watched(limit=0), fake_host_time(monkeypatch)
-    with autoprof.instrument(model, MANUAL, sinks=[watched]) as session:
-        for _ in range(75):
-            now[0] += 100_000_000
-            train(model, optimizer)
-            session.step()
-    assert [round(idle_s, 1) for _, idle_s in watched.idle] == [5.0, 3.0, 1.0]
-    assert [frame.step for frame in watched.frames] == [1, 2, 3, 74, 75]
-
-
 def test_a_live_summary_imports_no_part_of_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
     """``np.percentile`` imports ``numpy.ma`` where nothing has: milliseconds of a step."""
     assert np.ma.masked is not None  # imported here, so that it can be forgotten
@@ -144,37 +106,6 @@ def test_a_live_summary_imports_no_part_of_numpy(monkeypatch: pytest.MonkeyPatch
             session.step()
         assert session.summary().findings
         assert "numpy.ma" not in sys.modules
-
-
-class AlwaysDue(ListSink):
-    """A live sink that is always due; it notes how many frames it had at each summary."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.shown: list[int] = []
-
-    def due(self, idle_s: float | None = None) -> bool:
-        return True
-
-    def show(self, summary: Summary, step: int) -> None:
-        self.shown.append(len(self.frames))
-
-
-def test_no_step_end_both_uses_up_its_slice_and_computes_a_live_summary(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each has the end of a step to itself, in turn; where the slice is not used up, both fit into one."""
-    monkeypatch.setattr("autoprof._session.pipeline.DELIVER_EVERY_NS", 0)
-    monkeypatch.setattr("autoprof._session.pipeline.SLICE_NS", -1)
-    monkeypatch.setattr("autoprof._session.pipeline.RECORDED_SLICE_NS", -1)
-    monkeypatch.setattr("autoprof._session.outputs.PART_S", 10**6)
-    model, optimizer = model_and_optimizer()
-    live, seen = AlwaysDue(), []
-    with autoprof.instrument(model, {**MANUAL, "sample": {"budget": None}}, sinks=[live]) as session:
-        for _ in range(6):
-            train(model, optimizer)
-            session.step()
-            seen.append((len(live.frames), len(live.shown)))
-    assert seen == [(1, 0), (1, 1), (2, 1), (2, 2), (3, 2), (3, 3)]
-    assert [frame.step for frame in live.frames] == [1, 2, 3, 4, 5, 6]
 
 
 def test_step_numbers_go_on_over_a_gap(govern: Any) -> None:
@@ -208,21 +139,6 @@ def test_each_nth_step_is_recorded_from_the_first_one_on() -> None:
         for _ in range(7):
             session.step()
     assert [(f.step, f.warmup) for f in sink.frames] == [(1, False), (4, False), (7, False)]
-
-
-def test_nothing_is_delivered_between_the_first_steps_after_a_gap(govern: Any) -> None:
-    """However long the gap was, what resolving leaves in the caches stays out of their times."""
-    govern(2, 0, 0, 0)
-    clock = FakeClock()
-    sink = ListSink()
-    model, optimizer = model_and_optimizer()
-    with open_session(model, MANUAL, clock=clock, sinks=[sink]) as session:
-        for at in range(6):
-            train(model, optimizer)
-            clock.advance(1_000_000_000 if at < 3 else 1_000)
-            session.step()
-        assert [f.step for f in sink.frames] == [1]
-    assert [f.step for f in sink.frames] == [1, 4, 5, 6]
 
 
 def test_without_step_optimizer_steps_count_a_gap(govern: Any) -> None:

@@ -284,31 +284,6 @@ def test_a_part_has_at_least_one_step(time: Time) -> None:
     assert parts(made, MS, time) == [1, 1, 1, 1]
 
 
-def test_what_was_too_much_for_one_step_goes_on_after_the_next_one(time: Time) -> None:
-    """The gap stays as long as it is."""
-    made = in_steps_of(make(), time, 100 * MS)
-    made.begin_gap(50, 3)
-    made.gap_remaining = 0
-    assert made.check_gap(time.ns)
-    assert made.gap_remaining == 60
-    made.check_after_next_step()
-    assert made.gap_remaining == 3
-    made.check_after_next_step()
-    assert made.gap_remaining == 3
-    assert sum(parts(made, MS, time)) == 3 * 30
-
-
-def test_the_seconds_that_are_left_of_a_gap_follow_from_the_length_of_its_steps(time: Time) -> None:
-    """A live display shows them; outside of a gap there are none."""
-    made = in_steps_of(make(), time, 100 * MS)
-    assert made.gap_remaining_s() == 0.0
-    made.begin_gap(50, 3)
-    assert made.gap_remaining_s() == pytest.approx(5.0)
-    made.gap_remaining = 0
-    made.check_gap(time.ns)
-    assert made.gap_remaining_s() == pytest.approx(3.0)
-
-
 def test_the_steps_of_a_gap_so_far_are_those_that_have_ended(time: Time) -> None:
     """Outside of a gap there are none."""
     made = in_steps_of(make(), time, 100 * MS)
@@ -464,19 +439,3 @@ def test_without_a_flight_recorder_only_the_time_is_read(time: Time) -> None:
     made.begin_gap(5)
     assert made.count_step() == time.ns
     assert made.gap_remaining == 5
-
-
-@pytest.mark.parametrize(
-    ("sampler", "more", "every_step"),
-    [
-        (Sampler(None), {}, True),
-        (Sampler(0.01), {}, False),
-        (Sampler(None, every=2), {}, False),
-        (Sampler(None), {"flight": Flight()}, False),
-    ],
-)
-def test_every_step_is_recorded_without_a_budget_an_interval_and_a_flight_recorder(
-    time: Time, sampler: Sampler, more: dict[str, Any], every_step: bool
-) -> None:
-    """The last one takes each step's length at its end."""
-    assert make(sampler, **more).records_every_step == every_step

@@ -17,7 +17,6 @@ from autoprof._capture.recorder import Recorder
 from autoprof._notes import Notes
 from autoprof._resolve import RawStep
 from autoprof._session import step_tracker
-from autoprof._session.repeats import Ended
 from autoprof._session.step_tracker import Following, StepTracker, as_scalar
 from autoprof._stats import NO_GAP, OpenGap
 from autoprof.testing import FakeAllocator, FakeClock, FakeDevice
@@ -44,7 +43,6 @@ class Sampling:
         self.note: str | None = None
         self.early = 0
         self.records_other_threads = True
-        self.records_every_step = False
 
     def _note(self, *call: Any) -> None:
         self.calls.append(call)
@@ -82,12 +80,6 @@ class Sampling:
     def check_gap(self, now_ns: int) -> bool:
         self._note("check_gap", now_ns)
         return self.goes_on.pop(0) if self.goes_on else False
-
-    def check_after_next_step(self) -> None:
-        self._note("check_after_next_step")
-
-    def gap_remaining_s(self) -> float:
-        return 12.5
 
     def end_gap(self, now_ns: int, in_gap_ns: int = 0) -> tuple[int, int]:
         self._note("end_gap", now_ns, in_gap_ns)
@@ -130,7 +122,6 @@ class Pipeline:
     def __init__(self) -> None:
         self.raws: list[RawStep] = []
         self.calls: list[tuple[Any, ...]] = []
-        self.rests = True
         self.long = False
         self.open_gap = NO_GAP
         self.error: BaseException | None = None
@@ -143,12 +134,8 @@ class Pipeline:
     def took_long(self) -> bool:
         return self.long
 
-    def rest(self, idle_s: float) -> bool:
-        self.calls.append(("rest", idle_s))
-        return self.rests
-
     def __getattr__(self, name: str) -> Callable[..., None]:
-        if name not in ("release_end", "postpone", "count_unsampled", "use_clock", "finish", "resume_gc"):
+        if name not in ("release_end", "make_due_pass", "count_unsampled", "use_clock", "finish", "resume_gc"):
             raise AttributeError(name)
 
         def note(*what: Any, **more: Any) -> None:
@@ -376,7 +363,6 @@ def test_after_a_gap_a_step_begins_once_its_probes_are_attached() -> None:
     assert (bench.tracker.count, bench.tracker.ended) == (1, 5)
     bench.sampling.gap_remaining, bench.sampling.note = 0, "some are recorded"
     assert bench.end(900) is Following.RECORDED
-    assert bench.pipeline.calls[1:] == [("postpone", 2_000)]
     assert bench.notes.all == ("some are recorded from 7",)
     bench.end(50)
     bench.end(50)
@@ -400,18 +386,15 @@ def test_optimizer_steps_count_a_gap_where_steps_end_by_themselves() -> None:
     assert none.sampling.of("begin_gap") == [("begin_gap", 7, 1)]
 
 
-def test_a_part_of_a_gap_ends_with_postponed_work() -> None:
-    """What was too much for one step goes on after the next one."""
+def test_at_the_end_of_a_part_of_a_gap_a_pass_may_be_due() -> None:
+    """What waits is shown before the next recorded step."""
     bench = Bench(7)
     bench.end()
     bench.sampling.goes_on = [True, True]
     bench.pipeline.calls.clear()
     assert bench.end() is Following.UNSAMPLED
-    assert bench.sampling.of("check_after_next_step") == []
-    bench.pipeline.rests = False
     assert bench.end() is Following.UNSAMPLED
-    assert len(bench.sampling.of("check_after_next_step")) == 1
-    assert bench.pipeline.calls == [("rest", 12.5)] * 2
+    assert bench.pipeline.calls == [("make_due_pass",)] * 2
     assert bench.end() is Following.RECORDED
 
 
@@ -419,11 +402,10 @@ def test_work_between_unsampled_steps_is_no_part_of_their_time(time: SimpleNames
     """Sampling hears of that of the gap that ends; the next gap begins without any."""
     bench = Bench(7, 7)
 
-    def rest(idle_s: float) -> bool:
+    def make_due_pass() -> None:
         time.ns += 300
-        return True
 
-    bench.pipeline.rest = rest  # type: ignore[method-assign]
+    bench.pipeline.make_due_pass = make_due_pass  # type: ignore[attr-defined]
     works = []
     for parts in (2, 1):
         bench.end()
@@ -791,7 +773,7 @@ def test_a_run_that_ends_in_a_gap_or_after_one_counts_its_steps() -> None:
     bench.sampling.gap_remaining = 0
     bench.end()
     bench.tracker.finish(whole=False, patient=True)
-    assert bench.pipeline.calls[2:] == [("count_unsampled", OpenGap(5, 5_000)), ("finish", True)]
+    assert bench.pipeline.calls[1:] == [("count_unsampled", OpenGap(5, 5_000)), ("finish", True)]
     assert bench.notes.skipped == {}
 
 
@@ -831,117 +813,6 @@ def test_the_units_of_work_of_a_gaps_steps_are_kept_for_the_step_after_it() -> N
     assert bench.pipeline.raws[1].gap_scalars == {"samples": [20.0]}
     bench.end()
     assert bench.pipeline.raws[2].gap_scalars == {}
-
-
-# Steps that end in C.
-
-
-class Repeats:
-    """Steps that end in C where the test says so."""
-
-    def __init__(self, ended: Ended | None = None) -> None:
-        self.ended = ended
-        self.begun: list[tuple[Any, int, dict[str, Any]]] = []
-        self.error: Exception | None = None
-        self.are_expected = ended is not None
-
-    def begin(self, like: Any, start_unix_ns: int, **more: Any) -> None:
-        if self.error is not None:
-            raise self.error
-        self.begun.append((like, start_unix_ns, more))
-
-    def take(self) -> Ended | None:
-        if self.error is not None:
-            raise self.error
-        ended, self.ended, self.are_expected = self.ended, None, False
-        return ended
-
-
-def repeating(repeats: Repeats, *gaps: int, **more: Any) -> Bench:
-    """Return a bench that records every step, and expects steps that repeat the one before."""
-    bench = Bench(*gaps, repeats=repeats, **more)
-    bench.sampling.records_every_step = True
-    bench.pipeline.events, bench.pipeline.room, bench.pipeline.due_ns = ("events",), 9, 8_000  # type: ignore[attr-defined]
-    return bench
-
-
-def test_the_open_step_is_expected_to_repeat_the_one_before() -> None:
-    """The first one has none before it. A listener to slow steps alone hinders nothing."""
-    repeats, heard = Repeats(), list[int]()
-    bench = repeating(repeats, slow_listener=heard.append)
-    bench.tracker.expect_repeats(4)
-    assert repeats.begun == []
-    bench.end()
-    bench.tracker.expect_repeats(4)
-    assert heard == [1, 2]
-    assert repeats.begun == [
-        (bench.pipeline.raws[0], 77, {"before": 4, "events": ("events",), "room": 9, "due_ns": 8_000})
-    ]
-
-
-@pytest.mark.parametrize("event", ["follower", "pause", "warm-up", "cut", "scalar", "gap", "sampled", "end", "failure"])
-def test_a_step_that_differs_from_the_one_before_is_not_expected_to_repeat_it(event: str) -> None:
-    """Or one of which somebody asks more than its times."""
-    repeats = Repeats()
-    bench = repeating(repeats, 3 if event == "gap" else 0)
-    tracker, sampling = bench.tracker, bench.sampling
-    sampling.cut += event == "cut"
-    bench.end()
-    if event == "follower":
-        tracker.follow(lambda _step: None, 1)
-    elif event == "pause":
-        tracker.pause()
-    elif event == "warm-up":
-        tracker.exclude_open()
-    elif event == "scalar":
-        tracker.log("loss", 1)
-    elif event == "sampled":
-        sampling.records_every_step = False
-    elif event == "end":
-        tracker.finish(whole=False, patient=True)
-    elif event == "failure":
-        repeats.error = ValueError("a bug")
-    tracker.expect_repeats(4)
-    assert repeats.begun == []
-    assert bench.recorder.failures == ({"repeated steps": 1} if event == "failure" else {})
-
-
-def test_steps_that_ended_in_c_are_counted_and_the_open_one_begins_after_them() -> None:
-    """They are passed on together."""
-    steps: Any = range(3)
-    repeats = Repeats(Ended(steps, 5_000, 78, False))
-    bench = repeating(repeats)
-    passed: list[Any] = []
-    bench.pipeline.submit_repeated = passed.append  # type: ignore[attr-defined]
-    ended = bench.tracker.catch_up()
-    assert ended is not None
-    assert passed == [ended.steps] == [steps]
-    assert bench.tracker.count == 3
-    opened = bench.tracker.open
-    assert opened is not None
-    assert (opened.start, opened.start_unix_ns) == (5_000, 78)
-    assert bench.tracker.catch_up() is None
-
-
-def test_where_no_step_ended_in_c_the_open_one_stays_as_it_is() -> None:
-    """The first one after the step that was to be repeated differed."""
-    bench = repeating(Repeats(Ended(None, 5_000, 78, True)))
-    ended = bench.tracker.catch_up()
-    assert ended is not None
-    assert ended.saw_forward
-    assert bench.tracker.count == 0
-    assert bench.tracker.open is not None
-    assert bench.tracker.open.start == 1_000
-
-
-def test_steps_in_c_that_cannot_be_taken_end_the_recording() -> None:
-    """And not the training."""
-    repeats = Repeats(Ended(None, 0, 0, False))
-    repeats.error = ValueError("a bug")
-    bench = repeating(repeats)
-    assert bench.tracker.catch_up() is None
-    assert bench.notes.all == ("recording is off after ValueError: a bug",)
-    assert bench.tracker.open is None
 
 
 def test_autoprofs_own_work_in_a_pause_is_that_at_both_its_ends() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from operator import index
 from threading import get_ident
 from types import SimpleNamespace
 from typing import Any
@@ -22,7 +21,6 @@ from autoprof._process.signals import DeferSignals
 from autoprof._session import training_state
 from autoprof._session.loader_use import Feeds
 from autoprof._session.observers import ExcludedTime
-from autoprof._session.repeats import Ended
 from autoprof._session.step_tracker import Following
 from autoprof._session.training_state import MAX_BLOCKS, MAX_ENTRIES, MAX_OWNERS, MAX_PLACES, MIN_UPDATES, TrainingState
 from autoprof.summary import UNGRADED, VALIDATION
@@ -63,10 +61,8 @@ class Steps:
         self.ends: list[tuple[int | None, int]] = []
         """The steps that ended: optimizer steps in each, and training steps that it held."""
         self.excluded_ns: list[int] = []
-        self.repeats: list[int] = []
         self.notes: list[str] = []
         self.finished: dict[str, Any] = {}
-        self.in_c: Ended | None = None
         self.pauses = 0
         self._recorder, self._clock, self._sampling, self._following = recorder, clock, sampling, iter(following)
 
@@ -97,10 +93,6 @@ class Steps:
         self.follow(following)
         return following
 
-    def catch_up(self) -> Ended | None:
-        in_c, self.in_c = self.in_c, None
-        return in_c
-
     def pause(self, since: int | None = None) -> int:
         self.pauses += 1
         if since is None and self.pauses == 1:
@@ -121,9 +113,6 @@ class Steps:
 
     def exclude_open(self) -> None:
         self.open.warmup = True
-
-    def expect_repeats(self, before: int) -> None:
-        self.repeats.append(index(before))
 
     def warn_once(self, note: str) -> None:
         self.notes.append(note)
@@ -1107,18 +1096,6 @@ def test_a_forward_without_gradients_elsewhere_is_excluded_nowhere(bench: Make, 
     assert one.spent == ([("pause", 1, 30)] if where == "in a pause" else [])
 
 
-def test_after_the_forward_of_a_step_that_may_end_in_c_blocks_are_not_looked_at(bench: Make) -> None:
-    """They have no meaning there, and each look would end the step in Python."""
-    repeats = SimpleNamespace(end=lambda: True, wrap=lambda hook: hook, saw_forward=True)
-    one = bench(repeats=repeats)
-    one.steps.in_c = Ended(None, 0, 0, True)
-    with one.block():
-        assert one.steps.in_c is not None
-    repeats.saw_forward = False
-    with one.block():
-        assert one.steps.in_c is None
-
-
 @pytest.mark.parametrize(("blocks", "excluded_ns"), [(1, 0), (2, 500), (3, 900)])
 def test_the_longest_blocks_of_an_unsampled_step_are_excluded_where_it_has_more_than_others(
     bench: Make, blocks: int, excluded_ns: int
@@ -1188,116 +1165,6 @@ def test_updates_of_a_step_have_each_their_own_regularity(bench: Make) -> None:
         one.forward()
         one.update(second)
     assert one.spent == []
-
-
-# Steps that end in C.
-
-
-def test_a_step_that_began_with_its_training_forward_may_repeat(bench: Make) -> None:
-    """With the number of marks before that forward."""
-    one = bench(auto=False)
-    one.forward()
-    one.state.step()
-    assert one.steps.repeats == [0]
-    label = one.recorder.label("mine", None, Phase.USER)
-    one.recorder.append(label | ENTER, 0, get_ident())
-    one.recorder.append(label | LEAVE, 0, get_ident())
-    one.forward()
-    one.state.step()
-    assert one.steps.repeats == [0, 2]
-
-
-@pytest.mark.parametrize(
-    "event", ["no forward", "a call", "no gradients", "a block", "an entry", "in a pause", "another model", "thread"]
-)
-def test_a_step_with_an_event_does_not_repeat(bench: Make, event: str) -> None:
-    """Before its training forward, or around it."""
-    one = bench(auto=False, called=(Net(),) if event == "an entry" else ())
-    if event == "a call":
-        one.call("teacher")
-    elif event == "no gradients":
-        one.forward(graded=False)
-    elif event == "a block":
-        with one.block():
-            pass
-    elif event == "thread":
-        thread = threading.Thread(target=one.train, args=(MIN_UPDATES,))
-        thread.start()
-        thread.join()
-        one.state._saw_forward, one.state._between, one.state._marks_before = True, False, 0
-    if event == "in a pause":
-        one.state._names.append("pause")
-    elif event == "another model":
-        one.forward(one.model.first)
-    elif event not in ("no forward", "thread"):
-        one.forward()
-    one.state.step()
-    one.state._names.clear()
-    assert one.steps.repeats == []
-
-
-def test_a_step_of_auto_mode_does_not_repeat(bench: Make) -> None:
-    """Its end is known only at the next forward."""
-    one = bench()
-    one.train(5)
-    assert one.steps.repeats == []
-
-
-@pytest.mark.parametrize("following", [UNSAMPLED, Following.NOTHING])
-def test_a_step_before_a_gap_does_not_repeat(bench: Make, following: Following) -> None:
-    """Nor does the last one that is recorded."""
-    one = bench(following, auto=False)
-    one.forward()
-    one.state.step()
-    assert one.steps.repeats == []
-
-
-def test_steps_that_ended_in_c_had_nothing_without_gradients_before_their_forward(bench: Make) -> None:
-    """A forward without gradients after three of them is rare, and so is a block."""
-    for event in ("forward", "block"):
-        one = bench(auto=False)
-        one.steps.in_c = Ended([0, 0, 0], 0, 0, False)  # type: ignore[arg-type]
-        if event == "forward":
-            one.forward(graded=False)
-            assert one.state.is_excluded
-        else:
-            with one.block():
-                assert one.state.is_excluded
-
-
-def test_the_step_after_those_that_ended_in_c_may_have_begun_with_its_forward(bench: Make) -> None:
-    """It is one more without anything before, and a forward without gradients is part of it now."""
-    one = bench(auto=False)
-    one.steps.in_c = Ended([0, 0], 0, 0, True)  # type: ignore[arg-type]
-    one.forward(graded=False)
-    assert not one.state.is_excluded
-    one.state.step()
-    one.forward(graded=False)
-    assert one.state.is_excluded
-
-
-def test_no_step_ended_in_c_where_the_first_one_differed(bench: Make) -> None:
-    """Nothing is known of the open step then."""
-    one = bench(auto=False)
-    one.steps.in_c = Ended(None, 0, 0, False)
-    one.forward(graded=False)
-    assert not one.state.is_excluded
-    assert one.state._ungraded == 1
-
-
-def test_steps_in_c_are_asked_of_the_model_alone(bench: Make) -> None:
-    """The hook on it does their usual case in C; those on modules that the program calls instead do not."""
-    wrapped: list[Any] = []
-
-    def wrap(hook: Any) -> Any:
-        wrapped.append(hook)
-        return hook
-
-    repeats = SimpleNamespace(end=lambda: True, wrap=wrap, saw_forward=False)
-    one = bench(repeats=repeats, called=(Net(),))
-    assert len(wrapped) == 1
-    assert one.state.end_repeat()
-    assert bench().state.end_repeat() is False
 
 
 # The modules that the program calls.

@@ -9,19 +9,18 @@ from typing import Any
 import pytest
 import torch
 import torch._dynamo.testing
-from engine_laws import check_laws
+from engine_laws import check_laws, pass_on_each_step
 from torch import Tensor, nn
 
 import autoprof
 from autoprof._capture.mark_cost import MarkCost
 from autoprof._metrics.throughput import RECOGNISED
 from autoprof._notes import Notes
-from autoprof._session import pipeline
 from autoprof._session.sampling import TargetSet
 from autoprof._session.zoom import MAX_CHANGES, SILENT_STEPS, Zoom
 from autoprof._targets import CutRules, first_cut, group_tree, select_targets, split_group
 from autoprof.config import load_config
-from autoprof.frame import Phase, Span, StepFrame
+from autoprof.frame import FrameRun, Phase, Span, StepFrame
 from autoprof.summary import Row, Summary
 from autoprof.testing import FakeClock, ListSink, make_frame, open_session
 
@@ -31,10 +30,8 @@ DEFAULT: dict[str, Any] = {"step": "manual", "sample": {"warmup": 0, "budget": N
 
 @pytest.fixture(autouse=True)
 def each_step_is_passed_on_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pass a step on at its end, on any machine: the fake steps are shorter than the pause between two deliveries."""
-    monkeypatch.setattr(pipeline, "DELIVER_EVERY_NS", 0)
-    monkeypatch.setattr(pipeline, "SLICE_NS", 10**12)
-    monkeypatch.setattr(pipeline, "RECORDED_SLICE_NS", 10**12)
+    """Pass a step on at its end: the fake steps are shorter than the time between two passes."""
+    pass_on_each_step(monkeypatch)
 
 
 class Busy(nn.Module):
@@ -214,12 +211,12 @@ def test_a_row_that_is_too_expensive_to_open_says_so() -> None:
     """Of two rows that take long only the longer one is opened where the budget does not allow both."""
     zoom = make_zoom(wide(), 0.01, 20.0)  # 120 ns a call with its resolution, 1 % of 100 µs: 8 calls
     for step in range(20):
-        zoom.observe_frame(frame_of(zoom, TIMES, step))
+        zoom.frames(FrameRun.of([frame_of(zoom, TIMES, step)]))
     assert zoom.cut.stopped["one/inner"] == "budget"
     assert len(zoom.cut.groups) <= 40
     cheap = make_zoom(wide(), 0.01, 1.0)
     for step in range(20):
-        cheap.observe_frame(frame_of(cheap, TIMES, step))
+        cheap.frames(FrameRun.of([frame_of(cheap, TIMES, step)]))
     assert cheap.cut.stopped["one/inner"] is None
     assert cheap.cut.stopped["two/inner"] is None
 
@@ -232,7 +229,7 @@ def test_the_smallest_rows_are_dropped_where_the_budget_does_not_afford_the_cut(
     names = [group.name for group in zoom._root.below() if group.name.startswith("one/inner/")]
     times.update((name, 100 * (at + 1)) for at, name in enumerate(names))
     for step in range(6):
-        zoom.observe_frame(frame_of(zoom, times, step))
+        zoom.frames(FrameRun.of([frame_of(zoom, times, step)]))
     whole = [group.name for group in zoom.cut.groups]
     assert set(names) < set(whole)
     assert zoom.fit(0.9) == pytest.approx(0.9, abs=0.02)
@@ -240,7 +237,7 @@ def test_the_smallest_rows_are_dropped_where_the_budget_does_not_afford_the_cut(
     assert dropped
     assert all(times.get(name, 0) <= min(times[one] for one in names if one not in dropped) for name in dropped)
     for step in range(10):
-        zoom.observe_frame(frame_of(zoom, times, step))
+        zoom.frames(FrameRun.of([frame_of(zoom, times, step)]))
     assert zoom.fit(0.01) < 0.5
     assert {group.name for group in zoom.cut.groups} == first
     assert zoom.cut.stopped["one/inner"] == "budget"
@@ -258,7 +255,7 @@ def test_a_row_at_the_limit_does_not_flap() -> None:
     for step in range(2000):
         noise = 1.0 + 0.3 * ((step * 7919) % 13 - 6) / 6
         times = {name: round(ns * (noise if name.startswith("one") else 1.0)) for name, ns in TIMES.items()}
-        zoom.observe_frame(frame_of(zoom, times | {"Nest": 120_000}, step))
+        zoom.frames(FrameRun.of([frame_of(zoom, times | {"Nest": 120_000}, step)]))
         cuts.append(zoom.chosen.number)
     assert cuts[-1] == cuts[200]
     assert cuts[-1] <= MAX_CHANGES // 2
@@ -268,7 +265,7 @@ def test_a_step_without_calls_is_said() -> None:
     """Nothing that hooks see is called: the report says what is seen."""
     zoom = make_zoom(wide(), None, 1.0)
     for step in range(2 * SILENT_STEPS):
-        zoom.observe_frame(make_frame([], step=step, duration_ns=1000, cut=zoom.chosen.number))
+        zoom.frames(FrameRun.of([make_frame([], step=step, duration_ns=1000, cut=zoom.chosen.number)]))
     assert "was called in" in zoom._notes.all[0]
 
 

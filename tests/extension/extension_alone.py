@@ -67,8 +67,6 @@ class Torch:
         self.task = -1
         self.numbers = itertools.count()
         self.made = 0
-        self.grad = True
-        self.autocast = False
 
     def node(self) -> Node:
         """Return a new node."""
@@ -87,8 +85,6 @@ def load(path: Path) -> tuple[Any, Torch]:
         tensor_type=Tensor,
         graph_task_id=lambda: torch.task,
         sequence_nr=lambda: torch.made,
-        is_grad_enabled=lambda: torch.grad,
-        is_autocast_enabled=lambda: torch.autocast,
         traced_call=lambda *_args: None,
     )
     return module, torch
@@ -363,25 +359,16 @@ def check_two_exceptions(module: Any, torch: Torch) -> None:
 
 def check_cleared(module: Any, torch: Torch) -> None:
     """What the garbage collector has cleared, or Python code deleted, hands over to Python and reads no NULL."""
-    matcher, owner = module.CallMatcher(), module.HookState(0)
-    fallbacks: list[Any] = []
-    hook = matcher.forward_pre_hook(lambda *args: fallbacks.append(args), print)
-    matcher.enabled = True
-    del matcher.expected
-    hook(owner, SimpleNamespace(training=True), (Tensor(),), {})
-    assert len(fallbacks) == 1
     session = Session(module, torch)
     clear = ctypes.pythonapi.PyType_GetSlot
     clear.restype, clear.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_int)
-    for cleared in (matcher, *session.contexts):
+    for cleared in session.contexts:
         slot = clear(type(cleared), PY_TP_CLEAR)
         ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object)(slot)(cleared)
-    matcher.enabled = True
-    hook(owner, SimpleNamespace(training=True), (Tensor(),), {})
     session.update()
     session.call(Tensor(torch.node()), output=Tensor(torch.node()))
     session.node_prehook([session.serial, 5], "gradients")
-    assert (len(fallbacks), session.fallbacks) == (2, 3)
+    assert session.fallbacks == 3
 
 
 def check_reentrance(module: Any, torch: Torch) -> None:
@@ -400,117 +387,6 @@ def check_reentrance(module: Any, torch: Torch) -> None:
     assert not session.errors
 
 
-def check_matcher(module: Any, torch: Torch) -> None:
-    """Equal calls are recognised; attributes that raise, or replace what is compared, are harmless."""
-    errors: list[BaseException] = []
-    fallbacks: list[Any] = []
-    matcher = module.CallMatcher()
-    hook = matcher.forward_pre_hook(lambda *args: fallbacks.append(args), lambda _o, _m, error: errors.append(error))
-    owner, model = module.HookState(0), SimpleNamespace(training=True)
-    expected = (4, (1, 2), "float", True, True, False)
-    hook(owner, model, (Tensor(),), {})
-    matcher.expected, matcher.enabled = expected, True
-    hook(owner, model, (Tensor(),), {})
-    assert (len(fallbacks), matcher.numbers) == (1, [4])
-    assert matcher.spent_ns > 0
-    for args in (
-        ((Tensor(), Tensor()), {}), (("text",), {}), ((Tensor(),), {"a": 1}), ([Tensor()], {}), ((Tensor(),), None)
-    ):  # fmt: skip
-        hook(owner, model, *args)
-    for wrong in (None, (), (1, 2), "text", (4, (9, 9), "float", True, True, False), (*expected[:5], True)):
-        matcher.expected = wrong
-        hook(owner, model, (Tensor(),), {})
-    assert (len(fallbacks), matcher.numbers, errors) == (12, [4], [])
-
-    class Replaces(Tensor):
-        """Replace the expected call while it is compared."""
-
-        def __getattr__(self, name: str) -> Any:
-            matcher.expected = None
-            gc.collect()
-            return super().__getattr__(name)
-
-    matcher.expected = (*expected,)
-    hook(owner, model, (Replaces(),), {})
-    assert matcher.numbers == [4, 4]
-    matcher.expected = expected
-    hook(owner, model, (Tensor(None, shape=ValueError("ours")),), {})
-    assert [type(error) for error in errors] == [ValueError]
-    try:
-        hook(owner, model, (Tensor(None, dtype=KeyboardInterrupt()),), {})
-    except KeyboardInterrupt:
-        errors.clear()
-    assert not errors
-
-
-def check_repeats(module: Any, torch: Torch) -> None:
-    """Equal steps become rows; attributes that raise, or end it all, are harmless; nothing is lost or kept twice."""
-    errors: list[BaseException] = []
-    fallbacks: list[Any] = []
-    buffer, matcher, passes = module.MarkBuffer(7, 100), module.CallMatcher(), module.PassState()
-    model, anchor = SimpleNamespace(training=True), SimpleNamespace(is_cpu=True)
-    repeats = module.Repeats(buffer, matcher, model, anchor, passes)
-    hook = repeats.forward_pre_hook(lambda *args: fallbacks.append(args), lambda _o, _m, error: errors.append(error))
-    nodes: dict[int, Any] = {}
-    gaps: list[Any] = []
-    arguments: dict[str, Any] = {
-        "codes": (16).to_bytes(8, "little") * 300, "before": 0, "calls": (3,), "begun": 0, "reached": 0,
-        "events": ([], {}, set()),
-        "per_step": (nodes, gaps), "start_ns": 0, "start_unix_ns": 0, "due_ns": 1 << 62, "most_ns": 1 << 62, "limit": 9,
-    }  # fmt: skip
-    wide = module.Repeats(module.MarkBuffer(7, 1000), matcher, model, None)
-    wide.begin(**arguments)
-    assert (wide.enabled, repeats.enabled) == (True, False)
-    repeats.begin(**arguments)  # more marks than the buffer takes
-    assert not repeats.enabled
-    arguments["codes"] = (16).to_bytes(8, "little")
-    for round_ in range(30):
-        repeats.begin(**arguments)
-        for _ in range(9):
-            hook("owner", model, (), {})
-            buffer.extend((16, round_))
-            matcher.numbers.append(3)
-            nodes[1], gaps[:] = [object()], [(1, 2)] * round_
-            assert repeats.end()
-        hook("owner", model, (), {})
-        assert not repeats.end()
-        count, rows, *_ = repeats.take()
-        assert (count, len(rows), nodes, gaps) == (9, 9 * 4 * 8, {}, [])
-    assert not errors
-    assert not fallbacks
-    repeats.begin(**arguments)
-    for training in (ValueError("ours"), KeyboardInterrupt()):
-        raising = type("Raising", (), {"training": property(_raiser(training))})()
-        other = module.Repeats(buffer, matcher, raising, None)
-        other.begin(**arguments)
-        with contextlib.suppress(KeyboardInterrupt):
-            other.forward_pre_hook(fallbacks.append, lambda _o, _m, error: errors.append(error))("owner", raising)
-    assert [type(error) for error in errors] == [ValueError]
-    anchored = module.Repeats(buffer, matcher, model, type("Raising", (), {"is_cpu": property(_raiser(OSError()))})())
-    anchored.begin(**arguments)
-    anchored.forward_pre_hook(fallbacks.append, errors.append)("owner", model)
-    buffer.extend((16, 1))
-    matcher.numbers.append(3)
-    with contextlib.suppress(OSError):
-        anchored.end()
-        raise AssertionError("an attribute that raises")
-    assert (len(buffer), matcher.numbers) == (2, [3])
-    for wrong in ({"codes": 1}, {"calls": []}, {"events": (1,)}, {"per_step": ({1},)}, {"limit": 1 << 59}):
-        with contextlib.suppress(TypeError, MemoryError):
-            repeats.begin(**{**arguments, **wrong})
-            raise AssertionError(wrong)
-    repeats.begin(**{**arguments, "events": (loop := [],)})
-    loop.append(repeats)  # collected all the same
-    assert repeats.end() is False
-
-
-def _raiser(error: BaseException) -> Callable[[Any], Any]:
-    def get(_self: Any) -> Any:
-        raise error
-
-    return get
-
-
 def check_wrong_arguments(module: Any, torch: Torch) -> None:
     """Constructors and methods refuse wrong arguments, and a hook cannot be made without a context."""
     session = Session(module, torch)
@@ -520,7 +396,7 @@ def check_wrong_arguments(module: Any, torch: Torch) -> None:
         lambda: module.HookContext(session.buffer, passes=1), lambda: module.HookState("code"),
         lambda: session.context.node_prehook(session.fallback, session.on_error), lambda: module.configure(),
         lambda: session.context.update(enabled=True), lambda: session.context.forward_hook(session.fallback),
-        lambda: session.context.forward_hook(1, 2), lambda: module.CallMatcher(1), lambda: module.Repeats(1),
+        lambda: session.context.forward_hook(1, 2),
     ):  # fmt: skip
         try:
             call()

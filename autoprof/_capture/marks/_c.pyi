@@ -18,8 +18,6 @@ def configure(
     tensor_type: type,
     graph_task_id: Callable[[], int],
     sequence_nr: Callable[[], int],
-    is_grad_enabled: Callable[[], bool],
-    is_autocast_enabled: Callable[[], bool],
     traced_call: Callable[..., None],
 ) -> None:
     """Set the type of tensors and the functions of torch that hooks call. To be called once, before hooks are made.
@@ -61,6 +59,7 @@ class MarkBuffer(MutableSequence[Any]):
         """Return the codes and the readings, and start the step ``serial``.
 
         Integers are returned as 64-bit integers in bytes; readings as a list if one of them is not a 64-bit integer.
+        Codes equal to those of the step before are the same object.
         """
     def clear(self) -> None:
         """Remove all marks."""
@@ -141,76 +140,6 @@ class HookContext:
         """Return a hook (owner, module, args, output) that marks the end of a call."""
     def node_prehook(self, fallback: Callable[..., None], on_error: Callable[[Any, Any, Exception], None]) -> Hook:
         """Return a hook (codes, gradients) that marks that a node runs. Raises ``TypeError`` without ``passes``."""
-
-@final
-class CallMatcher:
-    """Recognise a call of the model that equals the call before: one tensor, the same shape, type and modes."""
-
-    expected: tuple[Any, ...] | None
-    """The call to compare with (``state.ExpectedCall``), or None."""
-    spent_ns: int
-    """Time that comparisons took, in nanoseconds."""
-    enabled: bool
-    """Whether calls are compared; otherwise the fallback is called."""
-    def __init__(self) -> None: ...
-    @property
-    def numbers(self) -> list[int]:
-        """Numbers of the step's calls, in order; the hook appends that of the expected call when it recognises it."""
-    def forward_pre_hook(self, fallback: Callable[..., None], on_error: Callable[[Any, Any, Exception], None]) -> Hook:
-        """Return a hook (owner, module, args, kwargs) that compares a call, and calls ``fallback`` if it differs."""
-
-@final
-class Repeats:
-    """End steps that differ from the step before in nothing but their times, and keep their readings as rows.
-
-    ``model`` is the module whose training forward begins such a step. ``anchor``, a tensor or None, is on the CPU as
-    long as the model is. ``passes`` is given where backward passes are marked.
-    """
-
-    def __init__(
-        self, buffer: MarkBuffer, matcher: CallMatcher, model: Any, anchor: Any, passes: PassState = ...
-    ) -> None: ...
-    @property
-    def enabled(self) -> bool:
-        """Whether ``end`` may end the open step."""
-    @property
-    def saw_forward(self) -> bool:
-        """Whether the open step may repeat the one before, and has reached its first training forward."""
-    @property
-    def steps(self) -> int:
-        """The number of steps that wait to be taken."""
-    def begin(
-        self,
-        *,
-        codes: bytes,
-        before: int,
-        calls: tuple[int, ...],
-        begun: int,
-        reached: int,
-        events: tuple[list[Any] | dict[Any, Any] | set[Any], ...],
-        per_step: tuple[list[Any] | dict[Any, Any], ...],
-        start_ns: int,
-        start_unix_ns: int,
-        due_ns: int,
-        most_ns: int,
-        limit: int,
-    ) -> None:
-        """End the open step, and those after it, as long as they have these codes, calls and backward passes.
-
-        Its first training forward comes after ``before`` marks.
-        ``events`` stay empty in such a step; ``per_step`` are cleared at its end. A step that ends at ``due_ns`` or
-        later, that takes ``most_ns`` or longer, or that follows ``limit`` others is not ended.
-        """
-    def end(self) -> bool:
-        """End the open step if it repeats the one before; return whether it does. Else nothing has changed."""
-    def take(self) -> tuple[int, bytes, int, int, bool] | None:
-        """Return the steps that were ended, and end no more until ``begin``; None where there was no ``begin``.
-
-        Their number; a row of 64-bit integers for each (Unix time of its start, cost of its end, readings, end); start
-        and Unix time of the open step; whether it has begun with a training forward of the model.
-        """
-    def forward_pre_hook(self, fallback: Callable[..., None], on_error: Callable[[Any, Any, Exception], None]) -> Hook:
-        """Return a hook (owner, module, args, kwargs) that notes such a forward, and calls ``fallback`` for others."""
 
 @final
 class StackTimer:

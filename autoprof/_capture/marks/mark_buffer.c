@@ -105,13 +105,25 @@ static PyObject *readings_of(arrays *marks) {
     return readings;
 }
 
+/* Return the codes as bytes: of a step with the codes of the one before, the same object, found by its identity and
+hashed once. */
+static PyObject *codes_of(MarkBuffer *self, arrays *marks) {
+    Py_ssize_t size = marks->count * (Py_ssize_t)sizeof *marks->codes;
+    PyObject *last = self->last_codes;
+    if (last != NULL && PyBytes_GET_SIZE(last) == size && (size == 0 || memcmp(PyBytes_AS_STRING(last), marks->codes, size) == 0))
+        return Py_NewRef(last);
+    PyObject *codes = PyBytes_FromStringAndSize((char *)marks->codes, size);
+    if (codes != NULL)
+        Py_XSETREF(self->last_codes, Py_NewRef(codes));
+    return codes;
+}
+
 static PyObject *mark_buffer_take(PyObject *op, PyObject *serial) {
     MarkBuffer *self = (MarkBuffer *)op;
     arrays marks = detach(self); /* first: an allocation may run the garbage collector, and it a finalizer that marks */
     Py_SETREF(self->serial, Py_NewRef(serial));
     self->ordinal = 0;
-    PyObject *taken = NULL, *readings = readings_of(&marks),
-             *codes = PyBytes_FromStringAndSize((char *)marks.codes, marks.count * (Py_ssize_t)sizeof *marks.codes);
+    PyObject *taken = NULL, *readings = readings_of(&marks), *codes = codes_of(self, &marks);
     if (codes != NULL && readings != NULL)
         taken = PyTuple_Pack(2, codes, readings);
     Py_XDECREF(codes);
@@ -190,6 +202,7 @@ static void mark_buffer_dealloc(PyObject *op) {
     PyMem_Free(self->codes);
     PyMem_Free(self->values);
     Py_CLEAR(self->serial);
+    Py_CLEAR(self->last_codes);
     type->tp_free(op);
     Py_DECREF(type);
 }

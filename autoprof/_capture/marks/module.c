@@ -25,13 +25,11 @@ static PyTypeObject *make_hook_type(PyObject *module, PyObject *traced_call) {
 }
 
 static PyObject *configure(PyObject *module, PyObject *args, PyObject *kwargs) {
-    static char *names[] = {"tensor_type", "graph_task_id", "sequence_nr", "is_grad_enabled", "is_autocast_enabled",
-                            "traced_call", NULL};
+    static char *names[] = {"tensor_type", "graph_task_id", "sequence_nr", "traced_call", NULL};
     module_state *state = state_of(module);
-    PyObject *tensor_type, *graph_task_id, *sequence_nr, *is_grad_enabled, *is_autocast_enabled, *traced_call;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "$O!OOOOO:configure", names, &PyType_Type, &tensor_type,
-                                     &graph_task_id, &sequence_nr, &is_grad_enabled, &is_autocast_enabled,
-                                     &traced_call))
+    PyObject *tensor_type, *graph_task_id, *sequence_nr, *traced_call;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "$O!OOO:configure", names, &PyType_Type, &tensor_type,
+                                     &graph_task_id, &sequence_nr, &traced_call))
         return NULL;
     PyTypeObject *hook_type = make_hook_type(module, traced_call);
     if (hook_type == NULL)
@@ -40,8 +38,6 @@ static PyObject *configure(PyObject *module, PyObject *args, PyObject *kwargs) {
     Py_XSETREF(state->tensor_type, (PyTypeObject *)Py_NewRef(tensor_type));
     Py_XSETREF(state->graph_task_id, Py_NewRef(graph_task_id));
     Py_XSETREF(state->sequence_nr, Py_NewRef(sequence_nr));
-    Py_XSETREF(state->is_grad_enabled, Py_NewRef(is_grad_enabled));
-    Py_XSETREF(state->is_autocast_enabled, Py_NewRef(is_autocast_enabled));
     Py_RETURN_NONE;
 }
 
@@ -68,13 +64,11 @@ static int intern(PyObject **field, const char *name) {
 
 static int native_exec(PyObject *module) {
     module_state *state = state_of(module);
-    if (intern(&state->str_dtype, "dtype") < 0 || intern(&state->str_grad_fn, "grad_fn") < 0 ||
-        intern(&state->str_is_cpu, "is_cpu") < 0 || intern(&state->str_is_here, "is_here") < 0 ||
+    if (intern(&state->str_grad_fn, "grad_fn") < 0 || intern(&state->str_is_here, "is_here") < 0 ||
         intern(&state->str_module, "module") < 0 ||
         intern(&state->str_register_prehook, "register_prehook") < 0 ||
         intern(&state->str_requires_grad, "requires_grad") < 0 ||
-        intern(&state->str_sequence_nr, "_sequence_nr") < 0 || intern(&state->str_shape, "shape") < 0 ||
-        intern(&state->str_training, "training") < 0)
+        intern(&state->str_sequence_nr, "_sequence_nr") < 0)
         return -1;
     PyObject *time = PyImport_ImportModule("time");
     if (time == NULL)
@@ -85,8 +79,6 @@ static int native_exec(PyObject *module) {
         add_type(module, &hook_state_spec, &state->hook_state_type) < 0 ||
         add_type(module, &pass_state_spec, &state->pass_state_type) < 0 ||
         add_type(module, &hook_context_spec, &state->hook_context_type) < 0 ||
-        add_type(module, &call_matcher_spec, &state->call_matcher_type) < 0 ||
-        add_type(module, &repeats_spec, &state->repeats_type) < 0 ||
         add_type(module, &timed_method_spec, &state->timed_method_type) < 0 || add_codes(module) < 0)
         return -1;
 #if HAS_STACK_TIMER
@@ -97,10 +89,9 @@ static int native_exec(PyObject *module) {
 }
 
 #define FOR_EACH_OBJECT(DO)                                                                                         \
-    DO(mark_buffer_type) DO(hook_state_type) DO(pass_state_type) DO(hook_context_type) DO(call_matcher_type)        \
-    DO(repeats_type) DO(timed_method_type) DO(stack_timer_type) DO(hook_type) DO(tensor_type) DO(graph_task_id) DO(sequence_nr) DO(is_grad_enabled)        \
-    DO(is_autocast_enabled) DO(perf_counter_ns) DO(str_dtype) DO(str_grad_fn) DO(str_is_cpu) DO(str_is_here) DO(str_module)                        \
-    DO(str_register_prehook) DO(str_requires_grad) DO(str_sequence_nr) DO(str_shape) DO(str_training)
+    DO(mark_buffer_type) DO(hook_state_type) DO(pass_state_type) DO(hook_context_type) DO(timed_method_type)        \
+    DO(stack_timer_type) DO(hook_type) DO(tensor_type) DO(graph_task_id) DO(sequence_nr) DO(perf_counter_ns)        \
+    DO(str_grad_fn) DO(str_is_here) DO(str_module) DO(str_register_prehook) DO(str_requires_grad) DO(str_sequence_nr)
 
 static int native_traverse(PyObject *module, visitproc visit, void *arg) {
     module_state *state = state_of(module);

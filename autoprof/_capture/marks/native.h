@@ -5,8 +5,6 @@ hook_state.c    HookState and PassState: the state of Python objects that hooks 
 hook.c          Hook and HookContext: a callable in C in front of the hook in Python, and the state that hooks share
 module_hooks.c  the usual case of the hooks before and after a module's forward
 node_hook.c     the usual case of the prehook of an autograd node
-call_matcher.c  CallMatcher: recognises a call of the model that equals the call before
-repeats.c       Repeats: ends steps that differ from the step before in nothing but their times
 stack_timer.c   StackTimer: has the main thread sample its own stack at random moments (Linux)
 timed_method.c  TimedMethod: a method of tensors that is timed where it may wait for a device
 module.c        the module and its state
@@ -63,15 +61,13 @@ enum {
 
 /* State of the module: its types, the functions of torch that hooks call, and interned names. */
 typedef struct {
-    PyTypeObject *mark_buffer_type, *hook_state_type, *pass_state_type, *hook_context_type, *call_matcher_type;
-    PyTypeObject *repeats_type, *timed_method_type;
+    PyTypeObject *mark_buffer_type, *hook_state_type, *pass_state_type, *hook_context_type, *timed_method_type;
     PyTypeObject *stack_timer_type; /* NULL where the system has none */
     PyTypeObject *hook_type; /* made by configure() */
     PyTypeObject *tensor_type;
-    PyObject *graph_task_id, *sequence_nr, *is_grad_enabled, *is_autocast_enabled;
+    PyObject *graph_task_id, *sequence_nr;
     PyObject *perf_counter_ns;
-    PyObject *str_dtype, *str_grad_fn, *str_is_cpu, *str_is_here, *str_module, *str_register_prehook, *str_requires_grad, *str_sequence_nr, *str_shape,
-        *str_training;
+    PyObject *str_grad_fn, *str_is_here, *str_module, *str_register_prehook, *str_requires_grad, *str_sequence_nr;
 } module_state;
 
 extern struct PyModuleDef native_module;
@@ -87,6 +83,7 @@ typedef struct {
     Py_ssize_t limit; /* marks from which the hooks in C hand over to Python, which counts dropped marks */
     long long ordinal;
     PyObject *serial;
+    PyObject *last_codes;     /* bytes: the codes of the step that was taken last, or NULL */
     long long skipped;        /* calls on other threads that were passed over */
     char skips_other_threads; /* whether module calls on other threads than the training thread are passed over */
 } MarkBuffer;
@@ -117,16 +114,6 @@ typedef struct {
     long long running;
     long long begun, reached;
 } PassState;
-
-/* The state of the comparison of the model's calls. */
-typedef struct {
-    PyObject_HEAD
-    module_state *module; /* borrowed: the type of this object holds the module */
-    PyObject *numbers;    /* list */
-    PyObject *expected;   /* tuple, as in call_matcher.c, or None */
-    long long spent_ns;
-    char enabled;
-} CallMatcher;
 
 /* The state that hooks of one purpose share; update() renews the part that changes. */
 typedef struct {
@@ -211,7 +198,7 @@ static inline void set_exception(PyObject *error) {
 #endif
 }
 
-extern PyType_Spec mark_buffer_spec, hook_state_spec, pass_state_spec, hook_context_spec, hook_spec, call_matcher_spec,
-    repeats_spec, stack_timer_spec, timed_method_spec;
+extern PyType_Spec mark_buffer_spec, hook_state_spec, pass_state_spec, hook_context_spec, hook_spec, stack_timer_spec,
+    timed_method_spec;
 
 #endif

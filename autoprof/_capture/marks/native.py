@@ -33,8 +33,6 @@ def _load() -> Any:
         tensor_type=torch.Tensor,
         graph_task_id=torch._C._current_graph_task_id,
         sequence_nr=torch._C._autograd._get_sequence_nr,
-        is_grad_enabled=torch.is_grad_enabled,
-        is_autocast_enabled=torch._C._is_any_autocast_enabled,
         traced_call=_traced_call,
     )
     return _c

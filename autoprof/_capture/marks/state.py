@@ -1,12 +1,12 @@
 """State that hooks read and Python code writes: owned by the extension in C where that is used, else by Python.
 
-Each class here has a twin of the same name in C, with the same members (``_c.pyi``). ``HookState``, ``PassState`` and
-``CallMatcher`` are the twins in C unless the extension was not built, or was switched off when autoprof was imported.
+Each class here has a twin of the same name in C, with the same members (``_c.pyi``). ``HookState`` and ``PassState``
+are the twins in C unless the extension was not built, or was switched off when autoprof was imported.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 
 from .codes import ENTER, LEAVE, RECOMPUTE
 from .native import extension, uses_extension
@@ -33,38 +33,9 @@ class PythonPassState:
     since both were last set to 0."""
 
 
-class ExpectedCall(NamedTuple):
-    """A call of the model with one tensor, and its number: the hook in C recognises calls that equal it."""
-
-    number: int
-    shape: Any
-    dtype: Any
-    training: bool
-    grad: bool
-    autocast: Any
-    """False, or the modes of autocast on each type of device: then the hook in Python compares."""
-
-
-class PythonCallMatcher:
-    """Recognise a call of the model that equals the call before; here it only holds the state."""
-
-    __slots__ = ("enabled", "expected", "numbers", "spent_ns")
-
-    def __init__(self) -> None:
-        self.numbers: list[int] = []
-        """Numbers of the step's calls, in order."""
-        self.expected: ExpectedCall | None = None
-        self.spent_ns = 0
-        """Time that comparisons took, in nanoseconds."""
-        self.enabled = False
-        """Whether calls are compared."""
-
-
 if TYPE_CHECKING or not uses_extension():
     HookState = PythonHookState
     PassState = PythonPassState
-    CallMatcher = PythonCallMatcher
 else:
     HookState = extension.HookState
     PassState = extension.PassState
-    CallMatcher = extension.CallMatcher

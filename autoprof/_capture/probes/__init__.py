@@ -9,7 +9,6 @@ from .function import log_timing, probe_function, span, timed
 from .hook_hiding import hide_hooks
 from .hooks import Hooks, make_hooks
 from .module import ModuleProbe
-from .native_hooks import native_call_hook, native_forward_hook
 from .optimizer_hooks import OptimizerHooks, running_steps
 from .placement import Placement, find_anchor
 from .ranges import CheckpointRanges, RangeProbe, Ranges, RangingRecorder, make_recorder
@@ -36,8 +35,6 @@ __all__ = [
     "log_timing",
     "make_hooks",
     "make_recorder",
-    "native_call_hook",
-    "native_forward_hook",
     "probe_function",
     "relay_compiled_calls",
     "running_steps",

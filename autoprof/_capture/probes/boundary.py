@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import MethodType
 from typing import Any
 
 import torch
@@ -14,7 +13,6 @@ from ..._process.replace import skip_frames
 from ..._process.signals import raised_by_handler
 from .module import ModuleProbe, Orphan, remove_hooks
 
-Hook = Callable[..., None]
 _compiling = torch.compiler.is_dynamo_compiling
 
 
@@ -29,22 +27,17 @@ class BoundaryProbe:
     A copy of the hook behaves like that of a ``ModuleProbe``.
     """
 
-    __slots__ = ("_before", "_module", "_wrap")
+    __slots__ = ("_before", "_module")
     ends_step = True
 
-    def __init__(
-        self, module: nn.Module, before: Callable[[nn.Module], None], wrap: Callable[[Hook], Hook] | None = None
-    ) -> None:
-        """Make a probe; ``wrap`` returns the hook with its usual case in C."""
+    def __init__(self, module: nn.Module, before: Callable[[nn.Module], None]) -> None:
         self._before = before
         self._module = module
-        self._wrap = wrap
 
     def attach(self) -> None:
         """Hook the module."""
         # Not as a method: a scripted model refuses it, but runs the hook.
-        hook: Any = self.enter if self._wrap is None else MethodType(self._wrap(BoundaryProbe.enter), self)
-        nn.Module.register_forward_pre_hook(self._module, hook, prepend=True, with_kwargs=True)
+        nn.Module.register_forward_pre_hook(self._module, self.enter, prepend=True, with_kwargs=True)
 
     def enter(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> None:
         """Report that a forward begins."""

@@ -11,7 +11,6 @@ from typing import Any
 
 from ..._process.replace import skip_frames
 from ..marks import extension
-from ..marks.state import CallMatcher
 from ..recorder import Recorder
 from .autograd_hooks import CallTracker, Hook, HookPair
 from .hook_owner import HookOwner
@@ -57,20 +56,6 @@ def native_node_prehook(
     _follow(recorder, context, clock_reader, lambda: recorder.is_appending and not passes.several)
     hook: Hook = context.node_prehook(prehook, handle_failure)
     return hook
-
-
-def native_call_hook(recorder: Recorder, hook: Hook, matcher: CallMatcher) -> Hook:
-    """Return the hook before a call of the model with its usual case in C: a call that the matcher recognises."""
-    if recorder.native_buffer is None or not isinstance(matcher, extension.CallMatcher):
-        return hook
-    native: Hook = matcher.forward_pre_hook(hook, _handle_owner_failure)
-    return native
-
-
-def native_forward_hook(context: Any, hook: Hook) -> Hook:
-    """Return the hook before a forward with its usual case in C, in the ``context`` in C that makes such hooks."""
-    native: Hook = context.forward_pre_hook(hook, _handle_owner_failure)
-    return native
 
 
 def _follow(

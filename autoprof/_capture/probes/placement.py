@@ -68,16 +68,6 @@ class Placement:
         self._probes += [probe for probe in probes if id(probe) not in known]
         self._place_probes()
 
-    @property
-    def anchor(self) -> Tensor | None:
-        """The tensor whose device is the model's; None where no device is followed."""
-        return self._anchor
-
-    @property
-    def is_on_host(self) -> bool:
-        """Whether no module's device is followed but that of the anchor, and that is the CPU."""
-        return self._on_host and not self._evidence
-
     def moved(self) -> bool:
         """Return whether a module has moved to another device: one check on a host clock, else one a module."""
         self._renew_anchor()
