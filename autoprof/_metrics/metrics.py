@@ -54,7 +54,8 @@ class Metrics(Observer):
         if not self._off:
             with contain(self._switch_off):
                 calls, fetched = self._root.take(raw.mark_batch), self._batches.take()
-                self._taken.append(StepRecord(raw.step, calls, fetched, raw.warmup, raw.gap_steps))
+                version = 0 if self._flops is None else self._flops.training_version()
+                self._taken.append(StepRecord(raw.step, calls, fetched, raw.warmup, raw.gap_steps, version))
         return raw
 
     def frames(self, run: FrameRun) -> None:
@@ -68,8 +69,9 @@ class Metrics(Observer):
                 run.scalars[-1] = self._telemetry.complete(run.scalars[-1], warmup=records[-1].warmup)
             self._throughput.add_run(run, records, shapes)
             if self._flops is not None:
-                for (calls, warmup), steps in Counter([(one.calls, one.warmup) for one in records]).items():
-                    self._flops.add_steps(calls, shapes, warmup=warmup, steps=steps)
+                alike = Counter([(one.calls, one.training_version, one.warmup) for one in records])
+                for (calls, version, warmup), steps in alike.items():
+                    self._flops.add_steps(calls, shapes, version, warmup=warmup, steps=steps)
 
     def _record_of(self, step: int) -> StepRecord:
         """Return the record of a step; those before it, which the device has not passed in time, are dropped."""

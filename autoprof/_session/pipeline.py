@@ -46,8 +46,10 @@ MAX_WAITING_VALUES: Final = 1 << 19
 STEP_VALUES: Final = 32
 """The values that a step takes beside its readings."""
 MAX_WITH_EVENTS: Final = PENDING // 2
-"""Steps of a device's clock that wait, above which a pass is due: each holds an event for every mark."""
-LONG_PASS_NS: Final = 100_000_000
+"""Steps of a device's clock that wait, above which a pass is due: more than ``PENDING`` are given up."""
+MAX_EVENTS: Final = 4096
+"""Events of a device's clock in the steps that wait, one for every mark, above which a pass is due."""
+LONG_PASS_NS: Final = 10 * PASS_NS
 """A pass longer than this, such as one that has counted FLOPs, makes the step after it a warm-up step."""
 PATIENCE_NS: Final = 2 * NS_PER_S
 """Longest wait for a device, which may hang, at the end on SIGTERM: its sender soon sends SIGKILL."""
@@ -129,10 +131,10 @@ class Pipeline:
 
     def _is_crowded(self, latest: RawStep) -> bool:
         """Return whether too many steps wait, each like the latest."""
-        waiting = self._resolver.waiting
+        waiting, marks = self._resolver.waiting, latest.mark_batch.mark_count
         if self._holds_events:
-            return waiting >= MAX_WITH_EVENTS
-        return waiting * (latest.mark_batch.mark_count + STEP_VALUES) >= MAX_WAITING_VALUES
+            return waiting >= MAX_WITH_EVENTS or waiting * marks >= MAX_EVENTS
+        return waiting * (marks + STEP_VALUES) >= MAX_WAITING_VALUES
 
     @property
     def is_due(self) -> bool:
@@ -149,7 +151,10 @@ class Pipeline:
         with self._gc_paused:
             self._pass_on(now_ns + max(PASS_NS, round(PASS_SHARE * since_ns)))
             self._outputs.show()
-        self._took_long = self._took_long or self._now_ns() - now_ns >= LONG_PASS_NS
+        self._note_length(now_ns)
+
+    def _note_length(self, began_ns: int) -> None:
+        self._took_long = self._took_long or self._now_ns() - began_ns >= LONG_PASS_NS
 
     def took_long(self) -> bool:
         """Return, once, whether a pass was so long that the step which it lengthens must not be counted."""
@@ -158,8 +163,10 @@ class Pipeline:
 
     def flush(self, *, wait: bool = False) -> None:
         """Pass on the frames of all steps that the device has passed; ``wait`` blocks for the rest."""
+        began_ns = self._now_ns()
         with self._gc_paused:
             self._pass_on(wait=wait)
+        self._note_length(began_ns)
 
     def _pass_on(self, until_ns: int | None = None, *, wait: bool = False) -> None:
         """Pass on frames until none is left or the time has come; a frame that was begun is finished."""

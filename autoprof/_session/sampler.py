@@ -5,9 +5,9 @@ the marks by their calibrated cost. Other programs cannot change it. A step is a
 the shortest time that a step waits, for a device or a loader: other programs make a step wait longer, never shorter, so
 they can make recording look more affordable only.
 
-Where a step costs more than the budget, the rows that hold least time are dropped first (``DroppableRows``). Where that is not
-enough, every k-th step is recorded: those whose number is a multiple of k. As k is a power of two, ranks that afford
-different ones share the steps of the largest.
+Where a step costs more than the budget, the rows that hold least time are dropped first (``DroppableRows``). Where that
+is not enough, every k-th step is recorded: those whose number is a multiple of k. As k is a power of two, ranks that
+afford different ones share the steps of the largest.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ second apart."""
 KEPT_STEPS: Final = 64
 """Steps of a window whose lengths are kept: enough for a median."""
 ROOM: Final = 1.5
-"""More is recorded where that is expected to cost the budget divided by this, so that nothing comes and goes in turn."""
+"""More is recorded where that is expected to cost the budget divided by this, so that rows do not come and go."""
 MAX_EVERY: Final = 4096
 """The largest k: of steps of 0.1 ms one in half a second is recorded."""
 OTHER_THREADS_LOAN_NS: Final = 10_000_000

@@ -69,7 +69,7 @@ class Summarizer:
         self._resolver = resolver
         self._aggregate = aggregate
         self._limit = limit
-        self._observers = list(observers)
+        self._observers = [one for one in observers if type(one).annotate is not Observer.annotate]
         self._notes = notes
         self.open_gap = NO_GAP
         """The unsampled steps that no recorded one follows yet."""

@@ -68,7 +68,7 @@ class Zoom(RowChoice):
     """Follow the frames of a run and choose the cut.
 
     ``make_set`` makes the probes of these groups, with the number of the cut. ``first`` are the groups to begin with.
-    They are never dropped, unless they have many modules.
+    Of these the model and its blocks are never dropped.
     """
 
     provides = "reasons for which rows are not opened"
@@ -84,8 +84,7 @@ class Zoom(RowChoice):
         compiled: CompiledModules | None = None,
     ) -> None:
         first = tuple(first)
-        few = sum(group.blocks for group in first) <= MAX_FLOOR_MODULES
-        super().__init__({root.name, *(group.name for group in first if few)})
+        super().__init__(_model_and_blocks(root, {group.name for group in first}))
         self._root = root
         self._compiled = compiled
         self._make_set = make_set
@@ -325,6 +324,20 @@ class Zoom(RowChoice):
         rows = tuple(replace(row, stopped=stopped[row.name]) if row.name in stopped else row for row in summary.rows)
         table = tuple(row for row in summary.memory_table if row.name is None or row.name in stopped)
         return replace(summary, rows=rows, memory_table=table)
+
+
+def _model_and_blocks(root: ModuleGroup, first: Collection[str]) -> set[str]:
+    """Return the names of the model and of the levels below it, down to one with equal blocks; not of too many."""
+    names, modules, level = {root.name}, 0, _visible(root)
+    while level and all(group.name in first for group in level):
+        modules += sum(group.blocks for group in level)
+        if modules > MAX_FLOOR_MODULES:
+            break
+        names.update(group.name for group in level)
+        if any(group.blocks > 1 for group in level):
+            break
+        level = [child for group in level for child in _visible(group)]
+    return names
 
 
 def is_recordable(group: ModuleGroup) -> bool:

@@ -146,14 +146,12 @@ class StackMonitor:
 
     def step(self, raw: RawStep) -> None:
         """Take the new samples; those of the step wait for its frame, those of a later step for that step."""
-        if self._probe.enabled or self._later:
-            self._later += self._probe.take()
+        self._later += self._probe.take()
+        if self._later:
             self._match(raw)
 
     def _match(self, raw: RawStep) -> None:
         samples, self._later = self._later, []
-        if not samples:
-            return
         begun_ns, ended_ns, pauses = raw.begun_ns, raw.ended_ns, _pauses(raw)
         inside = []
         for sample in samples:

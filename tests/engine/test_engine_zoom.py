@@ -248,6 +248,18 @@ def test_the_smallest_rows_are_dropped_where_the_budget_does_not_afford_the_cut(
     assert min(times.get(name, 0) for name in again) >= max(times.get(name, 0) for name in set(whole) - again - first)
 
 
+def test_the_model_and_its_blocks_are_never_dropped() -> None:
+    """Three equal blocks of two layers, with a head: the layers go, the blocks stay."""
+    clock = FakeClock()
+    blocks = {f"b{at}": Nest(clock, one=Busy(clock, 3), two=Busy(clock, 5)) for at in range(3)}
+    zoom = make_zoom(Nest(clock, **blocks, head=Busy(clock, 9)), None, 1.0)
+    whole = {group.name for group in zoom.cut.groups}
+    zoom.fit(0.01)
+    kept = list(zoom.cut.groups)
+    assert len(kept) == 3 < len(whole)
+    assert [group.blocks for group in kept] == [1, 3, 1]
+
+
 def test_a_row_at_the_limit_does_not_flap() -> None:
     """Noise around a threshold changes the cut a few times, not forever."""
     zoom = make_zoom(wide(), 0.01, 16.0)

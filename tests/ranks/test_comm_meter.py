@@ -198,7 +198,7 @@ def test_a_failure_switches_only_the_table_off() -> None:
     run.record.calls.append(call("all_reduce", 0, 1))
     run.meter.step(RawStep(1, 0, 0, HostClock(), BEGIN, BEGIN))
     broken: Any = StepFrame.of(step=1)
-    run.meter.frames(FrameRun.of([broken]))
+    run.meter.frames(FrameRun([1], [{}], [{}], lambda: [broken]))
     run.add([call("all_reduce", 0, 1)], [], 10 * MS)
     assert run.meter.table() is None
 

@@ -112,6 +112,40 @@ def test_recorded_steps_that_differ_from_the_others_are_named(summary: Summary, 
     assert f"recorded steps are {said} than the others" in " ".join("\n".join(render_summary(apart)).split())
 
 
+def test_a_run_without_recorded_steps_is_reported() -> None:
+    """A run with only warm-up reports no zeros."""
+    text = "\n".join(render_summary(summary_of([frame_of(warmup=True)])))
+    assert "autoprof: 1 step (0 recorded, 1 warm-up)" in text
+    assert "nothing was recorded" in text
+    assert "0.0" not in text
+
+
+@given(name=st.text(min_size=1, max_size=100), width=st.integers(1, 220), encoding=st.sampled_from(["utf-8", "ascii"]))
+def test_the_report_keeps_to_its_width(name: str, width: int, encoding: str) -> None:
+    """No name widens the report or acts on the terminal."""
+    lines = render_summary(summary_of([frame_of(((name, "forward", -1, 10),))]), width=width, encoding=encoding)
+    assert max(map(cell_len, lines)) <= max(width, 80)
+    assert not acts("".join(lines))
+
+
+def test_the_number_of_steps_does_not_lengthen_the_report() -> None:
+    """The report is about the run, not its steps."""
+    short, long = (summary_of([frame_of(step=i) for i in range(steps)]) for steps in (1, 40))
+    assert len(render_summary(short)) == len(render_summary(long))
+
+
+def test_a_time_below_the_clocks_resolution_is_less_than_it() -> None:
+    """Names, phases and the spread: as less than the resolution times the calls; the report names it."""
+    rows = (("A", "forward", -1, 900), ("B", "user", -1, 4), ("B", "user", -1, 4))
+    summary = replace(summary_of([frame_of(rows)]), clock_limit_ns=6_000_000)
+    text = "\n".join(render_summary(summary))
+    assert "clock      cannot resolve spans below 6.0 ms: they are shown as <" in text
+    (line,) = [line for line in text.splitlines() if line.startswith("B (user)")]
+    assert line.split() == ["B", "(user)", "2", "<1.2", "%", "<12"]
+    assert "B user      <12.00 ms   <12.00 ms   <12.00 ms   <12.00 ms" in text
+    assert "user               8.00 ms    0.8 %" in text
+
+
 def test_a_duration_measured_elsewhere_has_a_clock_of_its_own() -> None:
     """Our limit says nothing about it."""
     summary = summary_of([frame_of((("A", "user", -1, 4),), lanes=(-1,))])

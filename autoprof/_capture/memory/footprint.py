@@ -12,6 +12,7 @@ from torch import nn
 
 from ..._process.failures import contain, describe
 from ..._process.gc_paused import GcPaused
+from ..._process.signals import DeferSignals
 from .extents import Extent, bytes_of, extents
 
 MAX_COUNTS: Final = 16
@@ -102,8 +103,8 @@ class Footprint:
 
     def _try_count(self, *, gradients: bool) -> None:
         # A tensor without a readable size ends this count, not the training. Thousands of extents would start the
-        # garbage collector, which takes longer than the count.
-        with contain(self._fail), GcPaused():
+        # garbage collector, which takes longer than the count. No Ctrl-C may leave it disabled.
+        with DeferSignals(), contain(self._fail), GcPaused():
             self._count(gradients=gradients)
 
     def _fail(self, error: Exception) -> None:
