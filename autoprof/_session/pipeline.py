@@ -139,11 +139,15 @@ class Pipeline:
             return waiting >= MAX_WITH_EVENTS or waiting * marks >= MAX_EVENTS
         return waiting * (marks + STEP_VALUES) >= MAX_WAITING_VALUES
 
+    @property
+    def is_due(self) -> bool:
+        """Whether a pass is due."""
+        return self._now_ns() >= self._due_ns
+
     def make_due_pass(self) -> None:
         """Make a pass if one is due. Called at the end of an unsampled step."""
-        now_ns = self._now_ns()
-        if now_ns >= self._due_ns:
-            self._make_pass(now_ns)
+        if self.is_due:
+            self._make_pass(self._now_ns())
 
     def _make_pass(self, now_ns: int) -> None:
         since_ns, self._began_ns = now_ns - self._began_ns, now_ns
@@ -251,7 +255,9 @@ class Pipeline:
         self.resume_gc()
         self._resolver.give_up()
         complete = how == CLOSED or (how == lifecycle.EXIT and lifecycle.ended_well())
-        for observer in self._observers:
+        for observer in reversed(
+            self._observers
+        ):  # the exchange with other ranks ends before the diagnosis compares them
             self._attempt(partial(self._finish, observer, complete))
         summary: Summary | None = None
         with contain(self._note_no_summary):  # without a summary, everything is closed all the same

@@ -728,6 +728,24 @@ def test_an_observer_that_is_added_in_a_run_is_one_as_any_other() -> None:
     assert late.calls == [2, True, "annotate"]
 
 
+def test_the_observer_that_came_last_ends_first() -> None:
+    """The exchange with other ranks, which may begin during a run, ends before the diagnosis compares them."""
+    ended: list[str] = []
+
+    class Named(Observer):
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        def finish(self, *, complete: bool) -> Mapping[str, Any]:
+            ended.append(self.name)
+            return {}
+
+    bench = Bench(Named("diagnosis"), Named("memory"))
+    bench.pipeline.follow(Named("exchange"))
+    bench.pipeline.close(pipeline.CLOSED)
+    assert ended == ["exchange", "memory", "diagnosis"]
+
+
 @pytest.mark.parametrize("fails", ["finish", "annotate"])
 def test_an_observer_that_fails_at_the_end_costs_nobody_elses_end(fails: str) -> None:
     """The others are called as ever, the reports are written, and a note says what failed."""
