@@ -1,4 +1,4 @@
-"""Single costs: the user's own spans here, the end of a step in ``micro_step``, set-up and import."""
+"""Single costs: the user's own spans, set-up and import."""
 
 from __future__ import annotations
 
@@ -146,13 +146,9 @@ def imports(repetitions: int) -> dict[str, Any]:
 
 def run(workloads: Sequence[Workload], *, quick: bool) -> dict[str, Any]:
     """Measure all of it."""
-    from . import micro_step
-
     return {
         "clock_ns": round(clock_cost_ns(), 1),
         "user": user_spans(15 if quick else 100),
-        "steps": micro_step.ends(8 if quick else 60),
-        "sinks": micro_step.sinks(2 if quick else 16),
         "setup": setup(workloads),
         "imports": imports(3 if quick else 9),
     }

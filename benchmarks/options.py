@@ -26,14 +26,14 @@ class Options:
     report: Path | None
 
 
-PARTS = ("models", "further", "steady", "micro", "worst", "memory", "identical")
+PARTS = ("always_on", "models", "micro", "identical")
 
 
 def parse(arguments: list[str] | None = None) -> Options:
     """Read the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measure the cost of autoprof.")
     parser.add_argument(
-        "--quick", action="store_true", help="a look in under a minute; a full run takes about half an hour"
+        "--quick", action="store_true", help="a look in some minutes; a full run takes more than an hour"
     )
     parser.add_argument("--models", default=",".join(BUILDERS), help="which models, by comma (default: %(default)s)")
     parser.add_argument(

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import torch
 
-from . import floors, further, identical, machine, memory, micro, others, ours, steady, traceml, worst
+from . import floors, identical, machine, micro, others, ours, traceml
 from .interleave import Measured, Progress, interleave, steps_per_block
 from .options import Options
 from .variant import Variant
@@ -115,6 +115,12 @@ def run(options: Options, progress: Progress = print_line) -> dict[str, Any]:
         },
         "workloads": {},
     }
+    if "always_on" in options.parts:
+        from .always_on.rows import Bench
+        from .always_on.scale import DEFAULT, QUICK
+
+        scale = QUICK if options.quick else DEFAULT
+        results["always_on"] = Bench(scale, clock=options.clock, threads=options.threads, progress=progress).measure()
     workloads = [BUILDERS[name](torch.device("cpu"), options.size) for name in options.models]
     if "models" in options.parts:
         for workload in workloads:
@@ -128,27 +134,9 @@ def run(options: Options, progress: Progress = print_line) -> dict[str, Any]:
                 focus_rounds=0 if options.quick or not heavy else FOCUS_ROUNDS,
                 progress=progress,
             )
-    if "further" in options.parts:
-        results["further"] = further.run(options.rounds, options.clock, progress=progress)
-    if "steady" in options.parts:
-        quick = {"steps": 10, "settling": 5} if options.quick else {}
-        long_rounds = min(options.rounds, FOCUS_ROUNDS)
-        if "layers" in options.models:
-            results["steady"] = steady.run(long_rounds, options.clock, progress=progress, **quick)
-        if "reference" in options.models:
-            short = {"turns": 1, "settling": 1} if options.quick else {}
-            results["steady_reference"] = steady.run_reference(
-                1 if options.quick else long_rounds, options.clock, options.size, progress=progress, **short
-            )
     if "micro" in options.parts:
         progress("single costs")
         results["micro"] = micro.run(workloads, quick=options.quick)
-    if "worst" in options.parts:
-        progress("worst steps")
-        results["worst"] = worst.run(1_000 if options.quick else 20_000)
-    if "memory" in options.parts:
-        progress("memory over a long run")
-        results["memory"] = memory.run(quick=options.quick)
     if "identical" in options.parts:
         progress("bits")
         results["identical"] = identical.run()

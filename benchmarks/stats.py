@@ -85,13 +85,6 @@ def cost_ratio(
     return estimate(statistic, len(base))
 
 
-def beyond(long: Blocks, short: Blocks, *names: str) -> list[Floats]:
-    """Return for each name the time of the longer chain beyond the short one, by round."""
-    sides = [[np.asarray(column, dtype=np.float64) for column in rounds_of(blocks, *names)] for blocks in (long, short)]
-    count = min(len(side[0]) for side in sides)
-    return [more[:count] - less[:count] for more, less in zip(*sides, strict=True)]
-
-
 def rounds_of(blocks: Blocks, *names: str) -> list[list[float]]:
     """Return, for each name, its blocks' values in the rounds in which all of the names have one."""
     columns = [{block["round"]: float(block["value_ns"]) for block in blocks[name]} for name in names]

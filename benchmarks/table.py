@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from .stats import beyond, difference, median, ratio, rounds_of
+from .stats import difference, median, ratio, rounds_of
 from .verdict import Bound
 
 Json = Mapping[str, Any]
@@ -33,18 +33,12 @@ def columns(header: Row, rows: Sequence[Row], *, left: int = 1) -> list[str]:
 def render(results: Json, bounds: Sequence[Bound]) -> str:
     """Render all results of a run."""
     lines = machine_lines(results)
+    if results.get("always_on"):
+        lines += ["", *results["always_on"]["tables"]]
     for workload in results["workloads"].values():
         lines += ["", *workload_lines(workload)]
-    if results.get("further"):
-        lines += ["", *further_lines(results["further"])]
-    if results.get("steady"):
-        lines += ["", *steady_lines(results["steady"])]
     if results.get("micro"):
         lines += ["", *micro_lines(results["micro"])]
-    if results.get("worst"):
-        lines += ["", *worst_lines(results["worst"])]
-    if results.get("memory"):
-        lines += ["", *memory_lines(results["memory"])]
     lines += ["", *verdict_lines(bounds)]
     return "\n".join(lines)
 
@@ -91,30 +85,6 @@ def _variant_row(label: str, mine: Sequence[float], bare: Sequence[float], modul
     )
 
 
-def further_lines(further: Json) -> list[str]:
-    """Render the cost of one more module."""
-    layers, blocks = further["layers"], further["blocks"]
-    rows: list[Row] = []
-    for name, label in further["labels"].items():
-        if name in blocks["short"] and name in blocks["long"]:
-            mine, bare = beyond(blocks["long"], blocks["short"], name, "bare")
-            cost = difference(mine, bare, per=1e3 * (layers["long"] - layers["short"]))
-            rows.append((label, f"{cost.value:.2f}", f"[{cost.low:.2f}, {cost.high:.2f}]"))
-    header = ("a further module", "µs", "95 %")
-    return [f"chains of {layers['short']} and of {layers['long']} tiny layers, interleaved", *columns(header, rows)]
-
-
-def steady_lines(steady: Json) -> list[str]:
-    """Render the cost of a module in the long run."""
-    rows: list[Row] = []
-    for name, label in steady["labels"].items():
-        mine, bare = rounds_of(steady["blocks"], name, "bare")
-        cost = difference(mine, bare, per=1e3 * steady["modules"])
-        rows.append((label, f"{cost.value:.2f}", f"[{cost.low:.2f}, {cost.high:.2f}]"))
-    title = f"in the long run, every step recorded: {steady['rounds']} rounds of {steady['steps']} steps"
-    return [title, *columns(("in the long run", "µs/module", "95 %"), rows)]
-
-
 def micro_lines(micro: Json) -> list[str]:
     """Render the single costs."""
     user = micro["user"]
@@ -123,20 +93,6 @@ def micro_lines(micro: Json) -> list[str]:
         for name, key in (("@timed call", "timed"), ("span", "span"), ("log_timing", "log_timing"))
     ]
     lines = columns(("single calls, µs", "no session", "session"), rows)
-    sizes = list(micro["steps"])
-    header = ("per step, µs", *(f"{micro['steps'][size]['spans']} spans" for size in sizes))
-    names = {
-        "planned": "session.step(), sequence known",
-        "first_sight": "session.step(), first sight",
-        "aggregate": "of it: statistics",
-    }
-    rows = [
-        (text, *(f"{micro['steps'][size][f'{key}_ns'] / 1e3:.1f}" for size in sizes)) for key, text in names.items()
-    ]
-    for sink, costs in micro.get("sinks", {}).items():
-        rows.append((f"sink {sink}: mean", *(f"{costs[size]['mean_ns'] / 1e3:.1f}" for size in sizes)))
-        rows.append((f"sink {sink}: longest", *(f"{costs[size]['max_ns'] / 1e3:.1f}" for size in sizes)))
-    lines += ["", *columns(header, rows)]
     imports = micro["imports"]
     setups = (
         f"{name} ({cost['modules']} modules) {cost['instrument_ns'] / 1e6:.1f} / {cost['close_ns'] / 1e6:.1f} ms"
@@ -145,47 +101,6 @@ def micro_lines(micro: Json) -> list[str]:
     lines += ["", "instrument / close: " + "; ".join(setups)]
     lines.append(f"import torch {imports['torch_s']:.2f} s, import autoprof on top {imports['autoprof_s']:.3f} s")
     return lines
-
-
-def worst_lines(worst: Json) -> list[str]:
-    """Render the tails of the 20,000 tiny steps."""
-    rows: list[Row] = []
-    for name in ("bare", "session", "sinks"):
-        lane = worst[name]
-        middle = lane["median_ns"]
-        rows.append(
-            (
-                name,
-                f"{middle / 1e6:.2f}",
-                f"{lane['p999_ns'] / middle:.1f}×",
-                f"{lane['max_ns'] / middle:.1f}×",
-                f"{lane['slow']} ({100 * lane['slow'] / lane['steps']:.2f} %)",
-                str(lane["slow_own"]),
-                f"{lane['own_max_ns'] / 1e6:.2f}",
-                "/".join(map(str, lane["collections"])),
-            )
-        )
-    header = ("tiny steps", "median ms", "p99.9", "max", "> 5× median", "its doing", "own max ms", "gc 0/1/2")
-    return [f"{worst['bare']['steps']:,} steps of each lane, interleaved", *columns(header, rows)]
-
-
-def memory_lines(memory: Json) -> list[str]:
-    """Render the memory of a long run."""
-    rows: list[Row] = []
-    for path, readings in memory.items():
-        for reading in readings:
-            traced = reading["traced_bytes"]
-            rows.append(
-                (
-                    path.replace("_traced", ", tracemalloc"),
-                    f"{reading['steps']:,}",
-                    f"{reading['rss_bytes'] / (1 << 20):.2f}",
-                    f"{reading['objects']:,}",
-                    "—" if traced is None else f"{traced / 1024:,.0f}",
-                    f"{reading['seconds']:.1f}",
-                )
-            )
-    return columns(("long runs", "steps", "RSS MiB", "objects", "traced KiB", "s"), rows)
 
 
 def verdict_lines(bounds: Sequence[Bound]) -> list[str]:

@@ -28,9 +28,13 @@ SCATTER: Final = 0.95
 
 
 class _OwnModule(nn.Module):
-    """A module whose calls run its own hooks, and none that the program has registered for all modules."""
+    """A module whose calls are marked, and run no hook that the program has registered for all modules."""
 
-    __call__ = call_without_global_hooks()
+    _call_impl = call_without_global_hooks()
+
+    def __call__(self, value: Any) -> Any:
+        site = self._compiled_call_impl
+        return self._call_impl(value) if site is None else site(value)
 
 
 class _Scratch(_OwnModule):
@@ -54,7 +58,7 @@ def measure_mark_cost(clock: Clock) -> MarkCost:
 
 
 def _extra_ns(clock: Clock, phases: frozenset[Phase], *, backward: bool) -> float:
-    """Return the cost of the hooks on ``CALLS`` chained calls: the difference of the cheapest of interleaved rounds."""
+    """Return the cost of marks on ``CALLS`` chained calls: the difference of the cheapest of interleaved rounds."""
     from .._targets import Target  # it imports the configuration's packages, which is slow
 
     recorder = Recorder(clock)
@@ -109,7 +113,7 @@ class LimitMeter:
 
 
 def _read_empty_calls(clock: Clock) -> list[Reading]:
-    """Return two readings of each empty call, taken by the hooks that a step uses."""
+    """Return two readings of each empty call, taken by the marks that a step uses."""
     from .._targets import Target
 
     recorder = Recorder(clock)

@@ -30,7 +30,8 @@ def call_without_global_hooks() -> Callable[..., Any]:
     """
     call: Any = _module.Module._call_impl
     if type(call) is not FunctionType:  # replaced by another package
-        return _module.Module.__call__
+        replaced: Callable[..., Any] = call
+        return replaced
     tables = {name: type(value)() for name, value in vars(_module).items() if _is_table_of_hooks(name, value)}
     return FunctionType(
         call.__code__, {**call.__globals__, **tables}, call.__name__, call.__defaults__, call.__closure__

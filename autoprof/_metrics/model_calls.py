@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
+from contextlib import suppress
 from time import thread_time_ns
 from typing import Any, Final, NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
-from torch.utils.hooks import RemovableHandle
 
 from .._capture.marks import ENTER, INDEX_MASK, KIND_BITS, KIND_MASK, MarkBatch
-from .._capture.probes import ModuleProbe
+from .._capture.probes.call_sites import CallEntry, add_entry, remove_entry
 from .._capture.recorder import Recorder
+from .._capture.torch_compat import without_modes
 from .._process.replace import skip_frames
 from .batch_dimension import samples_of
 from .flops import OutermostCall, ambient, describe
@@ -68,7 +69,7 @@ class StepCalls(NamedTuple):
     """The number of backward passes through modules; None where no hook shows which passes reach them."""
 
 
-class RootProbe(ModuleProbe):
+class RootProbe:
     """Record each call of the model by the shapes of its arguments.
 
     The expensive work is done once for each shape: the description of the arguments, and the check of the output.
@@ -76,18 +77,7 @@ class RootProbe(ModuleProbe):
     marked.
     """
 
-    __slots__ = (
-        "_after",
-        "_expected",
-        "_hook",
-        "_inside",
-        "_known",
-        "_new",
-        "_passes",
-        "numbers",
-        "shapes",
-        "spent_ns",
-    )
+    where = "module hooks"
 
     def __init__(self, model: nn.Module, recorder: Recorder, passes: PassCounter | None = None) -> None:
         self.recorder = recorder
@@ -97,35 +87,42 @@ class RootProbe(ModuleProbe):
         self._known: dict[Hashable, int] = {}
         self._new: int | None = None
         self._inside: list[tuple[int, int]] = []
-        self._after: RemovableHandle | None = None
+        self._describes = False
+        """Whether a call of the open step had new shapes: its calls are followed to their ends."""
         self._expected: ExpectedCall | None = None
         self.numbers: list[int] = []
         """Numbers of the open step's calls, in order."""
         self.spent_ns = 0
         """Time of the hooks, in nanoseconds, since it was last set to 0."""
-        self._hook: Any = self.enter
+        self._entry = CallEntry(self, RootProbe.enter, RootProbe.leave)
         self.shapes: list[Shape] = []
 
     def attach(self) -> None:
-        """Hook the model, after the hooks that may change its arguments."""
+        """Record the calls of the model."""
+        if not self._attached:
+            self._attached = True
+            add_entry(self.module, self._entry)
+
+    def detach(self) -> None:
+        """Record no more calls."""
         if self._attached:
-            return
-        self._attached = True
-        nn.Module.register_forward_pre_hook(self.module, self._hook, with_kwargs=True)
+            remove_entry(self.module, self._entry)
+            self._attached = False
 
     def remove(self) -> None:
-        """Remove the hooks for good; nothing that the probe holds leads back to it."""
+        """Record no more calls, for good; nothing that the probe holds leads back to it."""
         self.detach()
-        self._hook = _nothing
+        self._entry = None
 
-    def enter(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> None:
+    def fail(self) -> None:
+        """Count a failure of ours and record no more calls; the user's call continues."""
+        self.recorder.handle_failure(self.where)
+        with suppress(Exception):
+            self.detach()
+
+    def enter(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Record a call of the model."""
         if _compiling():
-            return
-        if not isinstance(self, RootProbe):  # the hook of a copied model is not bound to a probe
-            self.fail(module)
-            return
-        if not self._attached:  # an earlier hook of this call has detached it
             return
         began = thread_time_ns()
         try:
@@ -133,20 +130,20 @@ class RootProbe(ModuleProbe):
                 key = _brief(args, DEPTH), _brief(kwargs, DEPTH) if kwargs else None, module.training, *_modes()
                 number = self._known.get(key)
                 if number is None:
-                    number = self._add_shape(module, key, args, kwargs or {})
-                elif self._after is None and len(args) == 1 and isinstance(args[0], Tensor) and not kwargs:
+                    number = self._add_shape(module, key, args, kwargs)
+                elif not self._describes and len(args) == 1 and isinstance(args[0], Tensor) and not kwargs:
                     self._expected = ExpectedCall(number, args[0].shape, args[0].dtype, *key[2:])
                 self.numbers.append(number)
-                if self._after is not None:
+                if self._describes:
                     self._inside.append((len(self.recorder.buffer) // 2, -1))
         except Exception:
-            self.fail(module)
+            self.fail()
         self.spent_ns += thread_time_ns() - began
 
     def _repeats_last(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> bool:
         """Record a call with one tensor if it equals the last such call, which needs no description."""
         expected = self._expected
-        if expected is None or kwargs or len(args) != 1 or self._after is not None:
+        if expected is None or kwargs or len(args) != 1 or self._describes:
             return False
         number, shape, dtype, training, *modes = expected
         tensor = args[0]
@@ -169,16 +166,12 @@ class RootProbe(ModuleProbe):
         trains = modes.training and modes.grad
         self.shapes.append(Shape(OutermostCall("", describe(args, kwargs), modes, trains), NO_TRAINING))
         self._new = number if trains else None
-        if self._after is None:
-            self._after = nn.Module.register_forward_hook(module, self.leave, with_kwargs=True, always_call=True)
+        self._describes = True
         return number
 
     def leave(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
         """Read the output of the first call with its shapes, and the mark at which it ends."""
-        if _compiling():
-            return
-        if not isinstance(self, RootProbe):
-            self.fail(module)
+        if not self._describes or _compiling():
             return
         try:
             if self._inside and self._inside[-1][1] < 0:
@@ -187,20 +180,20 @@ class RootProbe(ModuleProbe):
                 number, self._new = self._new, None
                 if torch._C._is_tracing():  # the sizes read here would become a part of the traced graph
                     return
-                found = samples_of(self.module, args, kwargs, output)
+                with without_modes():
+                    found = samples_of(self.module, args, kwargs, output)
                 self.shapes[number] = self.shapes[number]._replace(batch=found)
         except Exception:
-            self.fail(module)
+            self.fail()
 
     def take(self, marks: MarkBatch) -> StepCalls:
         """Return the calls of the step with these marks, and clear them."""
         calls, inside = tuple(self.numbers), self._inside
         self.numbers.clear()
         passes = self._count_passes()
-        if self._after is None:
+        if not self._describes:
             return StepCalls(calls, False, passes)
-        self._after.remove()  # all new shapes of this step are described
-        self._after, self._new, self._inside = None, None, []
+        self._describes, self._new, self._inside = False, None, []
         codes = marks.codes
         outside = len(inside) == len(calls) and self._any_outside(codes, inside)
         return StepCalls(calls, outside, passes)
@@ -222,10 +215,6 @@ class RootProbe(ModuleProbe):
                     return True
             begin = end if end >= 0 else len(codes)
         return False
-
-
-def _nothing(*_call: Any) -> None:
-    """Take the place of a hook that was removed for good."""
 
 
 def _brief(value: Any, depth: int) -> Hashable:

@@ -16,6 +16,7 @@ import torch
 from torch import nn
 
 from .._capture.calibration import measure_mark_cost
+from .._capture.compiler import around_compiler
 from .._capture.handle import Handle, Probe
 from .._capture.mark_cost import MarkCost
 from .._capture.memory import Footprint, SnapshotWindow
@@ -23,7 +24,7 @@ from .._capture.probes import (
     SEES_CHECKPOINTS,
     OptimizerHooks,
     find_anchor,
-    hide_hooks,
+    keep_calls,
     make_hooks,
     make_recorder,
     probe_function,
@@ -303,10 +304,7 @@ class _Builder:
         """Claim the modules, attach the probes that stay, and open the first step."""
         self._undo.add(partial(lifecycle.release, session))
         lifecycle.claim(session, self._modules)
-        watch = capture.module_probes.watch()
-        if watch is not None:
-            self._attached.add(watch.remove)
-        for probe in (*capture.probes.always, *reporting.always, *([] if watch is None else [watch])):
+        for probe in (*capture.probes.always, *reporting.always):
             probe.attach()
         self._undo.add(session.abandon)
         session.start(self._attached)
@@ -336,10 +334,11 @@ class _Builder:
         from .._targets import unwrap, walk
 
         compiled = CompiledModules(self._setup.recorder, self._unseen(), self._notes)
-        self._attached.add(hide_hooks(self._modules, compiled.compiled).remove)
+        self._attached.add(keep_calls().remove)
+        self._attached.add(around_compiler(_nothing, compiled.compiled).remove)
         self._attached.add(watch_compiled_checkpoints(compiled.compiled_checkpoint).remove)
         nodes = walk(self._setup.model)
-        relay = relay_compiled_calls([(node.inner, node.module) for node in nodes], unwrap, compiled.called)
+        relay = relay_compiled_calls([(node.inner, node.module) for node in nodes], unwrap, compiled.found)
         self._attached.add(relay.remove)
         return compiled
 
@@ -584,6 +583,10 @@ def unwrap_optimizer(given: Any) -> Any:
         f"autoprof.instrument: optimizer is a {type(given).__name__}; it must be a torch.optim.Optimizer, "
         "a wrapper that holds it as .optimizer, or a list of them"
     )
+
+
+def _nothing() -> None:
+    """Do nothing where torch starts to compile."""
 
 
 def _close_sinks(sinks: Iterable[Sink]) -> None:

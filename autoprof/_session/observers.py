@@ -90,7 +90,7 @@ class CompiledModules(Observer):
         """The fqns of modules without hooks that a note names already."""
         self.model_hidden = False
         """Whether torch compiled a function around the model, so that no module is seen: a note says so."""
-        self._compiled = self._called = False
+        self._compiled = self._found = False
         self._compiled_checkpoint = False
 
     def compiled_checkpoint(self) -> None:
@@ -101,16 +101,16 @@ class CompiledModules(Observer):
         """Called when torch has compiled: the open step shows which modules hooks no longer see."""
         self._compiled = True
 
-    def called(self) -> None:
-        """Called at the first compiled call of a module, which torch may have compiled before the session."""
-        self._called = True
+    def found(self) -> None:
+        """Called for each compiled module, which torch may have compiled before the session."""
+        self._found = True
 
     def step(self, raw: RawStep) -> RawStep:
         """Return the step, as a warm-up step where torch compiled in it."""
-        if not (self._compiled or self._called):
+        if not (self._compiled or self._found):
             return raw
         self._name_unseen(raw)
-        compiled, self._compiled, self._called = self._compiled, False, False
+        compiled, self._compiled, self._found = self._compiled, False, False
         if not compiled:
             return raw
         if self._compiled_checkpoint:

@@ -16,11 +16,9 @@ from .._capture.recorder import Recorder
 from .._metrics import FlopMeter, Metrics, RootProbe, Telemetry, open_telemetry
 from .._names import clean_name
 from .._notes import Notes
-from .._process.replace import CallProbe
 from ..devices import Device, Memory
 from ..frame import MODULE_PHASES, Phase
 from ..probes import FetchedBatches, Prefetch, ProbeContext
-from .fused_layers import FusedLayers
 from .observers import CompiledModules
 from .row_choice import RuleRows
 from .sampling import TargetSet
@@ -100,7 +98,6 @@ class ModuleProbes:
         self._setup = setup
         self._hooks = hooks
         self._made: dict[tuple[str, str, bool], tuple[ModuleProbe, list[Probe]]] = {}
-        self._fused = FusedLayers(setup.model) if setup.tree is not None else None
         self.placement = Placement(setup.model, setup.recorder, hooks, follow_kind=setup.follow)
 
     def make_set(self, targets: Sequence[Target], number: int = 0) -> TargetSet:
@@ -120,10 +117,6 @@ class ModuleProbes:
                 handle.add(probe.remove)
         handle.remove()
 
-    def watch(self) -> CallProbe | None:
-        """Return the probe that keeps hooks off fused layers; None where there are none, or rules ask for hooks."""
-        return None if self._fused is None else self._fused.watch()
-
     def _probes(self, target: Target) -> tuple[ModuleProbe, list[Probe]]:
         """Return the probe that marks the target's calls, and all probes of the target in the order of attaching."""
         key = target.fqn, target.name, target.shown  # a module that is split off its group has another name
@@ -135,8 +128,6 @@ class ModuleProbes:
                 probes.insert(0, RangeProbe(recorder, target))
             if target.shapes:
                 probes.append(ShapeProbe(recorder, target))
-            if self._fused is not None:
-                probes = [self._fused.guard(one, target.module) for one in probes]
             self._made[key] = probe, probes
         return self._made[key]
 

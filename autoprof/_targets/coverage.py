@@ -27,8 +27,6 @@ class Reason(str, Enum):
     """Its ``forward`` is called directly, which skips hooks."""
     OWN_CALL = "own-call"
     """Its class has a ``__call__`` that does not call ``nn.Module.__call__``."""
-    FUSED = "fused"
-    """A fused path computes it without a call, and hooks inside disable that path."""
     WEIGHTS = "weights"
     """Another module uses its weights and does not call it, as ``nn.MultiheadAttention`` does with ``out_proj``."""
     UNCALLED = "uncalled"
@@ -47,7 +45,6 @@ _WHY = {
     Reason.CONTAINER: "a container that is never called; the modules in it are timed instead",
     Reason.DIRECT: "its .forward() is called directly, which skips hooks; call the module itself",
     Reason.OWN_CALL: "its class has a __call__ that skips hooks; call super().__call__() there",
-    Reason.FUSED: "a fused path computes it; hooks on it disable that path",
     Reason.WEIGHTS: "another module uses its weights without calling it",
     Reason.UNCALLED: "the step did not call it",
 }
@@ -110,8 +107,6 @@ def measure_coverage(
         if reason is None and missed:
             own = type(node.inner).__call__ is not nn.Module.__call__ and not ran
             reason = Reason.OWN_CALL if own else Reason.DIRECT
-        elif reason is None and seen and not ran:
-            reason = Reason.FUSED if counter.active else None
         elif reason is None and not seen:
             used = any(weight.grad is not None for weight in node.inner.parameters(recurse=False))
             reason = Reason.WEIGHTS if used or node in weight_lenders else Reason.UNCALLED

@@ -184,5 +184,5 @@ def _has_forward(module: nn.Module, class_name: str) -> bool:
 
 
 def _is_compiled(node: ModuleNode) -> bool:
-    in_place = getattr(node.inner, "_compiled_call_impl", None) is not None  # after module.compile()
+    in_place = vars(node.inner).get("_compiled_call_impl") is not None  # after module.compile()
     return in_place or "OptimizedModule" in node.class_names

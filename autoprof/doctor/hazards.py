@@ -38,7 +38,7 @@ def check_hazards(environment: Mapping[str, str], model: nn.Module | None = None
         check_tracing(),
         check_processors(),
         check_load(),
-        *([] if model is None else [check_other_hooks(model), check_fused_paths(model)]),
+        *([] if model is None else [check_other_hooks(model)]),
     ]
     hazards = [result for result in found if result is not None]
     return hazards or [ok("hazards", f"none of {len(found)} known hazards found")]
@@ -191,23 +191,6 @@ def check_other_hooks(model: nn.Module) -> Result | None:
             "remove them for profiled runs",
         )
     return None
-
-
-def check_fused_paths(model: nn.Module) -> Result | None:
-    """Warn of fused transformer layers: torch does not use the fused path where a module inside has a hook."""
-    found = [
-        name
-        for name, one in model.named_modules()
-        if isinstance(one, nn.TransformerEncoderLayer) and one.self_attn.batch_first and one.activation_relu_or_gelu
-    ]
-    if not found:
-        return None
-    return warning(
-        "fused-paths",
-        f"{len(found)} nn.TransformerEncoderLayer ({', '.join(found[:3]) or 'the model'}): hooks on or inside it "
-        "switch off its fused path for evaluation without gradients",
-        "evaluate inside session.pause(), which removes the hooks",
-    )
 
 
 def _count(model: nn.Module, kinds: tuple[str, ...]) -> Counter[str]:

@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Final, TextIO
 
 from .._capture.marks import uses_extension
+from .._capture.probes.call_sites import HAS_CALL_ATTRIBUTE
+from .._capture.probes.native_hooks import HAS_HOOK_DICTS
 from .._process.switch import SWITCH, is_off
 from .._reports.fonts import script_for
 from .._reports.text import UNICODE, glyphs_for
@@ -68,6 +70,10 @@ def check_versions(distribution: str = DISTRIBUTION) -> Result:
         if uses_extension()
         else ", marks in Python: not built, built from other sources, or AUTOPROF_PURE is set"
     )
+    if not HAS_CALL_ATTRIBUTE:
+        shown += "; this torch has no Module._compiled_call_impl, so modules are marked by hooks, which cost more"
+    elif not HAS_HOOK_DICTS:
+        shown += "; this torch has no Node._register_hook_dict, so backward is marked by prehooks, which cost more"
     if getattr(sys, "_is_gil_enabled", lambda: True)() is False:
         return warning(
             "versions",

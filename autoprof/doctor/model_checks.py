@@ -20,7 +20,7 @@ from .trial import Trials
 
 NAMED: Final = 6
 """Names listed in a sentence; the rest is counted."""
-FAULTS: Final = frozenset({Reason.DIRECT, Reason.OWN_CALL, Reason.COMPILED, Reason.SCRIPTED, Reason.FUSED})
+FAULTS: Final = frozenset({Reason.DIRECT, Reason.OWN_CALL, Reason.COMPILED, Reason.SCRIPTED})
 """Reasons of the model's own design why a module that runs is not seen."""
 
 
@@ -112,7 +112,7 @@ def check_coverage(observed: Observed, *, chosen: bool) -> Result:
         message += f" ({containers} containers are never called)"
     if not observed.complete:
         message += "; another Python profiler is active, so direct calls of .forward() are not recognised"
-    blamed = hidden if chosen else [one for one in faults if not one.seen or one.missed or one.reason is Reason.FUSED]
+    blamed = hidden if chosen else [one for one in faults if not one.seen or one.missed]
     if blamed:
         return warning(
             "visibility", f"{message}; not, or not always: {_by_reason(blamed)}", "see the list below for the reasons"

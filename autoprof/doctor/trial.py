@@ -125,7 +125,8 @@ class Trials:
 
     def _trains_in_place(self) -> bool:
         model = self.subject.model
-        if any(type(m).__name__ == "OptimizedModule" or m._compiled_call_impl is not None for m in model.modules()):
+        compiled = (vars(one).get("_compiled_call_impl") is not None for one in model.modules())
+        if any(compiled) or any(type(one).__name__ == "OptimizedModule" for one in model.modules()):
             return True
         try:
             copied = copy.deepcopy(model)

@@ -16,7 +16,7 @@ from typing import Any, Final
 import torch
 from torch import Tensor, nn
 
-from .._capture.probes.module import ModuleProbe, Orphan, hook_after, remove_hooks
+from .._capture.probes.call_sites import CallEntry, add_entry, remove_entry
 from .._capture.recorder import Recorder
 from ._base import ProbeContext, ProbeFactory
 
@@ -49,8 +49,8 @@ class ExpertCounts:
         return taken
 
 
-class ExpertHooks:
-    """The hooks on one expert, or on a module that has several (``expert`` None)."""
+class ExpertCalls:
+    """The entry of one expert, or on a module that has several (``expert`` None)."""
 
     where = "experts"
 
@@ -60,28 +60,26 @@ class ExpertHooks:
         self._counts = counts
         self._expert = expert
         self._attached = False
+        self._entry = CallEntry(self, None if expert is None else ExpertCalls.begin, ExpertCalls.count)
         self._begun_ns = 0
 
     def attach(self) -> None:
-        """Hook the module, unless torch has compiled it in place: then no hook would fire."""
-        if self._attached or getattr(self.module, "_compiled_call_impl", None) is not None:
-            return
-        self._attached = True
-        if self._expert is not None:
-            self.module.register_forward_pre_hook(self.begin)
-        hook_after(self.module, self.count, with_kwargs=True)
+        """Look at each call of the module."""
+        if not self._attached:
+            self._attached = True
+            add_entry(self.module, self._entry)
 
     def detach(self) -> None:
-        """Remove the hooks."""
+        """Look at no more calls."""
         if self._attached:
-            remove_hooks(self.module, lambda owner: owner is self)
+            remove_entry(self.module, self._entry)
             self._attached = False
 
     remove = detach
 
-    def begin(self, module: nn.Module, args: Any) -> None:
+    def begin(self, module: nn.Module, args: Any, kwargs: Any) -> None:
         """Read the time at which a call begins."""
-        if isinstance(self, ExpertHooks) and not _compiling():  # not of a copied module
+        if not _compiling():
             self._begun_ns = perf_counter_ns()
 
     def count(self, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
@@ -89,8 +87,7 @@ class ExpertHooks:
         now_ns, began_ns = perf_counter_ns(), thread_time_ns()
         if _compiling() or _task() != _NOT_IN_BACKWARD:  # recomputed
             return
-        if not isinstance(self, ExpertHooks):  # bound to the orphan of a copied module
-            self.fail(module)
+        if output is None:  # the call raised
             return
         try:
             counts = self._counts
@@ -108,15 +105,10 @@ class ExpertHooks:
             self.fail(module)
 
     def fail(self, module: nn.Module) -> None:
-        """Count a failure of ours and remove the hooks; the user's call continues."""
+        """Count a failure of ours and look at no more calls; the user's call continues."""
         self._recorder.handle_failure(self.where)
         with contextlib.suppress(Exception):
             self.detach()
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Orphan:
-        return Orphan()
-
-    __reduce__ = ModuleProbe.__reduce__
 
 
 def _tokens_by_expert(module: nn.Module, args: Any, kwargs: Any, experts: int) -> list[int]:
@@ -134,7 +126,7 @@ def _tokens_by_expert(module: nn.Module, args: Any, kwargs: Any, experts: int) -
     return found
 
 
-def find_experts(model: nn.Module, recorder: Recorder) -> Iterator[tuple[ExpertCounts, list[ExpertHooks]]]:
+def find_experts(model: nn.Module, recorder: Recorder) -> Iterator[tuple[ExpertCounts, list[ExpertCalls]]]:
     """Yield the blocks of experts of a model, each with the hooks that count its tokens."""
     room = MAX_EXPERTS
     for name, module in model.named_modules():
@@ -142,13 +134,13 @@ def find_experts(model: nn.Module, recorder: Recorder) -> Iterator[tuple[ExpertC
             found = len(module) if len(module) > 1 and name.rpartition(".")[2].endswith("experts") else 0
             if 0 < found <= room:
                 counts = ExpertCounts(name, found, timed=not recorder.on_device)
-                yield counts, [ExpertHooks(recorder, one, counts, at) for at, one in enumerate(module)]
+                yield counts, [ExpertCalls(recorder, one, counts, at) for at, one in enumerate(module)]
                 room -= found
             continue
         experts = _experts_of(module)
         if 0 < experts <= room:
             counts = ExpertCounts(name, experts, timed=False)
-            yield counts, [ExpertHooks(recorder, module, counts, None)]
+            yield counts, [ExpertCalls(recorder, module, counts, None)]
             room -= experts
 
 

@@ -18,7 +18,7 @@ from torch import nn
 from torch.nn.modules.loss import _Loss
 
 from .._capture import recorder as recorders
-from .._capture.probes.autograd_hooks import HookPair
+from .._capture.probes.autograd_hooks import CallHooks
 from .._capture.probes.cross_device import hooks_by_input
 from .._capture.probes.hook_owner import HookOwner
 from .._capture.probes.hooks import Hooks
@@ -32,7 +32,7 @@ LOSS_NAME: Final = re.compile(r"(Loss|Losses|Criterion|CrossEntropy)\d*$")
 
 
 class _LossClass(HookOwner):
-    """The marks of one class's losses: its hooks are those that modules have."""
+    """The marks of one class's losses: made by the functions that mark calls of modules."""
 
     def __init__(self, recorder: Recorder, hooks: Hooks, name: str) -> None:
         super().__init__(self, recorder.label(f"Loss/{name}", None, Phase.FORWARD, frozenset(MODULE_PHASES)))
@@ -40,21 +40,21 @@ class _LossClass(HookOwner):
         self._failed = False
         several = hooks.passes.several
 
-        def make(index: int | None) -> HookPair:
+        def make(index: int | None) -> CallHooks:
             device = None if index == recorder.clock.device_index else index
             return hooks.tracking(device, several)
 
-        self._enter, self._leave = hooks_by_input(recorder, make, None, {}, self) if several else make(None)
+        self._before, self._after, _ = hooks_by_input(recorder, make, None, {}) if several else make(None)
 
     def enter(self, module: nn.Module, args: Any, kwargs: Any) -> bool:
         """Mark that a call begins."""
         if not self._failed:
-            self._enter(self, self.module, args, kwargs)
+            self._before(self, self.module, args, kwargs)
         return not self._failed
 
-    def leave(self, module: nn.Module, args: Any, output: Any) -> None:
+    def leave(self, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
         """Mark that it is over."""
-        self._leave(self, self.module, args, output)
+        self._after(self, self.module, args, kwargs, output)
 
     def fail(self, module: nn.Module, error: Exception | None = None) -> None:
         """Count a failure of ours and mark no more."""
@@ -108,7 +108,7 @@ def _replace_call(original: Any, listeners: list[LossListener]) -> Any:
             return output
         finally:
             for one in reversed(entered):
-                one.leave(self, args, output)
+                one.leave(self, args, kwargs, output)
 
     return __call__
 

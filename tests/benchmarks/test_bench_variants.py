@@ -26,7 +26,8 @@ def test_a_variant_leaves_the_model_without_hooks(name: str, tmp_path: Path, mon
     variant.shutdown()
     assert len(block.steps_ns) == len(block.ends_ns) == 2
     assert workload.hooks() == 0
-    assert not list(tmp_path.iterdir())
+    # torch makes a cache of compiled code where the count of FLOPs imports its compiler first
+    assert not [path for path in tmp_path.iterdir() if not path.name.startswith("torchinductor_")]
 
 
 def test_the_names_are_those_that_the_verdict_looks_for() -> None:

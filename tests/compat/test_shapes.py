@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 import torch
+from attached import hooks_of, is_marked
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 import autoprof
-from autoprof._capture.probes import ShapeProbe
 from autoprof._reports.shapes import phrase_shapes, render_shapes
 from autoprof._reports.text import cells
 from autoprof.errors import ConfigError
@@ -146,15 +146,15 @@ def test_modules_of_one_name_and_shape_are_listed_together() -> None:
 
 
 def test_a_rule_without_detail_costs_nothing() -> None:
-    """No further hook on its modules, and nothing noted."""
+    """Nothing further is called around its modules, and nothing noted."""
     plain = {**DETAILED, "targets": [{"match": "blocks"}]}
     model = Model(FakeClock())
     with open_session(model, plain, clock=FakeClock()) as session:
-        bare = len(model.blocks[0]._forward_hooks)
+        bare = len(hooks_of(model.blocks[0])["marks"])
         assert session.summary().shapes == ()
     with open_session(model, DETAILED, clock=FakeClock()):
-        assert len(model.blocks[0]._forward_hooks) == bare + 1
-    assert not model.blocks[0]._forward_hooks
+        assert len(hooks_of(model.blocks[0])["marks"]) == bare + 1
+    assert not is_marked(model.blocks[0])
 
 
 def test_ever_new_shapes_are_bounded() -> None:
@@ -208,7 +208,7 @@ def test_results_are_the_same_bits() -> None:
 
 
 def test_a_copy_and_a_pickle_are_not_noted() -> None:
-    """The copy's hook takes itself off at its first call; the pickle loads without autoprof's hooks at work."""
+    """Neither a copy nor a loaded pickle is followed."""
     model = nn.Sequential(nn.Linear(2, 2))
     config = {"targets": [{"match": "0", "detail": "shapes"}], "sinks": {}}
     with open_session(model, config, clock=FakeClock()) as session:
@@ -219,7 +219,7 @@ def test_a_copy_and_a_pickle_are_not_noted() -> None:
         model(torch.ones(1, 2))
         session.step()
         assert [one.inputs[0].shape for one in session.summary().shapes] == [(1, 2)]
-        assert not twin[0]._forward_hooks
+        assert not is_marked(twin[0])
     assert pickle.dumps(model)
 
 
@@ -230,7 +230,7 @@ def _saved(model: nn.Module) -> bytes:
 
 
 def test_the_compiler_sees_the_bare_model() -> None:
-    """While torch compiles the hook steps aside: one whole graph, and the compiled model is timed from outside."""
+    """One whole graph, and the compiled model is timed from outside."""
     graphs: list[Any] = []
 
     def backend(graph: Any, inputs: Any) -> Callable[..., Any]:
@@ -244,7 +244,7 @@ def test_the_compiler_sees_the_bare_model() -> None:
         compiled(torch.ones(3, 2))
         session.step()
         before = len(graphs)
-        assert any(isinstance(getattr(hook, "__self__", None), ShapeProbe) for hook in inner[0]._forward_hooks.values())
+        assert is_marked(inner[0])
     compiled(torch.ones(3, 2))
     assert (before, len(graphs)) == (1, 1)
 

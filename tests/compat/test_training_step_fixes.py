@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
+from attached import is_marked
 from torch import nn
 
 import autoprof
@@ -361,8 +362,8 @@ def test_all_of_it_can_be_switched_off(tmp_path: Path, caplog: pytest.LogCapture
     model = nn.Linear(4, 2)
     with caplog.at_level(logging.WARNING, "autoprof"):
         session = autoprof.instrument(model, {"enabled": False, "output": str(tmp_path / "runs")})
-        assert not model._forward_hooks
-        assert not model._forward_pre_hooks
+        assert not is_marked(model)
+        assert not is_marked(model)
         _train(session, model, torch.optim.SGD(model.parameters(), lr=0.1), 3)
         session.close()
     assert not (tmp_path / "runs").exists()

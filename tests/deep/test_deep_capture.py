@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from attached import is_marked
 from deep_builders import TARGETS, Program, events, ranges
 from torch.profiler import ProfilerActivity, profile, record_function, schedule
 
@@ -131,7 +132,7 @@ def test_an_exception_leaves_unchanged_and_everything_is_off() -> None:
     assert raised.value is error
     assert capture.result is not None
     assert not torch.autograd._profiler_enabled()
-    assert all(not one._forward_hooks and not one._forward_pre_hooks for one in program.model.modules())
+    assert all(not is_marked(one) for one in program.model.modules())
 
 
 def test_beside_a_running_profiler_it_is_refused() -> None:
@@ -146,7 +147,7 @@ def test_beside_a_running_profiler_it_is_refused() -> None:
     assert capture.files == ()
     assert "no trace: another torch.profiler" in capture.table()
     assert "after" in [event.name for event in users.events()]
-    assert all(not one._forward_hooks for one in program.model.modules())
+    assert all(not is_marked(one) for one in program.model.modules())
 
 
 def test_beside_a_profiler_in_its_warm_up_it_is_refused() -> None:

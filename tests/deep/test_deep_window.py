@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from attached import is_marked
 from deep_builders import TARGETS, Program, ranges
 from torch.profiler import ProfilerActivity, profile
 
@@ -100,7 +101,7 @@ def test_a_run_that_ends_inside_has_what_there_was() -> None:
     session = run(program, {"steps": [2, 50]}, 3)
     assert "steps2-50_rank0_trace.json" in files(session)
     assert not torch.autograd._profiler_enabled()
-    assert all(not one._forward_hooks for one in program.model.modules())
+    assert all(not is_marked(one) for one in program.model.modules())
 
 
 def test_a_profiler_of_the_users_refuses_it_and_training_goes_on() -> None:

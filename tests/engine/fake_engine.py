@@ -41,7 +41,7 @@ def launch(device: Any, x: Tensor, forward_ns: int, backward_ns: int, at: int | 
     if at is not None:
         device.move(made, at)
     if made.grad_fn is not None and isinstance(device, FakeDevice):  # elsewhere the engine does it
-        made.grad_fn.register_prehook(_follow(device, device.place if at is None else device.place_on(at)))
+        made.register_hook(_follow(device, device.place if at is None else device.place_on(at)))  # before any mark
     return made
 
 

@@ -11,11 +11,6 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 
-def hooks_of(module: nn.Module) -> dict[str, list[Any]]:
-    """Return every hook of one module, by where torch keeps it."""
-    return {name: list(value.items()) for name, value in vars(module).items() if name.endswith("_hooks")}
-
-
 class Recurrent(nn.Module):
     """An LSTM on packed sequences, and a head."""
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import timed_target
+from attached import is_marked
 from engine_laws import Watched, check_laws, everything, tree
 from torch import nn
 
@@ -561,7 +562,7 @@ def test_a_wrong_path_fails_at_set_up_and_leaves_nothing(path: str, message: str
     with pytest.raises(TargetError, match=message):
         autoprof.instrument(model, config)
     assert timed_target.plain is original
-    assert not model._forward_pre_hooks
+    assert not is_marked(model)
 
 
 class Owner:

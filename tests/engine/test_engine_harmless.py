@@ -17,8 +17,9 @@ from typing import Any
 import pytest
 import small_models
 import torch
+from attached import hooks_of, is_marked
 from engine_laws import Watched, check_laws, count, everything
-from small_models import MODELS, hooks_of, make, train
+from small_models import MODELS, make, train
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
@@ -121,8 +122,8 @@ def test_a_users_hook_that_replaces_the_output_is_obeyed() -> None:
 
 
 @pytest.mark.parametrize("step", ["manual", "auto"])
-def test_a_deep_copy_is_not_profiled_and_loses_the_hooks_at_its_first_call(step: str) -> None:
-    """An EMA copy: same results, no spans, and from its second call on no hooks."""
+def test_a_deep_copy_is_not_profiled(step: str) -> None:
+    """An EMA copy: same results, no spans, no hooks."""
     model = nn.Sequential(nn.Linear(2, 2), nn.ReLU())
     with Watched(model, config=everything(step=step)) as watched:
         copied = copy.deepcopy(model)
@@ -132,7 +133,7 @@ def test_a_deep_copy_is_not_profiled_and_loses_the_hooks_at_its_first_call(step:
             assert torch.equal(other(x), model(x))
             assert not any(hooks for module in other.modules() for hooks in hooks_of(module).values())
         watched.session.summary()
-        assert model[0]._forward_pre_hooks
+        assert is_marked(model[0])
         watched.step()
     assert count(watched.frames[0], autoprof.Phase.FORWARD)["0"] == 2
 
@@ -359,7 +360,7 @@ class Spying(Dataset):  # type: ignore[type-arg]
         return {
             "pid": os.getpid(),
             "recording": recording.active is not None,
-            "hooks": sum(len(module._forward_pre_hooks) for module in self.model.modules()),
+            "hooks": sum(map(is_marked, self.model.modules())),
         }
 
 

@@ -20,7 +20,9 @@ from torch import nn
 from autoprof import Phase
 from autoprof._capture.marks import KIND_BITS, PURE_VARIABLE, native, state, uses_extension
 from autoprof._capture.marks.source_hash import source_hash
-from autoprof._capture.probes.native_hooks import native_module_hooks
+from autoprof._capture.probes.autograd_hooks import CallHooks
+from autoprof._capture.probes.call_sites import table
+from autoprof._capture.probes.native_hooks import native_context
 from autoprof._capture.recorder import Recorder
 from autoprof._metrics import RootProbe
 from autoprof.testing import FakeClock
@@ -150,9 +152,7 @@ def test_a_reading_that_fails_removes_a_hook_in_c_and_is_counted(monkeypatch: py
         model(torch.ones(1, 2)).sum().backward()
         clock.fails = False
         assert watched.session._recorder.failures["module hooks"] > 0
-        assert not [
-            hook for hook in model[0]._forward_pre_hooks.values() if type(hook.__self__).__name__ != "RootProbe"
-        ]
+        assert table.find(model[0]) is None
 
 
 @needs_c
@@ -316,13 +316,13 @@ def test_the_usual_call_runs_no_hook_in_python(monkeypatch: pytest.MonkeyPatch) 
     in_python(monkeypatch, False)
     python_calls: list[str] = []
 
-    def without_fallback(recorder: Recorder, hooks: Any, *args: Any) -> Any:
+    def without_fallback(_before: Any, _after: Any, context: Any) -> CallHooks:
         def fallback(_owner: Any, module: nn.Module, *_args: Any) -> None:
             python_calls.append(type(module).__name__)
 
-        return native_module_hooks(recorder, (fallback, fallback), *args)
+        return CallHooks(fallback, fallback, context)
 
-    monkeypatch.setattr("autoprof._capture.probes.hooks.native_module_hooks", without_fallback)
+    monkeypatch.setattr("autoprof._capture.probes.hooks.CallHooks", without_fallback)
     model = nn.Sequential(nn.Linear(2, 2), nn.ReLU(), nn.Linear(2, 2))
     with Watched(model, config=everything(step="manual", flops="off")) as watched:
         for _ in range(4):
@@ -358,35 +358,12 @@ def test_state_in_c_has_the_members_of_its_twin_in_python(name: str) -> None:
     assert found[0] == found[1]
 
 
-@needs_c
-def test_an_unusual_call_is_passed_to_the_hook_in_python(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another owner, another number of arguments: the fallback gets the arguments unchanged."""
-    in_python(monkeypatch, False)
-    received: list[Any] = []
-
-    def enter(*args: Any, **named: Any) -> None:
-        received.append((args, named))
-
-    recorder = Recorder(FakeClock())
-    hook, _ = native_module_hooks(recorder, (enter, enter), lambda: recorder.read)
-    assert hook is not enter
-    assert (hook.__name__, hook.__wrapped__) == ("enter", enter)  # type: ignore[attr-defined]
-    hook()
-    hook(1)
-    hook("owner", "module", ())
-    hook("owner", "module", args=())
-    assert received == [((), {}), ((1,), {}), (("owner", "module", ()), {}), (("owner", "module"), {"args": ()})]
-
-
-def test_without_the_extension_hooks_are_those_in_python(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_extension_marks_are_made_in_python(monkeypatch: pytest.MonkeyPatch) -> None:
     """No compiler, no headers, or an interpreter without a lock: nothing else is missing."""
-
-    def enter() -> None: ...
-
     monkeypatch.setattr(native, "extension", None)
     assert not uses_extension()
     recorder = Recorder(FakeClock())
-    assert native_module_hooks(recorder, (enter, enter), lambda: recorder.read) == (enter, enter)
+    assert native_context(recorder, lambda: recorder.read) is None
 
 
 @needs_c
@@ -400,7 +377,7 @@ def test_calls_of_the_model_get_the_same_numbers_in_both_ways(monkeypatch: pytes
     def numbers() -> list[int]:
         model, found = Sum(), []
         with Watched(model, config={"targets": [{"type": "Sum"}], "sinks": {}, "step": "manual"}) as watched:
-            probe = next(one for hook in model._forward_pre_hooks.values() if type(one := hook.__self__) is RootProbe)
+            probe = next(root for root in gc.get_objects() if type(root) is RootProbe and root.module is model)
             tensor = torch.ones(2, 3)
             for _ in range(3):
                 for given in ((tensor,), (tensor,), (torch.ones(3, 2),), (tensor.double(),), (tensor, tensor), ()):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import threading
 from collections.abc import Callable
 
@@ -81,12 +80,20 @@ def count_backwards(frame: StepFrame) -> int:
     return sum(span.phase is Phase.BACKWARD and span.fqn is not None for span in frame.spans)
 
 
+def replica_of(layer: nn.Module) -> nn.Module:
+    """Return a replica with the weights of the original, as ``torch.nn.parallel.replicate`` makes it."""
+    replica: nn.Module = layer._replicate_for_data_parallel()
+    for name, weight in layer.named_parameters():
+        setattr(replica, name, weight.detach())
+    return replica
+
+
 def test_a_replica_on_another_thread_is_recorded_where_other_threads_are_off(changes: dict[str, object]) -> None:
     """``nn.DataParallel`` runs the training step itself on such threads."""
     model = two_layers()
     with Watched(model, config=everything(**changes)) as watched:
         watched.session._recorder.others.switch_off()
-        replicas = [copy.copy(layer) for layer in model]  # as torch makes them: with the hooks of the original
+        replicas = [replica_of(layer) for layer in model]
         on_another_thread(lambda: [infer(replica) for replica in replicas])
         watched.step()
         (frame,) = watched.frames

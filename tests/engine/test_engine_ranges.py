@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+from attached import hooks_of, is_marked
 from hypothesis import HealthCheck, assume, given, settings
 from random_nests import build, nests
 from torch import nn
@@ -154,11 +155,11 @@ def test_without_the_option_there_is_nothing() -> None:
     model = Net()
     with autoprof.instrument(model, {**CONFIG, "ranges": "off"}) as session:
         assert type(session._recorder).__name__ == "Recorder"
-        hooks = sum(len(module._forward_pre_hooks) for module in model.modules())
+        entries = sum(len(hooks_of(module)["marks"]) for module in model.modules())
     with autoprof.instrument(model, CONFIG):
-        more = sum(len(module._forward_pre_hooks) for module in model.modules())
-    assert more == hooks + len(list(model.modules()))
-    assert all(not module._forward_pre_hooks and not module._forward_hooks for module in model.modules())
+        more = sum(len(hooks_of(module)["marks"]) for module in model.modules())
+    assert more == entries + len(list(model.modules()))
+    assert not any(is_marked(module) for module in model.modules())
 
 
 def test_the_results_are_the_same_to_the_last_bit() -> None:
@@ -365,7 +366,7 @@ def test_a_torch_without_nvtx_is_an_error_at_set_up(monkeypatch: pytest.MonkeyPa
     model = Net()
     with pytest.raises(SessionError, match=r"ranges: 'nvtx' needs NVTX, .* not installed.*; allowed: off or profiler"):
         autoprof.instrument(model, {**CONFIG, "ranges": "nvtx"})
-    assert all(not module._forward_pre_hooks for module in model.modules())
+    assert all(not is_marked(module) for module in model.modules())
 
 
 def test_a_failure_of_ours_is_counted_and_ends_the_ranges() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from small_models import hooks_of
+from attached import hooks_of
 from torch import nn
 from torch.optim import optimizer as torch_optimizer
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 import torch
+from attached import hooks_of, is_marked
 from engine_laws import Watched, check_laws, count, everything, tree
-from small_models import hooks_of
 from torch import nn
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
@@ -272,7 +272,7 @@ def test_only_each_nth_step_is_recorded_and_the_rest_is_counted() -> None:
     hooked = []
     with Watched(model, config=config) as watched:
         for _ in range(7):
-            hooked.append(bool(model[0]._forward_pre_hooks))
+            hooked.append(is_marked(model[0]))
             model(torch.ones(1, 2)).sum().backward()
             watched.step()
         summary = watched.session.summary()
@@ -388,7 +388,7 @@ def test_a_pause_of_a_step_that_is_not_recorded_changes_nothing() -> None:
         watched.step()
         with watched.session.pause():
             pass
-        assert not model[0]._forward_pre_hooks
+        assert not is_marked(model[0])
         model(torch.ones(1, 2))
         watched.step()
         model(torch.ones(1, 2))
@@ -559,7 +559,7 @@ def test_everything_but_step_may_be_called_after_close() -> None:
     assert list(loader) == [1, 2]
     assert list(watched.session.loader([3])) == [3]
     watched.session.summary()
-    assert not model._forward_pre_hooks
+    assert not is_marked(model)
 
 
 def test_close_inside_a_pause_leaves_nothing() -> None:
@@ -579,7 +579,7 @@ def test_close_inside_a_forward_leaves_nothing() -> None:
     x = torch.ones(1, 2)
     model(x).sum().backward()
     model(x)
-    assert all(not module._forward_pre_hooks for module in model.modules())
+    assert not any(hooks_of(module)["marks"] for module in model.modules())
 
 
 def test_a_session_is_a_context_manager_that_closes_on_errors_too() -> None:
@@ -587,7 +587,7 @@ def test_a_session_is_a_context_manager_that_closes_on_errors_too() -> None:
     model = mlp()
     with pytest.raises(KeyError), open_session(model, everything(), clock=FakeClock()):
         raise KeyError
-    assert not model._forward_pre_hooks
+    assert not is_marked(model)
 
 
 def test_the_model_has_the_hooks_it_had() -> None:
@@ -705,7 +705,7 @@ def test_layers_added_and_removed_after_instrumenting_do_not_break() -> None:
         watched.step()
     assert count(watched.frames[0], Phase.FORWARD) == {"Sequential": 1, "0": 1, "1": 1, "2": 1}
     assert count(watched.frames[1], Phase.FORWARD) == {"Sequential": 1, "0": 1, "2": 1}
-    assert not removed._forward_pre_hooks
+    assert not is_marked(removed)
 
 
 def inert(session: autoprof.Session, model: nn.Module) -> None:
@@ -893,7 +893,7 @@ def test_a_failure_of_ours_in_a_step_is_said_once_and_switches_recording_off(
             for _ in range(5):
                 model(torch.ones(1, 2)).sum().backward()
                 watched.step()
-                assert not model._forward_pre_hooks
+                assert not is_marked(model)
                 assert recording.active is None
     assert len(failures) == 1
     assert len([r for r in caplog.records if "recording is off" in r.message]) == 1
@@ -910,5 +910,5 @@ def test_a_failure_of_ours_at_the_end_does_not_reach_the_user(monkeypatch: pytes
     watched.step()
     monkeypatch.setattr(watched.session._pipeline._aggregate, "summary", fails)
     watched.session.close()
-    assert not model._forward_pre_hooks
+    assert not is_marked(model)
     assert watched.sink.summary is not None

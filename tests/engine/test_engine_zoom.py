@@ -348,38 +348,6 @@ def test_the_zoom_changes_no_bit() -> None:
     assert all(torch.equal(one, other) for one, other in zip(*states, strict=True))
 
 
-def test_a_fused_layer_in_eval_mode_has_no_hooks() -> None:
-    """A frozen encoder computes with its fused kernel as on the bare model; in training mode it is opened again."""
-    torch.manual_seed(1)
-    layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
-    model = nn.ModuleDict({"encoder": nn.Sequential(layer, nn.Tanh()), "head": nn.Linear(8, 1)})
-    batch = torch.randn(2, 4, 8)
-    layer.eval()
-    with torch.no_grad():
-        bare = layer(batch)
-    layer.train()
-
-    def hooks() -> int:
-        return sum(len(one._forward_pre_hooks) + len(one._forward_hooks) for one in layer.modules())
-
-    with open_session(
-        model, {**DEFAULT, "sample": {"warmup": 0, "budget": None}}, clock=FakeClock(tick_ns=1)
-    ) as session:
-        for _ in range(8):
-            model["head"](model["encoder"](batch)).sum().backward()
-            session.step()
-        assert hooks() > 2
-        layer.eval()
-        assert hooks() == 0
-        with torch.no_grad():
-            assert torch.equal(layer(batch), bare)
-        session.step()
-        assert hooks() == 0
-        layer.train()
-        assert hooks() > 2
-    assert hooks() == 0
-
-
 def test_the_cut_is_written_to_the_runs_folder_and_selects_the_same(tmp_path: Path) -> None:
     """``targets.yaml`` loads as a configuration with the targets of the session, and exists before the end."""
     torch.manual_seed(1)

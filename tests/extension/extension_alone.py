@@ -18,9 +18,10 @@ import threading
 import warnings
 import weakref
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from time import perf_counter_ns
-from types import MethodType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 
 NAME = "autoprof._capture.marks._c"
@@ -35,6 +36,7 @@ class Node:
     def __init__(self, number: int) -> None:
         self.number = number
         self.prehooks: list[Any] = []
+        self.dicts: list[Any] = []
 
     def _sequence_nr(self) -> int:
         return self.number
@@ -43,6 +45,11 @@ class Node:
         """Keep a prehook and return a handle."""
         self.prehooks.append(hook)
         return SimpleNamespace()
+
+    def _register_hook_dict(self, carrier: Any) -> None:
+        """Keep the dict of a carrier, as a node of torch does, and its hook."""
+        self.dicts.append(carrier.hooks)
+        self.prehooks.append(carrier.hooks[0])
 
 
 class Tensor:
@@ -60,11 +67,42 @@ class Tensor:
         return self.values[name]
 
 
+class Module:
+    """A module: the attributes that its call site reads."""
+
+    def __init__(self) -> None:
+        self._forward_hooks: dict[int, Any] = {}
+        self._forward_pre_hooks: dict[int, Any] = {}
+        self._backward_hooks: dict[int, Any] = {}
+        self._backward_pre_hooks: dict[int, Any] = {}
+        self.inside: Callable[[], None] | None = None
+        self.output: Any = None
+        self.slow_calls = 0
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the site of the module, where it has one."""
+        site = self._compiled_call_impl  # type: ignore[attr-defined]
+        return (self._call_impl if site is None else site)(*args, **kwargs)
+
+    def _call_impl(self, *args: Any, **kwargs: Any) -> Any:
+        self.slow_calls += 1
+        return self.forward(*args, **kwargs)
+
+    def forward(self, *_inputs: Any, **_named: Any) -> Any:
+        """Run what is inside, and return the output."""
+        inside, output = self.inside, self.output
+        if inside is not None:
+            inside()
+        return output() if callable(output) else output
+
+
 class Torch:
     """The functions of torch that hooks call."""
 
     def __init__(self) -> None:
         self.task = -1
+        self.tracing: Any = None
+        self.global_hooks: dict[int, Any] = {}
         self.numbers = itertools.count()
         self.made = 0
 
@@ -86,12 +124,15 @@ def load(path: Path) -> tuple[Any, Torch]:
         graph_task_id=lambda: torch.task,
         sequence_nr=lambda: torch.made,
         traced_call=lambda *_args: None,
+        tracing_state=lambda: torch.tracing,
+        call_impl=Module._call_impl,
+        global_hooks=(torch.global_hooks,),
     )
     return module, torch
 
 
 class Session:
-    """Hooks of one module and of nodes, with fallbacks that count their calls."""
+    """The marks of one module and of nodes, with fallbacks that count their calls."""
 
     def __init__(self, module: Any, torch: Torch, *, tracked: bool = True, limit: int = 1000) -> None:
         self.torch = torch
@@ -107,11 +148,15 @@ class Session:
         node_context = module.HookContext(self.buffer, passes=self.passes)
         self.node_prehook = node_context.node_prehook(self.fallback, self.on_error)
         tracking = {"nodes": self.nodes, "gaps": self.gaps, "node_prehook": self.node_prehook} if tracked else {}
+        if tracked:
+            tracking["make_carrier"] = lambda hooks: SimpleNamespace(hooks=hooks)
         self.context = module.HookContext(self.buffer, **tracking)
         self.contexts = [self.context, node_context]
         self.update()
-        self.enter = MethodType(self.context.forward_pre_hook(self.fallback, self.on_error), self.owner)
-        self.leave = MethodType(self.context.forward_hook(self.fallback, self.on_error), self.owner)
+        self.table = module.CallTable()
+        self.module = type("Marked", (Module,), {"_compiled_call_impl": self.table})()
+        self.entry = module.CallEntry(self.owner, self.fallback, self.fallback, self.context, self.on_error)
+        self.table.site(self.module).add(self.entry)
 
     def fallback(self, *_args: Any, **_kwargs: Any) -> None:
         """Count a call that was no usual one."""
@@ -133,10 +178,8 @@ class Session:
 
     def call(self, *inputs: Any, output: Any = None, inside: Callable[[], None] | None = None) -> None:
         """Call the module."""
-        self.enter("module", inputs)
-        if inside is not None:
-            inside()
-        self.leave("module", inputs, output() if callable(output) else output)
+        self.module.inside, self.module.output = inside, output
+        self.module(*inputs)
 
     def run_backward(self, nodes: list[Node], task: int = 1) -> None:
         """Run the prehooks of nodes, the newest first."""
@@ -227,14 +270,107 @@ def check_plain_hooks(module: Any, torch: Torch) -> None:
     session.call()
     assert session.fallbacks == 2
     session.update()
-    session.context.forward_pre_hook(session.fallback, session.on_error)("no owner", "module", ())
-    session.enter("module", (), {}, 1, 2, 3)
-    session.enter("module", args=())
-    assert session.fallbacks == 5
+    session.table.site(session.module).add(module.CallEntry("no owner", session.fallback, None, session.context))
+    session.call()
+    assert session.fallbacks == 3
     thread = threading.Thread(target=session.call)
     thread.start()
     thread.join()
-    assert (session.fallbacks, len(session.codes())) == (7, 4)
+    assert (session.fallbacks, len(session.codes())) == (6, 6)
+    assert not session.errors
+
+
+def check_call_sites(module: Any, torch: Torch) -> None:
+    """A site calls `forward` where nothing is hooked, else `_call_impl`; what a module holds itself comes first."""
+    session, marked = Session(module, torch, tracked=False), 0
+    site, one = session.table.find(session.module), session.module
+    for change in (one._forward_hooks, one._backward_pre_hooks, torch.global_hooks):
+        change[0] = None
+        session.call()
+        change.clear()
+    torch.tracing = object()
+    session.call()
+    torch.tracing = None
+    session.call()
+    marked += 5
+    assert one.slow_calls == 4
+    one._compiled_call_impl = lambda *_args: "compiled"
+    assert one() == "compiled"
+    del one._compiled_call_impl
+    marked += 1
+    replica = type(one)()
+    wrapper = type(one)()
+    wrapper.inside = session.call
+    session.table.alias(replica, site, wraps=False)
+    session.table.alias(wrapper, site, wraps=True)
+    replica()
+    marked += 1
+    one.inside = None
+    wrapper()  # the module inside is not marked again
+    marked += 1
+    assert len(session.codes()) == 2 * marked
+    seen: list[Any] = []
+    site.add_before(seen.append)
+    one()
+    site.remove_before(site.before[0])
+    one()
+    assert seen == [one]
+    one.inside = lambda: site.remove(session.entry)
+    one()
+    assert len(session.codes()) == 2 * (marked + 2) + 1  # removed inside the call: it does not end
+    assert site.__deepcopy__({}) is None
+    assert site.__reduce__()[0]() is None
+    assert len(session.table) == 3
+    del replica, wrapper
+    gc.collect()
+    assert len(session.table) == 1
+    many = [type(one)() for _ in range(500)]
+    for each in many:
+        session.table.site(each)
+    random.Random(0).shuffle(many)
+    while many:
+        session.table.drop(many.pop())
+        assert all(session.table.find(each) is not None for each in many[:3])
+    assert len(session.table) == 1
+    for wrong in (lambda: session.table.__delete__(one), lambda: session.table.__get__(1)):
+        try:
+            wrong()
+        except AttributeError:
+            continue
+        raise AssertionError(wrong)
+
+
+def check_carriers(module: Any, torch: Torch) -> None:
+    """A carrier serves the next step once its graph is gone; a graph that lives on keeps its own."""
+    session = Session(module, torch)
+    made = [0]
+
+    def make(hooks: Any) -> Any:
+        made[0] += 1
+        return SimpleNamespace(hooks=hooks)
+
+    tracking = {"nodes": session.nodes, "gaps": session.gaps, "node_prehook": session.node_prehook}
+    context = module.HookContext(session.buffer, **tracking, make_carrier=make)
+    session.contexts.append(context)
+    session.update()
+    site = session.table.site(session.module)
+    site.remove(session.entry)
+    site.add(module.CallEntry(session.owner, session.fallback, session.fallback, context, session.on_error))
+    kept: list[Node] = []
+    for step in range(6):
+        nodes = [torch.node(), torch.node()]
+        session.call(Tensor(nodes[0]), output=Tensor(nodes[1]))
+        session.module.output = None
+        if step == 2:
+            kept = nodes
+        session.take()
+        if step == 3:
+            assert made[0] == 4
+        del nodes
+    assert made[0] == 4
+    assert [len(node.prehooks) for node in kept] == [1, 1]
+    session.run_backward(kept)
+    assert session.fallbacks == 2  # those of an earlier step, with the codes of that step
     assert not session.errors
 
 
@@ -330,7 +466,6 @@ def check_two_exceptions(module: Any, torch: Torch) -> None:
         (ValueError(), KeyboardInterrupt()), (KeyboardInterrupt(), OSError()),
     ):  # fmt: skip
         session = Session(module, torch)
-        session.enter("module", ())
 
         def fail(error: BaseException = clock) -> Any:
             raise error
@@ -340,11 +475,12 @@ def check_two_exceptions(module: Any, torch: Torch) -> None:
                 raise error
             kept.append(error)
 
-        leave = MethodType(session.context.forward_hook(session.fallback, on_error), session.owner)
-        session.update(read=fail)
+        site = session.table.site(session.module)
+        site.remove(session.entry)
+        site.add(module.CallEntry(session.owner, session.fallback, session.fallback, session.context, on_error))
         reached = None
         try:
-            leave("module", (), Tensor(None, grad_fn=attribute))
+            session.call(output=Tensor(None, grad_fn=attribute), inside=partial(session.update, read=fail))
         except BaseException as error:
             reached = error
         ends = [one for one in (attribute, clock) if isinstance(one, (TimeLimit, KeyboardInterrupt))]
@@ -354,7 +490,7 @@ def check_two_exceptions(module: Any, torch: Torch) -> None:
         elif ends == [clock] and isinstance(clock, TimeLimit):
             assert session.errors == [attribute]
         assert session.owner.open_calls == []
-        del leave, session, fail, on_error, reached
+        del site, session, fail, on_error, reached
 
 
 def check_cleared(module: Any, torch: Torch) -> None:
@@ -395,8 +531,9 @@ def check_wrong_arguments(module: Any, torch: Torch) -> None:
         lambda: module.HookContext(session.buffer, nodes={}), lambda: type(session.node_prehook)(),
         lambda: module.HookContext(session.buffer, passes=1), lambda: module.HookState("code"),
         lambda: session.context.node_prehook(session.fallback, session.on_error), lambda: module.configure(),
-        lambda: session.context.update(enabled=True), lambda: session.context.forward_hook(session.fallback),
-        lambda: session.context.forward_hook(1, 2),
+        lambda: session.context.update(enabled=True), lambda: module.CallEntry(1, 2), lambda: module.CallTable(1),
+        lambda: module.CallEntry(1, 2, 3, context=4), lambda: session.table.site(1), lambda: module.CallSite(),
+        lambda: session.table.alias(session.module, None), lambda: session.table.site(session.module).add("entry"),
     ):  # fmt: skip
         try:
             call()

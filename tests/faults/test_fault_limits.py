@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 import torch
+from attached import hooks_of, is_marked
 from engine_laws import Watched, check_laws, count, everything, pass_on_each_step
-from small_models import hooks_of
 from torch import nn
 
 import autoprof
@@ -188,7 +188,7 @@ def test_memory_that_runs_out_in_our_own_work_costs_the_recording_and_not_the_ru
                 watched.step()
     assert [record.message for record in caplog.records] == ["recording is off after MemoryError: "]
     assert len(watched.sink.frames) == 1
-    assert not model._forward_pre_hooks
+    assert not is_marked(model)
 
 
 class Fails:
@@ -231,7 +231,7 @@ def test_a_sink_that_exits_the_program_exits_it(monkeypatch: pytest.MonkeyPatch)
         watched.step()
     assert ended.value.code == 3
     watched.session.close()
-    assert not model._forward_pre_hooks
+    assert not is_marked(model)
 
 
 class FailingClock(FakeClock):

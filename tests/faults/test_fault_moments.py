@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 import torch
+from attached import hooks_of
 from engine_laws import check_laws, count, pass_on_each_step
 from moments import Strike
-from small_models import hooks_of
 from torch import nn
 from torch.optim import optimizer as torch_optimizer
 

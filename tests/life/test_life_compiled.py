@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 import torch
+from attached import hooks_of
 from engine_laws import Watched, check_laws, count, everything
-from small_models import hooks_of
 from torch import Tensor, nn
 
 from autoprof import Phase

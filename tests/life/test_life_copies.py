@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 import torch
+from attached import hooks_of
 from engine_laws import Watched, check_laws, count, everything
-from small_models import hooks_of
 from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
@@ -250,7 +250,7 @@ def test_a_model_inside_an_object_that_is_copied_and_pickled_is_too() -> None:
 
 
 @pytest.mark.parametrize("times", [1, 3])
-def test_a_copy_of_a_copy_is_free_of_us_after_its_first_call(times: int) -> None:
+def test_a_copy_of_a_copy_is_free_of_us(times: int) -> None:
     """However often it was copied."""
     model = mlp()
     with Watched(model, config=everything(step="auto")):

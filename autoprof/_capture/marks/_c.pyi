@@ -19,11 +19,16 @@ def configure(
     graph_task_id: Callable[[], int],
     sequence_nr: Callable[[], int],
     traced_call: Callable[..., None],
+    tracing_state: Callable[[], Any],
+    call_impl: Any,
+    global_hooks: tuple[dict[int, Any], ...],
 ) -> None:
     """Set the type of tensors and the functions of torch that hooks call. To be called once, before hooks are made.
 
     ``graph_task_id`` returns the id of the backward pass on this thread, -1 if none runs; ``sequence_nr`` the number
     that the next autograd node gets. ``traced_call`` is the ``__call__`` of hooks that torch.compile sees and traces.
+    ``tracing_state`` returns None unless torch traces; ``call_impl`` is torch's own ``Module._call_impl``, and
+    ``global_hooks`` are torch's tables of hooks for all modules.
     """
 
 @final
@@ -87,6 +92,8 @@ class HookState:
 class PassState:
     """The backward pass that the last mark belonged to."""
 
+    captures: bool
+    """Whether nodes may be asked for gradients without being run."""
     running: int
     """Id of its graph task."""
     begun: int
@@ -108,12 +115,65 @@ class Hook:
     def __call__(self, *args: Any) -> None: ...
 
 @final
+class CallEntry:
+    """The functions called around the calls of a module, each with ``owner`` first; None for no function.
+
+    ``enter(owner, module, args, kwargs)``, ``leave(owner, module, args, kwargs, output)``. With ``context`` the usual
+    case of both is in C, and ``on_error(owner, module, error)`` is called for its exceptions.
+    """
+
+    def __init__(
+        self,
+        owner: Any,
+        enter: Callable[..., None] | None,
+        leave: Callable[..., None] | None,
+        context: HookContext | None = None,
+        on_error: Callable[..., None] | None = None,
+    ) -> None: ...
+
+@final
+class CallSite:
+    """The marked calls of one module: calls its entries and, between them, what torch would have called."""
+
+    @property
+    def entries(self) -> tuple[CallEntry, ...]:
+        """The entries, outermost first."""
+    @property
+    def before(self) -> tuple[Callable[[Any], object], ...]:
+        """The functions called with the module before its entries are looked up."""
+    def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+    def add(self, entry: CallEntry, *, first: bool = False) -> None:
+        """Add an entry, innermost; ``first``: outermost."""
+    def remove(self, entry: CallEntry) -> None:
+        """Remove an entry; do nothing where it is not there."""
+    def add_before(self, function: Callable[[Any], object]) -> None:
+        """Add a function that is called before the entries."""
+    def remove_before(self, function: Callable[[Any], object]) -> None:
+        """Remove such a function."""
+
+@final
+class CallTable:
+    """The modules whose calls are marked: a data descriptor, in place of ``Module._compiled_call_impl``."""
+
+    def __init__(self) -> None: ...
+    def __len__(self) -> int: ...
+    def site(self, module: Any) -> CallSite:
+        """Return the site of a module, a new one where it has none."""
+    def find(self, module: Any) -> CallSite | None:
+        """Return the site of a module, or None."""
+    def alias(self, module: Any, source: CallSite, *, wraps: bool) -> CallSite:
+        """Give a module the entries of another one's site; ``wraps``: it calls that one, which is then not marked."""
+    def drop(self, module: Any) -> None:
+        """Remove the site of a module."""
+
+@final
 class HookContext:
     """The state that hooks of one purpose share, and the factory of these hooks. Disabled until ``update``.
 
-    With ``nodes``, ``gaps`` and ``node_prehook`` (all or none), hooks of modules track backward: they register
-    ``node_prehook``, bound to the list [serial, code], on the autograd nodes of inputs and outputs, and keep
-    the list in ``nodes`` under the node's number and calls with a gap before them in ``gaps``.
+    With ``nodes``, ``gaps`` and ``node_prehook`` (all or none), calls of modules track backward: they register
+    ``node_prehook``, with the list [serial, code], on the autograd nodes of inputs and outputs, and keep the list in
+    ``nodes`` under the node's number and calls with a gap before them in ``gaps``. ``make_carrier`` returns a tensor
+    with a dict as its ``_backward_hooks``, from which nodes take their hooks; None: nodes get prehooks.
     ``passes`` is for hooks of nodes. The calling thread is the one whose open calls are in ``HookState.open_calls``.
     """
 
@@ -125,6 +185,7 @@ class HookContext:
         gaps: list[tuple[int, int]] = ...,
         node_prehook: Callable[..., None] = ...,
         passes: PassState = ...,
+        make_carrier: Callable[[dict[int, Any]], Any] | None = None,
     ) -> None: ...
     def update(
         self, *, enabled: bool, single_thread: bool, training_thread: int, read_clock: Callable[[], Any]
@@ -134,10 +195,6 @@ class HookContext:
         ``enabled``: marks are appended; ``single_thread``: no other thread has made a mark; ``read_clock`` returns a
         reading, and ``time.perf_counter_ns`` is read without a call of Python.
         """
-    def forward_pre_hook(self, fallback: Callable[..., None], on_error: Callable[[Any, Any, Exception], None]) -> Hook:
-        """Return a hook (owner, module, args) that marks the begin of a call; with keyword arguments if it tracks."""
-    def forward_hook(self, fallback: Callable[..., None], on_error: Callable[[Any, Any, Exception], None]) -> Hook:
-        """Return a hook (owner, module, args, output) that marks the end of a call."""
     def node_prehook(self, fallback: Callable[..., None], on_error: Callable[[Any, Any, Exception], None]) -> Hook:
         """Return a hook (codes, gradients) that marks that a node runs. Raises ``TypeError`` without ``passes``."""
 

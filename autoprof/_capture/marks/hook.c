@@ -12,30 +12,31 @@ typedef struct {
 /* Pass an Exception of a hook to `on_error`, as the except clause of the hook in Python would. Every other exception,
 such as KeyboardInterrupt, goes on to the program. So does one of a signal handler, which `on_error` raises again: an
 earlier one is reported first, and the one that is set is then forgotten. Consumes the reference to the earlier one. */
-static PyObject *report_failure(Hook *self, PyObject *const *args, PyObject *earlier) {
+int report_hook_failure(PyObject *on_error, PyObject *first, PyObject *second, PyObject *earlier) {
     if (earlier != NULL) {
         if (!PyErr_ExceptionMatches(PyExc_Exception)) {
             Py_DECREF(earlier);
-            return NULL;
+            return -1;
         }
         PyObject *later = take_exception();
-        PyObject *reported = PyObject_CallFunctionObjArgs(self->on_error, args[0], args[1], earlier, NULL);
+        PyObject *reported = PyObject_CallFunctionObjArgs(on_error, first, second, earlier, NULL);
         Py_DECREF(earlier);
         if (reported == NULL) {
             Py_DECREF(later);
-            return NULL;
+            return -1;
         }
         Py_DECREF(reported);
         set_exception(later);
     }
     if (!PyErr_ExceptionMatches(PyExc_Exception))
-        return NULL;
+        return -1;
     PyObject *error = take_exception();
     if (error == NULL)
-        return NULL;
-    PyObject *result = PyObject_CallFunctionObjArgs(self->on_error, args[0], args[1], error, NULL);
+        return -1;
+    PyObject *result = PyObject_CallFunctionObjArgs(on_error, first, second, error, NULL);
     Py_DECREF(error);
-    return result;
+    Py_XDECREF(result);
+    return result == NULL ? -1 : 0;
 }
 
 static PyObject *hook_vectorcall(PyObject *op, PyObject *const *args, size_t nargsf, PyObject *kwnames) {
@@ -49,7 +50,9 @@ static PyObject *hook_vectorcall(PyObject *op, PyObject *const *args, size_t nar
         case HOOK_DONE:
             Py_RETURN_NONE;
         case HOOK_FAILED:
-            return report_failure(self, args, earlier);
+            if (report_hook_failure(self->on_error, args[0], args[1], earlier) < 0)
+                return NULL;
+            Py_RETURN_NONE;
         case HOOK_FALLBACK:
             break;
         }
@@ -149,14 +152,14 @@ int current_graph_task(module_state *module, long long *task) {
 }
 
 static PyObject *hook_context_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
-    static char *names[] = {"buffer", "nodes", "gaps", "node_prehook", "passes", NULL};
+    static char *names[] = {"buffer", "nodes", "gaps", "node_prehook", "passes", "make_carrier", NULL};
     module_state *module = state_of_type(type);
-    PyObject *buffer, *nodes = NULL, *gaps = NULL, *node_prehook = NULL, *passes = NULL;
+    PyObject *buffer, *nodes = NULL, *gaps = NULL, *node_prehook = NULL, *passes = NULL, *make_carrier = NULL;
     if (module == NULL)
         return NULL;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!|$O!O!OO!:HookContext", names, module->mark_buffer_type, &buffer,
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!|$O!O!OO!O:HookContext", names, module->mark_buffer_type, &buffer,
                                      &PyDict_Type, &nodes, &PyList_Type, &gaps, &node_prehook, module->pass_state_type,
-                                     &passes))
+                                     &passes, &make_carrier))
         return NULL;
     if (module->hook_type == NULL) {
         PyErr_SetString(PyExc_RuntimeError, "configure() has not been called");
@@ -175,6 +178,7 @@ static PyObject *hook_context_new(PyTypeObject *type, PyObject *args, PyObject *
     self->gaps = Py_XNewRef(gaps);
     self->node_prehook = Py_XNewRef(node_prehook);
     self->passes = (PassState *)Py_XNewRef(passes);
+    self->make_carrier = make_carrier == Py_None ? NULL : Py_XNewRef(make_carrier);
     self->read_clock = Py_NewRef(module->perf_counter_ns);
     self->creator_thread = PyThread_get_thread_ident();
     return (PyObject *)self;
@@ -207,16 +211,6 @@ static PyObject *new_hook(PyObject *op, PyObject *args, PyObject *kwargs, hook_p
     return hook_new(((HookContext *)op)->module, path, op, fallback, on_error);
 }
 
-static PyObject *hook_context_forward_pre_hook(PyObject *op, PyObject *args, PyObject *kwargs) {
-    int tracked = ((HookContext *)op)->nodes != NULL;
-    return new_hook(op, args, kwargs, tracked ? tracked_forward_pre_path : forward_pre_path);
-}
-
-static PyObject *hook_context_forward_hook(PyObject *op, PyObject *args, PyObject *kwargs) {
-    int tracked = ((HookContext *)op)->nodes != NULL;
-    return new_hook(op, args, kwargs, tracked ? tracked_forward_path : forward_path);
-}
-
 static PyObject *hook_context_node_prehook(PyObject *op, PyObject *args, PyObject *kwargs) {
     if (((HookContext *)op)->passes == NULL) {
         PyErr_SetString(PyExc_TypeError, "a HookContext for hooks of nodes needs passes");
@@ -233,6 +227,10 @@ static int hook_context_traverse(PyObject *op, visitproc visit, void *arg) {
     Py_VISIT(self->node_prehook);
     Py_VISIT(self->passes);
     Py_VISIT(self->read_clock);
+    Py_VISIT(self->make_carrier);
+    int stopped = node_marks_traverse(self, visit, arg);
+    if (stopped)
+        return stopped;
     Py_VISIT(Py_TYPE(op));
     return 0;
 }
@@ -246,6 +244,8 @@ static int hook_context_clear(PyObject *op) {
     Py_CLEAR(self->node_prehook);
     Py_CLEAR(self->passes);
     Py_CLEAR(self->read_clock);
+    Py_CLEAR(self->make_carrier);
+    node_marks_clear(self);
     return 0;
 }
 
@@ -261,14 +261,12 @@ static void hook_context_dealloc(PyObject *op) {
 
 static PyMethodDef hook_context_methods[] = {
     {"update", KEYWORDS(hook_context_update), "Renew the state that the recorder changes."},
-    {"forward_pre_hook", KEYWORDS(hook_context_forward_pre_hook), "Return a hook to be called before a module's forward."},
-    {"forward_hook", KEYWORDS(hook_context_forward_hook), "Return a hook to be called after a module's forward."},
     {"node_prehook", KEYWORDS(hook_context_node_prehook), "Return a hook to be called before an autograd node."},
     {NULL},
 };
 
 static PyType_Slot hook_context_slots[] = {
-    {Py_tp_doc, "HookContext(buffer, *, nodes=..., gaps=..., node_prehook=..., passes=...)\n--\n\n"
+    {Py_tp_doc, "HookContext(buffer, *, nodes=..., gaps=..., node_prehook=..., passes=..., make_carrier=None)\n--\n\n"
                 "The state that hooks of one purpose share, and the factory of the hooks."},
     {Py_tp_new, hook_context_new},
     {Py_tp_dealloc, hook_context_dealloc},

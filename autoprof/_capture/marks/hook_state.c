@@ -106,6 +106,7 @@ static PyMemberDef pass_state_members[] = {
     {"running", T_LONGLONG, offsetof(PassState, running), 0, "id of the graph task that the last mark belonged to"},
     {"begun", T_LONGLONG, offsetof(PassState, begun), 0, "passes that torch.autograd.backward began"},
     {"reached", T_LONGLONG, offsetof(PassState, reached), 0, "outermost passes that have reached a hook"},
+    {"captures", T_BOOL, offsetof(PassState, captures), 0, "whether nodes may be asked for gradients without being run"},
     {NULL},
 };
 

@@ -25,12 +25,17 @@ static PyTypeObject *make_hook_type(PyObject *module, PyObject *traced_call) {
 }
 
 static PyObject *configure(PyObject *module, PyObject *args, PyObject *kwargs) {
-    static char *names[] = {"tensor_type", "graph_task_id", "sequence_nr", "traced_call", NULL};
+    static char *names[] = {"tensor_type", "graph_task_id", "sequence_nr",  "traced_call", "tracing_state",
+                            "call_impl",   "global_hooks",  NULL};
     module_state *state = state_of(module);
-    PyObject *tensor_type, *graph_task_id, *sequence_nr, *traced_call;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "$O!OOO:configure", names, &PyType_Type, &tensor_type,
-                                     &graph_task_id, &sequence_nr, &traced_call))
+    PyObject *tensor_type, *graph_task_id, *sequence_nr, *traced_call, *tracing_state, *call_impl, *global_hooks;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "$O!OOOOOO!:configure", names, &PyType_Type, &tensor_type,
+                                     &graph_task_id, &sequence_nr, &traced_call, &tracing_state, &call_impl,
+                                     &PyTuple_Type, &global_hooks))
         return NULL;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(global_hooks); i++)
+        if (!PyDict_Check(PyTuple_GET_ITEM(global_hooks, i)))
+            return PyErr_Format(PyExc_TypeError, "global_hooks must be dicts, not %R", global_hooks);
     PyTypeObject *hook_type = make_hook_type(module, traced_call);
     if (hook_type == NULL)
         return NULL;
@@ -38,6 +43,9 @@ static PyObject *configure(PyObject *module, PyObject *args, PyObject *kwargs) {
     Py_XSETREF(state->tensor_type, (PyTypeObject *)Py_NewRef(tensor_type));
     Py_XSETREF(state->graph_task_id, Py_NewRef(graph_task_id));
     Py_XSETREF(state->sequence_nr, Py_NewRef(sequence_nr));
+    Py_XSETREF(state->tracing_state, Py_NewRef(tracing_state));
+    Py_XSETREF(state->call_impl, Py_NewRef(call_impl));
+    Py_XSETREF(state->global_hooks, Py_NewRef(global_hooks));
     Py_RETURN_NONE;
 }
 
@@ -64,11 +72,20 @@ static int intern(PyObject **field, const char *name) {
 
 static int native_exec(PyObject *module) {
     module_state *state = state_of(module);
-    if (intern(&state->str_grad_fn, "grad_fn") < 0 || intern(&state->str_is_here, "is_here") < 0 ||
+    if (intern(&state->str_compiled_call, "_compiled_call_impl") < 0 ||
+        intern(&state->str_call_impl, "_call_impl") < 0 || intern(&state->str_forward, "forward") < 0 ||
+        intern(&state->str_backward_hooks, "_backward_hooks") < 0 ||
+        intern(&state->str_backward_pre_hooks, "_backward_pre_hooks") < 0 ||
+        intern(&state->str_forward_hooks, "_forward_hooks") < 0 ||
+        intern(&state->str_forward_pre_hooks, "_forward_pre_hooks") < 0 ||
+        intern(&state->str_register_hook_dict, "_register_hook_dict") < 0 ||
+        intern(&state->str_grad_fn, "grad_fn") < 0 || intern(&state->str_is_here, "is_here") < 0 ||
         intern(&state->str_module, "module") < 0 ||
         intern(&state->str_register_prehook, "register_prehook") < 0 ||
         intern(&state->str_requires_grad, "requires_grad") < 0 ||
         intern(&state->str_sequence_nr, "_sequence_nr") < 0)
+        return -1;
+    if ((state->no_kwargs = PyDict_New()) == NULL)
         return -1;
     PyObject *time = PyImport_ImportModule("time");
     if (time == NULL)
@@ -79,6 +96,10 @@ static int native_exec(PyObject *module) {
         add_type(module, &hook_state_spec, &state->hook_state_type) < 0 ||
         add_type(module, &pass_state_spec, &state->pass_state_type) < 0 ||
         add_type(module, &hook_context_spec, &state->hook_context_type) < 0 ||
+        add_type(module, &call_table_spec, &state->call_table_type) < 0 ||
+        add_type(module, &call_site_spec, &state->call_site_type) < 0 ||
+        add_type(module, &call_entry_spec, &state->call_entry_type) < 0 ||
+        add_type(module, &node_mark_spec, &state->node_mark_type) < 0 ||
         add_type(module, &timed_method_spec, &state->timed_method_type) < 0 || add_codes(module) < 0)
         return -1;
 #if HAS_STACK_TIMER
@@ -90,7 +111,11 @@ static int native_exec(PyObject *module) {
 
 #define FOR_EACH_OBJECT(DO)                                                                                         \
     DO(mark_buffer_type) DO(hook_state_type) DO(pass_state_type) DO(hook_context_type) DO(timed_method_type)        \
-    DO(stack_timer_type) DO(hook_type) DO(tensor_type) DO(graph_task_id) DO(sequence_nr) DO(perf_counter_ns)        \
+    DO(call_table_type) DO(call_site_type) DO(call_entry_type) DO(node_mark_type) DO(stack_timer_type)              \
+    DO(hook_type) DO(tensor_type) DO(graph_task_id) DO(sequence_nr) DO(tracing_state) DO(call_impl)                 \
+    DO(global_hooks) DO(no_kwargs) DO(perf_counter_ns) DO(str_compiled_call) DO(str_call_impl) DO(str_forward)      \
+    DO(str_backward_hooks) DO(str_backward_pre_hooks) DO(str_forward_hooks) DO(str_forward_pre_hooks)               \
+    DO(str_register_hook_dict)                                                                                      \
     DO(str_grad_fn) DO(str_is_here) DO(str_module) DO(str_register_prehook) DO(str_requires_grad) DO(str_sequence_nr)
 
 static int native_traverse(PyObject *module, visitproc visit, void *arg) {

@@ -45,7 +45,7 @@ hook_outcome forward_pre_path(PyObject *context, PyObject *const *args, Py_ssize
     HookContext *self = (HookContext *)context;
     HookState *owner;
     long long code;
-    if (nargs != 3 || !is_usual(self) || !has_room(self) || (owner = as_hook_state(self, args[0])) == NULL)
+    if (nargs < 3 || !is_usual(self) || !has_room(self) || (owner = as_hook_state(self, args[0])) == NULL)
         return pass_over(self, args);
     if (entering_code(self, owner, &code) < 0 || append_reading(self, code) < 0)
         return HOOK_FAILED;
@@ -69,13 +69,9 @@ static int register_node(HookContext *self, PyObject *node, PyObject *number, lo
     }
     PyList_SET_ITEM(codes, 0, Py_NewRef(self->buffer->serial));
     PyList_SET_ITEM(codes, 1, value);
-    PyObject *hook = NULL, *handle = NULL;
-    if (PyDict_SetItem(self->nodes, number, codes) == 0 && (hook = PyMethod_New(self->node_prehook, codes)) != NULL)
-        handle = PyObject_CallMethodOneArg(node, self->module->str_register_prehook, hook);
+    int failed = PyDict_SetItem(self->nodes, number, codes) < 0 || node_marks_register(self, node, codes) < 0;
     Py_DECREF(codes);
-    Py_XDECREF(hook);
-    Py_XDECREF(handle);
-    return handle == NULL ? -1 : 0;
+    return failed ? -1 : 0;
 }
 
 /* Have the node that made an input mark the end of the call's backward. The first call that a node enters decides. */

@@ -3,8 +3,10 @@
 mark_buffer.c   MarkBuffer: the marks of the open step
 hook_state.c    HookState and PassState: the state of Python objects that hooks read
 hook.c          Hook and HookContext: a callable in C in front of the hook in Python, and the state that hooks share
-module_hooks.c  the usual case of the hooks before and after a module's forward
+call_site.c     CallTable, CallSite: calls of modules that are marked, without hooks on the modules
+module_hooks.c  the usual case of what is done before and after a module's forward
 node_hook.c     the usual case of the prehook of an autograd node
+node_marks.c    NodeMark: registers that prehook without Python
 stack_timer.c   StackTimer: has the main thread sample its own stack at random moments (Linux)
 timed_method.c  TimedMethod: a method of tensors that is timed where it may wait for a device
 module.c        the module and its state
@@ -62,10 +64,16 @@ enum {
 /* State of the module: its types, the functions of torch that hooks call, and interned names. */
 typedef struct {
     PyTypeObject *mark_buffer_type, *hook_state_type, *pass_state_type, *hook_context_type, *timed_method_type;
+    PyTypeObject *call_table_type, *call_site_type, *call_entry_type, *node_mark_type;
     PyTypeObject *stack_timer_type; /* NULL where the system has none */
     PyTypeObject *hook_type; /* made by configure() */
     PyTypeObject *tensor_type;
-    PyObject *graph_task_id, *sequence_nr;
+    PyObject *graph_task_id, *sequence_nr, *tracing_state;
+    PyObject *call_impl;    /* torch's own nn.Module._call_impl */
+    PyObject *global_hooks; /* tuple of the dicts of hooks for all modules */
+    PyObject *no_kwargs;    /* an empty dict */
+    PyObject *str_compiled_call, *str_call_impl, *str_forward, *str_backward_hooks, *str_backward_pre_hooks,
+        *str_forward_hooks, *str_forward_pre_hooks, *str_register_hook_dict;
     PyObject *perf_counter_ns;
     PyObject *str_grad_fn, *str_is_here, *str_module, *str_register_prehook, *str_requires_grad, *str_sequence_nr;
 } module_state;
@@ -113,7 +121,10 @@ typedef struct {
     PyObject_HEAD
     long long running;
     long long begun, reached;
+    char captures; /* whether nodes are asked for gradients without being run: Python tells which */
 } PassState;
+
+typedef struct carrier_pool carrier_pool;
 
 /* The state that hooks of one purpose share; update() renews the part that changes. */
 typedef struct {
@@ -122,6 +133,8 @@ typedef struct {
     MarkBuffer *buffer;
     PyObject *nodes, *gaps, *node_prehook; /* NULL unless backward is tracked */
     PassState *passes;                     /* NULL but for hooks of nodes */
+    PyObject *make_carrier;                /* makes the tensor of a carrier from its dict; NULL: nodes get prehooks */
+    carrier_pool *pool;
     PyObject *read_clock;
     unsigned long creator_thread, training_thread;
     char enabled, single_thread, reads_host_clock;
@@ -143,6 +156,13 @@ hook_outcome forward_path(PyObject *context, PyObject *const *args, Py_ssize_t n
 hook_outcome tracked_forward_pre_path(PyObject *context, PyObject *const *args, Py_ssize_t nargs, PyObject **earlier);
 hook_outcome tracked_forward_path(PyObject *context, PyObject *const *args, Py_ssize_t nargs, PyObject **earlier);
 hook_outcome node_prehook_path(PyObject *context, PyObject *const *args, Py_ssize_t nargs, PyObject **earlier);
+
+/* Pass an Exception of a hook to `on_error`; -1 where the exception goes on to the program. */
+int report_hook_failure(PyObject *on_error, PyObject *first, PyObject *second, PyObject *earlier);
+
+int node_marks_register(HookContext *self, PyObject *node, PyObject *codes);
+int node_marks_traverse(HookContext *self, visitproc visit, void *arg);
+void node_marks_clear(HookContext *self);
 
 int append_clock_reading(HookContext *self, long long code);
 int current_graph_task(module_state *module, long long *task);
@@ -199,6 +219,6 @@ static inline void set_exception(PyObject *error) {
 }
 
 extern PyType_Spec mark_buffer_spec, hook_state_spec, pass_state_spec, hook_context_spec, hook_spec, stack_timer_spec,
-    timed_method_spec;
+    timed_method_spec, call_table_spec, call_site_spec, call_entry_spec, node_mark_spec;
 
 #endif

@@ -6,6 +6,8 @@ import os
 from typing import Any, Final
 
 import torch
+from torch import nn
+from torch.nn.modules import module as _module
 
 from . import codes
 from .source_hash import source_hash
@@ -23,6 +25,19 @@ def _traced_call(*_args: Any) -> None:
     """Do nothing: torch.compile traces this function in place of a hook in C, so compiled graphs hold no hook."""
 
 
+def _hooks_of_all_modules() -> tuple[dict[int, Any], ...]:
+    """Return torch's tables of hooks that are called for every module."""
+    names = "backward_pre_hooks", "backward_hooks", "forward_hooks", "forward_pre_hooks"
+    # A table that is missing counts as one with hooks: then torch's own call decides.
+    return tuple(getattr(_module, f"_global_{name}", {0: None}) for name in names)
+
+
+def _own_call_impl() -> Any:
+    """Return torch's own ``Module._call_impl``; where another package has replaced it, an object that is none."""
+    found = vars(nn.Module).get("_call_impl")
+    return found if getattr(found, "__module__", "") == _module.__name__ else object()
+
+
 def _load() -> Any:
     """Return the extension, given torch's functions that its hooks call, or None for a build of other sources."""
     if _c is None or source_hash() not in (None, getattr(_c, "SOURCE_HASH", None)):
@@ -34,6 +49,9 @@ def _load() -> Any:
         graph_task_id=torch._C._current_graph_task_id,
         sequence_nr=torch._C._autograd._get_sequence_nr,
         traced_call=_traced_call,
+        tracing_state=torch._C._get_tracing_state,
+        call_impl=_own_call_impl(),
+        global_hooks=_hooks_of_all_modules(),
     )
     return _c
 

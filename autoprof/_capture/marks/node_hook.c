@@ -14,7 +14,7 @@ hook_outcome node_prehook_path(PyObject *context, PyObject *const *args, Py_ssiz
         return HOOK_FALLBACK;
     if (current_graph_task(self->module, &task) < 0)
         return HOOK_FAILED;
-    if (task != self->passes->running)
+    if (task != self->passes->running || self->passes->captures)
         return HOOK_FALLBACK;
     long long code = PyLong_AsLongLong(PyList_GET_ITEM(codes, 1));
     if ((code == -1 && PyErr_Occurred()) || append_reading(self, code) < 0)

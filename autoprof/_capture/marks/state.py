@@ -28,6 +28,8 @@ class PythonPassState:
 
     running = -1
     """Id of its graph task. A backward pass inside another one changes it back and forth."""
+    captures = False
+    """Whether nodes may be asked for gradients without being run."""
     begun = reached = 0
     """The passes that ``torch.autograd.backward`` began, and the outermost passes that have reached a hooked node,
     since both were last set to 0."""

@@ -2,11 +2,11 @@
 
 from .backward import BackwardProbe, unwatch_backward, unwatch_grad, watch_backward, watch_grad
 from .boundary import BoundaryProbe
+from .call_sites import keep_calls
 from .checkpointing import SEES_CHECKPOINTS, CheckpointListener, CheckpointMarks, CheckpointProbe
 from .compiled_calls import relay_compiled_calls
 from .compiled_checkpoints import watch_compiled_checkpoints
 from .function import log_timing, probe_function, span, timed
-from .hook_hiding import hide_hooks
 from .hooks import Hooks, make_hooks
 from .module import ModuleProbe
 from .optimizer_hooks import OptimizerHooks, running_steps
@@ -31,7 +31,7 @@ __all__ = [
     "RangingRecorder",
     "ShapeProbe",
     "find_anchor",
-    "hide_hooks",
+    "keep_calls",
     "log_timing",
     "make_hooks",
     "make_recorder",

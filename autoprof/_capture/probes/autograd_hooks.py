@@ -12,11 +12,28 @@ from torch import Tensor
 
 from ..marks import UNTIMED_HIDDEN, UNTIMED_LEAF
 from ..recorder import Recorder
+from .call_sites import CallEntry
+from .hook_owner import HookOwner, handle_owner_failure
 from .tensors import nodes_of, search_attributes
 
 Hook = Callable[..., None]
-HookPair = tuple[Hook, Hook]
-"""The hooks before and after a module's forward."""
+
+
+class CallHooks(NamedTuple):
+    """The functions called before and after calls of a module, and the context of their usual case in C, or None.
+
+    ``before(owner, module, args, kwargs)``, ``after(owner, module, args, kwargs, output)``.
+    """
+
+    before: Hook
+    after: Hook
+    context: Any = None
+
+    def entry(self, owner: HookOwner) -> Any:
+        """Return the entry that calls them for this owner."""
+        return CallEntry(owner, self.before, self.after, self.context, handle_owner_failure)
+
+
 Gap = tuple[int, int]
 """A call before which a node was made that is not its input: the call's ordinal, and the number of its first node."""
 

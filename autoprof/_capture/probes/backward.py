@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from threading import get_ident
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 import torch
 
@@ -20,9 +20,12 @@ from ..marks import BACKWARD_END, GRAPH_BEGIN, GRAPH_END, MAX_BUFFER_LENGTH, MAX
 from ..marks.state import PassState
 from ..recorder import Recorder
 from ..torch_compat import queue_callback
-from .native_hooks import native_node_prehook
+from .native_hooks import HAS_HOOK_DICTS, RUN_NAME, native_node_prehook
 
 _graph_task = torch._C._current_graph_task_id
+
+INPUTS_AT: Final = 4
+"""The place of the tensors whose gradients are asked for in the arguments of ``RUN``."""
 
 NO_PASS: Final = -1
 """Value of ``running`` outside any backward pass: torch's id where none runs."""
@@ -44,6 +47,13 @@ class EndObserver(Protocol):
         """Called when the pass returns."""
 
 
+class _Captured(NamedTuple):
+    """The codes of a node that may be asked for a gradient without being run, and the handle of its prehook."""
+
+    codes: list[int]
+    handle: Any
+
+
 class BackwardPasses(PassState):
     """The backward passes of one recorder, and the marks around each. A ``Listener`` of ``torch.autograd.backward``.
 
@@ -63,6 +73,12 @@ class BackwardPasses(PassState):
         self.several = False
         """Whether the model is on several devices: each has a thread of its own in a backward pass."""
         self.begun = self.reached = 0
+        self.captures = False
+        self.nodes: dict[Any, list[int]] = {}
+        """The hooked nodes of the step, by their numbers: the step's serial, then codes."""
+        self._captured: list[dict[int, _Captured]] = []
+        """By the id of a node's codes: the nodes of tensors whose gradients each open call asks for."""
+        self._prehook: Callable[[list[int], Any], None] | None = None
 
     def add_end_observer(self, observer: EndObserver) -> None:
         """Have an object observe the ends of passes that ``torch.autograd.backward`` began."""
@@ -124,6 +140,48 @@ class BackwardPasses(PassState):
             self._recorder.mark(ordinal | GRAPH_END)
         except Exception:
             self._recorder.handle_failure("backward passes")
+
+    def begin_captures(self, inputs: Any) -> bool:
+        """Have the hooked nodes of tensors whose gradients are asked for marked only if they run.
+
+        The engine calls the hooks of a node's dict also where it hands the gradient out and stops; not so prehooks.
+        """
+        if self._prehook is None or get_ident() != self._recorder.thread:
+            return False
+        found: dict[int, _Captured] = {}
+        try:
+            for one in inputs:
+                node: Any = getattr(one, "grad_fn", None) or getattr(one, "node", None)
+                codes = None if node is None else self.nodes.get(node._sequence_nr())
+                if codes is not None and id(codes) not in found:
+                    found[id(codes)] = _Captured(codes, node.register_prehook(partial(self._runs, codes)))
+        except Exception:
+            self._recorder.handle_failure("backward passes")
+        self._captured.append(found)
+        self.captures = any(self._captured)
+        return True
+
+    def end_captures(self) -> None:
+        """Remove the prehooks of the last such call."""
+        for one in self._captured.pop().values():
+            one.handle.remove()
+        self.captures = any(self._captured)
+
+    def use_prehook(self, prehook: Callable[[list[int], Any], None]) -> None:
+        """Mark captured nodes by this hook, if they run."""
+        self._prehook = prehook
+
+    def _runs(self, codes: list[int], gradients: Any) -> None:
+        captured, self.captures = self.captures, False
+        try:
+            if self._prehook is not None:
+                self._prehook(codes, gradients)
+        finally:
+            self.captures = captured
+
+    def is_captured(self, codes: list[int]) -> bool:
+        """Return whether these codes belong to a captured node, which has a prehook."""
+        return bool(self._captured) and id(codes) in self._captured[-1]
 
     def begin(self, task: int) -> None:
         """Make ``task`` the running pass: a new one, or one that continues after a pass inside it."""
@@ -203,6 +261,8 @@ def make_node_prehook(recorder: Recorder, passes: BackwardPasses) -> Callable[[l
     def mark_node(codes: list[int], _gradients: Any) -> None:
         # The hot path: it runs on the thread and stream of the backward pass.
         try:
+            if passes.captures and passes.is_captured(codes):
+                return
             if _graph_task() != passes.running:
                 passes.begin(_graph_task())
             if codes[0] == step.serial and len(codes) == 2:
@@ -219,14 +279,30 @@ def make_node_prehook(recorder: Recorder, passes: BackwardPasses) -> Callable[[l
         except Exception:
             recorder.handle_failure("backward hooks")
 
+    if HAS_HOOK_DICTS and recorder.native_buffer is not None:  # nodes take their hooks from dicts
+        passes.use_prehook(mark_node)
     return native_node_prehook(recorder, mark_node, lambda: read, passes)
 
 
 BACKWARD: Final = Replacement(Attribute(torch.autograd, "backward"), in_compiler=InCompiler.PRESENT)
-
-
 GRAD: Final = Replacement(Attribute(torch.autograd, "grad"))
 """Also called by ``torch.func.grad``."""
+RUN: Final = Replacement(Attribute(torch.autograd, RUN_NAME), in_compiler=InCompiler.PRESENT)
+"""The function by which both start the engine; no graph guards it."""
+
+
+class _Captures:
+    """The tensors whose gradients each pass is asked for, reported to the backward passes. A ``Listener``."""
+
+    def __init__(self, passes: BackwardPasses) -> None:
+        self._passes = passes
+
+    def enter(self, function: Callable[..., Any], args: tuple[Any, ...]) -> bool:
+        inputs = args[INPUTS_AT] if len(args) > INPUTS_AT else ()
+        return len(inputs) > 0 and self._passes.begin_captures(inputs)
+
+    def leave(self) -> None:
+        self._passes.end_captures()
 
 
 class _GradCalls:
@@ -246,7 +322,8 @@ class BackwardProbe(CallProbe):
     """Have backward passes reported while the probe is attached."""
 
     def __init__(self, passes: BackwardPasses) -> None:
-        super().__init__([(BACKWARD, passes)])
+        captures = [(RUN, _Captures(passes))] if HAS_HOOK_DICTS else []
+        super().__init__([(BACKWARD, passes), *captures])
         self._grad_calls = _GradCalls(passes)
         for method in (self._grad_calls.enter, self._grad_calls.leave):
             skip_frames(method, callees=True)

@@ -15,7 +15,7 @@ from torch import nn
 
 from ..marks import BACKWARD_END, MAX_BUFFER_LENGTH, MAX_STEPS_BACK, STEP_STRIDE
 from ..recorder import Recorder
-from .autograd_hooks import HookPair
+from .autograd_hooks import CallHooks
 from .backward import BackwardPasses
 from .tensors import tensors_of
 
@@ -62,18 +62,17 @@ def track_cross_device_inputs(
 
 def hooks_by_input(
     recorder: Recorder,
-    make: Callable[[int | None], HookPair],
+    make: Callable[[int | None], CallHooks],
     device: int | None,
     calls: dict[int, list[Any]],
-    probe: Any,
-) -> HookPair:
+) -> CallHooks:
     """Return hooks that read the clock of the device of a call's first tensor; without a tensor, that of ``device``.
 
     ``make`` makes the hooks of a device; ``calls`` keeps the closing hooks of the open calls, by thread.
     """
-    pairs: dict[int | None, HookPair] = {}
+    pairs: dict[int | None, CallHooks] = {}
 
-    def hooks_for(args: Any) -> HookPair:
+    def hooks_for(args: Any) -> CallHooks:
         index_of = recorder.clock.index_of
         found = (index for index in map(index_of, tensors_of(args)) if index is not None)
         index = next(found, device)
@@ -81,24 +80,21 @@ def hooks_by_input(
             pairs[index] = make(index)
         return pairs[index]
 
-    def enter(self: Any, module: nn.Module, *args: Any) -> None:
+    def enter(self: Any, module: nn.Module, args: Any, kwargs: Any) -> None:
         if _compiling():
             return
         try:
-            if self is not probe:
-                self.fail(module)
-                return
-            begin, end = hooks_for(args)
-            calls.setdefault(get_ident(), []).append(end)
-            begin(self, module, *args)
+            hooks = hooks_for((args, kwargs))
+            calls.setdefault(get_ident(), []).append(hooks.after)
+            hooks.before(self, module, args, kwargs)
         except Exception:
-            probe.fail(module)
+            self.fail(module)
 
-    def leave(self: Any, module: nn.Module, args: Any, output: Any) -> None:
+    def leave(self: Any, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
         if _compiling():
             return
         ends = calls.get(get_ident())
-        if self is probe and ends:
-            ends.pop()(self, module, args, output)
+        if ends:
+            ends.pop()(self, module, args, kwargs, output)
 
-    return enter, leave
+    return CallHooks(enter, leave)

@@ -22,3 +22,11 @@ class HookOwner(HookState, ABC):
     @abstractmethod
     def fail(self, module: Any, error: Exception | None = None) -> None:
         """Handle a failure of a hook: count it and make no more marks. Raises what a user's signal handler raised."""
+
+
+def handle_owner_failure(owner: HookOwner, module: Any, error: Exception) -> None:
+    """Have the owner handle a failure of a hook in C."""
+    try:
+        raise error  # so that it is the exception being handled, as in a hook in Python
+    except Exception as raised:
+        owner.fail(module, raised)

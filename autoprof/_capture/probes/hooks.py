@@ -1,9 +1,8 @@
 """The hooks of modules in Python, written for speed: closures over the recorder's state instead of attribute accesses.
 
 All modules of one purpose share two functions; ``update`` renews the state in their closures when the recorder's
-changes. A hook is one of these functions bound to its owner as a method, which holds the codes: in a step that has
-other data in the caches, the cost of a call is the memory it touches that is its module's own. A bound method also
-decides how it is copied: a copied model's hook is bound to an ``Orphan``, which has no codes and removes the hook.
+changes. They are called with their owner, which holds the codes: in a step that has other data in the caches, the cost
+of a call is the memory it touches that is its module's own.
 
 The usual case of these hooks, and of the prehook in ``backward.py``, exists in C as well (``native_hooks.py``).
 """
@@ -23,12 +22,12 @@ from torch import Tensor, nn
 from ..._process.replace import skip_frames
 from ..marks import BACKWARD_END, BACKWARD_START, KIND_MASK, MAX_BUFFER_LENGTH, MAX_MARKS, PASS_THROUGH
 from ..recorder import Recorder
-from .autograd_hooks import CallTracker, Gap, Hook, HookPair, NodeTracker, make_call_tracker
+from .autograd_hooks import CallHooks, CallTracker, Gap, Hook, NodeTracker, make_call_tracker
 from .backward import BackwardPasses, make_node_prehook
 from .cross_device import track_cross_device_inputs
 from .graph_search import GraphSearch
 from .hook_owner import HookOwner
-from .native_hooks import ClockReader, native_module_hooks
+from .native_hooks import ClockReader, native_context
 
 # torch.compile folds this function to True while it traces, so a compiled graph holds no hook of ours and no break.
 # At run time it only returns False, while torch.compiler.is_compiling does more. The hooks of the model inside the
@@ -56,8 +55,8 @@ class Hooks(NamedTuple):
     ``plain`` hooks mark forward and recompute; ``tracking`` hooks, for a model on one device or several, backward too.
     """
 
-    plain: Callable[[int | None], HookPair]
-    tracking: Callable[[int | None, bool], HookPair]
+    plain: Callable[[int | None], CallHooks]
+    tracking: Callable[[int | None, bool], CallHooks]
     passes: BackwardPasses
 
 
@@ -66,7 +65,7 @@ def make_hooks(recorder: Recorder) -> Hooks:
     passes, gaps = BackwardPasses(recorder), list[Gap]()
 
     @cache
-    def plain(device: int | None) -> HookPair:
+    def plain(device: int | None) -> CallHooks:
         return _plain_hooks(recorder, device)
 
     @cache
@@ -74,7 +73,7 @@ def make_hooks(recorder: Recorder) -> Hooks:
         return make_call_tracker(recorder, _make_node_tracker(recorder, passes, gaps), gaps)
 
     @cache
-    def tracking(device: int | None, several: bool) -> HookPair:
+    def tracking(device: int | None, several: bool) -> CallHooks:
         tracker = shared_tracker()
         if several:
             track_inputs = track_cross_device_inputs(recorder, passes, device, tracker.track_inputs)
@@ -82,8 +81,8 @@ def make_hooks(recorder: Recorder) -> Hooks:
         enter = _tracking_enter(recorder, device, tracker, several)
         leave = _tracking_leave(recorder, device, tracker)
         if several:
-            return enter, leave
-        return native_module_hooks(recorder, (enter, leave), lambda: _clock_readers(recorder, device)[0], tracker)
+            return CallHooks(enter, leave)
+        return CallHooks(enter, leave, native_context(recorder, lambda: _clock_readers(recorder, device)[0], tracker))
 
     return Hooks(plain, tracking, passes)
 
@@ -102,7 +101,7 @@ def _is_elsewhere(owner: HookOwner, module: nn.Module) -> bool:
     return module is owner.module and _graph_task() == -1
 
 
-def _plain_hooks(recorder: Recorder, device: int | None) -> HookPair:
+def _plain_hooks(recorder: Recorder, device: int | None) -> CallHooks:
     buffer, extend, training_thread = recorder.buffer, recorder.extend, recorder.thread
     single_thread, append, others = recorder.single_thread, recorder.append, recorder.others
     read, read_current = _clock_readers(recorder, device)
@@ -114,7 +113,7 @@ def _plain_hooks(recorder: Recorder, device: int | None) -> HookPair:
 
     recorder.on_change(update)
 
-    def enter(self: HookOwner, module: nn.Module, args: Any) -> None:
+    def enter(self: HookOwner, module: nn.Module, args: Any, kwargs: Any) -> None:
         if _compiling():
             return
         try:
@@ -130,7 +129,7 @@ def _plain_hooks(recorder: Recorder, device: int | None) -> HookPair:
         except Exception as error:
             self.fail(module, error)
 
-    def leave(self: HookOwner, module: nn.Module, args: Any, output: Any) -> None:
+    def leave(self: HookOwner, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
         if _compiling():
             return
         try:
@@ -147,7 +146,7 @@ def _plain_hooks(recorder: Recorder, device: int | None) -> HookPair:
 
     for hook in (enter, leave):
         skip_frames(hook, callees=True)
-    return native_module_hooks(recorder, (enter, leave), lambda: read)
+    return CallHooks(enter, leave, native_context(recorder, lambda: read))
 
 
 def _tracking_enter(recorder: Recorder, device: int | None, tracker: CallTracker, several: bool) -> Hook:
@@ -167,7 +166,7 @@ def _tracking_enter(recorder: Recorder, device: int | None, tracker: CallTracker
 
     recorder.on_change(update)
 
-    def enter(self: HookOwner, module: nn.Module, args: Any, kwargs: Any = None) -> None:
+    def enter(self: HookOwner, module: nn.Module, args: Any, kwargs: Any) -> None:
         if _compiling():
             return
         try:
@@ -221,7 +220,7 @@ def _tracking_leave(recorder: Recorder, device: int | None, tracker: CallTracker
 
     recorder.on_change(update)
 
-    def leave(self: HookOwner, module: nn.Module, args: Any, output: Any) -> None:
+    def leave(self: HookOwner, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
         if _compiling():
             return
         try:
@@ -263,7 +262,7 @@ def _make_node_tracker(recorder: Recorder, passes: BackwardPasses, gaps: list[Ga
     """
     step, home_thread, search = recorder.step_number, get_ident(), GraphSearch()
     prehook = make_node_prehook(recorder, passes)
-    nodes: dict[Any, list[int]] = {}
+    nodes = passes.nodes
 
     recorder.clear_each_step(nodes)
     recorder.clear_each_step(gaps)

@@ -7,36 +7,51 @@ the extension is not used, each function here returns the hooks in Python as the
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
+
+import torch
 
 from ..._process.replace import skip_frames
 from ..marks import extension
 from ..recorder import Recorder
-from .autograd_hooks import CallTracker, Hook, HookPair
-from .hook_owner import HookOwner
+from ..torch_compat import without_modes
+from .autograd_hooks import CallTracker, Hook
 
 ClockReader = Callable[[], Any]
 
+RUN_NAME: Final = "_engine_run_backward"
+"""The function of ``torch.autograd`` that starts the engine."""
+HAS_HOOK_DICTS: Final = hasattr(torch._C._FunctionBase, "_register_hook_dict") and hasattr(torch.autograd, RUN_NAME)
+"""Whether autograd nodes take hooks from a dict, which needs no Python; if not, they get prehooks."""
 
-def native_module_hooks(
-    recorder: Recorder, hooks: HookPair, clock_reader: Callable[[], ClockReader], tracker: CallTracker | None = None
-) -> HookPair:
-    """Return the hooks before and after a module's forward with their usual case in C.
 
-    ``clock_reader`` returns the function that reads the clock now. With ``tracker``, the hooks track backward.
+def native_context(
+    recorder: Recorder, clock_reader: Callable[[], ClockReader], tracker: CallTracker | None = None
+) -> Any:
+    """Return the context of the usual case in C of what is done around calls of modules; None without the extension.
+
+    ``clock_reader`` returns the function that reads the clock now. With ``tracker``, backward is tracked.
     """
     if recorder.native_buffer is None:
-        return hooks
+        return None
     tracking: dict[str, Any] = {}
     if tracker is not None:
         tracking = {"nodes": tracker.nodes.codes, "gaps": tracker.gaps, "node_prehook": tracker.nodes.prehook}
+        tracking["make_carrier"] = make_carrier if HAS_HOOK_DICTS else None
     context = extension.HookContext(recorder.native_buffer, **tracking)
     _follow(recorder, context, clock_reader, lambda: recorder.is_appending)
-    enter, leave = hooks
-    return (
-        context.forward_pre_hook(enter, _handle_owner_failure),
-        context.forward_hook(leave, _handle_owner_failure),
-    )
+    return context
+
+
+def make_carrier(hooks: dict[int, Any]) -> torch.Tensor:
+    """Return a tensor from which autograd nodes take their hooks (``_register_hook_dict``).
+
+    It may be made in the middle of the program's forward: no mode of the program sees it.
+    """
+    with without_modes(), torch._C._InferenceMode(False):  # the public one would look like a block of the program's
+        carrier = torch.empty(0, device="cpu")
+        carrier._backward_hooks = hooks
+    return carrier
 
 
 def native_node_prehook(
@@ -77,10 +92,3 @@ def _follow(
 
     recorder.on_change(update)
     update()
-
-
-def _handle_owner_failure(owner: HookOwner, module: Any, error: Exception) -> None:
-    try:
-        raise error  # so that it is the exception being handled, as in a hook in Python
-    except Exception as raised:
-        owner.fail(module, raised)

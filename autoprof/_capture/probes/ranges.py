@@ -10,7 +10,6 @@ the end of the pass closes the rest.
 from __future__ import annotations
 
 import threading
-import types
 from collections.abc import Callable, Sequence
 from functools import partial
 from threading import get_ident
@@ -26,6 +25,7 @@ from ...frame import Phase
 from ..marks import ENTER, GRAPH_BEGIN, GRAPH_END, INDEX_MASK, KIND_BITS, KIND_MASK, LEAVE, ORDINAL_SHIFT, RESUME
 from ..recorder import Recorder
 from ..torch_compat import queue_callback
+from .autograd_hooks import CallHooks
 from .checkpointing import RECOMPUTE_NAME, is_marking
 from .hook_owner import HookOwner
 from .module import ModuleProbe
@@ -218,7 +218,7 @@ def _pop(stack: list[_Entry]) -> _Entry:
 
 
 class RangeProbe(ModuleProbe):
-    """Open and close the ranges of one module. Copied, pickled and compiled like every ``ModuleProbe``."""
+    """Open and close the ranges of one module."""
 
     __slots__ = ("name", "phases")
     where = "range hooks"
@@ -231,37 +231,33 @@ class RangeProbe(ModuleProbe):
         self._memory = None
         self._tracks_backward = Phase.BACKWARD in target.phases
         self.name, self.phases = target.name, target.phases
-        enter, leave = _make_hooks(self, recorder)
-        self._enter, self._leave = types.MethodType(enter, self), types.MethodType(leave, self)
+        self._entries = [_make_hooks(recorder).entry(self)]
 
 
-def _make_hooks(probe: RangeProbe, recorder: RangingRecorder) -> tuple[Any, Any]:
+def _make_hooks(recorder: RangingRecorder) -> CallHooks:
     ranges = recorder.ranges
     calls: dict[int, list[ModuleCall]] = {}
 
-    def enter(self: Any, module: nn.Module, args: Any, kwargs: Any = None) -> None:
+    def enter(self: Any, module: nn.Module, args: Any, kwargs: Any) -> None:
         if _compiling():
             return
         try:
-            if self is not probe:
-                self.fail(module)
-                return
             open_ = calls.setdefault(get_ident(), [])
-            open_.append(ranges.enter(probe.name, probe.phases, args, kwargs))
+            open_.append(ranges.enter(self.name, self.phases, args, kwargs))
         except Exception:
-            probe.fail(module)
+            self.fail(module)
 
-    def leave(self: Any, module: nn.Module, args: Any, output: Any) -> None:
+    def leave(self: Any, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
         if _compiling():
             return
         try:
             open_ = calls.get(get_ident())
-            if self is probe and open_:
+            if open_:
                 ranges.leave(open_.pop(), output)
         except Exception:
-            probe.fail(module)
+            self.fail(module)
 
-    return enter, leave
+    return CallHooks(enter, leave)
 
 
 class RangingRecorder(Recorder):

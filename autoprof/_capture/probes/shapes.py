@@ -13,7 +13,7 @@ from torch import nn
 from ..._process.replace import skip_frames
 from ...frame import ShapeChange
 from ..recorder import Recorder
-from .module import ModuleProbe, Orphan, hook_after, remove_hooks
+from .call_sites import CallEntry, add_entry, remove_entry
 from .tensors import named_shapes, shapes_in
 
 if TYPE_CHECKING:
@@ -27,13 +27,13 @@ MAX_SETS: Final = 16
 
 
 class ShapeProbe:
-    """A separate forward hook on the targets with ``detail: shapes``; the hooks of other targets stay as cheap.
+    """A separate entry of the targets with ``detail: shapes``; the marks of other targets stay as cheap.
 
     A call costs a look at the shapes of its tensors; their names are found only when the shapes have changed. A
     recomputed forward has the shapes of the first one and is skipped. The cost is part of the reported overhead.
     """
 
-    __slots__ = ("_attached", "_fqn", "_last", "_name", "_recorder", "_seen", "module")
+    __slots__ = ("_attached", "_entry", "_fqn", "_last", "_name", "_recorder", "_seen", "module")
     where = "shape hooks"
 
     def __init__(self, recorder: Recorder, target: Target) -> None:
@@ -41,32 +41,33 @@ class ShapeProbe:
         self._recorder = recorder
         self._name, self._fqn = target.name, target.fqn
         self._attached = False
+        self._entry = CallEntry(self, None, ShapeProbe.note)
         self._last: tuple[Any, ...] | None = None
         self._seen: set[tuple[Any, ...]] = set()
 
     def attach(self) -> None:
-        """Hook the module."""
+        """Look at each call of the module."""
         if self._attached:
             return
         self._attached = True
-        hook_after(self.module, self.note, with_kwargs=True)
+        add_entry(self.module, self._entry)
 
     def detach(self) -> None:
-        """Remove the hook."""
+        """Look at no more calls."""
         if self._attached:
-            remove_hooks(self.module, lambda owner: owner is self)
+            remove_entry(self.module, self._entry)
             self._attached = False
 
     def remove(self) -> None:
-        """Remove the hook for good."""
+        """Look at no more calls, for good."""
         self.detach()
+        self._entry = None
 
     def note(self, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
         """Record the shapes of a call, if they differ from those of the call before."""
         if _compiling():
             return
-        if not isinstance(self, ShapeProbe):  # bound to the orphan of a copied module
-            self.fail(module)
+        if output is None:  # the call raised
             return
         began_ns = thread_time_ns()
         try:
@@ -89,15 +90,10 @@ class ShapeProbe:
         self._recorder.shapes.append(ShapeChange(self._name, self._fqn, inputs, returned))
 
     def fail(self, module: nn.Module) -> None:
-        """Count a failure of ours and remove the hook; the user's call continues."""
+        """Count a failure of ours and look at no more calls; the user's call continues."""
         self._recorder.handle_failure(self.where)
         with contextlib.suppress(Exception):
             self.detach()
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Orphan:
-        return Orphan()
-
-    __reduce__ = ModuleProbe.__reduce__
 
 
 def _arguments(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:

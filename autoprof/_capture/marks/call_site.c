@@ -1,0 +1,642 @@
+/* CallTable: the modules whose calls are marked. CallSite: one of them. CallEntry: the functions around its calls.
+
+The table takes the place of the class attribute `torch.nn.Module._compiled_call_impl`, which `Module.__call__` asks for
+before it calls `_call_impl`. It is a data descriptor: for a module in the table it returns the module's site, which
+marks the call and then calls the function that torch would have called; for every other module it returns the value
+that the module itself holds under that name. Nothing is stored in a module, so copies and pickles of it have no
+marks. */
+
+#include "native.h"
+
+enum { MIN_SLOTS = 64 };
+
+typedef struct {
+    void *module; /* NULL: free. Not kept alive: its weak reference removes it */
+    PyObject *site;
+} slot;
+
+typedef struct {
+    PyObject_HEAD
+    module_state *state; /* borrowed: the type of this object holds the module */
+    slot *slots;
+    Py_ssize_t used, capacity; /* capacity: a power of two, or 0 */
+} CallTable;
+
+/* The functions called around the calls of a module. `owner` is the first argument of each function. */
+typedef struct {
+    PyObject_HEAD
+    PyObject *owner;
+    HookContext *context;     /* the usual case in C, or NULL */
+    PyObject *enter, *leave;  /* in Python: enter(owner, module, args, kwargs), leave(owner, module, args, kwargs, output) */
+    PyObject *on_error;       /* on_error(owner, module, error) */
+} CallEntry;
+
+typedef struct {
+    PyObject_HEAD
+    module_state *state;
+    PyObject *reference; /* weak, to the module */
+    PyObject *source;    /* the site whose entries are used, where this is a replica or a wrapper; or NULL */
+    PyObject *before;    /* tuple of functions of the module, called before its entries are looked up */
+    PyObject *entries;   /* tuple of CallEntry, outermost first */
+    char wraps;          /* whether the module of `source` runs inside this call: its own marks are left out */
+    int inside;          /* calls of wrappers around this module that are running */
+} CallSite;
+
+/* The table. */
+
+static size_t place_of(CallTable *self, void *module) {
+    size_t mask = (size_t)self->capacity - 1, at = ((size_t)module >> 4) * 0x9E3779B97F4A7C15ULL >> 20 & mask;
+    while (self->slots[at].module != NULL && self->slots[at].module != module)
+        at = (at + 1) & mask;
+    return at;
+}
+
+static PyObject *find_site(CallTable *self, void *module) {
+    return self->used ? self->slots[place_of(self, module)].site : NULL;
+}
+
+static int resize_table(CallTable *self, Py_ssize_t capacity) {
+    slot *before = self->slots, *slots = PyMem_Calloc((size_t)capacity, sizeof *slots);
+    Py_ssize_t count = self->capacity;
+    if (slots == NULL) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    self->slots = slots;
+    self->capacity = capacity;
+    for (Py_ssize_t i = 0; i < count; i++)
+        if (before[i].module != NULL)
+            self->slots[place_of(self, before[i].module)] = before[i];
+    PyMem_Free(before);
+    return 0;
+}
+
+/* Insert a site; steals the reference. */
+static int insert_site(CallTable *self, void *module, PyObject *site) {
+    if (2 * (self->used + 1) > self->capacity &&
+        resize_table(self, self->capacity ? 2 * self->capacity : MIN_SLOTS) < 0) {
+        Py_DECREF(site);
+        return -1;
+    }
+    slot *place = self->slots + place_of(self, module);
+    PyObject *before = place->site;
+    self->used += place->module == NULL;
+    *place = (slot){module, site};
+    Py_XDECREF(before);
+    return 0;
+}
+
+/* Remove the site of a module, which may be gone; the slots behind it move up. */
+static void remove_site(CallTable *self, void *module) {
+    if (!self->used)
+        return;
+    size_t mask = (size_t)self->capacity - 1, at = place_of(self, module);
+    PyObject *site = self->slots[at].site;
+    if (site == NULL)
+        return;
+    self->slots[at] = (slot){NULL, NULL};
+    self->used--;
+    for (size_t next = (at + 1) & mask; self->slots[next].module != NULL; next = (next + 1) & mask) {
+        slot moved = self->slots[next];
+        self->slots[next] = (slot){NULL, NULL};
+        self->slots[place_of(self, moved.module)] = moved;
+    }
+    Py_DECREF(site); /* last: it may run a finalizer */
+}
+
+static PyObject *call_table_get(PyObject *op, PyObject *module, PyObject *Py_UNUSED(type)) {
+    CallTable *self = (CallTable *)op;
+    if (module == NULL || module == Py_None)
+        Py_RETURN_NONE;
+    PyObject *site = find_site(self, module);
+    if (site != NULL)
+        return Py_NewRef(site);
+    PyObject *held = PyObject_GenericGetDict(module, NULL), *own = NULL;
+    if (held == NULL)
+        return NULL;
+    own = PyDict_GetItemWithError(held, self->state->str_compiled_call);
+    Py_XINCREF(own);
+    Py_DECREF(held);
+    if (own == NULL && !PyErr_Occurred())
+        Py_RETURN_NONE;
+    return own;
+}
+
+static int call_table_set(PyObject *op, PyObject *module, PyObject *value) {
+    CallTable *self = (CallTable *)op;
+    PyObject *held = PyObject_GenericGetDict(module, NULL);
+    if (held == NULL)
+        return -1;
+    int failed = value != NULL ? PyDict_SetItem(held, self->state->str_compiled_call, value)
+                               : PyDict_DelItem(held, self->state->str_compiled_call);
+    Py_DECREF(held);
+    if (failed && value == NULL && PyErr_ExceptionMatches(PyExc_KeyError)) {
+        PyErr_Clear();
+        PyErr_SetObject(PyExc_AttributeError, self->state->str_compiled_call);
+    }
+    return failed;
+}
+
+static PyObject *forget_module(PyObject *key, PyObject *Py_UNUSED(reference)) {
+    PyObject *table = PyTuple_GET_ITEM(key, 0);
+    remove_site((CallTable *)table, PyLong_AsVoidPtr(PyTuple_GET_ITEM(key, 1)));
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef forget_method = {"forget_module", forget_module, METH_O, NULL};
+
+static PyObject *reference_to(CallTable *self, PyObject *module) {
+    PyObject *key = Py_BuildValue("(ON)", self, PyLong_FromVoidPtr(module));
+    PyObject *forget = key == NULL ? NULL : PyCFunction_New(&forget_method, key);
+    PyObject *reference = forget == NULL ? NULL : PyWeakref_NewRef(module, forget);
+    Py_XDECREF(key);
+    Py_XDECREF(forget);
+    return reference;
+}
+
+static CallSite *make_site(CallTable *self, PyObject *module, PyObject *source) {
+    CallSite *site = (CallSite *)self->state->call_site_type->tp_alloc(self->state->call_site_type, 0);
+    if (site == NULL)
+        return NULL;
+    site->state = self->state;
+    site->source = Py_XNewRef(source);
+    if ((site->reference = reference_to(self, module)) == NULL || (site->entries = PyTuple_New(0)) == NULL ||
+        (site->before = PyTuple_New(0)) == NULL)
+        Py_CLEAR(site);
+    return site;
+}
+
+static CallSite *add_site(CallTable *self, PyObject *module, PyObject *source) {
+    CallSite *site = make_site(self, module, source);
+    return site == NULL || insert_site(self, module, Py_NewRef(site)) < 0 ? NULL : site;
+}
+
+static PyObject *call_table_site(PyObject *op, PyObject *module) {
+    CallTable *self = (CallTable *)op;
+    PyObject *known = find_site(self, module);
+    if (known != NULL)
+        return Py_NewRef(known);
+    return (PyObject *)add_site(self, module, NULL);
+}
+
+static PyObject *call_table_find(PyObject *op, PyObject *module) {
+    PyObject *known = find_site((CallTable *)op, module);
+    return Py_NewRef(known != NULL ? known : Py_None);
+}
+
+static PyObject *call_table_alias(PyObject *op, PyObject *args, PyObject *kwargs) {
+    static char *names[] = {"module", "source", "wraps", NULL};
+    CallTable *self = (CallTable *)op;
+    PyObject *module, *source;
+    int wraps;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO!$p:alias", names, &module, self->state->call_site_type, &source,
+                                     &wraps))
+        return NULL;
+    CallSite *site = add_site(self, module, source);
+    if (site != NULL)
+        site->wraps = (char)wraps;
+    return (PyObject *)site;
+}
+
+static PyObject *call_table_drop(PyObject *op, PyObject *module) {
+    remove_site((CallTable *)op, module);
+    Py_RETURN_NONE;
+}
+
+static Py_ssize_t call_table_length(PyObject *op) {
+    return ((CallTable *)op)->used;
+}
+
+static PyObject *call_table_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
+    static char *names[] = {NULL};
+    module_state *state = state_of_type(type);
+    if (state == NULL || !PyArg_ParseTupleAndKeywords(args, kwargs, ":CallTable", names))
+        return NULL;
+    if (state->call_impl == NULL) {
+        PyErr_SetString(PyExc_RuntimeError, "configure() has not been called");
+        return NULL;
+    }
+    CallTable *self = (CallTable *)type->tp_alloc(type, 0);
+    if (self != NULL)
+        self->state = state;
+    return (PyObject *)self;
+}
+
+static int call_table_traverse(PyObject *op, visitproc visit, void *arg) {
+    CallTable *self = (CallTable *)op;
+    for (Py_ssize_t i = 0; i < self->capacity; i++)
+        Py_VISIT(self->slots[i].site);
+    Py_VISIT(Py_TYPE(op));
+    return 0;
+}
+
+static int call_table_clear(PyObject *op) {
+    CallTable *self = (CallTable *)op;
+    slot *slots = self->slots;
+    Py_ssize_t count = self->capacity;
+    self->slots = NULL;
+    self->capacity = self->used = 0;
+    for (Py_ssize_t i = 0; i < count; i++)
+        Py_XDECREF(slots[i].site);
+    PyMem_Free(slots);
+    return 0;
+}
+
+static void call_table_dealloc(PyObject *op) {
+    PyTypeObject *type = Py_TYPE(op);
+    PyObject_GC_UnTrack(op);
+    call_table_clear(op);
+    type->tp_free(op);
+    Py_DECREF(type);
+}
+
+#define KEYWORDS(function) (PyCFunction)(void (*)(void))(function), METH_VARARGS | METH_KEYWORDS
+
+static PyMethodDef table_methods[] = {
+    {"site", call_table_site, METH_O, "Return the site of a module, a new one where it has none."},
+    {"find", call_table_find, METH_O, "Return the site of a module, or None."},
+    {"alias", KEYWORDS(call_table_alias), "Give a module the entries of another one's site."},
+    {"drop", call_table_drop, METH_O, "Remove the site of a module."},
+    {NULL},
+};
+
+static PyType_Slot table_slots[] = {
+    {Py_tp_doc, "CallTable()\n--\n\nThe modules whose calls are marked, in place of Module._compiled_call_impl."},
+    {Py_tp_new, call_table_new},
+    {Py_tp_dealloc, call_table_dealloc},
+    {Py_tp_traverse, call_table_traverse},
+    {Py_tp_clear, call_table_clear},
+    {Py_tp_descr_get, call_table_get},
+    {Py_tp_descr_set, call_table_set},
+    {Py_tp_methods, table_methods},
+    {Py_sq_length, call_table_length},
+    {0, NULL},
+};
+
+PyType_Spec call_table_spec = {
+    .name = "autoprof._capture.marks._c.CallTable",
+    .basicsize = sizeof(CallTable),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_IMMUTABLETYPE,
+    .slots = table_slots,
+};
+
+/* The entries. */
+
+static int enter_entry(CallEntry *self, PyObject *module, PyObject *args, PyObject *kwargs, PyObject *no_kwargs) {
+    if (self->context != NULL) {
+        PyObject *earlier = NULL, *passed[4] = {self->owner, module, args, kwargs};
+        hook_path path = self->context->nodes != NULL ? tracked_forward_pre_path : forward_pre_path;
+        switch (path((PyObject *)self->context, passed, kwargs == NULL ? 3 : 4, &earlier)) {
+        case HOOK_DONE:
+            return 0;
+        case HOOK_FAILED:
+            return report_hook_failure(self->on_error, self->owner, module, earlier);
+        case HOOK_FALLBACK:
+            break;
+        }
+    }
+    if (self->enter == Py_None)
+        return 0;
+    PyObject *done = PyObject_CallFunctionObjArgs(self->enter, self->owner, module, args,
+                                                  kwargs != NULL ? kwargs : no_kwargs, NULL);
+    Py_XDECREF(done);
+    return done == NULL ? -1 : 0;
+}
+
+static int leave_entry(CallEntry *self, PyObject *module, PyObject *args, PyObject *kwargs, PyObject *no_kwargs,
+                       PyObject *output) {
+    if (self->context != NULL) {
+        PyObject *earlier = NULL, *passed[4] = {self->owner, module, args, output};
+        hook_path path = self->context->nodes != NULL ? tracked_forward_path : forward_path;
+        switch (path((PyObject *)self->context, passed, 4, &earlier)) {
+        case HOOK_DONE:
+            return 0;
+        case HOOK_FAILED:
+            return report_hook_failure(self->on_error, self->owner, module, earlier);
+        case HOOK_FALLBACK:
+            break;
+        }
+    }
+    if (self->leave == Py_None)
+        return 0;
+    PyObject *done = PyObject_CallFunctionObjArgs(self->leave, self->owner, module, args,
+                                                  kwargs != NULL ? kwargs : no_kwargs, output, NULL);
+    Py_XDECREF(done);
+    return done == NULL ? -1 : 0;
+}
+
+static PyObject *call_entry_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
+    static char *names[] = {"owner", "enter", "leave", "context", "on_error", NULL};
+    module_state *state = state_of_type(type);
+    PyObject *owner, *enter, *leave, *context = Py_None, *on_error = Py_None;
+    if (state == NULL || !PyArg_ParseTupleAndKeywords(args, kwargs, "OOO|OO:CallEntry", names, &owner, &enter, &leave,
+                                                      &context, &on_error))
+        return NULL;
+    if (context != Py_None && !PyObject_TypeCheck(context, state->hook_context_type))
+        return PyErr_Format(PyExc_TypeError, "context must be a HookContext or None, not %R", context);
+    CallEntry *self = (CallEntry *)type->tp_alloc(type, 0);
+    if (self == NULL)
+        return NULL;
+    self->owner = Py_NewRef(owner);
+    self->enter = Py_NewRef(enter);
+    self->leave = Py_NewRef(leave);
+    self->on_error = Py_NewRef(on_error);
+    self->context = context == Py_None ? NULL : (HookContext *)Py_NewRef(context);
+    return (PyObject *)self;
+}
+
+static int call_entry_traverse(PyObject *op, visitproc visit, void *arg) {
+    CallEntry *self = (CallEntry *)op;
+    Py_VISIT(self->owner);
+    Py_VISIT(self->context);
+    Py_VISIT(self->enter);
+    Py_VISIT(self->leave);
+    Py_VISIT(self->on_error);
+    Py_VISIT(Py_TYPE(op));
+    return 0;
+}
+
+static void call_entry_dealloc(PyObject *op) {
+    CallEntry *self = (CallEntry *)op;
+    PyTypeObject *type = Py_TYPE(op);
+    PyObject_GC_UnTrack(op);
+    Py_CLEAR(self->owner);
+    Py_CLEAR(self->context);
+    Py_CLEAR(self->enter);
+    Py_CLEAR(self->leave);
+    Py_CLEAR(self->on_error);
+    type->tp_free(op);
+    Py_DECREF(type);
+}
+
+/* No tp_clear: sites hold entries, and are cleared; a call that is running relies on its entries being whole. */
+static PyType_Slot entry_slots[] = {
+    {Py_tp_doc, "CallEntry(owner, enter, leave, context=None, on_error=None)\n--\n\n"
+                "The functions called around the calls of a module, and their usual case in C."},
+    {Py_tp_new, call_entry_new},
+    {Py_tp_dealloc, call_entry_dealloc},
+    {Py_tp_traverse, call_entry_traverse},
+    {0, NULL},
+};
+
+PyType_Spec call_entry_spec = {
+    .name = "autoprof._capture.marks._c.CallEntry",
+    .basicsize = sizeof(CallEntry),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_IMMUTABLETYPE,
+    .slots = entry_slots,
+};
+
+/* The sites. */
+
+static int is_empty(PyObject *held, PyObject *name) {
+    PyObject *hooks = PyDict_GetItemWithError(held, name);
+    return hooks != NULL && PyDict_Check(hooks) && PyDict_GET_SIZE(hooks) == 0;
+}
+
+/* Whether the class has torch's own _call_impl, also where the program has replaced that since. */
+static int is_torchs(CallSite *self, PyObject *module) {
+    PyObject *call_impl = PyObject_GetAttr((PyObject *)Py_TYPE(module), self->state->str_call_impl);
+    if (call_impl == NULL) {
+        PyErr_Clear();
+        return 0;
+    }
+    Py_DECREF(call_impl);
+    return call_impl == self->state->call_impl;
+}
+
+/* Whether torch's _call_impl would call `forward` at once: no hook is set, neither here nor for all modules. */
+static int calls_forward(CallSite *self, PyObject *module, PyObject *held) {
+    module_state *state = self->state;
+    if (!is_torchs(self, module) || !is_empty(held, state->str_backward_hooks) || !is_empty(held, state->str_backward_pre_hooks) ||
+        !is_empty(held, state->str_forward_hooks) || !is_empty(held, state->str_forward_pre_hooks))
+        return 0;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(state->global_hooks); i++)
+        if (PyDict_GET_SIZE(PyTuple_GET_ITEM(state->global_hooks, i)) > 0)
+            return 0;
+    PyObject *tracing = PyObject_CallNoArgs(state->tracing_state);
+    if (tracing == NULL)
+        return -1;
+    Py_DECREF(tracing);
+    return tracing == Py_None;
+}
+
+/* Call what torch would have called. */
+static PyObject *call_through(CallSite *self, PyObject *module, PyObject *args, PyObject *kwargs) {
+    PyObject *held = PyObject_GenericGetDict(module, NULL), *function = NULL;
+    if (held == NULL)
+        return NULL;
+    PyObject *compiled = PyDict_GetItemWithError(held, self->state->str_compiled_call);
+    if (compiled != NULL && compiled != Py_None)
+        function = Py_NewRef(compiled);
+    else if (!PyErr_Occurred()) {
+        int direct = calls_forward(self, module, held);
+        if (direct >= 0 && !PyErr_Occurred())
+            function = PyObject_GetAttr(module, direct ? self->state->str_forward : self->state->str_call_impl);
+    }
+    Py_DECREF(held);
+    if (function == NULL)
+        return NULL;
+    PyObject *output = PyObject_Call(function, args, kwargs);
+    Py_DECREF(function);
+    return output;
+}
+
+static int contains(PyObject *entries, PyObject *entry) {
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(entries); i++)
+        if (PyTuple_GET_ITEM(entries, i) == entry)
+            return 1;
+    return 0;
+}
+
+static int call_before(CallSite *marked, PyObject *shown) {
+    PyObject *before = Py_NewRef(marked->before);
+    int failed = 0;
+    for (Py_ssize_t i = 0; !failed && i < PyTuple_GET_SIZE(before); i++) {
+        PyObject *done = PyObject_CallOneArg(PyTuple_GET_ITEM(before, i), shown);
+        failed = done == NULL;
+        Py_XDECREF(done);
+    }
+    Py_DECREF(before);
+    return failed ? -1 : 0;
+}
+
+/* Call `module` between the entries of `marked`; hooks see `shown`, the module itself or the one it wraps. */
+static PyObject *call_marked(CallSite *self, CallSite *marked, PyObject *module, PyObject *shown, PyObject *args,
+                             PyObject *kwargs) {
+    PyObject *no_kwargs = self->state->no_kwargs;
+    if (PyTuple_GET_SIZE(marked->before) > 0 && call_before(marked, shown) < 0)
+        return NULL;
+    PyObject *entries = Py_NewRef(marked->entries), *output = NULL;
+    Py_ssize_t count = PyTuple_GET_SIZE(entries), entered = 0;
+    while (entered < count &&
+           enter_entry((CallEntry *)PyTuple_GET_ITEM(entries, entered), shown, args, kwargs, no_kwargs) == 0)
+        entered++;
+    if (entered == count) {
+        marked->inside += self->wraps;
+        output = call_through(self, module, args, kwargs);
+        marked->inside -= self->wraps;
+    }
+    PyObject *error = output == NULL ? take_exception() : NULL;
+    for (Py_ssize_t i = entered - 1; i >= 0; i--) {
+        PyObject *entry = PyTuple_GET_ITEM(entries, i);
+        if (entries != marked->entries && !contains(marked->entries, entry)) /* removed in this call */
+            continue;
+        if (leave_entry((CallEntry *)entry, shown, args, kwargs, no_kwargs, output != NULL ? output : Py_None) < 0) {
+            Py_CLEAR(output); /* a signal handler of the user's raised: its exception is the one that counts */
+            Py_XSETREF(error, take_exception());
+        }
+    }
+    Py_DECREF(entries);
+    if (error != NULL)
+        set_exception(error);
+    return output;
+}
+
+static PyObject *call_site_call(PyObject *op, PyObject *args, PyObject *kwargs) {
+    CallSite *self = (CallSite *)Py_NewRef(op), *marked = self;
+    PyObject *module = Py_NewRef(PyWeakref_GetObject(self->reference)), *shown = Py_NewRef(module), *output = NULL;
+    if (module == Py_None) {
+        PyErr_SetString(PyExc_ReferenceError, "the module of this call no longer exists");
+        goto done;
+    }
+    if (self->source != NULL) {
+        marked = (CallSite *)self->source;
+        if (self->wraps)
+            Py_SETREF(shown, Py_NewRef(PyWeakref_GetObject(marked->reference)));
+    }
+    if (shown == Py_None || self->inside || (PyTuple_GET_SIZE(marked->entries) == 0 && PyTuple_GET_SIZE(marked->before) == 0))
+        output = call_through(self, module, args, kwargs);
+    else
+        output = call_marked(self, marked, module, shown, args, kwargs);
+done:
+    Py_DECREF(shown);
+    Py_DECREF(module);
+    Py_DECREF(self);
+    return output;
+}
+
+/* Replace a tuple by one with an item more, in front or at the end, or with one less. */
+static int change_items(PyObject **items, PyObject *item, int adds, int first) {
+    PyObject *list = PySequence_List(*items), *changed = NULL;
+    if (list == NULL)
+        return -1;
+    int failed = 0;
+    if (adds)
+        failed = first ? PyList_Insert(list, 0, item) : PyList_Append(list, item);
+    else
+        for (Py_ssize_t i = PyList_GET_SIZE(list) - 1; i >= 0 && !failed; i--)
+            if (PyList_GET_ITEM(list, i) == item)
+                failed = PyList_SetSlice(list, i, i + 1, NULL);
+    if (!failed)
+        changed = PyList_AsTuple(list);
+    Py_DECREF(list);
+    if (changed == NULL)
+        return -1;
+    Py_SETREF(*items, changed);
+    return 0;
+}
+
+static PyObject *call_site_add(PyObject *op, PyObject *args, PyObject *kwargs) {
+    static char *names[] = {"entry", "first", NULL};
+    CallSite *self = (CallSite *)op;
+    PyObject *entry;
+    int first = 0;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!|$p:add", names, self->state->call_entry_type, &entry, &first) ||
+        change_items(&self->entries, entry, 1, first) < 0)
+        return NULL;
+    Py_RETURN_NONE;
+}
+
+static PyObject *call_site_remove(PyObject *op, PyObject *entry) {
+    if (change_items(&((CallSite *)op)->entries, entry, 0, 0) < 0)
+        return NULL;
+    Py_RETURN_NONE;
+}
+
+static PyObject *call_site_add_before(PyObject *op, PyObject *function) {
+    if (change_items(&((CallSite *)op)->before, function, 1, 0) < 0)
+        return NULL;
+    Py_RETURN_NONE;
+}
+
+static PyObject *call_site_remove_before(PyObject *op, PyObject *function) {
+    if (change_items(&((CallSite *)op)->before, function, 0, 0) < 0)
+        return NULL;
+    Py_RETURN_NONE;
+}
+
+static PyObject *call_site_deepcopy(PyObject *Py_UNUSED(op), PyObject *Py_UNUSED(memo)) {
+    Py_RETURN_NONE; /* a copy of a module that holds its own state anew is not marked */
+}
+
+static PyObject *call_site_reduce(PyObject *Py_UNUSED(op), PyObject *Py_UNUSED(none)) {
+    return Py_BuildValue("(O())", (PyObject *)Py_TYPE(Py_None));
+}
+
+static int call_site_traverse(PyObject *op, visitproc visit, void *arg) {
+    CallSite *self = (CallSite *)op;
+    Py_VISIT(self->reference);
+    Py_VISIT(self->source);
+    Py_VISIT(self->before);
+    Py_VISIT(self->entries);
+    Py_VISIT(Py_TYPE(op));
+    return 0;
+}
+
+static int call_site_clear(PyObject *op) {
+    CallSite *self = (CallSite *)op;
+    PyObject *none = PyTuple_New(0);
+    if (none == NULL) {
+        PyErr_Clear();
+        return 0;
+    }
+    Py_XSETREF(self->before, Py_NewRef(none));
+    Py_XSETREF(self->entries, none);
+    return 0;
+}
+
+static void call_site_dealloc(PyObject *op) {
+    CallSite *self = (CallSite *)op;
+    PyTypeObject *type = Py_TYPE(op);
+    PyObject_GC_UnTrack(op);
+    Py_CLEAR(self->reference);
+    Py_CLEAR(self->source);
+    Py_CLEAR(self->before);
+    Py_CLEAR(self->entries);
+    type->tp_free(op);
+    Py_DECREF(type);
+}
+
+static PyMethodDef site_methods[] = {
+    {"add", KEYWORDS(call_site_add), "Add an entry, innermost; `first`: outermost."},
+    {"remove", call_site_remove, METH_O, "Remove an entry; do nothing where it is not there."},
+    {"add_before", call_site_add_before, METH_O, "Add a function that is called with the module before its entries."},
+    {"remove_before", call_site_remove_before, METH_O, "Remove such a function."},
+    {"__deepcopy__", call_site_deepcopy, METH_O, "Return None."},
+    {"__reduce__", call_site_reduce, METH_NOARGS, "Have None be unpickled."},
+    {NULL},
+};
+
+static PyMemberDef site_members[] = {
+    {"entries", T_OBJECT_EX, offsetof(CallSite, entries), READONLY, "tuple of the entries, outermost first"},
+    {"before", T_OBJECT_EX, offsetof(CallSite, before), READONLY, "tuple of the functions called before them"},
+    {NULL},
+};
+
+static PyType_Slot site_slots[] = {
+    {Py_tp_doc, "The marked calls of one module."},
+    {Py_tp_call, call_site_call},
+    {Py_tp_dealloc, call_site_dealloc},
+    {Py_tp_traverse, call_site_traverse},
+    {Py_tp_clear, call_site_clear},
+    {Py_tp_methods, site_methods},
+    {Py_tp_members, site_members},
+    {0, NULL},
+};
+
+PyType_Spec call_site_spec = {
+    .name = "autoprof._capture.marks._c.CallSite",
+    .basicsize = sizeof(CallSite),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_IMMUTABLETYPE | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .slots = site_slots,
+};

@@ -1,0 +1,130 @@
+"""Run programs as processes of their own, and read what they cost and what autoprof saved of them."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pty
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+PROGRAMS: Final = Path(__file__).resolve().parent / "programs"
+_BUSY: Final = "while True: pass"
+_COST: Final = re.compile(r"\bstart [\d.]+ (?:s|ms|µs).{1,60}?\bsteps\b.{1,60}?\bend [\d.]+ (?:s|ms|µs)")
+"""How a report states the cost of a whole run: start, steps and end."""
+_TERMINAL: Final = (100, 40)
+"""Columns and rows of the terminal of a run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """The cost of a process from its start to its exit, and the report of its run, if it was recorded."""
+
+    wall_s: float
+    processor_s: float
+    report: dict[str, Any] | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON types."""
+        return asdict(self)
+
+
+def environment(threads: int) -> dict[str, str]:
+    """Return the environment of a process: without settings of autoprof, with this number of torch's threads."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("AUTOPROF")}
+    kept.pop("CI", None)
+    kept.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed package has its bytecode
+    return {**kept, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": str(threads)}
+
+
+def run_program(arguments: Sequence[str], threads: int) -> Process:
+    """Run Python with these arguments in an empty folder; what it prints is discarded."""
+    with tempfile.TemporaryDirectory(prefix="autoprof-bench-") as folder, tempfile.TemporaryFile() as errors:
+        began = time.perf_counter()
+        child = subprocess.Popen(
+            [sys.executable, *arguments],
+            cwd=folder,
+            env=environment(threads),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=errors,
+        )
+        _, status, usage = os.wait4(child.pid, 0)
+        wall_s = time.perf_counter() - began
+        child.returncode = os.waitstatus_to_exitcode(status)
+        if child.returncode:
+            errors.seek(0)
+            raise RuntimeError(f"{' '.join(arguments)}: {errors.read().decode(errors='replace').strip()[-2000:]}")
+        return Process(wall_s, usage.ru_utime + usage.ru_stime, _report(Path(folder)))
+
+
+def _report(folder: Path) -> dict[str, Any] | None:
+    """Return the figures of the run that was saved here, and the lines that state autoprof's cost."""
+    found = sorted(folder.glob("runs/*/summary.json"))
+    if not found:
+        return None
+    summary = json.loads(found[-1].read_text(encoding="utf-8"))
+    text = (found[-1].parent / "summary.txt").read_text(encoding="utf-8")
+    lines = text.splitlines()
+    at = next((place for place, line in enumerate(lines) if line.startswith("overhead")), None)
+    stated = []
+    if at is not None:
+        stated = [lines[at]]
+        for line in lines[at + 1 :]:
+            if not line.startswith("  "):
+                break
+            stated.append(line)
+    whole = _COST.search(" ".join(text.split()))
+    steps = summary["steps"] + summary.get("warmup_steps", 0)
+    return {
+        "steps": steps,
+        "rows": len({(row["name"], row["phase"]) for row in summary["rows"]}),
+        "modules": len({row["fqn"] for row in summary["rows"] if row.get("fqn") is not None}),
+        "overhead": summary.get("overhead"),
+        "cost": None if whole is None else whole[0],
+        "stated": [" ".join(line.split()) for line in stated],
+    }
+
+
+@contextlib.contextmanager
+def load(processes: int) -> Iterator[None]:
+    """Keep so many processes busy inside the block."""
+    running = [subprocess.Popen([sys.executable, "-c", _BUSY]) for _ in range(processes)]
+    try:
+        yield
+    finally:
+        for process in running:
+            process.kill()
+            process.wait()
+
+
+def run_on_terminal(arguments: Sequence[str], threads: int) -> None:
+    """Run Python with these arguments on a terminal of its own, whose output is read as it is printed."""
+    columns, rows = _TERMINAL
+    settings = {"TERM": "xterm-256color", "COLUMNS": str(columns), "LINES": str(rows)}
+    pid, terminal = pty.fork()
+    if not pid:
+        os.chdir(ROOT)
+        script = f'stty cols {columns} rows {rows}; exec "$0" "$@"'
+        os.execve("/bin/sh", ["sh", "-c", script, sys.executable, *arguments], {**environment(threads), **settings})
+    printed = b""
+    while True:
+        try:
+            piece = os.read(terminal, 1 << 16)
+        except OSError:  # Linux says so at the end of a terminal that no process writes to any more
+            piece = b""
+        if not piece:
+            break
+        printed = (printed + piece)[-4000:]
+    os.close(terminal)
+    if os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]):
+        raise RuntimeError(f"{' '.join(arguments)}: {printed.decode(errors='replace')}")

@@ -1,0 +1,153 @@
+"""The table of an always-on profiler: every row is measured and printed, and its figures are read rightly."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from benchmarks.always_on import __main__ as command
+from benchmarks.always_on import paired, processes, rows, training
+from benchmarks.always_on.processes import PROGRAMS, Process, run_on_terminal, run_program
+from benchmarks.always_on.rows import NUMBERS, Bench, engine_lines, tail
+from benchmarks.always_on.scale import TINY
+from benchmarks.variant import Variant
+
+
+@pytest.fixture(autouse=True)
+def _threads() -> Iterator[None]:
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
+
+
+def _program(arguments: Sequence[str], _threads: int) -> Process:
+    """Make a training here, or stand for a program that another test runs."""
+    if arguments[:2] == ["-m", "benchmarks.always_on.training"]:
+        training.main(arguments[2:])
+    report = {"steps": 4, "rows": 3, "modules": 2, "overhead": 0.01, "cost": None, "stated": ["overhead 1 %"]}
+    return Process(1.0, 1.0, report)
+
+
+def test_a_quick_run_prints_and_saves_every_row(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each row has its limit and a figure; a limit may be missed, for so few steps say nothing."""
+    monkeypatch.setattr(command, "QUICK", TINY)
+    monkeypatch.setattr(rows, "run_program", _program)
+    monkeypatch.setattr(rows, "run_on_terminal", _program)
+    command.main(["--quick", "--output", str(tmp_path)])
+    printed = capsys.readouterr().out
+    results = json.loads((tmp_path / "always_on.json").read_text(encoding="utf-8"))
+    assert {int(bound["subject"].split()[0]) for bound in results["bounds"]} == set(NUMBERS)
+    assert all(bound["subject"] in printed and bound["measured"] in printed for bound in results["bounds"])
+    assert results["machine"]["torch"] == torch.__version__
+    assert command.render(results) in printed
+    assert command.render(results) in (tmp_path / "always_on.md").read_text(encoding="utf-8")
+
+
+def test_the_report_of_a_program_with_one_line_is_read_from_its_run() -> None:
+    """With its steps, its rows, and the lines that state the cost."""
+    done = run_program([str(PROGRAMS / "gpt2.py"), *TINY.gpt.arguments(), "--steps", "4", "--autoprof"], 1)
+    assert done.processor_s > 0
+    assert done.report is not None
+    assert done.report["steps"] == 4
+    assert done.report["rows"] > done.report["modules"] > 3
+    assert done.report["stated"][0].startswith("overhead")
+
+
+def test_the_cost_of_a_whole_run_is_read_where_a_report_states_it(tmp_path: Path) -> None:
+    """Start, steps and end, on one line or on several."""
+    run = tmp_path / "runs" / "one"
+    run.mkdir(parents=True)
+    (run / "summary.json").write_text(json.dumps({"steps": 7, "warmup_steps": 3, "rows": []}), encoding="utf-8")
+    (run / "summary.txt").write_text("overhead   start 0.3 s, steps 0.4 %,\n           end 0.2 s\n", encoding="utf-8")
+    found = processes._report(tmp_path)
+    assert found is not None
+    assert found["cost"] == "start 0.3 s, steps 0.4 %, end 0.2 s"
+    assert found["steps"] == 10
+
+
+def test_a_training_on_a_terminal_saves_the_time_of_each_step(tmp_path: Path) -> None:
+    """Bare here; the terminal is read to its end."""
+    path = tmp_path / "times.npy"
+    command_line = ["-m", "benchmarks.always_on.training", "times", "--lane", "bare", "--steps", "5"]
+    run_on_terminal([*command_line, "--save", str(path)], 1)
+    assert np.load(path).shape == (3, 5)
+
+
+def test_a_program_that_fails_is_an_error_with_its_last_words(tmp_path: Path) -> None:
+    """A figure of half a program would mean nothing."""
+    program = tmp_path / "program.py"
+    program.write_text("raise ValueError('no data')")
+    with pytest.raises(RuntimeError, match="no data"):
+        run_program([str(program)], 1)
+
+
+def test_only_the_chosen_rows_are_measured() -> None:
+    """Also where several rows are measured together."""
+    results = Bench(TINY, frozenset({9, 12})).measure()
+    assert {bound["subject"].split()[0] for bound in results["bounds"]} == {"9", "12"}
+    assert "floor_both" not in results["rows"]["1,2,3,9"]
+
+
+def test_a_row_that_does_not_exist_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    """With the numbers that do."""
+    with pytest.raises(SystemExit):
+        command.main(["--rows", "1,14"])
+    assert "numbers from 1 to 13" in capsys.readouterr().err
+
+
+def test_a_processor_that_is_slow_for_a_while_changes_no_ratio(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bare blocks before and after a variant's own are as slow."""
+    speeds = iter(np.repeat(np.arange(1, 40), 9))
+
+    def block(variant: Variant, _steps: int, _settling: int) -> tuple[float, float]:
+        time_ns = (1500.0 if variant.name == "own" else 1000.0) * next(speeds)
+        return time_ns, time_ns
+
+    class Own(Variant):
+        name = "own"
+
+    monkeypatch.setattr(paired, "_block", block)
+    found = paired.blocks([Own()], 12, 10, 10, lambda line: None)["own"]["wall"]
+    assert rows.ratio(found["own"], found["bare"]).value == pytest.approx(1.5)
+
+
+@pytest.mark.parametrize("is_shared", [True, False])
+def test_recorded_and_bare_turns_alternate_in_an_open_session(is_shared: bool) -> None:
+    """Each pair of turns has a figure of both sides by both clocks, of one model or of two."""
+    found = paired.turns(
+        lambda: paired.timed_chain(3, 0.1),
+        {"sinks": {}},
+        manual=False,
+        is_shared=is_shared,
+        turn_s=0.001,
+        count=3,
+        settling=2,
+        progress=lambda line: None,
+    )
+    assert {clock: {side: len(times) for side, times in sides.items()} for clock, sides in found["pairs"].items()} == {
+        "wall": {"own": 3, "bare": 3},
+        "cpu": {"own": 3, "bare": 3},
+    }
+
+
+def test_the_tail_of_several_runs_is_that_of_all_their_steps() -> None:
+    """In ms, with the steps that are a millisecond longer than usual, by second."""
+    usual = np.full((3, 99), 1_000_000)
+    long = np.full((3, 1), 4_000_000)
+    found = tail([np.hstack([usual, long]), np.hstack([usual, usual[:, :1]])])
+    assert (found["steps"], found["median"], found["max"]) == (200, 1.0, 4.0)
+    assert found["noticed"] == pytest.approx(1 / 0.203)
+
+
+def test_lines_of_python_and_of_c_are_counted() -> None:
+    """The marks are in C, and the largest part of that room is in Python."""
+    root = Path(rows.ROOT, "autoprof", "_capture")
+    in_c = sum(len(path.read_text().splitlines()) for path in root.rglob("*.[ch]"))
+    assert 0 < in_c < engine_lines("_capture")

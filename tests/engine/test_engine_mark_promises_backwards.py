@@ -1,0 +1,240 @@
+"""Backward passes of every kind are recorded as they happen, and give the gradients of the bare model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from engine_laws import count
+from mark_promises import ALL, as_bare, backwards, batch, forwards, recorded, train_step, two_layers
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from autoprof import Phase
+
+
+def test_a_backward_of_a_backward_gives_the_same_gradients() -> None:
+    """``create_graph``: a penalty on the gradient of the input."""
+
+    def work(model: Any) -> Any:
+        x = batch().requires_grad_()
+        (grad,) = torch.autograd.grad(model(x).square().sum(), x, create_graph=True)
+        grad.square().sum().backward()
+        return grad, x.grad
+
+    for frame in as_bare(two_layers, work):
+        assert forwards(frame) == ALL
+        for name in ("0", "2"):
+            assert backwards(frame)[name] >= 1
+
+
+def test_a_graph_that_is_kept_is_recorded_each_time_it_runs() -> None:
+    """``retain_graph``, three times."""
+
+    def work(model: Any) -> Tensor:
+        output: Tensor = model(batch())
+        for kept in (True, True, False):
+            output.square().sum().backward(retain_graph=kept)
+        return output
+
+    for frame in as_bare(two_layers, work):
+        assert forwards(frame) == ALL
+        assert backwards(frame) == dict.fromkeys(ALL, 3)
+
+
+def test_a_gradient_of_weights_alone_runs_the_modules_on_its_way() -> None:
+    """``autograd.grad`` of the last layer's weight: the first layer's backward does not run."""
+
+    def work(model: Any) -> Any:
+        return torch.autograd.grad(model(batch()).square().sum(), [model[2].weight])
+
+    for frame in as_bare(two_layers, work):
+        assert forwards(frame) == ALL
+        assert backwards(frame)["2"] == 1
+        assert not backwards(frame)["0"]
+
+
+def test_a_gradient_that_stops_at_a_hidden_output_runs_no_module_before_it() -> None:
+    """``autograd.grad(inputs=hidden)`` hands the gradient out; the layer that made it has no backward."""
+
+    def work(model: Any) -> Any:
+        hidden = model[0](batch())
+        output = model[2](torch.tanh(hidden))
+        return torch.autograd.grad(output.square().sum(), hidden)
+
+    for frame in as_bare(two_layers, work):
+        assert forwards(frame) == {"0": 1, "2": 1}
+        assert backwards(frame) == {"2": 1}
+
+
+def test_a_gradient_of_a_hidden_output_and_of_a_weight_before_it_runs_both_layers() -> None:
+    """The node whose gradient is handed out runs as well."""
+
+    def work(model: Any) -> Any:
+        hidden = model[0](batch())
+        output = model[2](torch.tanh(hidden))
+        return torch.autograd.grad(output.square().sum(), [hidden, model[0].weight])
+
+    for frame in as_bare(two_layers, work):
+        assert backwards(frame) == {"0": 1, "2": 1}
+
+
+def test_a_gradient_of_the_output_itself_runs_no_module() -> None:
+    """Only what computed the loss of it."""
+
+    def work(model: Any) -> Any:
+        output = model(batch())
+        return torch.autograd.grad(output.square().sum(), output)
+
+    for frame in as_bare(two_layers, work):
+        assert forwards(frame) == ALL
+        assert not backwards(frame)
+
+
+def test_a_backward_into_a_hidden_output_runs_the_node_that_made_it() -> None:
+    """``backward(inputs=[hidden])``: torch runs this node, though nobody needs its gradients."""
+
+    def work(model: Any) -> Any:
+        hidden = model[0](batch())
+        model[2](torch.tanh(hidden)).square().sum().backward(inputs=[hidden])
+        return hidden.grad
+
+    for frame in as_bare(two_layers, work):
+        assert forwards(frame) == {"0": 1, "2": 1}
+        assert backwards(frame)["2"] == 1
+        assert backwards(frame)["0"] <= 1
+
+
+def test_a_backward_with_chosen_inputs_gives_the_same_gradients() -> None:
+    """``backward(inputs=…)``."""
+
+    def work(model: Any) -> Tensor:
+        output: Tensor = model(batch())
+        output.square().sum().backward(inputs=[model[2].bias])
+        return output
+
+    for frame in as_bare(two_layers, work):
+        assert backwards(frame)["2"] == 1
+        assert not backwards(frame)["0"]
+
+
+def test_several_losses_and_accumulation_are_recorded_each() -> None:
+    """Two calls, two backwards, and one backward of both."""
+
+    def work(model: Any) -> Any:
+        first, second = model(batch()), model(batch() + 1)
+        first.sum().backward(retain_graph=True)
+        second.sum().backward(retain_graph=True)
+        (first.sum() * second.sum()).backward()
+        return first, second
+
+    for frame in as_bare(two_layers, work):
+        assert forwards(frame) == dict.fromkeys(ALL, 2)
+        assert backwards(frame) == dict.fromkeys(ALL, 4)
+
+
+def test_frozen_layers_have_no_backward() -> None:
+    """The others have theirs."""
+
+    def make() -> nn.Module:
+        model = two_layers()
+        model[0].requires_grad_(False)
+        return model
+
+    for frame in as_bare(make, train_step):
+        assert forwards(frame) == ALL
+        assert backwards(frame)["2"] == 1
+        assert not backwards(frame)["0"]
+
+
+@pytest.mark.filterwarnings("ignore:Anomaly Detection has been enabled")
+def test_anomaly_detection_gives_the_same_gradients() -> None:
+    """It looks at every node."""
+
+    def work(model: Any) -> Tensor:
+        with torch.autograd.set_detect_anomaly(True):
+            return train_step(model)
+
+    for frame in as_bare(two_layers, work):
+        assert forwards(frame) == backwards(frame) == ALL
+
+
+class Checkpointed(nn.Module):
+    """Two layers, each recomputed in backward."""
+
+    def __init__(self, reentrant: bool) -> None:
+        super().__init__()
+        self.reentrant = reentrant
+        self.first, self.second = nn.Linear(3, 3), nn.Sequential(nn.Linear(3, 3), nn.Dropout(0.5), nn.Tanh())
+
+    def forward(self, x: Tensor) -> Tensor:
+        for layer in (self.first, self.second):
+            x = checkpoint(layer, x.requires_grad_(), use_reentrant=self.reentrant)
+        return x
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_checkpointed_layers_are_recorded_again_in_backward(reentrant: bool) -> None:
+    """As recompute, whose random numbers are those of the forward."""
+    expected = {"first": 1, "second": 1, "second/0": 1, "second/1": 1, "second/2": 1}
+    for frame in as_bare(lambda: Checkpointed(reentrant), lambda model: train_step(model).detach()):
+        assert forwards(frame) == {"Checkpointed": 1, **expected}
+        recomputed = count(frame, Phase.RECOMPUTE)
+        assert {name: recomputed[name] for name in expected} == expected
+        assert {name: backwards(frame)[name] for name in expected} == expected
+
+
+# Sessions that come and go.
+
+
+def test_sessions_one_after_the_other_record_the_same_model() -> None:
+    """Five of them, each cleaned up; a graph of an earlier one still has its backward."""
+    model = two_layers()
+    kept: list[Tensor] = []
+    for _ in range(5):
+        with recorded(model) as watched:
+            for earlier in kept:
+                earlier.sum().backward()
+            kept = [model(batch())]
+            train_step(model)
+            watched.step()
+        (frame,) = watched.sink.frames
+        assert forwards(frame) == dict.fromkeys(ALL, 2)
+        assert all(calls <= 2 for calls in backwards(frame).values())
+
+
+def test_a_graph_made_before_the_session_runs_unrecorded() -> None:
+    """Nobody saw its forward."""
+    model = two_layers()
+    output = model(batch())
+    with recorded(model) as watched:
+        output.sum().backward()
+        watched.step()
+    assert not backwards(watched.sink.frames[0])
+
+
+def test_a_graph_made_during_the_session_runs_after_it() -> None:
+    """Twice, with the gradients of the bare model."""
+    model = two_layers()
+    train_step(model)
+    expected = [p.grad for p in model.parameters()]
+    model.zero_grad()
+    with recorded(model):
+        output = model(batch())
+    output.square().sum().backward(retain_graph=True)
+    assert all(torch.equal(p.grad, g) for p, g in zip(model.parameters(), expected, strict=True))  # type: ignore[arg-type]
+    output.square().sum().backward()
+
+
+def test_a_session_closed_inside_a_call_lets_the_call_end() -> None:
+    """A hook of the program closes it; the outer calls return as always."""
+    model = two_layers()
+    expected = model(batch())
+    with recorded(model) as watched:
+        model[1].closing = watched.session.close
+        handle = model[1].register_forward_hook(lambda *_: watched.session.close())
+        assert torch.equal(model(batch()), expected)
+        handle.remove()
+        del model[1].closing
+        assert torch.equal(model(batch()), expected)

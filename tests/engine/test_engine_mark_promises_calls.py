@@ -1,0 +1,461 @@
+"""Calls and backward passes of every shape are recorded as they happen, and give the bits of the bare model."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections import namedtuple
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import torch
+from engine_laws import tree
+from mark_promises import ALL, as_bare, backwards, batch, count_fused_calls, forwards, train_step, two_layers
+from torch import Tensor, nn
+
+from autoprof import Phase
+from autoprof.frame import TRAINING_LANE
+
+# Arguments and outputs.
+
+Point = namedtuple("Point", "x y")
+
+
+@dataclass
+class Holder:
+    """A value that torch does not look into."""
+
+    value: Tensor
+
+
+class Shapes(nn.Module):
+    """Call a layer with arguments of every shape, and return them in every shape."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = Layer()
+
+    def forward(self, x: Tensor) -> Any:
+        a = self.layer(x)
+        b = self.layer(x=a)
+        c = self.layer(b, scale=2.0)
+        d = self.layer(scale=2.0, x=c)
+        e = self.layer([d])
+        f = self.layer({"deep": [(e,)]})
+        g = self.layer(Holder(f))
+        return self.layer(Point(g, 1.0))
+
+
+class Layer(nn.Module):
+    """A layer that takes and returns tensors in values of many kinds."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.full((3,), 1.5))
+
+    def forward(self, x: Any, scale: float = 1.0) -> Any:
+        if isinstance(x, Tensor):
+            return x * self.weight * scale
+        if isinstance(x, list):
+            return x[0] * self.weight
+        if isinstance(x, dict):
+            return x["deep"][0][0] * self.weight
+        return (x.value if isinstance(x, Holder) else x.x) * self.weight
+
+
+def test_arguments_of_every_shape_reach_forward() -> None:
+    """By position, by keyword, mixed, and inside lists, dicts, tuples and objects; each call is recorded."""
+    for frame in as_bare(Shapes, train_step):
+        assert forwards(frame) == backwards(frame) == {"Shapes": 1, "layer": 8}
+
+
+OUTPUTS: dict[str, Callable[[Tensor], Any]] = {
+    "tuple": lambda y: (y, 1, None),
+    "list": lambda y: [y, [y * 2]],
+    "dict": lambda y: {"y": y, "n": {"deep": y * 2}},
+    "namedtuple": lambda y: Point(y, 2),
+    "dataclass": Holder,
+    "None": lambda y: None,
+    "number": lambda y: 3,
+    "text": lambda y: "text",
+    "no gradient": lambda y: y.detach(),
+    "integers": lambda y: y.argmax(),
+    "empty": lambda y: [],
+}
+
+
+@pytest.mark.parametrize("kind", OUTPUTS)
+def test_outputs_of_every_kind_are_returned_as_they_are(kind: str) -> None:
+    """And the call is recorded, whatever it returns."""
+
+    class Returns(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(3, 3)
+
+        def forward(self, x: Tensor) -> Any:
+            return OUTPUTS[kind](self.layer(x))
+
+    for frame in as_bare(Returns, lambda model: model(batch())):
+        assert forwards(frame) == {"Returns": 1, "layer": 1}
+        assert not backwards(frame)
+
+
+def test_keywords_of_every_name_reach_forward() -> None:
+    """Also those that functions around it may use themselves."""
+
+    class Takes(nn.Module):
+        def forward(self, **named: Any) -> Any:
+            return named
+
+    names = ("args", "kwargs", "module", "input", "output", "mark", "hook", "result", "x", "forward", "owner")
+    for frame in as_bare(Takes, lambda model: model(**{name: i for i, name in enumerate(names)})):
+        assert forwards(frame) == {"Takes": 1}
+
+
+def test_an_output_that_is_changed_in_place_afterwards_has_its_backward() -> None:
+    """Its graph is another one then."""
+
+    def work(model: Any) -> Any:
+        hidden = model[0](batch())
+        hidden[0] = 0
+        hidden.mul_(2)
+        output = model[2](hidden)
+        output.add_(1).square().sum().backward()
+        return output
+
+    for frame in as_bare(two_layers, work):
+        assert forwards(frame) == backwards(frame) == {"0": 1, "2": 1}
+
+
+def test_a_wrong_call_raises_the_error_of_the_bare_model() -> None:
+    """Missing, unknown and too many arguments: the same message."""
+
+    def work(model: Any) -> list[str]:
+        messages = []
+        for args, kwargs in (((), {}), ((batch(),), {"unknown": 1}), ((batch(), 1, 2), {}), ((None,), {})):
+            with pytest.raises((TypeError, AttributeError)) as error:
+                model[0](*args, **kwargs)
+            messages.append(str(error.value))
+        train_step(model)
+        return messages
+
+    for frame in as_bare(two_layers, work):
+        assert {name: forwards(frame)[name] for name in ("Sequential", "1", "2")} == {"Sequential": 1, "1": 1, "2": 1}
+        assert backwards(frame) == ALL
+
+
+class Generates(nn.Module):
+    """A module whose forward is a generator, over another module that takes one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(3, 3)
+        self.total = Totals()
+
+    def forward(self, x: Tensor) -> Iterator[Tensor]:
+        for _ in range(3):
+            x = self.layer(x)
+            yield x
+
+
+class Totals(nn.Module):
+    """Add up what a generator gives."""
+
+    def forward(self, parts: Iterator[Tensor]) -> Tensor:
+        return torch.stack(list(parts)).sum()
+
+
+def test_generators_are_handed_on_untouched() -> None:
+    """As an output and as an argument; what runs inside them is recorded."""
+
+    def work(model: Any) -> Tensor:
+        parts = model(batch())
+        assert type(parts).__name__ == "generator"
+        total = model.total(parts)
+        total.backward()
+        return total
+
+    for frame in as_bare(Generates, work):
+        assert forwards(frame) == {"Generates": 1, "layer": 3, "total": 1}
+        assert backwards(frame)["layer"] == 3
+
+
+def test_a_module_that_returns_its_input_returns_the_very_object() -> None:
+    """And its neighbours have their backward."""
+
+    def work(model: Any) -> Tensor:
+        x = batch()
+        assert model[1](x) is x
+        return train_step(model)
+
+    for frame in as_bare(lambda: nn.Sequential(nn.Linear(3, 3), nn.Identity(), nn.Linear(3, 3)), work):
+        assert forwards(frame) == {"Sequential": 1, "0": 1, "1": 2, "2": 1}
+        assert {name: backwards(frame)[name] for name in ("Sequential", "0", "2")} == {"Sequential": 1, "0": 1, "2": 1}
+
+
+def test_a_module_that_changes_its_input_in_place_is_recorded() -> None:
+    """Forward and backward."""
+    for frame in as_bare(lambda: nn.Sequential(nn.Linear(3, 3), nn.ReLU(inplace=True), nn.Linear(3, 3)), train_step):
+        assert forwards(frame) == backwards(frame) == ALL
+
+
+# Repeated, nested, shared.
+
+
+class Recursive(nn.Module):
+    """A module that calls itself."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(3, 3)
+
+    def forward(self, x: Tensor, depth: int = 3) -> Tensor:
+        x = self.layer(x)
+        return self(x, depth - 1) if depth else x
+
+
+def test_a_module_that_calls_itself_is_recorded_at_each_depth() -> None:
+    """As spans inside each other."""
+    for frame in as_bare(Recursive, train_step):
+        assert forwards(frame) == {"Recursive": 4, "layer": 4}
+        assert backwards(frame)["layer"] == 4
+        lines = tree(frame, Phase.FORWARD)
+        assert [line.strip() for line in lines].count("Recursive forward") == 4
+        assert max(len(line) - len(line.lstrip()) for line in lines) == 8
+
+
+def test_a_shared_module_is_recorded_at_each_call() -> None:
+    """In one row."""
+
+    def make() -> nn.Module:
+        layer = nn.Linear(3, 3)
+        return nn.Sequential(layer, nn.Tanh(), layer)
+
+    for frame in as_bare(make, train_step):
+        assert sum(forwards(frame).values()) == sum(backwards(frame).values()) == 4
+
+
+def test_a_module_called_outside_the_model_is_recorded() -> None:
+    """A layer alone, without the model around it."""
+
+    def work(model: Any) -> Tensor:
+        output: Tensor = model[0](batch())
+        output.sum().backward()
+        return output
+
+    for frame in as_bare(two_layers, work):
+        assert forwards(frame) == backwards(frame) == {"0": 1}
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode, torch.enable_grad])
+def test_calls_in_every_gradient_mode_are_recorded(mode: Callable[[], Any]) -> None:
+    """Beside a training call."""
+
+    def work(model: Any) -> Any:
+        with mode():
+            output = model(batch()).clone()
+        return output.tolist(), train_step(model)
+
+    for frame in as_bare(two_layers, work):
+        assert forwards(frame) == dict.fromkeys(ALL, 2)
+        assert backwards(frame) == ALL
+
+
+def test_calls_on_other_threads_give_the_same_bits() -> None:
+    """Several at once; the training thread's spans are its own calls."""
+
+    def work(model: Any) -> Any:
+        made: dict[int, Tensor] = {}
+        start = threading.Barrier(4)
+
+        def infer(i: int) -> None:
+            start.wait()
+            for _ in range(20):
+                with torch.no_grad():
+                    made[i] = model(batch() + i)
+
+        threads = [threading.Thread(target=infer, args=(i,)) for i in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return [made[i] for i in range(4)], train_step(model)
+
+    for frame in as_bare(two_layers, work):
+        own = [span for span in frame.spans if span.lane == TRAINING_LANE and span.phase is Phase.FORWARD]
+        assert sum(span.calls for span in own) == 4
+        assert backwards(frame) == ALL
+
+
+def test_a_backward_on_another_thread_gives_the_same_gradients() -> None:
+    """The forward was on the training thread."""
+
+    def work(model: Any) -> Tensor:
+        output: Tensor = model(batch())
+        thread = threading.Thread(target=lambda: output.square().sum().backward())
+        thread.start()
+        thread.join()
+        return output
+
+    for frame in as_bare(two_layers, work):
+        assert forwards(frame) == ALL
+        assert set(backwards(frame)) <= set(ALL)
+
+
+# Exceptions.
+
+
+class Failure(Exception):
+    """Raised by the model."""
+
+
+class Fails(nn.Module):
+    """A module that raises when told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(3, 3)
+        self.error: BaseException | None = None
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.layer(x)
+        if self.error is not None:
+            raise self.error
+        return x
+
+
+ERRORS = [Failure("of the model"), StopIteration(4), MemoryError(), KeyError("key")]
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=[type(error).__name__ for error in ERRORS])
+def test_an_exception_leaves_forward_as_it_is(error: BaseException) -> None:
+    """The very object without cause and context; spans are closed, and the next call is recorded as always."""
+
+    def work(model: Any) -> Tensor:
+        model[1].error = error
+        caught: BaseException | None = None
+        try:
+            model(batch())
+        except BaseException as raised:
+            caught = raised
+        assert caught is error
+        assert error.__cause__ is None
+        assert error.__context__ is None
+        model[1].error = None
+        return train_step(model)
+
+    def make() -> nn.Module:
+        return nn.Sequential(nn.Linear(3, 3), Fails(), nn.Linear(3, 3))
+
+    for frame in as_bare(make, work):
+        assert forwards(frame) == {"Sequential": 2, "0": 2, "1": 2, "1/layer": 2, "2": 1}
+        assert backwards(frame) == {"Sequential": 1, "0": 1, "1": 1, "1/layer": 1, "2": 1}
+        depths = {line.strip(): len(line) - len(line.lstrip()) for line in tree(frame, Phase.FORWARD)}
+        assert depths == {
+            "Sequential forward": 0, "0 forward": 2, "1 forward": 2, "1/layer forward": 4, "2 forward": 2,
+        }  # fmt: skip
+
+
+def test_an_exception_that_the_model_catches_ends_its_spans_only() -> None:
+    """What the model calls next is beside them, not inside."""
+
+    class Tries(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.fails, self.other = Fails(), nn.Linear(3, 3)
+            self.fails.error = Failure()
+
+        def forward(self, x: Tensor) -> Tensor:
+            with contextlib.suppress(Failure):
+                self.fails(x)
+            return self.other(x)
+
+    for frame in as_bare(Tries, train_step):
+        assert tree(frame, Phase.FORWARD) == [
+            "Tries forward", "  fails forward", "    fails/layer forward", "  other forward",
+        ]  # fmt: skip
+        assert backwards(frame)["other"] == backwards(frame)["Tries"] == 1
+
+
+def test_an_exception_in_a_backward_leaves_it_as_it_is() -> None:
+    """The next backward is recorded as always."""
+
+    class Breaks(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor) -> Tensor:
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx: Any, grad: Tensor) -> Any:
+            raise Failure("in backward")
+
+    def work(model: Any) -> Tensor:
+        hidden = Breaks.apply(model[0](batch()))
+        with pytest.raises(Failure, match="in backward"):
+            model[2](hidden).sum().backward()
+        model.zero_grad()
+        return train_step(model)
+
+    for frame in as_bare(two_layers, work):
+        assert forwards(frame) == {"Sequential": 1, "0": 2, "1": 1, "2": 2}
+        assert backwards(frame) == {"Sequential": 1, "0": 1, "1": 1, "2": 2}
+
+
+# Torch's fused layers.
+
+
+def test_a_fused_attention_in_eval_gives_the_same_bits() -> None:
+    """``nn.MultiheadAttention`` with a rule on its children; a call in eval without gradients is validation."""
+
+    def work(model: Any) -> Any:
+        x = torch.linspace(-1, 1, 48).reshape(2, 3, 8)
+        model.eval()
+        with torch.no_grad():
+            fused = model(x, x, x)
+        model.train()
+        output, _ = model(x, x, x)
+        output.square().sum().backward()
+        return fused, output
+
+    for frame in as_bare(lambda: nn.MultiheadAttention(8, 2, batch_first=True), work):
+        assert forwards(frame)["MultiheadAttention"] == 1
+        assert backwards(frame)["MultiheadAttention"] == 1
+
+
+@pytest.mark.filterwarnings("ignore:.*nested tensors")
+def test_validation_of_a_transformer_encoder_takes_its_fused_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In eval mode, between training steps."""
+    fused_calls = count_fused_calls(monkeypatch)
+
+    def work(model: nn.Module) -> Any:
+        x = torch.linspace(-1, 1, 48).reshape(2, 3, 8)
+        model.train()
+        model(x).square().sum().backward()
+        fused_calls.clear()
+        model.eval()
+        with torch.inference_mode():
+            output = model(x).clone()
+        return output.tolist(), list(fused_calls)
+
+    def make() -> nn.Module:
+        return nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True), 2)
+
+    as_bare(make, work)
+    assert fused_calls == ["_transformer_encoder_layer_fwd"] * 2
+
+
+def test_a_recurrent_layer_on_packed_sequences_gives_the_same_bits() -> None:
+    """``nn.LSTM``, whose input is no tensor."""
+
+    def work(model: Any) -> Any:
+        x = torch.linspace(-1, 1, 24).reshape(2, 4, 3)
+        packed = nn.utils.rnn.pack_padded_sequence(x, [4, 2], batch_first=True)
+        output, state = model(packed)
+        output.data.square().sum().backward()
+        return output.data, state
+
+    for frame in as_bare(lambda: nn.LSTM(3, 4, batch_first=True), work):
+        assert forwards(frame) == backwards(frame) == {"LSTM": 1}

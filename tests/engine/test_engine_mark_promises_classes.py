@@ -1,0 +1,237 @@
+"""Modules of unusual classes are recorded as they are, and left as they are."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from mark_promises import ALL, as_bare, backwards, batch, counting_steps, forwards, train_step, two_layers
+from torch import Tensor, nn
+from torch.nn.utils import parametrizations, parametrize, prune
+
+
+class Doubles(nn.Module):
+    """A module with a ``__call__`` of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(3, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.inner(x)
+
+    def __call__(self, x: Tensor) -> Any:
+        return super().__call__(x) * 2
+
+
+class Direct(Doubles):
+    """A module whose ``__call__`` goes to its forward itself."""
+
+    def __call__(self, x: Tensor) -> Any:
+        return self.forward(x) * 3
+
+
+class Closed(nn.Module):
+    """A module that refuses attributes it does not know."""
+
+    known = frozenset({"inner", "training"})
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(3, 3)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name not in self.known and name not in nn.Module().__dict__:
+            raise AttributeError(f"no attribute {name}")
+        super().__setattr__(name, value)
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"{name} stays")
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.inner(x)
+
+
+class Slots(nn.Module):
+    """A module with slots beside its attributes."""
+
+    __slots__ = ("scale",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(3, 3)
+        self.scale = 2
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.inner(x) * self.scale
+
+
+class Properties(nn.Module):
+    """A module whose properties raise when somebody reads them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(3, 3)
+
+    @property
+    def dangerous(self) -> Any:
+        raise RuntimeError("nobody reads this")
+
+    name = fqn = phase = shape = device = grad_fn = hooks = handle = dangerous
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.inner(x)
+
+
+class Watchful(nn.Module):
+    """A module that answers for every attribute it does not have."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(3, 3)
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            if name.startswith("__"):
+                raise
+            return lambda *_args, **_kwargs: name
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.inner(x)
+
+
+class Equal(nn.Module):
+    """A module that equals every other one of its class, and has no length."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(3, 3)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Equal)
+
+    def __hash__(self) -> int:
+        return 1
+
+    def __len__(self) -> int:
+        return 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.inner(x)
+
+
+@pytest.mark.parametrize("kind", [Doubles, Direct, Closed, Slots, Properties, Watchful, Equal])
+def test_a_module_of_an_unusual_class_trains_as_without_a_session(kind: type[nn.Module]) -> None:
+    """Its layer is recorded; so is the module itself where its class calls ``nn.Module.__call__``."""
+    for frame in as_bare(kind, train_step, steps=3):
+        assert forwards(frame)["inner"] == backwards(frame)["inner"] == 1
+        if kind is not Direct:
+            assert forwards(frame)[kind.__name__] == backwards(frame)[kind.__name__] == 1
+
+
+@pytest.mark.parametrize("kind", [Doubles, Closed, Slots, Properties, Watchful, Equal])
+def test_a_module_of_an_unusual_class_is_recorded_inside_another(kind: type[nn.Module]) -> None:
+    """Two of them."""
+    for frame in as_bare(lambda: nn.Sequential(kind(), kind()), train_step):
+        expected = {"Sequential": 1, "0": 1, "0/inner": 1, "1": 1, "1/inner": 1}
+        assert forwards(frame) == backwards(frame) == expected
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit")
+def test_scripted_children_are_called_as_without_a_session() -> None:
+    """And the modules around them are recorded."""
+
+    def make() -> nn.Module:
+        return nn.Sequential(nn.Linear(3, 3), torch.jit.script(nn.Linear(3, 3)), torch.jit.trace(nn.Tanh(), batch()))
+
+    for frame in as_bare(make, train_step):
+        assert forwards(frame)["Sequential"] == forwards(frame)["0"] == 1
+        assert backwards(frame)["Sequential"] == backwards(frame)["0"] == 1
+        assert forwards(frame)["1"] <= 1
+
+
+@pytest.mark.filterwarnings("ignore:Lazy modules are a new feature")
+def test_lazy_modules_become_what_they_become_without_a_session() -> None:
+    """At their first call, which is recorded."""
+    for frame in as_bare(lambda: nn.Sequential(nn.LazyLinear(3), nn.LazyBatchNorm1d()), train_step):
+        assert forwards(frame) == backwards(frame) == {"Sequential": 1, "0": 1, "1": 1}
+
+
+PARAMETRIZED: dict[str, Callable[[nn.Module], Any]] = {
+    "weight_norm": parametrizations.weight_norm,
+    "spectral_norm": parametrizations.spectral_norm,
+    "orthogonal": parametrizations.orthogonal,
+    "old weight_norm": nn.utils.weight_norm,
+    "old spectral_norm": nn.utils.spectral_norm,
+    "prune": lambda layer: prune.l1_unstructured(layer, "weight", amount=0.5),
+}
+
+
+@pytest.mark.filterwarnings("ignore:.*weight_norm.*:FutureWarning")
+@pytest.mark.filterwarnings("ignore:.*spectral_norm.*:FutureWarning")
+@pytest.mark.parametrize("name", PARAMETRIZED)
+@pytest.mark.parametrize("when", [0, 2])
+def test_a_parametrized_layer_trains_as_without_a_session(name: str, when: int) -> None:
+    """Parametrized before the session, or in its second step."""
+
+    def make() -> nn.Module:
+        model = two_layers()
+        if not when:
+            PARAMETRIZED[name](model[0])
+        return model
+
+    def work(model: Any, step: int) -> Any:
+        if step == when:
+            PARAMETRIZED[name](model[0])
+        return train_step(model)
+
+    for frame in as_bare(make, counting_steps(work), steps=3):
+        assert {name: forwards(frame)[name] for name in ALL} == ALL
+        assert {name: backwards(frame)[name] for name in ALL} == ALL
+
+
+def test_parametrizations_removed_during_the_session_are_gone() -> None:
+    """The layer has its class again."""
+
+    def make() -> nn.Module:
+        model = two_layers()
+        parametrizations.orthogonal(model[0])
+        return model
+
+    def work(model: Any, step: int) -> Any:
+        if step == 2:
+            parametrize.remove_parametrizations(model[0], "weight")
+        return train_step(model)
+
+    for frame in as_bare(make, counting_steps(work), steps=3):
+        assert {name: forwards(frame)[name] for name in ALL} == ALL
+
+
+class Adder:
+    """A callable that Python does not bind to the object it is read from."""
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return x + 1
+
+
+FORWARDS: dict[str, Any] = {
+    "static method": staticmethod(lambda x: x + 1),
+    "class method": classmethod(lambda cls, x: x + len(cls.__name__)),
+    "partial method": functools.partialmethod(lambda self, n, x: x + n, 2),
+    "callable object": Adder(),
+    "property": property(lambda self: lambda x: x * 3),
+    "decorated": functools.lru_cache(lambda self, x: x + 4),
+}
+
+
+@pytest.mark.parametrize("kind", FORWARDS)
+def test_a_forward_of_any_kind_is_called_as_without_a_session(kind: str) -> None:
+    """And recorded."""
+    unusual = type("Unusual", (nn.Module,), {"forward": FORWARDS[kind]})
+    for frame in as_bare(lambda: nn.Sequential(nn.Linear(3, 3), unusual(), nn.Linear(3, 3)), train_step):
+        assert forwards(frame) == backwards(frame) == ALL

@@ -1,0 +1,482 @@
+"""What traces, scripts, exports or compiles a recorded model finds the bare model."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+import torch._dynamo.compiled_autograd
+import torch.export
+import torch.fx
+from engine_laws import Watched, everything
+from mark_promises import (
+    ALL,
+    Counting,
+    as_bare,
+    backwards,
+    batch,
+    check_closed,
+    counted_compile,
+    entries,
+    forwards,
+    frozen,
+    functions,
+    recorded,
+    train_step,
+    two_layers,
+    with_dense,
+)
+from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import FlopCounterMode
+from torch.utils.module_tracker import ModuleTracker
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def compiler_is_used() -> None:
+    """Compile once: the compiler then replaces ``Module.__init__`` for good."""
+    torch.compile(two_layers(), backend="eager")(batch())
+
+
+@pytest.fixture(autouse=True)
+def empty_compiler() -> Iterator[None]:
+    """Start and end without compiled graphs."""
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+# Tracing, scripting, export.
+
+
+class Inside(nn.Module):
+    """A module that torch does not know, around modules that it knows, and one used twice."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Linear(3, 3), nn.Sequential(nn.Tanh(), nn.Linear(3, 3))])
+
+    def forward(self, x: Tensor) -> Tensor:
+        for layer in self.layers:
+            x = layer(x) + x
+        return self.layers[0](x)
+
+
+class NoLeaf(torch.fx.Tracer):
+    """A tracer that looks into every module."""
+
+    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
+        return False
+
+
+def code_without_leaves(model: nn.Module) -> str:
+    """Return the code of a trace through every module."""
+    tracer = NoLeaf()
+    return torch.fx.GraphModule(model, tracer.trace(model)).code
+
+
+def unmangled(code: str) -> str:
+    """Return code without the numbers by which torch tells classes of equal names apart, and their files."""
+    return re.sub(r"#.*|_+torch_mangle_\d+\.?", "", code)
+
+
+def traced_graph(model: nn.Module) -> str:
+    """Return the graph of ``torch.jit.trace``, with the scopes of modules."""
+    graph = str(torch.jit.trace(model, (batch(),)).inlined_graph)
+    return unmangled(graph) + str(re.findall(r"scope: (\S+)", graph))
+
+
+def saved_script(model: nn.Module) -> Any:
+    """Return code and output of a scripted module that was saved and loaded."""
+    buffer = io.BytesIO()
+    torch.jit.save(torch.jit.script(model), buffer)
+    buffer.seek(0)
+    loaded = torch.jit.load(buffer)
+    return unmangled(loaded.code), loaded(batch())
+
+
+READERS: dict[str, Callable[[nn.Module], Any]] = {
+    "fx": lambda model: torch.fx.symbolic_trace(model).code,
+    "fx, traced twice": lambda model: torch.fx.symbolic_trace(torch.fx.symbolic_trace(model)).code,
+    "fx, no leaf": code_without_leaves,
+    "fx, called": lambda model: torch.fx.symbolic_trace(model)(batch()),
+    "make_fx": lambda model: make_fx(model)(batch()).code,
+    "jit.trace": traced_graph,
+    "jit.trace, called": lambda model: torch.jit.trace(model, (batch(),))(batch() + 1),
+    "jit.script": lambda model: unmangled(torch.jit.script(model).code),
+    "jit.script, saved": saved_script,
+    "export": lambda model: str(torch.export.export(model, (batch(),)).graph),
+    "export, called": lambda model: torch.export.export(model, (batch(),)).module()(batch() + 1),
+    "dynamo.explain": lambda model: torch._dynamo.explain(model)(batch()).graph_count,
+}
+
+
+@pytest.mark.parametrize("name", READERS)
+@pytest.mark.parametrize("make", [two_layers, Inside])
+def test_what_reads_the_model_finds_the_bare_model(name: str, make: Callable[[], nn.Module]) -> None:
+    """Code, graph and results are equal, and a plain step after it is recorded."""
+
+    def work(model: nn.Module) -> Any:
+        torch._dynamo.reset()
+        return READERS[name](model), train_step(model)
+
+    for frame in as_bare(make, work):
+        assert forwards(frame)[make().__class__.__name__] >= 1
+        assert backwards(frame)[make().__class__.__name__] == 1
+
+
+@pytest.mark.parametrize("name", ["fx", "jit.trace", "jit.script", "export"])
+def test_what_was_made_of_the_model_works_after_the_session_is_closed(name: str) -> None:
+    """Nothing of the session is in it."""
+    makers: dict[str, Callable[[nn.Module], Any]] = {
+        "fx": torch.fx.symbolic_trace,
+        "jit.trace": lambda model: torch.jit.trace(model, (batch(),)),
+        "jit.script": torch.jit.script,
+        "export": lambda model: torch.export.export(model, (batch(),)).module(),
+    }
+    model = two_layers()
+    bare = makers[name](model)
+    with recorded(model):
+        made = makers[name](model)
+    assert frozen(made(batch())) == frozen(model(batch()))
+    assert entries(made) == entries(bare)
+
+
+def test_a_fake_tensor_mode_of_the_program_sees_the_bare_model() -> None:
+    """Shapes without data."""
+
+    def work(model: nn.Module) -> Any:
+        with FakeTensorMode(allow_non_fake_inputs=True) as mode:
+            shape = tuple(model(mode.from_tensor(batch())).shape)
+        return shape, train_step(model)
+
+    for frame in as_bare(two_layers, work):
+        assert backwards(frame) == ALL
+
+
+class Listing(TorchDispatchMode):
+    """Keep the names of the operators that run."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: list[str] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.names.append(str(func))
+        return func(*args, **(kwargs or {}))
+
+
+def test_the_same_operators_run_in_the_same_order() -> None:
+    """Forward and backward; a session runs none of its own."""
+
+    def work(model: nn.Module) -> list[str]:
+        with Listing() as listing:
+            train_step(model)
+        return listing.names
+
+    for frame in as_bare(two_layers, work):
+        assert forwards(frame) == backwards(frame) == ALL
+
+
+def graph_of(output: Tensor) -> list[str]:
+    """Return the names of the nodes that made a tensor, depth first."""
+    names: list[str] = []
+
+    def visit(node: Any) -> None:
+        if node is not None:
+            names.append(node.name())
+            for before, _ in node.next_functions:
+                visit(before)
+
+    visit(output.grad_fn)
+    return names
+
+
+def test_the_graph_of_an_output_has_the_nodes_of_the_bare_models() -> None:
+    """And the output is a tensor without hooks, which can be saved without a warning."""
+
+    def work(model: nn.Module) -> Any:
+        output = model(batch())
+        torch.save(output.detach(), io.BytesIO())
+        return graph_of(output), output._backward_hooks is None, output.is_leaf, output._version
+
+    for frame in as_bare(two_layers, work):
+        assert forwards(frame) == ALL
+
+
+def test_the_flop_counter_of_the_program_counts_the_same() -> None:
+    """By module; it tracks modules by global hooks."""
+
+    def work(model: nn.Module) -> Any:
+        with FlopCounterMode(display=False) as counter:
+            train_step(model)
+        return {name: {str(op): n for op, n in of.items()} for name, of in counter.get_flop_counts().items()}
+
+    for frame in as_bare(two_layers, work):
+        assert forwards(frame) == ALL
+
+
+def test_the_module_tracker_of_the_program_sees_the_same_modules() -> None:
+    """Around each operator."""
+
+    def work(model: nn.Module) -> Any:
+        seen: list[list[str]] = []
+        with ModuleTracker() as tracker:
+            for layer in model:  # type: ignore[attr-defined]
+                layer.seen = lambda: seen.append(sorted(tracker.parents))
+            handle = model[2].register_forward_hook(lambda *_: seen.append(sorted(tracker.parents)))  # type: ignore[index]
+            model(batch())
+            handle.remove()
+            for layer in model:  # type: ignore[attr-defined]
+                del layer.seen
+        return seen
+
+    for frame in as_bare(two_layers, work):
+        assert forwards(frame) == ALL
+
+
+# Compilation.
+
+
+@pytest.mark.parametrize("make", [two_layers, Inside])
+def test_a_compiled_model_is_the_one_graph_that_it_is_without_a_session(make: Callable[[], nn.Module]) -> None:
+    """``fullgraph``, over several steps: the code of the graphs is equal."""
+
+    def graphs(record: bool) -> list[str]:
+        torch._dynamo.reset()
+        model, backend = make(), Counting()
+
+        def steps(end: Callable[[], None]) -> None:
+            compiled = torch.compile(model, backend=backend, fullgraph=True)
+            for _ in range(4):
+                compiled(batch()).sum().backward()
+                end()
+
+        if record:
+            with recorded(model) as watched:
+                steps(watched.step)
+        else:
+            steps(lambda: None)
+        return backend.graphs
+
+    bare = graphs(False)
+    assert graphs(True) == bare
+    assert len(bare) == 1
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("make", [two_layers, Inside])
+def test_a_compiled_model_gives_the_bits_of_the_compiled_bare_model(
+    backend: str, make: Callable[[], nn.Module]
+) -> None:
+    """Outputs and gradients, compiled during the session."""
+    compiled: dict[int, Any] = {}
+
+    def work(model: nn.Module) -> Tensor:
+        call = compiled.setdefault(id(model), torch.compile(model, backend=backend, fullgraph=True))
+        output: Tensor = call(batch())
+        output.square().sum().backward()
+        return output
+
+    kept: list[nn.Module] = []
+
+    def keep() -> nn.Module:
+        kept.append(make())
+        return kept[-1]
+
+    as_bare(keep, work, steps=3)
+
+
+def test_nothing_is_compiled_again_when_sessions_begin_and_end() -> None:
+    """Compiled before the first; called bare, recorded, closed, recorded again, and closed."""
+    model, backend = two_layers(), Counting()
+    compiled = torch.compile(model, backend=backend, fullgraph=True)
+    expected = frozen(compiled(batch()))
+    for _ in range(2):
+        with recorded(model) as watched:
+            for _ in range(3):
+                assert frozen(compiled(batch())) == expected
+                watched.step()
+        assert frozen(compiled(batch())) == expected
+    assert len(backend.graphs) == 1
+
+
+def test_nothing_is_compiled_again_when_steps_are_not_recorded() -> None:
+    """Every second step, and pauses."""
+    model, backend = two_layers(), Counting()
+    with recorded(model, sample={"every": 2, "warmup": 0, "budget": None}) as watched:
+        compiled = torch.compile(model, backend=backend, fullgraph=True)
+        for _ in range(6):
+            compiled(batch()).sum().backward()
+            with watched.session.pause():
+                compiled(batch())
+            watched.step()
+    assert len(backend.graphs) == 1
+
+
+class Broken(nn.Module):
+    """A model whose graph is broken between two layers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = Inside(), Inside()
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.first(x)
+        torch._dynamo.graph_break()
+        return self.second(x)
+
+
+def test_a_model_with_graph_breaks_and_new_shapes_is_compiled_as_often_as_without_a_session() -> None:
+    """The code of all graphs is equal, and so are outputs and gradients."""
+    backends: dict[int, tuple[Counting, Any]] = {}
+    kept: list[nn.Module] = []
+
+    def make() -> nn.Module:
+        torch._dynamo.reset()
+        kept.append(Broken())
+        return kept[-1]
+
+    def work(model: nn.Module) -> Any:
+        if id(model) not in backends:
+            backend = Counting()
+            backends[id(model)] = backend, torch.compile(model, backend=backend)
+        backend, compiled = backends[id(model)]
+        outputs = [compiled(batch().repeat(n, 1)) for n in (1, 2, 3, 1)]
+        for output in outputs:
+            output.sum().backward()
+        return outputs, backend.graphs
+
+    as_bare(make, work, steps=3)
+
+
+def test_a_layer_that_is_compiled_alone_leaves_the_others_recorded() -> None:
+    """``torch.compile`` of one layer, put into the model before the session."""
+
+    def make() -> nn.Module:
+        torch._dynamo.reset()
+        model = two_layers()
+        model[0] = torch.compile(model[0], backend="eager")
+        return model
+
+    for frame in as_bare(make, train_step):
+        assert {name: forwards(frame)[name] for name in ("Sequential", "1", "2")} == {"Sequential": 1, "1": 1, "2": 1}
+
+
+# Module.compile.
+
+
+def test_a_module_compiled_before_the_session_stays_compiled() -> None:
+    """One graph, as without a session; what ``compile`` put on it is on it during and after the session."""
+    model = with_dense()
+    expected = frozen(model(batch()))
+    backend = counted_compile(model[0])
+    own = vars(model[0])["_compiled_call_impl"]
+    with recorded(model) as watched:
+        for _ in range(3):
+            output = model(batch())
+            assert frozen(output) == expected
+            output.sum().backward()
+            watched.step()
+    assert len(backend.graphs) == 1
+    assert vars(model[0])["_compiled_call_impl"] is own
+    for frame in watched.sink.frames:
+        assert {name: forwards(frame)[name] for name in ("Sequential", "1", "2")} == {"Sequential": 1, "1": 1, "2": 1}
+
+
+def test_a_model_compiled_before_the_session_stays_compiled() -> None:
+    """The whole of it is one graph."""
+    model = Inside()
+    expected = frozen(model(batch()))
+    backend = counted_compile(model)
+    with recorded(model) as watched:
+        for _ in range(3):
+            assert frozen(model(batch())) == expected
+            watched.step()
+    assert frozen(model(batch())) == expected
+    assert len(backend.graphs) == 1
+
+
+def test_a_module_compiled_during_the_session_runs_compiled_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One graph; it stays compiled after the session, by the program's own object."""
+    model = with_dense()
+    expected, made, compile_call = frozen(model(batch())), [], torch.compile
+
+    def keep(*args: Any, **kwargs: Any) -> Any:
+        made.append(compile_call(*args, **kwargs))
+        return made[-1]
+
+    monkeypatch.setattr(torch, "compile", keep)
+    before = functions()
+    with Watched(model, config=everything()) as watched:
+        for step in range(4):
+            if step == 1:
+                backend = counted_compile(model[0])
+            output = model(batch())
+            assert frozen(output) == expected
+            output.sum().backward()
+            watched.step()
+        assert len(backend.graphs) == 1
+    check_closed(watched, before)
+    assert vars(model[0])["_compiled_call_impl"] is made[0]
+    assert frozen(model(batch())) == expected
+    assert len(backend.graphs) == 1
+    for frame in watched.sink.frames:
+        assert {name: forwards(frame)[name] for name in ("Sequential", "1", "2")} == {"Sequential": 1, "1": 1, "2": 1}
+
+
+@pytest.mark.parametrize("when", ["before", "during"])
+@pytest.mark.parametrize("how", ["None", "del"])
+def test_a_compilation_that_is_undone_during_the_session_is_undone(when: str, how: str) -> None:
+    """The module then runs as it is written, and nothing is on it after the session but what the program left."""
+    model = with_dense()
+    expected, before = frozen(model(batch())), functions()
+    if when == "before":
+        backend = counted_compile(model[0])
+    with Watched(model, config=everything()) as watched:
+        if when == "during":
+            backend = counted_compile(model[0])
+        assert frozen(model(batch())) == expected
+        watched.step()
+        if how == "None":
+            model[0]._compiled_call_impl = None
+        else:
+            vars(model[0]).pop("_compiled_call_impl", None)
+        for _ in range(2):
+            assert frozen(model(batch())) == expected
+            watched.step()
+        torch._dynamo.reset()
+        model(batch())
+        assert len(backend.graphs) == 1
+    check_closed(watched, before)
+    assert vars(model[0]).get("_compiled_call_impl") is None
+    assert frozen(model(batch())) == expected
+
+
+# Compiled autograd.
+
+ENABLE = getattr(torch._dynamo.compiled_autograd, "_enable", None) or torch._dynamo.compiled_autograd.enable
+"""Torch renamed the function."""
+
+
+def test_compiled_autograd_gives_the_same_gradients() -> None:
+    """By the compiler that runs graphs as they are."""
+
+    def work(model: nn.Module) -> Tensor:
+        torch._dynamo.reset()
+        output: Tensor = model(batch())
+        with ENABLE(torch.compile(backend="eager")):
+            output.square().sum().backward()
+        return output
+
+    for frame in as_bare(two_layers, work):
+        assert forwards(frame) == ALL
+        assert set(backwards(frame)) <= set(ALL)

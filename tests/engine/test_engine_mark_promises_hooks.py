@@ -1,0 +1,313 @@
+"""Hooks of the program's own run as often, in the order and with the effect that they have on a bare model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from mark_promises import ALL, as_bare, backwards, batch, forwards, train_step, two_layers
+from torch import Tensor, nn
+from torch.nn.modules import module as torch_module
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.*non-full backward hook"),
+    pytest.mark.filterwarnings("ignore:Using a non-full backward hook"),
+    pytest.mark.filterwarnings("ignore:Full backward hook is firing"),
+    pytest.mark.filterwarnings("ignore:Using non-full backward hooks"),
+]
+
+Log = list[str]
+Register = Callable[[Any, Log], Any]
+
+
+def noting(log: Log, text: str, answer: Callable[..., Any] = lambda *_: None) -> Callable[..., Any]:
+    """Return a hook that notes its call, and how its arguments look."""
+
+    def hook(*args: Any, **_kwargs: Any) -> Any:
+        log.append(f"{text} {[type(arg).__name__ for arg in args]}")
+        return answer(*args)
+
+    return hook
+
+
+HOOKS: dict[str, Register] = {
+    "pre": lambda m, log: m.register_forward_pre_hook(noting(log, "pre")),
+    "pre, first": lambda m, log: m.register_forward_pre_hook(noting(log, "pre"), prepend=True),
+    "pre, with keywords": lambda m, log: m.register_forward_pre_hook(noting(log, "pre"), with_kwargs=True),
+    "pre, new arguments": lambda m, log: m.register_forward_pre_hook(
+        noting(log, "pre", lambda _, args: (args[0] * 2,))
+    ),
+    "post": lambda m, log: m.register_forward_hook(noting(log, "post")),
+    "post, first": lambda m, log: m.register_forward_hook(noting(log, "post"), prepend=True),
+    "post, with keywords": lambda m, log: m.register_forward_hook(noting(log, "post"), with_kwargs=True),
+    "post, always": lambda m, log: m.register_forward_hook(noting(log, "post"), always_call=True),
+    "post, new output": lambda m, log: m.register_forward_hook(noting(log, "post", lambda _m, _a, output: output * 2)),
+    "post, detached output": lambda m, log: m.register_forward_hook(
+        noting(log, "post", lambda _m, _a, output: output.detach().requires_grad_())
+    ),
+    "full backward pre": lambda m, log: m.register_full_backward_pre_hook(noting(log, "backward pre")),
+    "full backward": lambda m, log: m.register_full_backward_hook(noting(log, "backward")),
+    "full backward, new gradient": lambda m, log: m.register_full_backward_hook(
+        noting(log, "backward", lambda _m, grads, _out: tuple(g * 2 if g is not None else None for g in grads))
+    ),
+    "legacy backward": lambda m, log: m.register_backward_hook(noting(log, "backward")),
+    "global pre": lambda _, log: torch_module.register_module_forward_pre_hook(noting(log, "global pre")),
+    "global post": lambda _, log: torch_module.register_module_forward_hook(noting(log, "global post")),
+    "global post, with keywords, always": lambda _, log: torch_module.register_module_forward_hook(
+        noting(log, "global post"), with_kwargs=True, always_call=True
+    ),
+    "global post, new output": lambda _, log: torch_module.register_module_forward_hook(
+        noting(log, "global post", lambda _m, _a, output: output * 2)
+    ),
+    "global backward pre": lambda _, log: torch_module.register_module_full_backward_pre_hook(noting(log, "pre")),
+    "global backward": lambda _, log: torch_module.register_module_full_backward_hook(noting(log, "backward")),
+    "a parameter's": lambda m, log: m.weight.register_hook(noting(log, "parameter")),
+    "a parameter's, after accumulation": lambda m, log: m.weight.register_post_accumulate_grad_hook(
+        noting(log, "accumulated")
+    ),
+}
+each_hook = pytest.mark.parametrize("kind", HOOKS)
+SETS_OUTPUT_APART = {"post, detached output"}
+"""Hooks after which the layers before get no gradient."""
+
+
+@pytest.fixture(autouse=True)
+def no_global_hooks() -> Iterator[None]:
+    """Prove that a test leaves no global hook of modules."""
+    tables = [
+        value for name, value in vars(torch_module).items() if name.endswith("_hooks") and isinstance(value, dict)
+    ]
+    assert not any(tables)
+    yield
+    left = [dict(table) for table in tables]
+    for table in tables:
+        table.clear()
+    torch_module._global_is_full_backward_hook = None
+    assert not any(left)
+
+
+def logged(model: nn.Module) -> tuple[Log, Tensor]:
+    """Train a step of a model whose hooks write into its log; return what they wrote."""
+    log: Log = model.log  # type: ignore[assignment]
+    log.clear()
+    output = train_step(model)
+    return list(log), output
+
+
+def with_log() -> nn.Sequential:
+    """Return a model that has a log."""
+    model = two_layers()
+    object.__setattr__(model, "log", [])
+    return model
+
+
+@each_hook
+def test_a_hook_registered_before_the_session_runs_as_on_the_bare_model(kind: str) -> None:
+    """On the last layer, for all steps; every layer is recorded."""
+    handles: list[Any] = []
+
+    def make() -> nn.Module:
+        model = with_log()
+        for handle in handles:
+            handle.remove()
+        handles[:] = [HOOKS[kind](model[2], model.log)]
+        return model
+
+    try:
+        frames = as_bare(make, logged)
+    finally:
+        handles[0].remove()
+    for frame in frames:
+        assert forwards(frame) == ALL
+        if kind not in SETS_OUTPUT_APART:
+            assert backwards(frame) == ALL
+
+
+@each_hook
+def test_a_hook_registered_during_the_session_runs_as_on_the_bare_model(kind: str) -> None:
+    """From the second step on, removed in the fourth; every layer is recorded in each."""
+    steps: dict[int, int] = {}
+
+    def work(model: nn.Module) -> Any:
+        step = steps[id(model)] = steps.get(id(model), 0) + 1
+        if step == 2:
+            object.__setattr__(model, "handle", HOOKS[kind](model[2], model.log))  # type: ignore[index]
+        if step == 4:
+            model.handle.remove()  # type: ignore[union-attr, operator]
+        return logged(model)
+
+    kept: list[nn.Module] = []
+
+    def make() -> nn.Module:
+        kept.append(with_log())
+        return kept[-1]
+
+    for frame in as_bare(make, work, steps=4):
+        assert forwards(frame) == ALL
+        if kind not in SETS_OUTPUT_APART:
+            assert backwards(frame) == ALL
+
+
+def test_hooks_of_all_kinds_run_in_the_order_of_the_bare_model() -> None:
+    """Two of each on each layer, one registered before the session and one during it."""
+    kinds = [kind for kind in HOOKS if "global" not in kind and "legacy" not in kind and "detached" not in kind]
+
+    def register(model: Any) -> None:
+        for i in (0, 2):
+            for kind in kinds:
+                HOOKS[kind](model[i], model.log)
+
+    def make() -> nn.Module:
+        model = with_log()
+        register(model)
+        return model
+
+    def work(model: nn.Module) -> Any:
+        register(model)
+        return logged(model)
+
+    for frame in as_bare(make, work):
+        assert forwards(frame) == backwards(frame) == ALL
+
+
+class Failure(Exception):
+    """Raised by a hook of the program."""
+
+
+def fail(*_args: Any, **_kwargs: Any) -> Any:
+    """Raise what the program raises."""
+    raise Failure("of the program")
+
+
+FAILING: dict[str, Callable[[Any], Any]] = {
+    "pre": lambda m: m.register_forward_pre_hook(fail),
+    "pre, with keywords": lambda m: m.register_forward_pre_hook(fail, with_kwargs=True),
+    "post": lambda m: m.register_forward_hook(fail),
+    "post, always": lambda m: m.register_forward_hook(fail, always_call=True),
+    "full backward pre": lambda m: m.register_full_backward_pre_hook(fail),
+    "full backward": lambda m: m.register_full_backward_hook(fail),
+    "global pre": lambda _: torch_module.register_module_forward_pre_hook(fail),
+    "global post": lambda _: torch_module.register_module_forward_hook(fail),
+    "global backward": lambda _: torch_module.register_module_full_backward_hook(fail),
+}
+
+
+@pytest.mark.filterwarnings("ignore:module forward hook with ``always_call=True``")
+@pytest.mark.parametrize("kind", FAILING)
+def test_an_error_of_a_hook_reaches_the_program_and_the_next_step_is_recorded(kind: str) -> None:
+    """The error leaves as it is, with the hooks that torch still runs."""
+    steps: dict[int, int] = {}
+
+    def work(model: nn.Module) -> Any:
+        step = steps[id(model)] = steps.get(id(model), 0) + 1
+        model.log.clear()  # type: ignore[operator, union-attr]
+        if step == 2:
+            other = HOOKS["post, always"](model[2], model.log)  # type: ignore[index]
+            handle = FAILING[kind](model[2])  # type: ignore[index]
+            try:
+                with pytest.raises(Failure) as error:
+                    train_step(model)
+                assert error.value.__cause__ is None
+                assert error.value.__context__ is None
+            finally:
+                handle.remove()
+                other.remove()
+            model.zero_grad()
+        return logged(model)
+
+    kept: list[nn.Module] = []
+
+    def make() -> nn.Module:
+        kept.append(with_log())
+        return kept[-1]
+
+    first, second, third = as_bare(make, work, steps=3)
+    assert forwards(first) == backwards(first) == forwards(third) == backwards(third) == ALL
+    assert forwards(second)["0"] == (1 if kind == "global pre" else 2)
+
+
+def test_a_hook_that_always_runs_is_called_where_forward_raises() -> None:
+    """Once, with no output, as on the bare model."""
+
+    class Raises(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            raise Failure
+
+    def make() -> nn.Module:
+        model = nn.Sequential(nn.Linear(3, 3), Raises())
+        object.__setattr__(model, "log", [])
+        for kind in ("post", "post, always", "pre"):
+            HOOKS[kind](model[1], model.log)
+        return model
+
+    def work(model: nn.Module) -> Log:
+        model.log.clear()  # type: ignore[operator, union-attr]
+        with pytest.raises(Failure):
+            model(batch())
+        return list(model.log)  # type: ignore[arg-type]
+
+    for frame in as_bare(make, work):
+        assert forwards(frame) == {"Sequential": 1, "0": 1, "1": 1}
+
+
+def test_a_hook_that_removes_itself_runs_once() -> None:
+    """During a call."""
+
+    def make() -> nn.Module:
+        model = with_log()
+
+        def once(*_args: Any) -> None:
+            model.log.append("once")
+            handle.remove()
+
+        handle = model[0].register_forward_hook(once)
+        return model
+
+    for frame in as_bare(make, logged):
+        assert forwards(frame) == ALL
+
+
+def test_hooks_of_tensors_and_nodes_run_in_the_order_of_the_bare_model() -> None:
+    """On outputs of layers, before and after what a session may put there."""
+
+    def work(model: Any) -> Any:
+        log: Log = []
+        hidden = model[0](batch())
+        hidden.retain_grad()
+        hidden.register_hook(lambda grad: log.append("tensor"))
+        hidden.grad_fn.register_prehook(lambda grads: log.append("before the node"))
+        hidden.grad_fn.register_hook(lambda *_: log.append("after the node"))
+        hidden.register_hook(lambda grad: grad * 2)
+        output = model[2](torch.tanh(hidden))
+        output.grad_fn.register_prehook(lambda grads: log.append("before the last node"))
+        torch.autograd.graph.register_multi_grad_hook((hidden, output), lambda grads: log.append("several"))
+        output.sum().backward()
+        return log, hidden.grad
+
+    for frame in as_bare(two_layers, work):
+        assert forwards(frame) == {"0": 1, "2": 1}
+        assert backwards(frame) == {"0": 1, "2": 1}
+
+
+def test_saved_tensor_hooks_of_the_program_see_the_same_tensors() -> None:
+    """Packed and unpacked in the same order."""
+
+    def work(model: nn.Module) -> Any:
+        log: Log = []
+
+        def pack(x: Tensor) -> Tensor:
+            log.append(f"pack {tuple(x.shape)}")
+            return x
+
+        def unpack(x: Tensor) -> Tensor:
+            log.append(f"unpack {tuple(x.shape)}")
+            return x
+
+        with torch.autograd.graph.saved_tensors_hooks(pack, unpack):
+            output = train_step(model)
+        return log, output
+
+    for frame in as_bare(two_layers, work):
+        assert forwards(frame) == backwards(frame) == ALL

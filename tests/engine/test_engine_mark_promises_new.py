@@ -1,0 +1,373 @@
+"""A mark is no hook: code that looks for hooks, copies them or clears them finds the bare model."""
+
+from __future__ import annotations
+
+import pickle
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar
+
+import pytest
+import torch
+from attached import hooks_of
+from engine_laws import Watched, everything, tree
+from mark_promises import (
+    ALL,
+    COPIERS,
+    Counting,
+    as_bare,
+    backwards,
+    batch,
+    changed,
+    check_closed,
+    count_fused_calls,
+    counted_compile,
+    entries,
+    forwards,
+    frozen,
+    functions,
+    recorded,
+    train_step,
+    two_layers,
+    with_dense,
+)
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+from autoprof import Phase
+
+# Copies.
+
+
+@pytest.mark.parametrize("name", COPIERS)
+def test_a_copy_has_nothing_of_the_session(name: str) -> None:
+    """Already before its first call."""
+    model = two_layers()
+    bare = entries(COPIERS[name](model))
+    with recorded(model):
+        copied = COPIERS[name](model)
+        assert entries(copied) == bare
+
+
+def test_a_pickle_of_a_recorded_model_has_the_bytes_of_the_bare_one() -> None:
+    """``pickle`` of the whole model."""
+    model = two_layers()
+    bare = pickle.dumps(model)
+    with recorded(model):
+        train_step(model)
+        model.zero_grad()
+        assert pickle.dumps(model) == bare
+
+
+def test_a_replica_has_nothing_of_the_session() -> None:
+    """Neither during it nor after it."""
+    layer = nn.Linear(3, 3)
+    bare = entries(layer._replicate_for_data_parallel())
+    with recorded(layer):
+        replica = layer._replicate_for_data_parallel()
+        replica.weight, replica.bias = layer.weight, layer.bias
+        replica(batch())
+        assert entries(replica) == bare
+    assert entries(replica) == bare
+
+
+# Hooks that programs look at, copy and clear.
+
+
+def test_a_recorded_model_has_no_hooks() -> None:
+    """On no module, of no kind: what asks for hooks before it takes a faster way takes it."""
+    model = two_layers()
+    with recorded(model) as watched:
+        for _ in range(2):
+            found = [hooks_of(module) for module in model.modules()]
+            assert not any(hooks for one in found for kind, hooks in one.items() if kind != "marks")
+            train_step(model)
+            watched.step()
+    for frame in watched.sink.frames:
+        assert forwards(frame) == backwards(frame) == ALL
+
+
+def test_hooks_that_the_program_clears_leave_the_modules_recorded() -> None:
+    """``_forward_hooks.clear()`` and its kin, on every module; nothing is left of them after the session."""
+
+    def work(model: nn.Module) -> Any:
+        for module in model.modules():
+            module.register_forward_hook(lambda *_: 1 / 0)
+            module.register_forward_pre_hook(lambda *_: 1 / 0)
+            module._forward_hooks.clear()
+            module._forward_pre_hooks.clear()
+        return train_step(model)
+
+    for frame in as_bare(two_layers, work):
+        assert forwards(frame) == backwards(frame) == ALL
+
+
+class Trained(nn.Module):
+    """A frozen encoder in eval mode, without gradients, under a head that trains."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+        self.trunk = nn.TransformerEncoder(layer, 2).requires_grad_(False)
+        self.head = nn.Linear(8, 2)
+
+    def train(self, mode: bool = True) -> Trained:
+        super().train(mode)
+        self.trunk.eval()
+        return self
+
+    def forward(self, x: Tensor) -> Tensor:
+        with torch.no_grad():
+            hidden = self.trunk(x)
+        return self.head(hidden)
+
+
+@pytest.mark.filterwarnings("ignore:.*nested tensors")
+def test_the_fused_way_of_a_transformer_encoder_stays_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With rules on all modules inside it; the encoder is recorded with the layers that it calls."""
+    fused_calls = count_fused_calls(monkeypatch)
+
+    def work(model: nn.Module) -> Any:
+        fused_calls.clear()
+        output = model(torch.linspace(-1, 1, 48).reshape(2, 3, 8))
+        output.square().sum().backward()
+        return output, list(fused_calls)
+
+    for frame in as_bare(lambda: Trained().train(), work, steps=3):
+        assert fused_calls == ["_transformer_encoder_layer_fwd"] * 2
+        assert forwards(frame) == {"Trained": 1, "trunk": 1, "trunk/layers/0": 1, "trunk/layers/1": 1, "head": 1}
+        assert backwards(frame) == {"Trained": 1, "head": 1}
+
+
+# Quantization.
+
+
+@pytest.fixture
+def quantization() -> Iterator[Any]:
+    """Return ``torch.ao.quantization``, which is deprecated and used."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        pytest.importorskip("torch.ao.quantization.quantize_fx")
+        yield torch.ao.quantization
+
+
+PREPARED: dict[str, Callable[[Any, nn.Module], Any]] = {
+    "copy": lambda quantization, model: quantization.prepare_qat(model),
+    "in place": lambda quantization, model: quantization.prepare_qat(model, inplace=True),
+    "fx": lambda quantization, model: quantization.quantize_fx.prepare_qat_fx(
+        model, quantization.get_default_qat_qconfig_mapping("fbgemm"), (batch(),)
+    ),
+}
+
+
+def quantizable(quantization: Any) -> nn.Module:
+    """Return a model that says how it is to be quantized."""
+    torch.manual_seed(0)
+    model: Any = two_layers().train()
+    model.qconfig = quantization.get_default_qat_qconfig("fbgemm")
+    return model
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", PREPARED)
+def test_a_model_prepared_for_quantization_has_nothing_of_the_session_after_it(quantization: Any, name: str) -> None:
+    """``prepare_qat`` copies hooks; the prepared model trains and equals that of a bare model."""
+    bare = PREPARED[name](quantization, quantizable(quantization))
+    expected = frozen(train_step(bare))
+    model, before = quantizable(quantization), functions()
+    with Watched(model, config=everything()) as watched:
+        made = PREPARED[name](quantization, model)
+        assert frozen(train_step(made)) == expected
+        watched.step()
+    check_closed(watched, before)
+    assert not changed(entries(bare), entries(made))
+    bare.zero_grad()
+    made.zero_grad()
+    assert frozen(train_step(made)) == frozen(train_step(bare))
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", ["copy", "fx"])
+def test_a_model_prepared_for_quantization_has_nothing_of_the_session_at_once(quantization: Any, name: str) -> None:
+    """While the session is open."""
+    bare = entries(PREPARED[name](quantization, quantizable(quantization)))
+    model = quantizable(quantization)
+    with Watched(model, config=everything()):
+        assert not changed(bare, entries(PREPARED[name](quantization, model)))
+
+
+# Compiled calls.
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_model_of_torchs_own_layers_compiled_in_place_makes_the_graphs_of_the_bare_one() -> None:
+    """``Module.compile`` of a ``Sequential``: no graph more."""
+
+    def graphs(record: bool) -> list[str]:
+        torch._dynamo.reset()
+        model = with_dense()
+        backend: Counting = counted_compile(model, fullgraph=False)
+        if not record:
+            for _ in range(3):
+                model(batch())
+            return backend.graphs
+        with recorded(model) as watched:
+            for _ in range(3):
+                model(batch())
+                watched.step()
+        return backend.graphs
+
+    with_dense().compile(backend="eager")
+    bare = graphs(False)
+    assert graphs(True) == bare
+    torch._dynamo.reset()
+
+
+class CallsItsOwn(nn.Module):
+    """A class that has torch's attribute for compiled calls itself."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(3, 3)
+
+    def _compiled_call_impl(self, x: Tensor) -> Tensor:  # type: ignore[override]
+        return self.inner(x) * 5
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.inner(x)
+
+
+def test_a_compiled_call_that_the_class_defines_is_called() -> None:
+    """Not the forward."""
+    for frame in as_bare(CallsItsOwn, train_step):
+        assert forwards(frame)["inner"] == 1
+
+
+# Exceptions that are no errors.
+
+
+class Stops(nn.Module):
+    """A module that raises when told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(3, 3)
+        self.error: BaseException | None = None
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.layer(x)
+        if self.error is not None:
+            raise self.error
+        return x
+
+
+@pytest.mark.parametrize(
+    "error", [KeyboardInterrupt(), SystemExit(3), GeneratorExit()], ids=["ctrl-c", "exit", "close"]
+)
+def test_an_exception_that_torch_lets_pass_hooks_by_ends_its_spans(error: BaseException) -> None:
+    """The very object leaves; what is called next in the step is not inside the calls that it ended."""
+
+    def work(model: Any) -> Tensor:
+        model[1].error = error
+        caught: BaseException | None = None
+        try:
+            model(batch())
+        except BaseException as raised:
+            caught = raised
+        assert caught is error
+        assert error.__cause__ is None
+        assert error.__context__ is None
+        model[1].error = None
+        return train_step(model)
+
+    def make() -> nn.Module:
+        return nn.Sequential(nn.Linear(3, 3), Stops(), nn.Linear(3, 3))
+
+    for frame in as_bare(make, work):
+        assert forwards(frame) == {"Sequential": 2, "0": 2, "1": 2, "1/layer": 2, "2": 1}
+        assert backwards(frame) == {"Sequential": 1, "0": 1, "1": 1, "1/layer": 1, "2": 1}
+        assert tree(frame, Phase.FORWARD) == [
+            "Sequential forward", "  0 forward", "  1 forward", "    1/layer forward",
+            "Sequential forward", "  0 forward", "  1 forward", "    1/layer forward", "  2 forward",
+        ]  # fmt: skip
+
+
+class Endless(nn.Module):
+    """A module that calls itself until Python refuses, when told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(3, 3)
+        self.endless = False
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self(x) if self.endless else self.layer(x)
+
+
+def test_endless_recursion_raises_what_it_raises_without_a_session() -> None:
+    """The process goes on, and the next step is recorded as always."""
+
+    def work(model: Any) -> Any:
+        if not hasattr(model, "refused"):
+            model.refused = model.endless = True
+            with pytest.raises(RecursionError):
+                model(batch())
+            model.endless = False
+        return train_step(model)
+
+    _, *frames = as_bare(Endless, work, steps=3)
+    for frame in frames:
+        assert forwards(frame) == backwards(frame) == {"Endless": 1, "layer": 1}
+
+
+# Modes of the program.
+
+
+class ListingFunctions(TorchFunctionMode):
+    """Keep the names of torch's functions that are called."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: list[str] = []
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func.__name__ != "__get__":  # torch shows reads of attributes, too
+            self.names.append(func.__qualname__)
+        return func(*args, **(kwargs or {}))
+
+
+def test_the_same_functions_are_called_in_the_same_order() -> None:
+    """A mode of the program's sees no function that a session calls."""
+
+    def work(model: nn.Module) -> Any:
+        with ListingFunctions() as listing:
+            output = model(batch())
+        return listing.names, output
+
+    for frame in as_bare(two_layers, work):
+        assert forwards(frame) == ALL
+
+
+class Logged(Tensor):
+    """A tensor that keeps the names of the functions it is given to."""
+
+    names: ClassVar[list[str]] = []
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func.__name__ != "__get__":
+            cls.names.append(func.__qualname__)
+        return super().__torch_function__(func, types, args, kwargs or {})
+
+
+def test_tensors_of_a_class_of_the_programs_see_the_same_functions() -> None:
+    """Forward and backward."""
+
+    def work(model: nn.Module) -> Any:
+        Logged.names.clear()
+        output = model(batch().as_subclass(Logged))
+        output.sum().backward()
+        return list(Logged.names), output.as_subclass(Tensor)
+
+    for frame in as_bare(two_layers, work):
+        assert forwards(frame) == backwards(frame) == ALL
