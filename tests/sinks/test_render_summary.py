@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from sink_builders import frame_of, summary_of
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
+from sink_builders import acts, frame_of, summary_of
 
 from autoprof._reports.summary_text import render_summary
 from autoprof.frame import Phase
