@@ -329,14 +329,12 @@ class Gaps(Sampler):
 
     def __init__(self) -> None:
         super().__init__(0.01)
-        self._count = 0
 
     def close(self, cost_ns: int, cpu_ns: int, wall_ns: int) -> None:
         pass
 
     def gap(self, step: int) -> int:
-        self._count += 1
-        return 0 if self._count % 4 else 16
+        return 0 if step % 20 < 4 else 19 - step % 20
 
 
 class FakeTime(ListSink):
