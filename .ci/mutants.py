@@ -2,7 +2,7 @@
 
 mutmut works in a copy of the checkout below ``build/mutants``, a module at a time, with the tests that are about this
 module. Arguments are parts of the modules' names, and ``--sample N`` takes N random mutants of each module, always the
-same ones: ``make mutants MODULES="governor pipeline --sample 150"``. What was noticed once is not run again until the
+same ones: ``make mutants MODULES="sampler pipeline --sample 150"``. What was noticed once is not run again until the
 module changes, so a run that was interrupted continues. Survivors are run again when the tests have changed. Their
 differences are in ``build/mutants/<module>/survivors.diff``. Exits with status 1 where less than 90 % are noticed.
 """
@@ -38,7 +38,6 @@ TESTS = {
     "autoprof/_resolve/plan.py": [
         f"{E}planner.py",
         f"{E}columns.py",
-        "tests/test_detail_levels.py",
     ],
     "autoprof/_resolve/planner.py": [f"{E}planner.py"],
     "autoprof/_resolve/grad_accumulation.py": [f"{E}columns.py"],
@@ -54,11 +53,8 @@ TESTS = {
     "autoprof/_resolve/repeated.py": [f"{E}repeats.py", f"{E}micro_steps.py", f"{E}resolver.py"],
     "autoprof/_resolve/device.py": DEVICE,
     "autoprof/_resolve/memory.py": [f"{E}columns.py"],
-    "autoprof/_session/governor.py": [
-        "tests/test_governor_account.py",
-        "tests/test_governor.py",
-        "tests/test_common_steps.py",
-    ],
+    "autoprof/_session/sampler.py": ["tests/test_sampler.py"],
+    "autoprof/_session/row_choice.py": ["tests/test_sampler_rows.py", f"{E}zoom.py"],
     "autoprof/_session/sampling.py": [f"{E}sampling_account.py"],
     "autoprof/_session/step_tracker.py": [f"{E}step_tracker.py"],
     "autoprof/_session/pipeline.py": [f"{E}pipeline.py"],

@@ -8,7 +8,7 @@ collector tracks none of them. ``Span`` objects are built only by ``StepFrame.sp
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
 from typing import Any, Final, NamedTuple
@@ -323,9 +323,10 @@ class FrameRun:
     """Frames of recorded steps in a row with one layout and one cut, in columns with one entry a step.
 
     ``plain``: each step has host times only, no memory by span, no gap before it, no lost marks and no new shapes, and
-    is no warm-up step; only then the columns are set. ``total_ns`` is a matrix (steps × spans); ``overhead_ns`` is the
-    sum of the steps. ``make`` makes the frames when they are first asked for: statistics need none. ``starts`` returns
-    the start of each span of one step.
+    is no warm-up step; only then the columns behind ``gap_scalars`` are set. ``total_ns`` is a matrix (steps × spans);
+    ``overhead_ns`` is the sum of the steps. ``make`` makes the frames when they are first asked for: statistics need
+    none. Until then entries of ``scalars`` and ``gap_scalars`` may be replaced. ``starts`` returns the start of each
+    span of one step.
     """
 
     __slots__ = (
@@ -334,6 +335,7 @@ class FrameRun:
         "_starts",
         "cut",
         "duration_ns",
+        "gap_scalars",
         "layout",
         "memory",
         "micro_steps",
@@ -346,24 +348,46 @@ class FrameRun:
     )
 
     plain: bool
+    steps: Sequence[int]
+    scalars: list[Mapping[str, float]]
+    gap_scalars: list[Mapping[str, float]]
     layout: Layout
     cut: int
     micro_steps: int | None
-    steps: Sequence[int]
     duration_ns: Sequence[int]
     total_ns: Nanoseconds
     overhead_ns: int
-    scalars: Sequence[Mapping[str, float]]
     memory: Sequence[Mapping[str, int]]
     model_ns: Mapping[Phase, Sequence[int]]
 
     def __init__(
-        self, make: Callable[[], Sequence[StepFrame]], starts: Callable[[int], Nanoseconds] | None = None
+        self,
+        steps: Sequence[int],
+        scalars: list[Mapping[str, float]],
+        gap_scalars: list[Mapping[str, float]],
+        make: Callable[[], Sequence[StepFrame]],
+        starts: Callable[[int], Nanoseconds] | None = None,
     ) -> None:
         self.plain = False
+        self.steps = steps
+        self.scalars = scalars
+        self.gap_scalars = gap_scalars
         self._make = make
         self._starts = starts
         self._frames: Sequence[StepFrame] | None = None
+
+    @classmethod
+    def of(cls, frames: Sequence[StepFrame]) -> FrameRun:
+        """Return a run of these frames."""
+        scalars, gap_scalars = [one.scalars for one in frames], [one.gap_scalars for one in frames]
+
+        def make() -> list[StepFrame]:
+            return [
+                replace(frame, scalars=own, gap_scalars=gap)
+                for frame, own, gap in zip(frames, scalars, gap_scalars, strict=True)
+            ]
+
+        return cls([one.step for one in frames], scalars, gap_scalars, make)
 
     @property
     def frames(self) -> Sequence[StepFrame]:

@@ -141,32 +141,6 @@ class WhatIf:
 
 
 @dataclass(frozen=True, slots=True)
-class PairedCost:
-    """The cost of recording a step, found by comparing recorded steps with their unrecorded neighbours.
-
-    ``cost`` is the median over ``pairs``, as a fraction of the unrecorded step; ``low`` and ``high`` bound its 95 %
-    confidence interval. ``recorded`` is the fraction of all steps that were recorded.
-    """
-
-    cost: float
-    low: float
-    high: float
-    pairs: int
-    recorded: float
-
-    @property
-    def interval(self) -> tuple[float, float, float]:
-        """The low end, the cost, and the high end."""
-        return self.low, self.cost, self.high
-
-    @property
-    def of_run(self) -> tuple[float, float, float]:
-        """The cost of the run, and its interval, as fractions of the time of all its steps."""
-        cost, low, high = (max(share, -1.0) * self.recorded for share in (self.cost, self.low, self.high))
-        return cost / (1 + cost), low / (1 + low), high / (1 + high)
-
-
-@dataclass(frozen=True, slots=True)
 class Shapes:
     """Shapes of the inputs and outputs of one name's modules, ``fqns``, first seen in step ``step``."""
 
@@ -396,19 +370,19 @@ class Summary:
     """A run's statistics over its recorded steps, warm-up excluded.
 
     ``phases`` holds nanoseconds over all recorded steps and sums to ``total_step_ns`` exactly. ``throughput`` is
-    ``throughput_unit`` per second, logged or recognised (``progress.source``). ``overhead`` is autoprof's own time, by
-    its own clock, as a fraction of the time of all steps, recorded or not; ``paired`` is the same cost found by
-    comparing steps (None while there are too few pairs). ``dropped`` and ``skipped`` map a reason to a count. The clock
-    cannot distinguish a span shorter than ``clock_limit_ns`` from an empty one: reports show it, and ``calls`` times as
-    much for a row, as less than that. ``memory_table`` has the whole run first, then the names; ``unmeasured`` has the
-    reasons for its empty columns. ``memory`` has the last reading of each kind. ``micro_steps`` is the number of
-    micro-batches before one optimizer step, in most steps; None where no backward pass was seen. ``excluded`` is host
-    time that belongs to no step. ``loader`` has ``workers``, ``fetches`` and ``unready``, the fetches that found no
-    batch ready; empty where that is unknown. It has ``starts``, if worker processes were started again, with
-    ``start_ns`` until their first batches together, ``start_min_ns`` and ``start_max_ns``. ``unsampled_ns`` is the host
-    time of all unsampled steps together.
-    ``run_steps`` are all steps of the run, recorded or not, without the warm-up at its begin, and ``run_ns`` is their
-    host time together, autoprof's own work between them included; 0 in older runs. ``communication`` is None where one
+    ``throughput_unit`` per second, logged or recognised (``progress.source``). ``overhead`` is autoprof's own
+    processor time, that of its marks included, as a fraction of the time of all steps, recorded or not. ``dropped`` and
+    ``skipped`` map a reason to a count. The clock cannot distinguish a span shorter than ``clock_limit_ns`` from an
+    empty one: reports show it, and ``calls`` times as much for a row, as less than that. ``memory_table`` has the whole
+    run first, then the names; ``unmeasured`` has the reasons for its empty columns. ``memory`` has the last reading of
+    each kind. ``micro_steps`` is the number of micro-batches before one optimizer step, in most steps; None where no
+    backward pass was seen. ``excluded`` is host time that belongs to no step. ``loader`` has ``workers``, ``fetches``
+    and ``unready``, the fetches that found no batch ready; empty where that is unknown. It has ``starts``, if worker
+    processes were started again, with ``start_ns`` until their first batches together, ``start_min_ns`` and
+    ``start_max_ns``. ``unsampled_ns`` is the host time of all unsampled steps together. ``run_steps`` are all steps
+    of the run, recorded or not, without the warm-up at its begin, and ``run_ns`` is their host time together,
+    autoprof's own work between them included; 0 in older runs.
+    ``communication`` is None where one
     process trains alone. ``experts`` are those of a mixture of experts.
     """
 
@@ -436,7 +410,6 @@ class Summary:
     notes: tuple[str, ...] = ()
     clock_limit_ns: int = 0
     what_if: tuple[WhatIf, ...] = ()
-    paired: PairedCost | None = None
     memory_table: tuple[MemoryRow, ...] = ()
     unmeasured: Mapping[str, str] = field(default_factory=dict)
     shapes: tuple[Shapes, ...] = ()
@@ -477,19 +450,6 @@ class Summary:
         """The part of the recorded steps in no span, without autoprof's own work, most of which lies there."""
         other = self.phases.get(Phase.OTHER, 0) / max(self.total_step_ns, 1)
         return max(other - self.overhead, 0.0)
-
-    @property
-    def sampling_bias(self) -> float | None:
-        """The excess of recorded steps over unsampled ones, beyond the cost of recording, as a fraction.
-
-        None where the difference may be within ``NEGLIGIBLE_BIAS``, or is unknown. The budget limits time: where steps
-        are long for a while and short for a while, more of the long ones are recorded.
-        """
-        if self.paired is None or not self.steps or not self.unsampled_steps or not self.unsampled_ns:
-            return None
-        times = self.step_mean_ns * self.unsampled_steps / self.unsampled_ns
-        most, likely, least = (times / (1.0 + max(share, -0.9)) - 1.0 for share in self.paired.interval)
-        return None if least <= NEGLIGIBLE_BIAS and most >= -NEGLIGIBLE_BIAS else likely
 
     @classmethod
     def empty(cls, notes: tuple[str, ...] = ()) -> Summary:
@@ -559,7 +519,6 @@ class Summary:
         values["shapes"] = tuple(map(Shapes.from_dict, data.get("shapes", ())))
         values["excluded"] = tuple(Excluded(**one) for one in data.get("excluded", ()))
         values["notes"] = tuple(data["notes"])
-        values["paired"] = PairedCost(**data["paired"]) if data.get("paired") is not None else None
         values["metrics"] = {name: MetricStats(**stats) for name, stats in data.get("metrics", {}).items()}
         values["work"] = _read_work(data["work"]) if data.get("work") else None
         values["communication"] = _read_communication(data["communication"]) if data.get("communication") else None

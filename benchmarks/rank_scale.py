@@ -39,7 +39,7 @@ PREFIX: Final = "autoprof/simulated"
 
 @dataclass
 class _Rates:
-    """The rates of a governor that affords every step."""
+    """The rates of a sampler that affords every step."""
 
     affordable_rate: float = 1.0
     agreed_rate: float = 1.0

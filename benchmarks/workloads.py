@@ -153,7 +153,7 @@ BUILDERS: Final[Mapping[str, Callable[[torch.device, str], Workload]]] = {
 
 
 def with_phases(config: Mapping[str, Any], phases: Sequence[str] | None, **changes: Any) -> dict[str, Any]:
-    """Return the configuration with these phases for every rule, the governor off, no warm-up, and ``changes``."""
+    """Return the configuration with these phases for every rule, no budget, no warm-up, and ``changes``."""
     changed = deepcopy(dict(config))
     if phases is not None:
         for rule in changed["targets"]:

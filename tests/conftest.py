@@ -20,16 +20,6 @@ settings.load_profile("any machine")
 
 
 @pytest.fixture(scope="session", autouse=True)
-def steps_are_passed_on_as_often_on_a_busy_machine() -> Iterator[None]:
-    """Steps wait the longer the more time passing them on takes: on a fake clock, too, that is the machine's time."""
-    from autoprof._session import pipeline
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pipeline, "MAX_DELIVER_FACTOR", 1)
-        yield
-
-
-@pytest.fixture(scope="session", autouse=True)
 def ctrl_c_raises() -> Iterator[None]:
     """Install Python's handler where a shell's ``command &`` has SIGINT ignored; processes of tests inherit it."""
     before = signal.getsignal(signal.SIGINT)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from statistics import median
-from time import perf_counter_ns
+from time import thread_time_ns
 from typing import Any, Final
 
 import numpy as np
@@ -20,8 +19,7 @@ from .torch_compat import call_without_global_hooks, without_modes
 
 CALLS: Final = 40
 ROUNDS: Final = 5
-INTERRUPTED: Final = 2
-"""A round that takes this many times as long as the shortest one was interrupted by other processes."""
+"""The cheapest of so many rounds counts: other processes fill the caches between them."""
 EMPTY_CALLS: Final = 100
 """Empty calls from which a clock's limits are computed, after ``COLD`` ones that fill the caches."""
 COLD: Final = 10
@@ -45,7 +43,7 @@ class _Scratch(_OwnModule):
 
 
 def measure_mark_cost(clock: Clock) -> MarkCost:
-    """Measure the cost of a mark in about 5 ms, without random state, device memory or the user's modules.
+    """Measure the processor time of a mark in about 5 ms, without random state, device memory or the user's modules.
 
     Nothing of the user's sees it: no hook for all modules, and no mode of functions or operators.
     """
@@ -60,7 +58,7 @@ def measure_mark_cost(clock: Clock) -> MarkCost:
 
 
 def _extra_ns(clock: Clock, phases: frozenset[Phase], *, backward: bool) -> float:
-    """Return the cost of marks on ``CALLS`` chained calls: the difference of medians over interleaved rounds."""
+    """Return the cost of marks on ``CALLS`` chained calls: the difference of the cheapest of interleaved rounds."""
     from .._targets import Target  # it imports the configuration's packages, which is slow
 
     recorder = Recorder(clock)
@@ -74,23 +72,18 @@ def _extra_ns(clock: Clock, phases: frozenset[Phase], *, backward: bool) -> floa
         probe.detach()
         clock.release(list(recorder.take().readings))
     probe.remove()
-    return max(_usual_ns(hooked) - _usual_ns(bare), 0.0)
-
-
-def _usual_ns(rounds: Sequence[int]) -> float:
-    """Return the median of the rounds that no other process interrupted."""
-    limit_ns = INTERRUPTED * min(rounds)
-    return median(ns for ns in rounds if ns <= limit_ns)
+    return max(float(min(hooked) - min(bare)), 0.0)
 
 
 def _run(module: nn.Module, *, backward: bool) -> int:
+    """Return the processor time of this thread for ``CALLS`` calls."""
     value = torch.zeros(1, requires_grad=backward)
-    start = perf_counter_ns()
+    start = thread_time_ns()
     for _ in range(CALLS):
         value = module(value)
     if backward:
         torch.autograd.backward(value)
-    return perf_counter_ns() - start
+    return thread_time_ns() - start
 
 
 class _Empty(_OwnModule):

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
 from itertools import pairwise
-from time import monotonic, perf_counter_ns, sleep
+from time import monotonic, perf_counter_ns, sleep, thread_time_ns
 from types import CodeType, FrameType
 from typing import Any, Final, NamedTuple
 from zlib import crc32
@@ -163,7 +163,7 @@ class CommRecord:
 
     def add(self, kind: _CommOperator, args: tuple[Any, ...], result: Any, begun_ns: int) -> None:
         """Record a communication that has just been begun."""
-        now_ns = perf_counter_ns()
+        own_ns = thread_time_ns()
         try:
             if len(self.calls) >= MAX_CALLS:
                 self.beyond += 1
@@ -171,7 +171,7 @@ class CommRecord:
                 self._add(kind, args, result, begun_ns)
         except Exception:
             self._handle_failure("the record of communication")
-        self.spent_ns += perf_counter_ns() - now_ns
+        self.spent_ns += thread_time_ns() - own_ns
 
     def _add(self, kind: _CommOperator, args: tuple[Any, ...], result: Any, begun_ns: int) -> None:
         group = dist.ProcessGroup.unbox(args[kind.group])

@@ -103,14 +103,14 @@ class CommMeter(Observer):
         self._on = False
         self._failed = False
 
-    def observe_step(self, raw: RawStep) -> RawStep:
+    def step(self, raw: RawStep) -> RawStep:
         """Take the communications of a step that has just ended."""
         if (self._on or self._record.calls) and not self._failed:
             self._on = True
             self._steps.append(_CommStep(raw.step, raw.begun_ns, self._record.take()))
         return raw
 
-    def observe_run(self, run: FrameRun) -> None:
+    def frames(self, run: FrameRun) -> None:
         """Add the communications of these steps; never raises."""
         if self._on and not self._failed:
             with contain(self._switch_off):
@@ -234,7 +234,7 @@ class CommMeter(Observer):
         """Return the summary with its communication."""
         return replace(summary, communication=self.table()) if self._on else summary
 
-    def run_info(self) -> Mapping[str, Any]:
+    def finish(self, *, complete: bool) -> Mapping[str, Any]:
         """Return the communication for ``run.json``."""
         table = self.table()
         return {} if table is None else {"communication": asdict(table)}

@@ -21,7 +21,7 @@ class ExpertMeter(Observer):
         self._totals = [ExpertCounts(one.name, len(one.tokens), timed=one.ns is not None) for one in blocks]
         self._steps = 0
 
-    def observe_step(self, raw: RawStep) -> RawStep:
+    def step(self, raw: RawStep) -> RawStep:
         """Add the step's counts, unless it is a warm-up step."""
         if self._blocks:
             taken = [block.take() for block in self._blocks]

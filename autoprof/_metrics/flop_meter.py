@@ -104,10 +104,15 @@ class FlopMeter:
         self._omitted: str | None = None
         """Why the counts that were left at the end of the run were not made."""
 
-    def add_step(self, calls: StepCalls, shapes: list[Shape], *, warmup: bool, steps: int = 1) -> bool:
-        """Add the calls of a step, or of equal ones; count their FLOPs if due, and return whether that was done."""
+    def add_steps(
+        self, calls: StepCalls, shapes: list[Shape], training_version: int, *, warmup: bool, steps: int = 1
+    ) -> None:
+        """Add equal steps with these calls of the model; count their FLOPs if due.
+
+        ``training_version`` is that of the moment at which they ended.
+        """
         passes = -1 if calls.passes is None else calls.passes
-        key = (self._training_version(), passes, *calls.shapes)
+        key = (training_version, passes, *calls.shapes)
         known = self._calls.get(key)
         if known is None:
             if len(self._calls) >= SEQUENCES:
@@ -117,12 +122,10 @@ class FlopMeter:
             self._calls[key] = known
         if not warmup:
             self._steps[key] += steps
-        if key in self._counts or isinstance(known, str) or not self._due():
-            return False
-        self._count(key)
-        return True
+        if key not in self._counts and not isinstance(known, str) and self._due():
+            self._count(key)
 
-    def _training_version(self) -> int:
+    def training_version(self) -> int:
         """Return a number that changes when parameters were frozen or unfrozen; checked once a second."""
         now = self._now_ns()
         if now >= self._check_ns:
@@ -149,7 +152,7 @@ class FlopMeter:
         calls = self._calls[key]
         if isinstance(calls, str):
             return
-        if key[0] != self._training_version():
+        if key[0] != self.training_version():
             self._calls[key] = CHANGED
             return
         before = self.counter.spent_ns

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -10,15 +11,13 @@ from .._notes import Notes
 from .._observer import Observer
 from .._process.failures import contain, describe
 from .._resolve import RawStep
-from ..frame import FrameRun, StepFrame
-from ..probes import Fetched, FetchedBatches
+from ..frame import FrameRun
+from ..probes import FetchedBatches
 from ..summary import Summary
 from .flop_meter import FlopMeter
-from .model_calls import RootProbe, StepCalls
+from .model_calls import RootProbe
 from .telemetry import Telemetry
-from .throughput import ThroughputMeter
-
-_NO_CALLS = StepCalls((), False, None)
+from .throughput import StepRecord, ThroughputMeter
 
 
 class Metrics(Observer):
@@ -40,68 +39,49 @@ class Metrics(Observer):
         self._telemetry = telemetry
         self._flops = flops
         self._throughput = ThroughputMeter()
-        self._calls: deque[tuple[StepCalls, Fetched | None]] = deque()
-        """The model calls and the batches of the steps that are not completed yet, in order."""
+        self._taken: deque[StepRecord] = deque()
+        """The records of the closed steps whose frames have not come yet, in order."""
         self._steps = 0
-        self._counted = False
         self._off = False
 
     def add_loader(self, loader: Any) -> None:
         """Register a loader that the session wraps; the longest one defines the epoch."""
         self._throughput.add_loader(loader)
 
-    def observe_step(self, raw: RawStep) -> RawStep:
-        """Take the model calls of a step that has just ended, on the training thread; never raises.
-
-        Only data that the next step would overwrite is taken: the caches are cold. ``complete_step`` does the rest.
-        """
+    def step(self, raw: RawStep) -> RawStep:
+        """Take the model calls and the batches of a step that has just ended; never raises."""
         self._steps = raw.step
         if not self._off:
-            calls, fetched = _NO_CALLS, None
             with contain(self._switch_off):
                 calls, fetched = self._root.take(raw.mark_batch), self._batches.take()
-            self._calls.append((calls, fetched))
+                version = 0 if self._flops is None else self._flops.training_version()
+                self._taken.append(StepRecord(raw.step, calls, fetched, raw.warmup, raw.gap_steps, version))
         return raw
 
-    def complete_step(self, raw: RawStep) -> RawStep:
-        """Return the step with samples and new telemetry among its scalars; count its FLOPs if due; never raises.
+    def frames(self, run: FrameRun) -> None:
+        """Add samples and new telemetry to the scalars of the steps; count their FLOPs if due; never raises."""
+        if self._off:
+            return
+        with contain(self._switch_off):
+            records = [self._record_of(step) for step in run.steps]
+            shapes = self._root.shapes
+            if self._telemetry is not None:  # first: the throughput may ask for the frames
+                run.scalars[-1] = self._telemetry.complete(run.scalars[-1], warmup=records[-1].warmup)
+            self._throughput.add_run(run, records, shapes)
+            if self._flops is not None:
+                alike = Counter([(one.calls, one.training_version, one.warmup) for one in records])
+                for (calls, version, warmup), steps in alike.items():
+                    self._flops.add_steps(calls, shapes, version, warmup=warmup, steps=steps)
 
-        Called once for each observed step, in their order, before its frame is made.
-        """
-        if not self._off:
-            with contain(self._switch_off):
-                return self._completed(raw, *self._calls.popleft())
-        return raw
-
-    def _completed(self, raw: RawStep, calls: StepCalls, fetched: Fetched | None) -> RawStep:
-        shapes = self._root.shapes
-        raw = self._throughput.complete(raw, calls, shapes, fetched)
-        scalars = raw.scalars
-        if self._telemetry is not None:
-            scalars = self._telemetry.complete(scalars, warmup=raw.warmup)
-        if self._flops is not None:
-            self._counted |= self._flops.add_step(calls, shapes, warmup=raw.warmup)
-        return raw if scalars is raw.scalars else raw.with_scalars(scalars)
-
-    def observe_frame(self, frame: StepFrame) -> None:
-        """Add the time of a step to its samples; never raises."""
-        if not self._off:
-            with contain(self._switch_off):
-                self._throughput.add(frame)
-
-    def observe_run(self, run: FrameRun) -> None:
-        """Add the times of several steps to their samples; never raises."""
-        if not self._off:
-            with contain(self._switch_off):
-                self._throughput.add_run(run)
-
-    def took_long(self) -> bool:
-        """Return, once, whether FLOPs were counted since the last call: the next step is then a warm-up step."""
-        counted, self._counted = self._counted, False
-        return counted
+    def _record_of(self, step: int) -> StepRecord:
+        """Return the record of a step; those before it, which the device has not passed in time, are dropped."""
+        while self._taken and self._taken[0].step < step:
+            self._taken.popleft()
+        return self._taken.popleft() if self._taken and self._taken[0].step == step else StepRecord(step)
 
     def _switch_off(self, error: Exception) -> None:
         self._off = True
+        self._taken.clear()
         self._notes.warn_once(f"{self.provides} are off after {describe(error)}")
 
     def annotate(self, summary: Summary) -> Summary:
@@ -116,15 +96,16 @@ class Metrics(Observer):
         progress = self._throughput.progress(summary, done, source, reason if summary.steps else "")
         return replace(summary, throughput=rate, throughput_unit=unit, progress=progress, metrics=stats, work=work)
 
-    def finish(self, *, complete: bool) -> None:
-        """Take a last reading; with ``complete`` also count the FLOPs that the budget postponed."""
-        if self._off:
-            return
-        with contain(self._switch_off):
-            if self._telemetry is not None:
-                self._telemetry.finish()
-            if self._flops is not None and complete:
-                self._flops.finish()
+    def finish(self, *, complete: bool) -> Mapping[str, Any]:
+        """Take a last reading and stop telemetry; with ``complete`` also count the FLOPs that were postponed."""
+        if not self._off:
+            with contain(self._switch_off):
+                if self._telemetry is not None:
+                    self._telemetry.finish()
+                if self._flops is not None and complete:
+                    self._flops.finish()
+        self.close()
+        return {}
 
     def close(self) -> None:
         """Stop reading telemetry."""

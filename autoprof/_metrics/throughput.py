@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import isfinite, sqrt
 from typing import Any, Final, NamedTuple
 
 from .._process.signals import raised_by_handler
-from .._resolve import RawStep
 from .._stats.unit_rates import UnitRates
 from .._units import UNITS
-from ..frame import FrameRun, Phase, StepFrame
+from ..frame import FrameRun, Phase
 from ..probes import Fetched, Kind
 from ..summary import Progress, Summary
 from .model_calls import NO_TRAINING, Shape, StepCalls
@@ -36,19 +35,19 @@ MIXED: Final = 0.1
 """The largest share of steps that fetch from several data sets: the first validation, or the begin of an epoch."""
 PER_STEP: Final = 0.05
 """The largest difference of two counts of the same samples."""
-PENDING: Final = 4096
-"""Steps whose frame is awaited; of a step that the device never passes there is none."""
-
-
 _NO_SAMPLES: Final[Mapping[str, float]] = {}
 
 
-class _StepSamples(NamedTuple):
-    """The samples recognised in a step and in the gap before it; ``logged``: the frame has the user's own units."""
+class StepRecord(NamedTuple):
+    """What is known of a closed step beside its marks."""
 
-    samples: Mapping[str, float]
-    gap_samples: Mapping[str, float]
-    logged: bool
+    step: int
+    calls: StepCalls = StepCalls((), False, None)
+    fetched: Fetched | None = None
+    warmup: bool = False
+    gap_steps: int = 0
+    training_version: int = 0
+    """A number that changes when parameters are frozen or unfrozen."""
 
 
 class _DataSet:
@@ -76,28 +75,48 @@ class ThroughputMeter:
         self._reasons = Counter[str]()
         self._certain = 0
         self._sum = self._squares = 0.0
-        self._gap_steps = self._estimated_steps = 0
-        self._pending: dict[int, _StepSamples] = {}
+        self._estimated_steps = 0
         self._found: Mapping[str, float] = _NO_SAMPLES
         """The samples recognised in the last step that had any."""
-        self._last_step = _StepSamples(_NO_SAMPLES, _NO_SAMPLES, False)
 
     def add_loader(self, loader: Any) -> None:
         """Register a loader; the longest one with a length defines the epoch."""
         if _length(loader) is not None and (_length(self._loader) or 0) < (_length(loader) or 0):
             self._loader = loader
 
-    def complete(self, raw: RawStep, calls: StepCalls, shapes: list[Shape], fetched: Fetched | None) -> RawStep:
-        """Return the step without ``total_steps``, and with the recognised samples if the user logs none."""
-        scalars = raw.scalars
+    def add_run(self, run: FrameRun, records: Sequence[StepRecord], shapes: list[Shape]) -> None:
+        """Add steps in a row. Their scalars lose ``total_steps``, and get the recognised samples if the user logs none.
+
+        The scalars are replaced in ``run``.
+        """
+        recognised = [self._complete(run, at, record, shapes) for at, record in enumerate(records)]
+        logged_from = self._logged_from
+        if run.plain:
+            self._recognised.add_steps(run.duration_ns, [samples for samples, _gap in recognised])
+            logged = [_NO_SAMPLES] * len(records)
+            if logged_from is not None:
+                logged = [
+                    one if at >= logged_from else _NO_SAMPLES for at, one in zip(run.steps, run.scalars, strict=True)
+                ]
+            self._logged.add_steps(run.duration_ns, logged)
+            return
+        for frame, (samples, gap_samples) in zip(run.frames, recognised, strict=True):
+            self._recognised.add(frame, samples, gap_samples)
+            logs = logged_from is not None and frame.step >= logged_from
+            self._logged.add(frame, *(() if logs else ({}, {})))
+
+    def _complete(
+        self, run: FrameRun, at: int, record: StepRecord, shapes: list[Shape]
+    ) -> tuple[Mapping[str, float], Mapping[str, float]]:
+        """Replace the scalars of one step; return the samples recognised in it, and those in the gap before it."""
+        scalars = run.scalars[at]
         if scalars and TOTAL in scalars:
             self._set_total(scalars[TOTAL])
-            scalars = {name: value for name, value in scalars.items() if name != TOTAL}
-            raw = raw._replace(scalars=scalars)
-        logs = bool(scalars or raw.gap_scalars)
-        if logs and self._logged_from is None and any(unit in scalars or unit in raw.gap_scalars for unit in UNITS):
-            self._logged_from = raw.step
-        samples, gap_samples = self._recognise(raw, calls, shapes, fetched)
+            scalars = run.scalars[at] = {name: value for name, value in scalars.items() if name != TOTAL}
+        gap_scalars = run.gap_scalars[at]
+        if self._logged_from is None and any(unit in scalars or unit in gap_scalars for unit in UNITS):
+            self._logged_from = record.step
+        samples, gap_samples = self._recognise(record, shapes)
         if samples is None:
             found = _NO_SAMPLES
         elif samples == self._found.get(SAMPLES):  # as in the step before: one object is passed on
@@ -105,54 +124,18 @@ class ThroughputMeter:
         else:
             found = self._found = {SAMPLES: samples}
         gap = _NO_SAMPLES if gap_samples is None else {SAMPLES: gap_samples}
-        if len(self._pending) >= PENDING:
-            self._pending.clear()
-        step = self._last_step
-        if (
-            step.samples is not found
-            or step.gap_samples is not gap
-            or step.logged is not (self._logged_from is not None)
-        ):
-            step = self._last_step = _StepSamples(found, gap, self._logged_from is not None)
-        self._pending[raw.step] = step
-        if self._logged_from is not None or not (found or gap):
-            return raw
-        if not (logs or gap):  # most steps of a run
-            return raw.with_scalars(found)
-        return raw._replace(
-            scalars={**scalars, **found},
-            gap_scalars={name: [value] for name, value in gap.items()},
-        )
-
-    def add(self, frame: StepFrame) -> None:
-        """Add the time of a completed step."""
-        step = self._pending.pop(frame.step, None)
-        if step is None:
-            return
-        self._recognised.add(frame, step.samples, step.gap_samples)
-        self._logged.add(frame, *(() if step.logged else ({}, {})))
-
-    def add_run(self, run: FrameRun) -> None:
-        """Add the times of several completed steps."""
-        pending = self._pending
-        if not run.plain or any(step not in pending for step in run.steps):
-            for frame in run.frames:
-                self.add(frame)
-            return
-        steps = [pending.pop(step) for step in run.steps]
-        self._recognised.add_steps(run.duration_ns, [step.samples for step in steps])
-        self._logged.add_steps(
-            run.duration_ns,
-            [scalars if step.logged else _NO_SAMPLES for step, scalars in zip(steps, run.scalars, strict=True)],
-        )
+        if self._logged_from is None:
+            if found:
+                run.scalars[at] = {**scalars, **found} if scalars else found
+            if gap:
+                run.gap_scalars[at] = gap
+        return found, gap
 
     # Recognised samples.
 
-    def _recognise(
-        self, raw: RawStep, calls: StepCalls, shapes: list[Shape], fetched: Fetched | None
-    ) -> tuple[float | None, float | None]:
+    def _recognise(self, record: StepRecord, shapes: list[Shape]) -> tuple[float | None, float | None]:
         """Return the samples of the step and of the gap before it; None where there are none, or are not known."""
-        self._gap_steps += raw.gap_steps
+        fetched, gap_steps = record.fetched, record.gap_steps
         for source, samples in fetched.samples.items() if fetched is not None else ():
             known = self._sources.setdefault(source, _DataSet())
             known.steps += 1
@@ -161,16 +144,16 @@ class ThroughputMeter:
         if self._sources:
             main = max(self._sources, key=lambda source: self._sources[source].samples)
             return (None, None) if fetched is None else (fetched.samples.get(main), fetched.gap_samples.get(main))
-        batch = _batch(calls, shapes)
+        batch = _batch(record.calls, shapes)
         if isinstance(batch, str):
-            if not raw.warmup:
+            if not record.warmup:
                 self._reasons[batch] += 1
             return None, None
         self._certain += 1
         self._sum += batch
         self._squares += batch * batch
-        self._estimated_steps += raw.gap_steps
-        return float(batch), raw.gap_steps * self._sum / self._certain if raw.gap_steps else None
+        self._estimated_steps += gap_steps
+        return float(batch), gap_steps * self._sum / self._certain if gap_steps else None
 
     def _reason(self) -> str:
         """Return the reason why the recognised samples give no throughput; empty where they do."""

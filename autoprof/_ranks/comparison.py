@@ -214,23 +214,18 @@ def _groups_with_more_steps(every: Mapping[int, RankRecord], found: RankComparis
 
 def _compare(every: Mapping[int, RankRecord], longest: tuple[int, ...], world: int) -> RankComparison:
     """Compare these ranks in the steps that all of them have recorded."""
-    by_rank = {rank: record.counted() for rank, record in every.items()}
-    ranks, common = _common_steps(by_rank)
+    ranks, common = _common_steps(every)
     if len(ranks) < 2 or 2 * len(ranks) < world:
-        shared = _shared_steps(list(by_rank.values()))
+        shared = _shared_steps(list(every.values()))
         missing = f"steps that all ranks have recorded: {MIN_COMMON_STEPS} needed, {shared} so far"
         return RankComparison(world, missing)
-    compared = [by_rank[rank].select(common) for rank in ranks]
+    compared = [every[rank].select(common) for rank in ranks]
     lengths = np.stack([record.step_ns for record in compared]).astype(np.float64)
     own = np.stack([record.own_ns for record in compared]).astype(np.float64)
     comm = row_times(compared, COMM_ROW)
     found, unclear = _find_slow(compared, common, lengths, own, comm)
     slow = _sum_up(found, compared, ranks, common, float(median(lengths)))
     late_comm = find_late_comm(comm, common, lengths, _explained(found, len(common)))
-    with_settling = _rare_events([every[rank] for rank in ranks], ranks, common)
-    if with_settling is not None:
-        events, late_comm = with_settling
-        slow = _merge(slow, events)
     top = _top(slow, ranks, own, compared)
     return RankComparison(
         world_size=world,
@@ -269,37 +264,6 @@ def _common_steps(records: Mapping[int, RankRecord]) -> tuple[list[int], Nanosec
 
 def _shared_steps(records: Sequence[RankRecord]) -> int:
     return len(set.intersection(*(set(record.steps.tolist()) for record in records))) if records else 0
-
-
-def _merge(slow: tuple[SlowRank, ...], events: tuple[SlowRank, ...]) -> tuple[SlowRank, ...]:
-    """Return the slow ranks; rare excess is better known from ``events``, which are of more steps."""
-    persistent = {one.rank for one in slow if one.kind == "persistent"}
-    better = tuple(one for one in events if one.rank not in persistent)
-    named = {one.rank for one in better}
-    return (*(one for one in slow if one.rank not in named), *better)
-
-
-def _rare_events(
-    records: Sequence[RankRecord], ranks: list[int], common: Nanoseconds
-) -> tuple[tuple[SlowRank, ...], LateComm | None] | None:
-    """Return the recurring and the single events of ranks, and those of communication, settling steps included.
-
-    None where there are no settling steps.
-
-    The times of these steps are some percent too long, which is little beside an event and much beside a median.
-    """
-    steps = np.array(sorted(set.intersection(*(set(record.steps.tolist()) for record in records))), dtype=np.int64)
-    if len(steps) <= len(common):
-        return None
-    compared = [record.select(steps) for record in records]
-    lengths = np.stack([record.step_ns for record in compared]).astype(np.float64)
-    own = np.stack([record.own_ns for record in compared]).astype(np.float64)
-    comm = row_times(compared, COMM_ROW)
-    found, _ = _find_slow(compared, steps, lengths, own, comm)
-    late_comm = find_late_comm(comm, steps, lengths, _explained(found, len(steps)))
-    rare = [one for one in found if one.excess.kind != "persistent"]
-    slow = _sum_up(rare, compared, ranks, steps, float(median(lengths)))
-    return slow, late_comm
 
 
 def _find_slow(

@@ -62,10 +62,13 @@ _sessions = count()
 
 
 class Rates(Protocol):
-    """The part of the common steps that this rank affords, and that all do."""
+    """The part of the steps that this rank affords, and that all others do."""
 
-    affordable_rate: float
     agreed_rate: float
+
+    @property
+    def affordable_rate(self) -> float:
+        """The part of the steps that this rank affords."""
 
     def spend(self, ns: int) -> None:
         """Take the cost of work between the steps."""
@@ -81,7 +84,7 @@ class RankPlace(NamedTuple):
 class Exchange:
     """The thread of one rank. ``connect`` returns the channel once there is one; it raises where none is possible.
 
-    ``rates`` are those of the rank's governor. On rank 0 ``compare`` compares the ranks' records.
+    ``rates`` are those of the rank's sampler. On rank 0 ``compare`` compares the ranks' records.
     """
 
     def __init__(

@@ -16,13 +16,13 @@ import numpy as np
 
 from ..frame import Nanoseconds, Phase
 from .aligned import row_around
-from .record import OUTSIDE_ROW, SENT_SCALARS, WAIT_ROWS, RankRecord, SpanKey
+from .record import OUTSIDE_ROW, RANK_SCALARS, WAIT_ROWS, RankRecord, SpanKey
 
 MESSAGE_STEPS: Final = 32
 """Steps in a message."""
 MESSAGE_ROWS: Final = 64
 """Rows in a message, the largest ones; they include the time of the rows inside them that are left out."""
-VERSION: Final = 2
+VERSION: Final = 3
 SCALE: Final = 2**16 - 1
 """A row's times are sent in parts of its longest one: an error of 0.001 % of it."""
 GOLDEN: Final = 0x9E3779B97F4A7C15
@@ -46,7 +46,7 @@ _MESSAGE: Final = np.dtype(
         ("hash", "<u8", (MESSAGE_ROWS,)),
         ("longest_ns", "<f8", (MESSAGE_ROWS,)),
         ("part", "<u2", (MESSAGE_ROWS, MESSAGE_STEPS)),
-        ("scalar", "<f4", (len(SENT_SCALARS), MESSAGE_STEPS)),
+        ("scalar", "<f4", (len(RANK_SCALARS), MESSAGE_STEPS)),
     ]
 )
 MESSAGE_BYTES: Final = _MESSAGE.itemsize
@@ -92,7 +92,7 @@ class Message:
             if number in names.rows
         }
         values = fields["scalar"][:, :count].astype(np.float64)
-        scalars = {name: row for name, row in zip(SENT_SCALARS, values, strict=True) if not np.isnan(row).all()}
+        scalars = {name: row for name, row in zip(RANK_SCALARS, values, strict=True) if not np.isnan(row).all()}
         parents = {key: parent for key, parent in names.parents.items() if key in rows and parent in rows}
         return RankRecord(
             fields["step"][:count], fields["step_ns"][:count], fields["own_ns"][:count], rows, parents, scalars
@@ -127,7 +127,7 @@ def encode(sender: Sender, record: RankRecord, serial: int, rate: float, *, clos
         fields["hash"][at] = row_hash(key)
         fields["longest_ns"][at] = longest
         fields["part"][at, :count] = np.clip(times * (SCALE / longest), 0, SCALE).round()
-    for at, name in enumerate(SENT_SCALARS):
+    for at, name in enumerate(RANK_SCALARS):
         fields["scalar"][at, :count] = record.scalars.get(name, np.nan)
     return fields.tobytes()
 

@@ -106,10 +106,7 @@ class RankMonitor:
 
 
 def _has_more(read: RankComparison, received: RankComparison) -> bool:
-    """Return whether a comparison by records has more ranks than one by messages, or many more steps of as many.
-
-    Only messages have the settling steps, in which events of some steps are looked for, too.
-    """
+    """Return whether a comparison by records has more ranks than one by messages, or many more steps of as many."""
     if read.missing is not None:
         return False
     if received.missing is not None or len(read.absent) < len(received.absent):

@@ -46,14 +46,8 @@ BATCH_SCALARS: Final = ("tokens", "samples", "frames")
 """Amounts of data in a step."""
 RANK_SCALARS: Final = (CLOCK_SCALAR, CPU_WAIT_SCALAR, *BATCH_SCALARS)
 """Scalars of a step that show the cause of a slow rank."""
-SETTLING_SCALAR: Final = "settling"
-"""1 in the first steps after unsampled ones, in which the code that records is in no cache yet."""
-SENT_SCALARS: Final = (*RANK_SCALARS, SETTLING_SCALAR)
-"""Scalars of a record that the ranks exchange."""
 TOGETHER: Final = 32
 """Steps whose times are added at once, before other threads may run."""
-KEPT_SETTLING: Final = 64
-"""Steps remembered as settling, the last ones: they are frames soon after they have ended."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,7 +57,7 @@ class RankRecord:
     Each array has one entry a step. A row that a step has not is 0 there. Steps that do not count are left out.
     ``rows`` has the rows of the own work, and three in which a rank may also wait, ``WAIT_ROWS``: their sum is the
     step without autoprof's own work. ``parents`` has the row around a row, where it is one of ``rows``. ``scalars`` are
-    those of ``SENT_SCALARS`` that the rank has, NaN in a step without.
+    those of ``RANK_SCALARS`` that the rank has, NaN in a step without.
     """
 
     steps: Nanoseconds
@@ -72,11 +66,6 @@ class RankRecord:
     rows: Mapping[SpanKey, Nanoseconds]
     parents: Mapping[SpanKey, SpanKey] = field(default_factory=dict)
     scalars: Mapping[str, npt.NDArray[np.float64]] = field(default_factory=dict)
-
-    def counted(self) -> RankRecord:
-        """Return the part without settling steps: only late steps are looked for in those."""
-        settling = self.scalars.get(SETTLING_SCALAR)
-        return self if settling is None else self.select(self.steps[np.isnan(settling)])
 
     def select(self, steps: Nanoseconds) -> RankRecord:
         """Return the part with these steps, all of which it has."""
@@ -91,15 +80,10 @@ class OwnWork:
 
     def __init__(self, capacity: int) -> None:
         self._frames: deque[StepFrame] = deque(maxlen=capacity)
-        self._settling: deque[int] = deque(maxlen=KEPT_SETTLING)
-
-    def note_settling(self, step: int) -> None:
-        """Take the next frame of this number though it is excluded from statistics: it may have a single event."""
-        self._settling.append(step)
 
     def add(self, frame: StepFrame) -> None:
         """Add a step unless it is a warm-up step."""
-        if not frame.warmup or frame.step in self._settling:
+        if not frame.warmup:
             self._frames.append(frame)
 
     def _copy(self) -> tuple[StepFrame, ...]:
@@ -144,8 +128,6 @@ class OwnWork:
             for name in RANK_SCALARS:
                 if name in frame.scalars:
                     scalars[name][at_one] = frame.scalars[name]
-            if frame.warmup:
-                scalars[SETTLING_SCALAR][at_one] = 1.0
         rows[OUTSIDE_ROW] = np.maximum(outside_ns, 0)
         numbers = np.array([frame.step for frame in frames], dtype=np.int64)
         return RankRecord(numbers, lengths, own_ns, dict(rows), parents, dict(scalars))

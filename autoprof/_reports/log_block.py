@@ -6,14 +6,13 @@ thousand entries each. Words that a line does not need are zero, and zero bytes 
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from itertools import repeat
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from .._parts import run_parts
 from .._stats.layout_cache import cached_by_layout
 from .._stats.name_averages import NameAverages
 from .._stats.name_tree import NameTree, name_tree
@@ -33,12 +32,9 @@ from .log import (
 LEAST_STEPS: Final = 4
 """Fewer steps are rendered one by one: the fixed cost of the array operations is that of about three steps."""
 LINES: Final = 1024
-"""Lines that are rendered together, of at least ``LEAST_STEPS``: each part of the work takes some tenths of a
-millisecond."""
+"""Lines that are rendered together, of at least ``LEAST_STEPS``: that takes about a millisecond."""
 MAX_STEPS: Final = 48
 """The most steps that are rendered together: more hardly take less time each."""
-FACTS_STEPS: Final = 8
-"""Steps whose facts are one part of the work: they are formatted one by one."""
 _MOST_NS: Final = 999_999_000_000
 """Longer times have more digits than the columns."""
 _MOST_SHARE: Final = 999.0
@@ -108,26 +104,18 @@ class LogBlock:
 
     def render(self) -> str:
         """Return the sections of the steps, and begin anew."""
-        return run_parts(self.render_in_parts())
-
-    def render_in_parts(self) -> Generator[None, None, str]:
-        """Do the same in parts of similar length, and yield between them."""
         frames, self._frames = self._frames, []
         if not frames:
             return ""
         layout, limit_ns = frames[0].layout, self._clock_limit_ns
-        tree, facts = name_tree(layout), list[str]()
-        for at in range(0, len(frames), FACTS_STEPS):
-            facts += render_facts(frames[at : at + FACTS_STEPS], limit_ns)
-            yield
+        tree, facts = name_tree(layout), render_facts(frames, limit_ns)
         values = tree.values_ns(np.array([frame.total_ns for frame in frames]))
         if frames[0].warmup:
             averages = [self._averages.of(layout, tree)] * len(frames)
         else:
             means = self._averages.add_steps(layout, tree, values[:, :, 0])
             if len(frames) >= LEAST_STEPS and not np.isnan(means).any():
-                yield
-                text = yield from _render(frames, limit_ns, facts, tree, values, means)
+                text = _render(frames, limit_ns, facts, tree, values, means)
                 if text is not None:
                     return text
             averages = [[None if mean != mean else mean for mean in row] for row in means.tolist()]  # NaN: no average
@@ -141,8 +129,8 @@ def _render(
     tree: NameTree,
     values: Nanoseconds,
     means: Values,
-) -> Generator[None, None, str | None]:
-    """Return the sections, made in parts; None where a number does not fit into its columns."""
+) -> str | None:
+    """Return the sections; None where a number does not fit into its columns."""
     step_ns = np.array([frame.step_ns for frame in frames])
     if values.min(initial=0) < 0 or values.max(initial=0) > _MOST_NS or not (step_ns > 0).all():
         return None
@@ -150,11 +138,10 @@ def _render(
     host_bound = None if bounds[0] is None else tree.values_ns(np.array(bounds))[:, :, 0]
     main, separate = forests_of(frames[0].layout)
     numbers = _Numbers(tree, values, means, step_ns, host_bound, limit_ns)
-    above = yield from main.render(numbers)
+    above = main.render(numbers)
     if above is None:
         return None
-    yield
-    below = yield from separate.render(numbers)
+    below = separate.render(numbers)
     if below is None:
         return None
     covered = values[:, main.roots, 0].sum(axis=1).tolist()
@@ -230,8 +217,8 @@ class Forest:
         self._head_words = max((len(head) for head in data), default=0) // 4 + 1
         self._heads = _words(data, self._head_words).reshape(len(heads), self._head_words)
 
-    def render(self, numbers: _Numbers) -> Generator[None, None, list[str] | None]:
-        """Return the lines of each step, made in parts; None where a number does not fit into its columns."""
+    def render(self, numbers: _Numbers) -> list[str] | None:
+        """Return the lines of each step; None where a number does not fit into its columns."""
         count = len(numbers.step_ns)
         if not len(self.nodes):
             return [""] * count
@@ -246,7 +233,6 @@ class Forest:
         lines = self._lines(values, means, rest, shares, bound)
         if numbers.limit_ns and not self._replace_short(lines, values, means, rest, numbers):
             return None
-        yield
         order = self._order(total)
         width = 4 * lines.shape[2]
         rows = lines.reshape(-1, lines.shape[2]).view(f"V{width}").ravel()

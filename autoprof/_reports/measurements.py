@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from .._units import count, format_bytes, format_flops, format_percent, format_rate, format_signed_percent, format_span
+from .._units import count, format_bytes, format_flops, format_percent, format_rate, format_span
 from ..frame import MODULE_PHASES, Phase
-from ..summary import MetricStats, PairedCost, Summary, Work, WorkRow
+from ..summary import MetricStats, Summary, Work, WorkRow
 from .text import fit, safe, wrap
 
 ROOM: Final = 11
@@ -15,8 +15,6 @@ ROOM: Final = 11
 ROWS: Final = 16
 """Names in the table of operations; the others are counted in one line."""
 _COLUMN: Final = 10
-WIDEST: Final = 0.1
-"""The widest interval of the overhead that is shown, as a fraction of the time of all steps."""
 
 
 def measured_lines(summary: Summary, width: int) -> Iterator[str]:
@@ -173,35 +171,11 @@ def _short(count: float) -> str:
     return format_flops(count).removesuffix("FLOP").rstrip() if count else "-"
 
 
-def overhead_lines(summary: Summary) -> list[str]:
-    """Return the overhead of autoprof by both methods, a line each."""
-    own = f"{format_percent(summary.overhead)} of the time of all steps, by autoprof's own clock"
-    return [own, _paired(summary)]
+def overhead_text(summary: Summary) -> str:
+    """Phrase the overhead of autoprof."""
+    return f"{format_percent(summary.overhead)} of the time of all steps: marks, and work between steps"
 
 
 def brief_overhead(summary: Summary) -> str:
-    """Phrase the overhead in one line: by the second method too where its interval is narrow."""
-    own = f"{format_percent(summary.overhead)} of the time of all steps"
-    return f"{own}; {_paired(summary)}" if _is_narrow(summary.paired) else own
-
-
-def _paired(summary: Summary) -> str:
-    paired = summary.paired
-    if paired is None:
-        return "by comparing sampled with unsampled steps: too few pairs"
-    if not _is_narrow(paired):
-        return f"by comparing {paired.pairs} pairs of steps: uncertain, their times differ too much"
-    cost, low, high = (format_signed_percent(share) for share in paired.of_run)
-    return f"{cost} ({low} to {high}) by comparing {paired.pairs} pairs of steps"
-
-
-def _is_narrow(paired: PairedCost | None) -> bool:
-    return paired is not None and paired.of_run[2] - paired.of_run[1] <= WIDEST
-
-
-def brief_paired_cost(summary: Summary) -> str:
-    """Phrase the overhead by the second method briefly, ``(0.42 % by pairs)``; empty where it is uncertain."""
-    paired = summary.paired
-    if paired is None or not _is_narrow(paired):
-        return ""
-    return f" ({format_signed_percent(paired.of_run[0])} by pairs)"
+    """Phrase the overhead shortly."""
+    return f"{format_percent(summary.overhead)} of the time of all steps"

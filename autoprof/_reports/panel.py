@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from statistics import median
 from typing import Final, NamedTuple
 
-from .._parts import run_parts
 from .._stats.name_lines import Line, Lines, name_lines
 from .._units import (
     NS_PER_S,
@@ -22,7 +21,7 @@ from .._units import (
 from ..frame import Phase
 from ..summary import Summary, format_counts
 from .card import verdict_line
-from .measurements import brief_metrics, brief_paired_cost, brief_work
+from .measurements import brief_metrics, brief_work
 from .memory_text import readings
 from .text import (
     BLUE,
@@ -191,22 +190,6 @@ def render_panel(
     Milliseconds are means per recorded step, percentages are of the step; the top lines (``top_lines``) and
     ``everything else`` add up to the total, and so do the phases.
     """
-    return run_parts(
-        render_panel_in_parts(summary, width=width, top=top, color=color, step=step, age_s=age_s, encoding=encoding)
-    )
-
-
-def render_panel_in_parts(
-    summary: Summary,
-    *,
-    width: int,
-    top: int,
-    color: bool,
-    step: int | None = None,
-    age_s: float = 0.0,
-    encoding: str = "utf-8",
-) -> Generator[None, None, list[str]]:
-    """Return the live panel, and yield between two parts of the work."""
     painter = _Painter(glyphs_for(encoding), max(width, 1), color, encoding)
     dot = f" {painter.glyphs.dot} "
     lines = [render_title(summary, width=width, color=color, step=step, age_s=age_s, encoding=encoding)]
@@ -219,7 +202,6 @@ def render_panel_in_parts(
     rest = summary.total_step_ns - sum(bar.total_ns for bar in bars)
     if rest > 0:
         bars.append(Bar(REST, rest, limit_ns=summary.steps * summary.clock_limit_ns))
-    yield
     lines += painter.bars(bars, summary.steps, summary.total_step_ns)
     lines.append(painter.text(_phases(summary, painter.width - 2)))
     lines += [painter.text(note) for note in _notes(summary, dot)]
@@ -282,7 +264,7 @@ def _total(summary: Summary) -> list[str]:
         f"Total {format_ms(summary.step_mean_ns)}",
         f"p50 {format_ms(summary.step_p50_ns)}",
         f"p95 {format_ms(summary.step_p95_ns)}",
-        f"autoprof itself {format_percent(summary.overhead)}{brief_paired_cost(summary)}",
+        f"autoprof itself {format_percent(summary.overhead)}",
     ]
 
 

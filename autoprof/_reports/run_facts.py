@@ -60,7 +60,7 @@ def run_facts(summary: Summary) -> Iterator[Fact]:
     """Yield the facts of the short report, in its order."""
     if summary.steps:
         yield "step", _step(summary)
-        if (bias := bias_text(summary) or _difference(summary)) is not None:
+        if (bias := bias_text(summary)) is not None:
             yield "", bias
     if summary.throughput is not None:
         yield "throughput", format_rate(summary.throughput, summary.throughput_unit)
@@ -116,16 +116,7 @@ def _step(summary: Summary) -> str:
 
 
 def bias_text(summary: Summary) -> str | None:
-    """Phrase by how much recorded steps differ from the others; None where they do not."""
-    bias = summary.sampling_bias
-    if bias is None:
-        return None
-    beyond = f"{format_percent(abs(bias))} {'longer' if bias > 0 else 'shorter'}, beyond the cost of recording"
-    return f"recorded steps are {beyond}: their means do not represent all steps"
-
-
-def _difference(summary: Summary) -> str | None:
-    """Phrase by how much recorded steps differ from the others, the cost of recording included, where it is unknown."""
+    """Phrase by how much recorded steps differ from the others, the cost of recording included; None where little."""
     if not (summary.unsampled_ns and summary.unsampled_steps):
         return None
     others_ns = summary.unsampled_ns / summary.unsampled_steps

@@ -12,7 +12,7 @@ from .card import render_findings, render_outlook
 from .comm_text import render_communication
 from .experts_text import render_experts
 from .hot_tree import hot_tree, separate_tree
-from .measurements import measured_lines, overhead_lines, work_table
+from .measurements import measured_lines, overhead_text, work_table
 from .memory_text import readings, render_memory
 from .run_facts import NOTHING, bias_text, excluded_share, format_time, headline
 from .shapes import render_shapes
@@ -84,9 +84,7 @@ def _facts(summary: Summary, width: int) -> Iterator[str]:
     if summary.memory:
         yield from wrap("memory", ", ".join(readings(summary.memory)), width, room=11)
     if summary.steps:
-        own, paired = overhead_lines(summary)
-        yield f"overhead   {own}"
-        yield f"           {paired}"
+        yield f"overhead   {overhead_text(summary)}"
     if summary.clock_limit_ns:
         yield f"clock      cannot resolve spans below {format_ns(summary.clock_limit_ns)}: they are shown as <"
     for word, reasons in (("dropped", summary.dropped), ("skipped", summary.skipped)):

@@ -68,7 +68,18 @@ class _MeasuredSteps:
     def run(self, begin: int, end: int) -> FrameRun:
         """Return the run of the steps from ``begin`` to ``end``."""
         group, plan, host = self.group, self.plan, self.host[begin:end]
-        found = FrameRun(lambda: self.frames(begin, end), lambda at: self._shown_starts(begin + at))
+        logged = group.scalars[begin:end]
+        known = logged[-1]  # most steps share them
+        numbers = _numbers(known)
+        scalars = [numbers if one is known else _numbers(one) for one in logged]
+        gap_scalars = [_sums(one) for one in group.gap_scalars[begin:end]]
+        found = FrameRun(
+            group.steps[begin:end],
+            scalars,
+            gap_scalars,
+            lambda: self.frames(begin, end, scalars, gap_scalars),
+            lambda at: self._shown_starts(begin + at),
+        )
         cut = group.kinds[begin]
         if self.device is not None or plan.memory is not None or cut is None:
             return found
@@ -78,17 +89,14 @@ class _MeasuredSteps:
         found.total_ns = host.take(plan.shown.spans, axis=1) if plan.hidden else host
         found.model_ns = _model_ns(plan, host) if plan.hidden else _NO_MODEL_NS
         found.duration_ns = self.times[begin:end, -1].tolist()
-        found.steps = group.steps[begin:end]
         found.overhead_ns = sum(group.overhead_ns[begin:end]) + plan.overhead_ns * (end - begin)
-        scalars = group.scalars[begin:end]
-        known = scalars[-1]  # most steps share them
-        numbers = _numbers(known)
-        found.scalars = [numbers if one is known else _numbers(one) for one in scalars]
         found.memory = group.memory[begin:end]
         return found
 
-    def frames(self, begin: int, end: int) -> list[StepFrame]:
-        """Return a frame of each step from ``begin`` to ``end``."""
+    def frames(
+        self, begin: int, end: int, scalars: list[Mapping[str, float]], gap_scalars: list[Mapping[str, float]]
+    ) -> list[StepFrame]:
+        """Return a frame of each step from ``begin`` to ``end``, with these scalars."""
         raws, plan, device, host = self.group.raws(begin, end), self.plan, self.device, self.host[begin:end]
         start = self._starts(begin, end)
         memory = [NO_MEMORY] * len(raws)
@@ -122,15 +130,15 @@ class _MeasuredSteps:
                 memory_peak_bytes=level.memory_peak_bytes,
                 memory_bound_bytes=level.memory_bound_bytes,
                 memory_reserved_bytes=level.memory_reserved_bytes,
-                scalars=_numbers(raw.scalars),
+                scalars=scalars[i],
                 memory=raw.memory,
                 overhead_ns=raw.overhead_ns + plan.overhead_ns + raw.mark_batch.detail_ns,
                 dropped=raw.mark_batch.dropped,
-                warmup=raw.warmup or raw.settles,
+                warmup=raw.warmup,
                 gap_steps=raw.gap_steps,
                 gap_ns=raw.gap_ns,
                 gap_overhead_ns=raw.gap_overhead_ns,
-                gap_scalars=_sums(raw.gap_scalars),
+                gap_scalars=gap_scalars[i],
                 shapes=raw.mark_batch.shapes,
                 micro_steps=plan.micro_steps,
                 model_ns=model_ns[i],

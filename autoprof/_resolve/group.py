@@ -19,6 +19,7 @@ class StepGroup:
         self.steps = [raw.step for raw in raws]
         self.overhead_ns = [raw.overhead_ns + raw.mark_batch.detail_ns for raw in raws]
         self.scalars = [raw.scalars for raw in raws]
+        self.gap_scalars = [raw.gap_scalars for raw in raws]
         self.memory = [raw.memory for raw in raws]
         self.kinds = [raw.cut if _is_plain(raw) else None for raw in raws]
         """The cut of each step whose statistics need nothing but these columns and its times, None for others."""
@@ -45,4 +46,4 @@ class StepGroup:
 def _is_plain(raw: RawStep) -> bool:
     """Return whether statistics need the step's times, scalars and memory readings only."""
     batch = raw.mark_batch
-    return not (raw.warmup or raw.settles or raw.gap_steps or raw.gap_scalars or batch.dropped or batch.shapes)
+    return not (raw.warmup or raw.gap_steps or raw.gap_scalars or batch.dropped or batch.shapes)

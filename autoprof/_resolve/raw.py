@@ -31,8 +31,6 @@ class RawStep(NamedTuple):
     memory: Mapping[str, int] = _NOTHING
     overhead_ns: int = 0
     warmup: bool = False
-    settles: bool = False
-    """One of the first steps after a gap: a warm-up step for the statistics, but not for telemetry."""
     gap_steps: int = 0
     gap_ns: int = 0
     gap_overhead_ns: int = 0

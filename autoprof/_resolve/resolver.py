@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, OrderedDict, deque
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Final
 
 import numpy as np
@@ -11,7 +11,7 @@ import numpy as np
 from .._capture.mark_cost import MarkCost
 from .._capture.marks import ORDINAL_SHIFT, STEP_STRIDE, Label
 from ..devices import Reading
-from ..frame import TRAINING_LANE, FrameRun, StepFrame
+from ..frame import TRAINING_LANE, FrameRun
 from .device import DeviceTimer
 from .frames import make_runs
 from .group import StepGroup
@@ -24,8 +24,9 @@ PENDING: Final = 64
 PLANS: Final = 64
 """Plans kept; a run has a handful of sequences (training, the last batch), one that has no two alike keeps these."""
 MAX_READINGS: Final = 1 << 17
-"""Readings of the steps that are resolved together, a megabyte: the work for them takes about a millisecond, and its
-fixed part some more where the caches are cold."""
+"""Readings of the steps that are resolved together, a megabyte: the work for them takes about a millisecond."""
+MAX_TOGETHER: Final = 256
+"""Steps that are resolved together: making a frame of each for the sinks takes about two milliseconds."""
 HISTORY: Final = 16
 """Steps whose calls a later backward may still refer to."""
 
@@ -97,13 +98,11 @@ class Resolver:
         else:
             raw.clock.release(readings[:-1])
 
-    def ready(self, *, wait: bool = False) -> Iterator[StepFrame]:
-        """Yield the frames of the steps that the device has passed, in order; ``wait`` blocks for the rest."""
-        while (run := self.next_run(wait=wait)) is not None:
-            yield from run.frames
-
     def next_run(self, *, wait: bool = False) -> FrameRun | None:
-        """Return the next of these frames, several where they can be added up at once; None where there are none."""
+        """Return the next frames in order, several where they can be added up at once; None where there are none.
+
+        ``wait`` blocks until the device has passed them.
+        """
         if self._resolved or self._resolve_next(wait):
             return self._resolved.popleft()
         return None
@@ -132,7 +131,7 @@ class Resolver:
         first = pending.popleft()
         raws, plan = [first], self._plan(first)
         self._remember(first, plan)
-        most = max(MAX_READINGS // (first.mark_batch.mark_count + 1), 1)
+        most = min(max(MAX_READINGS // (first.mark_batch.mark_count + 1), 1), MAX_TOGETHER)
         while pending and plan.repeatable and len(raws) < most and _alike(pending[0], first):
             raws.append(pending.popleft())
             self._remember(raws[-1], plan)

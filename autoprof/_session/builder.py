@@ -53,8 +53,6 @@ from ..probes.log_calls import LogProbe
 from ..probes.stacks import StackProbe
 from ..probes.sync_calls import SyncProbe
 from ..summary import Summary
-from .common_steps import CommonSteps
-from .governor import Governor
 from .late_ranks import LateRanks
 from .module_sources import ModuleSources
 from .observers import CompiledModules, ExcludedTime, MemoryTable, OutsideSteps
@@ -62,20 +60,20 @@ from .pipeline import Pipeline
 from .probe_setup import (
     ModuleProbes,
     Setup,
-    expected_costs,
     make_context,
-    make_levels,
     make_metrics,
-    make_zoom,
+    make_rows,
     memory_names,
 )
 from .rank_exchange import RankExchange, make_exchange
-from .sampling import Level, Sampling
+from .sampler import Sampler
+from .sampling import Sampling
 from .session import OpenSession, Session
 from .step_tracker import StepListener, StepTracker
 from .targets_file import TargetsFile
 from .training_state import TrainingState
 from .uncalled import UncalledModules
+from .zoom import Zoom
 
 if TYPE_CHECKING:
     from .._flight import FlightRecorder
@@ -168,7 +166,6 @@ class _Capture:
 
     footprint: Footprint
     root: RootProbe
-    levels: Sequence[Level]
     module_probes: ModuleProbes
     context: ProbeContext
     probes: StepProbes
@@ -231,35 +228,31 @@ class _Builder:
         setup, undo, attached = self._setup, self._undo, self._attached
         prefetch, batches = Prefetch(), FetchedBatches()
         capture = self._capture(prefetch, batches)
-        governor = Governor(setup.governed_budget, len(capture.levels))
-        common = CommonSteps(setup.settings.sample.every)
-        if world_size() > 1:
-            governor.follow(common)
-        exchange = make_exchange(governor)
+        sampler = Sampler(setup.kept_budget, setup.settings.sample.every)
+        exchange = make_exchange(sampler)
         excluded = ExcludedTime()
         folder = self._make_folder()
         metrics = make_metrics(setup, capture.root, batches, self._notes)
         undo.add(metrics.close)
         observers: list[Observer] = [
+            metrics,  # first: it adds to the scalars of the steps
             MemoryTable(capture.footprint),
-            OutsideSteps(governor, excluded, prefetch),
-            metrics,
+            OutsideSteps(excluded, prefetch),
             self._communication(capture),
             ExpertMeter(capture.probes.find(ExpertProbe).blocks),
             diagnosis := self._diagnosis(folder, capture, exchange),
-            ModuleSources(setup.model),
+            *([] if folder is None else [ModuleSources(setup.model, folder)]),
             compiled := self._compiled_modules(),
             UncalledModules(setup.model, compiled, self._notes),
         ]
         if exchange is not None:
-            observers.append(RankExchange(exchange, governor, shows=rank() == 0))
+            observers.append(RankExchange(exchange, sampler, shows=rank() == 0))
             undo.add(exchange.finish)
-        zoom = make_zoom(setup, capture.module_probes, governor, self._notes, compiled)
-        if zoom is not None:
-            observers.append(zoom)
-            if folder is not None and folder.rank == 0:
-                observers.append(TargetsFile(folder.path, setup.model, zoom))
-        governor.expect(expected_costs(capture.levels, zoom, setup.mark_cost))
+        rows = sampler.rows = make_rows(setup, capture.module_probes, self._notes, compiled)
+        if sampler.active or isinstance(rows, Zoom):
+            observers.append(rows)
+        if isinstance(rows, Zoom) and folder is not None and folder.rank == 0:
+            observers.append(TargetsFile(folder.path, setup.model, rows))
         made = self._make_sinks(folder)
         undo.add(partial(_close_sinks, made))
         pipeline = Pipeline(
@@ -270,22 +263,19 @@ class _Builder:
             sinks=[*made, *sinks],
             folder=folder,
             notes=self._notes,
-            even=governor.active,
         )
         flight = self._flight_recorder(folder, exchange)
         sampling = Sampling(
             setup.recorder,
-            governor,
-            capture.levels,
+            sampler,
+            rows,
             capture.step_probes,
-            finest=zoom,
-            every=setup.settings.sample.every,
             mark_cost=setup.mark_cost,
             flight=flight,
         )
         windows = self._windows(folder, sampling, pipeline)
         if exchange is None and can_have_group():
-            windows.append(LateRanks(governor, common, diagnosis, pipeline, folder, made, self._notes).step_begins)
+            windows.append(LateRanks(sampler, diagnosis, pipeline, folder, made, self._notes).step_begins)
         state = self._training_state(capture, sampling, pipeline, excluded, windows)
         reporting = StepProbes(replace(capture.context, events=state))
         attached.add(reporting.remove)
@@ -325,12 +315,11 @@ class _Builder:
         module_probes = ModuleProbes(setup, hooks)
         self._attached.add(module_probes.remove)
         self._attached.add(root.remove)
-        levels = make_levels(setup, module_probes)
         context = make_context(setup, hooks, prefetch, batches)
         probes = StepProbes(context)
         self._attached.add(probes.remove)
         step_probes: list[Probe] = [OptimizerHooks(setup.optimizers, after=footprint.stepped), root, *probes.sampled]
-        return _Capture(footprint, root, levels, module_probes, context, probes, step_probes)
+        return _Capture(footprint, root, module_probes, context, probes, step_probes)
 
     def _communication(self, capture: _Capture) -> CommMeter:
         probe = capture.probes.find(CommProbe)

@@ -15,10 +15,9 @@ from .._process.ranks import group_is_ready, world_size
 from .._ranks import RankMonitor
 from ..diagnose import Diagnosis
 from ..sinks import Sink
-from .common_steps import CommonSteps
-from .governor import Governor
 from .pipeline import Pipeline
 from .rank_exchange import RankExchange, make_exchange
+from .sampler import Sampler
 
 if TYPE_CHECKING:
     from .._ranks import Exchange
@@ -37,16 +36,14 @@ class LateRanks:
 
     def __init__(
         self,
-        governor: Governor,
-        common: CommonSteps,
+        sampler: Sampler,
         diagnosis: Diagnosis,
         pipeline: Pipeline,
         folder: RunFolder | None,
         own_sinks: Sequence[Sink],
         notes: Notes,
     ) -> None:
-        self._governor = governor
-        self._common = common
+        self._sampler = sampler
         self._diagnosis = diagnosis
         self._pipeline = pipeline
         self._folder = folder
@@ -64,11 +61,10 @@ class LateRanks:
                 self._join()
 
     def _join(self) -> None:
-        exchange = make_exchange(self._governor)
+        exchange = make_exchange(self._sampler)
         assert exchange is not None
         rank, count = exchange.place
-        self._governor.follow(self._common)
-        self._pipeline.follow(RankExchange(exchange, self._governor, shows=rank == 0))
+        self._pipeline.follow(RankExchange(exchange, self._sampler, shows=rank == 0))
         self._diagnosis.join_ranks(rank, count, RankMonitor(None, rank, count, exchange))
         if rank:
             from ..sinks import only_on_rank_0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import torch
 from torch import nn
@@ -12,31 +12,40 @@ from torch import nn
 from .._observer import Observer
 from ..summary import Summary
 
+if TYPE_CHECKING:
+    from .._storage.runs import RunFolder
+
 MAX_SOURCES: Final = 64
 """Modules whose source is kept, those with the most time of their own."""
 TORCH: Final = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
 
 
 class ModuleSources(Observer):
-    """Remember the modules of the longest rows and of the findings, and look up their code when the run ends."""
+    """Note where the code of the modules of the longest rows and of the findings is, once the run has ended."""
 
     provides = "places of the modules' code"
 
-    def __init__(self, model: nn.Module) -> None:
+    def __init__(self, model: nn.Module, folder: RunFolder) -> None:
         self._model = model
-        self._wanted: tuple[str, ...] = ()
+        self._folder = folder
+        self._ended = False
+
+    def finish(self, *, complete: bool) -> Mapping[str, Any]:
+        """Have the next summary, the last one, note the places."""
+        self._ended = True
+        return {}
 
     def annotate(self, summary: Summary) -> Summary:
-        """Remember the modules of the findings and of the longest rows."""
+        """Note the class, the file and the line of each module by its fqn, in ``run.json``."""
+        if not self._ended:
+            return summary
         longest = sorted(summary.rows, key=lambda row: -row.self_ns)
         names = {row.name: row.fqn for row in longest if row.fqn is not None}
         found = [names.get(one.name, one.name) for one in summary.findings if one.name and one.severity != "info"]
-        self._wanted = tuple(dict.fromkeys([*found, *names.values()]))[:MAX_SOURCES]
+        wanted = tuple(dict.fromkeys([*found, *names.values()]))[:MAX_SOURCES]
+        if wanted:
+            self._folder.note("sources", find_sources(self._model, wanted))
         return summary
-
-    def run_info(self) -> Mapping[str, Any]:
-        """Return the class, the file and the line of each module by its fqn."""
-        return {"sources": find_sources(self._model, self._wanted)} if self._wanted else {}
 
 
 def find_sources(model: nn.Module, fqns: tuple[str, ...]) -> dict[str, dict[str, Any]]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from .._capture.marks import ENTER, INDEX_MASK, KIND_BITS, KIND_MASK
 from .._capture.memory import Footprint, tabulate
@@ -15,7 +15,6 @@ from .._observer import Observer
 from .._resolve import RawStep
 from ..probes import Prefetch
 from ..summary import Excluded, Summary
-from .governor import Governor
 
 COMPILED: Final = "steps in which torch compiled, excluded as warm-up"
 """The reason for an excluded step: compiling takes seconds that no other step takes."""
@@ -37,9 +36,10 @@ class MemoryTable(Observer):
         """Return the summary with its memory table."""
         return tabulate(summary, self._footprint.holdings(), self._footprint.failure)
 
-    def finish(self, *, complete: bool) -> None:
+    def finish(self, *, complete: bool) -> Mapping[str, Any]:
         """Count parameters, buffers and optimizer state once more."""
         self._footprint.holdings(recount=True)
+        return {}
 
 
 class ExcludedTime:
@@ -65,23 +65,23 @@ class ExcludedTime:
 
 
 class OutsideSteps(Observer):
-    """Add the counts outside of recorded steps: their cost, excluded time, and fetches that found no batch."""
+    """Add the counts outside of recorded steps: excluded time, and fetches that found no batch."""
 
     provides = "counts of excluded time"
 
-    def __init__(self, governor: Governor, excluded: ExcludedTime, prefetch: Prefetch) -> None:
-        self._governor = governor
+    def __init__(self, excluded: ExcludedTime, prefetch: Prefetch) -> None:
         self._excluded = excluded
         self._prefetch = prefetch
 
     def annotate(self, summary: Summary) -> Summary:
         """Return the summary with these counts."""
-        paired = self._governor.paired(summary.unsampled_steps)
-        return replace(summary, paired=paired, excluded=self._excluded.all(), loader=self._prefetch.counts())
+        return replace(summary, excluded=self._excluded.all(), loader=self._prefetch.counts())
 
 
 class CompiledModules(Observer):
     """Note what torch compiled and hooks no longer see, modules and checkpoints; exclude the step that compiled."""
+
+    provides = "notes on compiled modules"
 
     def __init__(self, recorder: Recorder, unseen: Iterable[str], notes: Notes) -> None:
         self._recorder = recorder
@@ -105,7 +105,7 @@ class CompiledModules(Observer):
         """Called for each compiled module, which torch may have compiled before the session."""
         self._found = True
 
-    def observe_step(self, raw: RawStep) -> RawStep:
+    def step(self, raw: RawStep) -> RawStep:
         """Return the step, as a warm-up step where torch compiled in it."""
         if not (self._compiled or self._found):
             return raw

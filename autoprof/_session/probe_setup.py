@@ -19,21 +19,16 @@ from .._notes import Notes
 from ..devices import Device, Memory
 from ..frame import MODULE_PHASES, Phase
 from ..probes import FetchedBatches, Prefetch, ProbeContext
-from .governor import Governor
 from .observers import CompiledModules
-from .sampling import Level
-from .zoom import MARKS_PER_CALL, Zoom, is_recordable
+from .row_choice import RuleRows
+from .sampling import TargetSet
+from .zoom import Zoom, is_recordable
 
 if TYPE_CHECKING:
     from .._targets import ModuleGroup, Selection, Target
     from ..config import Config
 
 
-MODEL_ALONE: Final = -1
-"""The number of the set of targets that has only the model itself."""
-RESOLVED_CALL_NS: Final = 10_000
-"""The cost of a call beyond its marks in the first steps of a run, whose sequence of marks is new: attaching the hooks,
-resolving, adding up and writing (chains of 100 and 1,000 layers, one thread of a server's processor)."""
 MAX_MEMORY_PARAMETERS: Final = 4096
 """Parameters counted for the memory of names, each once for every name that contains it."""
 
@@ -75,8 +70,8 @@ class Setup:
         return any(Phase.BACKWARD in target.phases for target in self.selection)
 
     @property
-    def governed_budget(self) -> float | None:
-        """The budget for the governor; None with a clock of the caller's own, which shows no real cost."""
+    def kept_budget(self) -> float | None:
+        """The budget for the sampler; None with a clock of the caller's own, which shows no real cost."""
         return self.budget if self.follow else None
 
 
@@ -97,7 +92,7 @@ def make_metrics(setup: Setup, root: RootProbe, batches: FetchedBatches, notes: 
 
 
 class ModuleProbes:
-    """Make the probes of targets, each when a level first has it, and have them follow their modules' devices."""
+    """Make the probes of targets, each when a set first has it, and have them follow their modules' devices."""
 
     def __init__(self, setup: Setup, hooks: Hooks) -> None:
         self._setup = setup
@@ -105,14 +100,14 @@ class ModuleProbes:
         self._made: dict[tuple[str, str, bool], tuple[ModuleProbe, list[Probe]]] = {}
         self.placement = Placement(setup.model, setup.recorder, hooks, follow_kind=setup.follow)
 
-    def level(self, targets: Sequence[Target], words: str, cut: int = 0) -> Level:
-        """Return the level of these targets; without the model itself among them, it is marked without a span."""
+    def make_set(self, targets: Sequence[Target], number: int = 0) -> TargetSet:
+        """Return the set of these targets; without the model itself among them, it is marked without a span."""
         every = list(targets)
         if not any(target.fqn == "" for target in targets):
             every.append(_hidden_model(self._setup))
         made = [self._probes(target) for target in every]
         self.placement.add([probe for probe, _ in made])
-        return Level([probe for _, probes in made for probe in probes], words, tuple(targets), cut)
+        return TargetSet([probe for _, probes in made for probe in probes], tuple(targets), number)
 
     def remove(self) -> None:
         """Remove all probes for good."""
@@ -137,38 +132,18 @@ class ModuleProbes:
         return self._made[key]
 
 
-def make_levels(setup: Setup, probes: ModuleProbes) -> list[Level]:
-    """Return every level of detail, the finest first; without rules, the finest is the zoom's."""
-    from .._targets import detail_levels
-
-    details = detail_levels(setup.model, setup.selection)
-    if setup.tree is not None:
-        return [Level(), probes.level(details[-1].targets, details[-1].words, MODEL_ALONE)]
-    return [probes.level(detail.targets, detail.words, number) for number, detail in enumerate(details)]
-
-
-def make_zoom(
-    setup: Setup, probes: ModuleProbes, governor: Governor, notes: Notes, compiled: CompiledModules
-) -> Zoom | None:
-    """Return the choice of targets of a configuration without rules; None where it has rules."""
+def make_rows(setup: Setup, probes: ModuleProbes, notes: Notes, compiled: CompiledModules) -> RuleRows | Zoom:
+    """Return the choice of targets: the zoom's without rules, else those of the rules that the budget affords."""
     if setup.tree is None:
-        return None
+        return RuleRows(setup.selection.targets, probes.make_set)
     from .._targets import first_cut
 
-    def make_level(groups: Iterable[ModuleGroup], cut: int) -> Level:
+    def make_set(groups: Iterable[ModuleGroup], number: int) -> TargetSet:
         targets = [target for group in groups for target in group.targets() if is_recordable(group)]
-        return probes.level(targets, "the modules of the hot path are", cut)
+        return probes.make_set(targets, number)
 
-    return Zoom(setup.tree, first_cut(setup.tree), make_level, governor, setup.mark_cost, notes, compiled)
-
-
-def expected_costs(levels: Sequence[Level], zoom: Zoom | None, mark_cost: MarkCost) -> list[float]:
-    """Return the expected cost of a recorded step at each level, in nanoseconds, if each module is called once."""
-    call_ns = mark_cost.of(MARKS_PER_CALL) + RESOLVED_CALL_NS
-    sizes = [len(level.targets) for level in levels]
-    if zoom is not None:
-        sizes[0] = len(zoom.level.targets)
-    return [size * call_ns for size in sizes]
+    first = first_cut(setup.tree)
+    return Zoom(setup.tree, first, make_set, setup.kept_budget, setup.mark_cost, notes, compiled)
 
 
 def _hidden_model(setup: Setup) -> Target:

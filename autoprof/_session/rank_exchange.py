@@ -14,21 +14,20 @@ from .._process.ranks import rank, world_size
 from .._ranks import Exchange, RankPlace, compare_known, open_channel
 from .._ranks.channel import Channel
 from .._ranks.table import RankState
-from .._resolve import RawStep
-from ..frame import FrameRun, StepFrame
+from ..frame import FrameRun
 from ..summary import Summary
-from .governor import Governor
+from .sampler import Sampler
 
 MAX_NAMED: Final = 4
 """Ranks that one note names."""
 
 
-def make_exchange(governor: Governor) -> Exchange | None:
+def make_exchange(sampler: Sampler) -> Exchange | None:
     """Return the exchange of this rank; None where it trains alone."""
     if world_size() <= 1:
         return None
     place = RankPlace(rank(), world_size())
-    return Exchange(place, governor, partial(_connect, place), partial(compare_known, world_size=place.world_size))
+    return Exchange(place, sampler, partial(_connect, place), partial(compare_known, world_size=place.world_size))
 
 
 def _connect(place: RankPlace, session: int) -> Channel | None:
@@ -50,25 +49,14 @@ class RankExchange(Observer):
 
     provides = "states of the ranks"
 
-    def __init__(self, exchange: Exchange, governor: Governor, *, shows: bool) -> None:
+    def __init__(self, exchange: Exchange, sampler: Sampler, *, shows: bool) -> None:
         self._exchange = exchange
-        self._governor = governor
+        self._sampler = sampler
         self._shows = shows
         self._charged_ns = 0
 
-    def complete_step(self, raw: RawStep) -> RawStep:
-        """Note a step that is excluded only because the recording settles."""
-        if raw.settles and not raw.warmup:
-            self._exchange.work.note_settling(raw.step)
-        return raw
-
-    def observe_frame(self, frame: StepFrame) -> None:
-        """Take a frame."""
-        self._exchange.work.add(frame)
-        self._charge()
-
-    def observe_run(self, run: FrameRun) -> None:
-        """Take several frames."""
+    def frames(self, run: FrameRun) -> None:
+        """Take frames."""
         for frame in run.frames:
             self._exchange.work.add(frame)
         self._charge()
@@ -78,7 +66,7 @@ class RankExchange(Observer):
         spent_ns = self._exchange.work_ns - self._charged_ns
         if spent_ns:
             self._charged_ns += spent_ns
-            self._governor.spend(spent_ns)
+            self._sampler.spend(spent_ns)
 
     def annotate(self, summary: Summary) -> Summary:
         """Return the summary with a note on the ranks that are late, dead or missing."""
@@ -97,18 +85,11 @@ class RankExchange(Observer):
             if found:
                 yield f"{_name(found)} {described}"
 
-    def finish(self, *, complete: bool) -> None:
-        """Exchange the last messages: the last summary compares them."""
-        self._exchange.finish()
-
-    def run_info(self) -> dict[str, Any]:
-        """Return the cost of the exchange."""
+    def finish(self, *, complete: bool) -> dict[str, Any]:
+        """Exchange the last messages, which the last summary compares, and end the thread; return its cost."""
         exchange = self._exchange
+        exchange.finish()
         return {"exchange": {"messages": exchange.messages, "thread_ns": exchange.work_ns, "failure": exchange.failure}}
-
-    def close(self) -> None:
-        """End the thread, where ``finish`` did not."""
-        self._exchange.finish()
 
 
 DESCRIBED: Final = {

@@ -1,9 +1,9 @@
-"""Choose which steps to record; attach the probes in these steps, and detach them in the others."""
+"""Attach the probes in recorded steps, detach them in the others, and count the steps of a gap."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from time import perf_counter_ns
+from time import perf_counter_ns, thread_time_ns
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from .._capture.handle import Probe
@@ -11,23 +11,22 @@ from .._capture.mark_cost import MarkCost
 from .._capture.other_threads import NO_OTHER_MARKS, OtherMarks
 from .._capture.recorder import Recorder, activate
 from .._units import NS_PER_S
-from .governor import MAX_SETTLING_STEPS, MIN_SETTLING_STEPS, SETTLING_NS, Governor
+from .sampler import Sampler
 
 if TYPE_CHECKING:
     from .._flight import FlightRecorder
     from .._targets import Target
 
 CHECK_NS: Final = 2 * NS_PER_S
-"""Length of the further parts of a gap: about every two seconds a live display shows the age of its figures."""
+"""Length of the parts of a gap: about every two seconds a live display shows the age of its figures."""
 
 
-class Level(NamedTuple):
-    """A level of detail: its probes, a description of them, their targets, and the number of this set of targets."""
+class TargetSet(NamedTuple):
+    """Targets that are recorded together, their probes, and the number of this set."""
 
     probes: Sequence[Probe] = ()
-    words: str = "nothing is"
     targets: tuple[Target, ...] = ()
-    cut: int = 0
+    number: int = 0
 
     @property
     def fqns(self) -> frozenset[str]:
@@ -35,34 +34,31 @@ class Level(NamedTuple):
         return frozenset(target.fqn for target in self.targets)
 
 
-class FinestLevel(Protocol):
-    """The source of the finest level, which may change from step to step."""
+class TargetSource(Protocol):
+    """The choice of the targets, which may change from step to step."""
 
     @property
-    def level(self) -> Level:
-        """The level to record from the next step on."""
+    def chosen(self) -> TargetSet:
+        """The targets to record from the next step on."""
+
+    def describe_change(self) -> str | None:
+        """Return, once, which targets are not recorded from now on, or again, and why."""
 
 
 class Sampling:
     """Count the steps of a gap, and attach the probes in recorded steps.
 
-    ``levels`` start with the finest; ``finest`` replaces that one where it changes during the run. ``every`` asks for
-    each Nth step, of which the governor skips as many as its budget requires. ``step_probes`` are attached at every
-    level.
-
-    A gap is divided: at the end of its first part ``check_gap`` compares its steps with the recorded ones, at the end
-    of each further part it gives the session time for postponed work. ``gap_remaining`` counts down to the next check.
+    ``source`` chooses the targets; ``step_probes`` are attached with any of them. A gap is divided: after each part but
+    the last, ``check_gap`` gives the session time for postponed work. ``gap_remaining`` counts down to that.
     """
 
     def __init__(
         self,
         recorder: Recorder,
-        governor: Governor,
-        levels: Sequence[Level] = (),
+        sampler: Sampler,
+        source: TargetSource | None = None,
         step_probes: Sequence[Probe] = (),
         *,
-        finest: FinestLevel | None = None,
-        every: int = 1,
         mark_cost: MarkCost | None = None,
         flight: FlightRecorder | None = None,
     ) -> None:
@@ -73,84 +69,71 @@ class Sampling:
         self.counted_ns = 0
         """The host time at which the last step of the open gap was counted, without pauses since."""
         self._step_probes = tuple(step_probes)
-        self.settling = False
-        """Whether the open step is excluded from statistics: the code that records is in no cache yet."""
-        self._governor = governor
-        self._always = not governor.active and every == 1
-        self._settles = governor.active and every == 1  # with ``every`` > 1 each sampled step stands alone
-        self._settled = self._settled_ns = 0
+        self._sampler = sampler
         self._recorder = recorder
-        self._levels = levels or [Level()]
-        self._finest = finest
-        self._level = self._chosen_level()
-        self._fqns = self._level.fqns
-        self._every = every
+        self._source = source
+        self._set = TargetSet() if source is None else source.chosen
+        self._fqns = self._set.fqns
         self._mark_cost = mark_cost or MarkCost()
         self._attached: Sequence[Probe] | None = None
-        self._toggle_ns = 0
-        self._began_ns = 0
+        self._ever_attached: dict[int, Probe] = {}
+        self._began_ns = self._began_cpu_ns = 0
         self._paid_ns = 0
-        self._steps = 0
-        self._later = 0
+        self._asked = False
+        """Whether the open step has work that the user has asked for, whose length says nothing."""
+        self._steps = self._later = 0
         self._per_step = 1
+        self._usual_ns = 0.0
+        """The length of a step of the last gap, at first that of the recorded step before it."""
         self._reserved: list[tuple[int, int]] = []
-        self._compared_steps = 0
-        self._before_first = False
-        self._compared_ns = 0
-        self._begins_burst = False
-        self._described_level = 0
-
-    def _chosen_level(self) -> Level:
-        level = self._governor.level
-        return self._finest.level if self._finest is not None and not level else self._levels[level]
-
-    def begin_step(self) -> None:
-        """Take over a change of level: the probes attached are those of the step that begins now."""
-        level = self._chosen_level()
-        if level is self._level:
-            return
-        self.switch(False)
-        self._level, self._fqns = level, level.fqns
-        self.settling = self._settles
-        self._settled = self._settled_ns = 0
+        self._described_stride = sampler.stride
 
     @property
     def targets(self) -> tuple[Target, ...]:
         """The targets recorded in the open step, or in the last one."""
-        return self._level.targets
+        return self._set.targets
+
+    @property
+    def instrumented(self) -> frozenset[str]:
+        """The fqns of the modules that are recorded when called."""
+        return self._fqns
+
+    @property
+    def cut(self) -> int:
+        """The number of the set of targets of the open step."""
+        return self._set.number
+
+    # Probes.
+
+    def begin_step(self) -> None:
+        """Take over another set of targets: the probes attached are those of the step that begins now."""
+        if self._source is not None and self._source.chosen is not self._set:
+            self.switch(False)
+            self._set = self._source.chosen
+            self._fqns = self._set.fqns
+            self._sampler.restart()
 
     def switch(self, on: bool) -> None:
-        """Attach all probes of the level, or detach those attached."""
+        """Attach all probes of the present targets, or detach those attached."""
         if on == (self._attached is not None):
             return
-        began = perf_counter_ns()
         activate(self._recorder, on)
         if on:
-            self._attached = [*self._level.probes, *self._step_probes]
+            self._attached = [*self._set.probes, *self._step_probes]
+            self._ever_attached.update((id(probe), probe) for probe in self._attached)
             for probe in self._attached:
                 probe.attach()
-            now_ns = perf_counter_ns()
-            self._toggle_ns = now_ns - began
-            if self._begins_burst:  # this cost is charged to the burst, not to its first step
-                self._begins_burst = False
-                self._paid_ns += self._toggle_ns
-                self._began_ns = now_ns
-            elif not self._began_ns:
-                self._began_ns = now_ns
         else:
             probes, self._attached = self._attached or (), None
             for probe in probes:
                 probe.detach()
-            self._toggle_ns += perf_counter_ns() - began
 
     def detach_all(self) -> None:
         """Detach all probes, also where a signal interrupted ``switch``; raise the first failure at the end."""
         self._attached = None
         activate(self._recorder, False)
         failed: list[Exception] = []
-        levels = (*self._levels, self._level)
-        every = (*(probe for level in levels for probe in level.probes), *self._step_probes)
-        for probe in {id(probe): probe for probe in every}.values():
+        for probe in self._ever_attached.values():
             try:
                 probe.detach()
             except Exception as error:
@@ -160,53 +143,56 @@ class Sampling:
 
     def let_go(self) -> None:
         """Let go of all probes; the targets stay."""
-        self._level = Level(targets=self._level.targets)
-        self._levels, self._step_probes, self._finest, self.flight = [Level()], (), None, None
+        self._set = TargetSet(targets=self._set.targets)
+        self._ever_attached, self._step_probes, self._source, self.flight = {}, (), None, None
+        self._sampler.rows = None
+
+    def describe_change(self, step: int) -> str | None:
+        """Return, once, a note that the budget changes the rows or steps recorded from this step on."""
+        notes = []
+        change = None if self._source is None else self._source.describe_change()
+        if change is not None:
+            notes.append(f"from step {step} on, {change}")
+        stride, before = self._sampler.stride, self._described_stride
+        if stride != before:
+            self._described_stride = stride
+            why = "to keep the budget" if stride > before else "there is room in the budget again"
+            which = "every step" if stride == 1 else f"one of {stride} steps"
+            notes.append(f"{why}: from step {step} on, {which} is recorded")
+        return "; ".join(notes) or None
+
+    # The account.
 
     def reserve(self, first: int, count: int) -> None:
         """Record these steps whatever their cost."""
         self._reserved.append((first, first + count))
-
-    def exclude(self, ns: int) -> None:
-        """Exclude work that the user has asked for from the step and from the cost of recording."""
-        self._paid_ns += ns
-        self._began_ns += ns
-
-    def end_gap_early(self) -> int:
-        """End an open gap with the step that is open; return its steps."""
-        if not self.gap_remaining:
-            return 0
-        left = self.gap_remaining + self._later
-        self.gap_remaining = left % self._per_step or self._per_step
-        self._steps -= (left - self.gap_remaining) // self._per_step
-        self._later = self._compared_steps = 0
-        self._before_first = False
-        return self._steps
 
     def release(self, first: int, count: int) -> None:
         """Cancel a reservation."""
         if (first, first + count) in self._reserved:
             self._reserved.remove((first, first + count))
 
-    def close(self, step: int, marks: int, paid_ns: int, other: OtherMarks = NO_OTHER_MARKS) -> int:
-        """Return how many steps to skip after this one, which ends now.
+    def exclude(self, ns: int) -> None:
+        """Leave the open step out of the account: the user has asked for ``ns`` of work in it."""
+        self._asked = self._asked or ns > 0
 
-        ``marks`` were made in it, ``other`` on other threads; ``paid_ns`` is the time of autoprof's own work so far in
-        the whole run.
+    def close(self, step: int, marks: int, paid_ns: int, ended_ns: int, ended_cpu_ns: int, other: OtherMarks) -> int:
+        """Return how many steps to skip after this one.
+
+        ``marks`` were made in it, ``other`` on other threads; ``paid_ns`` is autoprof's own processor time so far. Its
+        work at the end of the step began at ``ended_ns``, by the thread's clock ``ended_cpu_ns``.
         """
-        if self._always:
-            return 0
-        now_ns = perf_counter_ns()
-        length_ns, self._began_ns = now_ns - self._began_ns, now_ns
         work_ns, others_ns, self._paid_ns = paid_ns - self._paid_ns, self.cost_of(other), paid_ns
-        cost_ns = work_ns + others_ns + round(self._mark_cost.of(marks))
+        marks_ns = round(self._mark_cost.of(marks))
         if other.marks:  # each of them follows a mark that names its thread
             self._charge_other_threads(others_ns + work_ns * min(2 * other.marks / marks, 1.0))
-        gap = self._governor.after_recorded(length_ns, cost_ns, self._toggle_ns, settles=self.settling, step=step)
-        if self.settling:
-            self._settle(length_ns)
-        if not self._governor.follows_common_steps:
-            gap = -(-(gap + 1) // self._every) * self._every - 1
+        wall_ns = max(ended_ns - self._began_ns - marks_ns, 1)
+        cpu_ns = min(max(ended_cpu_ns - self._began_cpu_ns - marks_ns, 0), wall_ns)
+        if not self._asked:
+            self._sampler.close(work_ns + others_ns + marks_ns, cpu_ns, wall_ns)
+        self._asked = False
+        self._usual_ns = self._usual_ns or float(wall_ns)
+        gap = self._sampler.gap(step)
         for first, end in self._reserved:
             if step < end - 1:
                 gap = min(gap, max(first - step - 1, 0))
@@ -217,104 +203,57 @@ class Sampling:
         return 0 if other is NO_OTHER_MARKS else other.ns + round(self._mark_cost.of(other.skipped))
 
     def _charge_other_threads(self, cost_ns: float) -> None:
-        self._governor.charge_other_threads(round(cost_ns))
-        if not self._governor.affords_other_threads:
+        self._sampler.charge_other_threads(round(cost_ns))
+        if not self._sampler.affords_other_threads:
             self._recorder.others.switch_off()
 
     @property
     def records_other_threads(self) -> bool:
         """Whether module calls on other threads are recorded: the budget still pays for them."""
-        return self._governor.affords_other_threads
+        return self._sampler.affords_other_threads
 
-    def _settle(self, length_ns: int) -> None:
-        self._settled += 1
-        self._settled_ns += length_ns
-        enough = self._settled_ns >= SETTLING_NS or self._settled >= MAX_SETTLING_STEPS
-        self.settling = self._settled < MIN_SETTLING_STEPS or not enough
+    # Gaps.
 
-    def begin_gap(self, steps: int, per_step: int = 1, *, inside: bool = False) -> int:
-        """Begin a gap of ``steps`` steps, at the returned time; ``gap_remaining`` counts ``per_step`` in each.
-
-        ``inside``: it is counted in the middle of a step, so steps are compared from the middle of the first one on.
-        """
-        toggle_ns = self._toggle_ns
+    def begin_gap(self, steps: int, per_step: int = 1) -> int:
+        """Begin a gap of ``steps`` steps, at the returned time; ``gap_remaining`` counts ``per_step`` in each."""
         self.switch(False)
-        self._paid_ns += self._toggle_ns - toggle_ns
         self._recorder.suspend()
-        self._steps, self._per_step = steps, per_step
-        first = max(self._governor.comparable, 1)
-        self._compared_steps = min(first, steps - inside)
-        self._before_first = inside and steps > 1
-        self.gap_remaining = (1 if self._before_first else self._compared_steps or 1) * per_step
-        self._later = steps * per_step - self.gap_remaining
-        self._began_ns = self._compared_ns = self.counted_ns = perf_counter_ns()
+        self._steps, self._per_step, self._later = steps, per_step, steps * per_step
+        self._begin_part()
+        self._began_ns = self.counted_ns = perf_counter_ns()
         return self._began_ns
 
-    def check_gap(self, now_ns: int) -> bool:
-        """Return whether the gap goes on at the end of a part; after the first one compare its steps."""
-        self.counted_ns = now_ns
-        if self._before_first:
-            self._before_first, self._compared_ns = False, now_ns
-            self.gap_remaining = self._compared_steps * self._per_step
-            self._later -= self.gap_remaining
-            return True
-        if self._compared_steps:
-            self._governor.compare(self._compared_steps, now_ns - self._compared_ns)
-            self._compared_steps = 0
-        part = max(round(CHECK_NS / max(self._governor.bare_ns, 1)), 1) * self._per_step
+    def _begin_part(self) -> None:
+        part = max(round(CHECK_NS / max(self._usual_ns, 1)), 1) * self._per_step
         self.gap_remaining = min(self._later, part)
         self._later -= self.gap_remaining
+
+    def check_gap(self, now_ns: int) -> bool:
+        """Return whether the gap goes on at the end of a part."""
+        self.counted_ns = now_ns
+        self._begin_part()
         return self.gap_remaining > 0
 
-    @property
-    def compares_next(self) -> bool:
-        """Whether the steps up to the next check are compared with the recorded ones: no work may lengthen them."""
-        return self._compared_steps > 0
+    def end_gap_early(self) -> int:
+        """End an open gap with the step that is open; return its steps."""
+        if not self.gap_remaining:
+            return 0
+        left = self.gap_remaining + self._later
+        self.gap_remaining = left % self._per_step or self._per_step
+        self._steps -= (left - self.gap_remaining) // self._per_step
+        self._later = 0
+        return self._steps
 
-    def check_after_next_step(self) -> None:
-        """Check again after the next step: the postponed work was too much for one."""
-        if self.gap_remaining > self._per_step:
-            self._later += self.gap_remaining - self._per_step
-            self.gap_remaining = self._per_step
-
-    def gap_remaining_s(self) -> float:
-        """Return about how many seconds of the gap are left."""
-        return (self.gap_remaining + self._later) / self._per_step * self._governor.bare_ns / NS_PER_S
-
-    def end_gap(self, now_ns: int, paid_ns: int, in_gap_ns: int = 0) -> tuple[int, int]:
+    def end_gap(self, now_ns: int, in_gap_ns: int = 0) -> tuple[int, int]:
         """Record again; return the number of unsampled steps and their nanoseconds.
 
-        ``paid_ns`` is the time of autoprof's own work in the whole run, ``in_gap_ns`` that in the gap, which is no part
-        of its steps.
+        ``in_gap_ns`` is autoprof's own work in the gap, which is no part of its steps.
         """
         steps, elapsed_ns = self._steps, max(now_ns - self._began_ns - in_gap_ns, 0)
         self.gap_remaining = self._steps = 0
-        spent_ns, self._paid_ns = paid_ns - self._paid_ns, paid_ns
-        self._begins_burst = True
-        self.settling = self._settles
-        self._settled = self._settled_ns = 0
-        self._governor.after_gap(steps, elapsed_ns, spent_ns)
+        self._usual_ns = elapsed_ns / max(steps, 1)
         self._recorder.resume()
         return steps, elapsed_ns
-
-    @property
-    def instrumented(self) -> frozenset[str]:
-        """The fqns of the modules that are recorded when called."""
-        return self._fqns
-
-    @property
-    def cut(self) -> int:
-        """The number of the set of targets of the open step."""
-        return self._level.cut
-
-    def describe_change(self, step: int) -> str | None:
-        """Return, once, the note that another level of detail is recorded from this step on."""
-        level = self._governor.level
-        if level == self._described_level:
-            return None
-        why = "to keep the budget" if level > self._described_level else "there is room in the budget again"
-        self._described_level = level
-        return f"{why}: from step {step} on, {self._chosen_level().words} recorded"
 
     @property
     def in_gap(self) -> bool:
@@ -341,6 +280,8 @@ class Sampling:
         self.gap_remaining = self._steps = self._later = 0
         return gap
 
+    # The begins and ends of steps.
+
     def count_step(self) -> int:
         """Called at the end of an unsampled step; return the host time."""
         now_ns, flight = perf_counter_ns(), self.flight
@@ -363,10 +304,14 @@ class Sampling:
         if self.flight is not None:
             self.flight.ring.exclude(ns)
 
-    def exclude_pause(self, ns: int) -> None:
+    def start_clocks(self) -> None:
+        """Called once autoprof's own work at the end of a step is done, before a recorded step goes on."""
+        self._began_ns, self._began_cpu_ns = perf_counter_ns(), thread_time_ns()
+
+    def exclude_pause(self, ns: int, cpu_ns: int = 0) -> None:
         """Exclude a pause from the open step or gap."""
         if self.flight is not None:
             self.flight.ring.exclude(ns)
         self._began_ns += ns
-        self._compared_ns += ns
+        self._began_cpu_ns += cpu_ns
         self.counted_ns += ns

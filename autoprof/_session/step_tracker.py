@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from enum import Enum
 from threading import get_ident
-from time import perf_counter_ns, time_ns
+from time import perf_counter_ns, thread_time_ns, time_ns
 from typing import Any, Final, Protocol
 
 import torch
@@ -92,7 +92,6 @@ class OpenStep:
         "gap_steps",
         "instrumented",
         "scalars",
-        "settles",
         "start",
         "start_unix_ns",
         "warmup",
@@ -105,7 +104,6 @@ class OpenStep:
         instrumented: frozenset[str],
         cut: int,
         *,
-        settles: bool,
         warmup: bool,
         gap_steps: int,
         gap_ns: int,
@@ -114,7 +112,6 @@ class OpenStep:
         self.start_unix_ns = start_unix_ns
         self.instrumented = instrumented
         self.cut = cut
-        self.settles = settles
         self.warmup = warmup
         self.gap_steps = gap_steps
         self.gap_ns = gap_ns
@@ -171,6 +168,9 @@ class StepTracker:
         self._in_gap_ns = 0
         """The same inside of the gap, in whose unsampled steps it is not counted."""
         self._work_ns = 0
+        """Processor time of autoprof's own work at the ends of steps."""
+        self._began_cpu_ns = 0
+        self._paused_cpu_ns = 0
         self._metered_ns = 0
         """The time of the cost meters so far, with that of shapes and experts, which the recorder adds up."""
         self._charged_ns = 0
@@ -212,6 +212,7 @@ class StepTracker:
     def start(self) -> None:
         """Open the first step."""
         self._open(self._clock.read())
+        self._sampling.start_clocks()
 
     def exclude_open(self) -> None:
         """Make the open step a warm-up step."""
@@ -244,6 +245,16 @@ class StepTracker:
 
     # From one step to the next.
 
+    def begin_work(self) -> None:
+        """Called where autoprof's own work at the end of a step begins."""
+        self._began_cpu_ns = thread_time_ns()
+
+    def end_work(self) -> None:
+        """Called where that work is done: the next step goes on."""
+        self._work_ns += thread_time_ns() - self._began_cpu_ns
+        if self.open is not None:
+            self._sampling.start_clocks()
+
     def end(self, began_ns: int, optimizer_steps: int | None = None, held: int = 1) -> Following:
         """End the open step, or in a gap do the work that is due; ``began_ns`` is when the work for it began.
 
@@ -269,9 +280,7 @@ class StepTracker:
                 raise
             return Following.NOTHING
         finally:
-            work_ns = perf_counter_ns() - began_ns
-            self._work_ns += work_ns
-            self._sampling.exclude_own(work_ns)
+            self._sampling.exclude_own(perf_counter_ns() - began_ns)
 
     def _divide(self, opened: OpenStep, held: int) -> None:
         """Count the open step as several of equal length, of which the last one is a warm-up step."""
@@ -286,9 +295,9 @@ class StepTracker:
     def _end_recorded(self, began_ns: int, optimizer_steps: int | None) -> Following:
         """Go from a recorded step to the next one, or into a gap."""
         raw = self._close()
-        paid_ns = self._work_ns + self._metered_ns + perf_counter_ns() - began_ns
+        paid_ns = self._work_ns + self._metered_ns + thread_time_ns() - self._began_cpu_ns
         batch = raw.mark_batch
-        gap = self._sampling.close(self._number, batch.mark_count, paid_ns, batch.other)
+        gap = self._sampling.close(self._number, batch.mark_count, paid_ns, began_ns, self._began_cpu_ns, batch.other)
         if batch.other is not NO_OTHER_MARKS:
             self._note_other_threads(batch.other)
         if not gap:
@@ -296,7 +305,7 @@ class StepTracker:
             return Following.RECORDED
         self._pipeline.release_end(raw)
         self.open = None
-        gap_began_ns = self._sampling.begin_gap(gap, max(optimizer_steps or 1, 1), inside=optimizer_steps is not None)
+        gap_began_ns = self._sampling.begin_gap(gap, max(optimizer_steps or 1, 1))
         self._gap_begin_ns, self._in_gap_ns = gap_began_ns - began_ns, 0
         return Following.UNSAMPLED
 
@@ -310,22 +319,20 @@ class StepTracker:
         """Pass on steps that wait; return None where the gap is over and a recorded step is to be opened."""
         if self._sampling.check_gap(now_ns):
             self.count_gap()
-            if not self._sampling.compares_next and not self._pipeline.rest(self._sampling.gap_remaining_s()):
-                self._sampling.check_after_next_step()
+            self._pipeline.make_due_pass()
             self._in_gap_ns += perf_counter_ns() - now_ns
             return Following.UNSAMPLED
         return Following.AFTER_GAP if automatic else None
 
     def _end_gap(self, now_ns: int) -> Following:
         """Go from a gap to the next recorded step."""
-        steps, elapsed_ns = self._sampling.end_gap(now_ns, self._work_ns + self._metered_ns, self._in_gap_ns)
+        steps, elapsed_ns = self._sampling.end_gap(now_ns, self._in_gap_ns)
         self._number += steps
         self._pipeline.open_gap = NO_GAP
         self._open(None, gap_steps=steps, gap_ns=elapsed_ns)
         if self.open is not None:
             self.open.gap_scalars, self._gap_scalars = self._gap_scalars, {}
             self.open.gap_overhead_ns = self._gap_begin_ns + self._in_gap_ns + perf_counter_ns() - now_ns
-            self._pipeline.postpone(self._clock.host_ns(self.open.start))
         return Following.RECORDED
 
     def _open(self, start: Reading, ended: RawStep | None = None, gap_steps: int = 0, gap_ns: int = 0) -> None:
@@ -348,7 +355,6 @@ class StepTracker:
             start_unix_ns,
             sampling.instrumented,
             sampling.cut,
-            settles=sampling.settling,
             warmup=self._pipeline.took_long() or self._number <= self._warmup or excluded,
             gap_steps=gap_steps,
             gap_ns=gap_ns,
@@ -397,7 +403,6 @@ class StepTracker:
             memory,
             overhead_ns,
             opened.warmup,
-            opened.settles,
             opened.gap_steps,
             opened.gap_ns,
             opened.gap_overhead_ns,
@@ -478,9 +483,9 @@ class StepTracker:
         for listener in self._pause_listeners:
             listener(not on)
         if on:
-            self._sampling.exclude_pause(now_ns - self._paused_ns)
+            self._sampling.exclude_pause(now_ns - self._paused_ns, thread_time_ns() - self._paused_cpu_ns)
         else:
-            self._paused_ns = now_ns
+            self._paused_ns, self._paused_cpu_ns = now_ns, thread_time_ns()
         if self.open is None or self._off:
             return False
         self._sampling.switch(on)

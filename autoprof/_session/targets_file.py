@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from torch import nn
 
 from .._observer import Observer
 from .._process.failures import contain, ignore
 from .._storage.atomic import write_atomic
-from ..frame import StepFrame
+from ..frame import FrameRun
 from ..summary import Stopped
 from .zoom import Cut, Zoom
 
@@ -33,23 +34,17 @@ class TargetsFile(Observer):
         self._model = model
         self._zoom = zoom
         self._written: Cut | None = None
-        self._wrote = False
 
-    def observe_frame(self, frame: StepFrame) -> None:
+    def frames(self, run: FrameRun) -> None:
         """Write the file if the cut has settled on another one."""
         if self._zoom.has_settled and self._zoom.cut is not self._written:
             with contain(ignore):  # a full disk loses this file only
                 self._write()
-            self._wrote = True
 
-    def took_long(self) -> bool:
-        """Return, once, whether the file was written."""
-        wrote, self._wrote = self._wrote, False
-        return wrote
-
-    def finish(self, *, complete: bool) -> None:
+    def finish(self, *, complete: bool) -> Mapping[str, Any]:
         """Write the final cut with its shares of the step."""
         self._write()
+        return {}
 
     def _write(self) -> None:
         from .._targets import CutGroup, CutRules

@@ -668,6 +668,7 @@ class TrainingState:
     def _end_step(self) -> None:
         began_ns, following = perf_counter_ns(), _NOTHING
         with self.steps.work:
+            self.steps.begin_work()
             try:
                 if self._began is not None:
                     self.end_validation()
@@ -682,6 +683,7 @@ class TrainingState:
                 recording = following is _RECORDED or following is _AFTER_GAP
                 if recording is not self.is_recording or recording is not self._watches_forwards:
                     self._listen(recording)
+                self.steps.end_work()
         lifecycle.finish_termination()
 
     def _begin_step(self, following: Following) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Final, TypeGuard
+from collections.abc import Mapping
+from typing import Any, Final, TypeGuard
 
 from torch import nn
 from torch.nn.parameter import is_lazy
@@ -11,7 +12,7 @@ from .._names import shorten, visible
 from .._notes import Notes
 from .._observer import Observer
 from .._resolve import RawStep
-from ..frame import FrameRun, Layout, StepFrame
+from ..frame import FrameRun, Layout
 from .observers import CompiledModules
 
 STEPS: Final = 3
@@ -20,6 +21,8 @@ STEPS: Final = 3
 
 class UncalledModules(Observer):
     """Note the targets without a call although their weights change or modules inside them are called."""
+
+    provides = "note on modules without a call"
 
     def __init__(self, model: nn.Module, compiled: CompiledModules, notes: Notes) -> None:
         from .._targets import walk
@@ -47,7 +50,7 @@ class UncalledModules(Observer):
         self._called: set[str] = set()
         self._layout: Layout | None = None
 
-    def complete_step(self, raw: RawStep) -> RawStep:
+    def step(self, raw: RawStep) -> RawStep:
         """Remember the targets of a step that is one of several with the same ones."""
         self._steps = self._steps + 1 if raw.cut == self._cut else 1
         self._cut = raw.cut
@@ -55,21 +58,20 @@ class UncalledModules(Observer):
             self._recorded |= raw.instrumented
         return raw
 
-    def observe_frame(self, frame: StepFrame) -> None:
-        """Remember the modules of the frame's spans."""
-        if frame.layout is not self._layout:
-            self._layout = frame.layout
-            self._called.update(fqn for fqn in frame.layout.fqns if fqn is not None)
+    def frames(self, run: FrameRun) -> None:
+        """Remember the modules of the spans."""
+        if run.plain:
+            self._remember(run.layout)
+        else:
+            for frame in run.frames:
+                self._remember(frame.layout)
 
-    def observe_run(self, run: FrameRun) -> None:
-        """Remember the modules of the spans of several steps, which have one layout."""
-        if not run.plain:
-            super().observe_run(run)
-        elif run.layout is not self._layout:
-            self._layout = run.layout
-            self._called.update(fqn for fqn in run.layout.fqns if fqn is not None)
+    def _remember(self, layout: Layout) -> None:
+        if layout is not self._layout:
+            self._layout = layout
+            self._called.update(fqn for fqn in layout.fqns if fqn is not None)
 
-    def finish(self, *, complete: bool) -> None:
+    def finish(self, *, complete: bool) -> Mapping[str, Any]:
         """Note the modules that ran without a call."""
         uncalled = self._recorded - self._called - self._compiled.named - self._lenders
         found = [fqn for fqn in self._weights if fqn in uncalled and self._ran(fqn, uncalled)]
@@ -80,6 +82,7 @@ class UncalledModules(Observer):
                 f"model: trained, but never called: {names}. Either .forward() is called directly, which skips hooks "
                 "(call the module itself), or another module uses the weights; the time is in the module around it"
             )
+        return {}
 
     def _ran(self, fqn: str, uncalled: set[str]) -> bool:
         """Return whether a module without a call did some work, seen by calls in it or by weights that changed."""

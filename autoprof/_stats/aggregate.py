@@ -8,12 +8,10 @@ the most steps, and counts the others.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-import numpy as np
-
-from ..frame import FrameRun, Nanoseconds, Phase, StepFrame
+from ..frame import FrameRun, Phase, StepFrame
 from ..summary import OTHER_TARGETS, ClockName, Summary
 from .cut_statistics import MAX_ROWS, CutStatistics
 from .shapes import ShapeSets
@@ -21,8 +19,6 @@ from .unit_rates import UnitRates
 
 MAX_CUTS: Final = 4
 """Cuts whose statistics are kept; beyond that, those of the fewest steps are dropped."""
-
-_NO_QUANTILES: Final = [np.empty(0, dtype=np.int64)] * 2
 
 UNTIMED_STEPS: Final = "steps without a device time"
 """Reason to exclude a step of a run on a device: host times cannot be added to device times."""
@@ -57,8 +53,6 @@ class Aggregate:
         self._settling = False
         self._shapes = ShapeSets(MAX_ROWS)
         self._cuts: dict[int, CutStatistics] = {}
-        self._quantiles: tuple[CutStatistics | None, list[Nanoseconds]] = None, _NO_QUANTILES
-        """The quantiles of a summary that has begun, and the statistics that they are of."""
         self._other_steps = 0
         """Steps of cuts whose statistics were dropped."""
 
@@ -173,17 +167,6 @@ class Aggregate:
         if other._clock == "device":
             self._clock = "device"
 
-    def prepare_summary(self) -> Iterator[None]:
-        """Do the first parts of the work of the next ``summary``, and yield after each.
-
-        Its quantiles are those of now: steps added between the parts are missing in them only.
-        """
-        cut = self._shown()
-        cut.flush()
-        yield
-        self._quantiles = cut, cut.table.quantiles_ns(0.5, 0.95)
-        yield
-
     def summary(
         self, *, notes: tuple[str, ...] = (), skipped: Mapping[str, int] | None = None, gap: OpenGap = NO_GAP
     ) -> Summary:
@@ -194,10 +177,7 @@ class Aggregate:
         cut = self._shown()
         cut.flush()
         table, steps, step_ns = cut.table, cut.steps, int(cut.table.total[0])
-        prepared, (p50, p95) = self._quantiles
-        self._quantiles = None, _NO_QUANTILES
-        if prepared is not cut or len(p50) != len(table.index):
-            p50, p95 = table.quantiles_ns(0.5, 0.95)
+        p50, p95 = table.quantiles_ns(0.5, 0.95)
         phases = {phase: cut.phases[phase] for phase in Phase if phase in cut.phases}
         phases[Phase.OTHER] = step_ns - sum(phases.values())
         micro_steps = cut.micro_steps

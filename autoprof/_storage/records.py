@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final
 
 import numpy as np
 
-from .._parts import exhaust, run_parts
 from ..errors import OutputError
 from ..frame import Nanoseconds, StepFrame
 from .line_file import AppendFile
@@ -29,8 +28,6 @@ BLOCK_NUMBERS: Final = 2**15
 BLOCK_STEPS: Final = 256
 ENCODED_STEPS: Final = 64
 """Steps whose lines are made together: in cold caches the first one takes several times as long as the next ones."""
-PART_STEPS: Final = 16
-"""Steps whose lines are one part of the work."""
 ENCODED_SPANS: Final = 2**12
 """The spans of these steps, above which their lines are made at once: a step of many modules waits for no other."""
 PENDING_CHARS: Final = 2**18
@@ -110,39 +107,26 @@ class RecordWriter:
 
     def skip(self, frame: StepFrame) -> None:
         """Pass over a frame that gets no line: the units logged later cover its time too."""
-        run_parts(self._encode())
+        self._encode()
         self._encoder.skip(frame)
 
     def write(self, frame: StepFrame) -> None:
         """Add a frame; write all pending ones when they are due."""
-        exhaust(self.write_in_parts(frame))
-
-    def write_in_parts(self, frame: StepFrame) -> Iterator[None]:
-        """Add a frame, and yield between parts of the work."""
         self._frames.append(frame)
         if self._first_step is None:
             self._first_step = frame.step
         waiting = len(self._frames)
         enough = waiting >= ENCODED_STEPS or waiting * len(frame.layout) >= ENCODED_SPANS
-        if self._clock() >= self._due:
-            yield from self._flush()
-        elif enough:
-            is_full = yield from self._encode()
-            if is_full:
-                yield
-                yield from self._flush()
+        if self._clock() >= self._due or (enough and self._encode()):
+            self.flush()
 
-    def _encode(self) -> Generator[None, None, bool]:
-        """Make the lines of the frames, in parts; return whether a block is full."""
+    def _encode(self) -> bool:
+        """Make the lines of the frames; return whether a block is full."""
         frames, self._frames = self._frames, []
-        full = False
-        for begin in range(0, len(frames), PART_STEPS):
-            for format_, heads in self._encoder.encode_heads(frames[begin : begin + PART_STEPS]):
-                yield
-                alike = frames[begin : begin + len(heads)]
-                begin += len(heads)
-                full = self._add(format_, heads, alike) or full
-            yield
+        full, begin = False, 0
+        for format_, heads in self._encoder.encode_heads(frames):
+            full = self._add(format_, heads, frames[begin : begin + len(heads)]) or full
+            begin += len(heads)
         return full or self._chars >= PENDING_CHARS
 
     def _add(self, format_: LineFormat, heads: Sequence[str], frames: Sequence[StepFrame]) -> bool:
@@ -158,20 +142,15 @@ class RecordWriter:
 
     def flush(self) -> None:
         """Write the pending steps: first their times, then their lines, which refer to them."""
-        exhaust(self._flush())
-
-    def _flush(self) -> Iterator[None]:
         self._due = self._clock() + self._flush_s
-        yield from self._encode()
+        self._encode()
         if not self._pending:
             return
         pending, steps = self._pending, self._steps
         self._pending, self._steps, self._chars = [], {}, 0
         blocks = {}
         for format_, rows in steps.items():
-            yield
             blocks[format_] = encode_block(format_.layout, format_.columns, np.concatenate(rows))
-        yield
         offsets, offset = {}, self._spans.size
         for format_, block in blocks.items():
             offsets[format_] = offset

@@ -3,7 +3,6 @@
 from .call_counter import CallCounter
 from .coverage import Coverage, Reason, measure_coverage, predict_coverage
 from .cut_rules import CutGroup, CutRules
-from .detail_levels import detail_levels
 from .groups import ModuleGroup, group_tree
 from .select import Selection, select_targets
 from .split import Split, split_group
@@ -23,7 +22,6 @@ __all__ = [
     "Selection",
     "Split",
     "Target",
-    "detail_levels",
     "find_module",
     "first_cut",
     "group_tree",

@@ -217,7 +217,7 @@ class _Sides:
         blank = Change(new.name, new.phase, "ns", None, None, was=old.name if old != new else None)
         columns = partial(_row_ns, key=old), partial(_row_ns, key=new)
         if any(rank.fqns.get(key) for run in (*self.a, *self.b) for rank in run.ranks for key in (old, new)):
-            # A module that is missing from a step may not have been recorded by the governor, which is not zero.
+            # A module that is missing from a step may have been dropped for the budget, which is not zero.
             one = candidate(blank, self.a, self.b, *columns)
         else:
             wholes = partial(over_all_steps, key=old), partial(over_all_steps, key=new)

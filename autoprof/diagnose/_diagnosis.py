@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Final
 
@@ -10,7 +9,7 @@ from .._capture.memory import Footprint
 from .._observer import Observer
 from .._ranks import RankMonitor
 from .._resolve import RawStep
-from ..frame import FrameRun, StepFrame
+from ..frame import FrameRun
 from ..probes._call_table import TimedCall
 from ..probes.cleanup_calls import CleanupProbe
 from ..probes.compilations import CompilationProbe
@@ -23,7 +22,7 @@ from ._compilations import summarize_compilations
 from ._evidence import EvidenceCollector
 from ._facts import RunFacts
 from ._garbage import CollectionTracker
-from ._judge import diagnose_in_parts, find_rules
+from ._judge import diagnose, find_rules
 from ._optimizers import OptimizerInfo, describe_optimizers
 from ._python_threads import ThreadMonitor
 from ._rule import MIN_STEPS
@@ -53,7 +52,7 @@ class CallMonitor:
         self._quiet_steps = self._quiet_ns = 0
         """The recorded steps, since the last count, in which the probes saw nothing; most steps of a run are quiet."""
 
-    def observe_step(self, raw: RawStep, begun_ns: int, step_ns: int) -> None:
+    def step(self, raw: RawStep, begun_ns: int, step_ns: int) -> None:
         """Take the calls of a closed step from the probes; those of a warm-up step are dropped."""
         counts = not raw.warmup
         if counts and self._saw_nothing():
@@ -100,30 +99,26 @@ class CallMonitor:
             self._logs.table.close_steps_without_calls(count)
             self._cleanups.table.close_steps_without_calls(count)
 
-    @property
-    def is_waiting(self) -> bool:
-        """Whether steps wait for their frames."""
-        return bool(self._waiting)
+    def frames(self, run: FrameRun) -> None:
+        """Add the cost of the waits in these steps: their frames show when the device had work again."""
+        for frame in run.frames if self._waiting else ():
+            begun_ns, calls = self._waiting.pop(frame.step, (0, []))
+            table = self._syncs.table
+            idle = idle_after_waits_ns(frame, begun_ns, calls) if calls and not frame.warmup else None
+            if idle is not None:
+                spent = table.count(calls)
+                table.close_step(spent, min(spent, idle))
 
-    def observe_frame(self, frame: StepFrame) -> None:
-        """Add the cost of the waits in a step: its frame shows when the device had work again."""
-        if not self._waiting:
-            return
-        begun_ns, calls = self._waiting.pop(frame.step, (0, []))
-        table = self._syncs.table
-        idle = idle_after_waits_ns(frame, begun_ns, calls) if calls and not frame.warmup else None
-        if idle is not None:
-            spent = table.count(calls)
-            table.close_step(spent, min(spent, idle))
-
-    def facts(self) -> Iterator[tuple[str, Any]]:
-        """Yield the fields of ``RunFacts`` that are measured here."""
+    def facts(self) -> dict[str, Any]:
+        """Return the fields of ``RunFacts`` that are measured here."""
         self._count_quiet_steps()
-        yield "waits", summarize_calls(self._syncs.table, 1) if self._syncs.on_device else None
-        yield "logs", summarize_calls(self._logs.table)
-        yield "cleanups", summarize_calls(self._cleanups.table)
-        yield "debug", {name: count / max(self._debug.steps, 1) for name, count in self._debug.counts.items()}
-        yield "compiled", summarize_compilations(self._compilations)
+        return {
+            "waits": summarize_calls(self._syncs.table, 1) if self._syncs.on_device else None,
+            "logs": summarize_calls(self._logs.table),
+            "cleanups": summarize_calls(self._cleanups.table),
+            "debug": {name: count / max(self._debug.steps, 1) for name, count in self._debug.counts.items()},
+            "compiled": summarize_compilations(self._compilations),
+        }
 
 
 class Diagnosis(Observer):
@@ -148,91 +143,68 @@ class Diagnosis(Observer):
         self._start_facts = facts
         self._footprint = footprint
         self._optimizer_infos: tuple[OptimizerInfo, ...] | None = None
-        self._has_steps = False
-        """Whether enough steps were recorded that an optimizer without state keeps none."""
         self._collector = EvidenceCollector()
         self._collections = CollectionTracker()
         self._calls = calls
         self._ranks = ranks
         self._stacks = stacks
         self._threads = threads
-        self._final = False
+        self._final: RunFacts | None = None
+        """The facts at the end of the run."""
 
-    def observe_step(self, raw: RawStep) -> RawStep:
-        """Observe a closed step and return it."""
+    def step(self, raw: RawStep) -> RawStep:
+        """Take the calls and the samples of a closed step."""
         begun_ns = raw.begun_ns
         step_ns = raw.ended_ns - begun_ns
-        self._collections.observe_step(raw.step, step_ns)
-        self._calls.observe_step(raw, begun_ns, step_ns)
+        self._collections.step(raw.step, step_ns)
+        self._calls.step(raw, begun_ns, step_ns)
+        self._stacks.step(raw)
         return raw
 
-    def complete_step(self, raw: RawStep) -> RawStep:
-        """Take the samples of a step, and look at the threads if that was long ago."""
-        self._stacks.complete_step(raw)
-        self._threads.look()
-        return raw
-
-    def observe_frame(self, frame: StepFrame) -> None:
-        """Observe the frame of a step."""
-        self._collector.add(frame)
-        self._calls.observe_frame(frame)
-        self._stacks.observe_frame(frame)
-
-    def observe_run(self, run: FrameRun) -> None:
-        """Observe the frames of several steps."""
+    def frames(self, run: FrameRun) -> None:
+        """Add the frames of steps, and look at the threads if that was long ago."""
         self._collector.add_run(run)
-        if self._calls.is_waiting:
-            for frame in run.frames:
-                self._calls.observe_frame(frame)
-        self._stacks.observe_run(run)
+        self._calls.frames(run)
+        self._stacks.frames(run)
+        self._threads.look()
 
     def join_ranks(self, rank: int, world_size: int, ranks: RankMonitor) -> None:
         """Compare the ranks that became known after the start."""
         self._start_facts = replace(self._start_facts, rank=rank, world_size=world_size)
         self._ranks = ranks
 
-    def finish(self, *, complete: bool) -> None:
-        """Prepare for the last summary: it compares the ranks over all their records, however long that takes."""
-        self._final = True
+    def finish(self, *, complete: bool) -> dict[str, Any]:
+        """Compare the ranks over all their records, however long that takes.
+
+        Return the facts, from which the saved run is diagnosed again.
+        """
+        self._final = self._measured(final=True)
+        return {"facts": self._final.to_dict()}
 
     def facts(self) -> RunFacts:
         """Return the facts known so far."""
-        return replace(self._start_facts, **dict(self._measured()))
+        return self._measured() if self._final is None else self._final
 
-    def _measured(self) -> Iterator[tuple[str, Any]]:
-        """Yield the facts that are not known at the start, one after the other.
-
-        Optimizers are described once, when all that have state have created it.
-        """
+    def _measured(self, *, final: bool = False) -> RunFacts:
+        """Return the facts; optimizers are described once, when all that have state have created it."""
         optimizers = self._footprint.optimizers()
-        if optimizers and self._optimizer_infos is None and (self._has_steps or all(one.state for one in optimizers)):
-            self._optimizer_infos = describe_optimizers(optimizers)
-        yield "optimizers", self._optimizer_infos
+        if optimizers and self._optimizer_infos is None:
+            has_steps = self._collector.steps >= MIN_STEPS  # an optimizer without state keeps none
+            if has_steps or all(one.state for one in optimizers):
+                self._optimizer_infos = describe_optimizers(optimizers)
         longest = tuple(long.step for long in self._collector.longest())
         collected = set(self._collections.steps)
-        yield "collected", tuple(sorted(step for step in longest if step in collected))
-        yield "collections", self._collections.count
-        yield "ranks", self._ranks.comparison(longest, final=self._final)
-        yield "stacks", self._stacks.statistics()
-        yield "threads", self._threads.statistics()
-        yield from self._calls.facts()
+        return replace(
+            self._start_facts,
+            optimizers=self._optimizer_infos,
+            collected=tuple(sorted(step for step in longest if step in collected)),
+            collections=self._collections.count,
+            ranks=self._ranks.comparison(longest, final=final),
+            stacks=self._stacks.statistics(),
+            threads=self._threads.statistics(),
+            **self._calls.facts(),
+        )
 
     def annotate(self, summary: Summary) -> Summary:
         """Return the summary with its findings and its what-if table."""
-        *_, annotated = self.annotate_in_parts(summary)
-        return annotated
-
-    def annotate_in_parts(self, summary: Summary) -> Iterator[Summary]:
-        """Yield the summary after each part of the work: each of the facts, the evidence, each of the rules."""
-        self._has_steps = summary.steps >= MIN_STEPS
-        measured = {}
-        for name, fact in self._measured():
-            measured[name] = fact
-            yield summary
-        evidence = self._collector.evidence(summary, replace(self._start_facts, **measured))
-        yield summary
-        yield from diagnose_in_parts(evidence)
-
-    def run_info(self) -> dict[str, Any]:
-        """Return the facts as the entry of ``run.json`` from which the saved run is diagnosed again."""
-        return {"facts": self.facts().to_dict()}
+        return diagnose(self._collector.evidence(summary, self.facts()))

@@ -120,6 +120,11 @@ class EvidenceCollector:
         self._squares += float(unattributed_ns) ** 2
         self._add_readings(frame.step, scalars, frame.memory)
 
+    @property
+    def steps(self) -> int:
+        """The number of recorded steps so far, warm-up excluded."""
+        return self._steps
+
     def add_run(self, run: FrameRun) -> None:
         """Add the frames of a run, all at once where they are plain ones."""
         if not run.plain:

@@ -26,7 +26,7 @@ class CollectionTracker:
         self._last_step = 0
         self._collections = -1
 
-    def observe_step(self, step: int, step_ns: int) -> None:
+    def step(self, step: int, step_ns: int) -> None:
         """Record whether a collection ran in a closed step; after unsampled steps the count is only refreshed."""
         if step_ns < MIN_STEP_NS and step == self._last_step + 1:
             self._last_step = step

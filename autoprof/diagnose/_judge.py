@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache, partial
 from typing import Final
@@ -31,12 +30,6 @@ def find_rules() -> dict[str, Rule]:
 
 def judge(run: Evidence) -> tuple[Finding, ...]:
     """Return the findings by gain, then the abstentions; of a run without a recorded step there are no abstentions."""
-    *_, found = _judge_in_parts(run)
-    return found
-
-
-def _judge_in_parts(run: Evidence) -> Iterator[tuple[Finding, ...]]:
-    """Yield after each rule; the last value has the findings of all rules."""
     rules, steps = find_rules().values(), run.summary.steps
     few = abstain("", f"recorded steps: {MIN_STEPS} needed, {steps} so far", "let the run continue")
     found: list[Finding] = []
@@ -53,11 +46,10 @@ def _judge_in_parts(run: Evidence) -> Iterator[tuple[Finding, ...]]:
         if finding is not None:
             finding = _on_busy_machine(rule, finding, used) if used is not None and others else finding
             found.append(_without_device(rule, run, finding))
-        yield ()
     found = [finding for finding in found if steps or finding.severity != "info"]
     enough = steps >= MIN_STEPS
     places = {rule.name: enough * (int(rule.comes_last) - int(rule.comes_first)) for rule in rules}
-    yield tuple(sorted(found, key=partial(_sort_key, places)))  # of equal keys in the order of their rules
+    return tuple(sorted(found, key=partial(_sort_key, places)))  # of equal keys in the order of their rules
 
 
 def _without_device(rule: Rule, run: Evidence, finding: Finding) -> Finding:
@@ -82,14 +74,4 @@ def _sort_key(places: dict[str, int], finding: Finding) -> tuple[bool, int, int,
 
 def diagnose(run: Evidence) -> Summary:
     """Return the summary with its findings and its what-if table."""
-    *_, diagnosed = diagnose_in_parts(run)
-    return diagnosed
-
-
-def diagnose_in_parts(run: Evidence) -> Iterator[Summary]:
-    """Yield the summary after each rule; the last one has the findings and the what-if table."""
-    findings: tuple[Finding, ...] = ()
-    for found in _judge_in_parts(run):
-        findings = found
-        yield run.summary
-    yield replace(run.summary, findings=findings, what_if=what_if(run))
+    return replace(run.summary, findings=judge(run), what_if=what_if(run))

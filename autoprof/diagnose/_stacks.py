@@ -144,15 +144,14 @@ class StackMonitor:
         self._holding: Nanoseconds = np.empty(0, dtype=np.int64)
         """The spans of modules with others inside."""
 
-    def complete_step(self, raw: RawStep) -> None:
+    def step(self, raw: RawStep) -> None:
         """Take the new samples; those of the step wait for its frame, those of a later step for that step."""
         self._later += self._probe.take()
-        self._match(raw)
+        if self._later:
+            self._match(raw)
 
     def _match(self, raw: RawStep) -> None:
         samples, self._later = self._later, []
-        if not samples:
-            return
         begun_ns, ended_ns, pauses = raw.begun_ns, raw.ended_ns, _pauses(raw)
         inside = []
         for sample in samples:
@@ -176,8 +175,7 @@ class StackMonitor:
         elif len(self._waiting) > MAX_WAITING:
             del self._waiting[next(iter(self._waiting))]
 
-    def observe_frame(self, frame: StepFrame) -> None:
-        """Add the samples of a step by the span that each fell into; enable the samples if much is unexplained."""
+    def _add_frame(self, frame: StepFrame) -> None:
         if not self._probe.enabled and not frame.warmup:
             self._decide(frame.layout, frame.step_ns, frame.total_ns[None])
         inside = self._waiting.pop(frame.step, None) if self._waiting else None
@@ -199,11 +197,11 @@ class StackMonitor:
             else:
                 self._add(UNATTRIBUTED, sample)
 
-    def observe_run(self, run: FrameRun) -> None:
-        """Do the same for the frames of several steps."""
+    def frames(self, run: FrameRun) -> None:
+        """Add the samples of these steps by the span that each fell into; enable the samples if much is unexplained."""
         if not run.plain:
             for frame in run.frames:
-                self.observe_frame(frame)
+                self._add_frame(frame)
             return
         if not self._probe.enabled:
             self._decide(run.layout, sum(run.duration_ns), run.total_ns)

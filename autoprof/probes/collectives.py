@@ -49,7 +49,7 @@ _NOT_IN_GROUP: Final = getattr(getattr(dist, "GroupMember", None), "NON_GROUP_ME
 
 
 def _replacements() -> Iterator[Replacement]:
-    listeners: list[Any] = []  # shared: a burst of recorded steps begins and ends by one change
+    listeners: list[Any] = []  # shared: recorded steps begin and end by one change
     if dist.is_available():
         for name in COLLECTIVES:
             if hasattr(dist, name):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 from collections.abc import Iterator, Sequence
-from time import perf_counter_ns
+from time import perf_counter_ns, thread_time_ns
 from typing import Any, Final
 
 import torch
@@ -84,7 +84,7 @@ class ExpertCalls:
 
     def count(self, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
         """Add the tokens of a call, and its time."""
-        now_ns = perf_counter_ns()
+        now_ns, began_ns = perf_counter_ns(), thread_time_ns()
         if _compiling() or _task() != _NOT_IN_BACKWARD:  # recomputed
             return
         if output is None:  # the call raised
@@ -100,7 +100,7 @@ class ExpertCalls:
                 counts.tokens[self._expert] += x.numel() // max(x.shape[-1], 1)
                 if counts.ns is not None:
                     counts.ns[self._expert] += now_ns - self._begun_ns
-            self._recorder.detail_ns += perf_counter_ns() - now_ns
+            self._recorder.detail_ns += thread_time_ns() - began_ns
         except Exception:
             self.fail(module)
 

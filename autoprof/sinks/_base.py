@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol, TextIO, runtime_checkable
 
@@ -25,36 +25,17 @@ class Sink(Protocol):
 
 
 @runtime_checkable
-class PartedSink(Sink, Protocol):
-    """A sink whose work for some frames takes long: of many steps at once, or of many lines."""
-
-    def write_in_parts(self, frame: StepFrame) -> Iterator[object]:
-        """Do the work of ``write``, and yield between its parts. Short steps may pass between two of them.
-
-        No other frame is written before the last part is done.
-        """
-
-
-@runtime_checkable
 class LiveSink(Sink, Protocol):
     """A sink that shows the statistics during the run, whenever it returns that it is due."""
 
-    def due(self, idle_s: float | None = None) -> bool:
+    def due(self) -> bool:
         """Return True when the statistics should be shown; the next True is for the next time.
 
-        Called after each frame, and with ``idle_s`` before a gap: no frame follows for about that many seconds.
+        Called about twice a second, between two steps, as long as there are frames that no ``show`` has shown.
         """
 
     def show(self, summary: Summary, step: int) -> None:
-        """Show the statistics up to ``step``. They are computed in parts, so a few short steps may have passed."""
-
-
-@runtime_checkable
-class PartedLiveSink(LiveSink, Protocol):
-    """A live sink that renders and shows the statistics in several parts."""
-
-    def show_in_parts(self, summary: Summary, step: int) -> Iterator[object]:
-        """Do the work of ``show``, and yield between its parts. Short steps may pass between two of them."""
+        """Show the statistics up to ``step``."""
 
 
 @runtime_checkable
@@ -62,7 +43,7 @@ class RefreshedSink(LiveSink, Protocol):
     """A live sink that shows how old its statistics are."""
 
     def refresh(self) -> None:
-        """Show the last figures again, with their age. Called about every two seconds between recorded steps."""
+        """Show the last figures again, with their age. Called about twice a second, between two steps."""
 
 
 @runtime_checkable

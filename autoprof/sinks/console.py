@@ -6,15 +6,14 @@ import atexit
 import contextlib
 import os
 import sys
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from typing import Any, Final
 
 from pydantic import Field
 
 from .._options import Options
-from .._parts import exhaust, run_parts
 from .._reports.card import verdict_line
-from .._reports.panel import render_panel, render_panel_in_parts, render_title
+from .._reports.panel import render_panel, render_title
 from .._reports.plain import render_plain, render_plain_verdict
 from .._reports.short_text import render_short
 from ..frame import StepFrame
@@ -33,6 +32,8 @@ LONGEST_WAIT_S: Final = 10.0
 LINE_SHARE: Final = 0.05
 """The share of the run's time that two lines are apart at least: a long run has a line less often."""
 LONGEST_LINE_INTERVAL_S: Final = 600.0
+EARLY_S: Final = 0.05
+"""How much earlier a drawing may be: a pass over the steps that comes a little early does not leave it to the next."""
 
 
 class ConsoleOptions(Options):
@@ -84,20 +85,14 @@ class ConsoleSink:
         """Count the step."""
         self._frames += 1
 
-    def due(self, idle_s: float | None = None) -> bool:
-        """Return whether a drawing is due: after N frames or 10 s, and after the interval.
-
-        Before a gap that is longer than the interval, the panel shows the last steps at once.
-        """
+    def due(self) -> bool:
+        """Return whether a drawing is due: after N frames or 10 s, and after the interval."""
         if not self._frames or self._reader_left:
             return False
         now_s = self._clock()
-        if idle_s is not None:
-            due = self._drawn is not None and idle_s >= self._options.interval_s
-        else:
-            due = now_s >= self._due and (
-                self._frames >= self._options.every or now_s >= self._last + LONGEST_WAIT_S or self._is_resized()
-            )
+        due = now_s >= self._due and (
+            self._frames >= self._options.every or now_s >= self._last + LONGEST_WAIT_S or self._is_resized()
+        )
         if due:
             self._frames = 0
             self._last = now_s
@@ -116,26 +111,15 @@ class ConsoleSink:
 
     def show(self, summary: Summary, step: int) -> None:
         """Draw the panel, or print a line."""
-        exhaust(self.show_in_parts(summary, step))
-
-    def show_in_parts(self, summary: Summary, step: int) -> Iterator[None]:
-        """Render the panel, yield, and draw it; or print a line."""
-        size = PinnedLines.terminal_size(self._stream)
-        if size is not None:
-            with self._restoring_screen():
-                yield from self._render_in_parts(summary, step, size, 0.0)
-            yield
         with self._restoring_screen():
             self._show_summary(summary, step)
-        self._due = self._clock() + self._interval_s()
+        self._due = self._last + self._interval_s() - EARLY_S
 
     @contextlib.contextmanager
     def _restoring_screen(self) -> Iterator[None]:
         """Restore the screen where the block fails; a reader that has left is no failure."""
         try:
             yield
-        except GeneratorExit:  # the parts that follow are not wanted
-            raise
         except BrokenPipeError:  # as ``head`` does when it has its lines
             self._reader_left = True
             self._restore_screen()
@@ -168,7 +152,7 @@ class ConsoleSink:
         """
         top = self._options.top
         if size is not None:
-            panel = run_parts(self._render_in_parts(summary, step, size, age_s))
+            panel = self._render(summary, step, size, age_s)
             rows = live_rows()
             fits = size[1] >= len(panel) + max(SPARE_ROWS, rows + 1) and self._pinned.is_free()
             if fits:
@@ -180,15 +164,13 @@ class ConsoleSink:
             self._notebook.draw(render_panel(summary, width=WIDTH, top=top, color=False, step=step, age_s=age_s))
         return self._notebook is not None
 
-    def _render_in_parts(
-        self, summary: Summary, step: int, size: tuple[int, int], age_s: float
-    ) -> Generator[None, None, list[str]]:
+    def _render(self, summary: Summary, step: int, size: tuple[int, int], age_s: float) -> list[str]:
         """Return the lines of the panel; those of known figures have their age in a new title."""
         style: dict[str, Any] = {"width": size[0], "color": self._color, "encoding": self._encoding}
         known, *facts = self._panel
         if facts[0] is summary and facts[1:] == [step, size]:
             return [render_title(summary, step=step, age_s=age_s, **style), *known[1:]]
-        panel = yield from render_panel_in_parts(summary, top=self._options.top, step=step, age_s=age_s, **style)
+        panel = render_panel(summary, top=self._options.top, step=step, age_s=age_s, **style)
         self._panel = panel, summary, step, size
         return panel
 

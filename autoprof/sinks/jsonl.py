@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from pydantic import Field
 
 from .._options import Options
-from .._parts import exhaust
 from .._storage.records import REMOVED_STEPS, RecordWriter
 from ..frame import StepFrame
 from ..summary import Summary
@@ -33,14 +30,10 @@ class JsonlSink:
         self._records = RecordWriter(folder_of(run).rank_path, options.flush_s, run.clock, max_bytes=run.max_bytes)
 
     def write(self, frame: StepFrame) -> None:
-        """Append the frame's record; those of short steps are made several at a time."""
-        exhaust(self.write_in_parts(frame))
-
-    def write_in_parts(self, frame: StepFrame) -> Iterator[None]:
-        """Append the frame's record, and yield between parts of the work."""
+        """Append the frame's record; those of several steps are made together."""
         self._count += 1
         if self._count % self._every == 0:
-            yield from self._records.write_in_parts(frame)
+            self._records.write(frame)
         else:
             self._records.skip(frame)
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 from pydantic import Field
 
 from .._options import Options
-from .._parts import exhaust
 from .._reports.log import render_log_summary
 from .._reports.log_block import LogBlock
 from .._stats.name_averages import NameAverages
@@ -58,30 +56,25 @@ class LogSink:
         self._clock_limit_ns = clock_limit_ns
 
     def write(self, frame: StepFrame) -> None:
-        """Append the frame's section; those of short steps are rendered several at a time."""
-        exhaust(self.write_in_parts(frame))
-
-    def write_in_parts(self, frame: StepFrame) -> Iterator[None]:
-        """Append the frame's section, and yield between parts of the work."""
+        """Append the frame's section; those of several steps are rendered together."""
         self._count += 1
         block = self._block
         if self._count % self._every:
-            yield from self._write_block()  # its averages are of the steps before this one
+            self._write_block()  # its averages are of the steps before this one
             self._averages.count(frame)
             return
         limit_ns = self._clock_limit_ns
         if not block.takes(frame, limit_ns):
-            yield from self._write_block()
+            self._write_block()
         self._sections += 1
         flush = self._flush_every is not None and self._sections % self._flush_every == 0
         if block.add(frame, limit_ns) or flush or self._file.is_due():
-            yield from self._write_block()
+            self._write_block()
         if flush:
             self._file.flush()
 
-    def _write_block(self) -> Iterator[None]:
-        text = yield from self._block.render_in_parts()
-        self._file.write(text)
+    def _write_block(self) -> None:
+        self._file.write(self._block.render())
 
     @property
     def limit_note(self) -> str | None:

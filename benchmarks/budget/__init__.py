@@ -1,1 +1,1 @@
-"""Measure whether the governor keeps its budget, and how good the means of sampled steps are."""
+"""Measure whether recording keeps its budget, and how good the means of sampled steps are."""

@@ -12,8 +12,6 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from autoprof._stats.paired_steps import COMPARED_STEPS
-
 from .. import stats
 from .means import Observed, Reference, Verdict, estimates, judge, observe, reference
 from .runs import (
@@ -52,7 +50,6 @@ class Cell:
     by_steps: dict[str, float]
     by_runs: dict[str, float]
     own_clock: float
-    paired: dict[str, float] | None
     sampling: dict[str, float]
     means: dict[str, float]
     standard_error: dict[str, float]
@@ -69,20 +66,13 @@ class Cell:
 def kinds_of_steps(run: Run) -> npt.NDArray[np.int64]:
     """Classify each step: ``BARE`` (unsampled), ``RECORDED``, or ``SWITCHED`` (hooks were switched in it).
 
-    At the end of a gap's last step the hooks go on; after as many steps of a gap as were recorded before it, a session
-    looks after what waits.
+    At the end of a gap's last step the hooks go on.
     """
     kinds = np.zeros(len(run.steps_ns), dtype=np.int64)
-    burst = 0
     for frame in run.frames:
         if frame.gap_steps:
             kinds[frame.step - 2 : frame.step - 1] = SWITCHED
-            compared = min(burst, COMPARED_STEPS)
-            if frame.gap_steps > compared:
-                kinds[frame.step - 2 - frame.gap_steps + compared :][:1] = SWITCHED
-            burst = 0
         kinds[frame.step - 1 : frame.step] = RECORDED
-        burst += 1
     return kinds
 
 
@@ -148,7 +138,7 @@ def _cell(
     def usual_mean(times: Integers) -> float:
         return float(times[times < OUTLIER * np.median(times)].mean())
 
-    last, steps = runs[-1].summary, sum(len(run.steps_ns) for run in runs)
+    steps = sum(len(run.steps_ns) for run in runs)
     found = estimates([observe(run) for run in runs], full)
     compared = [usual_mean(run.steps_ns) / usual_mean(times) - 1 for run, times in zip(runs, bare, strict=True)]
     return Cell(
@@ -161,7 +151,6 @@ def _cell(
         by_steps=asdict(stats.median([overhead_by_steps(run, light_ns) for run in runs])),
         by_runs=asdict(stats.median(compared)),
         own_clock=median([run.summary.overhead for run in runs]),
-        paired=None if last.paired is None else dict(zip(("value", "low", "high"), last.paired.of_run, strict=True)),
         sampling=_spread([one.sampling for one in found]),
         means=_spread([one.mean for one in found]),
         standard_error=_spread([one.error for one in found]),

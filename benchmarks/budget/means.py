@@ -188,7 +188,8 @@ def estimates(runs: Sequence[Observed], full: Reference) -> list[Estimate]:
     of_layer = np.nanmean(np.concatenate(sampled), axis=0)
     values, clusters = np.concatenate(spans), np.unique(np.concatenate(bursts), return_inverse=True)[1]
     means = np.nanmean(values, axis=0)
-    errors = np.hypot(_standard_error(values, clusters) / means, full.error)
+    with np.errstate(invalid="ignore"):  # a row that was recorded in no step has no mean
+        errors = np.hypot(_standard_error(values, clusters) / means, full.error)
     return [
         Estimate(name, phase, float(of_layer[layer]) - 1, float(means[at]) - 1, float(errors[at]))
         for at, ((name, phase), layer) in enumerate(zip(full.names, runs[0].layer_of, strict=True))

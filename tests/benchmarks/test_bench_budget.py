@@ -32,13 +32,13 @@ def a_run(**extra_ns: int) -> Run:
 
 
 def test_steps_around_a_gap_are_known() -> None:
-    """Two were recorded, so a session looks after what waits at the second step of the gap; hooks go on at its last."""
+    """Hooks go on at the last step of a gap."""
     assert kinds_of_steps(a_run()).tolist() == [
-        RECORDED, RECORDED, BARE, SWITCHED, BARE, BARE, BARE, SWITCHED, RECORDED, RECORDED, BARE, BARE,
+        RECORDED, RECORDED, BARE, BARE, BARE, BARE, BARE, SWITCHED, RECORDED, RECORDED, BARE, BARE,
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("step", ["step1", "step4", "step8", "step10"])
+@pytest.mark.parametrize("step", ["step1", "step8", "step10"])
 def test_what_a_step_of_ours_took_longer_is_overhead(step: str) -> None:
     """Recorded or around a gap: 600 ns of twelve microseconds."""
     assert overhead_by_steps(a_run(**{step: 600}), 0.0) == pytest.approx(600 / 12_000)

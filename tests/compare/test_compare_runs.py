@@ -231,7 +231,7 @@ def test_rare_long_events_are_in_the_mean_of_the_step(tmp_path: Path) -> None:
 
 
 def test_a_module_that_was_not_recorded_is_not_zero(tmp_path: Path) -> None:
-    """Where the governor drops modules, a module's row is compared over the steps that have it."""
+    """Where the budget drops modules, a module's row is compared over the steps that have it."""
     column = 10 * noise(200, 1, spread=0.01)
     dropped = np.where(np.arange(200) % 4 == 0, column, np.nan)
     rest = ("rest", "user")

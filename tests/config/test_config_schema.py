@@ -79,7 +79,7 @@ def test_an_empty_sinks_key_is_ambiguous():
 
 
 @pytest.mark.parametrize(("text", "value"), [("null", None), ("0.5", 0.5)])
-def test_the_governor_can_be_switched_off(text, value):
+def test_the_budget_can_be_switched_off(text, value):
     """``budget: null`` is no budget."""
     assert parse_config(f"sample: {{budget: {text}}}").sample.budget == value
 

@@ -64,7 +64,7 @@ def test_its_steps_are_recorded_whatever_the_sampling_says() -> None:
 
 
 def test_a_capture_costs_the_budget_nothing() -> None:
-    """It was asked for: the governor does not leave steps alone to pay for it."""
+    """It was asked for: the budget does not pay for it."""
     told: list[int] = []
 
     class Sampling:

@@ -1,4 +1,4 @@
-"""Where a cost or a growth is known as an interval, all of it decides, not its middle."""
+"""Where a growth is known as an interval, all of it decides, not its middle."""
 
 from __future__ import annotations
 
@@ -6,78 +6,14 @@ import random
 from collections.abc import Callable
 from dataclasses import replace
 
-import pytest
 from evidence_builders import MS, evidence_of, finding_of, found
 
-from autoprof._session.governor import Governor
 from autoprof.diagnose import EvidenceCollector, RunFacts, diagnose
-from autoprof.diagnose.rules import overhead
-from autoprof.summary import Finding, PairedCost
+from autoprof.summary import Finding
 from autoprof.testing import make_frame
 
 STEP = {"forward": 50.0, "backward": 50.0}
 MIB = 2**20
-
-
-def pairs(low: float, cost: float, high: float) -> PairedCost:
-    """Return the overhead that pairs show of a run with half of its steps recorded, as fractions of its time."""
-    low, cost, high = (2 * share / (1 - share) for share in (low, cost, high))
-    return PairedCost(cost, low, high, 40, 0.5)
-
-
-def cost_of(own: float, paired: PairedCost | None, steps: int = 600) -> Finding | None:
-    """Return the finding for this overhead by the own clock and by pairs; the budget is 1 %."""
-    changes = {"overhead": own, "paired": paired, "unsampled_steps": steps, "facts": RunFacts(budget=0.01)}
-    return finding_of(diagnose(evidence_of(STEP, repeat=steps, **changes)), "overhead")
-
-
-def test_overhead_that_only_pairs_show_is_a_finding() -> None:
-    """0.4 % by the own clock, but at least 2 % by comparison: no clock shows the effect of cold caches."""
-    finding = cost_of(0.004, pairs(0.02, 0.025, 0.03))
-    assert finding is not None
-    assert finding.severity == "warning"
-    assert "at least 2.0 %" in finding.why
-    assert (finding.evidence["share_low"], finding.evidence["share_high"]) == (0.02, 0.03)
-
-
-def test_pairs_around_the_budget_are_inconclusive() -> None:
-    """The budget lies within the interval, however the middle compares with it."""
-    for middle in (0.007, 0.014):
-        finding = cost_of(0.004, pairs(0.005, middle, 0.02))
-        assert finding is not None
-        assert finding.severity == "info"
-        assert "inconclusive: 0.5 % to 2.0 %" in finding.evidence["missing"]
-
-
-def test_pairs_below_the_budget_are_silent() -> None:
-    """All of the interval, and the own clock too."""
-    assert cost_of(0.004, pairs(0.003, 0.005, 0.008)) is None
-
-
-def test_the_own_clock_is_a_lower_bound_of_the_overhead() -> None:
-    """They see recorded steps only: a sink that is slow in the gaps is on the own clock alone."""
-    finding = cost_of(0.05, pairs(0.003, 0.005, 0.008))
-    assert finding is not None
-    assert finding.severity == "warning"
-
-
-@pytest.mark.parametrize("hidden", [1.0, 2.0, 3.5])
-def test_a_governor_that_pays_for_hidden_overhead_gets_no_finding(hidden: float) -> None:
-    """A step costs up to 3.5 times the time on the own clock. Pairs show it, and then it is paid back."""
-    draw, governor, base = random.Random(0), Governor(0.01), evidence_of(STEP, repeat=50, facts=RunFacts(budget=0.01))
-    recorded = left = own = observed = burst = 0
-    while recorded + left < 40_000:
-        step_ns = round(100 * MS * draw.uniform(0.97, 1.03))
-        recorded, burst, own, observed = recorded + 1, burst + 1, own + MS, observed + step_ns + round(hidden * MS)
-        gap = governor.after_recorded(step_ns + round(hidden * MS), MS)
-        changes = {"steps": recorded, "unsampled_steps": left, "overhead": own / observed, "paired": governor.paired()}
-        said = overhead.judge(replace(base, summary=replace(base.summary, **changes)))
-        assert said is None or said.severity == "info", (recorded, left, said.why)
-        if gap:
-            first = min(governor.comparable, gap)
-            governor.compare(first, round(sum(100 * MS * draw.uniform(0.97, 1.03) for _ in range(first))))
-            governor.after_gap(gap, gap * 100 * MS)
-            left, observed = left + gap, observed + gap * 100 * MS
 
 
 def growth_of(*levels: float) -> Finding | None:

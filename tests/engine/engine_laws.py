@@ -7,10 +7,13 @@ from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 from typing import Any
 
+import pytest
 import torch
 from torch import Tensor, nn
 
 from autoprof import Phase, StepFrame
+from autoprof._resolve import RawStep
+from autoprof._session.pipeline import Pipeline
 from autoprof.frame import LOGGED_LANE, TRAINING_LANE, UNTIMED_LANE
 from autoprof.testing import FakeClock, ListSink, open_session
 
@@ -53,6 +56,17 @@ class Watched:
         """The frames so far."""
         self.session.summary()
         return self.sink.frames
+
+
+def pass_on_each_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pass each step on at its end, as if half a second had passed."""
+    submit = Pipeline.submit
+
+    def submit_and_flush(pipeline: Pipeline, raw: RawStep) -> None:
+        submit(pipeline, raw)
+        pipeline.flush()
+
+    monkeypatch.setattr(Pipeline, "submit", submit_and_flush)
 
 
 def check_laws(frame: StepFrame) -> None:

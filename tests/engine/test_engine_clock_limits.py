@@ -216,5 +216,5 @@ def test_rounds_that_another_process_interrupts_are_not_the_cost_of_a_mark(monke
     lengths = [ns for number in range(5) for ns in (100_000, 220_000 + 4_000_000 * (number in (0, 2, 3)))] * 2
     times = [ns for at, length in enumerate(lengths) for ns in (at * 10**9, at * 10**9 + length)]
     readings = iter(times)
-    monkeypatch.setattr(calibration, "perf_counter_ns", lambda: next(readings))
+    monkeypatch.setattr(calibration, "thread_time_ns", lambda: next(readings))
     assert measure_mark_cost(FakeClock()) == MarkCost(120_000 / (2 * CALLS), 120_000 / (3 * CALLS))

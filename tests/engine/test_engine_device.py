@@ -11,6 +11,7 @@ from torch import nn
 
 from autoprof import Phase, Session
 from autoprof._resolve import resolver as resolving
+from autoprof._session.pipeline import MAX_WITH_EVENTS
 from autoprof.devices import DeviceClock
 from autoprof.devices._device_clock import PREPARED
 from autoprof.frame import NOT_MEASURED
@@ -151,15 +152,19 @@ def test_events_of_a_step_are_its_marks() -> None:
 
 
 def test_events_come_from_a_pool_and_go_back_to_it() -> None:
-    """However many steps: no more events are made than one step and its neighbours need at once."""
+    """However many steps: no more events are made than those steps need that wait for a pass."""
     device = FakeDevice(FakeClock())
     model = nn.Sequential(*[Kernel(device, 1, host_ns=1) for _ in range(20)])
     with Watched(model, clock=device.device_clock(), config=FORWARD_ONLY) as watched:
-        for _ in range(50):
-            model(torch.ones(1))
-            watched.step()
-            device.clock.advance(30_000_000)
-        assert device.made == PREPARED
+        made = []
+        for _ in range(3):
+            for _ in range(2 * MAX_WITH_EVENTS):
+                model(torch.ones(1))
+                watched.step()
+                device.clock.advance(30_000_000)
+            made.append(device.made)
+        assert made[0] <= 41 * (MAX_WITH_EVENTS + 2)
+        assert made == made[:1] * 3
 
 
 def test_no_event_is_given_back_twice() -> None:

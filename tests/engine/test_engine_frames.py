@@ -75,11 +75,10 @@ def test_a_frame_has_all_that_is_known_of_its_step() -> None:
     assert frame.device_duration_ns is None
 
 
-@pytest.mark.parametrize("field", ["warmup", "settles"])
-def test_warm_up_and_settling_steps_are_warm_up_frames(field: str) -> None:
-    """Neither is in the statistics."""
+def test_warm_up_steps_are_warm_up_frames() -> None:
+    """They are not in the statistics."""
     bench = Bench()
-    bench.step(1, **{field: True})
+    bench.step(1, warmup=True)
     (run,) = bench.runs()
     assert run.frames[0].warmup
     assert not run.plain
@@ -111,7 +110,6 @@ def test_a_plain_run_has_the_columns_of_its_frames() -> None:
     "other",
     [
         {"warmup": True},
-        {"settles": True},
         {"gap_steps": 2},
         {"gap_scalars": {"samples": [1]}},
         {"dropped": 1},
@@ -191,7 +189,9 @@ def test_a_logged_duration_has_its_own_length_on_the_device() -> None:
     start, entered, left, end = readings
     codes = [layer | marks.ENTER, logged | marks.LOGGED, layer | marks.LEAVE]
     resolver.submit(RawStep(1, 0, 1, clock, start, end, MarkBatch(codes, [entered, 7, left], THREAD, False, 0)))
-    (frame,) = resolver.ready(wait=True)
+    run = resolver.next_run(wait=True)
+    assert run is not None
+    (frame,) = run.frames
     spans = {span.name: span for span in frame.spans}
     assert spans["elsewhere"].device_ns == spans["elsewhere"].host_ns == 7
     assert spans["elsewhere"].host_bound_ns is None

@@ -12,7 +12,7 @@ from torch import nn
 
 from autoprof import Phase, StepFrame, instrument
 from autoprof._capture import other_threads
-from autoprof._session import governor
+from autoprof._session import sampler
 from autoprof._session.training_state import MIN_UPDATES
 from autoprof.frame import TRAINING_LANE
 from autoprof.testing import ListSink
@@ -146,8 +146,8 @@ def test_marks_of_other_threads_are_switched_off_once_the_budget_does_not_pay_fo
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The reports say so, once; the steps that follow have the training thread's calls only."""
-    monkeypatch.setattr(governor, "OTHER_THREADS_LOAN_NS", 0)
-    monkeypatch.setattr(governor, "OTHER_THREADS_SHARE", 0.0)
+    monkeypatch.setattr(sampler, "OTHER_THREADS_LOAN_NS", 0)
+    monkeypatch.setattr(sampler, "OTHER_THREADS_SHARE", 0.0)
     model, sink = two_layers(), ListSink()
     config = everything(sample={"warmup": 0, "budget": 0.5}, monitor="off")
     with instrument(model, config, sinks=(sink,)) as session:

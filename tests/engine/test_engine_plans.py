@@ -6,7 +6,7 @@ import threading
 
 import pytest
 import torch
-from engine_laws import Watched, check_laws, everything, tree
+from engine_laws import Watched, check_laws, everything, pass_on_each_step, tree
 from torch import nn
 
 import autoprof
@@ -16,7 +16,6 @@ from autoprof._capture.mark_cost import MarkCost
 from autoprof._capture.recorder import Recorder
 from autoprof._resolve import resolver as resolving
 from autoprof._resolve.planner import Planner
-from autoprof._session import pipeline
 from autoprof.testing import FakeClock
 
 
@@ -188,14 +187,12 @@ def mixed_steps(clock: FakeClock) -> list[tuple[object, ...]]:
 def test_steps_resolved_together_become_what_each_alone_becomes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ten steps that wait for the end, and ten that are resolved as they come."""
     together = mixed_steps(FakeClock(tick_ns=1))
-    monkeypatch.setattr(pipeline, "DELIVER_EVERY_NS", 0)
+    pass_on_each_step(monkeypatch)
     assert mixed_steps(FakeClock(tick_ns=1)) == together
 
 
 def test_equal_steps_that_wait_are_one_matrix(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first step is due at once; of those that wait, two of one depth and two of another are two rounds."""
-    monkeypatch.setattr(pipeline, "SLICE_NS", 10**12)  # however slow the machine
-    monkeypatch.setattr(pipeline, "RECORDED_SLICE_NS", 10**12)  # however slow the machine
+    """Three of one depth and two of another are two rounds."""
     rounds: list[int] = []
     make = resolving.make_runs
     monkeypatch.setattr(resolving, "make_runs", lambda raws, *rest: rounds.append(len(raws)) or make(raws, *rest))
@@ -203,7 +200,7 @@ def test_equal_steps_that_wait_are_one_matrix(monkeypatch: pytest.MonkeyPatch) -
     with Watched(model, clock=FakeClock(tick_ns=1)) as watched:
         for depth in (3, 3, 3, 2, 2):
             run(model, watched, depth)
-    assert rounds == [1, 2, 2]
+    assert rounds == [3, 2]
 
 
 def following(recorder: Recorder, *names: str) -> list[int]:

@@ -113,9 +113,12 @@ def test_sigterm_in_the_middle_of_a_forward_ends_at_once_with_whole_files(tmp_pa
 def test_sigterm_in_the_middle_of_our_own_work_waits_for_its_end(tmp_path: Path) -> None:
     """A sink is writing: the file is finished first."""
     before = """
-    from autoprof._session import pipeline
-    pipeline.DELIVER_EVERY_NS = pipeline.SHORT_NS = 0
-    pipeline.SLICE_NS = 10**12
+    from autoprof._session.pipeline import Pipeline
+    submit = Pipeline.submit
+    def submit_and_flush(self, raw):
+        submit(self, raw)
+        self.flush()
+    Pipeline.submit = submit_and_flush
     from autoprof._stats import Aggregate
     add_run = Aggregate.add_run
     def kill(self, run):

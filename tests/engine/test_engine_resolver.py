@@ -60,7 +60,7 @@ class Bench:
 
     def frames(self) -> list[StepFrame]:
         """Return the frames that are ready."""
-        return list(self.resolver.ready())
+        return [frame for run in iter(self.resolver.next_run, None) for frame in run.frames]
 
 
 def spans(frame: StepFrame) -> list[tuple[str, Phase, int, int]]:

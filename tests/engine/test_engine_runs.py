@@ -16,7 +16,6 @@ from torch import nn
 import autoprof
 from autoprof._resolve import group
 from autoprof._resolve import resolver as resolving
-from autoprof._session import pipeline
 from autoprof._stats import Aggregate
 from autoprof._stats import cut_statistics as folding
 from autoprof._stats.unit_rates import UnitRates
@@ -55,10 +54,6 @@ def train(*, memory: bool, hidden: bool, alone: bool) -> tuple[Summary, list[int
     targets = [{"match": "first", "memory": memory}, *([] if hidden else [{"match": "second"}])]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Aggregate, "add_run", note)
-        patch.setattr(pipeline, "DELIVER_EVERY_NS", 10**15)
-        patch.setattr(pipeline, "CROWDED", 60)
-        patch.setattr(pipeline, "SLICE_NS", 10**15)
-        patch.setattr(pipeline, "RECORDED_SLICE_NS", 10**15)
         patch.setattr(folding, "BLOCK_STEPS", 8)
         if alone:
             patch.setattr(group, "_is_plain", lambda _raw: False)
@@ -127,9 +122,6 @@ def test_a_gap_a_warm_up_and_another_cut_end_a_run() -> None:
 def test_few_readings_are_resolved_together(monkeypatch: pytest.MonkeyPatch) -> None:
     """Work for steps of very many modules is done in pieces: it would lengthen one step of the user's."""
     monkeypatch.setattr(resolving, "MAX_READINGS", 3 * 7)  # a step has six marks, and its end
-    monkeypatch.setattr(pipeline, "SLICE_NS", 10**15)
-    monkeypatch.setattr(pipeline, "RECORDED_SLICE_NS", 10**15)
-    monkeypatch.setattr(pipeline, "DELIVER_EVERY_NS", 10**15)
     counts = []
     make = resolving.make_runs
     monkeypatch.setattr(resolving, "make_runs", lambda raws, *rest: counts.append(len(raws)) or make(raws, *rest))
@@ -140,7 +132,7 @@ def test_few_readings_are_resolved_together(monkeypatch: pytest.MonkeyPatch) -> 
             model(torch.ones(1, 2), 1)
             watched.step()
         watched.session.summary()
-    assert counts[1:] == [3, 3, 1]
+    assert counts == [3, 3, 2]
 
 
 def test_the_longest_steps_do_not_keep_their_run_alive() -> None:

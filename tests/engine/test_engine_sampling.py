@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import logging
 import sys
-from collections.abc import Iterator, Sequence
-from time import perf_counter_ns
 from typing import Any
 
 import numpy as np
@@ -18,69 +15,39 @@ from torch.optim import optimizer as torch_optimizer
 import autoprof
 from autoprof import Phase, span
 from autoprof._capture import recorder as recording
-from autoprof._capture.mark_cost import MarkCost
 from autoprof._reports.summary_text import render_summary
-from autoprof._session import builder, sampling
-from autoprof._session.probe_setup import RESOLVED_CALL_NS
+from autoprof._session import builder
+from autoprof._session.sampler import Sampler
 from autoprof._storage.steps_jsonl import FrameDecoder, FrameEncoder
-from autoprof.diagnose import find_rules
-from autoprof.summary import Summary
 from autoprof.testing import FakeClock, FakeDevice, ListSink, open_session
 
 EVERYTHING = {"targets": [{"match": ".*"}], "sinks": {}, "sample": {"warmup": 0}}
 MANUAL = {**EVERYTHING, "step": "manual"}
 
 
-class Scripted:
-    """A governor that does as told: the gap after each recorded step, and the level from then on."""
+class Scripted(Sampler):
+    """A sampler that returns the gaps it was given after the recorded steps, and notes the steps it is shown."""
 
-    active = True
-    comparable = 2
-    bare_ns = 100_000_000.0
-    follows_common_steps = False
-    spendable_share = None
+    def __init__(self, *gaps: int) -> None:
+        super().__init__(0.01)
+        self.shown: list[tuple[int, int, int]] = []
+        self._gaps = iter(gaps)
 
-    def __init__(self, gaps: Sequence[int], levels: Sequence[int] = ()) -> None:
-        self.level = 0
-        self.heard: list[tuple[int, int]] = []
-        self.compared: list[tuple[int, int]] = []
-        self.lengths: list[int] = []
-        self.settled: list[bool] = []
-        self.spent: list[int] = []
-        self.expected: list[float] = []
-        self._gaps: Iterator[int] = iter(gaps)
-        self._levels: Iterator[int] = iter(levels)
+    def close(self, cost_ns: int, cpu_ns: int, wall_ns: int) -> None:
+        self.shown.append((cost_ns, cpu_ns, wall_ns))
 
-    def expect(self, costs_ns: Sequence[float]) -> None:
-        self.expected = list(costs_ns)
-
-    def after_recorded(self, step_ns: int, _cost_ns: int, _toggle_ns: int, *, settles: bool, step: int) -> int:
-        self.lengths.append(step_ns)
-        self.settled.append(settles)
-        self.level = next(self._levels, self.level)
+    def gap(self, step: int) -> int:
         return next(self._gaps, 0)
-
-    def after_gap(self, steps: int, elapsed_ns: int, spent_ns: int) -> None:
-        self.heard.append((steps, elapsed_ns))
-        self.spent.append(spent_ns)
-
-    def compare(self, steps: int, elapsed_ns: int) -> None:
-        self.compared.append((steps, elapsed_ns))
-
-    def paired(self, unsampled: int | None = None) -> None:
-        return None
 
 
 @pytest.fixture
 def govern(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Return what puts a scripted governor into the next session; what waits is delivered at once, however slow."""
-    monkeypatch.setattr("autoprof._session.pipeline.SLICE_NS", 10**12)
-    monkeypatch.setattr("autoprof._session.pipeline.RECORDED_SLICE_NS", 10**12)
+    """Return a function that gives the next session these gaps."""
 
-    def put(*gaps: int, levels: Sequence[int] = ()) -> Scripted:
-        governor = Scripted(gaps, levels)
-        monkeypatch.setattr(builder, "Governor", lambda *_args: governor)
-        return governor
+    def put(*gaps: int) -> Scripted:
+        sampler = Scripted(*gaps)
+        monkeypatch.setattr(builder, "Sampler", lambda *_args: sampler)
+        return sampler
 
     return put
 
@@ -127,102 +94,6 @@ def test_a_step_that_is_left_alone_carries_no_hooks(govern: Any) -> None:
         train(model, optimizer)
 
 
-ONE_BY_ONE = [(1, 0), (1, 1), (2, 1), (2, 2), (3, 2), (3, 3), (4, 3), (4, 4)]
-
-
-@pytest.mark.parametrize(("slice_ns", "expected"), [(10**12, [(4, 4)]), (-1, ONE_BY_ONE)])
-def test_no_step_that_is_left_alone_delivers_all_that_waits(
-    govern: Any, monkeypatch: pytest.MonkeyPatch, slice_ns: int, expected: list[tuple[int, int]]
-) -> None:
-    """A slice after each step, from the second on: the first two are compared. One may be a frame for one sink."""
-    monkeypatch.setattr("autoprof._session.pipeline.SLICE_NS", slice_ns)
-    monkeypatch.setattr("autoprof._session.pipeline.RECORDED_SLICE_NS", slice_ns)
-    govern(0, 0, 0, 40)
-    model, optimizer = model_and_optimizer()
-    first, second, seen = ListSink(), ListSink(), []
-    with autoprof.instrument(model, MANUAL, sinks=[first, second]) as session:
-        session._pipeline.postpone(10**30)  # nothing before the gap
-        for at in range(34):
-            train(model, optimizer)
-            session.step()
-            if at > 4:
-                seen.append((len(first.frames), len(second.frames)))
-    assert list(dict.fromkeys(counts for counts in seen if any(counts))) == expected
-    assert [f.step for f in first.frames] == [f.step for f in second.frames] == [1, 2, 3, 4]
-
-
-class Watched(ListSink):
-    """A live sink that is due before a gap, ``limit`` times; it notes the frames that it has, and the gap's seconds."""
-
-    def __init__(self, limit: int = 1) -> None:
-        super().__init__()
-        self.idle: list[tuple[int, float]] = []
-        self.shown: list[tuple[int, int]] = []
-        self._limit = limit
-
-    def due(self, idle_s: float | None = None) -> bool:
-        if idle_s is None:
-            return False
-        self.idle.append((len(self.frames), idle_s))
-        return len(self.idle) <= self._limit
-
-    def show(self, summary: Summary, step: int) -> None:
-        self.shown.append((summary.steps + summary.warmup_steps, step))
-
-
-@pytest.mark.parametrize(("slice_ns", "left"), [(10**12, 58), (-1, 40)])
-def test_a_live_sink_is_asked_before_a_gap(
-    govern: Any, monkeypatch: pytest.MonkeyPatch, slice_ns: int, left: int
-) -> None:
-    """Of sixty steps of 0.1 s two are compared; then what waits is passed on, at once or one piece a step."""
-    monkeypatch.setattr("autoprof._session.pipeline.SLICE_NS", slice_ns)
-    monkeypatch.setattr("autoprof._session.pipeline.RECORDED_SLICE_NS", slice_ns)
-    monkeypatch.setattr("autoprof._session.outputs.PART_S", 10**6)
-    govern(0, 0, 60)
-    model, optimizer = model_and_optimizer()
-    watched = Watched()
-    with autoprof.instrument(model, MANUAL, sinks=[watched, ListSink()]) as session:
-        session._pipeline.postpone(10**30)
-        for _ in range(63):
-            train(model, optimizer)
-            session.step()
-    assert watched.idle[0] == (3, pytest.approx(left / 10))
-    assert watched.shown == [(3, 3)]
-
-
-def test_in_a_long_gap_a_live_sink_is_asked_every_two_seconds(govern: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """So it can show how old its figures are; the gap is as long as without it."""
-    monkeypatch.setattr("autoprof._session.pipeline.SLICE_NS", 10**12)
-    monkeypatch.setattr("autoprof._session.pipeline.RECORDED_SLICE_NS", 10**12)
-    govern(0, 0, 70)
-    model, optimizer = model_and_optimizer()
-    watched = Watched(limit=0)
-    with autoprof.instrument(model, MANUAL, sinks=[watched]) as session:
-        for _ in range(75):
-            train(model, optimizer)
-            session.step()
-    assert [round(idle_s, 1) for _, idle_s in watched.idle] == [6.8, 4.8, 2.8, 0.8]
-    assert [frame.step for frame in watched.frames] == [1, 2, 3, 74, 75]
-
-
-def test_a_live_summary_in_parts_takes_several_unsampled_steps(govern: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One part at the end of each, until all of it is shown; the sink is not asked again before."""
-    monkeypatch.setattr("autoprof._session.outputs.PART_S", -1.0)
-    govern(0, 0, 100)
-    model, optimizer = model_and_optimizer()
-    watched = Watched()
-    counts = []
-    with autoprof.instrument(model, MANUAL, sinks=[watched]) as session:
-        for _ in range(103):
-            train(model, optimizer)
-            session.step()
-            counts.append((len(watched.idle), len(watched.shown)))
-        summarizer = session._pipeline._summarizer  # type: ignore[attr-defined]
-    parts = len(list(summarizer.parts()))
-    assert parts > len(summarizer._observers) + len(find_rules())  # each rule is a part
-    assert counts.index((1, 1)) == 4 + parts
-
-
 def test_a_live_summary_imports_no_part_of_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
     """``np.percentile`` imports ``numpy.ma`` where nothing has: milliseconds of a step."""
     assert np.ma.masked is not None  # imported here, so that it can be forgotten
@@ -237,37 +108,6 @@ def test_a_live_summary_imports_no_part_of_numpy(monkeypatch: pytest.MonkeyPatch
         assert "numpy.ma" not in sys.modules
 
 
-class AlwaysDue(ListSink):
-    """A live sink that is always due; it notes how many frames it had at each summary."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.shown: list[int] = []
-
-    def due(self, idle_s: float | None = None) -> bool:
-        return True
-
-    def show(self, summary: Summary, step: int) -> None:
-        self.shown.append(len(self.frames))
-
-
-def test_no_step_end_both_uses_up_its_slice_and_computes_a_live_summary(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each has the end of a step to itself, in turn; where the slice is not used up, both fit into one."""
-    monkeypatch.setattr("autoprof._session.pipeline.DELIVER_EVERY_NS", 0)
-    monkeypatch.setattr("autoprof._session.pipeline.SLICE_NS", -1)
-    monkeypatch.setattr("autoprof._session.pipeline.RECORDED_SLICE_NS", -1)
-    monkeypatch.setattr("autoprof._session.outputs.PART_S", 10**6)
-    model, optimizer = model_and_optimizer()
-    live, seen = AlwaysDue(), []
-    with autoprof.instrument(model, {**MANUAL, "sample": {"budget": None}}, sinks=[live]) as session:
-        for _ in range(6):
-            train(model, optimizer)
-            session.step()
-            seen.append((len(live.frames), len(live.shown)))
-    assert seen == [(1, 0), (1, 1), (2, 1), (2, 2), (3, 2), (3, 3)]
-    assert [frame.step for frame in live.frames] == [1, 2, 3, 4, 5, 6]
-
-
 def test_step_numbers_go_on_over_a_gap(govern: Any) -> None:
     """Steps 1, 2, then three unsampled, 6, then one, 8."""
     govern(0, 3, 1)
@@ -279,18 +119,8 @@ def test_step_numbers_go_on_over_a_gap(govern: Any) -> None:
             session.step()
     assert [(f.step, f.gap_steps) for f in sink.frames] == [(1, 0), (2, 0), (6, 3), (8, 1)]
     assert sink.summary is not None
-    assert (sink.summary.steps, sink.summary.warmup_steps, sink.summary.unsampled_steps) == (2, 2, 4)
+    assert (sink.summary.steps, sink.summary.warmup_steps, sink.summary.unsampled_steps) == (4, 0, 4)
     assert sink.summary.unsampled_ns == sum(f.gap_ns for f in sink.frames) > 0
-
-
-def test_the_first_step_earns_what_it_lasted(govern: Any) -> None:
-    """It begins with the session, not with the machine's clock."""
-    governor = govern()
-    began = perf_counter_ns()
-    with autoprof.instrument(nn.Sequential(nn.Identity()), MANUAL) as session:
-        session.step()
-        lasted = perf_counter_ns() - began
-    assert 0 < governor.lengths[0] < lasted
 
 
 def fake_host_time(monkeypatch: pytest.MonkeyPatch) -> list[int]:
@@ -301,51 +131,14 @@ def fake_host_time(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return now
 
 
-@pytest.mark.parametrize(
-    ("step_ns", "apart"),
-    [(100_000_000, [6, 7, 23, 24]), (1_000_000, [6, 7, 8, 23, 24, 25]), (10_000, [*range(6, 14), *range(23, 31)])],
-)
-def test_the_first_steps_after_a_gap_are_kept_apart(
-    govern: Any, monkeypatch: pytest.MonkeyPatch, step_ns: int, apart: list[int]
-) -> None:
-    """They find what records them in no cache: two, or as many as 3 ms take, at most eight. They are in no mean."""
-    now = [0]
-    monkeypatch.setattr(sampling, "perf_counter_ns", lambda: now[0])
-    governor = govern(0, 3, *[0] * 14, 2)
-    sink = ListSink()
-    with autoprof.instrument(nn.Sequential(nn.Identity()), MANUAL, sinks=[sink]) as session:
-        for _ in range(32):
-            now[0] += step_ns
-            session.step()
-    assert [f.step for f in sink.frames if f.warmup] == apart
-    assert [f.step for f in sink.frames if not f.warmup and f.step < 6] == [1, 2]
-    assert sum(governor.settled) == len(apart)
-
-
-def test_a_step_that_is_recorded_alone_counts(govern: Any) -> None:
-    """Where each Nth step is asked for there is no other to go by."""
-    govern()
+def test_each_nth_step_is_recorded_from_the_first_one_on() -> None:
+    """Each of them counts."""
     sink = ListSink()
     config = {**MANUAL, "sample": {"warmup": 0, "every": 3}}
     with autoprof.instrument(nn.Sequential(nn.Identity()), config, sinks=[sink]) as session:
         for _ in range(7):
             session.step()
     assert [(f.step, f.warmup) for f in sink.frames] == [(1, False), (4, False), (7, False)]
-
-
-def test_nothing_is_delivered_between_the_first_steps_after_a_gap(govern: Any) -> None:
-    """However long the gap was, what resolving leaves in the caches stays out of their times."""
-    govern(2, 0, 0, 0)
-    clock = FakeClock()
-    sink = ListSink()
-    model, optimizer = model_and_optimizer()
-    with open_session(model, MANUAL, clock=clock, sinks=[sink]) as session:
-        for at in range(6):
-            train(model, optimizer)
-            clock.advance(1_000_000_000 if at < 3 else 1_000)
-            session.step()
-        assert [f.step for f in sink.frames] == [1]
-    assert [f.step for f in sink.frames] == [1, 4, 5, 6]
 
 
 def test_without_step_optimizer_steps_count_a_gap(govern: Any) -> None:
@@ -418,7 +211,7 @@ def test_the_first_explicit_step_may_fall_into_a_gap(govern: Any) -> None:
 
 def test_time_in_a_gap_is_training_time(govern: Any) -> None:
     """The share of autoprof's own work is of all steps; a pause belongs to none of them."""
-    governor = govern(2)
+    govern(2)
     model, optimizer = model_and_optimizer()
     sink = ListSink()
     monkeypatched = pytest.MonkeyPatch()
@@ -434,70 +227,7 @@ def test_time_in_a_gap_is_training_time(govern: Any) -> None:
         train(model, optimizer)
         session.step()
     monkeypatched.undo()
-    assert governor.heard == [(2, 100)]
-    assert governor.compared == [(2, 100)]
     assert [f.gap_ns for f in sink.frames] == [0, 100]
-
-
-def test_as_many_steps_are_compared_as_were_recorded(govern: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first of the gap, however long it is; with ``step: auto``, from one optimizer step on to another."""
-    now = fake_host_time(monkeypatch)
-    for config in (MANUAL, EVERYTHING):
-        governor = govern(6)
-        model, optimizer = model_and_optimizer()
-        with autoprof.instrument(model, config) as session:
-            for _ in range(8):
-                train(model, optimizer)
-                now[0] += 10
-                if config is MANUAL:
-                    session.step()
-        assert governor.compared == [(2, 20)]
-        assert [steps for steps, _ in governor.heard] == [6]
-
-
-def test_no_work_is_done_in_the_steps_that_are_compared(govern: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Steps wait where the gap begins; with ``step: auto`` it is checked once before the compared steps, too."""
-    monkeypatch.setattr("autoprof._session.pipeline.SLICE_NS", -1)
-    monkeypatch.setattr("autoprof._session.pipeline.DELIVER_EVERY_NS", 10**18)
-    now = fake_host_time(monkeypatch)
-    for config in (MANUAL, EVERYTHING):
-        governor, sink = govern(0, 0, 60), ListSink()
-        model, optimizer = model_and_optimizer()
-        seen = []
-        with autoprof.instrument(model, config, sinks=[sink]) as session:
-            session._pipeline.postpone(10**30)
-            for _ in range(62):
-                train(model, optimizer)
-                now[0] += 10
-                if config is MANUAL:
-                    session.step()
-                seen.append((len(governor.compared), len(sink.frames)))
-        assert governor.compared == [(2, 20)]
-        assert (0, 0) in seen
-        assert (1, 2) in seen
-        assert not [counts for counts in seen if counts[1] > counts[0] == 0]
-
-
-def test_what_is_delivered_in_a_gap_is_paid_for(govern: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Resolving and writing the burst before it is work of ours like any other."""
-    monkeypatch.setattr("autoprof._session.pipeline.DELIVER_EVERY_NS", 10**18)  # the burst waits for the gap
-    monkeypatch.setattr("autoprof._session.pipeline.SHORT_NS", 0)
-    now = fake_host_time(monkeypatch)
-    governor = govern(0, 4)
-
-    class Slow(ListSink):
-        def write(self, frame: Any) -> None:
-            now[0] += 7
-            super().write(frame)
-
-    sink = Slow()
-    with autoprof.instrument(nn.Sequential(nn.Identity()), MANUAL, sinks=[sink]) as session:
-        for _ in range(3):
-            session.step()
-        assert [f.step for f in sink.frames] == [1]
-        for _ in range(3):
-            session.step()
-    assert governor.spent == [7]
 
 
 def test_a_run_that_ends_in_a_gap_counts_its_steps(govern: Any) -> None:
@@ -564,28 +294,6 @@ def test_a_run_that_ends_where_a_gap_begins_left_no_step_alone(govern: Any) -> N
     assert "unsampled steps" not in render_summary(summary)
 
 
-def test_steps_before_a_gap_are_handed_on_during_it(govern: Any) -> None:
-    """The device is asked again after two steps, once; a gap of a thousand steps keeps nobody waiting."""
-    govern(0, 10)
-    clock = FakeClock()
-    device = FakeDevice(clock, lag_ns=100)
-    sink = ListSink()
-    with open_session(nn.Sequential(nn.Identity()), MANUAL, clock=device.device_clock(), sinks=[sink]) as session:
-        session.step()
-        session.step()
-        assert not sink.frames
-        clock.advance(200)
-        asked = device.queries
-        session.step()
-        assert device.queries == asked
-        session.step()
-        assert [f.step for f in sink.frames] == [1, 2]
-        asked = device.queries
-        for _ in range(7):
-            session.step()
-        assert device.queries == asked
-
-
 def test_no_event_is_recorded_in_a_gap(govern: Any) -> None:
     """Loaders, optimizers and spans of the user leave the device alone."""
     govern(3)
@@ -616,92 +324,6 @@ def test_scalars_of_a_step_left_alone_are_not_kept(govern: Any) -> None:
             session.log(loss=i)
             session.step()
     assert [f.scalars for f in sink.frames] == [{"loss": 0.0}, {"loss": 2.0}]
-
-
-def test_modules_are_dropped_and_taken_up_again_and_it_is_said(govern: Any, caplog: pytest.LogCaptureFixture) -> None:
-    """The deepest first, then all but the model; each change once, with the step it begins at."""
-    govern(1, 1, 1, 1, levels=[1, 1, 2, 0])
-    model, optimizer = model_and_optimizer()
-    sink = ListSink()
-    with (
-        caplog.at_level(logging.WARNING, logger="autoprof"),
-        autoprof.instrument(model, {**MANUAL, "targets": [{"match": ".+"}]}, sinks=[sink]) as session,
-    ):
-        for _ in range(9):
-            train(model, optimizer)
-            session.step()
-    seen = [[s.name for s in f.spans if s.phase is Phase.FORWARD] for f in sink.frames]
-    everything = ["0", "1", "1/0", "1/1"]
-    assert seen == [everything, ["0", "1"], ["0", "1"], ["Sequential"], everything]
-    assert [record.getMessage() for record in caplog.records] == [
-        "to keep the budget: from step 3 on, 2 of 4 targets, those in no other first, are recorded",
-        "to keep the budget: from step 7 on, only the model as a whole and the phases are recorded",
-        "there is room in the budget again: from step 9 on, all 4 targets are recorded",
-    ]
-    for frame in sink.frames:
-        assert Phase.BACKWARD in frame.phase_ns()
-        assert sum(frame.phase_ns().values()) == frame.step_ns
-
-
-def wide_model(layers: int) -> nn.Sequential:
-    """Return a chain of equal layers, which have one row."""
-    return nn.Sequential(*(nn.Linear(2, 2) for _ in range(layers)))
-
-
-@pytest.mark.parametrize("config", [{}, {"targets": [{"match": r"\d+"}]}], ids=["hot path", "rules"])
-def test_the_governor_knows_before_the_first_step_what_each_level_may_cost(
-    govern: Any, monkeypatch: pytest.MonkeyPatch, config: dict[str, Any]
-) -> None:
-    """Three marks of a call, and the work on it; the modules of the hot path are known, too."""
-    monkeypatch.setattr(builder, "measure_mark_cost", lambda _clock: MarkCost(500.0, 1_000.0))
-    governor = govern()
-    autoprof.instrument(wide_model(7), {"sinks": {}, "step": "manual", **config}).close()
-    call_ns = 3_000.0 + RESOLVED_CALL_NS
-    assert governor.expected == [call_ns * (8 - bool(config)), call_ns]
-
-
-def test_a_model_whose_modules_cost_more_than_the_loan_begins_with_the_model_alone(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    """2,000 modules in each of the first steps would cost half a second; a note has the reason."""
-    monkeypatch.setattr(builder, "measure_mark_cost", lambda _clock: MarkCost(1_000.0, 1_000.0))
-    model = wide_model(2_000)
-    with (
-        caplog.at_level(logging.WARNING, logger="autoprof"),
-        autoprof.instrument(model, {"sinks": {}, "step": "manual"}),
-    ):
-        assert hooked(model) - sum(len(hooks) for hooks in hooks_of(model).values()) == 0
-    assert [record.getMessage() for record in caplog.records] == [
-        "to keep the budget: from step 1 on, only the model as a whole and the phases are recorded"
-    ]
-
-
-def test_the_modules_of_the_hot_path_come_back_by_their_name(govern: Any, caplog: pytest.LogCaptureFixture) -> None:
-    """The finest level is the one that is chosen during the run."""
-    govern(1, 1, levels=[1, 0])
-    model, optimizer = model_and_optimizer()
-    with (
-        caplog.at_level(logging.WARNING, logger="autoprof"),
-        autoprof.instrument(model, {"sinks": {}, "step": "manual"}) as session,
-    ):
-        for _ in range(5):
-            train(model, optimizer)
-            session.step()
-    assert [record.getMessage() for record in caplog.records] == [
-        "to keep the budget: from step 3 on, only the model as a whole and the phases are recorded",
-        "there is room in the budget again: from step 5 on, the modules of the hot path are recorded",
-    ]
-
-
-def test_each_nth_step_and_the_governor_agree(govern: Any) -> None:
-    """What the governor leaves alone is rounded up, so that the steps recorded stay multiples apart."""
-    govern(0, 4, 0)
-    sink = ListSink()
-    config = {**MANUAL, "sample": {"warmup": 0, "every": 3}}
-    with autoprof.instrument(nn.Sequential(nn.Identity()), config, sinks=[sink]) as session:
-        for _ in range(16):
-            session.step()
-    assert [f.step for f in sink.frames] == [1, 4, 10, 13, 16]
 
 
 def test_a_backward_through_a_graph_of_a_recorded_step_is_harmless_in_a_gap(govern: Any) -> None:

@@ -37,7 +37,6 @@ class Sampling:
         self.gaps = iter(gaps)
         self.calls: list[tuple[Any, ...]] = []
         self.gap_remaining = 0
-        self.settling = False
         self.in_gap = False
         self.steps_in_gap = 0
         self.goes_on: list[bool] = []
@@ -63,15 +62,18 @@ class Sampling:
     def switch(self, on: bool) -> None:
         self._note("switch", on)
 
-    def close(self, step: int, marks: int, paid_ns: int, other: OtherMarks) -> int:
+    def start_clocks(self) -> None:
+        self._note("start_clocks")
+
+    def close(self, step: int, marks: int, paid_ns: int, ended_ns: int, ended_cpu_ns: int, other: OtherMarks) -> int:
         self._note("close", step, marks, paid_ns)
         return next(self.gaps, 0)
 
     def cost_of(self, other: OtherMarks) -> int:
         return other.ns
 
-    def begin_gap(self, steps: int, per_step: int, *, inside: bool) -> int:
-        self._note("begin_gap", steps, per_step, inside)
+    def begin_gap(self, steps: int, per_step: int) -> int:
+        self._note("begin_gap", steps, per_step)
         self.gap_remaining, self.in_gap = steps * per_step, True
         return now_ns()
 
@@ -79,16 +81,8 @@ class Sampling:
         self._note("check_gap", now_ns)
         return self.goes_on.pop(0) if self.goes_on else False
 
-    compares_next = False
-
-    def check_after_next_step(self) -> None:
-        self._note("check_after_next_step")
-
-    def gap_remaining_s(self) -> float:
-        return 12.5
-
-    def end_gap(self, now_ns: int, paid_ns: int, in_gap_ns: int = 0) -> tuple[int, int]:
-        self._note("end_gap", now_ns, paid_ns, in_gap_ns)
+    def end_gap(self, now_ns: int, in_gap_ns: int = 0) -> tuple[int, int]:
+        self._note("end_gap", now_ns, in_gap_ns)
         self.gap_remaining, self.in_gap = 0, False
         return 5, 5_000
 
@@ -104,8 +98,8 @@ class Sampling:
     def describe_change(self, step: int) -> str | None:
         return self.note and f"{self.note} from {step}"
 
-    def exclude_pause(self, ns: int) -> None:
-        self._note("exclude_pause", ns)
+    def exclude_pause(self, ns: int, cpu_ns: int = 0) -> None:
+        self._note("exclude_pause", ns, cpu_ns)
 
     def reserve(self, first: int, count: int) -> None:
         self._note("reserve", first, count)
@@ -128,7 +122,6 @@ class Pipeline:
     def __init__(self) -> None:
         self.raws: list[RawStep] = []
         self.calls: list[tuple[Any, ...]] = []
-        self.rests = True
         self.long = False
         self.open_gap = NO_GAP
         self.error: BaseException | None = None
@@ -141,12 +134,8 @@ class Pipeline:
     def took_long(self) -> bool:
         return self.long
 
-    def rest(self, idle_s: float) -> bool:
-        self.calls.append(("rest", idle_s))
-        return self.rests
-
     def __getattr__(self, name: str) -> Callable[..., None]:
-        if name not in ("release_end", "postpone", "count_unsampled", "use_clock", "finish", "resume_gc"):
+        if name not in ("release_end", "make_due_pass", "count_unsampled", "use_clock", "finish", "resume_gc"):
             raise AttributeError(name)
 
         def note(*what: Any, **more: Any) -> None:
@@ -178,7 +167,16 @@ class Bench:
     def end(self, ns: int = 100, **more: Any) -> Following:
         """Let time pass and end the step."""
         self.host.advance(ns)
-        return self.tracker.end(now_ns(), **more)
+        return self.end_now(**more)
+
+    def end_now(self, work: Callable[[], object] = int, **more: Any) -> Following:
+        """End the step after this work of autoprof's own."""
+        self.tracker.begin_work()
+        began_ns = now_ns()
+        work()
+        following = self.tracker.end(began_ns, **more)
+        self.tracker.end_work()
+        return following
 
 
 @pytest.fixture(autouse=True)
@@ -191,8 +189,14 @@ def time(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
         return int(time.ns)
 
     monkeypatch.setattr(step_tracker, "perf_counter_ns", read)
+    monkeypatch.setattr(step_tracker, "thread_time_ns", lambda: time.ns)
     monkeypatch.setattr(step_tracker, "time_ns", lambda: 77)
     return time
+
+
+def pass_time(time: SimpleNamespace, ns: int) -> None:
+    """Let this time of autoprof's own work pass."""
+    time.ns += ns
 
 
 def test_steps_join_without_a_gap_and_have_what_was_logged_in_them() -> None:
@@ -270,15 +274,15 @@ def test_the_first_steps_and_those_that_a_listener_excludes_are_warm_up_steps(
 
 
 def test_the_step_after_long_work_is_a_warm_up_step_and_so_is_one_excluded_by_hand() -> None:
-    """The caches are cold; a step that settles is said to."""
+    """The caches are cold."""
     bench = Bench()
-    bench.pipeline.long = bench.sampling.settling = True
+    bench.pipeline.long = True
     bench.end()
-    bench.pipeline.long = bench.sampling.settling = False
+    bench.pipeline.long = False
     bench.end()
     bench.tracker.exclude_open()
     bench.end()
-    assert [(raw.warmup, raw.settles) for raw in bench.pipeline.raws] == [(False, False), (True, True), (True, False)]
+    assert [raw.warmup for raw in bench.pipeline.raws] == [False, True, True]
 
 
 def test_a_step_that_held_several_training_steps_counts_as_so_many() -> None:
@@ -298,14 +302,12 @@ def test_the_overhead_of_a_step_is_autoprofs_work_since_the_last_one(time: Simpl
     """That of the end before it, of the meters, which begin anew, and of other threads."""
     meter = SimpleNamespace(spent_ns=40)
     bench = Bench(cost_meters=[meter])
-    began_ns = now_ns()
-    time.ns += 500
-    bench.tracker.end(began_ns)
-    spent_ns = time.ns - began_ns
+    bench.end_now(lambda: pass_time(time, 500))
     bench.end()
     bench.end()
     overheads = [raw.overhead_ns for raw in bench.pipeline.raws]
-    assert overheads[:2] == [40, spent_ns]
+    assert overheads[0] == 40
+    assert 500 < overheads[1] < 510
     assert 0 < overheads[2] < 10
     assert meter.spent_ns == 0
 
@@ -317,28 +319,24 @@ def test_sampling_hears_of_the_work_inside_the_steps(time: SimpleNamespace) -> N
     paid = []
     for spent_ns in (50_000, 70_000):
         meter.spent_ns = spent_ns
-        bench.tracker.end(now_ns())
+        bench.end_now()
         paid.append(bench.sampling.of("close")[-1][-1])
-    bench.tracker.end(now_ns())
     assert 50_000 <= paid[0] < 51_000
     assert 120_000 <= paid[1] < 121_000
-    assert 120_000 <= bench.sampling.of("end_gap")[-1][2] < 121_000
 
 
 def test_sampling_hears_all_work_so_far(time: SimpleNamespace) -> None:
     """With that of this step's end up to now."""
     bench = Bench()
     for _ in range(2):
-        began_ns = now_ns()
-        time.ns += 500
-        bench.tracker.end(began_ns)
+        bench.end_now(lambda: pass_time(time, 500))
     paid = [call[3] for call in bench.sampling.of("close")]
     assert 500 < paid[0] < 510
     assert 1_000 < paid[1] < 1_020
 
 
 def test_sampling_hears_of_what_the_recorder_sums_inside_the_steps() -> None:
-    """Shapes and experts: the governor charges what the overhead shows."""
+    """Shapes and experts: the sampler counts the work that the overhead shows."""
     bench = Bench()
     bench.recorder.detail_ns = 5_000
     bench.end()
@@ -355,7 +353,7 @@ def test_after_a_gap_a_step_begins_once_its_probes_are_attached() -> None:
     bench = Bench(7)
     assert bench.end(100) is Following.UNSAMPLED
     assert bench.tracker.open is None
-    assert bench.sampling.of("begin_gap") == [("begin_gap", 7, 1, False)]
+    assert bench.sampling.of("begin_gap") == [("begin_gap", 7, 1)]
     assert bench.pipeline.calls == [("release_end", bench.pipeline.raws[0])]
     for value in (2, 3.5):
         bench.tracker.log("samples", value)
@@ -365,7 +363,6 @@ def test_after_a_gap_a_step_begins_once_its_probes_are_attached() -> None:
     assert (bench.tracker.count, bench.tracker.ended) == (1, 5)
     bench.sampling.gap_remaining, bench.sampling.note = 0, "some are recorded"
     assert bench.end(900) is Following.RECORDED
-    assert bench.pipeline.calls[1:] == [("postpone", 2_000)]
     assert bench.notes.all == ("some are recorded from 7",)
     bench.end(50)
     bench.end(50)
@@ -380,51 +377,35 @@ def test_optimizer_steps_count_a_gap_where_steps_end_by_themselves() -> None:
     """It begins inside of a step, and its end leaves the next forward to begin one."""
     bench = Bench(7)
     bench.end(optimizer_steps=2)
-    assert bench.sampling.of("begin_gap") == [("begin_gap", 7, 2, True)]
+    assert bench.sampling.of("begin_gap") == [("begin_gap", 7, 2)]
     assert bench.end(optimizer_steps=2) is Following.AFTER_GAP
     bench.sampling.gap_remaining = 0
     assert bench.end(optimizer_steps=2) is Following.RECORDED
     none = Bench(7)
     none.end(optimizer_steps=0)
-    assert none.sampling.of("begin_gap") == [("begin_gap", 7, 1, True)]
+    assert none.sampling.of("begin_gap") == [("begin_gap", 7, 1)]
 
 
-def test_a_part_of_a_gap_ends_with_postponed_work() -> None:
-    """What was too much for one step goes on after the next one."""
+def test_at_the_end_of_a_part_of_a_gap_a_pass_may_be_due() -> None:
+    """What waits is shown before the next recorded step."""
     bench = Bench(7)
     bench.end()
     bench.sampling.goes_on = [True, True]
     bench.pipeline.calls.clear()
     assert bench.end() is Following.UNSAMPLED
-    assert bench.sampling.of("check_after_next_step") == []
-    bench.pipeline.rests = False
     assert bench.end() is Following.UNSAMPLED
-    assert len(bench.sampling.of("check_after_next_step")) == 1
-    assert bench.pipeline.calls == [("rest", 12.5)] * 2
+    assert bench.pipeline.calls == [("make_due_pass",)] * 2
     assert bench.end() is Following.RECORDED
-
-
-def test_a_part_of_a_gap_that_is_compared_next_begins_without_work() -> None:
-    """Work would lengthen its steps, and a part that ends early would be compared as if it had all of them."""
-    bench = Bench(7)
-    bench.end()
-    bench.sampling.goes_on, bench.sampling.compares_next = [True], True
-    bench.pipeline.rests = False
-    bench.pipeline.calls.clear()
-    assert bench.end() is Following.UNSAMPLED
-    assert bench.pipeline.calls == []
-    assert bench.sampling.of("check_after_next_step") == []
 
 
 def test_work_between_unsampled_steps_is_no_part_of_their_time(time: SimpleNamespace) -> None:
     """Sampling hears of that of the gap that ends; the next gap begins without any."""
     bench = Bench(7, 7)
 
-    def rest(idle_s: float) -> bool:
+    def make_due_pass() -> None:
         time.ns += 300
-        return True
 
-    bench.pipeline.rest = rest  # type: ignore[method-assign]
+    bench.pipeline.make_due_pass = make_due_pass  # type: ignore[attr-defined]
     works = []
     for parts in (2, 1):
         bench.end()
@@ -434,7 +415,7 @@ def test_work_between_unsampled_steps_is_no_part_of_their_time(time: SimpleNames
         bench.tracker.count_gap()
         works.append((2_000 - bench.pipeline.open_gap.elapsed_ns) // 100)
         bench.end()
-        works.append(bench.sampling.of("end_gap")[-1][3] // 100)
+        works.append(bench.sampling.of("end_gap")[-1][2] // 100)
     assert works == [6, 6, 3, 3]
 
 
@@ -442,9 +423,7 @@ def test_the_overhead_of_the_present_gap_is_the_work_since_the_last_recorded_ste
     """That of earlier steps is in the steps."""
     bench = Bench(0, 7)
     for work_ns in (500, 20):
-        began_ns = now_ns()
-        time.ns += work_ns
-        bench.tracker.end(began_ns)
+        bench.end_now(lambda work_ns=work_ns: pass_time(time, work_ns))  # type: ignore[misc]
     bench.tracker.count_gap()
     assert 20 < bench.pipeline.open_gap.overhead_ns < 40
 
@@ -467,7 +446,7 @@ def test_other_threads_are_noted_once_they_are_off_or_more_than_a_step_records(
 
 
 def test_a_step_after_a_gap_that_held_several_training_steps_has_the_gaps_too() -> None:
-    """The steps and the time of both; sampling hears of autoprof's work up to the gap's end."""
+    """The steps and the time of both."""
     bench = Bench(7)
     bench.end()
     bench.sampling.gap_remaining = 0
@@ -475,8 +454,6 @@ def test_a_step_after_a_gap_that_held_several_training_steps_has_the_gaps_too() 
     bench.end(100, held=2)
     raw = bench.pipeline.raws[1]
     assert (raw.step, raw.gap_steps, raw.gap_ns) == (8, 5 + 1, 5_000 + 50)
-    ((_, _, paid_ns, _),) = bench.sampling.of("end_gap")
-    assert 0 < paid_ns < 20
 
 
 # Followers.
@@ -568,9 +545,9 @@ def test_a_pause_is_excluded_from_what_sampling_counts(time: SimpleNamespace) ->
     bench.tracker.pause()
     time.ns += 700
     bench.tracker.resume()
-    assert bench.sampling.of("exclude_pause") == [("exclude_pause", 701)]
+    assert bench.sampling.of("exclude_pause") == [("exclude_pause", 701, 701)]
     bench.tracker.exclude_ns(44)
-    assert bench.sampling.calls[-1] == ("exclude_pause", 44)
+    assert bench.sampling.calls[-1] == ("exclude_pause", 44, 0)
 
 
 def test_a_pause_in_a_gap_is_no_mark(time: SimpleNamespace) -> None:
@@ -796,7 +773,7 @@ def test_a_run_that_ends_in_a_gap_or_after_one_counts_its_steps() -> None:
     bench.sampling.gap_remaining = 0
     bench.end()
     bench.tracker.finish(whole=False, patient=True)
-    assert bench.pipeline.calls[2:] == [("count_unsampled", OpenGap(5, 5_000)), ("finish", True)]
+    assert bench.pipeline.calls[1:] == [("count_unsampled", OpenGap(5, 5_000)), ("finish", True)]
     assert bench.notes.skipped == {}
 
 

@@ -9,20 +9,18 @@ from typing import Any
 import pytest
 import torch
 import torch._dynamo.testing
-from engine_laws import check_laws
+from engine_laws import check_laws, pass_on_each_step
 from torch import Tensor, nn
 
 import autoprof
 from autoprof._capture.mark_cost import MarkCost
 from autoprof._metrics.throughput import RECOGNISED
 from autoprof._notes import Notes
-from autoprof._session import pipeline
-from autoprof._session.governor import Governor
-from autoprof._session.sampling import Level
+from autoprof._session.sampling import TargetSet
 from autoprof._session.zoom import MAX_CHANGES, SILENT_STEPS, Zoom
 from autoprof._targets import CutRules, first_cut, group_tree, select_targets, split_group
 from autoprof.config import load_config
-from autoprof.frame import Phase, Span, StepFrame
+from autoprof.frame import FrameRun, Phase, Span, StepFrame
 from autoprof.summary import Row, Summary
 from autoprof.testing import FakeClock, ListSink, make_frame, open_session
 
@@ -32,10 +30,8 @@ DEFAULT: dict[str, Any] = {"step": "manual", "sample": {"warmup": 0, "budget": N
 
 @pytest.fixture(autouse=True)
 def each_step_is_passed_on_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pass a step on at its end, on any machine: the fake steps are shorter than the pause between two deliveries."""
-    monkeypatch.setattr(pipeline, "DELIVER_EVERY_NS", 0)
-    monkeypatch.setattr(pipeline, "SLICE_NS", 10**12)
-    monkeypatch.setattr(pipeline, "RECORDED_SLICE_NS", 10**12)
+    """Pass a step on at its end: the fake steps are shorter than the time between two passes."""
+    pass_on_each_step(monkeypatch)
 
 
 class Busy(nn.Module):
@@ -185,17 +181,17 @@ def frame_of(zoom: Zoom, times: dict[str, int], step: int, blocks: dict[str, int
         parent = places.get(name.rpartition("/")[0], 0 if spans else None)
         places[name] = len(spans)
         spans.append(Span(name, name, Phase.FORWARD, parent, 0, times.get(name, 0)))
-    return make_frame(spans, step=step, duration_ns=max(times.values()), cut=zoom.level.cut)
+    return make_frame(spans, step=step, duration_ns=max(times.values()), cut=zoom.chosen.number)
 
 
 def make_zoom(model: nn.Module, budget: float | None, cost_ns: float) -> Zoom:
     """Return a zoom on the model whose marks cost so much."""
     tree = group_tree(model)
 
-    def make_level(groups: Any, cut: int) -> Level:
-        return Level((), "", tuple(target for group in groups for target in group.targets()), cut)
+    def make_set(groups: Any, number: int) -> TargetSet:
+        return TargetSet((), tuple(target for group in groups for target in group.targets()), number)
 
-    return Zoom(tree, first_cut(tree), make_level, Governor(budget), MarkCost(cost_ns, cost_ns), Notes())
+    return Zoom(tree, first_cut(tree), make_set, budget, MarkCost(cost_ns, cost_ns), Notes())
 
 
 def wide() -> nn.Module:
@@ -213,30 +209,55 @@ TIMES = {"Nest": 100_000, "one": 60_000, "one/inner": 59_000, "two": 38_000, "tw
 
 def test_a_row_that_is_too_expensive_to_open_says_so() -> None:
     """Of two rows that take long only the longer one is opened where the budget does not allow both."""
-    zoom = make_zoom(wide(), 0.01, 20.0)  # 60 ns a call, 4 × 0.6 % of 100 µs: 2400 ns, 40 calls
+    zoom = make_zoom(wide(), 0.01, 20.0)  # 120 ns a call with its resolution, 1 % of 100 µs: 8 calls
     for step in range(20):
-        zoom.observe_frame(frame_of(zoom, TIMES, step))
+        zoom.frames(FrameRun.of([frame_of(zoom, TIMES, step)]))
     assert zoom.cut.stopped["one/inner"] == "budget"
     assert len(zoom.cut.groups) <= 40
     cheap = make_zoom(wide(), 0.01, 1.0)
     for step in range(20):
-        cheap.observe_frame(frame_of(cheap, TIMES, step))
+        cheap.frames(FrameRun.of([frame_of(cheap, TIMES, step)]))
     assert cheap.cut.stopped["one/inner"] is None
     assert cheap.cut.stopped["two/inner"] is None
 
 
-def test_a_cut_that_costs_too_much_is_closed_again() -> None:
-    """More calls than expected, as in a loop over a block, take rows away until the cost is right."""
-    model = wide()
-    zoom = make_zoom(model, 0.01, 1.0)
+def test_the_smallest_rows_are_dropped_where_the_budget_does_not_afford_the_cut() -> None:
+    """Down to the groups that a run begins with; they come back, the largest first, where there is room."""
+    model, times = wide(), dict(TIMES)
+    zoom = make_zoom(model, None, 1.0)
+    first = {group.name for group in zoom.cut.groups}
+    names = [group.name for group in zoom._root.below() if group.name.startswith("one/inner/")]
+    times.update((name, 100 * (at + 1)) for at, name in enumerate(names))
     for step in range(6):
-        zoom.observe_frame(frame_of(zoom, TIMES, step))
-    opened = len(zoom.cut.groups)
-    assert opened > 60
-    short = {name: ns // 100 for name, ns in TIMES.items()}  # the step is now so short that the marks are too much
-    for step in range(6, 40):
-        zoom.observe_frame(frame_of(zoom, short, step))
-    assert len(zoom.cut.groups) < opened
+        zoom.frames(FrameRun.of([frame_of(zoom, times, step)]))
+    whole = [group.name for group in zoom.cut.groups]
+    assert set(names) < set(whole)
+    assert zoom.fit(0.9) == pytest.approx(0.9, abs=0.02)
+    dropped = set(whole) - {group.name for group in zoom.cut.groups}
+    assert dropped
+    assert all(times.get(name, 0) <= min(times[one] for one in names if one not in dropped) for name in dropped)
+    for step in range(10):
+        zoom.frames(FrameRun.of([frame_of(zoom, times, step)]))
+    assert zoom.fit(0.01) < 0.5
+    assert {group.name for group in zoom.cut.groups} == first
+    assert zoom.cut.stopped["one/inner"] == "budget"
+    assert zoom.fit(0.5) == 1.0
+    assert zoom.fit(5.0) == 1.0
+    again = {group.name for group in zoom.cut.groups} - first
+    assert again
+    assert min(times.get(name, 0) for name in again) >= max(times.get(name, 0) for name in set(whole) - again - first)
+
+
+def test_the_model_and_its_blocks_are_never_dropped() -> None:
+    """Three equal blocks of two layers, with a head: the layers go, the blocks stay."""
+    clock = FakeClock()
+    blocks = {f"b{at}": Nest(clock, one=Busy(clock, 3), two=Busy(clock, 5)) for at in range(3)}
+    zoom = make_zoom(Nest(clock, **blocks, head=Busy(clock, 9)), None, 1.0)
+    whole = {group.name for group in zoom.cut.groups}
+    zoom.fit(0.01)
+    kept = list(zoom.cut.groups)
+    assert len(kept) == 3 < len(whole)
+    assert [group.blocks for group in kept] == [1, 3, 1]
 
 
 def test_a_row_at_the_limit_does_not_flap() -> None:
@@ -246,8 +267,8 @@ def test_a_row_at_the_limit_does_not_flap() -> None:
     for step in range(2000):
         noise = 1.0 + 0.3 * ((step * 7919) % 13 - 6) / 6
         times = {name: round(ns * (noise if name.startswith("one") else 1.0)) for name, ns in TIMES.items()}
-        zoom.observe_frame(frame_of(zoom, times | {"Nest": 120_000}, step))
-        cuts.append(zoom.level.cut)
+        zoom.frames(FrameRun.of([frame_of(zoom, times | {"Nest": 120_000}, step)]))
+        cuts.append(zoom.chosen.number)
     assert cuts[-1] == cuts[200]
     assert cuts[-1] <= MAX_CHANGES // 2
 
@@ -256,7 +277,7 @@ def test_a_step_without_calls_is_said() -> None:
     """Nothing that hooks see is called: the report says what is seen."""
     zoom = make_zoom(wide(), None, 1.0)
     for step in range(2 * SILENT_STEPS):
-        zoom.observe_frame(make_frame([], step=step, duration_ns=1000, cut=zoom.level.cut))
+        zoom.frames(FrameRun.of([make_frame([], step=step, duration_ns=1000, cut=zoom.chosen.number)]))
     assert "was called in" in zoom._notes.all[0]
 
 

@@ -19,8 +19,13 @@ import torch
 from torch import nn
 INSTRUMENTED = {instrumented}
 if INSTRUMENTED:
-    import autoprof, autoprof._session.pipeline
-    autoprof._session.pipeline.DELIVER_EVERY_NS = 0
+    import autoprof
+    from autoprof._session.pipeline import Pipeline
+    submit = Pipeline.submit
+    def submit_and_flush(self, raw):
+        submit(self, raw)
+        self.flush()
+    Pipeline.submit = submit_and_flush
 torch.set_num_threads(1)
 torch.manual_seed(0)
 model = nn.Sequential(nn.Linear(2, 2), nn.ReLU())

@@ -211,12 +211,12 @@ def test_the_status_under_autoprof_run_is_that_of_the_bare_program(end: str, com
 
 AT_EXIT = """
 if INSTRUMENTED:
-    close = autoprof._session.pipeline.Pipeline.close
+    close = Pipeline.close
     def interrupted_close(*arguments):
         for _ in range({times}):
             os.kill(os.getpid(), signal.SIGINT)
         close(*arguments)
-    autoprof._session.pipeline.Pipeline.close = interrupted_close
+    Pipeline.close = interrupted_close
 """
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 from attached import hooks_of, is_marked
-from engine_laws import Watched, check_laws, count, everything
+from engine_laws import Watched, check_laws, count, everything, pass_on_each_step
 from torch import nn
 
 import autoprof
@@ -20,7 +20,6 @@ from autoprof import Phase
 from autoprof._capture import recorder as recording
 from autoprof._capture.marks import MAX_MARKS
 from autoprof._capture.probes import hooks
-from autoprof._session import pipeline
 from autoprof.testing import FakeClock, ListSink
 
 
@@ -101,28 +100,6 @@ def test_a_step_that_was_cut_and_a_whole_one_with_the_same_marks_do_not_mix(
     assert found == {0: [("whole", 100)], 1: [("whole", 0)]}
 
 
-@pytest.mark.parametrize("warmup", [0, 2])
-def test_the_first_step_is_resolved_to_a_limit_if_it_is_a_warmup_step(
-    warmup: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The forwards that fill a buffer of reinforcement learning are in no statistics; no other step is shortened."""
-    monkeypatch.setattr(pipeline, "MAX_FIRST_MARKS", 7)
-    with Watched(mlp(), config=everything(sample={"warmup": warmup, "budget": None})) as watched:
-        for _ in range(4):
-            with autoprof.span("whole"):
-                for _ in range(10):
-                    with autoprof.span("tiny"):
-                        pass
-            watched.step()
-        summary = watched.session.summary()
-    frames = watched.sink.frames
-    for frame in frames:
-        check_laws(frame)
-    assert [frame.dropped for frame in frames] == [22 - 7 if warmup else 0, 0, 0, 0]
-    assert [len(frame.spans) for frame in frames] == [4 if warmup else 11, 11, 11, 11]
-    assert summary.dropped == {}
-
-
 def test_the_limit_may_fall_anywhere_in_a_step_and_the_account_closes(room: Callable[[int], None]) -> None:
     """Forward, backward, a pause, another thread's marks: for every limit up to the whole step."""
     for limit in range(1, 40):
@@ -200,7 +177,7 @@ def test_memory_that_runs_out_in_our_own_work_costs_the_recording_and_not_the_ru
     def fails(*_: Any, **__: Any) -> Any:
         raise MemoryError
 
-    monkeypatch.setattr("autoprof._session.pipeline.DELIVER_EVERY_NS", 0)  # steps as short as these wait otherwise
+    pass_on_each_step(monkeypatch)  # steps as short as these wait otherwise
     model = mlp()
     with caplog.at_level(logging.WARNING, "autoprof"), Watched(model) as watched:
         watched.step()
@@ -245,8 +222,9 @@ def test_a_sink_that_fails_at_any_call_costs_itself(error: Exception, at: int) -
     assert sum("Fails is off" in note or "at the end" in note for note in watched.session.summary().notes) == 1
 
 
-def test_a_sink_that_exits_the_program_exits_it() -> None:
+def test_a_sink_that_exits_the_program_exits_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """``SystemExit`` is no failure: it is what the user's sink wants."""
+    pass_on_each_step(monkeypatch)
     model = mlp()
     watched = Watched(model, sinks=[Fails(SystemExit(3), 1)])  # type: ignore[arg-type]
     with pytest.raises(SystemExit) as ended:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 from attached import hooks_of
-from engine_laws import check_laws, count
+from engine_laws import check_laws, count, pass_on_each_step
 from moments import Strike
 from torch import nn
 from torch.optim import optimizer as torch_optimizer
@@ -23,6 +23,7 @@ from autoprof import Phase
 from autoprof._capture import recorder as recording
 from autoprof._process import lifecycle
 from autoprof._process.signals import DeferSignals
+from autoprof._session.pipeline import Pipeline
 from autoprof.testing import FakeClock, ListSink, open_session
 
 CONFIG: dict[str, Any] = {
@@ -68,7 +69,7 @@ def stride(request: pytest.FixtureRequest) -> int:
 @pytest.fixture(autouse=True)
 def always_delivered(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have each step resolved and written at its end: more of our own work to strike at."""
-    monkeypatch.setattr("autoprof._session.pipeline.DELIVER_EVERY_NS", 0)
+    pass_on_each_step(monkeypatch)
 
 
 class Run:
@@ -257,7 +258,7 @@ def test_struck_at_any_moment_of_a_summary_no_step_is_lost(stride: int) -> None:
     def make() -> Run:
         run = Run()
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("autoprof._session.pipeline.DELIVER_EVERY_NS", 10**18)
+            patch.setattr(Pipeline, "flush", lambda _pipeline: None)  # steps wait for the summary
             for _ in range(3):
                 run.train()
         return run

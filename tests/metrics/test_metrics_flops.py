@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from engine_laws import pass_on_each_step
 from flops_models import GPT, ResNet, tokens
 from torch import Tensor, nn
 
@@ -180,12 +181,13 @@ def test_new_shapes_are_counted_when_they_come(counts: list[Any]) -> None:
     """The work is that of the mean step."""
     work = work_of(trained(nn.Linear(4, 4), batch(8), batch(8), batch(8), batch(16), batch(8)))
     assert len(counts) == 2
-    assert work.flops["forward"] == LAYER * 3 // 2  # of the third step and the fourth; the fifth is warm-up
+    assert work.flops["forward"] == LAYER * 4 // 3  # of the third step, the fourth and the fifth
 
 
 def test_thawing_a_layer_is_new_work(counts: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """The shapes are the same, the backward is not."""
     monkeypatch.setattr("autoprof._metrics.flop_meter.CHECK_EVERY_NS", 0)
+    pass_on_each_step(monkeypatch)
     model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
     model[0].requires_grad_(False)
 
@@ -197,12 +199,14 @@ def test_thawing_a_layer_is_new_work(counts: list[Any], monkeypatch: pytest.Monk
     assert len(counts) == 2
 
 
-def test_the_step_after_a_count_is_kept_apart(counts: list[Any]) -> None:
-    """The time of the count lies in it: it is autoprof's, and in no statistic."""
+def test_a_count_is_in_the_overhead_of_the_step_that_it_lengthens(
+    counts: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is autoprof's time."""
+    pass_on_each_step(monkeypatch)
     sink = ListSink()
     summary = trained(nn.Linear(4, 4), *[batch(8)] * 4, sink=sink, sample={"warmup": 0, "budget": None})
     assert len(counts) == 1
-    assert [frame.warmup for frame in sink.frames] == [False, True, False, False]
     assert sink.frames[1].overhead_ns > work_of(summary).count_ns > 0
 
 

@@ -24,6 +24,7 @@ from autoprof._metrics.throughput import (
 )
 from autoprof._reports.summary_text import render_summary
 from autoprof._session import builder
+from autoprof._session.sampler import Sampler
 from autoprof.summary import Summary
 from autoprof.testing import FakeClock, ListSink, open_session
 
@@ -323,29 +324,19 @@ def test_two_loaders_in_every_step_give_no_throughput() -> None:
     assert trained(nn.Linear(4, 4), both, *[first] * 6).throughput == 8.0
 
 
-class Gaps:
-    """A governor that records four steps, of which two settle, and skips sixteen."""
-
-    active, comparable, bare_ns, level, spendable_share = True, 1, 1e9, 0, 0.006
-    follows_common_steps = False
+class Gaps(Sampler):
+    """A sampler that records four steps and skips sixteen."""
 
     def __init__(self) -> None:
-        self._recorded = 0
+        super().__init__(0.01)
+        self._count = 0
 
-    def expect(self, *_args: Any) -> None:
+    def close(self, cost_ns: int, cpu_ns: int, wall_ns: int) -> None:
         pass
 
-    def after_recorded(self, *_args: Any, **_more: Any) -> int:
-        self._recorded += 1
-        return 0 if self._recorded % 4 else 16
-
-    def after_gap(self, *_args: Any) -> None:
-        pass
-
-    compare = after_gap
-
-    def paired(self, unsampled: int | None = None) -> None:
-        return None
+    def gap(self, step: int) -> int:
+        self._count += 1
+        return 0 if self._count % 4 else 16
 
 
 class FakeTime(ListSink):
@@ -367,7 +358,7 @@ def sampled(
 ) -> tuple[float, Summary]:
     """Train with four recorded steps of twenty; return the seconds a step, and the summary."""
     time = FakeTime(monkeypatch, write_ns)
-    monkeypatch.setattr(builder, "Governor", lambda *_args: Gaps())
+    monkeypatch.setattr(builder, "Sampler", lambda *_args: Gaps())
     clock, model, draw = time.clock, nn.Linear(4, 4), random.Random(3)
     sample = {"warmup": 1, "every": 1}
     with open_session(model, {**CONFIG, "sample": sample}, clock=clock, sinks=[time]) as session:

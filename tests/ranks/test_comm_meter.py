@@ -38,9 +38,9 @@ class Run:
         """Let one step pass."""
         self.step += 1
         self.record.calls += calls
-        self.meter.observe_step(RawStep(self.step, 0, 0, HostClock(), BEGIN, BEGIN + duration_ns))
+        self.meter.step(RawStep(self.step, 0, 0, HostClock(), BEGIN, BEGIN + duration_ns))
         frame = make_frame(spans, step=self.step, duration_ns=duration_ns, **fields)
-        self.meter.observe_run(FrameRun(lambda frame=frame: [frame]))  # type: ignore[misc]
+        self.meter.frames(FrameRun.of([frame]))
 
     def table(self) -> Communication:
         """Return the table."""
@@ -129,7 +129,7 @@ def test_a_step_without_communication_counts() -> None:
     run = Run()
     run.add([call("all_reduce", 0, 5)], [], 10 * MS)
     frame = make_frame([], step=2, duration_ns=30 * MS)
-    run.meter.observe_run(FrameRun(lambda: [frame]))
+    run.meter.frames(FrameRun.of([frame]))
     table = run.table()
     assert (table.steps, table.step_ns, table.rows[0].calls) == (2, 40 * MS, 1)
 
@@ -196,9 +196,9 @@ def test_a_failure_switches_only_the_table_off() -> None:
     """A frame of another shape raises inside the meter, not outside; the next steps pass."""
     run = Run()
     run.record.calls.append(call("all_reduce", 0, 1))
-    run.meter.observe_step(RawStep(1, 0, 0, HostClock(), BEGIN, BEGIN))
+    run.meter.step(RawStep(1, 0, 0, HostClock(), BEGIN, BEGIN))
     broken: Any = StepFrame.of(step=1)
-    run.meter.observe_run(FrameRun(lambda: [broken]))
+    run.meter.frames(FrameRun([1], [{}], [{}], lambda: [broken]))
     run.add([call("all_reduce", 0, 1)], [], 10 * MS)
     assert run.meter.table() is None
 

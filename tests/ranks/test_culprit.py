@@ -13,7 +13,7 @@ from rank_builders import MS, USUAL_MS, make_records, noisy_rows, with_fault
 
 from autoprof._ranks import RankComparison, RankRecord, SlowRank, SpanKey, compare_ranks, phrase_slow
 from autoprof._ranks.excess import binomial_tail, find_period, persistent_excess
-from autoprof._ranks.record import COMM_ROW, OUTSIDE_ROW, SETTLING_SCALAR
+from autoprof._ranks.record import COMM_ROW, OUTSIDE_ROW
 from autoprof.compat.stragglers import by_rank, describe_straggler
 from autoprof.frame import Phase
 
@@ -129,32 +129,6 @@ def test_batches_that_are_larger_again_and_again_are_named() -> None:
         assert one.phase in (Phase.FORWARD, Phase.BACKWARD)
 
 
-def settling(records: list[RankRecord], steps: tuple[int, ...]) -> list[RankRecord]:
-    """Mark steps as the first ones after unsampled steps."""
-    return [
-        replace(one, scalars={SETTLING_SCALAR: np.where(np.isin(one.steps, steps), 1.0, np.nan)}) for one in records
-    ]
-
-
-@pytest.mark.parametrize("key", [MIDDLE_FORWARD, OPTIMIZER, OUTSIDE_ROW])
-def test_a_single_event_is_named_in_a_step_that_is_in_no_statistic(key: SpanKey) -> None:
-    """Each twelfth step or so is excluded because the recording settles; an event of half a second is seen there."""
-    for seed in range(10):
-        found = compare_ranks(settling(with_fault(seed, key, 500.0, once), (13, 14, 37, 38)))
-        assert found.steps == 56
-        assert named(found) == [(2, "one-off", key)]
-        assert 37 in only(found).steps
-
-
-def test_a_recurring_fault_is_found_where_most_of_its_steps_are_in_no_statistic() -> None:
-    """Two thirds of the late steps are the first ones after unsampled steps."""
-    for seed in range(10):
-        records = with_fault(seed, OPTIMIZER, 60.0, seventh)
-        found = compare_ranks(settling(records, (3, 4, 10, 11, 24, 25, 31, 32, 45, 46, 52, 53)))
-        assert named(found) == [(2, "recurring", OPTIMIZER)]
-        assert only(found).period == 7
-
-
 def test_a_rank_that_is_stopped_now_and_then_is_named_wherever_it_stops() -> None:
     """Every seventh step a tenth of a second: while it fetches data, or outside of all spans, in turns."""
     for seed in range(10):
@@ -183,24 +157,6 @@ def test_no_healthy_rank_is_accused_among_those_that_still_record() -> None:
     """The further comparison does not make accusations more likely."""
     records = (make_records(noisy_rows(seed, 4, 60)) for seed in range(200))
     assert not any(compare_ranks([first_steps(one, 20), *others]).slow for one, *others in records)
-
-
-def test_a_slow_network_is_named_in_a_step_that_is_in_no_statistic() -> None:
-    """Once, for 0.3 s."""
-    found = compare_ranks(settling(with_slow_network(0, 300.0, once), (13, 14, 37, 38)))
-    assert found.late_comm is not None
-    assert (found.late_comm.kind, found.late_comm.steps) == ("one-off", (37,))
-
-
-def test_a_rank_whose_recording_settles_now_and_then_is_not_accused() -> None:
-    """Its modules take 80 % longer in these steps, which the other ranks record all the time."""
-    steps = tuple(step for step in range(1, 61) if step % 12 in (1, 2))
-    rows = noisy_rows(0, 4, 60)
-    for key in SPREAD:
-        rows[2][key] *= np.where(np.isin(np.arange(1, 61), steps), 1.8, 1.0)
-    records = make_records(rows)
-    records[2] = settling(records[2:3], steps)[0]
-    assert compare_ranks(records).slow == ()
 
 
 def test_a_long_step_of_two_ranks_accuses_none() -> None:

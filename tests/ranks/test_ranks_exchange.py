@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +55,7 @@ class Board:
 
 @dataclass
 class Rates:
-    """The rates of a governor."""
+    """The rates of a sampler."""
 
     affordable_rate: float = 1.0
     agreed_rate: float = 1.0
@@ -124,23 +124,6 @@ def test_the_slow_rank_is_found_from_messages() -> None:
     assert (found.missing, found.rank, found.name, found.phase) == (None, 2, "encoder", Phase.BACKWARD)
     assert found.excess.middle == pytest.approx(20 * MS, rel=1e-3)
     assert RankMonitor(None, 1, 3, world.ranks[1]).comparison((), final=True) is None
-
-
-def test_a_stall_in_a_settling_step_is_found_from_messages() -> None:
-    """The first steps after unsampled ones are in no statistic; of 31 steps two are such, and one of them stalls."""
-    world = World(3)
-    for rank in range(3):
-        work = world.ranks[rank].work
-        for step in range(1, 32):
-            if step in (20, 21):
-                work.note_settling(step)
-            stalls = rank == 2 and step == 21
-            work.add(replace(make_step(step, 2060 if stalls else 60), warmup=step in (20, 21, 22)))
-    world.exchange(1, 2, 0)
-    found = RankMonitor(None, 0, 3, world.ranks[0]).comparison((), final=True)
-    assert found is not None
-    assert found.steps == 28
-    assert [(one.rank, one.kind, one.name, one.steps) for one in found.slow] == [(2, "one-off", "encoder", (21,))]
 
 
 def test_a_rank_whose_last_message_is_late_is_compared_by_its_records(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ SHOWN = RankComparison(2, steps=100, own_ns=(10, 20), excess_ns=(10.0, 9.0, 11.0
 def test_a_report_repeats_the_comparison_of_the_run_unless_the_records_have_more(
     read: RankComparison | None, taken: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another one of the same steps, without the settling ones, would print other figures than the terminal did."""
+    """Another one of the same steps would print other figures than the terminal did."""
     monkeypatch.setattr(monitor, "read_ranks", lambda *_args, **_options: read)
     assert compare_saved(Path("run"), 2, SHOWN) is (read if taken else SHOWN)
 

@@ -15,7 +15,7 @@ from autoprof._reports.html import render_html
 from autoprof._reports.short_text import LINES, render_short
 from autoprof._reports.summary_text import render_summary
 from autoprof.frame import Phase
-from autoprof.summary import OTHER_TARGETS, Excluded, Finding, PairedCost, Progress, Summary
+from autoprof.summary import OTHER_TARGETS, Excluded, Finding, Progress, Summary
 
 GOLDEN = """\
 ────────────────────────────────────────────────────────────────────────────────
@@ -245,16 +245,8 @@ def test_the_mean_is_that_of_all_steps(summary: Summary) -> None:
     assert "10 steps (2 recorded, 8 not sampled), host time" in text
 
 
-def test_recorded_steps_that_do_not_represent_the_run_are_named(summary: Summary) -> None:
-    """The difference is part of the short report: it changes the meaning of its figures."""
-    cost = PairedCost(0.05, 0.04, 0.06, 20, 0.1)
-    biased = replace(summary, unsampled_steps=10, unsampled_ns=8_000_000_000, paired=cost)
-    text = " ".join("\n".join(render_short(biased)).split())
-    assert "recorded steps are 19.0 % longer" in text
-
-
 def test_recorded_steps_are_always_compared_with_the_others(summary: Summary) -> None:
-    """Also without pairs of steps: a slow beginning that was recorded is no typical step."""
+    """A slow beginning that was recorded is no typical step."""
     slow = replace(summary, unsampled_steps=10, unsampled_ns=4_000_000_000)
     text = " ".join("\n".join(render_short(slow)).split())
     assert "recorded steps are 150.0 % longer than the others; the times below are theirs" in text

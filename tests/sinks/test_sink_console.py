@@ -23,9 +23,8 @@ from tqdm import tqdm
 
 import autoprof
 from autoprof._notes import Notes
-from autoprof._reports.panel import render_panel_in_parts
+from autoprof._reports.panel import render_panel
 from autoprof._session.outputs import Outputs
-from autoprof.frame import StepFrame
 from autoprof.sinks._base import RunInfo
 from autoprof.sinks._suspend import SuspendHandler
 from autoprof.sinks._terminal import PinnedLines, Restorer
@@ -34,22 +33,17 @@ from autoprof.summary import Summary
 
 
 class Summaries:
-    """The statistics of one frame in ``count`` parts, each of which takes ``part_s``; ``asked`` counts them."""
+    """The statistics of one frame; ``asked`` counts them."""
 
-    def __init__(self, clock: Clock, count: int = 1, part_s: float = 0.0) -> None:
+    def __init__(self) -> None:
         self.asked = 0
-        self.clock = clock
-        self.count = count
-        self.part_s = part_s
         self.fails = False
 
-    def parts(self) -> Iterator[Summary]:
+    def __call__(self) -> Summary:
         if self.fails:
             raise ZeroDivisionError
         self.asked += 1
-        for _ in range(self.count):
-            self.clock.now += self.part_s
-            yield summary_of([frame_of()])
+        return summary_of([frame_of()])
 
 
 class Console:
@@ -59,10 +53,10 @@ class Console:
         self, stream: io.StringIO, clock: Clock, *, summaries: Summaries | None = None, **options: object
     ) -> None:
         self.clock = clock
-        self.summaries = summaries or Summaries(clock)
+        self.summaries = summaries or Summaries()
         self.notes = Notes()
         self.sink = ConsoleSink(ConsoleOptions(**options), RunInfo(None, 0, stream, clock))  # type: ignore[arg-type]
-        self.outputs = Outputs([self.sink], self.summaries, self.notes, clock)
+        self.outputs = Outputs([self.sink], self.summaries, self.notes, lambda: round(clock.now * 1e9))
 
     @property
     def asked(self) -> int:
@@ -70,7 +64,7 @@ class Console:
 
     def step(self, step: int, seconds: float = 1.0) -> None:
         self.clock.now += seconds
-        list(self.outputs.write_in_parts(frame_of(step=step)))
+        self.outputs.write(frame_of(step=step))
         self.outputs.show()
 
     def close(self) -> None:
@@ -314,18 +308,14 @@ def test_drawing_is_throttled_by_steps_and_time(terminal: TerminalStream, clock:
     assert console.asked == len(terminal.writes) == 2
 
 
-def test_before_unsampled_steps_the_last_ones_are_shown(terminal: TerminalStream, clock: Clock) -> None:
-    """Without them the panel would be older than its interval; nothing is drawn twice."""
-    console = Console(terminal, clock, every=10, interval_s=1.0)
-    for step in range(1, 13):
-        console.step(step)
-    console.outputs.rest(0.9)  # the next frame comes soon enough
-    assert console.asked == 1
-    console.outputs.rest(5.0)
-    assert "step 12" in "\n".join("".join(line) for line in terminal.screen.lines)
-    drawn = len(terminal.writes)
-    console.outputs.rest(5.0)
-    assert (console.asked, len(terminal.writes)) == (2, drawn)
+def test_the_panel_is_drawn_every_half_second_where_steps_come_a_little_early(
+    terminal: TerminalStream, clock: Clock
+) -> None:
+    """A pass may come some milliseconds before the interval is over: the next one would be half a second late."""
+    console = Console(terminal, clock, every=1)
+    for step in range(1, 21):
+        console.step(step, seconds=0.499 if step % 2 else 0.501)
+    assert console.asked == 20
 
 
 def test_between_recorded_steps_the_panel_shows_its_age(terminal: TerminalStream, clock: Clock) -> None:
@@ -335,7 +325,7 @@ def test_between_recorded_steps_the_panel_shows_its_age(terminal: TerminalStream
     assert "autoprof · step 12 ·" in terminal.screen.text[-len(_panel(terminal))]
     for _ in range(12):
         clock.now += 1
-        console.outputs.rest(5.0)
+        console.outputs.show()
     panel = _panel(terminal)
     assert panel[0].startswith("┌─ autoprof · figures of step 12, 12 s ago · 1000.0 ms/step")
     assert console.asked == 1
@@ -351,21 +341,21 @@ def test_a_new_age_renders_the_title_only(
 
     def render(*args: Any, age_s: float, **options: Any) -> Any:
         rendered.append(age_s)
-        return render_panel_in_parts(*args, age_s=age_s, **options)
+        return render_panel(*args, age_s=age_s, **options)
 
-    monkeypatch.setattr("autoprof.sinks.console.render_panel_in_parts", render)
+    monkeypatch.setattr("autoprof.sinks.console.render_panel", render)
     console = Console(terminal, clock, every=1)
     console.step(12)
     shown = _panel(terminal)
     for _ in range(3):
         clock.now += 10
-        console.outputs.rest(5.0)
+        console.outputs.show()
     assert _panel(terminal)[0].startswith("┌─ autoprof · figures of step 12, 30 s ago ·")
     assert _panel(terminal)[1:] == shown[1:]
     assert rendered == [0.0]
     terminal.screen.resize(100, 30)
     clock.now += 10
-    console.outputs.rest(5.0)
+    console.outputs.show()
     assert rendered == [0.0, 40.0]
     assert len(_panel(terminal)[0]) == len(_panel(terminal)[-1]) == 100
 
@@ -376,13 +366,13 @@ def test_the_age_is_not_drawn_more_often_than_the_panel(terminal: TerminalStream
     console.step(1)
     for _ in range(41):
         clock.now += 0.1
-        console.outputs.rest(5.0)
+        console.outputs.show()
     assert len(terminal.writes) == 2 + 1
     stream = io.StringIO()
     piped = Console(stream, clock, every=1)
     piped.step(1)
     clock.now += 10
-    piped.outputs.rest(5.0)
+    piped.outputs.show()
     assert len(stream.getvalue().splitlines()) == 1
 
 
@@ -390,62 +380,12 @@ def _panel(terminal: TerminalStream) -> list[str]:
     return [line for line in terminal.screen.text if line.startswith(("┌", "│", "└"))]
 
 
-def _in_parts(stream: io.StringIO, clock: Clock, *, part_s: float, **options: object) -> Outputs:
-    """The outputs of a console whose summaries come in three parts, each of which takes so long."""
-    return Console(stream, clock, summaries=Summaries(clock, 3, part_s), **options).outputs
-
-
-def _deliver(outputs: Outputs, frame: StepFrame) -> None:
-    list(outputs.write_in_parts(frame))
-    outputs.show()
-
-
-def test_short_steps_compute_a_part_each(clock: Clock) -> None:
-    """No step pays for a whole drawing; the line names the step at which it was due."""
-    stream = io.StringIO()
-    sink, printed = _in_parts(stream, clock, part_s=0.002, every=4), []
-    for step in range(1, 9):
-        _deliver(sink, frame_of(step=step, step_ms=1))
-        printed.append("step 4 " in stream.getvalue())
-    assert printed == [False] * 6 + [True, True]  # begun with step 4, three parts, drawn after them
-
-
-def test_a_long_step_computes_all_of_it(clock: Clock) -> None:
-    """Where the parts are a small share of the step, its own line is there at its end."""
-    stream = io.StringIO()
-    sink = _in_parts(stream, clock, part_s=0.002, every=4)
-    for step in range(1, 5):
-        _deliver(sink, frame_of(step=step))  # a second each
-    assert "step 4 " in stream.getvalue()
-
-
-def test_a_line_that_has_begun_is_printed_before_the_report(clock: Clock) -> None:
-    """A run that ends between the parts has its last line."""
-    stream = io.StringIO()
-    sink = _in_parts(stream, clock, part_s=0.002, every=4)
-    for step in range(1, 5):
-        _deliver(sink, frame_of(step=step, step_ms=1))
-    assert "step 4 " not in stream.getvalue()
-    sink.close(summary_of([frame_of()]))
-    assert "step 4 " in stream.getvalue()
-
-
-def test_in_unsampled_steps_a_drawing_is_finished_part_by_part(terminal: TerminalStream, clock: Clock) -> None:
-    """The console asks for the end of the next step until the panel is drawn."""
-    sink = _in_parts(terminal, clock, part_s=0.002, every=2)
-    for step in range(1, 4):
-        _deliver(sink, frame_of(step=step))
-    drawn = len(terminal.writes)
-    assert [sink.rest(5.0) for _ in range(5)] == [False, False, False, True, True]
-    assert len(terminal.writes) == drawn + 1
-
-
 def test_without_a_terminal_a_gap_prints_nothing(clock: Clock) -> None:
     """A line is printed each Nth step, and no other."""
     console = Console(io.StringIO(), clock, every=10, interval_s=1.0)
     for step in range(1, 13):
         console.step(step)
-    console.outputs.rest(5.0)
+    console.outputs.show()
     assert console.asked == 1
 
 

@@ -135,30 +135,6 @@ def test_the_log_averages_steps_it_does_not_show(tmp_path: Path, clock: Clock) -
     assert "30.000ms (  3.0%) [avg:     20.000ms]" in (run.folder.rank_path / "timing.log").read_text()
 
 
-def test_the_files_of_a_run_are_written_in_parts(tmp_path: Path, clock: Clock) -> None:
-    """The work for many steps comes with the last of them: it is divided, and what is written is the same."""
-    frames = [frame_of(step=step) for step in range(1, 101)]
-    texts = []
-    for number, in_parts in enumerate((False, True)):
-        info = run_info(tmp_path / str(number), clock)
-        sinks = LogSink(LogOptions(), info), JsonlSink(JsonlOptions(), info)
-        most = [0, 0]
-        for frame in frames:
-            for at, sink in enumerate(sinks):
-                if in_parts:
-                    most[at] = max(most[at], len(list(sink.write_in_parts(frame))))
-                else:
-                    sink.write(frame)
-        for sink in sinks:
-            sink.close(summary_of(frames))
-        assert not in_parts or min(most) > 0
-        assert info.folder is not None
-        folder = info.folder.rank_path
-        texts.append([(folder / name).read_bytes() for name in ("timing.log", "steps.jsonl", "spans.bin")])
-    assert texts[0] == texts[1]
-    assert all(texts[0])
-
-
 def test_flush_every_writes_without_waiting(tmp_path: Path, clock: Clock) -> None:
     """``flush_every: 1`` shows each section at once."""
     run = run_info(tmp_path, clock)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import weakref
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from time import perf_counter_ns
+from time import thread_time_ns
 from typing import Any, Final
 
 from torch import nn
 
 from ..._process.failures import contain, describe
 from ..._process.gc_paused import GcPaused
+from ..._process.signals import DeferSignals
 from .extents import Extent, bytes_of, extents
 
 MAX_COUNTS: Final = 16
@@ -90,9 +91,9 @@ class Footprint:
             return
         self._counts += 1
         self._seen[id(optimizer)] = times + 1, len(optimizer.param_groups), len(optimizer.state)
-        began = perf_counter_ns()
+        began = thread_time_ns()
         self._try_count(gradients=True)
-        self.spent_ns += perf_counter_ns() - began
+        self.spent_ns += thread_time_ns() - began
 
     def holdings(self, *, recount: bool = False) -> Holdings | None:
         """Return the bytes counted so far, at least of parameters; ``recount`` counts all except gradients."""
@@ -102,8 +103,8 @@ class Footprint:
 
     def _try_count(self, *, gradients: bool) -> None:
         # A tensor without a readable size ends this count, not the training. Thousands of extents would start the
-        # garbage collector, which takes longer than the count.
-        with contain(self._fail), GcPaused():
+        # garbage collector, which takes longer than the count. No Ctrl-C may leave it disabled.
+        with DeferSignals(), contain(self._fail), GcPaused():
             self._count(gradients=gradients)
 
     def _fail(self, error: Exception) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from time import perf_counter_ns
+from time import thread_time_ns
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -103,10 +103,10 @@ class ModuleProbe(HookOwner):
         if torch.compiler.is_dynamo_compiling():
             return
         try:
-            memory, began = self._memory, perf_counter_ns()
+            memory, began = self._memory, thread_time_ns()
             for value in memory.at_mark():  # type: ignore[union-attr]
                 self.recorder.mark_value(MEMORY, value)
-            memory.spent_ns += perf_counter_ns() - began  # type: ignore[union-attr]
+            memory.spent_ns += thread_time_ns() - began  # type: ignore[union-attr]
         except Exception as error:
             self.fail(module, error)
 

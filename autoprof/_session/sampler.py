@@ -1,0 +1,182 @@
+"""Choose the steps and rows to record: all of them, as far as the budget affords.
+
+The account counts processor time of the training thread: autoprof's own work at the ends of steps, passes included, and
+the marks by their calibrated cost. Other programs cannot change it. A step is as long as its median processor time and
+the shortest time that a step waits, for a device or a loader: other programs make a step wait longer, never shorter, so
+they can make recording look more affordable only.
+
+Where a step costs more than the budget, the rows that hold least time are dropped first (``DroppableRows``). Where that
+is not enough, every k-th step is recorded: those whose number is a multiple of k. As k is a power of two, ranks that
+afford different ones share the steps of the largest.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Protocol
+
+from .._stats.median import median
+
+FIRST_STEPS: Final = 3
+"""The first steps of a run are not counted: they allocate and initialise."""
+MIN_WINDOW: Final = 8
+"""Fewest recorded steps of a window: a median of fewer follows single steps."""
+MAX_WINDOW: Final = 8192
+"""Most steps of a window, recorded or not. Windows double up to it, so that they hold whole passes, which are half a
+second apart."""
+KEPT_STEPS: Final = 64
+"""Steps of a window whose lengths are kept: enough for a median."""
+ROOM: Final = 1.5
+"""More is recorded where that is expected to cost the budget divided by this, so that rows do not come and go."""
+MAX_EVERY: Final = 4096
+"""The largest k: of steps of 0.1 ms one in half a second is recorded."""
+OTHER_THREADS_LOAN_NS: Final = 10_000_000
+"""Marks of other threads may cost this before the budget pays for them: an evaluation beside the training is short."""
+OTHER_THREADS_SHARE: Final = 0.5
+"""The part of the budget that marks of other threads may spend; the training itself needs the rest."""
+
+
+class DroppableRows(Protocol):
+    """The rows that are recorded."""
+
+    def fit(self, share: float) -> float:
+        """Record rows whose marks are at most ``share`` of the present ones; return their share.
+
+        Below 1 the rows that hold least time are dropped. Above 1 rows may be added.
+        """
+
+
+class _Window:
+    """Consecutive recorded steps that are judged together."""
+
+    def __init__(self) -> None:
+        self.steps = 0
+        self._cost_ns = 0
+        self._cpu_ns: list[int] = []
+        self._waits_ns: list[int] = []
+
+    def add(self, cost_ns: int, cpu_ns: int, wall_ns: int) -> None:
+        self.steps += 1
+        self._cost_ns += cost_ns
+        if len(self._cpu_ns) < KEPT_STEPS:
+            self._cpu_ns.append(cpu_ns)
+            self._waits_ns.append(max(wall_ns - cpu_ns, 0))
+
+    @property
+    def cost_ns(self) -> float:
+        """The mean cost of a recorded step."""
+        return self._cost_ns / self.steps
+
+    @property
+    def length_ns(self) -> float:
+        """The length of a step without the cost of recording it, at least 1."""
+        return max(float(median(self._cpu_ns)) + min(self._waits_ns), 1.0)
+
+
+class Sampler:
+    """Keep the account of a run. ``budget`` is the part of its time that recording may cost; None for no limit.
+
+    ``every``: of so many steps one is considered at all, the first one of them.
+    """
+
+    def __init__(self, budget: float | None, every: int = 1) -> None:
+        self._budget = budget
+        self._every = every
+        self.rows: DroppableRows | None = None
+        """The rows to fit into the budget; None where there is nothing to drop."""
+        self.k = 1
+        """This rank affords every k-th of the steps that are considered."""
+        self.agreed_rate = 1.0
+        """The part of the steps that each of the other ranks affords, as far as it is known."""
+        self.affords_other_threads = True
+        """Whether the budget pays for marks of other threads; once it does not, they are switched off for good."""
+        self._recorded = 0
+        self._size = MIN_WINDOW
+        self._window = _Window()
+        self._before: _Window | None = None
+        self._spent_ns = self._other_threads_ns = 0
+        self._earned_ns = 0.0
+
+    @property
+    def active(self) -> bool:
+        """Whether there is a budget to keep."""
+        return self._budget is not None
+
+    @property
+    def affordable_rate(self) -> float:
+        """The part of the steps that this rank affords."""
+        return 1 / self.k
+
+    @property
+    def stride(self) -> int:
+        """The distance of recorded steps: that of the rank that affords fewest."""
+        return self._every * max(self.k, _power_of_two(1 / max(self.agreed_rate, 1 / MAX_EVERY)))
+
+    def gap(self, step: int) -> int:
+        """Return how many steps to skip after this one."""
+        first = 0 if self._every == 1 else 1
+        return (first - step - 1) % self.stride
+
+    def spend(self, ns: int) -> None:
+        """Count processor time of work between the steps, as of a thread of autoprof's own."""
+        self._spent_ns += ns
+
+    def charge_other_threads(self, cost_ns: int) -> None:
+        """Count the part of a recorded step's cost that marks of other threads caused, before ``close``."""
+        if self._budget is None or not self.affords_other_threads:
+            return
+        self._other_threads_ns += cost_ns
+        if self._other_threads_ns > OTHER_THREADS_LOAN_NS + OTHER_THREADS_SHARE * self._earned_ns:
+            self.affords_other_threads = False
+            self.restart()  # the steps that follow cost less
+
+    def close(self, cost_ns: int, cpu_ns: int, wall_ns: int) -> None:
+        """Count a recorded step; decide at the end of a window.
+
+        ``cost_ns`` is processor time of autoprof. The step itself took ``cpu_ns`` of its thread's, ``wall_ns`` in all.
+        """
+        if self._budget is None:
+            return
+        self._earned_ns += self._budget * wall_ns * self.k
+        cost_ns, self._spent_ns = cost_ns + self._spent_ns, 0
+        self._recorded += 1
+        if self._recorded <= FIRST_STEPS:
+            return
+        self._window.add(cost_ns, cpu_ns, wall_ns)
+        if self._window.steps >= MIN_WINDOW and self._window.steps * self.k >= self._size:
+            self._decide(self._budget)
+
+    def restart(self) -> None:
+        """Judge no step before this one any more: others cost as much from now on."""
+        self._window, self._before = _Window(), None
+
+    def _decide(self, budget: float) -> None:
+        """Choose the rows and k by two windows: work that was done in one of them only is done once."""
+        window, before = self._window, self._before
+        self._window, self._before = _Window(), window
+        if before is None:
+            return
+        self._size = min(2 * self._size, MAX_WINDOW)
+        limit_ns = budget * min(window.length_ns, before.length_ns)
+        # The number of steps whose budget pays for a recorded one.
+        need = min(window.cost_ns, before.cost_ns) / max(limit_ns, 1.0)
+        if need > self.k:
+            kept = 1.0 if self.rows is None else self.rows.fit(1 / need)
+            self._record_every(_power_of_two(need * kept))
+            self.restart()
+        elif self.k > 1 and ROOM * need <= self.k / 2:
+            self._record_every(_power_of_two(ROOM * need))
+        elif self.k == 1 and ROOM * need < 1 and self.rows is not None:
+            self.rows.fit(1 / max(ROOM * need, 1e-6))
+
+    def _record_every(self, k: int) -> None:
+        if k != self.k:
+            self.k = min(k, MAX_EVERY)
+            self.restart()
+
+
+def _power_of_two(least: float) -> int:
+    """Return the smallest power of two that is not below ``least``; 1 below 1."""
+    found = 1
+    while found < least and found < MAX_EVERY:
+        found *= 2
+    return found

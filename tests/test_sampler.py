@@ -1,0 +1,231 @@
+"""The budget: every step is recorded while it affords them, then fewer rows, then each k-th step."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from itertools import pairwise
+
+import pytest
+
+from autoprof._session.sampler import MAX_EVERY, Sampler
+
+US = 1_000
+MS = 1_000_000
+
+
+class Rows:
+    """Rows with these marks in a step, the longest first, of which the first ``floor`` are never dropped."""
+
+    def __init__(self, marks: Sequence[int], floor: int = 1) -> None:
+        self.marks, self.floor, self.kept = list(marks), floor, len(marks)
+
+    @property
+    def present(self) -> int:
+        return sum(self.marks[: self.kept])
+
+    def fit(self, share: float) -> float:
+        before, allowed = self.present, share * self.present
+        while self.kept > self.floor and self.present > allowed:
+            self.kept -= 1
+        while self.kept < len(self.marks) and self.present + self.marks[self.kept] <= allowed:
+            self.kept += 1
+        return self.present / before
+
+
+def run(
+    sampler: Sampler,
+    steps: int,
+    step_ns: int,
+    *,
+    own_ns: int = 0,
+    mark_ns: int = US,
+    pass_ns: int = 0,
+    pass_steps: int = 1,
+    waits: float = 0.0,
+    noise: random.Random | None = None,
+) -> tuple[list[int], float]:
+    """Return the recorded steps and the overhead of a run; ``noise`` is the load of other programs.
+
+    A step waits for this part of its time. Recording costs ``own_ns`` and the marks, once in ``pass_steps`` a pass.
+    """
+    recorded, cost_ns, step, first = [], 0, 1, 1
+    while step <= steps:
+        recorded.append(step)
+        marks = sampler.rows.present if isinstance(sampler.rows, Rows) else 0
+        own = own_ns + marks * mark_ns
+        if step // pass_steps > first // pass_steps or pass_steps == 1:
+            own, first = own + pass_ns, step
+        cost_ns += own
+        cpu_ns = round((1 - waits) * step_ns)
+        wall_ns = step_ns
+        if noise is not None and noise.random() < 0.9:  # a step in ten is not interrupted
+            wall_ns = round(step_ns * noise.uniform(1, 5))
+        sampler.close(own, cpu_ns, wall_ns)
+        step += 1 + sampler.gap(step)
+    return recorded, cost_ns / (steps * step_ns)
+
+
+def with_rows(*marks: int, budget: float | None = 0.01, floor: int = 1) -> Sampler:
+    """Return a sampler of rows with these marks in a step."""
+    sampler = Sampler(budget)
+    sampler.rows = Rows(marks, floor)
+    return sampler
+
+
+def kept(sampler: Sampler) -> int:
+    """Return the number of rows that are recorded."""
+    assert isinstance(sampler.rows, Rows)
+    return sampler.rows.kept
+
+
+def test_every_step_is_recorded_where_the_budget_affords_all_rows() -> None:
+    """100 marks of a microsecond in steps of 20 ms are half of 1 %."""
+    sampler = with_rows(50, 30, 20)
+    assert run(sampler, 500, 20 * MS)[0] == list(range(1, 501))
+    assert kept(sampler) == 3
+
+
+def test_rows_that_hold_least_time_are_dropped_first_and_every_step_is_still_recorded() -> None:
+    """Of 400 marks of a microsecond in steps of 20 ms, half are affordable."""
+    sampler = with_rows(100, 60, 100, 140)
+    recorded, _ = run(sampler, 500, 20 * MS)
+    assert recorded == list(range(1, 501))
+    assert kept(sampler) == 2
+
+
+@pytest.mark.parametrize("step_ns", [20 * US, 200 * US, 700 * US])
+def test_where_fewer_rows_are_not_enough_every_kth_step_is_recorded(step_ns: int) -> None:
+    """Those whose number is a multiple of k, a power of two; over the run the overhead keeps the budget."""
+    sampler = with_rows(10, 5, 5)
+    recorded, overhead = run(sampler, 200_000, step_ns, own_ns=20 * US)
+    k = sampler.k
+    assert k == 2 ** (k.bit_length() - 1) > 1
+    late = [step for step in recorded if step > 100_000]
+    assert late == list(range(late[0], 200_001, k))
+    assert late[0] % k == 0
+    assert 0.004 < overhead < 0.0115
+
+
+def test_passes_that_come_every_half_second_are_paid_for() -> None:
+    """Steps of 0.2 ms, which cost 20 µs, and a pass of 5 ms."""
+    _, overhead = run(Sampler(0.01), 300_000, 200 * US, own_ns=20 * US, pass_ns=2 * MS, pass_steps=2_500)
+    assert overhead < 0.012
+
+
+def test_decisions_are_the_same_on_a_busy_machine() -> None:
+    """Other programs make most steps up to five times as long, and change neither marks nor processor time."""
+    for marks, step_ns, own_ns, waits in (
+        ((100, 60, 100, 140), 20 * MS, 0, 0.0),
+        ((10, 5, 5), 200 * US, 20 * US, 0.0),
+        ((10, 5, 5), 5 * MS, 20 * US, 0.8),
+    ):
+        quiet, busy = with_rows(*marks), with_rows(*marks)
+        recorded, _ = run(quiet, 20_000, step_ns, own_ns=own_ns, waits=waits)
+        beside, _ = run(busy, 20_000, step_ns, own_ns=own_ns, waits=waits, noise=random.Random(1))
+        assert beside == recorded
+        assert kept(busy) == kept(quiet)
+
+
+def test_a_step_that_waits_for_a_device_or_a_loader_is_as_long_as_it_takes() -> None:
+    """A millisecond of processor time in 20 ms: the budget is of 20 ms."""
+    sampler = with_rows(100, 50)
+    recorded, _ = run(sampler, 300, 20 * MS, waits=0.95)
+    assert (len(recorded), kept(sampler)) == (300, 2)
+
+
+def test_work_that_is_done_once_drops_nothing() -> None:
+    """Counting FLOPs takes half a second of the seventh step."""
+    sampler = with_rows(50, 50)
+    for step in range(1, 400):
+        sampler.close(100 * US + (500 * MS if step == 7 else 0), 20 * MS, 20 * MS)
+        assert sampler.gap(step) == 0
+    assert kept(sampler) == 2
+
+
+def test_one_long_step_affords_nothing() -> None:
+    """A step of ten minutes among those of 0.2 ms changes no length."""
+    sampler, step = Sampler(0.01), 1
+    for count in range(4_000):
+        length_ns = 600_000 * MS if count == 300 else 200 * US
+        sampler.close(20 * US, length_ns, length_ns)
+        step += 1 + sampler.gap(step)
+    assert sampler.k == 16
+
+
+def test_more_is_recorded_only_where_there_is_room() -> None:
+    """Steps that become a little longer change nothing; those twice as long bring back steps, and later rows."""
+    sampler = with_rows(10, 10, 10)
+    run(sampler, 40_000, 400 * US)
+    assert (sampler.k, kept(sampler)) == (4, 1)
+    run(sampler, 40_000, 500 * US)
+    assert (sampler.k, kept(sampler)) == (4, 1)
+    run(sampler, 400_000, 1_600 * US)
+    assert (sampler.k, kept(sampler)) == (1, 1)
+    run(sampler, 400_000, 20 * MS)
+    assert (sampler.k, kept(sampler)) == (1, 3)
+
+
+def test_without_a_budget_everything_is_recorded() -> None:
+    """Whatever it costs."""
+    sampler = with_rows(1_000, 1_000, budget=None)
+    assert run(sampler, 300, 10 * US)[0] == list(range(1, 301))
+    assert kept(sampler) == 2
+    assert not sampler.active
+
+
+def test_with_every_each_nth_step_is_recorded_from_the_first_one_on() -> None:
+    """Without a budget just these; with one, each k-th of them."""
+    assert run(Sampler(None, every=3), 14, MS)[0] == [1, 4, 7, 10, 13]
+    sampler = Sampler(0.01, every=3)
+    recorded, _ = run(sampler, 60_000, 200 * US, own_ns=30 * US)
+    assert sampler.k > 1
+    late = recorded[-20:]
+    assert {after - before for before, after in pairwise(late)} == {3 * sampler.k}
+    assert all(step % 3 == 1 for step in recorded)
+
+
+def test_ranks_that_afford_different_parts_share_the_steps_of_the_largest_k() -> None:
+    """And all record the same ones once they know each other's rate."""
+    slow, fast = Sampler(0.01), Sampler(0.01)
+    few, _ = run(slow, 60_000, 200 * US, own_ns=60 * US)
+    many, _ = run(fast, 60_000, 200 * US, own_ns=10 * US)
+    late = [step for step in few if step > 30_000]
+    assert slow.k > fast.k > 1
+    assert set(late) < {step for step in many if step > 30_000}
+    fast.agreed_rate, slow.agreed_rate = slow.affordable_rate, fast.affordable_rate
+    assert [sampler.gap(step) for sampler in (slow, fast) for step in range(500)] == [
+        slow.gap(step) for _ in range(2) for step in range(500)
+    ]
+
+
+@pytest.mark.parametrize("rate", [0.0, 1e-9, float("nan")])
+def test_a_rate_that_no_rank_affords_still_records_steps(rate: float) -> None:
+    """The distance of recorded steps is bounded."""
+    sampler = Sampler(0.01)
+    sampler.agreed_rate = rate
+    assert sampler.stride in (1, MAX_EVERY)
+
+
+def test_work_of_a_thread_of_autoprofs_own_is_paid_for() -> None:
+    """The exchange of ranks competes for the processor."""
+    sampler = Sampler(0.01)
+    for _ in range(200):
+        sampler.spend(5 * US)
+        sampler.close(0, 200 * US, 200 * US)
+    assert sampler.k == 4
+
+
+def test_other_threads_are_affordable_until_their_marks_cost_more_than_the_loan_and_their_share() -> None:
+    """10 ms, and half of the budget; then they are off for good. Without a budget they never are."""
+    sampler, free = Sampler(0.01), Sampler(None)
+    for _ in range(200):  # steps of 10 ms earn 0.1 ms each
+        for one in (sampler, free):
+            one.charge_other_threads(90 * US)
+            one.close(0, 10 * MS, 10 * MS)
+    assert sampler.affords_other_threads
+    for _ in range(100):
+        for one in (sampler, free):
+            one.charge_other_threads(200 * US)
+            one.close(0, 10 * MS, 10 * MS)
+    assert (sampler.affords_other_threads, free.affords_other_threads) == (False, True)
