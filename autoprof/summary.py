@@ -410,6 +410,9 @@ class Summary:
     ``run_steps`` are all steps of the run, recorded or not, without the warm-up at its begin, and ``run_ns`` is their
     host time together, autoprof's own work between them included; 0 in older runs. ``communication`` is None where one
     process trains alone. ``experts`` are those of a mixture of experts.
+    ``start_ns`` and ``end_ns`` are processor time that autoprof took outside of all steps: loading it and opening the
+    session; closing it, up to this summary, without the files and pictures that are written from it. None while the
+    session is open, in older runs, and with a clock of the caller's own.
     """
 
     clock: ClockName
@@ -452,6 +455,8 @@ class Summary:
     run_ns: int = 0
     communication: Communication | None = None
     experts: tuple[ExpertBlock, ...] = ()
+    start_ns: int | None = None
+    end_ns: int | None = None
 
     @property
     def all_steps(self) -> int:

@@ -36,15 +36,17 @@ ROOMS = (
 rules as parts and imports none of them.
 """
 HOLDS = {
-    "OpenSession": "LoaderProbe TrainingState StepTracker Sampling Pipeline Metrics CompiledModules Recorder Notes",
+    "OpenSession": "LoaderProbe TrainingState StepTracker Sampling Pipeline Metrics CompiledModules Recorder Notes "
+    "SessionCost",
     "LoaderProbe": "TrainingState Prefetch FetchedBatches Recorder",
     "TrainingState": "StepTracker Sampling ExcludedTime Recorder",
     "StepTracker": "Sampling Pipeline Diagnosis Governor Footprint Recorder Notes",
     "Sampling": "Zoom Governor Footprint Recorder",
     "Pipeline": "Resolver Aggregate Summarizer Outputs MemoryTable OutsideSteps Metrics CommMeter Diagnosis "
-    "UncalledModules CompiledModules Zoom Notes",
+    "UncalledModules CompiledModules SessionCost Zoom Notes",
     "Outputs": "Summarizer ListSink Notes",
-    "Summarizer": "Resolver Aggregate MemoryTable OutsideSteps Metrics CommMeter Diagnosis Zoom Recorder Notes",
+    "Summarizer": "Resolver Aggregate MemoryTable OutsideSteps Metrics CommMeter Diagnosis SessionCost Zoom Recorder "
+    "Notes",
     "MemoryTable": "Footprint",
     "OutsideSteps": "Governor ExcludedTime Prefetch",
     "Metrics": "FetchedBatches Recorder Notes",
@@ -53,6 +55,7 @@ HOLDS = {
     "UncalledModules": "CompiledModules Notes",
     "Zoom": "CompiledModules Governor Recorder Notes",
     "CompiledModules": "Recorder Notes",
+    "SessionCost": "",
     "Resolver": "",
     "Aggregate": "",
     "Governor": "",

@@ -175,14 +175,22 @@ def _short(count: float) -> str:
 
 def overhead_lines(summary: Summary) -> list[str]:
     """Return the overhead of autoprof by both methods, a line each."""
-    own = f"{format_percent(summary.overhead)} of the time of all steps, by autoprof's own clock"
-    return [own, _paired(summary)]
+    return [f"{_own(summary)}, by autoprof's own clock", _paired(summary)]
 
 
 def brief_overhead(summary: Summary) -> str:
     """Phrase the overhead in one line: by the second method too where its interval is narrow."""
-    own = f"{format_percent(summary.overhead)} of the time of all steps"
+    own = _own(summary)
     return f"{own}; {_paired(summary)}" if _is_narrow(summary.paired) else own
+
+
+def _own(summary: Summary) -> str:
+    """Phrase the cost by autoprof's own clock: ``start 0.3 s, steps 0.4 %, end 0.2 s``."""
+    share = format_percent(summary.overhead)
+    if summary.start_ns is None:
+        return f"{share} of the time of all steps"
+    end = "" if summary.end_ns is None else f", end {format_span(summary.end_ns)}"
+    return f"start {format_span(summary.start_ns)}, steps {share}{end}"
 
 
 def _paired(summary: Summary) -> str:

@@ -180,6 +180,14 @@ def test_the_overhead_is_shown_by_two_methods(summary: Summary) -> None:
     assert compared == "           0.99 % (-0.10 % to 1.96 %) by comparing 24 pairs of steps"
 
 
+def test_the_cost_outside_of_steps_is_shown_beside_that_of_the_steps(summary: Summary) -> None:
+    """Seconds of the start and the end, a share of the steps; no end while the session is open."""
+    closed = replace(summary, start_ns=310_000_000, end_ns=180_000_000)
+    assert "overhead   start 0.3 s, steps 0.3 %, end 0.2 s, by autoprof's own clock" in render_summary(closed)
+    live = replace(closed, end_ns=None)
+    assert "overhead   start 0.3 s, steps 0.3 %, by autoprof's own clock" in render_summary(live)
+
+
 def test_a_wide_interval_is_not_shown(summary: Summary) -> None:
     """Pairs of steps that differ too much say that the cost is uncertain, not that it is 7 % to 769 %."""
     paired = PairedCost(cost=0.5, low=0.075, high=7.0, pairs=8, recorded=1.0)
