@@ -36,15 +36,17 @@ ROOMS = (
 rules as parts and imports none of them.
 """
 HOLDS = {
-    "OpenSession": "LoaderProbe TrainingState StepTracker Sampling Pipeline Metrics CompiledModules Recorder Notes",
+    "OpenSession": "LoaderProbe TrainingState StepTracker Sampling Pipeline Metrics CompiledModules Recorder Notes "
+    "SessionCost",
     "LoaderProbe": "TrainingState Prefetch FetchedBatches Recorder",
     "TrainingState": "StepTracker Sampling ExcludedTime Recorder",
     "StepTracker": "Sampling Pipeline Diagnosis Sampler Footprint Recorder Notes",
     "Sampling": "Sampler Zoom Footprint Recorder",
     "Pipeline": "Resolver Aggregate Summarizer Outputs MemoryTable OutsideSteps Metrics CommMeter Diagnosis "
-    "UncalledModules CompiledModules Zoom Notes",
+    "UncalledModules CompiledModules SessionCost Zoom Notes",
     "Outputs": "Summarizer ListSink Notes",
-    "Summarizer": "Resolver Aggregate MemoryTable OutsideSteps Metrics CommMeter Diagnosis Zoom Recorder Notes",
+    "Summarizer": "Resolver Aggregate MemoryTable OutsideSteps Metrics CommMeter Diagnosis SessionCost Zoom Recorder "
+    "Notes",
     "MemoryTable": "Footprint",
     "OutsideSteps": "ExcludedTime Prefetch",
     "Metrics": "FetchedBatches Recorder Notes",
@@ -54,6 +56,7 @@ HOLDS = {
     "Sampler": "Zoom",
     "Zoom": "CompiledModules Recorder Notes",
     "CompiledModules": "Recorder Notes",
+    "SessionCost": "",
     "Resolver": "",
     "Aggregate": "",
     "Footprint": "",

@@ -22,6 +22,7 @@ from ..probes.loaders import LoaderProbe, TimedLoader
 from ..summary import Summary
 from .pipeline import Pipeline
 from .sampling import Sampling
+from .session_cost import SessionCost
 from .step_tracker import StepListener
 from .training_state import TrainingState
 
@@ -108,8 +109,10 @@ class OpenSession(Session):
         memory: Memory,
         notes: Notes,
         folder: RunFolder | None,
+        cost: SessionCost,
     ) -> None:
         self._folder = folder
+        self._cost = cost
         self._show_folder()
         self._pipeline = pipeline
         self._sampling = sampling
@@ -218,6 +221,7 @@ class OpenSession(Session):
                 raise
         finally:
             with self._work:
+                self._cost.end_begins()
                 self._detach()
                 summary = self._pipeline.close(how)
                 self._show_folder()
