@@ -55,6 +55,7 @@ class Telemetry:
         self._started = False
         self._running: dict[str, _Running] = {}
         self._host_failures = 0
+        self._problem: str | None = None
         if monitor is not None:
             monitor.start()
 
@@ -118,12 +119,15 @@ class Telemetry:
         return found
 
     def problem(self) -> str | None:
-        """Return why the device is not read any more; None while it is."""
-        failed = None if self._monitor is None else self._monitor.problems.get(DEVICE)
-        return None if failed is None else f"telemetry of the GPU failed: {failed}"
+        """Return why the device was not read any more before ``close``; None if it was."""
+        if self._monitor is not None:
+            failed = self._monitor.problems.get(DEVICE)
+            self._problem = None if failed is None else f"telemetry of the GPU failed: {failed}"
+        return self._problem
 
     def close(self) -> None:
         """Stop reading. In a forked process there is no thread, and its resources belong to the parent."""
+        self.problem()
         monitor, self._monitor = self._monitor, None
         if monitor is not None:
             monitor.close()

@@ -13,9 +13,9 @@ from ..sinks import CalibratedSink, DiscardedSink, LimitedSink, LiveSink, Refres
 from ..summary import Summary
 from .summarizer import SummarySource
 
-SHOW_SHARE: Final = 0.01
-"""The part of the training thread's time that live summaries may take: one that takes 10 ms is shown each second."""
-MAX_SHOW_NS: Final = 2 * NS_PER_S
+SHOW_SHARE: Final = 0.02
+"""The part of the time that live summaries may take: one of 10 ms is shown every half second."""
+MAX_SHOW_NS: Final = NS_PER_S
 """The longest time between two live summaries of a sink that is due, however long one takes."""
 
 

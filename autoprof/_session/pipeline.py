@@ -39,6 +39,8 @@ PASS_EVERY_NS: Final = NS_PER_S // 2
 """The least time between two passes: a person who watches sees the present step within half a second."""
 PASS_NS: Final = 5_000_000
 """The time after which a pass begins nothing more: a step becomes so much longer, twice a second at most."""
+CATCH_UP_NS: Final = 10 * PASS_NS
+"""The time between two passes while work is left, of which they take a tenth: a live display does not fall back."""
 PASS_SHARE: Final = 0.01
 """The part of the time since the last pass that a pass may take where that is longer than ``PASS_NS``."""
 MAX_WAITING_VALUES: Final = 1 << 19
@@ -92,6 +94,7 @@ class Pipeline:
         self._holds_events = clock.device_type is not None
         self._began_ns = now_ns()
         """The time at which the last pass began."""
+        self._due_ns = self._began_ns + PASS_EVERY_NS
         self._took_long = False
         self._at_end: list[Callable[[], object]] = []
 
@@ -126,7 +129,7 @@ class Pipeline:
                 self._drop(observer, error)
         self._resolver.submit(raw)
         now_ns = self._now_ns()
-        if now_ns - self._began_ns >= PASS_EVERY_NS or self._is_crowded(raw):
+        if now_ns >= self._due_ns or self._is_crowded(raw):
             self._make_pass(now_ns)
 
     def _is_crowded(self, latest: RawStep) -> bool:
@@ -136,17 +139,22 @@ class Pipeline:
             return waiting >= MAX_WITH_EVENTS or waiting * marks >= MAX_EVENTS
         return waiting * (marks + STEP_VALUES) >= MAX_WAITING_VALUES
 
+    @property
+    def is_due(self) -> bool:
+        """Whether a pass is due."""
+        return self._now_ns() >= self._due_ns
+
     def make_due_pass(self) -> None:
         """Make a pass if one is due. Called at the end of an unsampled step."""
-        now_ns = self._now_ns()
-        if now_ns - self._began_ns >= PASS_EVERY_NS:
-            self._make_pass(now_ns)
+        if self.is_due:
+            self._make_pass(self._now_ns())
 
     def _make_pass(self, now_ns: int) -> None:
         since_ns, self._began_ns = now_ns - self._began_ns, now_ns
         with self._gc_paused:
-            self._pass_on(now_ns + max(PASS_NS, round(PASS_SHARE * since_ns)))
+            is_done = self._pass_on(now_ns + max(PASS_NS, round(PASS_SHARE * since_ns)))
             self._outputs.show()
+        self._due_ns = now_ns + (PASS_EVERY_NS if is_done else CATCH_UP_NS)
         self._note_length(now_ns)
 
     def _note_length(self, began_ns: int) -> None:
@@ -164,13 +172,14 @@ class Pipeline:
             self._pass_on(wait=wait)
         self._note_length(began_ns)
 
-    def _pass_on(self, until_ns: int | None = None, *, wait: bool = False) -> None:
-        """Pass on frames until none is left or the time has come; a frame that was begun is finished."""
+    def _pass_on(self, until_ns: int | None = None, *, wait: bool = False) -> bool:
+        """Pass on frames until the time has come, and finish one that was begun; return whether none is left."""
         require_address_space()
         self._outputs.calibrate(self._limit.span_ns())
         while self._pass_on_next(wait):
             if until_ns is not None and self._now_ns() >= until_ns:
-                return
+                return not (self._unwritten or self._resolver.waiting)
+        return True
 
     def _pass_on_next(self, wait: bool) -> bool:
         """Write one frame, or hand on the next run of frames; return whether there was one."""
@@ -246,7 +255,9 @@ class Pipeline:
         self.resume_gc()
         self._resolver.give_up()
         complete = how == CLOSED or (how == lifecycle.EXIT and lifecycle.ended_well())
-        for observer in self._observers:
+        for observer in reversed(
+            self._observers
+        ):  # the exchange with other ranks ends before the diagnosis compares them
             self._attempt(partial(self._finish, observer, complete))
         summary: Summary | None = None
         with contain(self._note_no_summary):  # without a summary, everything is closed all the same

@@ -233,7 +233,7 @@ def test_a_sink_that_was_not_due_yet_is_asked_again() -> None:
 
 @pytest.mark.parametrize(("ns", "pause_ns"), [(0, 0), (10 * MS, round(10 * MS / SHOW_SHARE)), (10**10, MAX_SHOW_NS)])
 def test_a_summary_that_takes_long_is_computed_the_less_often(ns: int, pause_ns: int) -> None:
-    """It takes a hundredth of the time; nobody waits for longer than two seconds."""
+    """It takes a fiftieth of the time; nobody waits for longer than a second."""
     sink = Sink()
     out, _, source = outputs(sink, summaries=Summaries(ns))
     out.write(frame(1))
