@@ -71,6 +71,7 @@ _LAZY = {
     "suggest_targets": "_targets",
     "timed": "_capture.probes",
 }
+_WITH_TORCH = ("_session", "_capture", "_targets", "deep")
 
 
 def __getattr__(name: str) -> Any:
@@ -79,8 +80,11 @@ def __getattr__(name: str) -> Any:
         from importlib import import_module
 
         from ._process.gc_paused import GcPaused, age_all
+        from ._process.start_time import start_time
 
-        with GcPaused():
+        if _LAZY[name].startswith(_WITH_TORCH):
+            import_module("torch")  # the program's own import, if it comes later: not a cost of autoprof
+        with start_time.counted(), GcPaused():
             value = globals()[name] = getattr(import_module(f".{_LAZY[name]}", __name__), name)
             age_all()
         return value

@@ -36,7 +36,8 @@ ROOMS = (
 rules as parts and imports none of them.
 """
 HOLDS = {
-    "OpenSession": "LoaderProbe TrainingHooks TrainingSteps Sampling Pipeline Metrics CompiledModules Recorder Notes",
+    "OpenSession": "LoaderProbe TrainingHooks TrainingSteps Sampling Pipeline Metrics CompiledModules Recorder Notes "
+    "SessionCost",
     "LoaderProbe": "TrainingHooks Prefetch FetchedBatches Recorder",
     "TrainingHooks": "TrainingSteps Recorder",
     "TrainingSteps": "StepDetector StepRecorder Sampling Pipeline Diagnosis ExcludedTime Sampler Recorder Notes",
@@ -44,9 +45,10 @@ HOLDS = {
     "StepDetector": "",
     "Sampling": "Sampler Zoom Footprint Recorder",
     "Pipeline": "Resolver Aggregate Summarizer Outputs MemoryTable OutsideSteps Metrics CommMeter Diagnosis "
-    "UncalledModules CompiledModules Zoom Notes",
+    "UncalledModules CompiledModules SessionCost Zoom Notes",
     "Outputs": "Summarizer ListSink Notes",
-    "Summarizer": "Resolver Aggregate MemoryTable OutsideSteps Metrics CommMeter Diagnosis Zoom Recorder Notes",
+    "Summarizer": "Resolver Aggregate MemoryTable OutsideSteps Metrics CommMeter Diagnosis SessionCost Zoom Recorder "
+    "Notes",
     "MemoryTable": "Footprint",
     "OutsideSteps": "ExcludedTime Prefetch",
     "Metrics": "FetchedBatches Recorder Notes",
@@ -56,6 +58,7 @@ HOLDS = {
     "Sampler": "Zoom",
     "Zoom": "CompiledModules Recorder Notes",
     "CompiledModules": "Recorder Notes",
+    "SessionCost": "",
     "Resolver": "",
     "Aggregate": "",
     "Footprint": "",

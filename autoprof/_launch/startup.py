@@ -82,11 +82,14 @@ class Launch:
         try:
             if self._backwards is not None:
                 self._backwards.remove()
-            if self._trainings is None:
-                from .trainings import Trainings
+            from .._process.start_time import start_time
 
-                self._trainings = Trainings(self._settings)
-            getattr(self._trainings, event)(source)
+            with start_time.counted():
+                if self._trainings is None:
+                    from .trainings import Trainings
+
+                    self._trainings = Trainings(self._settings)
+                getattr(self._trainings, event)(source)
         except Exception as error:
             self._failed = True
             say(f"this program is not recorded: {type(error).__name__}: {error}")

@@ -22,6 +22,7 @@ from .._process import lifecycle
 from .._process.failures import contain, describe
 from .._process.gc_paused import GcPaused
 from .._process.ranks import launch_name, rank, world_size
+from .._process.start_time import start_time
 from ..errors import AutoprofError
 from .announced import Announced
 from .models import calling_frame, find_models, holds_trained, join_models, parameters_behind
@@ -53,6 +54,8 @@ class Trainings:
 
     def __init__(self, settings: LaunchSettings) -> None:
         self._settings = settings
+        if settings.pid == os.getpid():
+            start_time.add(settings.spent_ns)
         self._optimizers: list[weakref.ref[Any]] = []
         """The optimizers of the training, and those whose parameters have not been called yet."""
         self._by_hand: list[weakref.ref[nn.Parameter]] = []
@@ -115,7 +118,7 @@ class Trainings:
         if not self._lock.acquire(blocking=False):
             return
         try:
-            with contain(self._give_up), GcPaused():
+            with start_time.counted(), contain(self._give_up), GcPaused():
                 self._begin(module)
         finally:
             self._lock.release()

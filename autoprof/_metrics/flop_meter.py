@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter as Tally
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import replace
@@ -21,14 +22,20 @@ from .flops import FlopCount, FlopCounter, FlopKey, OutermostCall, add_up
 from .model_calls import Shape, StepCalls
 from .utilization import Utilization, peak_seconds, utilization
 
-FIRST_NS: Final = 1_500_000_000
-"""Estimated extra time of a process's first count, in which torch imports its modules for fake tensors."""
+FIRST_NS: Final = 50_000_000
+"""Estimated extra time of a process's first count."""
+IMPORT_NS: Final = 1_500_000_000
+"""Estimated extra time of the first count in a process without ``_IMPORTED``, which it imports."""
+_IMPORTED: Final = "torch._dynamo"
+"""Fake tensors need this package of torch; the first optimizer of ``torch.optim`` has imported it."""
 MODULE_NS: Final = 5_000_000
 """Estimated time of a count for each module: some 30 operators, forward and backward, at 0.15 ms."""
+MAX_END_NS: Final = 400_000_000
+"""The longest that counts at the end of a run may take where that exceeds the budget: some 70 modules."""
 MAX_WAIT_NS: Final = 30_000_000_000
-"""The longest that counts without regard to the budget may take, at the end of a run and in one without a budget."""
+"""The longest that counts may take in a run without a budget."""
 MAX_WAIT_SHARE: Final = 0.1
-"""In a longer run they may take this part of its time."""
+"""In a longer run without a budget they may take this part of its time."""
 SEQUENCES: Final = 64
 """Different sequences of shapes in a step, at most; further ones share one entry without a figure."""
 
@@ -67,10 +74,10 @@ class _MeanStep(NamedTuple):
 class FlopMeter:
     """Count the FLOPs of each sequence of model calls in a step, and divide them by the steps' time.
 
-    A count takes about a second of the training thread. It is postponed until that is less than ``budget`` of the run's
-    time so far; a run that ends before is counted when it is closed, unless that takes too long. The device's peak is
-    found at the first count, because a model may move to its device after set-up; ``place`` is that of a model without
-    parameters.
+    A count takes some milliseconds of the training thread for each module. It is postponed until that is less than
+    ``budget`` of the run's time so far; a run that ends before is counted when it is closed, if that takes at most
+    ``MAX_END_NS``. The device's peak is found at the first count, because a model may move to its device after set-up;
+    ``place`` is that of a model without parameters.
     """
 
     def __init__(
@@ -88,12 +95,14 @@ class FlopMeter:
         for name, fqn in targets:
             self._fqns.setdefault(name, []).append(fqn)
         self._budget = budget
+        self._share = MAX_WAIT_SHARE if budget is None else budget
         self._model = model
         self._place = place
         self._peak: DevicePeak | None = None
         self._now_ns = now_ns
         self._began_ns = now_ns()
-        self._estimate_ns = FIRST_NS + MODULE_NS * sum(1 for _ in model.modules())
+        self._next_ns: int | None = None
+        """The estimated time of the next count, by the one before; None before the first."""
         self._steps: Tally[tuple[int, ...]] = Tally()
         self._calls: dict[tuple[int, ...], list[tuple[OutermostCall, int]] | str] = {}
         self._counts: dict[tuple[int, ...], FlopCount] = {}
@@ -136,17 +145,22 @@ class FlopMeter:
         return len(self._training)
 
     def _due(self) -> bool:
-        if self._budget is None:
-            return self._worth_the_wait()
-        return self._cost_ns() <= self._budget * (self._now_ns() - self._began_ns)
+        return self._cost_ns() <= (self._share_ns() if self._budget is not None else self._most_ns())
 
     def _cost_ns(self) -> int:
         """Return the time of all counts after one more."""
-        return self._estimate_ns + self.counter.spent_ns
+        if self._next_ns is not None:
+            return self._next_ns + self.counter.spent_ns
+        imports_ns = FIRST_NS if _IMPORTED in sys.modules else IMPORT_NS
+        return imports_ns + MODULE_NS * sum(1 for _ in self._model.modules())
 
-    def _worth_the_wait(self) -> bool:
-        """Return whether the run may wait for one more count."""
-        return self._cost_ns() <= max(MAX_WAIT_NS, MAX_WAIT_SHARE * (self._now_ns() - self._began_ns))
+    def _share_ns(self) -> float:
+        """Return the time of counts that the run's time so far affords."""
+        return self._share * (self._now_ns() - self._began_ns)
+
+    def _most_ns(self) -> float:
+        """Return the time that all counts may take by the end of the run."""
+        return max(MAX_WAIT_NS if self._budget is None else MAX_END_NS, self._share_ns())
 
     def _count(self, key: tuple[int, ...]) -> None:
         calls = self._calls[key]
@@ -161,7 +175,7 @@ class FlopMeter:
             self._counts[key] = self.counter.count(calls)
         finally:
             recorder.active = active
-        self._estimate_ns = max(self.counter.spent_ns - before, 1)  # the estimate for the next count
+        self._next_ns = max(self.counter.spent_ns - before, 1)
         if self._peak is None:
             self._peak = peak_of(self._model, self._place)
 
@@ -170,11 +184,10 @@ class FlopMeter:
         for key, _ in self._steps.most_common():
             if key in self._counts or isinstance(self._calls[key], str):
                 continue
-            if not self._worth_the_wait():
-                cost_ns = self._cost_ns()
+            if (cost_ns := self._cost_ns()) > self._most_ns():
                 self._omitted = (
                     f"counting them takes about {format_span(cost_ns)}; a run of at least "
-                    f"{format_span(cost_ns / MAX_WAIT_SHARE)} counts them"
+                    f"{format_span(cost_ns / self._share)} counts them"
                 )
                 return
             self._count(key)

@@ -127,6 +127,7 @@ def settle(figure: Figure, legends: Sequence[Legend], note: str = "") -> None:
         if (title := axes.get_title(loc="left")) and _row_of(axes) in pads:
             set_title(axes, title, pads[_row_of(axes)] - (TITLE if title.isspace() else 0))
     figure.draw_without_rendering()
+    figure.set_layout_engine("none")  # the layout stands: writing the file does not compute it again
 
 
 def _row_of(axes: Axes) -> int:

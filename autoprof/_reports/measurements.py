@@ -172,10 +172,16 @@ def _short(count: float) -> str:
 
 
 def overhead_text(summary: Summary) -> str:
-    """Phrase the overhead of autoprof."""
-    return f"{format_percent(summary.overhead)} of the time of all steps: marks, and work between steps"
+    """Phrase the overhead of autoprof: ``start 0.3 s, steps 0.4 %, end 0.2 s``."""
+    if summary.start_ns is None:
+        return f"{brief_overhead(summary)}: marks, and work between steps"
+    return brief_overhead(summary)
 
 
 def brief_overhead(summary: Summary) -> str:
     """Phrase the overhead shortly."""
-    return f"{format_percent(summary.overhead)} of the time of all steps"
+    share = format_percent(summary.overhead)
+    if summary.start_ns is None:
+        return f"{share} of the time of all steps"
+    end = "" if summary.end_ns is None else f", end {format_span(summary.end_ns)}"
+    return f"start {format_span(summary.start_ns)}, steps {share}{end}"

@@ -38,6 +38,7 @@ from .._process import lifecycle
 from .._process.gc_paused import GcPaused
 from .._process.ranks import can_have_group, launch_name, rank, world_size
 from .._process.signals import DeferSignals
+from .._process.start_time import start_time
 from .._process.switch import is_off
 from .._ranks import Exchange, RankMonitor
 from ..devices import Clock, Memory, device_of
@@ -70,6 +71,7 @@ from .rank_exchange import RankExchange, make_exchange
 from .sampler import Sampler
 from .sampling import Sampling
 from .session import OpenSession, Session
+from .session_cost import SessionCost
 from .step_detector import MAX_ENTRIES, StepDetector
 from .step_recorder import StepRecorder
 from .targets_file import TargetsFile
@@ -145,6 +147,19 @@ def open_session(
     found: FoundTraining = FoundTraining(),
 ) -> Session:
     """Open a session as ``instrument`` does, but with a given clock, which follows no device, memory or training."""
+    with start_time.counted():
+        return _open_session(model, config, optimizer, tuple(sinks), clock, memory, found)
+
+
+def _open_session(
+    model: nn.Module,
+    config: str | os.PathLike[str] | Mapping[str, Any] | Config | None,
+    optimizer: Any,
+    sinks: tuple[Sink, ...],
+    clock: Clock | None,
+    memory: Memory | None,
+    found: FoundTraining,
+) -> Session:
     from ..config import load_config  # pydantic is slow to import, and only needed here
 
     if not isinstance(model, nn.Module):
@@ -156,7 +171,7 @@ def open_session(
     undo = Handle()
     try:
         with DeferSignals(), GcPaused():
-            return _Builder(model, settings, optimizers, clock, memory, undo, found).build(tuple(sinks))
+            return _Builder(model, settings, optimizers, clock, memory, undo, found).build(sinks)
     except BaseException:
         with DeferSignals():
             undo.remove()
@@ -206,6 +221,7 @@ class _Builder:
         self._undo = undo
         self._found = found
         self._attached = Handle()
+        self._cost = SessionCost()
         memory = device.memory(place) if memory is None else memory
         undo.add(memory.close)
         undo.add(self._attached.remove)
@@ -247,6 +263,7 @@ class _Builder:
             *([] if folder is None else [ModuleSources(setup.model, folder)]),
             compiled := self._compiled_modules(),
             UncalledModules(setup.model, compiled, self._notes),
+            self._cost,
         ]
         if exchange is not None:
             observers.append(RankExchange(exchange, sampler, shows=rank() == 0))
@@ -294,6 +311,7 @@ class _Builder:
             memory=setup.memory,
             notes=self._notes,
             folder=folder,
+            cost=self._cost,
         )
         self._begin(session, capture, reporting)
         if exchange is not None:
@@ -308,6 +326,8 @@ class _Builder:
             probe.attach()
         self._undo.add(session.abandon)
         session.start(self._attached)
+        if self._setup.follow:
+            self._cost.opened(start_time.take())
 
     def _capture(self, prefetch: Prefetch, batches: FetchedBatches) -> _Capture:
         """Make the parts that write marks; nothing but functions is attached yet."""
@@ -433,7 +453,15 @@ class _Builder:
         stream = self._found.stream or sys.stdout or StringIO()
         limit_mb = self._setup.settings.output_max_mb
         max_bytes = None if limit_mb is None else int(limit_mb * GROWING_BYTES_PER_MB) // world_size()
-        facts = RunInfo(folder=folder, rank=rank(), stream=stream, max_bytes=max_bytes, world_size=world_size())
+        named = "sinks" in self._setup.settings.model_fields_set
+        facts = RunInfo(
+            folder=folder,
+            rank=rank(),
+            stream=stream,
+            max_bytes=max_bytes,
+            world_size=world_size(),
+            budget=None if named else self._setup.budget,
+        )
         return make_sinks(wanted, facts)
 
     def _diagnosis(self, folder: RunFolder | None, capture: _Capture, exchange: Exchange | None) -> Diagnosis:

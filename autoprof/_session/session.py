@@ -21,6 +21,7 @@ from ..probes.loaders import LoaderProbe, TimedLoader
 from ..summary import Summary
 from .pipeline import Pipeline
 from .sampling import Sampling
+from .session_cost import SessionCost
 from .training_hooks import TrainingHooks
 from .training_steps import StepListener, TrainingSteps
 
@@ -108,8 +109,10 @@ class OpenSession(Session):
         memory: Memory,
         notes: Notes,
         folder: RunFolder | None,
+        cost: SessionCost,
     ) -> None:
         self._folder = folder
+        self._cost = cost
         self._show_folder()
         self._pipeline = pipeline
         self._sampling = sampling
@@ -214,6 +217,7 @@ class OpenSession(Session):
                 raise
         finally:
             with self._work:
+                self._cost.end_begins()
                 self._detach()
                 summary = self._pipeline.close(how)
                 self._show_folder()

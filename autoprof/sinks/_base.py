@@ -76,7 +76,8 @@ class RunInfo:
     """The facts of a run that its sinks share.
 
     ``folder`` is None for a run without files. ``stream`` is for text for people. ``clock`` returns seconds, for sinks
-    that are due at intervals. ``max_bytes`` limits the files of a sink that ``grows``; None is no limit.
+    that are due at intervals. ``max_bytes`` limits the files of a sink that ``grows``; None is no limit. ``budget`` is
+    the fraction of the run's time that drawing may cost in a sink that no configuration names; None is no limit.
     """
 
     folder: RunFolder | None
@@ -85,6 +86,7 @@ class RunInfo:
     clock: Callable[[], float] = time.monotonic
     max_bytes: int | None = None
     world_size: int = 1
+    budget: float | None = None
 
 
 def folder_of(run: RunInfo) -> RunFolder:

@@ -1,4 +1,4 @@
-"""``memory.png``: drawn at the end, and now and then before it, without slowing a step."""
+"""``memory.png``: drawn at the end, and where it was asked for now and then before it, without slowing a step."""
 
 from __future__ import annotations
 
@@ -29,6 +29,8 @@ POINTS: Final = 2048
 SERIES: Final = 16
 """Kinds of readings kept; a run has two to four."""
 
+DRAWING_S: Final = 1.0
+"""Processor time of importing matplotlib and drawing once, measured: a run that named no sink must afford it."""
 DRAWING_MIB: Final = 128
 """Address space that must be free before matplotlib is imported and draws; that takes 73 MiB."""
 
@@ -92,14 +94,16 @@ class MemoryPlotOptions(Options):
     """The picture `memory.png`."""
 
     redraw_s: float | None = Field(default=60.0, ge=5, strict=True, allow_inf_nan=False)
-    """The time between two drawings, in seconds; `null` draws only at the end."""
+    """The time between two drawings, in seconds; `null` draws only at the end. Without the key `sinks` the picture is
+    drawn only at the end, of a run whose budget covers a second for it: of 100 s at 1 %."""
 
 
 class MemoryPlotSink:
     """Keep the memory readings of a run, bounded, and draw them.
 
     Before the end another process draws (``_redraw``), started here so that no step includes its start. matplotlib is
-    imported in this process only by ``close``. A run without a reading gets no picture.
+    imported in this process only by ``close``. A run without a reading gets no picture, and neither does one that
+    named no sink and is too short to afford it: ``autoprof show RUN --memory-plot`` draws it from the records.
     """
 
     def __init__(self, options: MemoryPlotOptions, run: RunInfo) -> None:
@@ -109,7 +113,9 @@ class MemoryPlotSink:
         self._redraw_s = options.redraw_s
         self._redrawer: Redrawer | None = None
         self._due = float("inf")
-        if options.redraw_s is not None and sys.executable:
+        self._budget = run.budget
+        self._began_s = run.clock()
+        if options.redraw_s is not None and run.budget is None and sys.executable:
             try:
                 self._redrawer = Redrawer(folder_of(run).rank_path / f".{PICTURE}.data", self._picture)
             except OSError:  # no process can be started here: the picture at the end remains
@@ -139,6 +145,8 @@ class MemoryPlotSink:
         if self._redrawer is not None:
             self._redrawer.close()
             self._redrawer = None
+        if self._budget is not None and self._budget * (self._clock() - self._began_s) < DRAWING_S:
+            return
         held = held_memory(summary)
         if len(self._history) or held.names:
             require_address_space(DRAWING_MIB)

@@ -163,6 +163,14 @@ def test_the_overhead_is_shown(summary: Summary) -> None:
     assert line == "overhead   0.3 % of the time of all steps: marks, and work between steps"
 
 
+def test_the_cost_outside_of_steps_is_shown_beside_that_of_the_steps(summary: Summary) -> None:
+    """Seconds of the start and the end, a share of the steps; no end while the session is open."""
+    closed = replace(summary, start_ns=310_000_000, end_ns=180_000_000)
+    assert "overhead   start 0.3 s, steps 0.3 %, end 0.2 s" in render_summary(closed)
+    live = replace(closed, end_ns=None)
+    assert "overhead   start 0.3 s, steps 0.3 %" in render_summary(live)
+
+
 def test_one_of_a_kind_is_singular(summary: Summary) -> None:
     """Counts agree with their nouns."""
     lost = {"marks without a counterpart": 1, "steps that the device had not passed": 2}

@@ -212,6 +212,20 @@ def test_the_picture_is_drawn_at_the_end(tmp_path: Path, clock: Clock) -> None:
     assert sorted(path.name for path in run.folder.path.rglob("*")) == ["memory.png", "rank0", "run.json"]
 
 
+@pytest.mark.parametrize(("budget", "seconds", "drawn"), [(0.01, 99, 0), (0.01, 101, 1), (0.1, 11, 1), (None, 1, 1)])
+def test_a_picture_that_no_configuration_names_is_drawn_where_the_budget_covers_it(
+    tmp_path: Path, clock: Clock, budget: float | None, seconds: int, drawn: int
+) -> None:
+    """Drawing takes a second of processor time; no process is started that draws before the end."""
+    run = replace(run_of(tmp_path, clock), budget=budget)
+    sink = MemoryPlotSink(MemoryPlotOptions(redraw_s=None if budget is None else 60.0), run)
+    sink.write(frame_of(memory={"rss_bytes": 5 * MIB}))
+    clock.now += seconds
+    assert not sink.due()
+    sink.close(summary_of([]))
+    assert len(list(tmp_path.rglob("memory.png"))) == drawn
+
+
 def test_a_run_without_readings_has_no_picture(tmp_path: Path, clock: Clock) -> None:
     """Nothing measured is no picture of nothing."""
     run = run_of(tmp_path, clock)
