@@ -123,22 +123,6 @@ class _Blocks:
         self.done.clear()
 
 
-class _UpdatingThread:
-    """The thread of the last updates, and how many it made in a row."""
-
-    def __init__(self) -> None:
-        self._thread, self._updates = -1, 0
-
-    def count(self, thread: int) -> None:
-        """Count an update on this thread."""
-        self._updates = self._updates + 1 if thread == self._thread else 1
-        self._thread = thread
-
-    def is_other(self, thread: int) -> bool:
-        """Whether this is a thread beside the training: an actor's, or one that evaluates."""
-        return self._updates >= MIN_UPDATES and thread != self._thread
-
-
 class StepDetector:
     """Receive the events of one program in their order, and decide.
 
@@ -161,7 +145,8 @@ class StepDetector:
         self._trains_in_eval = False
         self._loaders = LoaderUse()
         self._forwards = Regularity()
-        self._updating_thread = _UpdatingThread()
+        self._updating_thread, self._updates_in_row = -1, 0
+        """The thread of the last updates, and how many it made in a row."""
         self._optimizer_steps: dict[int, int] = {}
         # The open step.
         self._cycle = OptimizerCycle(optimizers)
@@ -232,6 +217,8 @@ class StepDetector:
 
     def decide(self, event: Event) -> list[Decision]:
         """Return the decisions on this event, in the order in which they are to be carried out."""
+        if isinstance(event, (events.ForwardBegins, events.ModeChanged)) and self._thread_is_other(event.thread):
+            return []  # before anything changes: another thread may be in the middle of a decision
         decisions: list[Decision] = []
         self._decisions = decisions
         _HANDLERS[type(event)](self, event)
@@ -246,12 +233,14 @@ class StepDetector:
 
     # Events.
 
+    def _thread_is_other(self, thread: int) -> bool:
+        """Whether this is a thread beside the training: an actor's, or one that evaluates."""
+        return thread != self._updating_thread and self._updates_in_row >= MIN_UPDATES
+
     def _meaning(self, happening: Happening) -> StepRule:
         return RULES[happening][_COLUMNS[self.situation]]
 
     def _forward(self, event: events.ForwardBegins) -> None:
-        if self._updating_thread.is_other(event.thread):
-            return
         happening = self._kind_of_forward(event)
         rule = self._meaning(happening)
         if happening is Happening.TRAINING_FORWARD and event.training:
@@ -308,7 +297,8 @@ class StepDetector:
         if self._running:  # one optimizer inside another
             return
         if event.owned:
-            self._updating_thread.count(event.thread)
+            self._updates_in_row = self._updates_in_row + 1 if event.thread == self._updating_thread else 1
+            self._updating_thread = event.thread
             steps = self._optimizer_steps
             if event.optimizer in steps or len(steps) < MAX_OPTIMIZERS:
                 steps[event.optimizer] = steps.get(event.optimizer, 0) + 1
@@ -381,8 +371,6 @@ class StepDetector:
 
     def _mode_changed(self, event: events.ModeChanged) -> None:
         if event.training or not self._trained or self._trains_in_eval:
-            return
-        if self._updating_thread.is_other(event.thread):
             return
         if self._meaning(Happening.EVAL_CALL) is StepRule.VALIDATES:
             self._begin_validation(VALIDATION, event)
