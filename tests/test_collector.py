@@ -87,8 +87,9 @@ def test_an_exception_that_cuts_the_end_short_leaves_it_running(monkeypatch: pyt
     try:
         with open_session(nn.Identity(), QUIET, clock=HostClock()) as session:
             monkeypatch.setattr("autoprof._process.gc_paused.gc.enable", late)
+            session.step()
             with pytest.raises(TimeoutError):
-                session.step()
+                session.summary()
             assert gc.isenabled()
     finally:
         signal.signal(signal.SIGALRM, before)

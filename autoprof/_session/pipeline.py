@@ -152,13 +152,14 @@ class Pipeline:
     def _make_pass(self, now_ns: int) -> None:
         since_ns, self._began_ns = now_ns - self._began_ns, now_ns
         with self._gc_paused:
-            is_done = self._pass_on(now_ns + max(PASS_NS, round(PASS_SHARE * since_ns)))
+            length_ns = max(PASS_NS, round(PASS_SHARE * since_ns))
+            is_done = self._pass_on(now_ns + length_ns)
             self._outputs.show()
         self._due_ns = now_ns + (PASS_EVERY_NS if is_done else CATCH_UP_NS)
-        self._note_length(now_ns)
+        self._note_length(now_ns, max(LONG_PASS_NS, 2 * length_ns))
 
-    def _note_length(self, began_ns: int) -> None:
-        self._took_long = self._took_long or self._now_ns() - began_ns >= LONG_PASS_NS
+    def _note_length(self, began_ns: int, long_ns: int = LONG_PASS_NS) -> None:
+        self._took_long = self._took_long or self._now_ns() - began_ns >= long_ns
 
     def took_long(self) -> bool:
         """Return, once, whether a pass was so long that the step which it lengthens must not be counted."""

@@ -17,6 +17,7 @@ from autoprof import read_run
 from autoprof._capture import calibration
 from autoprof._capture.calibration import CALLS, COLD, EMPTY_CALLS, LimitMeter, measure_mark_cost
 from autoprof._capture.mark_cost import MarkCost
+from autoprof._reports.plain import render_plain
 from autoprof.devices import ClockLimits, DeviceClock, HostClock
 from autoprof.testing import FakeClock, FakeDevice, ListSink, open_session
 
@@ -172,6 +173,7 @@ def reports(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[[int
             assert folder is not None
         return {
             "console": capsys.readouterr().out,
+            "line": render_plain(session.summary(), step=2),
             "html": session.summary()._repr_html_(),
             "summary": (folder / "summary.txt").read_text(),
             "log": (folder / "rank0" / "timing.log").read_text(),
@@ -193,7 +195,7 @@ def test_a_span_below_the_limit_is_less_than_the_limit_in_every_report(
     assert "■</span> other 0.0 %</span>" in told["html"]
     for name in ("console", "summary", "html"):
         assert "cannot resolve spans below 500.0 µs" in told[name]
-    assert " 0 <2% |" in told["console"]
+    assert " 0 <2% |" in told["line"]
     assert ":     <0.500ms ( <1.3%) [avg:     <0.500ms]" in told["log"]
     assert "avg=    <0.500ms  min=    <0.500ms  max=    <0.500ms  (n=2)" in told["log"]
     shown = [told[name] for name in ("console", "summary", "html", "log")]

@@ -337,6 +337,13 @@ def test_after_a_long_pass_a_step_is_not_counted(ns: int, long: bool) -> None:
     assert [bench.pipeline.took_long() for _ in range(2)] == [long, False]
 
 
+def test_a_step_of_many_seconds_is_counted_after_the_pass_that_it_has_time_for() -> None:
+    """A hundredth of it is longer than what makes a pass long for short steps."""
+    bench, _ = busy(2 * LONG_PASS_NS)
+    bench.step(ns=round(2 * LONG_PASS_NS / PASS_SHARE))
+    assert not bench.pipeline.took_long()
+
+
 def test_address_space_is_checked_before_each_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     """numpy would end the process where there is none."""
     bench, checked = Bench(), list[int]()
