@@ -334,7 +334,7 @@ class Gaps(Sampler):
         pass
 
     def gap(self, step: int) -> int:
-        return 0 if step % 20 < 4 else 19 - step % 20
+        return 0 if step % 20 < 4 else 20 - step % 20
 
 
 class FakeTime(ListSink):
