@@ -82,6 +82,7 @@ class TrainingSteps:
         """Entered around all work of the session's own."""
         self.detector = detector
         self.steps = steps
+        """Keeps the open step."""
         self._sampling = sampling
         self._pipeline = pipeline
         self._excluded = excluded
@@ -278,6 +279,10 @@ class TrainingSteps:
     def _exclude_open(self, _decision: ExcludeOpen) -> None:
         if self.steps.open is not None:
             self.steps.open.warmup = True
+
+    def log(self, name: str, value: Any) -> None:
+        """Attach a scalar to the open step. Raises ``TypeError`` or ``ValueError`` where it is no number."""
+        self.steps.log(name, value)
 
     def count_gap(self) -> None:
         """Have summaries count the unsampled steps since the last recorded one."""
