@@ -211,10 +211,12 @@ class Sampling:
         if self.flight is not None:
             self.flight.ring.begin_recorded(number)
 
-    def step_ends(self, number: int, now_ns: int) -> None:
-        """Called when a step ends, recorded or not."""
-        if self.flight is not None and self.flight.end_step(now_ns):  # a deep capture begins with the next one
-            self._captured = number + 1
+    def step_ends(self, number: int, now_ns: int) -> bool:
+        """Called when a step ends, recorded or not; return whether a deep capture begins with the next one."""
+        if self.flight is None or not self.flight.end_step(now_ns):
+            return False
+        self._captured = number + 1
+        return True
 
     def exclude_own(self, ns: int) -> None:
         """Take autoprof's own work between two steps off the length that the flight recorder writes."""

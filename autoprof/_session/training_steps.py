@@ -187,12 +187,15 @@ class TrainingSteps:
 
     def _end_step(self, decision: EndStep) -> None:
         """End the open step, and begin the next one; a failure ends the recording."""
-        if self.steps.open is None and not self._pipeline.is_due and self._go_on_unsampled(decision.held):
+        began_ns, self._block = perf_counter_ns(), None
+        if self._goes_on_unsampled(began_ns, decision.held):
+            self.steps.go_on_unsampled(decision.held)
             return
-        began_ns, began_cpu_ns, self._block = perf_counter_ns(), thread_time_ns(), None
+        began_cpu_ns = thread_time_ns()
         with self.work:
             try:
-                self._go_on(began_ns, began_cpu_ns, decision.held)
+                if not self.is_off:
+                    self._go_on(began_ns, began_cpu_ns, decision.held)
             except BaseException as error:  # no failure of autoprof may end a training run
                 self._switch_off(error)
                 if not isinstance(error, Exception) or raised_by_handler(error):
@@ -204,18 +207,19 @@ class TrainingSteps:
                     self._sampling.start_clocks()
         lifecycle.finish_termination()
 
-    def _go_on_unsampled(self, held: int) -> bool:
-        """Go from an unsampled step to the next one: each statement here costs. Return False where none follows."""
+    def _goes_on_unsampled(self, now_ns: int, held: int) -> bool:
+        """Return whether an unsampled step follows on another one, with nothing to do between them."""
         steps = self.steps
-        if steps.number + held >= self._next_recorded or self._sampling.flight is not None:
+        try:
+            if self._sampling.step_ends(steps.number, now_ns):
+                return False
+        except Exception as error:
+            self._switch_off(error)
             return False
-        steps.go_on_unsampled(held)
-        self._block = None
-        return True
+        return steps.open is None and steps.number + held < self._next_recorded and not self._pipeline.is_due
 
     def _go_on(self, began_ns: int, began_cpu_ns: int, held: int) -> None:
         steps, sampling = self.steps, self._sampling
-        sampling.step_ends(steps.number, began_ns)
         raw = steps.close(held)
         if raw is not None:
             self._submit(raw)

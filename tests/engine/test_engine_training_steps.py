@@ -544,3 +544,18 @@ def test_a_step_that_held_several_ends_once() -> None:
     bench.steps._end_step(EndStep(3))
     assert bench.pipeline.raws[0].step == 3
     assert bench.steps.steps.number == 4
+
+
+@pytest.mark.parametrize("recorded", [None, [1]])
+def test_a_failure_of_the_flight_recorder_ends_the_recording(recorded: Any) -> None:
+    """Where a recorded step ends, and where an unsampled one does."""
+    bench = Bench(recorded)
+    bench.end()
+
+    def fail(_number: int, _now_ns: int) -> bool:
+        raise ValueError("a closed file")
+
+    bench.sampling.step_ends = fail  # type: ignore[method-assign]
+    bench.end()
+    assert bench.steps.is_off
+    assert bench.notes.all == ("recording is off after ValueError: a closed file",)
