@@ -237,10 +237,13 @@ def test_events_of_streams_that_were_left_go_back_to_the_pool() -> None:
     device = FakeDevice(FakeClock())
     model = nn.Sequential(*[On(device, Op(device, 1), (0, stream)) for stream in (1, 2, 1)])
     with Watched(model, clock=device.device_clock(), config=EVERY) as watched:
-        for _ in range(50):
+        made = []
+        for step in range(1, 201):
             model(torch.ones(1, requires_grad=True)).sum().backward()
             device.switch_to(0, 0)
             watched.step()
             device.clock.advance(30_000_000)
-        assert device.made == PREPARED
-    assert len(watched.frames) == 50
+            if step % 100 == 0:
+                made.append(device.made)
+        assert made[0] == made[1] > PREPARED
+    assert len(watched.frames) == 200

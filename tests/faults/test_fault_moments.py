@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import itertools
 import json
 import signal
@@ -201,27 +200,6 @@ def test_struck_at_any_moment_of_a_step_the_same_session_goes_on(struck: Any, st
             assert count(frame, Phase.BACKWARD) == NAMES
 
     strike_all(started, lambda run: run.train(), struck, check, stride)
-
-
-@pytest.mark.parametrize(
-    "stride", [pytest.param(1, marks=pytest.mark.slow, id="each-line"), pytest.param(None, id="each-line-once")]
-)
-def test_struck_at_any_moment_of_the_first_call_of_a_copy(struck: Any, stride: int | None) -> None:
-    """Its hooks take themselves off, then or at its next call; the exception comes out of it."""
-    copies: list[nn.Module] = []
-
-    def made() -> Run:
-        run = started()
-        copies.append(copy.deepcopy(run.model))
-        return run
-
-    def check(run: Run) -> None:
-        copies[-1](torch.ones(1, 2))
-        run.session.close()
-        run.check_bare()
-        assert not any(any(hooks_of(module).values()) for module in copies[-1].modules())
-
-    strike_all(made, lambda run: copies[-1](torch.ones(1, 2)), struck, check, stride)
 
 
 def test_struck_at_any_moment_of_close_a_second_close_ends_it(struck: Any, stride: int) -> None:
