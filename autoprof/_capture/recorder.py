@@ -86,6 +86,8 @@ class Recorder:
         """Time that ``detail: shapes`` took in the open step."""
         self.failures: dict[str, int] = {}
         self.untimed: dict[str, int] = {}
+        self.is_idle = False
+        """Whether calls of modules are not marked: in an unsampled step, or in a pause."""
         self.suspended = False
         """Whether the open step is unsampled: nothing is appended, and callers may skip making a mark."""
         self._last_codes: list[int] = []
@@ -256,6 +258,12 @@ class Recorder:
     @staticmethod
     def _count_ordinals() -> Callable[[], int]:
         return itertools.count(ORDINAL_STRIDE, ORDINAL_STRIDE).__next__
+
+    def idle(self, on: bool) -> None:
+        """Mark no calls of modules, or mark them again."""
+        if on is not self.is_idle:
+            self.is_idle = on
+            self._changed()
 
     def suspend(self) -> None:
         """Append no marks: the following steps are unsampled."""

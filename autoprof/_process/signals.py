@@ -46,7 +46,8 @@ class DeferSignals:
         self.depth = 0
         """The number of open blocks; at 0 no work of autoprof is in progress."""
         self._main = main_thread().ident
-        self._noting = self._note
+        self._noting: _Handler | None = None
+        """The handler of this block while it has replaced others; kept no longer: it refers to this object."""
         self._came: list[int] = []
         self._handlers: dict[int, _Handler] = {}
         """The handlers that this block has replaced, by signal."""
@@ -54,6 +55,7 @@ class DeferSignals:
     def __enter__(self) -> None:
         try:
             if not self.depth and get_ident() == self._main:
+                self._noting = self._note
                 for number in DEFERRED:
                     handler = getsignal(number)
                     # SIG_IGN and SIG_DFL cannot be called, nor can the None of a handler that a C library installed.
@@ -69,7 +71,7 @@ class DeferSignals:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.depth -= 1
-        if not self.depth and self._handlers and get_ident() == self._main:
+        if not self.depth and self._noting is not None and get_ident() == self._main:
             self._leave()
 
     def _leave(self) -> None:
@@ -79,6 +81,7 @@ class DeferSignals:
             self._restore()
             raise
         finally:
+            self._noting = None
             handlers, self._handlers = self._handlers, {}
             came, self._came = self._came, []
             if came:
@@ -86,7 +89,7 @@ class DeferSignals:
 
     def _restore(self) -> None:
         for number, handler in self._handlers.items():
-            if getsignal(number) is self._noting:  # one that the block has installed stays
+            if self._noting is not None and getsignal(number) is self._noting:  # one that the block has installed stays
                 set_handler(number, handler)
 
     def _note(self, number: int, frame: FrameType | None) -> None:

@@ -247,7 +247,7 @@ class _Builder:
         setup, undo, attached = self._setup, self._undo, self._attached
         prefetch, batches = Prefetch(), FetchedBatches()
         capture = self._capture(prefetch, batches)
-        sampler = Sampler(setup.kept_budget, setup.settings.sample.every)
+        sampler = Sampler(setup.marks_budget, setup.settings.sample.every)
         exchange = make_exchange(sampler)
         excluded = ExcludedTime()
         folder = self._make_folder()
@@ -283,6 +283,7 @@ class _Builder:
             sinks=[*made, *sinks],
             folder=folder,
             notes=self._notes,
+            pass_share=setup.pass_share,
         )
         flight = self._flight_recorder(folder, exchange)
         sampling = Sampling(

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from time import perf_counter_ns, sleep
+from time import perf_counter_ns, sleep, thread_time_ns
 from typing import TYPE_CHECKING, Final
 
 from .._capture.mark_cost import MarkCost
@@ -39,6 +39,10 @@ PASS_EVERY_NS: Final = NS_PER_S // 2
 """The least time between two passes: a person who watches sees the present step within half a second."""
 PASS_NS: Final = 5_000_000
 """The time after which a pass begins nothing more: a step becomes so much longer, twice a second at most."""
+MAX_PAUSE_NS: Final = 4 * NS_PER_S
+"""Longest time between two passes, also after one that did work which is done once: a person still sees a live run."""
+MAX_ALLOWANCE_NS: Final = 10 * NS_PER_S
+"""The time whose allowance for passes can be saved up, for a pass that has more to do than others."""
 CATCH_UP_NS: Final = 10 * PASS_NS
 """The time between two passes while work is left, of which they take a tenth: a live display does not fall back."""
 PASS_SHARE: Final = 0.01
@@ -62,7 +66,8 @@ CLOSED: Final = "closed"
 class Pipeline:
     """Take closed steps, and pass their frames to the observers, the statistics and the sinks.
 
-    ``now_ns`` is the only clock that decides when a pass is due and how long it takes.
+    ``now_ns`` is the only clock that decides when a pass is due and how long it takes. Passes may take ``pass_share``
+    of the time, as processor time of this thread: those that take more come less often, and ``excess_ns`` is the rest.
     """
 
     def __init__(
@@ -76,7 +81,14 @@ class Pipeline:
         folder: RunFolder | None,
         notes: Notes,
         now_ns: Callable[[], int] = perf_counter_ns,
+        pass_share: float = PASS_SHARE,
     ) -> None:
+        self._pass_share = pass_share
+        self.passes_ns = 0
+        """Processor time of the passes so far."""
+        self.excess_ns = 0
+        """The part of it that ``pass_share`` does not cover."""
+        self._allowance_ns = 0.0
         self._folder = folder
         self._notes = notes
         self._now_ns = now_ns
@@ -151,12 +163,25 @@ class Pipeline:
 
     def _make_pass(self, now_ns: int) -> None:
         since_ns, self._began_ns = now_ns - self._began_ns, now_ns
+        cpu_ns = thread_time_ns()
         with self._gc_paused:
             length_ns = max(PASS_NS, round(PASS_SHARE * since_ns))
             is_done = self._pass_on(now_ns + length_ns)
             self._outputs.show()
-        self._due_ns = now_ns + (PASS_EVERY_NS if is_done else CATCH_UP_NS)
+        took_ns = thread_time_ns() - cpu_ns
+        self._count(took_ns, since_ns)
+        pause_ns = min(max(PASS_EVERY_NS, round(took_ns / self._pass_share)), MAX_PAUSE_NS)
+        self._due_ns = now_ns + (pause_ns if is_done else CATCH_UP_NS)
         self._note_length(now_ns, max(LONG_PASS_NS, 2 * length_ns))
+
+    def _count(self, took_ns: int, since_ns: int) -> None:
+        """Count the processor time of a pass, and the part that no allowance covers."""
+        self.passes_ns += took_ns
+        self._allowance_ns = min(self._allowance_ns + self._pass_share * since_ns, self._pass_share * MAX_ALLOWANCE_NS)
+        self._allowance_ns -= took_ns
+        if self._allowance_ns < 0:
+            self.excess_ns -= round(self._allowance_ns)
+            self._allowance_ns = 0.0
 
     def _note_length(self, began_ns: int, long_ns: int = LONG_PASS_NS) -> None:
         self._took_long = self._took_long or self._now_ns() - began_ns >= long_ns

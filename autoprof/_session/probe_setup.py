@@ -29,6 +29,11 @@ if TYPE_CHECKING:
     from ..config import Config
 
 
+PASSES_PART: Final = 0.3
+"""The part of the budget for passes. A pass takes some milliseconds however few steps it resolves: it comes less often
+where that is more than its part, which recording fewer steps would not change."""
+DEFAULT_BUDGET: Final = 0.01
+"""The budget that passes keep to where there is no budget for marks."""
 MAX_MEMORY_PARAMETERS: Final = 4096
 """Parameters counted for the memory of names, each once for every name that contains it."""
 
@@ -70,9 +75,14 @@ class Setup:
         return any(Phase.BACKWARD in target.phases for target in self.selection)
 
     @property
-    def kept_budget(self) -> float | None:
-        """The budget for the sampler; None with a clock of the caller's own, which shows no real cost."""
-        return self.budget if self.follow else None
+    def pass_share(self) -> float:
+        """The part of the run's time for passes."""
+        return PASSES_PART * (self.budget or DEFAULT_BUDGET)
+
+    @property
+    def marks_budget(self) -> float | None:
+        """The rest of the budget, for marks; None with a clock of the caller's own, which shows no real cost."""
+        return (1 - PASSES_PART) * self.budget if self.budget is not None and self.follow else None
 
 
 def make_metrics(setup: Setup, root: RootProbe, batches: FetchedBatches, notes: Notes) -> Metrics:
@@ -143,7 +153,7 @@ def make_rows(setup: Setup, probes: ModuleProbes, notes: Notes, compiled: Compil
         return probes.make_set(targets, number)
 
     first = first_cut(setup.tree)
-    return Zoom(setup.tree, first, make_set, setup.kept_budget, setup.mark_cost, notes, compiled)
+    return Zoom(setup.tree, first, make_set, setup.marks_budget, setup.mark_cost, notes, compiled)
 
 
 def _hidden_model(setup: Setup) -> Target:

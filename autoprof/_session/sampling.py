@@ -98,15 +98,18 @@ class Sampling:
         """Take over another set of targets: the probes attached are those of the step that begins now."""
         if self._source is not None and self._source.chosen is not self._set:
             self.switch(False)
+            for probe in self._set.probes:  # those that were idle
+                probe.detach()
             self._set = self._source.chosen
             self._fqns = self._set.fqns
             self._sampler.restart()
 
     def switch(self, on: bool) -> None:
-        """Attach all probes of the present targets, or detach those attached."""
+        """Attach all probes of the present targets, or detach those attached that cannot stay idle."""
         if on == (self._attached is not None):
             return
         activate(self._recorder, on)
+        self._recorder.idle(not on)
         if on:
             self._attached = [*self._set.probes, *self._step_probes]
             self._ever_attached.update((id(probe), probe) for probe in self._attached)
@@ -115,7 +118,8 @@ class Sampling:
         else:
             probes, self._attached = self._attached or (), None
             for probe in probes:
-                probe.detach()
+                if not getattr(probe, "idles", False):
+                    probe.detach()
 
     def detach_all(self) -> None:
         """Detach all probes, also where a signal interrupted ``switch``; raise the first failure at the end."""

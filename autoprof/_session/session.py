@@ -153,6 +153,7 @@ class OpenSession(Session):
         """Record the next steps and pass the number of each to ``listener``; return the function that ends this."""
         if self._ended:
             return _nothing
+        self._hooks.wake()
         return self._steps.follow(listener, count)
 
     def warn_once(self, note: str) -> None:
@@ -169,7 +170,7 @@ class OpenSession(Session):
 
     @contextmanager
     def pause(self, name: str = "pause") -> Iterator[None]:
-        with nullcontext() if self._ended else self._steps.exclude(name):
+        with nullcontext() if self._ended else self._hooks.exclude(name):
             yield
 
     def loader(self, iterable: Loader) -> Loader:
@@ -192,6 +193,7 @@ class OpenSession(Session):
         if self._last_summary is not None:
             return self._with_new_notes(self._last_summary)
         if not self._closed and not self.busy:
+            self._hooks.wake()
             with self._work:
                 self._pipeline.flush()
                 self._steps.count_gap()

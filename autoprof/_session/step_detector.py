@@ -188,6 +188,10 @@ class StepDetector:
         """Whether an optimizer's step is running."""
         return bool(self._running)
 
+    def count_skipped(self, optimizer: int, updates: int) -> None:
+        """Count updates of an optimizer that were not reported, each a step of its own."""
+        self._optimizer_steps[optimizer] = self._optimizer_steps.get(optimizer, 0) + updates
+
     @property
     def expects_backward(self) -> bool:
         """Whether a backward pass matters now."""

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from threading import get_ident
+from time import thread_time_ns
 from typing import Any, Final
 
 import torch
@@ -23,9 +24,11 @@ from .._capture.probes import (
 from .._capture.recorder import Recorder
 from .._process.failures import contain, ignore
 from .._targets import find_module
+from .._units import NS_PER_S
 from .events import (
     BackwardBegins,
     BackwardEnds,
+    Decision,
     EndStep,
     Event,
     Exclude,
@@ -42,6 +45,14 @@ from .events import (
 from .own_updates import OwnUpdates
 from .training_steps import TrainingSteps
 
+MIN_SLEEP: Final = 4
+"""Unsampled steps in a row from which hooks are taken off: that takes as long as the hooks of about two steps."""
+MAX_SLEEP_NS: Final = NS_PER_S // 2
+"""Longest time without hooks: a person who watches sees the number of steps grow."""
+METER_EVERY: Final = 61
+"""One of so many events is timed, for all of them. A prime: no step has events of which it would be always the same."""
+MAX_EVENT_NS: Final = 50_000
+"""Longest time of an event that counts: one that collects garbage takes as long as thousands of others."""
 MAX_OWNERS: Final = 256
 """Optimizers of which is remembered whether they hold parameters of the model."""
 _graph_task = torch._C._current_graph_task_id
@@ -89,6 +100,15 @@ class TrainingHooks:
         self._grad_listener: _GradListener | None = None
         self._owned: dict[int, bool] = {}
         self._ends_with_update = False
+        self._events = 0
+        self._updates: list[int] = []
+        """The optimizers that stepped in the open step, by id."""
+        self._usual: int | None = None
+        """The optimizer that made the only update of each of the last steps, by id; None where there is none."""
+        self._asleep = 0
+        """Updates until the hooks return; 0 while they are attached."""
+        self._slept = 0
+        """Updates since they were taken off."""
 
     # Attached.
 
@@ -138,6 +158,7 @@ class TrainingHooks:
 
     def step(self) -> None:
         """End the step by a call of the program; from now on steps end only by such calls."""
+        self.wake()
         if self._steps.detector.auto:
             for hooks in self._optimizer_hooks():
                 hooks.detach()
@@ -148,6 +169,7 @@ class TrainingHooks:
 
     def finish(self, *, patient: bool) -> None:
         """Close the open step where it is whole, and wait for the device."""
+        self.wake()
         self._steps.finish(updated=self._has_updated(), patient=patient)
 
     # Forwards, updates and backward passes.
@@ -160,6 +182,35 @@ class TrainingHooks:
         if graded and training and self._steps.is_recording:
             for call in self._training_forward_calls:
                 call()
+        if self._usual is not None and graded and training and not self._steps.is_recording:
+            self._sleep()
+
+    # Asleep: between recorded steps of a program that makes one update in each, updates count the steps.
+
+    def _sleep(self) -> None:
+        """Take the hooks off until the last update before the next recorded step, if that is some steps away."""
+        steps = self._steps.unsampled_steps(MAX_SLEEP_NS)
+        if steps < MIN_SLEEP:
+            return
+        self._asleep, self._slept = steps, 0
+        self._optimizer_hooks()[1].detach()
+        unwatch_backward(self)
+        for module in self._entries.values():
+            self._boundary(module).detach()
+
+    def wake(self) -> None:
+        """Attach the hooks again, and count the steps since. The detector sees the last update, as if it had slept."""
+        if not self._asleep:
+            return
+        slept, self._asleep = self._slept, 0
+        self._optimizer_hooks()[1].attach()
+        watch_backward(self)
+        for module in self._entries.values():
+            self._boundary(module).attach()
+        if slept and self._usual is not None:
+            self._steps.skip(self._usual, slept - 1)
+            self._updates.append(self._usual)
+            self._report(UpdateEnds(self._usual, get_ident(), position=self._steps.position))
 
     def update_begins(self, optimizer: Any, *_call: Any) -> None:
         """Called before each optimizer step."""
@@ -167,6 +218,15 @@ class TrainingHooks:
 
     def update_ends(self, optimizer: Any, *_call: Any) -> None:
         """Called after each optimizer step."""
+        if self._asleep:
+            if id(optimizer) == self._usual:
+                self._slept += 1
+                if self._slept < self._asleep:
+                    return
+                self.wake()
+                return
+            self.wake()
+        self._updates.append(id(optimizer))
         owned, is_last = self._owns(optimizer), False
         if owned and self._own is not None:
             self._forget_own_updates()
@@ -210,9 +270,21 @@ class TrainingHooks:
         return self._own is not None and self._own.has_updated
 
     def _report(self, event: Event) -> None:
-        """Report an event, and carry out those decisions that concern hooks."""
-        for decision in self._steps.report(event):
+        """Report an event, and carry out those decisions that concern hooks; time one of many."""
+        self._events += 1
+        if self._events % METER_EVERY:
+            self._carry_out(self._steps.report(event))
+            return
+        began_ns, work_ns = thread_time_ns(), self._steps.steps.work_ns
+        self._carry_out(self._steps.report(event))
+        spent_ns = thread_time_ns() - began_ns - (self._steps.steps.work_ns - work_ns)
+        self._steps.steps.work_ns += METER_EVERY * min(max(spent_ns, 0), MAX_EVENT_NS)
+
+    def _carry_out(self, decisions: Sequence[Decision]) -> None:
+        for decision in decisions:
             if isinstance(decision, EndStep):
+                self._usual = self._updates[0] if len(self._updates) == 1 and self._may_sleep else None
+                self._updates.clear()
                 if self._own is not None:
                     self._own.begin_step()
             elif isinstance(decision, (Exclude, Include)):
@@ -230,6 +302,11 @@ class TrainingHooks:
             for remove in self._removes():
                 with contain(ignore):
                     remove()
+
+    @property
+    def _may_sleep(self) -> bool:
+        """Whether updates of an optimizer count the steps: it ends them, and nothing else needs each step's end."""
+        return self._steps.detector.auto and self._own is None and self._steps.may_skip
 
     def _watch_validation(self, decision: Exclude | Include) -> None:
         """Have a backward pass reported that ends validation; where steps end without calls all are."""
@@ -264,10 +341,15 @@ class TrainingHooks:
 
     def exclude(self, name: str) -> AbstractContextManager[None]:
         """Exclude the time inside the block from steps, under this name."""
+        self.wake()
         return self._steps.exclude(name)
 
     def report_fetch(self, source: Any, *, explicit: bool) -> None:
         """Called before each fetch; ``explicit`` loaders are those given to ``session.loader``."""
+        if self._asleep:
+            if torch.is_grad_enabled():
+                return
+            self.wake()
         self._report(Fetch(source, explicit, torch.is_grad_enabled(), self._has_updated()))
 
     def report_ungraded(self, *, begins: bool) -> None:
@@ -276,4 +358,5 @@ class TrainingHooks:
 
     def report_mode(self, training: bool) -> None:
         """Called by ``model.train()`` and ``model.eval()``."""
+        self.wake()
         self._report(ModeChanged(training, get_ident()))

@@ -207,6 +207,22 @@ class TrainingSteps:
                     self._sampling.start_clocks()
         lifecycle.finish_termination()
 
+    @property
+    def may_skip(self) -> bool:
+        """Whether the ends of unsampled steps need not be reported: no flight recorder takes them."""
+        return self._sampling.flight is None
+
+    def unsampled_steps(self, most_ns: int) -> int:
+        """Return how many unsampled steps are left, the open one included, as many as take ``most_ns``."""
+        left = self._next_recorded - self.steps.number
+        return min(left, most_ns // max(self.steps.last_ns, 1))
+
+    def skip(self, optimizer: int, steps: int) -> None:
+        """Count unsampled steps that have ended in the open one, with an update each: they were not reported."""
+        if steps > 0:
+            self.detector.count_skipped(optimizer, steps)
+            self.steps.go_on_unsampled(steps)
+
     def _goes_on_unsampled(self, now_ns: int, held: int) -> bool:
         """Return whether an unsampled step follows on another one, with nothing to do between them."""
         steps = self.steps
@@ -224,7 +240,8 @@ class TrainingSteps:
         if raw is not None:
             self._submit(raw)
             batch = raw.mark_batch
-            paid_ns = steps.work_ns + steps.metered_ns + thread_time_ns() - began_cpu_ns
+            passes_ns = self._pipeline.passes_ns - self._pipeline.excess_ns  # these keep to their part of the budget
+            paid_ns = steps.work_ns + steps.metered_ns + thread_time_ns() - began_cpu_ns - passes_ns
             sampling.close(raw.step, batch.mark_count, paid_ns, began_ns, began_cpu_ns, batch.other)
             if batch.other is not NO_OTHER_MARKS:
                 self._note_other_threads(batch.other)

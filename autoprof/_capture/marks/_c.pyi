@@ -188,12 +188,13 @@ class HookContext:
         make_carrier: Callable[[dict[int, Any]], Any] | None = None,
     ) -> None: ...
     def update(
-        self, *, enabled: bool, single_thread: bool, training_thread: int, read_clock: Callable[[], Any]
+        self, *, enabled: bool, idle: bool, single_thread: bool, training_thread: int, read_clock: Callable[[], Any]
     ) -> None:
         """Renew the state that the recorder changes.
 
-        ``enabled``: marks are appended; ``single_thread``: no other thread has made a mark; ``read_clock`` returns a
-        reading, and ``time.perf_counter_ns`` is read without a call of Python.
+        ``enabled``: marks are appended; ``idle``: calls of modules are not marked, and nothing is called for them;
+        ``single_thread``: no other thread has made a mark; ``read_clock`` returns a reading, and
+        ``time.perf_counter_ns`` is read without a call of Python.
         """
     def node_prehook(self, fallback: Callable[..., None], on_error: Callable[[Any, Any, Exception], None]) -> Hook:
         """Return a hook (codes, gradients) that marks that a node runs. Raises ``TypeError`` without ``passes``."""

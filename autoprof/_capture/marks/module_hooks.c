@@ -27,6 +27,8 @@ static int is_passed_over(HookContext *self, HookState *owner, PyObject *called)
 
 /* The outcome of a call that is not the usual one. */
 static hook_outcome pass_over(HookContext *self, PyObject *const *args) {
+    if (self->idle)
+        return HOOK_DONE;
     int passed = is_passed_over(self, as_hook_state(self, args[0]), args[1]);
     return passed < 0 ? HOOK_FAILED : passed ? HOOK_DONE : HOOK_FALLBACK;
 }
@@ -45,7 +47,7 @@ hook_outcome forward_pre_path(PyObject *context, PyObject *const *args, Py_ssize
     HookContext *self = (HookContext *)context;
     HookState *owner;
     long long code;
-    if (nargs < 3 || !is_usual(self) || !has_room(self) || (owner = as_hook_state(self, args[0])) == NULL)
+    if (nargs < 3 || self->idle || !is_usual(self) || !has_room(self) || (owner = as_hook_state(self, args[0])) == NULL)
         return pass_over(self, args);
     if (entering_code(self, owner, &code) < 0 || append_reading(self, code) < 0)
         return HOOK_FAILED;
@@ -55,7 +57,7 @@ hook_outcome forward_pre_path(PyObject *context, PyObject *const *args, Py_ssize
 hook_outcome forward_path(PyObject *context, PyObject *const *args, Py_ssize_t nargs, PyObject **Py_UNUSED(earlier)) {
     HookContext *self = (HookContext *)context;
     HookState *owner;
-    if (nargs != 4 || !self->single_thread || !is_usual(self) || (owner = as_hook_state(self, args[0])) == NULL)
+    if (nargs != 4 || self->idle || !self->single_thread || !is_usual(self) || (owner = as_hook_state(self, args[0])) == NULL)
         return pass_over(self, args);
     return append_reading(self, PyLong_AsLongLong(owner->leave_code)) < 0 ? HOOK_FAILED : HOOK_DONE;
 }
@@ -139,7 +141,7 @@ static int takes_tensors(HookContext *self, PyObject *inputs, PyObject *keywords
 
 /* Hooks of another thread than the one that made them keep their open calls elsewhere: those are Python's. */
 static inline int is_tracked_usual(HookContext *self) {
-    return self->creator_thread == self->training_thread && is_usual(self);
+    return !self->idle && self->creator_thread == self->training_thread && is_usual(self);
 }
 
 hook_outcome tracked_forward_pre_path(PyObject *context, PyObject *const *args, Py_ssize_t nargs,

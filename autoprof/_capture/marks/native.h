@@ -137,7 +137,7 @@ typedef struct {
     carrier_pool *pool;
     PyObject *read_clock;
     unsigned long creator_thread, training_thread;
-    char enabled, single_thread, reads_host_clock;
+    char enabled, idle, single_thread, reads_host_clock; /* idle: calls of modules are not marked */
 } HookContext;
 
 typedef enum {

@@ -26,7 +26,16 @@ if TYPE_CHECKING:
 class ModuleProbe(HookOwner):
     """Attach and detach the entries of one module, whose functions ``make_hooks`` makes."""
 
-    __slots__ = ("_attached", "_calls", "_entries", "_memory", "_placement", "_tracks_backward", "recorder")
+    __slots__ = (
+        "_attached",
+        "_calls",
+        "_entries",
+        "_is_native",
+        "_memory",
+        "_placement",
+        "_tracks_backward",
+        "recorder",
+    )
     where = "module hooks"
 
     def __init__(self, recorder: Recorder, hooks: Hooks, target: Target, memory: Memory | None = None) -> None:
@@ -68,12 +77,18 @@ class ModuleProbe(HookOwner):
 
         made = hooks_by_input(self.recorder, make, device, self._calls) if by_input else make(device)
         self._entries = [made.entry(self)]
+        self._is_native = made.context is not None
         if self._memory is not None:  # the memory is read behind each of the two marks
             self._entries = [CallEntry(self, None, _remember_after), *self._entries, CallEntry(self, _remember, None)]
         if self._memory is not None and device is not None:
             self._memory = self._memory.on(device)
         if attached:
             self.attach()
+
+    @property
+    def idles(self) -> bool:
+        """Whether the probe may stay attached while calls are not marked: C passes over it, for next to nothing."""
+        return len(self._entries) == 1 and self._is_native
 
     def attach(self) -> None:
         """Mark the calls of the module, outermost, so that the time of the user's hooks belongs to the module."""

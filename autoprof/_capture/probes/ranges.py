@@ -231,7 +231,7 @@ class RangeProbe(ModuleProbe):
         self._memory = None
         self._tracks_backward = Phase.BACKWARD in target.phases
         self.name, self.phases = target.name, target.phases
-        self._entries = [_make_hooks(recorder).entry(self)]
+        self._entries, self._is_native = [_make_hooks(recorder).entry(self)], False
 
 
 def _make_hooks(recorder: RangingRecorder) -> CallHooks:
