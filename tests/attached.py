@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
+import gc
 from typing import Any
 
 from torch import nn
 
+from autoprof._capture.probes import ModuleProbe
 from autoprof._capture.probes.call_sites import table
 
 
 def hooks_of(module: nn.Module) -> dict[str, list[Any]]:
-    """Return every hook of one module, by where torch keeps it, and what autoprof calls around its calls."""
+    """Return every hook of one module, by where torch keeps it, and what autoprof calls around its calls.
+
+    Entries of an open session that are idle, in an unsampled step or a pause, are left out: nothing is called for them.
+    """
     hooks = {
         name: list(value.items())
         for name, value in vars(module).items()
         if name.endswith("_hooks") and isinstance(value, dict)  # modules of torch.fx have lists of other hooks
     }
     site = table.find(module) if isinstance(module, nn.Module) else None
-    return {**hooks, "marks": [] if site is None else [*site.entries, *site.before]}
+    entries = [] if site is None else [entry for entry in site.entries if not _is_idle(entry)]
+    return {**hooks, "marks": [*entries, *([] if site is None else site.before)]}
+
+
+def _is_idle(entry: Any) -> bool:
+    owners = [one for one in gc.get_referents(entry) if isinstance(one, ModuleProbe)]
+    return any(one.idles and one.recorder.is_idle and not one.recorder.has_stopped for one in owners)
 
 
 def is_marked(module: Any) -> bool:

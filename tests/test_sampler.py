@@ -229,3 +229,13 @@ def test_other_threads_are_affordable_until_their_marks_cost_more_than_the_loan_
             one.charge_other_threads(200 * US)
             one.close(0, 10 * MS, 10 * MS)
     assert (sampler.affords_other_threads, free.affords_other_threads) == (False, True)
+
+
+def test_rows_stay_where_their_marks_are_not_what_a_step_costs() -> None:
+    """Fewer rows would make no step affordable: each k-th one is recorded, with all rows."""
+    sampler = Sampler(0.01)
+    sampler.rows = rows = Rows([5, 5, 5])
+    for _ in range(40):
+        sampler.close(400 * US, 10 * MS, 10 * MS, 15 * US)
+    assert rows.kept == 3
+    assert sampler.k == 4

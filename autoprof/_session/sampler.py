@@ -50,13 +50,14 @@ class _Window:
 
     def __init__(self) -> None:
         self.steps = 0
-        self._cost_ns = 0
+        self._cost_ns = self._marks_ns = 0
         self._cpu_ns: list[int] = []
         self._waits_ns: list[int] = []
 
-    def add(self, cost_ns: int, cpu_ns: int, wall_ns: int) -> None:
+    def add(self, cost_ns: int, marks_ns: int, cpu_ns: int, wall_ns: int) -> None:
         self.steps += 1
         self._cost_ns += cost_ns
+        self._marks_ns += marks_ns
         if len(self._cpu_ns) < KEPT_STEPS:
             self._cpu_ns.append(cpu_ns)
             self._waits_ns.append(max(wall_ns - cpu_ns, 0))
@@ -65,6 +66,11 @@ class _Window:
     def cost_ns(self) -> float:
         """The mean cost of a recorded step."""
         return self._cost_ns / self.steps
+
+    @property
+    def marks_ns(self) -> float:
+        """The mean cost of a recorded step's marks."""
+        return self._marks_ns / self.steps
 
     @property
     def length_ns(self) -> float:
@@ -129,10 +135,11 @@ class Sampler:
             self.affords_other_threads = False
             self.restart()  # the steps that follow cost less
 
-    def close(self, cost_ns: int, cpu_ns: int, wall_ns: int) -> None:
+    def close(self, cost_ns: int, cpu_ns: int, wall_ns: int, marks_ns: int | None = None) -> None:
         """Count a recorded step; decide at the end of a window.
 
-        ``cost_ns`` is processor time of autoprof. The step itself took ``cpu_ns`` of its thread's, ``wall_ns`` in all.
+        ``cost_ns`` is processor time of autoprof, ``marks_ns`` of its marks, by default all of it. The step itself took
+        ``cpu_ns`` of its thread's, ``wall_ns`` in all.
         """
         if self._budget is None:
             return
@@ -141,7 +148,7 @@ class Sampler:
         self._recorded += 1
         if self._recorded <= FIRST_STEPS:
             return
-        self._window.add(cost_ns, cpu_ns, wall_ns)
+        self._window.add(cost_ns, cost_ns if marks_ns is None else marks_ns, cpu_ns, wall_ns)
         if self._window.steps >= MIN_WINDOW and self._window.steps * self.k >= self._size:
             self._decide(self._budget)
 
@@ -158,15 +165,19 @@ class Sampler:
         self._size = min(2 * self._size, MAX_WINDOW)
         limit_ns = budget * min(window.length_ns, before.length_ns)
         # The number of steps whose budget pays for a recorded one.
-        need = min(window.cost_ns, before.cost_ns) / max(limit_ns, 1.0)
+        cheaper = min(window, before, key=lambda one: one.cost_ns)
+        need = cheaper.cost_ns / max(limit_ns, 1.0)
+        other_ns = cheaper.cost_ns - cheaper.marks_ns
         if need > self.k:
-            kept = 1.0 if self.rows is None else self.rows.fit(1 / need)
-            self._record_every(_power_of_two(need * kept))
+            cost_ns = cheaper.cost_ns
+            if self.rows is not None and other_ns < limit_ns:  # else fewer rows would not make a step affordable
+                cost_ns = other_ns + cheaper.marks_ns * self.rows.fit((limit_ns - other_ns) / cheaper.marks_ns)
+            self._record_every(_power_of_two(cost_ns / max(limit_ns, 1.0)))
             self.restart()
         elif self.k > 1 and ROOM * need <= self.k / 2:
             self._record_every(_power_of_two(ROOM * need))
         elif self.k == 1 and ROOM * need < 1 and self.rows is not None:
-            self.rows.fit(1 / max(ROOM * need, 1e-6))
+            self.rows.fit((limit_ns / ROOM - other_ns) / max(cheaper.marks_ns, 1.0))
 
     def _record_every(self, k: int) -> None:
         if k != self.k:

@@ -98,8 +98,9 @@ class Sampling:
         """Take over another set of targets: the probes attached are those of the step that begins now."""
         if self._source is not None and self._source.chosen is not self._set:
             self.switch(False)
-            for probe in self._set.probes:  # those that were idle
-                probe.detach()
+            for probe in self._set.probes:
+                if getattr(probe, "idles", False):
+                    probe.detach()
             self._set = self._source.chosen
             self._fqns = self._set.fqns
             self._sampler.restart()
@@ -182,7 +183,7 @@ class Sampling:
         wall_ns = max(ended_ns - self._began_ns - marks_ns, 1)
         cpu_ns = min(max(ended_cpu_ns - self._began_cpu_ns - marks_ns, 0), wall_ns)
         if not self._asked:
-            self._sampler.close(work_ns + others_ns + marks_ns, cpu_ns, wall_ns)
+            self._sampler.close(work_ns + others_ns + marks_ns, cpu_ns, wall_ns, marks_ns)
         self._asked = False
 
     def cost_of(self, other: OtherMarks) -> int:

@@ -184,9 +184,9 @@ class StepRecorder:
         self._began_ns, self._excluded_ns = self.now_ns(), 0
         self._gap.overhead_ns += max(self._began_ns - self._ended_ns, 0)
 
-    def go_on_unsampled(self, held: int) -> None:
-        """Close the open unsampled step, and open another one at the same time: each statement here costs."""
-        now_ns = self._close_unsampled(held)
+    def go_on_unsampled(self, held: int, now_ns: int | None = None) -> None:
+        """Close the open unsampled step now, or at the time given, and open another one: each statement here costs."""
+        now_ns = self._close_unsampled(held, now_ns=now_ns)
         self.number += 1
         self._began_ns, self._excluded_ns = now_ns, 0
 
@@ -231,15 +231,18 @@ class StepRecorder:
         opened.gap.steps += held - 1
         opened.gap.ns += length_ns * (held - 1) // held
 
-    def _close_unsampled(self, held: int, most_ns: int | None = None) -> int:
-        now_ns = self.now_ns()
+    def _close_unsampled(self, held: int, most_ns: int | None = None, now_ns: int | None = None) -> int:
+        if now_ns is None:
+            now_ns = self.now_ns()
         if self.pauses:  # the rest of the pause lies in the next step
             self._excluded_ns += now_ns - self._paused_at_ns
             self._paused_at_ns = now_ns
         length_ns = max(now_ns - self._began_ns - self._excluded_ns, 0)
-        self.last_ns = length_ns if most_ns is None else min(length_ns, most_ns)
+        if most_ns is not None:
+            length_ns = min(length_ns, most_ns)
+        self.last_ns = length_ns // held
         self._gap.steps += held
-        self._gap.ns += self.last_ns
+        self._gap.ns += length_ns
         self._ended_ns = now_ns
         self.number += held - 1
         return now_ns

@@ -109,6 +109,8 @@ class TrainingHooks:
         """Updates until the hooks return; 0 while they are attached."""
         self._slept = 0
         """Updates since they were taken off."""
+        self._updated_ns = 0
+        """The time of the last of them."""
 
     # Attached.
 
@@ -208,7 +210,7 @@ class TrainingHooks:
         for module in self._entries.values():
             self._boundary(module).attach()
         if slept and self._usual is not None:
-            self._steps.skip(self._usual, slept - 1)
+            self._steps.skip(self._usual, slept - 1, self._updated_ns)
             self._updates.append(self._usual)
             self._report(UpdateEnds(self._usual, get_ident(), position=self._steps.position))
 
@@ -221,6 +223,7 @@ class TrainingHooks:
         if self._asleep:
             if id(optimizer) == self._usual:
                 self._slept += 1
+                self._updated_ns = self._steps.steps.now_ns()
                 if self._slept < self._asleep:
                     return
                 self.wake()

@@ -134,7 +134,8 @@ class TrainingSteps:
             if self.steps.open is not None:
                 since = self.detector.calls_needed(event)
                 if since is not None:
-                    event = event._replace(calls=self._calls_since(since))  # type: ignore[call-arg]
+                    calls = () if since >= self.position else self._calls_since(since)
+                    event = event._replace(calls=calls)  # type: ignore[call-arg]
             decisions = self.detector.decide(event)
         except Exception:
             self._recorder.handle_failure("events")
@@ -217,11 +218,11 @@ class TrainingSteps:
         left = self._next_recorded - self.steps.number
         return min(left, most_ns // max(self.steps.last_ns, 1))
 
-    def skip(self, optimizer: int, steps: int) -> None:
+    def skip(self, optimizer: int, steps: int, ended_ns: int) -> None:
         """Count unsampled steps that have ended in the open one, with an update each: they were not reported."""
         if steps > 0:
             self.detector.count_skipped(optimizer, steps)
-            self.steps.go_on_unsampled(steps)
+            self.steps.go_on_unsampled(steps, ended_ns)
 
     def _goes_on_unsampled(self, now_ns: int, held: int) -> bool:
         """Return whether an unsampled step follows on another one, with nothing to do between them."""
@@ -230,6 +231,8 @@ class TrainingSteps:
             if self._sampling.step_ends(steps.number, now_ns):
                 return False
         except Exception as error:
+            if raised_by_handler(error):
+                raise
             self._switch_off(error)
             return False
         return steps.open is None and steps.number + held < self._next_recorded and not self._pipeline.is_due
@@ -461,7 +464,7 @@ class TrainingSteps:
         self._pipeline.resume_gc()
         with suppress(Exception):
             self._notes.warn_once(f"recording is off after {describe(error)}")
-            self._sampling.switch(False)
+            self._sampling.detach_all()
             self.steps.stop()
 
 

@@ -35,7 +35,7 @@ class Scripted(Sampler):
         for gap in gaps:
             self._recorded.append(self._recorded[-1] + gap + 1)
 
-    def close(self, cost_ns: int, cpu_ns: int, wall_ns: int) -> None:
+    def close(self, cost_ns: int, cpu_ns: int, wall_ns: int, marks_ns: int | None = None) -> None:
         self.shown.append((cost_ns, cpu_ns, wall_ns))
 
     def gap(self, step: int) -> int:
@@ -381,3 +381,29 @@ def test_reserved_steps_are_recorded_whatever_it_costs(govern: Any) -> None:
         for _ in range(10):
             session.step()
     assert [f.step for f in sink.frames] == [1, 5, 6, 7]
+
+
+def test_between_far_recorded_steps_updates_count_the_steps_and_validation_is_excluded(govern: Any) -> None:
+    """The hooks that report events come off, and return for ``eval()`` and for the next recorded step."""
+    govern(20, 20)
+    clock, model, optimizer, bare = FakeClock(), *model_and_optimizer(), torch.autograd.backward
+    asleep = []
+    with open_session(model, EVERYTHING, clock=clock, optimizer=optimizer) as session:
+        for step in range(43):
+            clock.advance(100)
+            train(model, optimizer)
+            asleep.append(torch.autograd.backward is bare and not optimizer._optimizer_step_pre_hooks)
+            if step == 10:
+                model.eval()
+                with torch.no_grad():
+                    model(torch.ones(1, 2))
+                clock.advance(5_000)
+                model.train()
+    summary = session.summary()
+    assert sum(asleep) > 30
+    assert not asleep[0]
+    assert (summary.steps, summary.unsampled_steps) == (3, 40)
+    (validation,) = summary.excluded
+    assert (validation.name, summary.unsampled_ns + validation.total_ns) == ("validation", 9_000)
+    assert validation.total_ns >= 5_000
+    assert not summary.notes

@@ -49,7 +49,7 @@ class Scripted(Sampler):
         self.others: list[int] = []
         self.restarts = 0
 
-    def close(self, cost_ns: int, cpu_ns: int, wall_ns: int) -> None:
+    def close(self, cost_ns: int, cpu_ns: int, wall_ns: int, marks_ns: int | None = None) -> None:
         self.shown.append((cost_ns, cpu_ns, wall_ns))
 
     def restart(self) -> None:

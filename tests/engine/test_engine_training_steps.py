@@ -88,6 +88,7 @@ class Pipeline:
         self.raws: list[RawStep] = []
         self.calls: list[tuple[Any, ...]] = []
         self.long = self.is_due = False
+        self.passes_ns = self.excess_ns = 0
         self.open_gap = NO_GAP
         self.error: BaseException | None = None
 
@@ -310,7 +311,7 @@ def test_a_failure_ends_the_recording_and_not_the_training(caplog: pytest.LogCap
     assert not bench.steps.is_recording
     assert bench.notes.all == ("recording is off after ValueError: no room",)
     assert bench.pipeline.calls == [("resume_gc",)]
-    assert not bench.sampling.attached
+    assert bench.sampling.of("detach_all")
     assert [record.exc_info[1] for record in caplog.records if record.exc_info] == [error]
     bench.pipeline.error = None
     bench.end()
@@ -339,6 +340,7 @@ def test_calls_that_cannot_be_read_are_a_failure_of_ours_and_the_step_ends(monke
     """They stay where they are."""
     bench = Bench(auto=True)
     bench.train()
+    bench.recorder.mark(bench.recorder.user_code("a call"))
     monkeypatch.setattr(bench.steps.steps, "calls_since", lambda _position: 1 / 0)
     bench.forward()
     assert bench.recorder.failures == {"forwards without gradients": 1}

@@ -330,7 +330,7 @@ class Gaps(Sampler):
     def __init__(self) -> None:
         super().__init__(0.01)
 
-    def close(self, cost_ns: int, cpu_ns: int, wall_ns: int) -> None:
+    def close(self, cost_ns: int, cpu_ns: int, wall_ns: int, marks_ns: int | None = None) -> None:
         pass
 
     def gap(self, step: int) -> int:
