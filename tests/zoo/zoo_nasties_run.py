@@ -149,10 +149,10 @@ class Catches(nn.Module):
 def _broken_backward(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     y = model(*args)
 
-    def raise_(_grad: Tensor) -> None:
+    def raise_(_grads: Any) -> None:
         raise Broken("in backward")
 
-    handle = y.register_hook(raise_)
+    handle = y.grad_fn.register_prehook(raise_)
     try:
         y.sum().backward(retain_graph=True)
     except Broken:
