@@ -38,9 +38,10 @@ def throw_marks_away(session: Any) -> None:
     """
     taken = session._recorder.take()
     session._metrics._root.take(taken)
-    if session._steps._clock.device_type is not None:
+    clock = session._recorder.clock
+    if clock.device_type is not None:
         read = (code & KIND_MASK not in VALUE_KINDS for code in taken.codes)
-        session._steps._clock.release(list(compress(taken.readings, read)))
+        clock.release(list(compress(taken.readings, read)))
 
 
 def deliver(session: Any) -> None:

@@ -59,7 +59,8 @@ class Default(Variant):
     @property
     def is_recording(self) -> bool:
         """Whether the open step is recorded; a pause in it would attach and detach the probes."""
-        return not self.session._sampling.in_gap
+        recording: bool = self.session._steps.is_recording
+        return recording
 
     def close(self) -> None:
         """Close the session and remove its folder."""

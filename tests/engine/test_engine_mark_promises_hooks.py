@@ -85,6 +85,9 @@ def no_global_hooks() -> Iterator[None]:
     for table in tables:
         table.clear()
     torch_module._global_is_full_backward_hook = None
+    for name, value in vars(torch_module).items():  # torch 2.13 keeps flags of hooks that are removed
+        if name.startswith("_global_forward_") and isinstance(value, dict):
+            value.clear()
     assert not any(left)
 
 
