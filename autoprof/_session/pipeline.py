@@ -39,10 +39,8 @@ PASS_EVERY_NS: Final = NS_PER_S // 2
 """The least time between two passes: a person who watches sees the present step within half a second."""
 PASS_NS: Final = 5_000_000
 """The time after which a pass begins nothing more: a step becomes so much longer, twice a second at most."""
-MAX_PAUSE_NS: Final = 4 * NS_PER_S
-"""Longest time between two passes, also after one that did work which is done once: a person still sees a live run."""
-MAX_ALLOWANCE_NS: Final = 10 * NS_PER_S
-"""The time whose allowance for passes can be saved up, for a pass that has more to do than others."""
+MAX_PAUSE_NS: Final = 2 * NS_PER_S
+"""Longest time between two passes, however long they take: a person still sees a live run."""
 CATCH_UP_NS: Final = 10 * PASS_NS
 """The time between two passes while work is left, of which they take a tenth: a live display does not fall back."""
 PASS_SHARE: Final = 0.01
@@ -67,7 +65,8 @@ class Pipeline:
     """Take closed steps, and pass their frames to the observers, the statistics and the sinks.
 
     ``now_ns`` is the only clock that decides when a pass is due and how long it takes. Passes may take ``pass_share``
-    of the time, as processor time of this thread: those that take more come less often, and ``excess_ns`` is the rest.
+    of the time, as processor time of this thread: those that take more come less often. ``excess_ns`` is the rest, of
+    passes that had more steps than time: recording fewer steps makes those shorter, and no others.
     """
 
     def __init__(
@@ -87,8 +86,7 @@ class Pipeline:
         self.passes_ns = 0
         """Processor time of the passes so far."""
         self.excess_ns = 0
-        """The part of it that ``pass_share`` does not cover."""
-        self._allowance_ns = 0.0
+        """The part of it beyond ``pass_share``, of passes that left steps for the next one."""
         self._folder = folder
         self._notes = notes
         self._now_ns = now_ns
@@ -169,19 +167,12 @@ class Pipeline:
             is_done = self._pass_on(now_ns + length_ns)
             self._outputs.show()
         took_ns = thread_time_ns() - cpu_ns
-        self._count(took_ns, since_ns)
+        self.passes_ns += took_ns
+        if not is_done:
+            self.excess_ns += max(took_ns - round(self._pass_share * since_ns), 0)
         pause_ns = min(max(PASS_EVERY_NS, round(took_ns / self._pass_share)), MAX_PAUSE_NS)
         self._due_ns = now_ns + (pause_ns if is_done else CATCH_UP_NS)
         self._note_length(now_ns, max(LONG_PASS_NS, 2 * length_ns))
-
-    def _count(self, took_ns: int, since_ns: int) -> None:
-        """Count the processor time of a pass, and the part that no allowance covers."""
-        self.passes_ns += took_ns
-        self._allowance_ns = min(self._allowance_ns + self._pass_share * since_ns, self._pass_share * MAX_ALLOWANCE_NS)
-        self._allowance_ns -= took_ns
-        if self._allowance_ns < 0:
-            self.excess_ns -= round(self._allowance_ns)
-            self._allowance_ns = 0.0
 
     def _note_length(self, began_ns: int, long_ns: int = LONG_PASS_NS) -> None:
         self._took_long = self._took_long or self._now_ns() - began_ns >= long_ns

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ..config import Config
 
 
-PASSES_PART: Final = 0.2
+PASSES_PART: Final = 0.3
 """The part of the budget for passes. A pass takes some milliseconds however few steps it resolves: it comes less often
 where that is more than its part, which recording fewer steps would not change."""
 DEFAULT_BUDGET: Final = 0.01
