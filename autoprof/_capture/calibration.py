@@ -14,6 +14,7 @@ from ..devices import Clock, ClockLimits, Reading
 from ..frame import Phase
 from .mark_cost import MarkCost
 from .probes import ModuleProbe, make_hooks
+from .probes.call_sites import NAME
 from .recorder import Recorder
 from .torch_compat import call_without_global_hooks, without_modes
 
@@ -33,7 +34,7 @@ class _OwnModule(nn.Module):
     _call_impl = call_without_global_hooks()
 
     def __call__(self, value: Any) -> Any:
-        site = self._compiled_call_impl
+        site = getattr(self, NAME, None)
         return self._call_impl(value) if site is None else site(value)
 
 

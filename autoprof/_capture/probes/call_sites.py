@@ -201,6 +201,8 @@ class _HookedSite(PythonCallSite):
 
     def pre(self, module: nn.Module, args: Any, kwargs: Any) -> None:
         """Call all that is called before the module."""
+        if not isinstance(self, _HookedSite):  # the hook of a copy
+            return
         marked, shown = (self, module) if self._source is None else (self._source, self._source._module())
         stack = self._stack()
         if shown is None or self._inside:
@@ -211,6 +213,8 @@ class _HookedSite(PythonCallSite):
 
     def post(self, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
         """Call all that is called after the module."""
+        if not isinstance(self, _HookedSite):
+            return
         stack = self._stack()
         call = stack.pop() if stack else None
         if call is not None:
