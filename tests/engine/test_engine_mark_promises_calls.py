@@ -327,7 +327,10 @@ class Fails(nn.Module):
         return x
 
 
-ERRORS = [Failure("of the model"), StopIteration(4), MemoryError(), KeyError("key")]
+ERRORS = [
+    Failure("of the model"), StopIteration(4), MemoryError(), KeyError("key"),
+    KeyboardInterrupt(), SystemExit(3), GeneratorExit(),  # torch's own hooks are passed over by these
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("error", ERRORS, ids=[type(error).__name__ for error in ERRORS])

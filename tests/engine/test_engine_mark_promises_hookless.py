@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import pytest
 import torch
 from attached import hooks_of
-from engine_laws import Watched, everything, tree
+from engine_laws import Watched, everything
 from mark_promises import (
     ALL,
     COPIERS,
@@ -33,8 +33,6 @@ from mark_promises import (
 )
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
-
-from autoprof import Phase
 
 # Copies.
 
@@ -244,52 +242,6 @@ def test_a_compiled_call_that_the_class_defines_is_called() -> None:
 
 
 # Exceptions that are no errors.
-
-
-class Stops(nn.Module):
-    """A module that raises when told to."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.layer = nn.Linear(3, 3)
-        self.error: BaseException | None = None
-
-    def forward(self, x: Tensor) -> Tensor:
-        x = self.layer(x)
-        if self.error is not None:
-            raise self.error
-        return x
-
-
-@pytest.mark.parametrize(
-    "error", [KeyboardInterrupt(), SystemExit(3), GeneratorExit()], ids=["ctrl-c", "exit", "close"]
-)
-def test_an_exception_that_torch_lets_pass_hooks_by_ends_its_spans(error: BaseException) -> None:
-    """The very object leaves; what is called next in the step is not inside the calls that it ended."""
-
-    def work(model: Any) -> Tensor:
-        model[1].error = error
-        caught: BaseException | None = None
-        try:
-            model(batch())
-        except BaseException as raised:
-            caught = raised
-        assert caught is error
-        assert error.__cause__ is None
-        assert error.__context__ is None
-        model[1].error = None
-        return train_step(model)
-
-    def make() -> nn.Module:
-        return nn.Sequential(nn.Linear(3, 3), Stops(), nn.Linear(3, 3))
-
-    for frame in as_bare(make, work):
-        assert forwards(frame) == {"Sequential": 2, "0": 2, "1": 2, "1/layer": 2, "2": 1}
-        assert backwards(frame) == {"Sequential": 1, "0": 1, "1": 1, "1/layer": 1, "2": 1}
-        assert tree(frame, Phase.FORWARD) == [
-            "Sequential forward", "  0 forward", "  1 forward", "    1/layer forward",
-            "Sequential forward", "  0 forward", "  1 forward", "    1/layer forward", "  2 forward",
-        ]  # fmt: skip
 
 
 class Endless(nn.Module):
