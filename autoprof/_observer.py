@@ -21,7 +21,7 @@ class Observer:
     """A noun for the annotation, in the note of its failure: ``no {provides} after …``."""
 
     def step(self, raw: RawStep) -> RawStep:
-        """Take what the next step would overwrite of a closed step; return it, or a copy that differs.
+        """Take the data of a closed step that the next one would overwrite; return the step, or a copy that differs.
 
         Called at the end of each step, where the caches are cold: all other work belongs to ``frames``.
         """

@@ -9,6 +9,7 @@ from torch import nn
 
 from autoprof._capture.probes import ModuleProbe
 from autoprof._capture.probes.call_sites import table
+from autoprof._process import lifecycle
 
 
 def hooks_of(module: nn.Module) -> dict[str, list[Any]]:
@@ -28,7 +29,7 @@ def hooks_of(module: nn.Module) -> dict[str, list[Any]]:
 
 def _is_idle(entry: Any) -> bool:
     owners = [one for one in gc.get_referents(entry) if isinstance(one, ModuleProbe)]
-    return any(one.idles and one.recorder.is_idle and not one.recorder.has_stopped for one in owners)
+    return bool(lifecycle._open) and any(one.idles and one.recorder.is_idle for one in owners)
 
 
 def is_marked(module: Any) -> bool:

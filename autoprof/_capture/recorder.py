@@ -86,8 +86,6 @@ class Recorder:
         """Time that ``detail: shapes`` took in the open step."""
         self.failures: dict[str, int] = {}
         self.untimed: dict[str, int] = {}
-        self.has_stopped = False
-        """Whether nothing is recorded any more."""
         self.is_idle = False
         """Whether calls of modules are not marked: in an unsampled step, or in a pause."""
         self.suspended = False
@@ -280,7 +278,6 @@ class Recorder:
 
     def stop(self) -> None:
         """Append no marks any more: nodes of a graph that outlives the session keep their hooks."""
-        self.has_stopped = True
         self.extend = _ignore
         self.buffer.clear()
         self._changed()

@@ -42,10 +42,6 @@ class RawStep(NamedTuple):
     gap_scalars: Mapping[str, Sequence[Any]] = _NOTHING
     """The units logged in the gap before this step: numbers, and tensors to be read later."""
 
-    def with_scalars(self, scalars: Mapping[str, Any]) -> RawStep:
-        """Return the step with these scalars, in a third of the time of ``_replace``."""
-        return RawStep._make((*self[:_SCALARS], scalars, *self[_SCALARS + 1 :]))
-
     @property
     def begun_ns(self) -> int:
         """The host's time at the start."""
@@ -101,6 +97,3 @@ class RawStep(NamedTuple):
             if code & marks.KIND_MASK not in marks.VALUE_KINDS
         ]
         return [self.start, *inside, self.end]
-
-
-_SCALARS: Final = RawStep._fields.index("scalars")

@@ -60,7 +60,7 @@ StepListener = Callable[[int], object]
 class TrainingSteps:
     """The steps of one session. All methods are called on the training thread.
 
-    The detector decides, the recorder keeps the step, the sampling chooses what is recorded, the pipeline takes closed
+    The detector decides, the recorder keeps the step, the sampling chooses steps and rows, the pipeline takes closed
     steps: none of them knows another.
     """
 

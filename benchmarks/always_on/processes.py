@@ -1,4 +1,4 @@
-"""Run programs as processes of their own, and read what they cost and what autoprof saved of them."""
+"""Run programs as processes of their own, and read their cost and the files of autoprof."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def environment(threads: int) -> dict[str, str]:
 
 
 def run_program(arguments: Sequence[str], threads: int) -> Process:
-    """Run Python with these arguments in an empty folder; what it prints is discarded."""
+    """Run Python with these arguments in an empty folder; its output is discarded."""
     with tempfile.TemporaryDirectory(prefix="autoprof-bench-") as folder, tempfile.TemporaryFile() as errors:
         began = time.perf_counter()
         child = subprocess.Popen(

@@ -4,7 +4,7 @@ mark_buffer.c   MarkBuffer: the marks of the open step
 hook_state.c    HookState and PassState: the state of Python objects that hooks read
 hook.c          Hook and HookContext: a callable in C in front of the hook in Python, and the state that hooks share
 call_site.c     CallTable, CallSite: calls of modules that are marked, without hooks on the modules
-module_hooks.c  the usual case of what is done before and after a module's forward
+module_hooks.c  the usual case of the marks before and after a module's forward
 node_hook.c     the usual case of the prehook of an autograd node
 node_marks.c    NodeMark: registers that prehook without Python
 stack_timer.c   StackTimer: has the main thread sample its own stack at random moments (Linux)

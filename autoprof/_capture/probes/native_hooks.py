@@ -28,7 +28,7 @@ HAS_HOOK_DICTS: Final = hasattr(torch._C._FunctionBase, "_register_hook_dict") a
 def native_context(
     recorder: Recorder, clock_reader: Callable[[], ClockReader], tracker: CallTracker | None = None
 ) -> Any:
-    """Return the context of the usual case in C of what is done around calls of modules; None without the extension.
+    """Return the context in C that marks the usual calls of modules; None without the extension.
 
     ``clock_reader`` returns the function that reads the clock now. With ``tracker``, backward is tracked.
     """
