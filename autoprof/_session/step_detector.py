@@ -298,7 +298,7 @@ class StepDetector:
 
     def _update_ends(self, event: events.UpdateEnds) -> None:
         self._leave_update(event.optimizer)
-        if self._running:  # one optimizer inside another
+        if self._running or self._pauses:  # one optimizer inside another, or a step that the program excludes
             return
         if event.owned:
             self._updates_in_row = self._updates_in_row + 1 if event.thread == self._updating_thread else 1

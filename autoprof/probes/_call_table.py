@@ -195,7 +195,7 @@ class CallTable:
     @property
     def has_calls(self) -> bool:
         """Whether there were calls since the last ``take``."""
-        return any(self.open_calls)
+        return bool(self._open or self._more or self._pending)
 
     @property
     def open_calls(self) -> tuple[list[Any], dict[Any, Any], list[Any]]:

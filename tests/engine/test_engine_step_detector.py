@@ -439,6 +439,14 @@ def test_as_many_steps_are_found_as_one_optimizer_makes_or_as_all_of_them_togeth
     assert program.detector.steps_missed(found) == missed
 
 
+def test_updates_in_a_pause_are_no_steps() -> None:
+    """A program that trains inside a pause has excluded that training: it ends no step, and none is missed."""
+    program = Program()
+    program.run("train pause:apart")
+    assert program.run("; update update*3 resume") == "include:apart"
+    assert program.detector.steps_missed(1) is None
+
+
 def test_a_limited_number_of_optimizers_is_counted() -> None:
     """A program that makes a new one for each step keeps the first ones."""
     program = Program()
