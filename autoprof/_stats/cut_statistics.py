@@ -205,18 +205,6 @@ class CutStatistics:
         into = into[measured]
         self.table.growth[into] = np.maximum(self.table.growth[into], growth[kept][measured])
 
-    def merge(self, other: CutStatistics) -> None:
-        """Add another window's or rank's statistics of the same cut."""
-        self.flush()
-        other.flush()
-        beyond = self.table.merge(other.table, MAX_ROWS)
-        if beyond:
-            self.dropped["names beyond the limit"] += beyond
-        self.phases.update(other.phases)
-        self.dropped.update(other.dropped)
-        self.steps += other.steps
-        self.micro_steps.update(other.micro_steps)
-
     def rows(self, p50: Nanoseconds, p95: Nanoseconds, *, on_device: bool) -> list[Row]:
         """Return the rows, in descending order of total time."""
         # Whole columns instead of single elements: a live display asks for the rows twice a second.
