@@ -62,7 +62,7 @@ class _Block:
     def take(self) -> tuple[Nanoseconds, Nanoseconds, Nanoseconds, Nanoseconds | None]:
         """Return the totals, lengths, host times and host-bound times of the steps, which wait no longer."""
         waiting, self.waiting, self.count = self.waiting, [], 0
-        total = np.concatenate([one.total for one in waiting])
+        total = waiting[0].total if len(waiting) == 1 else np.concatenate([one.total for one in waiting])
         host = total
         if any(one.host is not None for one in waiting):
             host = np.concatenate([one.total if one.host is None else one.host for one in waiting])
