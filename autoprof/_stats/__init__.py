@@ -1,8 +1,8 @@
 """Statistics of a run: running aggregates, confidence intervals, and the tree of names.
 
-``Aggregate`` takes frames and keeps statistics by row (name × phase × lane) in constant memory, mergeable across
-windows and ranks. ``intervals`` has the confidence intervals and tests that other modules use. ``name_tree`` and
-``name_lines`` nest names for steps and for summaries.
+``Aggregate`` takes frames and keeps statistics by row (name × phase × lane) in constant memory. ``intervals``
+has the confidence intervals and tests that other modules use. ``name_tree`` and ``name_lines`` nest names for steps and
+for summaries.
 """
 
 from .aggregate import NO_GAP, UNTIMED_STEPS, Aggregate, OpenGap

@@ -145,28 +145,6 @@ class Aggregate:
         self._run_steps += steps
         self._run_ns += elapsed_ns + overhead_ns
 
-    def merge(self, other: Aggregate) -> None:
-        """Add another window's or rank's statistics to this one."""
-        for number, theirs in other._cuts.items():
-            own = self._cuts.get(number) or self._open_cut(number)
-            own.merge(theirs)
-        self._other_steps += other._other_steps
-        self.skipped.update(other.skipped)
-        self.dropped.update(other.dropped)
-        self.warmup_steps += other.warmup_steps
-        self.unsampled_steps += other.unsampled_steps
-        self._unsampled_ns += other._unsampled_ns
-        self._run_steps += other._run_steps
-        self._run_ns += other._run_ns
-        self._overhead_ns += other._overhead_ns
-        self._observed_ns += other._observed_ns
-        self._units.merge(other._units)
-        self._scalars.update(other._scalars)
-        self._shapes.add(other._shapes.all())
-        self._memory.update(other._memory)
-        if other._clock == "device":
-            self._clock = "device"
-
     def summary(
         self, *, notes: tuple[str, ...] = (), skipped: Mapping[str, int] | None = None, gap: OpenGap = NO_GAP
     ) -> Summary:

@@ -1,13 +1,14 @@
 """Statistics of the steps that were recorded with the same targets, a cut through the tree of modules.
 
 The rows of a layout are found once (``rows``). The steps of one layout are collected in a block and then added to the
-statistics (``table``) together, so that a step costs a copy, and the arithmetic's fixed cost occurs once a block.
+statistics (``table``) together: the arithmetic's fixed cost occurs once a block.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from typing import Final
+from collections.abc import Sequence
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -28,56 +29,46 @@ _WHOLE_STEP: Final = RowKey("", Phase.OTHER, 0)
 _STEP_ROW: Final = np.zeros(1, dtype=np.int64)
 
 
+class _Steps(NamedTuple):
+    """Steps in a row: the times of their spans (steps × spans), and their lengths.
+
+    ``host`` and ``host_bound`` are None where the totals are host times.
+    """
+
+    total: Nanoseconds
+    lengths: Sequence[int]
+    host: Nanoseconds | None = None
+    host_bound: Nanoseconds | None = None
+
+
 class _Block:
     """Steps of one layout that are not yet in the statistics.
 
-    ``row_of`` has the table's row for each row of the layout, -1 for none. ``host`` and ``host_bound`` are None as long
-    as the totals are host times.
+    ``into`` are the table's rows of the ``kept`` rows of the layout; ``row_of`` has -1 for the others.
     """
 
-    __slots__ = ("count", "host", "host_bound", "last_step", "layout", "row_of", "rows", "steps", "total")
+    __slots__ = ("count", "into", "kept", "last_step", "layout", "row_of", "rows", "waiting")
 
     def __init__(self, layout: Layout, row_of: Nanoseconds) -> None:
         self.layout = layout
         self.rows = step_rows(layout)
         self.row_of = row_of
+        self.kept = row_of >= 0
+        self.into = row_of[self.kept]
         self.count = 0
         self.last_step = -1
-        self.total: Nanoseconds = np.empty((BLOCK_STEPS, len(layout)), dtype=np.int64)
-        self.host: Nanoseconds | None = None
-        self.host_bound: Nanoseconds | None = None
-        self.steps: Nanoseconds = np.empty(BLOCK_STEPS, dtype=np.int64)
+        self.waiting: list[_Steps] = []
 
-    def add(self, frame: StepFrame) -> None:
-        """Copy one step into the block."""
-        at = self.count
-        self.total[at] = frame.total_ns
-        if frame.device_ns is not None:
-            if self.host is None:
-                self.host = self.total.copy()  # the steps so far have host times only
-            self.host[at] = frame.host_ns
-            if frame.host_bound_ns is not None:
-                if self.host_bound is None:
-                    self.host_bound = np.zeros_like(self.total)
-                self.host_bound[at] = frame.host_bound_ns.clip(min=0)
-        elif self.host is not None:
-            self.host[at] = frame.host_ns
-        self.steps[at] = frame.step_ns
-        self.last_step = frame.step
-        self.count = at + 1
-
-    def add_run(self, run: FrameRun, begin: int) -> int:
-        """Copy steps of a plain run, from the step ``begin`` on, as many as there is room for; return their number."""
-        at = self.count
-        count = min(len(run.steps) - begin, BLOCK_STEPS - at)
-        rows = run.total_ns[begin : begin + count]
-        self.total[at : at + count] = rows
-        if self.host is not None:
-            self.host[at : at + count] = rows
-        self.steps[at : at + count] = run.duration_ns[begin : begin + count]
-        self.last_step = run.steps[begin + count - 1]
-        self.count = at + count
-        return count
+    def take(self) -> tuple[Nanoseconds, Nanoseconds, Nanoseconds, Nanoseconds | None]:
+        """Return the totals, lengths, host times and host-bound times of the steps, which wait no longer."""
+        waiting, self.waiting, self.count = self.waiting, [], 0
+        total = waiting[0].total if len(waiting) == 1 else np.concatenate([one.total for one in waiting])
+        host = total
+        if any(one.host is not None for one in waiting):
+            host = np.concatenate([one.total if one.host is None else one.host for one in waiting])
+        bounds = [one.host_bound for one in waiting if one.host_bound is not None]
+        lengths = np.concatenate([one.lengths for one in waiting])
+        return total, lengths, host, np.concatenate(bounds) if bounds else None
 
 
 class CutStatistics:
@@ -99,13 +90,15 @@ class CutStatistics:
             self.micro_steps[frame.micro_steps] += 1
         if frame.model_ns:
             self.phases.update(frame.model_ns)
-        block = self._blocks.get(frame.layout) or self._open_block(frame.layout)
-        block.add(frame)
+        host = host_bound = None
+        if frame.device_ns is not None:
+            host = frame.host_ns[None]
+            if frame.host_bound_ns is not None:
+                host_bound = frame.host_bound_ns[None].clip(min=0)
+        self._add_steps(frame.layout, frame.step, _Steps(frame.total_ns[None], [frame.step_ns], host, host_bound))
         if frame.memory_start_bytes is not None and frame.memory_end_bytes is not None:
             self.add_memory(frame)
-            self._add_growth(block, frame.memory_start_bytes, frame.memory_end_bytes)
-        if block.count == BLOCK_STEPS:
-            self._add_block(block)
+            self._add_growth(self._block(frame.layout), frame.memory_start_bytes, frame.memory_end_bytes)
 
     def add_run(self, run: FrameRun) -> None:
         """Add the frames of a plain run of this cut."""
@@ -115,17 +108,18 @@ class CutStatistics:
             self.micro_steps[run.micro_steps] += count
         for phase, column in run.model_ns.items():
             self.phases[phase] += sum(column)
-        block, added = self._blocks.get(run.layout) or self._open_block(run.layout), 0
-        if count >= BLOCK_STEPS:
-            if block.count:
-                self._add_block(block)
-            steps_ns = np.array(run.duration_ns, dtype=np.int64)
-            self._add_steps(block, run.total_ns, steps_ns, run.steps[-1])
-            return
-        while added < count:
-            added += block.add_run(run, added)
-            if block.count == BLOCK_STEPS:
-                self._add_block(block)
+        self._add_steps(run.layout, run.steps[-1], _Steps(run.total_ns, run.duration_ns))
+
+    def _add_steps(self, layout: Layout, last_step: int, steps: _Steps) -> None:
+        block = self._block(layout)
+        block.waiting.append(steps)
+        block.count += len(steps.lengths)
+        block.last_step = last_step
+        if block.count >= BLOCK_STEPS:
+            self._add_block(block)
+
+    def _block(self, layout: Layout) -> _Block:
+        return self._blocks.get(layout) or self._open_block(layout)
 
     def _open_block(self, layout: Layout) -> _Block:
         if len(self._blocks) >= MAX_BLOCKS:
@@ -151,39 +145,15 @@ class CutStatistics:
                 self._add_block(block)
 
     def _add_block(self, block: _Block) -> None:
-        count, host, host_bound = block.count, block.host, block.host_bound
-        block.count = 0
-        self._add_steps(
-            block,
-            block.total[:count],
-            block.steps[:count],
-            block.last_step,
-            None if host is None else host[:count],
-            None if host_bound is None else host_bound[:count],
-        )
-        if host_bound is not None:
-            host_bound[:count] = 0
-
-    def _add_steps(
-        self,
-        block: _Block,
-        total: Nanoseconds,
-        steps_ns: Nanoseconds,
-        last_step: int,
-        host: Nanoseconds | None = None,
-        host_bound: Nanoseconds | None = None,
-    ) -> None:
-        """Add steps of a block's layout: their spans (steps × spans), on the device too where ``host`` is given."""
-        rows, table = block.rows, self.table
+        total, lengths, host, host_bound = block.take()
+        rows, table, kept, into = block.rows, self.table, block.kept, block.into
         self_ns = block.layout.self_ns(total)
         for phase, spans in block.layout.phase_groups:
             self.phases[phase] += int(self_ns[:, spans].sum())
-        table.add_steps(_STEP_ROW, steps_ns[:, None], last_step)
+        table.add_steps(_STEP_ROW, lengths[:, None], block.last_step)
         totals = rows.totals(total)
-        hosts = totals if host is None else rows.totals(host)
-        kept = block.row_of >= 0
-        into = block.row_of[kept]
-        table.add_steps(into, totals[:, kept], last_step)
+        hosts = totals if host is total else rows.totals(host)
+        table.add_steps(into, totals[:, kept], block.last_step)
         table.self_time[into] += rows.sums(self_ns).sum(axis=0)[kept]
         table.host[into] += hosts.sum(axis=0)[kept]
         table.calls[into] += rows.calls[kept] * len(total)
@@ -193,29 +163,15 @@ class CutStatistics:
     def add_memory(self, frame: StepFrame) -> None:
         """Add the bytes of a frame's spans, of a warm-up step too."""
         if frame.memory_start_bytes is not None and frame.memory_end_bytes is not None:
-            block = self._blocks.get(frame.layout) or self._open_block(frame.layout)
+            block = self._block(frame.layout)
             self.table.add_memory(block.row_of[block.rows.of_span], frame)
 
     def _add_growth(self, block: _Block, start: Nanoseconds, end: Nanoseconds) -> None:
         seen = (start != NOT_MEASURED) & (end != NOT_MEASURED)
         growth = block.rows.totals(np.where(seen, end - start, 0))
-        kept = block.row_of >= 0
-        into = block.row_of[kept]
-        measured = block.rows.totals(seen.astype(np.int64))[kept] > 0
-        into = into[measured]
-        self.table.growth[into] = np.maximum(self.table.growth[into], growth[kept][measured])
-
-    def merge(self, other: CutStatistics) -> None:
-        """Add another window's or rank's statistics of the same cut."""
-        self.flush()
-        other.flush()
-        beyond = self.table.merge(other.table, MAX_ROWS)
-        if beyond:
-            self.dropped["names beyond the limit"] += beyond
-        self.phases.update(other.phases)
-        self.dropped.update(other.dropped)
-        self.steps += other.steps
-        self.micro_steps.update(other.micro_steps)
+        measured = block.rows.totals(seen.astype(np.int64))[block.kept] > 0
+        into = block.into[measured]
+        self.table.growth[into] = np.maximum(self.table.growth[into], growth[block.kept][measured])
 
     def rows(self, p50: Nanoseconds, p95: Nanoseconds, *, on_device: bool) -> list[Row]:
         """Return the rows, in descending order of total time."""

@@ -25,8 +25,6 @@ _ONE: Final = np.uint32(1)
 _NEVER: Final = int(np.iinfo(np.int64).max)
 UNKNOWN: Final = _NEVER
 """An upper bound above every value: if it is unknown in one step, it is unknown for the run."""
-_SUMS: Final = ("total", "self_time", "host", "host_bound", "calls", "steps", "bins")
-_MAXIMA: Final = ("max", "growth", "peak", "peak_bound", "reserved")
 
 
 class Table:
@@ -61,10 +59,10 @@ class Table:
 
     def _grow(self, capacity: int) -> None:
         larger, kept = Table(capacity), len(self.total)
-        for name in (*_SUMS, *_MAXIMA, "min", "last", "last_step"):
-            column = getattr(larger, name)
-            column[:kept] = getattr(self, name)
-            setattr(self, name, column)
+        for name, column in vars(larger).items():
+            if isinstance(column, np.ndarray):
+                column[:kept] = getattr(self, name)
+                setattr(self, name, column)
 
     def add_steps(self, rows: Nanoseconds, values: Nanoseconds, last_step: int) -> None:
         """Add ``values`` (steps × rows) to these rows; the last is that of ``last_step``."""
@@ -112,20 +110,3 @@ class Table:
             np.maximum.at(self.peak_bound, rows, np.where(bound == NOT_MEASURED, UNKNOWN, bound)[seen])
         if frame.memory_reserved_bytes is not None:
             np.maximum.at(self.reserved, rows, frame.memory_reserved_bytes[seen])
-
-    def merge(self, other: Table, limit: int) -> int:
-        """Add another table's rows, up to ``limit`` rows in total, and return the number of rows beyond it."""
-        beyond = 0
-        for key, source in other.index.items():
-            if key not in self.index and len(self.index) >= limit:
-                beyond += 1
-                continue
-            row = self.row(key, other.fqns[source], other.parents[source])
-            for name in _SUMS:
-                getattr(self, name)[row] += getattr(other, name)[source]
-            for name in _MAXIMA:
-                getattr(self, name)[row] = max(getattr(self, name)[row], getattr(other, name)[source])
-            self.min[row] = min(self.min[row], other.min[source])
-            if other.steps[source] and other.last_step[source] >= self.last_step[row]:
-                self.last[row], self.last_step[row] = other.last[source], other.last_step[source]
-        return beyond

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from math import isfinite
 from typing import NamedTuple
 
@@ -12,50 +12,20 @@ from ..frame import StepFrame
 
 
 @dataclass(slots=True)
-class _Period:
-    """The units of one kind logged at the end of a period, and the time and the steps since the log before."""
+class _Rate:
+    """The units of one kind, with the time and the steps of their periods: from each log to the next.
+
+    The ``since`` are the totals of the run at the last log.
+    """
 
     units: float = 0.0
     ns: int = 0
     steps: int = 0
     logs: int = 0
-
-    def add(self, other: _Period) -> None:
-        """Add another period."""
-        self.units += other.units
-        self.ns += other.ns
-        self.steps += other.steps
-        self.logs += other.logs
-
-
-@dataclass(slots=True)
-class _Rate:
-    """The periods of one unit. The first one is kept separately: an earlier window may have a part of it.
-
-    ``first_warmups`` is None as long as nothing was logged. The ``since`` are the totals of the run at the last log.
-    """
-
-    first: _Period = field(default_factory=_Period)
-    first_warmups: int | None = None
-    rest: _Period = field(default_factory=_Period)
     since_ns: int = 0
     since_steps: int = 0
     since_warmups: int = 0
     segment: int = 0
-
-    def add(self, period: _Period, warmups: int) -> None:
-        """Add the period that ends now, with so many warm-up steps in it."""
-        if self.first_warmups is None:
-            self.first, self.first_warmups = period, warmups
-        elif not warmups:
-            self.rest.add(period)
-
-    def whole(self) -> _Period:
-        """Return the sum of all periods without a warm-up step."""
-        found = replace(self.rest)
-        if self.first_warmups == 0:
-            found.add(self.first)
-        return found
 
 
 class UnitRates:
@@ -87,36 +57,16 @@ class UnitRates:
     def add_steps(self, ns: Sequence[int], units: Sequence[Mapping[str, float]]) -> None:
         """Add recorded steps without a gap before them: their lengths, and the units of each."""
         self._settling = False
-        first = units[0]
-        if all(one is first for one in units) and self._add_alike(sum(ns), len(ns), first):
-            return
-        if any(units):
+        first, count = units[0], len(ns)
+        if all(one is first for one in units):
+            self._add(ns[0], 1, first)  # its period may have begun before a warm-up step
+            if count > 1:
+                self._add(sum(ns) - ns[0], count - 1, first, count - 1)
+        else:
             for length_ns, one in zip(ns, units, strict=True):
                 self._add(length_ns, 1, one)
-        else:
-            self._ns += sum(ns)
-            self._steps += len(ns)
-            self._segments += len(ns)
 
-    def _add_alike(self, ns: int, steps: int, units: Mapping[str, float]) -> bool:
-        """Add steps that log the same units each; return False where they are not added up as they are, one by one."""
-        logged = [(unit, units[unit]) for unit in UNITS if unit in units] if units else []
-        for unit, value in logged:
-            rate = self._rates.get(unit)
-            if rate is None or rate.first_warmups is None or self._warmups != rate.since_warmups:
-                return False
-            if not (value.is_integer() and rate.rest.units.is_integer()):  # else one addition is rounded otherwise
-                return False
-        self._ns += ns
-        self._steps += steps
-        self._segments += steps
-        for unit, value in logged:
-            rate = self._rates[unit]
-            rate.rest.add(_Period(value * steps, self._ns - rate.since_ns, self._steps - rate.since_steps, steps))
-            rate.since_ns, rate.since_steps, rate.segment = self._ns, self._steps, self._segments
-        return True
-
-    def _add(self, ns: int, steps: int, units: Mapping[str, float]) -> None:
+    def _add(self, ns: int, steps: int, units: Mapping[str, float], logs: int = 1) -> None:
         self._ns += ns
         self._steps += steps
         self._segments += 1
@@ -127,51 +77,28 @@ class UnitRates:
             rate = self._rates.get(unit)
             if rate is None:
                 rate = self._rates[unit] = _Rate()
-            rest = rate.rest
-            if rate.first_warmups is not None and isfinite(value) and self._warmups == rate.since_warmups:
-                rest.units += value  # as ``add`` does for nearly all logs of a run
-                rest.ns += self._ns - rate.since_ns
-                rest.steps += self._steps - rate.since_steps
-                rest.logs += 1
-            else:
-                period = _Period(value, self._ns - rate.since_ns, self._steps - rate.since_steps, 1)
-                # What was logged is no number: the time until now belongs to no unit.
-                rate.add(period if isfinite(value) else _Period(), self._warmups - rate.since_warmups)
+            # Where a value is no number, the time until now belongs to no unit.
+            if isfinite(value) and self._warmups == rate.since_warmups:
+                rate.units += value * logs
+                rate.ns += self._ns - rate.since_ns
+                rate.steps += self._steps - rate.since_steps
+                rate.logs += logs
             rate.since_ns, rate.since_steps, rate.since_warmups = self._ns, self._steps, self._warmups
             rate.segment = self._segments
 
-    def merge(self, other: UnitRates) -> None:
-        """Add the units of a later window."""
-        for unit, theirs in other._rates.items():
-            own = self._rates.setdefault(unit, _Rate())
-            if theirs.first_warmups is None:
-                continue
-            first = replace(theirs.first)
-            if first.logs:
-                first.ns += self._ns - own.since_ns
-                first.steps += self._steps - own.since_steps
-            own.add(first, theirs.first_warmups + self._warmups - own.since_warmups)
-            own.rest.add(theirs.rest)
-            own.since_ns, own.since_steps = self._ns + theirs.since_ns, self._steps + theirs.since_steps
-            own.since_warmups, own.segment = self._warmups + theirs.since_warmups, self._segments + theirs.segment
-        self._ns += other._ns
-        self._steps += other._steps
-        self._warmups += other._warmups
-        self._segments += other._segments
-
     def latest(self) -> tuple[str, float | None]:
         """Return the unit that was logged last, and its count per second; None where there is none."""
-        known = {unit: whole for unit, rate in self._rates.items() if (whole := rate.whole()).ns}
+        known = [unit for unit in UNITS if unit in self._rates and self._rates[unit].ns]
         if not known:
             return UNITS[0], None
-        unit = max(UNITS, key=lambda one: self._rates[one].segment if one in known else -1)
-        rate = known[unit].units * NS_PER_S / known[unit].ns
+        unit = max(known, key=lambda one: self._rates[one].segment)
+        rate = self._rates[unit].units * NS_PER_S / self._rates[unit].ns
         return unit, rate if isfinite(rate) else None  # JSON has no infinity
 
     def steps_per_log(self, unit: str) -> float:
         """Return the number of steps from one log of the unit to the next, on average; 1 where there is none."""
-        whole = self._rates[unit].whole() if unit in self._rates else _Period()
-        return whole.steps / whole.logs if whole.logs else 1.0
+        rate = self._rates.get(unit)
+        return rate.steps / rate.logs if rate is not None and rate.logs else 1.0
 
 
 class UnitsSinceLog(NamedTuple):

@@ -163,25 +163,6 @@ def comparable(aggregate: Aggregate) -> dict[str, Any]:
     return data
 
 
-@given(durations, durations)
-@settings(max_examples=40, deadline=None)
-def test_merged_windows_equal_all_at_once(one: list[Any], two: list[Any]) -> None:
-    """Every number, to the last digit."""
-    first, second = frames_of(one), frames_of(two, len(one))
-    merged = collect(first)
-    merged.merge(collect(second))
-    assert comparable(merged) == comparable(collect(first + second))
-
-
-def test_merging_keeps_the_limit_on_names(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Many windows or ranks with names of their own cannot fill the memory either."""
-    monkeypatch.setattr(folding, "MAX_ROWS", 50)
-    total = Aggregate()
-    for i in range(20):
-        total.merge(collect([make_frame([a_span(f"{i}-{j}", 1) for j in range(40)])]))
-    assert len(total.summary().rows) <= 50
-
-
 def test_asking_for_a_summary_changes_nothing() -> None:
     """In the middle of a block, twice."""
     frames = frames_of([(i, 2 * i, i % 3 == 0, False) for i in range(100)])
@@ -397,11 +378,3 @@ def test_statistics_of_many_sets_of_targets_are_bounded() -> None:
     assert len(aggregate._cuts) <= folding_cuts.MAX_CUTS
     summary = aggregate.summary()
     assert ([row.name for row in summary.rows], summary.steps, summary.skipped) == (["A"], 3, {OTHER_TARGETS: 20})
-
-
-def test_merged_windows_keep_their_sets_of_targets_apart() -> None:
-    """The windows of one run number them alike."""
-    first = collect([make_frame([a_span("A", 1)], cut=0), make_frame([a_span("B", 1)], step=2, cut=1)])
-    first.merge(collect([make_frame([a_span("B", 1)], step=3, cut=1)]))
-    summary = first.summary()
-    assert ([row.name for row in summary.rows], summary.steps, summary.skipped) == (["B"], 2, {OTHER_TARGETS: 1})
