@@ -210,7 +210,7 @@ class StackProbe:
         begun_ns = thread_time_ns()  # the cost of a sample is no longer while another process has the processor
         late_ns = max(perf_counter_ns() - due_ns, 0)
         if self._wanted() and shows_its_moment(late_ns):
-            # A thread that needed no interrupt gave the GIL up by itself, so it does not wait for ours.
+            # A thread that needed no interrupt has released the GIL already, so it does not wait for ours.
             self.sample(mean_ns + late_ns, late_ns <= PROMPT_NS and is_blocked(self._training_thread))
         self.total_ns += thread_time_ns() - begun_ns
         self._count += 1

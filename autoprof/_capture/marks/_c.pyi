@@ -102,19 +102,6 @@ class PassState:
     """The outermost passes that have reached a hooked node, since this was last set to 0."""
 
 @final
-class Hook:
-    """A callable in C in front of a hook in Python; ``MethodType`` binds it to its owner. Made by the classes below.
-
-    Its attribute ``__call__`` is the ``traced_call`` of ``configure``; calls go through vectorcall and do not use it.
-    """
-
-    __name__: str
-    """Name of the hook in Python."""
-    __wrapped__: Callable[..., None]
-    """The hook in Python, which is called for every case but the usual one."""
-    def __call__(self, *args: Any) -> None: ...
-
-@final
 class CallEntry:
     """The functions called around the calls of a module, each with ``owner`` first; None for no function.
 
@@ -168,13 +155,13 @@ class CallTable:
 
 @final
 class HookContext:
-    """The state that hooks of one purpose share, and the factory of these hooks. Disabled until ``update``.
+    """The state that the marks of one purpose share. Disabled until ``update``.
 
-    With ``nodes``, ``gaps`` and ``node_prehook`` (all or none), calls of modules track backward: they register
-    ``node_prehook``, with the list [serial, code], on the autograd nodes of inputs and outputs, and keep the list in
+    With ``nodes``, ``gaps`` and ``node_context`` (all or none), calls of modules track backward: they have the autograd
+    nodes of inputs and outputs marked in ``node_context``, each by a list [serial, code], and keep the list in
     ``nodes`` under the node's number and calls with a gap before them in ``gaps``. ``make_carrier`` returns a tensor
     with a dict as its ``_backward_hooks``, from which nodes take their hooks; None: nodes get prehooks.
-    ``passes`` is for hooks of nodes. The calling thread is the one whose open calls are in ``HookState.open_calls``.
+    A context of nodes has ``passes``, the prehook in Python and a function for its exceptions. The calling thread is the one whose open calls are in ``HookState.open_calls``.
     """
 
     def __init__(
@@ -183,8 +170,10 @@ class HookContext:
         *,
         nodes: dict[Any, list[int]] = ...,
         gaps: list[tuple[int, int]] = ...,
-        node_prehook: Callable[..., None] = ...,
+        node_context: HookContext = ...,
         passes: PassState = ...,
+        fallback: Callable[..., None] = ...,
+        on_error: Callable[[Any, Any, Exception], None] = ...,
         make_carrier: Callable[[dict[int, Any]], Any] | None = None,
     ) -> None: ...
     def update(
@@ -196,8 +185,8 @@ class HookContext:
         ``single_thread``: no other thread has made a mark; ``read_clock`` returns a reading, and
         ``time.perf_counter_ns`` is read without a call of Python.
         """
-    def node_prehook(self, fallback: Callable[..., None], on_error: Callable[[Any, Any, Exception], None]) -> Hook:
-        """Return a hook (codes, gradients) that marks that a node runs. Raises ``TypeError`` without ``passes``."""
+    def __call__(self, codes: list[int], gradients: Any) -> None:
+        """Mark that a node runs: a context with ``passes`` is the prehook of nodes, to be bound to their codes."""
 
 @final
 class TimedMethod:
