@@ -161,7 +161,8 @@ class HookContext:
     nodes of inputs and outputs marked in ``node_context``, each by a list [serial, code], and keep the list in
     ``nodes`` under the node's number and calls with a gap before them in ``gaps``. ``make_carrier`` returns a tensor
     with a dict as its ``_backward_hooks``, from which nodes take their hooks; None: nodes get prehooks.
-    A context of nodes has ``passes``, the prehook in Python and a function for its exceptions. The calling thread is the one whose open calls are in ``HookState.open_calls``.
+    A context of nodes has ``passes``, the prehook in Python and a function for its exceptions. The calling thread is
+    the one whose open calls are in ``HookState.open_calls``.
     """
 
     def __init__(
