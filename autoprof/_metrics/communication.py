@@ -11,13 +11,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
-from .._capture.communication import CommCall, CommRecord
 from .._notes import Notes
 from .._observer import Observer
 from .._process.failures import contain, describe
 from .._resolve import RawStep
 from .._stats.time_sets import Interval, length, share_out, split_step, union
 from ..frame import FrameRun, Layout, Phase, StepFrame
+from ..probes._communication import CommCall, CommRecord
 from ..summary import CommRow, Communication, Summary
 
 MAX_ROWS: Final = 256

@@ -20,13 +20,13 @@ from typing import Any, Final
 import torch
 import torch.distributed as dist
 
-from .._capture.communication import KERNELS, CommRecord, has_ranks, members_label
 from .._capture.marks import ENTER, LEAVE
 from .._capture.recorder import Recorder
 from .._process.replace import Attribute, CallProbe, Replacement, place_of
 from .._ranks import UNKNOWN_MEMBERS
 from ..frame import Phase
 from ._base import ProbeContext, ProbeFactory
+from ._communication import KERNELS, CommRecord, has_ranks, members_label
 
 COLLECTIVES: Final = (
     "all_gather", "all_gather_coalesced", "all_gather_into_tensor", "all_gather_object", "all_gather_single",

@@ -15,7 +15,7 @@ from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_
 from torch.distributed.device_mesh import init_device_mesh
 
 import autoprof
-from autoprof._capture.communication import KERNELS
+from autoprof.probes._communication import KERNELS
 
 CONFIG: dict[str, Any] = {
     "targets": [{"match": ".+"}],

@@ -12,8 +12,8 @@ from torch import nn
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 import autoprof
-from autoprof._capture.communication import _phrase_members
 from autoprof._ranks import UNKNOWN_MEMBERS, step_collectives
+from autoprof.probes._communication import _phrase_members
 from autoprof.testing import ListSink
 
 CONFIG: dict[str, Any] = {

@@ -9,13 +9,13 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from autoprof._capture.communication import _OPERATORS, CommCall, CommRecord
 from autoprof._metrics.communication import MAX_ROWS, CommMeter, bus_bandwidth
 from autoprof._notes import Notes
 from autoprof._reports.summary_text import render_summary
 from autoprof._resolve.raw import RawStep
 from autoprof.devices import HostClock
 from autoprof.frame import FrameRun, Phase, Span, StepFrame
+from autoprof.probes._communication import _OPERATORS, CommCall, CommRecord
 from autoprof.summary import Communication, Summary
 from autoprof.testing import make_frame
 

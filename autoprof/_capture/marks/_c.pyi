@@ -102,19 +102,6 @@ class PassState:
     """The outermost passes that have reached a hooked node, since this was last set to 0."""
 
 @final
-class Hook:
-    """A callable in C in front of a hook in Python; ``MethodType`` binds it to its owner. Made by the classes below.
-
-    Its attribute ``__call__`` is the ``traced_call`` of ``configure``; calls go through vectorcall and do not use it.
-    """
-
-    __name__: str
-    """Name of the hook in Python."""
-    __wrapped__: Callable[..., None]
-    """The hook in Python, which is called for every case but the usual one."""
-    def __call__(self, *args: Any) -> None: ...
-
-@final
 class CallEntry:
     """The functions called around the calls of a module, each with ``owner`` first; None for no function.
 
@@ -168,13 +155,14 @@ class CallTable:
 
 @final
 class HookContext:
-    """The state that hooks of one purpose share, and the factory of these hooks. Disabled until ``update``.
+    """The state that the marks of one purpose share. Disabled until ``update``.
 
-    With ``nodes``, ``gaps`` and ``node_prehook`` (all or none), calls of modules track backward: they register
-    ``node_prehook``, with the list [serial, code], on the autograd nodes of inputs and outputs, and keep the list in
+    With ``nodes``, ``gaps`` and ``node_context`` (all or none), calls of modules track backward: they have the autograd
+    nodes of inputs and outputs marked in ``node_context``, each by a list [serial, code], and keep the list in
     ``nodes`` under the node's number and calls with a gap before them in ``gaps``. ``make_carrier`` returns a tensor
     with a dict as its ``_backward_hooks``, from which nodes take their hooks; None: nodes get prehooks.
-    ``passes`` is for hooks of nodes. The calling thread is the one whose open calls are in ``HookState.open_calls``.
+    A context of nodes has ``passes``, the prehook in Python and a function for its exceptions. The calling thread is
+    the one whose open calls are in ``HookState.open_calls``.
     """
 
     def __init__(
@@ -183,8 +171,10 @@ class HookContext:
         *,
         nodes: dict[Any, list[int]] = ...,
         gaps: list[tuple[int, int]] = ...,
-        node_prehook: Callable[..., None] = ...,
+        node_context: HookContext = ...,
         passes: PassState = ...,
+        fallback: Callable[..., None] = ...,
+        on_error: Callable[[Any, Any, Exception], None] = ...,
         make_carrier: Callable[[dict[int, Any]], Any] | None = None,
     ) -> None: ...
     def update(
@@ -196,42 +186,8 @@ class HookContext:
         ``single_thread``: no other thread has made a mark; ``read_clock`` returns a reading, and
         ``time.perf_counter_ns`` is read without a call of Python.
         """
-    def node_prehook(self, fallback: Callable[..., None], on_error: Callable[[Any, Any, Exception], None]) -> Hook:
-        """Return a hook (codes, gradients) that marks that a node runs. Raises ``TypeError`` without ``passes``."""
-
-@final
-class StackTimer:
-    """Have the main thread sample its own stack at random moments. Only on Linux: other builds have no such class.
-
-    A thread that waits without the GIL posts pending calls (``Py_AddPendingCall``). The main thread runs such a call at
-    once in Python code, and after the call where it runs a function in C: the sample's line is that of the call, and it
-    stands for all the time since the last one. Closed, or in a forked process, it samples nothing.
-    """
-
-    active: bool
-    """Whether samples are taken. To be set with the GIL held; a waiting thread notices it at once."""
-    excluded: bool
-    """Whether samples belong to no step, from now on."""
-    blocked: bool
-    """Whether the main thread was blocked since the last call was posted. To be set before the call runs."""
-    def __init__(self, limit: int, depth: int) -> None:
-        """Keep at most ``limit`` samples between two calls of ``take``, of at most ``depth`` frames each."""
-    def wait(self, mean_ns: int, rounds: int, /) -> bool:
-        """Post this many calls, each after a random time; return early where the main thread does not run one soon.
-
-        True is returned then: a function in C runs. To be called on a thread of its own, which has no GIL meanwhile.
-        """
-    def cancel(self, within_ns: int, /) -> int | None:
-        """Cancel the posted call if that was just now; return the nanoseconds that a sample stands for, or None."""
-    def take(self) -> tuple[list[tuple[int, int, bool, bool, int, list[Any]]], int, int]:
-        """Return the samples since the last call, the number of calls run and the CPU time that they took.
-
-        A sample is the moment at which it was posted, the time that it stands for, ``excluded``, ``blocked``, the
-        innermost frame's ``f_lasti``, and a list of code objects, each followed by its line (-1 for none). The
-        innermost one comes first.
-        """
-    def close(self) -> None:
-        """Sample no more, and end the wait."""
+    def __call__(self, codes: list[int], gradients: Any) -> None:
+        """Mark that a node runs: a context with ``passes`` is the prehook of nodes, to be bound to their codes."""
 
 @final
 class TimedMethod:

@@ -284,13 +284,11 @@ PyType_Spec call_table_spec = {
 
 static int enter_entry(CallEntry *self, PyObject *module, PyObject *args, PyObject *kwargs, PyObject *no_kwargs) {
     if (self->context != NULL) {
-        PyObject *earlier = NULL, *passed[4] = {self->owner, module, args, kwargs};
-        hook_path path = self->context->nodes != NULL ? tracked_forward_pre_path : forward_pre_path;
-        switch (path((PyObject *)self->context, passed, kwargs == NULL ? 3 : 4, &earlier)) {
+        switch (enter_call(self->context, self->owner, module, args, kwargs)) {
         case HOOK_DONE:
             return 0;
         case HOOK_FAILED:
-            return report_hook_failure(self->on_error, self->owner, module, earlier);
+            return report_hook_failure(self->on_error, self->owner, module);
         case HOOK_FALLBACK:
             break;
         }
@@ -306,13 +304,11 @@ static int enter_entry(CallEntry *self, PyObject *module, PyObject *args, PyObje
 static int leave_entry(CallEntry *self, PyObject *module, PyObject *args, PyObject *kwargs, PyObject *no_kwargs,
                        PyObject *output) {
     if (self->context != NULL) {
-        PyObject *earlier = NULL, *passed[4] = {self->owner, module, args, output};
-        hook_path path = self->context->nodes != NULL ? tracked_forward_path : forward_path;
-        switch (path((PyObject *)self->context, passed, 4, &earlier)) {
+        switch (leave_call(self->context, self->owner, module, output)) {
         case HOOK_DONE:
             return 0;
         case HOOK_FAILED:
-            return report_hook_failure(self->on_error, self->owner, module, earlier);
+            return report_hook_failure(self->on_error, self->owner, module);
         case HOOK_FALLBACK:
             break;
         }

@@ -10,20 +10,6 @@ module_state *state_of_type(PyTypeObject *type) {
     return (module_state *)PyType_GetModuleState(type);
 }
 
-/* Make the type of hooks. torch.compile looks `__call__` up in a class and traces it if it is a Python function, so the
-type's dictionary gets `traced_call` under that name, before there is an instance. Calls go through vectorcall. */
-static PyTypeObject *make_hook_type(PyObject *module, PyObject *traced_call) {
-    PyTypeObject *type = (PyTypeObject *)PyType_FromModuleAndSpec(module, &hook_spec, NULL);
-    if (type == NULL)
-        return NULL;
-    if (PyDict_SetItemString(type->tp_dict, "__call__", traced_call) < 0) {
-        Py_DECREF(type);
-        return NULL;
-    }
-    PyType_Modified(type);
-    return type;
-}
-
 static PyObject *configure(PyObject *module, PyObject *args, PyObject *kwargs) {
     static char *names[] = {"tensor_type", "graph_task_id", "sequence_nr",  "traced_call", "tracing_state",
                             "call_impl",   "global_hooks",  NULL};
@@ -36,10 +22,10 @@ static PyObject *configure(PyObject *module, PyObject *args, PyObject *kwargs) {
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(global_hooks); i++)
         if (!PyDict_Check(PyTuple_GET_ITEM(global_hooks, i)))
             return PyErr_Format(PyExc_TypeError, "global_hooks must be dicts, not %R", global_hooks);
-    PyTypeObject *hook_type = make_hook_type(module, traced_call);
-    if (hook_type == NULL)
+    /* torch.compile looks `__call__` up in a class and traces it if it is a Python function: then a graph has no mark. */
+    if (PyDict_SetItemString(state->hook_context_type->tp_dict, "__call__", traced_call) < 0)
         return NULL;
-    Py_XSETREF(state->hook_type, hook_type);
+    PyType_Modified(state->hook_context_type);
     Py_XSETREF(state->tensor_type, (PyTypeObject *)Py_NewRef(tensor_type));
     Py_XSETREF(state->graph_task_id, Py_NewRef(graph_task_id));
     Py_XSETREF(state->sequence_nr, Py_NewRef(sequence_nr));
@@ -102,17 +88,13 @@ static int native_exec(PyObject *module) {
         add_type(module, &node_mark_spec, &state->node_mark_type) < 0 ||
         add_type(module, &timed_method_spec, &state->timed_method_type) < 0 || add_codes(module) < 0)
         return -1;
-#if HAS_STACK_TIMER
-    if (add_type(module, &stack_timer_spec, &state->stack_timer_type) < 0)
-        return -1;
-#endif
     return PyModule_AddStringConstant(module, "SOURCE_HASH", SOURCE_HASH);
 }
 
 #define FOR_EACH_OBJECT(DO)                                                                                         \
     DO(mark_buffer_type) DO(hook_state_type) DO(pass_state_type) DO(hook_context_type) DO(timed_method_type)        \
-    DO(call_table_type) DO(call_site_type) DO(call_entry_type) DO(node_mark_type) DO(stack_timer_type)              \
-    DO(hook_type) DO(tensor_type) DO(graph_task_id) DO(sequence_nr) DO(tracing_state) DO(call_impl)                 \
+    DO(call_table_type) DO(call_site_type) DO(call_entry_type) DO(node_mark_type)              \
+    DO(tensor_type) DO(graph_task_id) DO(sequence_nr) DO(tracing_state) DO(call_impl)                 \
     DO(global_hooks) DO(no_kwargs) DO(perf_counter_ns) DO(str_compiled_call) DO(str_call_impl) DO(str_forward)      \
     DO(str_backward_hooks) DO(str_backward_pre_hooks) DO(str_forward_hooks) DO(str_forward_pre_hooks)               \
     DO(str_register_hook_dict)                                                                                      \

@@ -26,10 +26,10 @@ static int is_passed_over(HookContext *self, HookState *owner, PyObject *called)
 }
 
 /* The outcome of a call that is not the usual one. */
-static hook_outcome pass_over(HookContext *self, PyObject *const *args) {
+static hook_outcome pass_over(HookContext *self, PyObject *owner, PyObject *module) {
     if (self->idle)
         return HOOK_DONE;
-    int passed = is_passed_over(self, as_hook_state(self, args[0]), args[1]);
+    int passed = is_passed_over(self, as_hook_state(self, owner), module);
     return passed < 0 ? HOOK_FAILED : passed ? HOOK_DONE : HOOK_FALLBACK;
 }
 
@@ -40,26 +40,6 @@ static int entering_code(HookContext *self, HookState *owner, long long *code) {
         return -1;
     *code = PyLong_AsLongLong(task == -1 ? owner->enter_code : owner->recompute_code);
     return 0;
-}
-
-hook_outcome forward_pre_path(PyObject *context, PyObject *const *args, Py_ssize_t nargs,
-                              PyObject **Py_UNUSED(earlier)) {
-    HookContext *self = (HookContext *)context;
-    HookState *owner;
-    long long code;
-    if (nargs < 3 || self->idle || !is_usual(self) || !has_room(self) || (owner = as_hook_state(self, args[0])) == NULL)
-        return pass_over(self, args);
-    if (entering_code(self, owner, &code) < 0 || append_reading(self, code) < 0)
-        return HOOK_FAILED;
-    return HOOK_DONE;
-}
-
-hook_outcome forward_path(PyObject *context, PyObject *const *args, Py_ssize_t nargs, PyObject **Py_UNUSED(earlier)) {
-    HookContext *self = (HookContext *)context;
-    HookState *owner;
-    if (nargs != 4 || self->idle || !self->single_thread || !is_usual(self) || (owner = as_hook_state(self, args[0])) == NULL)
-        return pass_over(self, args);
-    return append_reading(self, PyLong_AsLongLong(owner->leave_code)) < 0 ? HOOK_FAILED : HOOK_DONE;
 }
 
 /* Have a node mark this code when it runs, and remember the code under the node's number. */
@@ -139,30 +119,27 @@ static int takes_tensors(HookContext *self, PyObject *inputs, PyObject *keywords
     return 1;
 }
 
-/* Hooks of another thread than the one that made them keep their open calls elsewhere: those are Python's. */
-static inline int is_tracked_usual(HookContext *self) {
-    return !self->idle && self->creator_thread == self->training_thread && is_usual(self);
-}
-
-hook_outcome tracked_forward_pre_path(PyObject *context, PyObject *const *args, Py_ssize_t nargs,
-                                      PyObject **Py_UNUSED(earlier)) {
-    HookContext *self = (HookContext *)context;
-    HookState *owner;
-    long long code;
-    if (nargs < 3 || nargs > 4 || !is_tracked_usual(self) || !has_room(self) ||
-        (owner = as_hook_state(self, args[0])) == NULL || !takes_tensors(self, args[2], nargs == 4 ? args[3] : NULL))
-        return pass_over(self, args);
+/* Marks of another thread than the one that made the context keep their open calls elsewhere: those are Python's. */
+hook_outcome enter_call(HookContext *self, PyObject *module_owner, PyObject *module, PyObject *args, PyObject *kwargs) {
+    HookState *owner = as_hook_state(self, module_owner);
+    int tracks = self->nodes != NULL;
+    long long code, ordinal = 0;
+    if (owner == NULL || self->idle || !is_usual(self) || !has_room(self) ||
+        (tracks && (self->creator_thread != self->training_thread || !takes_tensors(self, args, kwargs))))
+        return pass_over(self, module_owner, module);
     if (entering_code(self, owner, &code) < 0)
         return HOOK_FAILED;
-    long long ordinal = self->buffer->ordinal += ORDINAL_STRIDE;
-    PyObject *open_call = PyLong_FromLongLong(ordinal);
-    if (open_call == NULL)
-        return HOOK_FAILED;
-    int failed = PyList_Append(owner->open_calls, open_call);
-    Py_DECREF(open_call);
-    if (failed || track_inputs(self, args[2], ordinal) < 0 || append_reading(self, ordinal | code) < 0)
-        return HOOK_FAILED;
-    return HOOK_DONE;
+    if (tracks) {
+        ordinal = self->buffer->ordinal += ORDINAL_STRIDE;
+        PyObject *open_call = PyLong_FromLongLong(ordinal);
+        if (open_call == NULL)
+            return HOOK_FAILED;
+        int failed = PyList_Append(owner->open_calls, open_call);
+        Py_DECREF(open_call);
+        if (failed || track_inputs(self, args, ordinal) < 0)
+            return HOOK_FAILED;
+    }
+    return append_reading(self, ordinal | code) < 0 ? HOOK_FAILED : HOOK_DONE;
 }
 
 /* Have the node that made the output mark the start of the call's backward. */
@@ -245,11 +222,7 @@ static int end_call(HookContext *self, HookState *owner, Py_ssize_t last, long l
                : 0;
 }
 
-hook_outcome tracked_forward_path(PyObject *context, PyObject *const *args, Py_ssize_t nargs, PyObject **earlier) {
-    HookContext *self = (HookContext *)context;
-    HookState *owner;
-    if (nargs != 4 || !is_tracked_usual(self) || (owner = as_hook_state(self, args[0])) == NULL)
-        return pass_over(self, args);
+static hook_outcome leave_tracked(HookContext *self, HookState *owner, PyObject *output) {
     Py_ssize_t last = PyList_GET_SIZE(owner->open_calls) - 1;
     if (last < 0) /* hooked in the middle of this call */
         return HOOK_FALLBACK;
@@ -260,25 +233,31 @@ hook_outcome tracked_forward_path(PyObject *context, PyObject *const *args, Py_s
     if (inner_gap)
         return inner_gap < 0 ? HOOK_FAILED : HOOK_FALLBACK;
     PyObject *node;
-    switch (output_node(self, args[3], &node)) {
-    case HOOK_FALLBACK:
+    hook_outcome outcome = output_node(self, output, &node);
+    if (outcome == HOOK_FALLBACK)
         return HOOK_FALLBACK;
-    case HOOK_FAILED: { /* an attribute of the output raised: the call is over all the same, as it is in Python */
+    if (outcome == HOOK_FAILED) { /* an attribute of the output raised: the call is over all the same, as it is in Python */
         PyObject *error = take_exception();
-        if (end_call(self, owner, last, ordinal) == 0)
-            set_exception(error);
-        else if (PyErr_GivenExceptionMatches(error, PyExc_Exception))
-            *earlier = error;
-        else { /* an interrupt, which goes on to the program, whatever the reading raised */
-            PyErr_Clear();
-            set_exception(error);
+        if (end_call(self, owner, last, ordinal) < 0 && PyErr_GivenExceptionMatches(error, PyExc_Exception)) {
+            PyObject *later = take_exception();
+            PyException_SetContext(later, error); /* consumes it: handle_owner_failure looks at both */
+            error = later;
         }
+        set_exception(error); /* in place of one that may be set */
         return HOOK_FAILED;
-    }
-    case HOOK_DONE:
-        break;
     }
     int failed = end_call(self, owner, last, ordinal) < 0 || (node != Py_None && track_output(self, node, ordinal) < 0);
     Py_DECREF(node);
     return failed ? HOOK_FAILED : HOOK_DONE;
+}
+
+hook_outcome leave_call(HookContext *self, PyObject *module_owner, PyObject *module, PyObject *output) {
+    HookState *owner = as_hook_state(self, module_owner);
+    int tracks = self->nodes != NULL;
+    if (owner == NULL || self->idle || !is_usual(self) ||
+        (tracks ? self->creator_thread != self->training_thread : !self->single_thread))
+        return pass_over(self, module_owner, module);
+    if (tracks)
+        return leave_tracked(self, owner, output);
+    return append_reading(self, PyLong_AsLongLong(owner->leave_code)) < 0 ? HOOK_FAILED : HOOK_DONE;
 }

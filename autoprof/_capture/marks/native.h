@@ -2,12 +2,10 @@
 
 mark_buffer.c   MarkBuffer: the marks of the open step
 hook_state.c    HookState and PassState: the state of Python objects that hooks read
-hook.c          Hook and HookContext: a callable in C in front of the hook in Python, and the state that hooks share
+hook.c          HookContext: the state that the marks of one purpose share
 call_site.c     CallTable, CallSite: calls of modules that are marked, without hooks on the modules
 module_hooks.c  the usual case of the marks before and after a module's forward
-node_hook.c     the usual case of the prehook of an autograd node
-node_marks.c    NodeMark: registers that prehook without Python
-stack_timer.c   StackTimer: has the main thread sample its own stack at random moments (Linux)
+node_marks.c    NodeMark: the prehook of an autograd node, registered without Python
 timed_method.c  TimedMethod: a method of tensors that is timed where it may wait for a device
 module.c        the module and its state
 
@@ -29,18 +27,6 @@ The GIL is the only lock: between a reading of the clock and the end of its appe
 
 #ifdef Py_GIL_DISABLED
 #error "the extension relies on the GIL; without it marks are recorded in Python"
-#endif
-
-/* Where the system's clock is known, and before Python 3.13 with Python's internal headers. */
-#if defined(__linux__) && PY_VERSION_HEX >= 0x030D0000
-#define HAS_STACK_TIMER 1
-#elif defined(__linux__) && defined(__has_include)
-#if __has_include(<internal/pycore_interp.h>)
-#define HAS_STACK_TIMER 1
-#endif
-#endif
-#ifndef HAS_STACK_TIMER
-#define HAS_STACK_TIMER 0
 #endif
 
 /* The hash of the C files, given by the build (source_hash.py); native.py uses no build of other sources. */
@@ -65,8 +51,6 @@ enum {
 typedef struct {
     PyTypeObject *mark_buffer_type, *hook_state_type, *pass_state_type, *hook_context_type, *timed_method_type;
     PyTypeObject *call_table_type, *call_site_type, *call_entry_type, *node_mark_type;
-    PyTypeObject *stack_timer_type; /* NULL where the system has none */
-    PyTypeObject *hook_type; /* made by configure() */
     PyTypeObject *tensor_type;
     PyObject *graph_task_id, *sequence_nr, *tracing_state;
     PyObject *call_impl;    /* torch's own nn.Module._call_impl */
@@ -126,13 +110,15 @@ typedef struct {
 
 typedef struct carrier_pool carrier_pool;
 
-/* The state that hooks of one purpose share; update() renews the part that changes. */
-typedef struct {
+/* The state that the marks of one purpose share; update() renews the part that changes. */
+typedef struct HookContext {
     PyObject_HEAD
     module_state *module; /* borrowed: the type of this object holds the module */
     MarkBuffer *buffer;
-    PyObject *nodes, *gaps, *node_prehook; /* NULL unless backward is tracked */
-    PassState *passes;                     /* NULL but for hooks of nodes */
+    PyObject *nodes, *gaps;           /* NULL unless backward is tracked */
+    struct HookContext *node_context; /* the context of the nodes, likewise */
+    PassState *passes;                /* this and the next two: NULL but in a context of nodes */
+    PyObject *fallback, *on_error;    /* the prehook in Python, and the function for its exceptions */
     PyObject *make_carrier;                /* makes the tensor of a carrier from its dict; NULL: nodes get prehooks */
     carrier_pool *pool;
     PyObject *read_clock;
@@ -146,19 +132,13 @@ typedef enum {
     HOOK_FAILED,   /* an exception is set */
 } hook_outcome;
 
-/* With HOOK_FAILED, `earlier` may get a reference to an Exception that preceded the one that is set. */
-typedef hook_outcome (*hook_path)(PyObject *context, PyObject *const *args, Py_ssize_t nargs, PyObject **earlier);
-
-PyObject *hook_new(module_state *module, hook_path path, PyObject *context, PyObject *fallback, PyObject *on_error);
-
-hook_outcome forward_pre_path(PyObject *context, PyObject *const *args, Py_ssize_t nargs, PyObject **earlier);
-hook_outcome forward_path(PyObject *context, PyObject *const *args, Py_ssize_t nargs, PyObject **earlier);
-hook_outcome tracked_forward_pre_path(PyObject *context, PyObject *const *args, Py_ssize_t nargs, PyObject **earlier);
-hook_outcome tracked_forward_path(PyObject *context, PyObject *const *args, Py_ssize_t nargs, PyObject **earlier);
-hook_outcome node_prehook_path(PyObject *context, PyObject *const *args, Py_ssize_t nargs, PyObject **earlier);
+/* The marks around a module's call, and that of a node. */
+hook_outcome enter_call(HookContext *self, PyObject *owner, PyObject *module, PyObject *args, PyObject *kwargs);
+hook_outcome leave_call(HookContext *self, PyObject *owner, PyObject *module, PyObject *output);
+PyObject *mark_node(HookContext *self, PyObject *codes, PyObject *gradients);
 
 /* Pass an Exception of a hook to `on_error`; -1 where the exception goes on to the program. */
-int report_hook_failure(PyObject *on_error, PyObject *first, PyObject *second, PyObject *earlier);
+int report_hook_failure(PyObject *on_error, PyObject *first, PyObject *second);
 
 int node_marks_register(HookContext *self, PyObject *node, PyObject *codes);
 int node_marks_traverse(HookContext *self, visitproc visit, void *arg);
@@ -218,7 +198,7 @@ static inline void set_exception(PyObject *error) {
 #endif
 }
 
-extern PyType_Spec mark_buffer_spec, hook_state_spec, pass_state_spec, hook_context_spec, hook_spec, stack_timer_spec,
-    timed_method_spec, call_table_spec, call_site_spec, call_entry_spec, node_mark_spec;
+extern PyType_Spec mark_buffer_spec, hook_state_spec, pass_state_spec, hook_context_spec, timed_method_spec,
+    call_table_spec, call_site_spec, call_entry_spec, node_mark_spec;
 
 #endif

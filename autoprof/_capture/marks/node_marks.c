@@ -1,4 +1,4 @@
-/* NodeMark: the hook of one autograd node, registered without a line of Python.
+/* NodeMark: the prehook of one autograd node, registered without a line of Python.
 
 `node._register_hook_dict(tensor)` has a node call what is in the tensor's `_backward_hooks`. Making such a tensor takes
 microseconds, so a context keeps them in a pool of carriers: a tensor, its dict, and the NodeMark in it. A node holds the
@@ -12,8 +12,8 @@ enum { MAX_CARRIERS = 1 << 16 };
 typedef struct {
     PyObject_HEAD
     vectorcallfunc vectorcall;
-    PyObject *hook;  /* the Hook of nodes */
-    PyObject *codes; /* list, the first argument of the hook */
+    HookContext *context; /* of nodes; NULL once the session is gone */
+    PyObject *codes;      /* list: the step's serial, then codes */
 } NodeMark;
 
 typedef struct {
@@ -28,14 +28,45 @@ struct carrier_pool {
     PyObject *serial; /* the step in which `next` was last set to 0 */
 };
 
+/* A node of the open step with one code, in the backward pass that the last mark belonged to. It runs on the thread of
+the backward pass. The hook in Python is in probes/backward.py. */
+static hook_outcome append_node(HookContext *self, PyObject *codes) {
+    long long task;
+    if (!is_usual(self) || !has_room(self) || !PyList_CheckExact(codes) || PyList_GET_SIZE(codes) != 2 ||
+        PyList_GET_ITEM(codes, 0) != self->buffer->serial)
+        return HOOK_FALLBACK;
+    if (current_graph_task(self->module, &task) < 0)
+        return HOOK_FAILED;
+    if (task != self->passes->running || self->passes->captures)
+        return HOOK_FALLBACK;
+    long long code = PyLong_AsLongLong(PyList_GET_ITEM(codes, 1));
+    return (code == -1 && PyErr_Occurred()) || append_reading(self, code) < 0 ? HOOK_FAILED : HOOK_DONE;
+}
+
+PyObject *mark_node(HookContext *self, PyObject *codes, PyObject *gradients) {
+    if (self->fallback == NULL) /* cleared by the garbage collector, with the session it belonged to */
+        Py_RETURN_NONE;
+    switch (append_node(self, codes)) {
+    case HOOK_FALLBACK:
+        return PyObject_CallFunctionObjArgs(self->fallback, codes, gradients, NULL);
+    case HOOK_FAILED:
+        if (report_hook_failure(self->on_error, codes, gradients) < 0)
+            return NULL;
+        break;
+    case HOOK_DONE:
+        break;
+    }
+    Py_RETURN_NONE;
+}
+
 static PyObject *node_mark_call(PyObject *op, PyObject *const *args, size_t nargsf, PyObject *Py_UNUSED(kwnames)) {
     NodeMark *self = (NodeMark *)op;
-    if (PyVectorcall_NARGS(nargsf) < 1 || self->hook == NULL || self->codes == NULL)
+    if (PyVectorcall_NARGS(nargsf) < 1 || self->context == NULL || self->codes == NULL)
         Py_RETURN_NONE;
-    PyObject *hook = Py_NewRef(self->hook), *passed[2] = {Py_NewRef(self->codes), args[0]};
-    PyObject *done = PyObject_Vectorcall(hook, passed, 2, NULL);
-    Py_DECREF(passed[0]);
-    Py_DECREF(hook);
+    PyObject *context = Py_NewRef(self->context), *codes = Py_NewRef(self->codes);
+    PyObject *done = mark_node((HookContext *)context, codes, args[0]);
+    Py_DECREF(codes);
+    Py_DECREF(context);
     return done;
 }
 
@@ -54,7 +85,7 @@ static int add_carrier(HookContext *self, carrier_pool *pool) {
     PyObject *key = PyLong_FromLong(0);
     if (made.mark != NULL) {
         made.mark->vectorcall = node_mark_call;
-        made.mark->hook = Py_NewRef(self->node_prehook);
+        made.mark->context = (HookContext *)Py_NewRef(self->node_context);
     }
     if (made.hooks != NULL && made.mark != NULL && key != NULL &&
         PyDict_SetItem(made.hooks, key, (PyObject *)made.mark) == 0)
@@ -106,7 +137,7 @@ int node_marks_register(HookContext *self, PyObject *node, PyObject *codes) {
             return done == NULL ? -1 : 0;
         }
     }
-    PyObject *hook = PyMethod_New(self->node_prehook, codes);
+    PyObject *hook = PyMethod_New((PyObject *)self->node_context, codes);
     if (hook != NULL)
         done = PyObject_CallMethodOneArg(node, self->module->str_register_prehook, hook);
     Py_XDECREF(hook);
@@ -130,7 +161,7 @@ void node_marks_clear(HookContext *self) {
         return;
     self->pool = NULL;
     for (Py_ssize_t i = 0; i < pool->count; i++) {
-        Py_CLEAR(pool->carriers[i].mark->hook); /* a node that still holds the dict marks nothing any more */
+        Py_CLEAR(pool->carriers[i].mark->context); /* a node that still holds the dict marks nothing any more */
         Py_DECREF(pool->carriers[i].tensor);
         Py_DECREF(pool->carriers[i].hooks);
         Py_DECREF(pool->carriers[i].mark);
@@ -142,7 +173,7 @@ void node_marks_clear(HookContext *self) {
 
 static int node_mark_traverse(PyObject *op, visitproc visit, void *arg) {
     NodeMark *self = (NodeMark *)op;
-    Py_VISIT(self->hook);
+    Py_VISIT(self->context);
     Py_VISIT(self->codes);
     Py_VISIT(Py_TYPE(op));
     return 0;
@@ -150,7 +181,7 @@ static int node_mark_traverse(PyObject *op, visitproc visit, void *arg) {
 
 static int node_mark_clear(PyObject *op) {
     NodeMark *self = (NodeMark *)op;
-    Py_CLEAR(self->hook);
+    Py_CLEAR(self->context);
     Py_CLEAR(self->codes);
     return 0;
 }

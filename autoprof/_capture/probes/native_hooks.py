@@ -36,7 +36,7 @@ def native_context(
         return None
     tracking: dict[str, Any] = {}
     if tracker is not None:
-        tracking = {"nodes": tracker.nodes.codes, "gaps": tracker.gaps, "node_prehook": tracker.nodes.prehook}
+        tracking = {"nodes": tracker.nodes.codes, "gaps": tracker.gaps, "node_context": tracker.nodes.prehook}
         tracking["make_carrier"] = make_carrier if HAS_HOOK_DICTS else None
     context = extension.HookContext(recorder.native_buffer, **tracking)
     _follow(recorder, context, clock_reader, lambda: recorder.is_appending)
@@ -67,10 +67,11 @@ def native_node_prehook(
         except Exception:
             recorder.handle_failure("backward hooks")
 
-    context = extension.HookContext(recorder.native_buffer, passes=passes)
+    context: Hook = extension.HookContext(
+        recorder.native_buffer, passes=passes, fallback=prehook, on_error=handle_failure
+    )
     _follow(recorder, context, clock_reader, lambda: recorder.is_appending and not passes.several)
-    hook: Hook = context.node_prehook(prehook, handle_failure)
-    return hook
+    return context
 
 
 def _follow(
