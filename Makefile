@@ -4,7 +4,7 @@
 # make test-zoo  models of four packages, unharmed?       make zoo     the same as a page, docs/zoo.md
 # make test-frameworks  transformers, Lightning, …: the callbacks, with each framework
 # make launchers  torchrun, accelerate, DeepSpeed, SLURM's variables, spawn, Lightning, Ray: two ranks each
-# make test-slow a signal at every line of ours             make dist   wheel and sdist, each tried in a clean environment
+# make test-slow a signal at every line, long pages        make dist   wheel and sdist, each tried in a clean environment
 # make figures the pictures of docs/figures.md, from real runs
 # make api     docs/api.md from the docstrings             make asan    the extension under AddressSanitizer, UBSan
 # make pages   outputs of the tutorial and how-to pages    make pictures  the README's, from a run of the demo (Chromium)

@@ -38,8 +38,9 @@ def forking_python(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forking
     server.close()
 
 
-def pytest_collection_finish() -> None:
-    """Leave what is imported by now out of garbage collections: walking it takes half a second, in each of them."""
+@pytest.fixture(scope="module", autouse=True)
+def frozen_before() -> None:
+    """Leave what earlier files and imports have made out of garbage collections: walking it takes half a second."""
     gc.collect()
     gc.freeze()
 

@@ -32,6 +32,8 @@ PAGES = [
     if page.name not in GENERATED and page.name not in CHECKED_ELSEWHERE
 ]
 BLOCKS = [block for page in PAGES for block in blocks_of(page)]
+SLOW = {"zh.md", "loader.md", "memory-growth.md", "slow-module.md", "slow-steps.md"}
+"""Pages that train for 5 to 40 seconds: ``make test-slow`` runs them, and so does ``make pages``."""
 RUNNABLE = {"python", "console", "diff"}
 LANGUAGES = RUNNABLE | {"text", "yaml", "toml", "json", "mermaid"}
 SHELL = {"pip", "git", "cd", "cp", "make", "python", "autoprof", "torchrun", "head", "grep", "cat", "ls"}
@@ -145,8 +147,11 @@ def _check_output(block: Block, documented: str, real: str) -> None:
 
 @pytest.mark.parametrize(
     "page",
-    [page for page in PAGES if any(one.language in RUNNABLE and not _is_skipped(one) for one in blocks_of(page))],
-    ids=lambda page: str(page.relative_to(ROOT)),
+    [
+        pytest.param(page, id=str(page.relative_to(ROOT)), marks=[pytest.mark.slow] * (page.name in SLOW))
+        for page in PAGES
+        if any(one.language in RUNNABLE and not _is_skipped(one) for one in blocks_of(page))
+    ],
 )
 def test_the_blocks_of_a_page_run(
     page: Path, tmp_path: Path, request: pytest.FixtureRequest, forking_python: ForkingPython

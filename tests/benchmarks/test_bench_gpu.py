@@ -166,6 +166,7 @@ def test_tests_that_take_too_long_are_ended(monkeypatch: pytest.MonkeyPatch) -> 
     assert run.run_tests(3.0) == {"passed": False, "summary": "stopped after 3 s", "output": "tests/gpu .."}
 
 
+@pytest.mark.slow
 def test_the_whole_run_works_on_the_simulated_accelerator(tmp_path: Path) -> None:
     """All parts but the tests, in their smallest form: neither a part nor a variant of autoprof fails."""
     command = [sys.executable, "-m", "benchmarks.gpu", "--device", "sim", "--quick", "--models", "layers"]

@@ -26,6 +26,7 @@ def _threads() -> object:
     torch.set_num_threads(before)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_threads")
 def test_a_quick_run_prints_a_table_and_writes_samples_and_a_plot(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

@@ -79,8 +79,8 @@ ENDS = {
 """The event, and the status of a program that it ends."""
 COVERING = ("normal", "exception", "sys.exit(7)", "os._exit", "SIGINT", "SIGTERM", "SIGHUP")
 """Each way in which a program ends: by itself, by a status, without its exit functions, by a signal."""
-LIKE_OTHERS = ("sys.exit(0)", "sys.exit(text)", "sys.exit after KeyboardInterrupt", "interrupt_main")
-"""Ends that differ little from another one: `make test-slow` tries them."""
+OWN_WAYS = ("KeyboardInterrupt", "a kind of KeyboardInterrupt", "KeyboardInterrupt in a thread")
+"""Ends by an exception of which Python, or a session, keeps a note: the others are like one of these or ``COVERING``."""
 
 
 def _quick(*ends: str, quick: tuple[str, ...]) -> list[Any]:
@@ -96,7 +96,7 @@ def _statuses(children: Children, folder: Path, end: str, sinks: str) -> tuple[i
     return bare.returncode, found.returncode, found.stderr
 
 
-@pytest.mark.parametrize("end", [pytest.param(end, marks=[pytest.mark.slow] * (end in LIKE_OTHERS)) for end in ENDS])
+@pytest.mark.parametrize("end", _quick(*ENDS, quick=(*COVERING, *OWN_WAYS)))
 def test_the_status_of_each_end_is_that_of_the_bare_program(children: Children, end: str, tmp_path: Path) -> None:
     """With the sinks of the default configuration."""
     bare, found, said = _statuses(children, tmp_path, end, DEFAULT)
@@ -162,7 +162,7 @@ def _end_recorded(folder: Path, end: str, sinks: str) -> None:
     assert "nothing was recorded" not in found.stderr
 
 
-@pytest.mark.parametrize("end", _quick(*COVERING, quick=("SIGINT", "SIGTERM")))
+@pytest.mark.parametrize("end", _quick(*COVERING, quick=("SIGINT",)))
 def test_the_status_of_a_training_under_autoprof_run_is_its_own_with_every_sink(end: str, tmp_path: Path) -> None:
     """Those that write files, all at once."""
     pytest.importorskip("tensorboard")

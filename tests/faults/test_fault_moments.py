@@ -65,6 +65,14 @@ def stride(request: pytest.FixtureRequest) -> int:
     return int(request.param)
 
 
+@pytest.fixture(
+    params=[pytest.param(1, marks=pytest.mark.slow, id="each-line"), pytest.param(307, id="each-307th-line")]
+)
+def long_stride(request: pytest.FixtureRequest) -> int:
+    """How many lines lie between two moments of work that has thousands of them."""
+    return int(request.param)
+
+
 @pytest.fixture(autouse=True)
 def always_delivered(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have each step resolved and written at its end: more of our own work to strike at."""
@@ -202,7 +210,7 @@ def test_struck_at_any_moment_of_a_step_the_same_session_goes_on(struck: Any, st
     strike_all(started, lambda run: run.train(), struck, check, stride)
 
 
-def test_struck_at_any_moment_of_close_a_second_close_ends_it(struck: Any, stride: int) -> None:
+def test_struck_at_any_moment_of_close_a_second_close_ends_it(struck: Any, long_stride: int) -> None:
     """So does the end of the process."""
 
     def check(run: Run) -> None:
@@ -210,7 +218,7 @@ def test_struck_at_any_moment_of_close_a_second_close_ends_it(struck: Any, strid
         run.check_bare()
         run.check_files(struck[1])
 
-    strike_all(started, lambda run: run.session.close(), struck, check, stride)
+    strike_all(started, lambda run: run.session.close(), struck, check, long_stride)
 
 
 def test_struck_at_any_moment_of_a_pause_the_run_closes_whole(struck: Any, stride: int) -> None:
@@ -229,7 +237,7 @@ def test_struck_at_any_moment_of_a_pause_the_run_closes_whole(struck: Any, strid
     strike_all(started, block, struck, check, stride)
 
 
-def test_struck_at_any_moment_of_a_summary_no_step_is_lost(stride: int) -> None:
+def test_struck_at_any_moment_of_a_summary_no_step_is_lost(long_stride: int) -> None:
     """The frames that were about to be handed on still are."""
     struck: Any = (lambda: signal.raise_signal(signal.SIGINT), KeyboardInterrupt)
 
@@ -247,13 +255,13 @@ def test_struck_at_any_moment_of_a_summary_no_step_is_lost(stride: int) -> None:
         run.check_files(struck[1])
         assert [frame.step for frame in run.sink.frames] == [1, 2, 3]
 
-    strike_all(make, lambda run: run.session.summary(), struck, check, stride)
+    strike_all(make, lambda run: run.session.summary(), struck, check, long_stride)
 
 
-def test_ctrl_c_at_any_moment_of_set_up_leaves_nothing(stride: int, tmp_path: Path) -> None:
+def test_ctrl_c_at_any_moment_of_set_up_leaves_nothing(long_stride: int, tmp_path: Path) -> None:
     """No hook, no session, no folder; the user gets the exception and no session to close."""
     Run().session.close()  # what is imported when it is first needed is imported now
-    for moment in every_moment(lambda: signal.raise_signal(signal.SIGINT), stride):
+    for moment in every_moment(lambda: signal.raise_signal(signal.SIGINT), long_stride):
         sessions: list[autoprof.Session] = []
         before = set((tmp_path / "runs").iterdir())
         model = nn.Linear(2, 2)

@@ -6,12 +6,12 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import textwrap
 from pathlib import Path
 from typing import Any
 
 import pytest
+from forking_python import ForkingPython
 
 import autoprof
 
@@ -39,14 +39,16 @@ print("went on")
 """
 
 
-def run(tmp_path: Path, event: str, *, before: str = "", instrumented: bool = True) -> subprocess.CompletedProcess[str]:
+def run(
+    python: ForkingPython, tmp_path: Path, event: str, *, before: str = "", instrumented: bool = True
+) -> subprocess.CompletedProcess[str]:
     """Run the script to its end."""
     folder = tmp_path / ("with" if instrumented else "without")
     folder.mkdir()
     code = SCRIPT.format(event=event, before=textwrap.dedent(before), instrumented=instrumented)
     environment = {**os.environ, "PYTHONPATH": str(Path(autoprof.__file__).parents[1])}
     return subprocess.run(
-        [sys.executable, "-c", code],
+        [*python.command, "-c", code],
         cwd=folder,
         env=environment,
         capture_output=True,
@@ -77,11 +79,13 @@ ENDS = {
 
 
 @pytest.mark.parametrize("name", ENDS)
-def test_the_process_ends_as_it_would_have_without_autoprof(name: str, tmp_path: Path) -> None:
+def test_the_process_ends_as_it_would_have_without_autoprof(
+    name: str, tmp_path: Path, forking_python: ForkingPython
+) -> None:
     """Exit, an error, SIGTERM, Ctrl-C, the script's end: same status and output, whole files, and a word on how."""
     event, status, ended = ENDS[name]
-    bare = run(tmp_path, event, instrumented=False)
-    found = run(tmp_path, event)
+    bare = run(forking_python, tmp_path, event, instrumented=False)
+    found = run(forking_python, tmp_path, event)
     assert found.returncode == bare.returncode == status
     assert found.stdout == bare.stdout
     assert found.stderr.splitlines()[-1:] == bare.stderr.splitlines()[-1:]
@@ -92,7 +96,9 @@ def test_the_process_ends_as_it_would_have_without_autoprof(name: str, tmp_path:
         assert how == ended
 
 
-def test_sigterm_in_the_middle_of_a_forward_ends_at_once_with_whole_files(tmp_path: Path) -> None:
+def test_sigterm_in_the_middle_of_a_forward_ends_at_once_with_whole_files(
+    tmp_path: Path, forking_python: ForkingPython
+) -> None:
     """The signal comes while the model runs."""
     before = """
     class Kill(nn.Module):
@@ -104,13 +110,13 @@ def test_sigterm_in_the_middle_of_a_forward_ends_at_once_with_whole_files(tmp_pa
             return x
     model.append(Kill())
     """
-    found = run(tmp_path, "pass", before=before)
+    found = run(forking_python, tmp_path, "pass", before=before)
     assert found.returncode == -signal.SIGTERM
     assert "went on" not in found.stdout
     assert how_it_ended(tmp_path) == ("SIGTERM", 2)
 
 
-def test_sigterm_in_the_middle_of_our_own_work_waits_for_its_end(tmp_path: Path) -> None:
+def test_sigterm_in_the_middle_of_our_own_work_waits_for_its_end(tmp_path: Path, forking_python: ForkingPython) -> None:
     """A sink is writing: the file is finished first."""
     before = """
     from autoprof._session.pipeline import Pipeline
@@ -127,24 +133,24 @@ def test_sigterm_in_the_middle_of_our_own_work_waits_for_its_end(tmp_path: Path)
         add_run(self, run)
     Aggregate.add_run = kill
     """
-    found = run(tmp_path, "pass", before=before)
+    found = run(forking_python, tmp_path, "pass", before=before)
     assert found.returncode == -signal.SIGTERM
     assert "went on" not in found.stdout
     assert how_it_ended(tmp_path) == ("SIGTERM", 3)
 
 
-def test_a_sigterm_handler_of_the_users_stays_theirs(tmp_path: Path) -> None:
+def test_a_sigterm_handler_of_the_users_stays_theirs(tmp_path: Path, forking_python: ForkingPython) -> None:
     """Theirs runs, and the run goes on."""
     before = "signal.signal(signal.SIGTERM, lambda *_: print('mine'))"
-    found = run(tmp_path, "os.kill(os.getpid(), signal.SIGTERM)", before=before)
+    found = run(forking_python, tmp_path, "os.kill(os.getpid(), signal.SIGTERM)", before=before)
     assert found.returncode == 0
     assert found.stdout == "mine\nwent on\n"
     assert how_it_ended(tmp_path) == ("exit", 6)
 
 
-def test_kill_leaves_files_that_are_valid_to_the_last_whole_line(tmp_path: Path) -> None:
+def test_kill_leaves_files_that_are_valid_to_the_last_whole_line(tmp_path: Path, forking_python: ForkingPython) -> None:
     """Nothing can be done then; what is on disk can be read."""
-    found = run(tmp_path, "os.kill(os.getpid(), signal.SIGKILL)")
+    found = run(forking_python, tmp_path, "os.kill(os.getpid(), signal.SIGKILL)")
     assert found.returncode == -signal.SIGKILL
     (folder,) = (tmp_path / "with" / "runs").iterdir()
     assert json.loads((folder / "run.json").read_text())["ended"] is None
@@ -154,10 +160,10 @@ def test_kill_leaves_files_that_are_valid_to_the_last_whole_line(tmp_path: Path)
             json.loads(line)
 
 
-def test_a_fork_that_exits_does_not_end_the_parents_run(tmp_path: Path) -> None:
+def test_a_fork_that_exits_does_not_end_the_parents_run(tmp_path: Path, forking_python: ForkingPython) -> None:
     """``os.fork`` and ``sys.exit`` in the child: one run, the parent's."""
     event = "pid = os.fork()\n        if not pid: sys.exit(0)\n        os.waitpid(pid, 0)"
-    found = run(tmp_path, event)
+    found = run(forking_python, tmp_path, event)
     assert found.returncode == 0
     assert found.stdout == "went on\n"
     assert how_it_ended(tmp_path) == ("exit", 6)
