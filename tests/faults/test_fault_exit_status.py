@@ -80,7 +80,7 @@ ENDS = {
 COVERING = ("normal", "exception", "sys.exit(7)", "os._exit", "SIGINT", "SIGTERM", "SIGHUP")
 """Each way in which a program ends: by itself, by a status, without its exit functions, by a signal."""
 OWN_WAYS = ("KeyboardInterrupt", "a kind of KeyboardInterrupt", "KeyboardInterrupt in a thread")
-"""Ends by an exception of which Python, or a session, keeps a note: the others are like one of these or ``COVERING``."""
+"""Ends by an exception of which Python or a session keeps a note; the others are like one of these or ``COVERING``."""
 
 
 def _quick(*ends: str, quick: tuple[str, ...]) -> list[Any]:
