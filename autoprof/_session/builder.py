@@ -29,6 +29,7 @@ from .._capture.probes import (
     make_recorder,
     probe_function,
     relay_compiled_calls,
+    watch_compiled_checkpoints,
 )
 from .._metrics import CommMeter, ExpertMeter, RootProbe
 from .._notes import Notes
@@ -356,6 +357,7 @@ class _Builder:
         compiled = CompiledModules(self._setup.recorder, self._unseen(), self._notes)
         self._attached.add(keep_calls().remove)
         self._attached.add(around_compiler(_nothing, compiled.compiled).remove)
+        self._attached.add(watch_compiled_checkpoints(compiled.compiled_checkpoint).remove)
         nodes = walk(self._setup.model)
         relay = relay_compiled_calls([(node.inner, node.module) for node in nodes], unwrap, compiled.found)
         self._attached.add(relay.remove)

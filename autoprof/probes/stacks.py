@@ -4,10 +4,16 @@ Nothing is sampled until ``enable`` is called (a part of the step is unexplained
 then wakes in recorded steps and excluded stretches only, at random intervals that keep its cost under
 ``BUDGET_SHARE`` of the budget, and blocks otherwise. It calls no function of the device, so a CUDA graph may be
 captured meanwhile; a forked process has no such thread. A sample holds the GIL for about 20 µs, and keeps no frame.
+
+With the extension in C, and where the training thread is the main one, that thread waits without the GIL and has the
+main thread sample its own stack (``StackTimer``): busy Python gives up the GIL only where it waits for something, so a
+sampling thread that needs the GIL sees those places. Where the main thread runs a function in C that holds no GIL, the
+sampling thread looks at the stack itself.
 """
 
 from __future__ import annotations
 
+import opcode
 import os
 import random
 import sys
@@ -15,9 +21,10 @@ import threading
 from _thread import start_new_thread
 from collections.abc import Callable, Mapping
 from time import perf_counter_ns, thread_time_ns
-from types import FrameType
-from typing import Final, NamedTuple
+from types import CodeType, FrameType
+from typing import Any, Final, NamedTuple
 
+from .._capture.marks import extension, uses_extension
 from .._capture.recorder import Recorder
 from .._units import NS_PER_S
 from ..devices import DeviceClock
@@ -45,6 +52,10 @@ MAX_USER_LINES: Final = 12
 """The user's lines kept of a sample, the innermost ones."""
 MAX_SAMPLES: Final = 1024
 """Samples kept between two ends of steps; further ones are dropped."""
+ROUNDS: Final = 16
+"""Samples by the main thread until the sampling thread adapts the interval."""
+RESUME: Final = opcode.opmap.get("RESUME")
+"""The instruction at which a function begins or goes on after a ``yield``, from Python 3.11 on."""
 
 
 class StackSample(NamedTuple):
@@ -63,6 +74,18 @@ class StackSample(NamedTuple):
 
 
 Sites = tuple[tuple[Site, ...], Site | None]
+
+
+class SampledFrame(NamedTuple):
+    """A frame as it was when sampled, with the attributes of a frame."""
+
+    f_code: CodeType
+    f_lineno: int | None
+    f_lasti: int
+    f_back: SampledFrame | None
+
+
+AnyFrame = FrameType | SampledFrame
 
 
 class StackProbe:
@@ -87,6 +110,8 @@ class StackProbe:
         self._budget = DEFAULT_BUDGET if budget is None else budget
         self._frames = frames
         self._now: Callable[[], int] = recorder.clock.read
+        offered = getattr(extension, "StackTimer", None) if self._budget > 0 and uses_extension() else None
+        self._timer: Any = None if offered is None else offered(MAX_SAMPLES, MAX_FRAMES)
         self._use_clock()
         recorder.on_change(self._use_clock)
         self._in_step = self._excluded = self._stopping = False
@@ -108,6 +133,8 @@ class StackProbe:
     def _use_clock(self) -> None:
         clock = self._recorder.clock
         self._now = clock.now if isinstance(clock, DeviceClock) else clock.read
+        if self._now is not perf_counter_ns:  # the timer reads no other clock
+            self._drop_timer()
 
     @property
     def spent_ns(self) -> int:
@@ -136,11 +163,16 @@ class StackProbe:
     def detach(self) -> None:
         """Sample no more in steps."""
         self._in_step = False
+        if self._timer is not None:
+            self._timer.active = self._wanted()
 
     def exclude(self, on: bool) -> None:
         """Called at the begin and the end of a stretch that belongs to no step; not each short one wakes the thread."""
         now_ns = perf_counter_ns()
         self._excluded = on and self._budget > 0
+        if self._timer is not None:
+            self._timer.excluded = self._excluded
+            self._timer.active = self._timer.active and self._wanted()
         if not on:
             self._was_long = now_ns - self._excluded_ns >= INTERVAL_NS
             return
@@ -153,6 +185,7 @@ class StackProbe:
         """Stop the thread."""
         self._in_step = self._excluded = self.enabled = False
         self._stopping = True
+        self._drop_timer()
         self._release()
         thread, self._thread = self._thread, None
         alive = thread is not None and self._process == os.getpid() and thread != threading.get_ident()
@@ -161,6 +194,12 @@ class StackProbe:
 
     def take(self) -> list[StackSample]:
         """Return the samples since the last call."""
+        if self._timer is not None and self._thread is not None:
+            try:
+                self._read_timer(self._timer)
+            except Exception:
+                self._recorder.count_failure("samples of the stack")
+                self._drop_timer()
         if not self.samples:
             return []
         samples, self.samples = self.samples, []
@@ -172,12 +211,36 @@ class StackProbe:
     def _update(self) -> None:
         if not self._wanted() or self._stopping:
             return
+        if self._timer is not None:
+            if self._recorder.thread == threading.main_thread().ident:
+                self._timer.active = True
+            else:
+                self._drop_timer()
         if self._thread is None:
             # Not threading.Thread: its start waits for the new thread, which may take milliseconds of the step.
             self._ended.acquire()
             self._thread = start_new_thread(self._run, ())
         elif self._idle:
             self._release()
+
+    def _drop_timer(self) -> None:
+        """Sample no more by the main thread; the sampling thread goes on without it."""
+        timer, self._timer = self._timer, None
+        if timer is not None:
+            timer.close()
+
+    def _read_timer(self, timer: Any) -> None:
+        """Add the samples of the main thread, and their cost."""
+        taken, count, ns = timer.take()
+        if not count:
+            return
+        begun_ns = thread_time_ns()
+        for at_ns, weight_ns, excluded, blocked, instruction, frames in taken:
+            users, inner = sites_of(caller_at_entry(frames_of(instruction, frames)))
+            if len(self.samples) < MAX_SAMPLES and inner:
+                self.samples.append(StackSample(at_ns, weight_ns, excluded, users, inner, blocked))
+        self._count += count
+        self.total_ns += ns + thread_time_ns() - begun_ns
 
     def _release(self) -> None:
         """Wake the thread. A lock without an owner: nothing waits for it where a fork has no such thread."""
@@ -189,7 +252,11 @@ class StackProbe:
     def _run(self) -> None:
         try:
             while not self._stopping:
-                self._look_or_wait()
+                timer = self._timer
+                if timer is None:
+                    self._look_or_wait()
+                else:
+                    self._look_where_late(timer)
         except Exception:
             self._recorder.count_failure("samples of the stack")
         finally:
@@ -210,10 +277,22 @@ class StackProbe:
         begun_ns = thread_time_ns()  # the cost of a sample is no longer while another process has the processor
         late_ns = max(perf_counter_ns() - due_ns, 0)
         if self._wanted() and shows_its_moment(late_ns):
-            # A thread that needed no interrupt has released the GIL already, so it does not wait for ours.
-            self.sample(mean_ns + late_ns, late_ns <= PROMPT_NS and is_blocked(self._training_thread))
+            self.sample(mean_ns + late_ns)
         self.total_ns += thread_time_ns() - begun_ns
         self._count += 1
+
+    def _look_where_late(self, timer: Any) -> None:
+        """Let the main thread take samples; take one here where it runs a function in C that holds no GIL."""
+        if not timer.wait(self.interval_ns(), ROUNDS):
+            return
+        begun_ns = thread_time_ns()
+        if self._wanted():
+            blocked = timer.blocked = is_blocked(self._training_thread)
+            weight_ns = timer.cancel(PROMPT_NS)
+            if weight_ns is not None:
+                self.sample(weight_ns, blocked)
+                self._count += 1
+        self.total_ns += thread_time_ns() - begun_ns
 
     def interval_ns(self) -> int:
         """Return the mean time between samples that the budget allows."""
@@ -254,7 +333,23 @@ def shows_its_moment(late_ns: int) -> bool:
     return late_ns <= PROMPT_NS or late_ns >= 0.95 * sys.getswitchinterval() * NS_PER_S
 
 
-def sites_of(frame: FrameType | None) -> Sites:
+def frames_of(instruction: int, frames: list[Any]) -> SampledFrame | None:
+    """Return the innermost of these frames, given as code objects and lines, and its instruction."""
+    frame = None
+    for at in range(len(frames) - 2, -1, -2):
+        line = frames[at + 1]
+        frame = SampledFrame(frames[at], line if line > 0 else None, instruction if at == 0 else -1, frame)
+    return frame
+
+
+def caller_at_entry(frame: SampledFrame | None) -> SampledFrame | None:
+    """Return the frame, or its caller where it has just begun or goes on: the time before was the caller's."""
+    if frame is None or (frame.f_lasti >= 0 and frame.f_code.co_code[frame.f_lasti] != RESUME):
+        return frame
+    return frame.f_back
+
+
+def sites_of(frame: AnyFrame | None) -> Sites:
     """Return the lines of the user's files, and the innermost line outside torch and the standard library.
 
     ``call`` is the function that a line was calling, as far as it is written in Python. Nothing is returned for
@@ -281,7 +376,7 @@ def sites_of(frame: FrameType | None) -> Sites:
     return tuple(users), inner
 
 
-def _last_line(frame: FrameType) -> int:
+def _last_line(frame: AnyFrame) -> int:
     """Return the line before the instruction of a frame that is at none, as the jump at the end of a loop's body."""
     code, last = frame.f_code, frame.f_lasti
     lines = [line for start, _end, line in code.co_lines() if start <= last and line is not None]

@@ -440,7 +440,7 @@ def test_another_packages_checkpointing_is_noted_once() -> None:
     assert not train(Net(world, checkpointed(FUNCTIONS["module"], False)), world, everything()).session.summary().notes
 
 
-def test_checkpointing_inside_a_compiled_graph_is_part_of_backward() -> None:
+def test_checkpointing_inside_a_compiled_graph_is_noted_once() -> None:
     """No Python code of the recompute runs there."""
     torch._dynamo.reset()
     model = Block(nn.Sequential(nn.Linear(4, 4), nn.Tanh()), reentrant=False)
@@ -449,11 +449,13 @@ def test_checkpointing_inside_a_compiled_graph_is_part_of_backward() -> None:
         for _ in range(2):
             compiled(torch.ones(1, 4)).sum().backward()
             watched.step()
+        notes = watched.session.summary().notes
+    assert sum("has put activation checkpointing into a graph" in note for note in notes) == 1
     assert count(watched.frames[1], RECOMPUTE) == {}
 
 
 def test_a_checkpoint_around_a_graph_break_is_seen() -> None:
-    """Where dynamo gives the checkpoint up, it runs as without torch.compile."""
+    """Where dynamo gives the checkpoint up, it runs as without torch.compile, and no note is due."""
     torch._dynamo.reset()
     model = Block(Broken(), reentrant=False)
     compiled = torch.compile(model, backend="aot_eager")
@@ -461,6 +463,8 @@ def test_a_checkpoint_around_a_graph_break_is_seen() -> None:
         for _ in range(2):
             compiled(torch.ones(1, 4, requires_grad=True)).sum().backward()
             watched.step()
+        notes = watched.session.summary().notes
+    assert not any("activation checkpointing" in note for note in notes)
     assert watched.frames[1].phase_ns()[RECOMPUTE] > 0
 
 

@@ -5,6 +5,7 @@ from .boundary import BoundaryProbe
 from .call_sites import keep_calls
 from .checkpointing import SEES_CHECKPOINTS, CheckpointListener, CheckpointMarks, CheckpointProbe
 from .compiled_calls import relay_compiled_calls
+from .compiled_checkpoints import watch_compiled_checkpoints
 from .function import log_timing, probe_function, span, timed
 from .hooks import Hooks, make_hooks
 from .module import ModuleProbe
@@ -42,5 +43,6 @@ __all__ = [
     "unwatch_backward",
     "unwatch_grad",
     "watch_backward",
+    "watch_compiled_checkpoints",
     "watch_grad",
 ]
