@@ -50,7 +50,13 @@ def test_the_healthy_twin_has_no_finding(defect: Defect) -> None:
     assert found(run(defect, False)) == []
 
 
-@pytest.mark.parametrize("defect", [defect for _, defect in EXACT[::4]], ids=names_of(EXACT[::4]))
+@pytest.mark.parametrize(
+    "defect",
+    [
+        pytest.param(defect, id=defect.name, marks=[pytest.mark.slow] * (at % 4 > 0))
+        for at, (_, defect) in enumerate(EXACT)
+    ],
+)
 def test_two_runs_get_one_verdict(defect: Defect) -> None:
     """The same training gives the same findings, in the same order."""
     first, again = run(defect, True), defect.train(True)

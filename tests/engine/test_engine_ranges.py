@@ -275,7 +275,7 @@ def small_enough(model: nn.Module, x: torch.Tensor) -> bool:
     return True
 
 
-@settings(max_examples=30, derandomize=True, database=None, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=60, derandomize=True, database=None, deadline=None, suppress_health_check=list(HealthCheck))
 @given(nests)
 def test_on_any_nest_the_ranges_are_the_spans(description: Any) -> None:
     """Each span that took time is one range, no range is invented, each is closed in turn and none is left open."""

@@ -155,7 +155,7 @@ def build(description: Any, world: World, made: list[nn.Module]) -> nn.Module:
 
 @pytest.mark.filterwarnings("ignore:None of the inputs have requires_grad")
 @given(description=works, micro_batches=st.integers(1, 3), order=st.permutations(range(3)))
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_self_times_are_those_of_the_modules_own_operators(
     description: Any, micro_batches: int, order: list[int]
 ) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
@@ -215,7 +215,6 @@ class Nest(nn.Module):
 
 
 @given(shape=Tree, before=st.integers(0, 1000))
-@settings(max_examples=50)
 def test_the_true_peak_always_lies_between_the_bounds(shape: tuple[int, int, tuple[Any, ...]], before: int) -> None:
     """Of every call of every nest, whatever the running peak was before."""
     allocator = FakeAllocator(1 << 30, base_bytes=10)
