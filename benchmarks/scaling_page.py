@@ -33,17 +33,6 @@ _STYLES: Final[Mapping[str, tuple[str, str, str, float]]] = {
 """Colour, line, marker and width of each variant; both themes have them."""
 
 
-_EVERY_STEP: Final = (
-    "Where every step is recorded, one of 10 ms costs autoprof more time than one of 1 ms. The work is alike:",
-    "some 300 calls of Python functions. But steps that end within 20 ms are resolved together, and",
-    "longer ones singly or in pairs, by code that has left the processor's caches meanwhile, which then takes",
-    "several times as long. Sinks are a fifth of it; resolving 25 steps at once would halve the rest. Under the",
-    "default budget such steps are recorded less often.",
-    "",
-)
-"""What the costs of recording every step show."""
-
-
 def write_page(results: Json, docs: Path = DOCS) -> None:
     """Write the page and its pictures."""
     for theme in THEMES:
@@ -87,13 +76,12 @@ def page(results: Json) -> list[str]:
         "",
         *_table(results, lengths, "bare step", lambda point: _length(point["step_s"])),
         "",
-        *(_EVERY_STEP if "every_step" in results["labels"] else ()),
         "## How is it measured?",
         "",
         "- A cell is the added time in per cent of the bare step. Below 0.1 % it cannot be distinguished from none; a",
         "  negative one is noise of the machine.",
         "- *autoprof, by default* is `autoprof.instrument(model)` with all its sinks, from its first step on for",
-        f"  {seconds} s, in a process of its own. The first steps, recorded on loan ([overhead](overhead.md)), are in",
+        f"  {seconds} s, in a process of its own. The first steps, recorded at any cost, are in",
         "  its cost. A bare model takes turns with it, in pauses of the session. In one process with the others, the",
         "  run paid for them: the garbage collector took 0.2 s for objects that `torch.profiler` had left behind.",
         "- All others take turns in one process, each with a model of its own; a cell is the median of three to five",
@@ -115,10 +103,9 @@ def _short_runs(points: Sequence[Json]) -> list[str]:
     lines = [
         "## What does a short run cost?",
         "",
-        "Its steps cost at most 72 ms and 1 % of the time so far, or 144 ms with some hundred modules",
-        "([the limit](overhead.md)). These are the runs of the table above. Set-up and end are no part of `overhead`:",
-        "the first ones of a process import libraries. The end also draws the memory plot. Where the run was too short",
-        "to pay for the count of FLOPs, the end counts them on a copy of the model without data.",
+        "The first 19 steps are recorded at any cost, later ones as the [budget](overhead.md) affords them. These are the",
+        "runs of the table above. Set-up and end are stated beside `overhead`: the first ones of a process import libraries.",
+        "Where the run was too short to pay for the count of FLOPs, the end counts them on a copy of the model without data.",
         "",
         "| " + " | ".join(["modules, bare step", "set-up", *times, "whole run", "end"]) + " |",
         "|---|" + "---|" * (len(times) + 3),
