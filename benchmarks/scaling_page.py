@@ -103,9 +103,10 @@ def _short_runs(points: Sequence[Json]) -> list[str]:
     lines = [
         "## What does a short run cost?",
         "",
-        "The first 19 steps are recorded at any cost, later ones as the [budget](overhead.md) affords them. These are the",
-        "runs of the table above. Set-up and end are stated beside `overhead`: the first ones of a process import libraries.",
-        "Where the run was too short to pay for the count of FLOPs, the end counts them on a copy of the model without data.",
+        "The first 19 steps are recorded at any cost, later ones as the [budget](overhead.md) affords them. These",
+        "are the runs of the table above. Set-up and end are stated beside `overhead`: the first ones of a process",
+        "import libraries. Where the run was too short to pay for the count of FLOPs, the end counts them on a copy",
+        "of the model without data.",
         "",
         "| " + " | ".join(["modules, bare step", "set-up", *times, "whole run", "end"]) + " |",
         "|---|" + "---|" * (len(times) + 3),
