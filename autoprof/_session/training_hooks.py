@@ -357,7 +357,11 @@ class TrainingHooks:
 
     def report_ungraded(self, *, begins: bool) -> None:
         """Called where an outermost block under ``no_grad`` or ``inference_mode`` begins, and where it has ended."""
-        self._steps.block_begins() if begins else self._steps.block_ends()
+        if begins:
+            self.wake()
+            self._steps.block_begins()
+        else:
+            self._steps.block_ends()
 
     def report_mode(self, training: bool) -> None:
         """Called by ``model.train()`` and ``model.eval()``."""

@@ -12,9 +12,11 @@ import torch
 from torch import Tensor, nn
 from torch.optim import optimizer as torch_optimizer
 
+import autoprof
 from autoprof._capture.recorder import Recorder
 from autoprof._session import events
 from autoprof._session.training_hooks import MAX_OWNERS, TrainingHooks
+from autoprof.summary import UNGRADED
 from autoprof.testing import FakeClock
 
 X = torch.ones(1, 2)
@@ -317,3 +319,20 @@ def test_probes_report_fetches_blocks_and_modes(bench: Any) -> None:
     one.hooks.report_ungraded(begins=False)
     one.hooks.report_mode(False)
     assert one.steps.kinds() == ["Fetch", "block begins", "block ends", "ModeChanged"]
+
+
+def test_validation_without_gradients_is_excluded_from_unsampled_steps_too() -> None:
+    """Between far recorded steps hooks are off; a block without gradients brings them back."""
+    model = Net()
+    optimizer = sgd(model)
+    config = {"sinks": {}, "flops": "off", "sample": {"every": 16, "budget": None}}
+    with autoprof.instrument(model, config, optimizer=optimizer) as session:
+        for step in range(480):
+            model(torch.ones(1, 2)).sum().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            if step in (300, 352, 404):
+                with torch.no_grad():
+                    model(torch.ones(1, 2))
+        excluded = session.summary().excluded
+    assert [(one.name, one.calls) for one in excluded] == [(UNGRADED, 3)]
