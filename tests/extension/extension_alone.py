@@ -123,10 +123,11 @@ def load(path: Path) -> tuple[Any, Torch]:
         tensor_type=Tensor,
         graph_task_id=lambda: torch.task,
         sequence_nr=lambda: torch.made,
-        traced_call=lambda *_args: None,
         tracing_state=lambda: torch.tracing,
         call_impl=Module._call_impl,
         global_hooks=(torch.global_hooks,),
+        graph_task_id_at=0,
+        sequence_nr_at=0,
     )
     return module, torch
 
@@ -140,7 +141,6 @@ class Session:
         self.buffer = module.MarkBuffer(self.serial, limit)
         self.errors: list[BaseException] = []
         self.fallbacks = 0
-        self.nodes: dict[Any, list[int]] = {}
         self.gaps: list[tuple[int, int]] = []
         self.passes = module.PassState()
         self.owner = type("Owner", (module.HookState,), {})(5 << 4)
@@ -149,9 +149,8 @@ class Session:
             self.buffer, passes=self.passes, fallback=self.fallback, on_error=self.on_error
         )
         self.node_context = node_context
-        tracking = {"nodes": self.nodes, "gaps": self.gaps, "node_context": node_context} if tracked else {}
-        if tracked:
-            tracking["make_carrier"] = lambda hooks: SimpleNamespace(hooks=hooks)
+        self.nodes = module.NodeMarks(node_context, lambda hooks: SimpleNamespace(hooks=hooks))
+        tracking = {"nodes": self.nodes, "gaps": self.gaps} if tracked else {}
         self.context = module.HookContext(self.buffer, **tracking)
         self.contexts = [self.context, node_context]
         self.update()
@@ -355,8 +354,8 @@ def check_carriers(module: Any, torch: Torch) -> None:
         made[0] += 1
         return SimpleNamespace(hooks=hooks)
 
-    tracking = {"nodes": session.nodes, "gaps": session.gaps, "node_context": session.node_context}
-    context = module.HookContext(session.buffer, **tracking, make_carrier=make)
+    session.nodes = module.NodeMarks(session.node_context, make)
+    context = module.HookContext(session.buffer, nodes=session.nodes, gaps=session.gaps)
     session.contexts.append(context)
     session.update()
     site = session.table.site(session.module)
@@ -394,7 +393,8 @@ def check_tracking(module: Any, torch: Torch) -> None:
     session.call(Tensor(nodes[-1]), output=Tensor(nodes[-1]))
     assert (session.fallbacks, session.errors) == (0, [])
     assert [len(node.prehooks) for node in nodes] == [1, 1, 1]
-    assert [len(codes) for codes in session.nodes.values()] == [2, 2, 3]  # the last call returned its input
+    marks = [session.nodes.get(node.number) for node in nodes]
+    assert [len(mark.codes) for mark in marks] == [1, 1, 2]  # the last call returned its input
     session.run_backward(nodes)
     assert session.fallbacks == 1  # a node with several codes is for Python
     session.take()
@@ -404,7 +404,7 @@ def check_tracking(module: Any, torch: Torch) -> None:
     assert len(session.gaps) == 1
     session.call(Tensor(torch.node()), output=Tensor(torch.node()))
     session.run_backward([])
-    assert session.owner.open_calls == []
+    assert session.owner.close_call() is None
 
 
 def check_backward_marks(module: Any, torch: Torch) -> None:
@@ -495,7 +495,7 @@ def check_two_exceptions(module: Any, torch: Torch) -> None:
         if not ends:
             assert session.errors == [clock]
             assert clock.__context__ is attribute
-        assert session.owner.open_calls == []
+        assert session.owner.close_call() is None
         del site, session, fail, on_error, reached
 
 
@@ -504,12 +504,15 @@ def check_cleared(module: Any, torch: Torch) -> None:
     session = Session(module, torch)
     clear = ctypes.pythonapi.PyType_GetSlot
     clear.restype, clear.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_int)
-    for cleared in session.contexts:
+    known = torch.node()
+    session.call(Tensor(known))
+    for cleared in [*session.contexts, session.nodes]:
         slot = clear(type(cleared), PY_TP_CLEAR)
         ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object)(slot)(cleared)
     session.update()
     session.call(Tensor(torch.node()), output=Tensor(torch.node()))
-    assert session.node_context([session.serial, 5], "gradients") is None
+    session.nodes.track_input(1, torch.node(), STRIDE)
+    assert [hook("gradients") for hook in known.prehooks] == [None]
     assert session.fallbacks == 2
 
 
@@ -534,9 +537,9 @@ def check_wrong_arguments(module: Any, torch: Torch) -> None:
     session = Session(module, torch)
     for call in (
         lambda: module.MarkBuffer("serial", 1), lambda: module.MarkBuffer(1), lambda: module.HookContext(1),
-        lambda: module.HookContext(session.buffer, nodes={}), lambda: module.HookContext(),
+        lambda: module.HookContext(session.buffer, nodes=session.nodes), lambda: module.HookContext(),
         lambda: module.HookContext(session.buffer, passes=1), lambda: module.HookState("code"),
-        lambda: session.node_context(1), lambda: module.configure(),
+        lambda: module.NodeMarks(session.context, print), lambda: module.configure(),
         lambda: session.context.update(enabled=True), lambda: module.CallEntry(1, 2), lambda: module.CallTable(1),
         lambda: module.CallEntry(1, 2, 3, context=4), lambda: session.table.site(1), lambda: module.CallSite(),
         lambda: session.table.alias(session.module, None), lambda: session.table.site(session.module).add("entry"),
@@ -697,7 +700,7 @@ def check_random_calls(module: Any, torch: Torch, seed: int = 0, steps: int = 30
             session.run_backward(draw.sample(nodes, min(len(nodes), 20)), draw.randrange(3))
         if draw.random() < 0.3:
             session.take()
-            session.owner.open_calls.clear()
+            session.owner.forget_calls()
             del nodes[:-1]
         if draw.random() < 0.1:
             session.update(read=object if draw.random() < 0.5 else perf_counter_ns)

@@ -18,15 +18,17 @@ def configure(
     tensor_type: type,
     graph_task_id: Callable[[], int],
     sequence_nr: Callable[[], int],
-    traced_call: Callable[..., None],
     tracing_state: Callable[[], Any],
     call_impl: Any,
     global_hooks: tuple[dict[int, Any], ...],
+    graph_task_id_at: int,
+    sequence_nr_at: int,
 ) -> None:
     """Set the type of tensors and the functions of torch that hooks call. To be called once, before hooks are made.
 
     ``graph_task_id`` returns the id of the backward pass on this thread, -1 if none runs; ``sequence_nr`` the number
-    that the next autograd node gets. ``traced_call`` is the ``__call__`` of hooks that torch.compile sees and traces.
+    that the next autograd node gets; the addresses are those of the same
+    functions in C++ (``int()``, ``uint64_t()``), or 0.
     ``tracing_state`` returns None unless torch traces; ``call_impl`` is torch's own ``Module._call_impl``, and
     ``global_hooks`` are torch's tables of hooks for all modules.
     """
@@ -85,9 +87,12 @@ class HookState:
     @property
     def leave_code(self) -> int:
         """Code of a mark where a forward ends."""
-    @property
-    def open_calls(self) -> list[int]:
-        """Ordinals of the open calls on the thread that made the hooks; hooks in Python change this list too."""
+    def open_call(self, ordinal: int, /) -> None:
+        """Add a call, by its ordinal, on the thread that made the hooks."""
+    def close_call(self) -> int | None:
+        """Remove the call that was added last; return its ordinal, or None."""
+    def forget_calls(self) -> None:
+        """Remove all of them."""
 
 class PassState:
     """The backward pass that the last mark belonged to."""
@@ -157,25 +162,21 @@ class CallTable:
 class HookContext:
     """The state that the marks of one purpose share. Disabled until ``update``.
 
-    With ``nodes``, ``gaps`` and ``node_context`` (all or none), calls of modules track backward: they have the autograd
-    nodes of inputs and outputs marked in ``node_context``, each by a list [serial, code], and keep the list in
-    ``nodes`` under the node's number and calls with a gap before them in ``gaps``. ``make_carrier`` returns a tensor
-    with a dict as its ``_backward_hooks``, from which nodes take their hooks; None: nodes get prehooks.
-    A context of nodes has ``passes``, the prehook in Python and a function for its exceptions. The calling thread is
-    the one whose open calls are in ``HookState.open_calls``.
+    With ``nodes`` and ``gaps`` (both or none), calls of modules track backward: they have the autograd nodes of inputs
+    and outputs marked in ``nodes``, and keep calls with a gap before them in ``gaps``. A context of nodes has
+    ``passes``, the prehook in Python, ``fallback(mark, gradients)``, and a function for its exceptions. The calling
+    thread is the one whose open calls are in ``HookState``.
     """
 
     def __init__(
         self,
         buffer: MarkBuffer,
         *,
-        nodes: dict[Any, list[int]] = ...,
+        nodes: NodeMarks = ...,
         gaps: list[tuple[int, int]] = ...,
-        node_context: HookContext = ...,
         passes: PassState = ...,
-        fallback: Callable[..., None] = ...,
+        fallback: Callable[[Any, Any], None] = ...,
         on_error: Callable[[Any, Any, Exception], None] = ...,
-        make_carrier: Callable[[dict[int, Any]], Any] | None = None,
     ) -> None: ...
     def update(
         self, *, enabled: bool, idle: bool, single_thread: bool, training_thread: int, read_clock: Callable[[], Any]
@@ -186,8 +187,38 @@ class HookContext:
         ``single_thread``: no other thread has made a mark; ``read_clock`` returns a reading, and
         ``time.perf_counter_ns`` is read without a call of Python.
         """
-    def __call__(self, codes: list[int], gradients: Any) -> None:
-        """Mark that a node runs: a context with ``passes`` is the prehook of nodes, to be bound to their codes."""
+
+@final
+class NodeMark:
+    """The prehook of one autograd node. A node with one code, of the open step, is marked in C."""
+
+    @property
+    def serial(self) -> int:
+        """Number of the step in which the node was made known."""
+    @property
+    def codes(self) -> list[int]:
+        """The codes that the node marks: a BACKWARD_END or BACKWARD_START, then any PASS_THROUGH, the outer first."""
+    def __call__(self, gradients: Any, /) -> None:
+        """Mark that the node runs."""
+
+@final
+class NodeMarks:
+    """The autograd nodes of the open step that mark a backward pass, by their numbers.
+
+    ``make_carrier`` returns a tensor with a dict as its ``_backward_hooks``, from which nodes take their hooks.
+    """
+
+    def __init__(self, context: HookContext, make_carrier: Callable[[dict[int, Any]], Any]) -> None: ...
+    def __len__(self) -> int: ...
+    def __contains__(self, number: int, /) -> bool: ...
+    def get(self, number: int, /) -> NodeMark | None:
+        """Return the mark of the node with this number, or None."""
+    def track_input(self, number: int, node: Any, ordinal: int, /) -> None:
+        """Have the node of an input mark the end of a call's backward. The first call that it enters decides."""
+    def track_output(self, number: int, node: Any, ordinal: int, /) -> None:
+        """Have the node of an output mark the begin of a call's backward, by a PASS_THROUGH if it is older."""
+    def clear(self) -> None:
+        """Forget the nodes: a new step begins."""
 
 @final
 class StackTimer:

@@ -25,34 +25,31 @@ int append_clock_reading(HookContext *self, long long code) {
     return failed;
 }
 
-/* Get the id of the backward pass that runs on this thread, -1 if none does. */
-int current_graph_task(module_state *module, long long *task) {
-    PyObject *id = PyObject_CallNoArgs(module->graph_task_id);
-    if (id == NULL)
+int call_for_number(PyObject *function, long long *number) {
+    PyObject *value = PyObject_CallNoArgs(function);
+    if (value == NULL)
         return -1;
-    *task = PyLong_AsLongLong(id);
-    Py_DECREF(id);
-    return *task == -1 && PyErr_Occurred() ? -1 : 0;
+    *number = PyLong_AsLongLong(value);
+    Py_DECREF(value);
+    return *number == -1 && PyErr_Occurred() ? -1 : 0;
 }
 
 static PyObject *hook_context_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
-    static char *names[] = {"buffer", "nodes", "gaps", "node_context", "passes", "fallback", "on_error", "make_carrier", NULL};
+    static char *names[] = {"buffer", "nodes", "gaps", "passes", "fallback", "on_error", NULL};
     module_state *module = state_of_type(type);
-    PyObject *buffer, *nodes = NULL, *gaps = NULL, *node_context = NULL, *passes = NULL, *fallback = NULL,
-             *on_error = NULL, *make_carrier = NULL;
+    PyObject *buffer, *nodes = NULL, *gaps = NULL, *passes = NULL, *fallback = NULL, *on_error = NULL;
     if (module == NULL)
         return NULL;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!|$O!O!O!O!OOO:HookContext", names, module->mark_buffer_type,
-                                     &buffer, &PyDict_Type, &nodes, &PyList_Type, &gaps, type, &node_context,
-                                     module->pass_state_type, &passes, &fallback, &on_error, &make_carrier))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!|$O!O!O!OO:HookContext", names, module->mark_buffer_type, &buffer,
+                                     module->node_marks_type, &nodes, &PyList_Type, &gaps, module->pass_state_type,
+                                     &passes, &fallback, &on_error))
         return NULL;
     if (module->graph_task_id == NULL) {
         PyErr_SetString(PyExc_RuntimeError, "configure() has not been called");
         return NULL;
     }
-    if ((nodes == NULL) != (gaps == NULL) || (nodes == NULL) != (node_context == NULL) ||
-        (passes == NULL) != (fallback == NULL) || (passes == NULL) != (on_error == NULL)) {
-        PyErr_SetString(PyExc_TypeError, "nodes, gaps and node_context go together; passes, fallback and on_error too");
+    if ((nodes == NULL) != (gaps == NULL) || (passes == NULL) != (fallback == NULL) || (passes == NULL) != (on_error == NULL)) {
+        PyErr_SetString(PyExc_TypeError, "nodes and gaps go together; passes, fallback and on_error too");
         return NULL;
     }
     HookContext *self = (HookContext *)type->tp_alloc(type, 0);
@@ -60,13 +57,11 @@ static PyObject *hook_context_new(PyTypeObject *type, PyObject *args, PyObject *
         return NULL;
     self->module = module;
     self->buffer = (MarkBuffer *)Py_NewRef(buffer);
-    self->nodes = Py_XNewRef(nodes);
+    self->nodes = (NodeMarks *)Py_XNewRef(nodes);
     self->gaps = Py_XNewRef(gaps);
-    self->node_context = (HookContext *)Py_XNewRef(node_context);
     self->passes = (PassState *)Py_XNewRef(passes);
     self->fallback = Py_XNewRef(fallback);
     self->on_error = Py_XNewRef(on_error);
-    self->make_carrier = make_carrier == Py_None ? NULL : Py_XNewRef(make_carrier);
     self->read_clock = Py_NewRef(module->perf_counter_ns);
     self->creator_thread = PyThread_get_thread_ident();
     return (PyObject *)self;
@@ -92,29 +87,15 @@ static PyObject *hook_context_update(PyObject *op, PyObject *args, PyObject *kwa
     Py_RETURN_NONE;
 }
 
-/* The prehook of an autograd node in C, called with its codes and its gradients. */
-static PyObject *hook_context_call(PyObject *op, PyObject *args, PyObject *kwargs) {
-    static char *names[] = {"codes", "gradients", NULL};
-    PyObject *codes, *gradients;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO:HookContext", names, &codes, &gradients))
-        return NULL;
-    return mark_node((HookContext *)op, codes, gradients);
-}
-
 static int hook_context_traverse(PyObject *op, visitproc visit, void *arg) {
     HookContext *self = (HookContext *)op;
     Py_VISIT(self->buffer);
     Py_VISIT(self->nodes);
     Py_VISIT(self->gaps);
-    Py_VISIT(self->node_context);
     Py_VISIT(self->passes);
     Py_VISIT(self->fallback);
     Py_VISIT(self->on_error);
     Py_VISIT(self->read_clock);
-    Py_VISIT(self->make_carrier);
-    int stopped = node_marks_traverse(self, visit, arg);
-    if (stopped)
-        return stopped;
     Py_VISIT(Py_TYPE(op));
     return 0;
 }
@@ -125,13 +106,10 @@ static int hook_context_clear(PyObject *op) {
     Py_CLEAR(self->buffer);
     Py_CLEAR(self->nodes);
     Py_CLEAR(self->gaps);
-    Py_CLEAR(self->node_context);
     Py_CLEAR(self->passes);
     Py_CLEAR(self->fallback);
     Py_CLEAR(self->on_error);
     Py_CLEAR(self->read_clock);
-    Py_CLEAR(self->make_carrier);
-    node_marks_clear(self);
     return 0;
 }
 
@@ -153,7 +131,6 @@ static PyMethodDef hook_context_methods[] = {
 static PyType_Slot hook_context_slots[] = {
     {Py_tp_doc, "HookContext(buffer, **state)\n--\n\nThe state that the marks of one purpose share."},
     {Py_tp_new, hook_context_new},
-    {Py_tp_call, hook_context_call},
     {Py_tp_dealloc, hook_context_dealloc},
     {Py_tp_traverse, hook_context_traverse},
     {Py_tp_clear, hook_context_clear},

@@ -4,24 +4,13 @@
 
 static PyObject *hook_state_new(PyTypeObject *type, PyObject *Py_UNUSED(args), PyObject *Py_UNUSED(kwargs)) {
     HookState *self = (HookState *)type->tp_alloc(type, 0);
-    if (self == NULL)
-        return NULL;
-    /* A subclass may skip __init__: hooks find a valid state all the same. */
-    self->enter_code = PyLong_FromLong(MARK_ENTER);
-    self->recompute_code = PyLong_FromLong(MARK_RECOMPUTE);
-    self->leave_code = PyLong_FromLong(MARK_LEAVE);
-    self->open_calls = PyList_New(0);
-    if (!self->enter_code || !self->recompute_code || !self->leave_code || !self->open_calls)
-        Py_CLEAR(self);
+    if (self != NULL) { /* a subclass may skip __init__: hooks find a valid state all the same */
+        self->recompute_code = MARK_RECOMPUTE;
+        self->leave_code = MARK_LEAVE;
+        self->open_calls = self->few_calls;
+        self->open_capacity = FEW_CALLS;
+    }
     return (PyObject *)self;
-}
-
-static int set_code(PyObject **field, long long code) {
-    PyObject *value = PyLong_FromLongLong(code);
-    if (value == NULL)
-        return -1;
-    Py_XSETREF(*field, value);
-    return 0;
 }
 
 static int hook_state_init(PyObject *op, PyObject *args, PyObject *kwargs) {
@@ -30,39 +19,76 @@ static int hook_state_init(PyObject *op, PyObject *args, PyObject *kwargs) {
     long long code;
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "L:HookState", names, &code))
         return -1;
-    return set_code(&self->enter_code, code | MARK_ENTER) < 0 ||
-                   set_code(&self->recompute_code, code | MARK_RECOMPUTE) < 0 ||
-                   set_code(&self->leave_code, code | MARK_LEAVE) < 0
-               ? -1
-               : 0;
+    self->enter_code = code | MARK_ENTER;
+    self->recompute_code = code | MARK_RECOMPUTE;
+    self->leave_code = code | MARK_LEAVE;
+    return 0;
+}
+
+int hook_state_open(HookState *self, long long ordinal) {
+    if (self->open_count == self->open_capacity) {
+        Py_ssize_t capacity = 2 * self->open_capacity;
+        long long *kept = self->open_calls == self->few_calls ? NULL : self->open_calls;
+        long long *calls = PyMem_Realloc(kept, (size_t)capacity * sizeof *calls);
+        if (calls == NULL) {
+            PyErr_NoMemory();
+            return -1;
+        }
+        if (kept == NULL)
+            memcpy(calls, self->few_calls, sizeof self->few_calls);
+        self->open_calls = calls;
+        self->open_capacity = capacity;
+    }
+    self->open_calls[self->open_count++] = ordinal;
+    return 0;
+}
+
+static PyObject *hook_state_open_call(PyObject *op, PyObject *ordinal) {
+    long long value = PyLong_AsLongLong(ordinal);
+    if ((value == -1 && PyErr_Occurred()) || hook_state_open((HookState *)op, value) < 0)
+        return NULL;
+    Py_RETURN_NONE;
+}
+
+static PyObject *hook_state_close_call(PyObject *op, PyObject *Py_UNUSED(none)) {
+    HookState *self = (HookState *)op;
+    if (self->open_count == 0)
+        Py_RETURN_NONE;
+    return PyLong_FromLongLong(self->open_calls[--self->open_count]);
+}
+
+static PyObject *hook_state_forget_calls(PyObject *op, PyObject *Py_UNUSED(none)) {
+    ((HookState *)op)->open_count = 0;
+    Py_RETURN_NONE;
 }
 
 static int hook_state_traverse(PyObject *op, visitproc visit, void *arg) {
-    Py_VISIT(((HookState *)op)->open_calls);
     Py_VISIT(Py_TYPE(op));
     return 0;
 }
 
-/* No tp_clear: a list of integers is part of no cycle. */
 static void hook_state_dealloc(PyObject *op) {
     HookState *self = (HookState *)op;
     PyTypeObject *type = Py_TYPE(op);
     PyObject_GC_UnTrack(op);
-    Py_CLEAR(self->enter_code);
-    Py_CLEAR(self->recompute_code);
-    Py_CLEAR(self->leave_code);
-    Py_CLEAR(self->open_calls);
+    if (self->open_calls != self->few_calls)
+        PyMem_Free(self->open_calls);
     type->tp_free(op);
     Py_DECREF(type);
 }
 
+static PyMethodDef hook_state_methods[] = {
+    {"open_call", hook_state_open_call, METH_O, "Add a call, by its ordinal, on the thread that made the hooks."},
+    {"close_call", hook_state_close_call, METH_NOARGS, "Remove the call that was added last; return its ordinal, or None."},
+    {"forget_calls", hook_state_forget_calls, METH_NOARGS, "Remove all of them."},
+    {NULL},
+};
+
 static PyMemberDef hook_state_members[] = {
-    {"enter_code", T_OBJECT_EX, offsetof(HookState, enter_code), READONLY, "code of a mark where a forward begins"},
-    {"recompute_code", T_OBJECT_EX, offsetof(HookState, recompute_code), READONLY,
+    {"enter_code", T_LONGLONG, offsetof(HookState, enter_code), READONLY, "code of a mark where a forward begins"},
+    {"recompute_code", T_LONGLONG, offsetof(HookState, recompute_code), READONLY,
      "code of a mark where a recomputed forward begins"},
-    {"leave_code", T_OBJECT_EX, offsetof(HookState, leave_code), READONLY, "code of a mark where a forward ends"},
-    {"open_calls", T_OBJECT_EX, offsetof(HookState, open_calls), READONLY,
-     "list of the ordinals of open calls on the thread that made the hooks"},
+    {"leave_code", T_LONGLONG, offsetof(HookState, leave_code), READONLY, "code of a mark where a forward ends"},
     {NULL},
 };
 
@@ -72,6 +98,7 @@ static PyType_Slot hook_state_slots[] = {
     {Py_tp_init, hook_state_init},
     {Py_tp_dealloc, hook_state_dealloc},
     {Py_tp_traverse, hook_state_traverse},
+    {Py_tp_methods, hook_state_methods},
     {Py_tp_members, hook_state_members},
     {0, NULL},
 };

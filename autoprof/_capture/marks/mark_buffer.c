@@ -118,10 +118,13 @@ static PyObject *codes_of(MarkBuffer *self, arrays *marks) {
     return codes;
 }
 
-static PyObject *mark_buffer_take(PyObject *op, PyObject *serial) {
+static PyObject *mark_buffer_take(PyObject *op, PyObject *number) {
     MarkBuffer *self = (MarkBuffer *)op;
+    long long serial = PyLong_AsLongLong(number);
+    if (serial == -1 && PyErr_Occurred())
+        return NULL;
     arrays marks = detach(self); /* first: an allocation may run the garbage collector, and it a finalizer that marks */
-    Py_SETREF(self->serial, Py_NewRef(serial));
+    self->serial = serial;
     self->ordinal = 0;
     PyObject *taken = NULL, *readings = readings_of(&marks), *codes = codes_of(self, &marks);
     if (codes != NULL && readings != NULL)
@@ -168,13 +171,13 @@ static int mark_buffer_set_item(PyObject *op, Py_ssize_t at, PyObject *code) {
 
 static PyObject *mark_buffer_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
     static char *names[] = {"serial", "limit", NULL};
-    PyObject *serial;
+    long long serial;
     Py_ssize_t limit;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!n:MarkBuffer", names, &PyLong_Type, &serial, &limit))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "Ln:MarkBuffer", names, &serial, &limit))
         return NULL;
     MarkBuffer *self = (MarkBuffer *)type->tp_alloc(type, 0);
     if (self != NULL) {
-        self->serial = Py_NewRef(serial);
+        self->serial = serial;
         self->limit = limit;
     }
     return (PyObject *)self;
@@ -201,7 +204,6 @@ static void mark_buffer_dealloc(PyObject *op) {
     mark_buffer_clear_references(op);
     PyMem_Free(self->codes);
     PyMem_Free(self->values);
-    Py_CLEAR(self->serial);
     Py_CLEAR(self->last_codes);
     type->tp_free(op);
     Py_DECREF(type);
@@ -216,7 +218,7 @@ static PyMethodDef methods[] = {
 };
 
 static PyMemberDef members[] = {
-    {"serial", T_OBJECT_EX, offsetof(MarkBuffer, serial), READONLY, "number of the open step"},
+    {"serial", T_LONGLONG, offsetof(MarkBuffer, serial), READONLY, "number of the open step"},
     {"skips_other_threads", T_BOOL, offsetof(MarkBuffer, skips_other_threads), 0,
      "whether module calls on other threads than the training thread are passed over"},
     {"skipped", T_LONGLONG, offsetof(MarkBuffer, skipped), 0, "how often they were"},

@@ -11,27 +11,26 @@ module_state *state_of_type(PyTypeObject *type) {
 }
 
 static PyObject *configure(PyObject *module, PyObject *args, PyObject *kwargs) {
-    static char *names[] = {"tensor_type", "graph_task_id", "sequence_nr",  "traced_call", "tracing_state",
-                            "call_impl",   "global_hooks",  NULL};
+    static char *names[] = {"tensor_type",  "graph_task_id",    "sequence_nr",    "tracing_state", "call_impl",
+                            "global_hooks", "graph_task_id_at", "sequence_nr_at", NULL};
     module_state *state = state_of(module);
-    PyObject *tensor_type, *graph_task_id, *sequence_nr, *traced_call, *tracing_state, *call_impl, *global_hooks;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "$O!OOOOOO!:configure", names, &PyType_Type, &tensor_type,
-                                     &graph_task_id, &sequence_nr, &traced_call, &tracing_state, &call_impl,
-                                     &PyTuple_Type, &global_hooks))
+    PyObject *tensor_type, *graph_task_id, *sequence_nr, *tracing_state, *call_impl, *global_hooks;
+    unsigned long long graph_task_id_at, sequence_nr_at;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "$O!OOOOO!KK:configure", names, &PyType_Type, &tensor_type,
+                                     &graph_task_id, &sequence_nr, &tracing_state, &call_impl, &PyTuple_Type,
+                                     &global_hooks, &graph_task_id_at, &sequence_nr_at))
         return NULL;
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(global_hooks); i++)
         if (!PyDict_Check(PyTuple_GET_ITEM(global_hooks, i)))
             return PyErr_Format(PyExc_TypeError, "global_hooks must be dicts, not %R", global_hooks);
-    /* torch.compile looks `__call__` up in a class and traces it if it is a Python function: then a graph has no mark. */
-    if (PyDict_SetItemString(state->hook_context_type->tp_dict, "__call__", traced_call) < 0)
-        return NULL;
-    PyType_Modified(state->hook_context_type);
     Py_XSETREF(state->tensor_type, (PyTypeObject *)Py_NewRef(tensor_type));
     Py_XSETREF(state->graph_task_id, Py_NewRef(graph_task_id));
     Py_XSETREF(state->sequence_nr, Py_NewRef(sequence_nr));
     Py_XSETREF(state->tracing_state, Py_NewRef(tracing_state));
     Py_XSETREF(state->call_impl, Py_NewRef(call_impl));
     Py_XSETREF(state->global_hooks, Py_NewRef(global_hooks));
+    state->graph_task_id_at = (int (*)(void))(uintptr_t)graph_task_id_at;
+    state->sequence_nr_at = (unsigned long long (*)(void))(uintptr_t)sequence_nr_at;
     Py_RETURN_NONE;
 }
 
@@ -67,7 +66,6 @@ static int native_exec(PyObject *module) {
         intern(&state->str_register_hook_dict, "_register_hook_dict") < 0 ||
         intern(&state->str_grad_fn, "grad_fn") < 0 || intern(&state->str_is_here, "is_here") < 0 ||
         intern(&state->str_module, "module") < 0 ||
-        intern(&state->str_register_prehook, "register_prehook") < 0 ||
         intern(&state->str_requires_grad, "requires_grad") < 0 ||
         intern(&state->str_sequence_nr, "_sequence_nr") < 0)
         return -1;
@@ -86,6 +84,7 @@ static int native_exec(PyObject *module) {
         add_type(module, &call_site_spec, &state->call_site_type) < 0 ||
         add_type(module, &call_entry_spec, &state->call_entry_type) < 0 ||
         add_type(module, &node_mark_spec, &state->node_mark_type) < 0 ||
+        add_type(module, &node_marks_spec, &state->node_marks_type) < 0 ||
         add_type(module, &timed_method_spec, &state->timed_method_type) < 0 || add_codes(module) < 0)
         return -1;
 #if HAS_STACK_TIMER
@@ -97,12 +96,12 @@ static int native_exec(PyObject *module) {
 
 #define FOR_EACH_OBJECT(DO)                                                                                         \
     DO(mark_buffer_type) DO(hook_state_type) DO(pass_state_type) DO(hook_context_type) DO(timed_method_type)        \
-    DO(call_table_type) DO(call_site_type) DO(call_entry_type) DO(node_mark_type) DO(stack_timer_type)              \
+    DO(call_table_type) DO(call_site_type) DO(call_entry_type) DO(node_mark_type) DO(node_marks_type) DO(stack_timer_type)              \
     DO(tensor_type) DO(graph_task_id) DO(sequence_nr) DO(tracing_state) DO(call_impl)                               \
     DO(global_hooks) DO(no_kwargs) DO(perf_counter_ns) DO(str_compiled_call) DO(str_call_impl) DO(str_forward)      \
     DO(str_backward_hooks) DO(str_backward_pre_hooks) DO(str_forward_hooks) DO(str_forward_pre_hooks)               \
     DO(str_register_hook_dict)                                                                                      \
-    DO(str_grad_fn) DO(str_is_here) DO(str_module) DO(str_register_prehook) DO(str_requires_grad) DO(str_sequence_nr)
+    DO(str_grad_fn) DO(str_is_here) DO(str_module) DO(str_requires_grad) DO(str_sequence_nr)
 
 static int native_traverse(PyObject *module, visitproc visit, void *arg) {
     module_state *state = state_of(module);

@@ -38,58 +38,41 @@ static int entering_code(HookContext *self, HookState *owner, long long *code) {
     long long task;
     if (current_graph_task(self->module, &task) < 0)
         return -1;
-    *code = PyLong_AsLongLong(task == -1 ? owner->enter_code : owner->recompute_code);
+    *code = task == -1 ? owner->enter_code : owner->recompute_code;
     return 0;
 }
 
-/* Have a node mark this code when it runs, and remember the code under the node's number. */
-static int register_node(HookContext *self, PyObject *node, PyObject *number, long long code) {
-    PyObject *value = PyLong_FromLongLong(code), *codes = value == NULL ? NULL : PyList_New(2);
-    if (codes == NULL) {
-        Py_XDECREF(value);
+/* Get the number of a node; that of a leaf's is 2**64 - 1. */
+static int number_of(HookContext *self, PyObject *node, unsigned long long *number) {
+    PyObject *value = PyObject_CallMethodNoArgs(node, self->module->str_sequence_nr);
+    if (value == NULL)
         return -1;
-    }
-    PyList_SET_ITEM(codes, 0, Py_NewRef(self->buffer->serial));
-    PyList_SET_ITEM(codes, 1, value);
-    int failed = PyDict_SetItem(self->nodes, number, codes) < 0 || node_marks_register(self, node, codes) < 0;
-    Py_DECREF(codes);
-    return failed ? -1 : 0;
+    *number = PyLong_AsUnsignedLongLongMask(value);
+    Py_DECREF(value);
+    return *number == (unsigned long long)-1 && PyErr_Occurred() ? -1 : 0;
 }
 
 /* Have the node that made an input mark the end of the call's backward. The first call that a node enters decides. */
 static int track_input(HookContext *self, PyObject *tensor, long long ordinal, long long *newest) {
-    PyObject *node = PyObject_GetAttr(tensor, self->module->str_grad_fn), *number = NULL;
+    unsigned long long number;
+    PyObject *node = PyObject_GetAttr(tensor, self->module->str_grad_fn);
     if (node == NULL)
         return -1;
-    int known = 1, failed = 0;
+    int failed = 0;
     if (node != Py_None) {
-        number = PyObject_CallMethodNoArgs(node, self->module->str_sequence_nr);
-        failed = number == NULL || (known = PyDict_Contains(self->nodes, number)) < 0;
-        if (!failed && !known && PyDict_GET_SIZE(self->nodes) < self->buffer->limit)
-            failed = register_node(self, node, number, ordinal | MARK_BACKWARD_END) < 0;
-        if (!failed) {
-            int overflow; /* the number of a leaf's node is 2**64 - 1 */
-            long long made = PyLong_AsLongLongAndOverflow(number, &overflow);
-            failed = made == -1 && !overflow && PyErr_Occurred();
-            if (overflow > 0)
-                made = LLONG_MAX;
-            if (made > *newest)
-                *newest = made;
-        }
+        failed = number_of(self, node, &number) < 0 || node_marks_track_input(self->nodes, number, node, ordinal) < 0;
+        long long made = number > LLONG_MAX ? LLONG_MAX : (long long)number;
+        if (!failed && made > *newest)
+            *newest = made;
     }
-    Py_XDECREF(number);
     Py_DECREF(node);
     return failed ? -1 : 0;
 }
 
 /* Track the nodes that made the inputs, and note a gap if a newer node exists than these. */
 static int track_inputs(HookContext *self, PyObject *inputs, long long ordinal) {
-    PyObject *number = PyObject_CallNoArgs(self->module->sequence_nr);
-    if (number == NULL)
-        return -1;
-    long long next = PyLong_AsLongLong(number), newest = -1;
-    Py_DECREF(number);
-    if (next == -1 && PyErr_Occurred())
+    long long next, newest = -1;
+    if (next_node_number(self->module, &next) < 0)
         return -1;
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(inputs); i++) {
         PyObject *tensor = PyTuple_GET_ITEM(inputs, i);
@@ -131,48 +114,10 @@ hook_outcome enter_call(HookContext *self, PyObject *module_owner, PyObject *mod
         return HOOK_FAILED;
     if (tracks) {
         ordinal = self->buffer->ordinal += ORDINAL_STRIDE;
-        PyObject *open_call = PyLong_FromLongLong(ordinal);
-        if (open_call == NULL)
-            return HOOK_FAILED;
-        int failed = PyList_Append(owner->open_calls, open_call);
-        Py_DECREF(open_call);
-        if (failed || track_inputs(self, args, ordinal) < 0)
+        if (hook_state_open(owner, ordinal) < 0 || track_inputs(self, args, ordinal) < 0)
             return HOOK_FAILED;
     }
     return append_reading(self, ordinal | code) < 0 ? HOOK_FAILED : HOOK_DONE;
-}
-
-/* Have the node that made the output mark the start of the call's backward. */
-static int track_output(HookContext *self, PyObject *node, long long ordinal) {
-    PyObject *number = PyObject_CallMethodNoArgs(node, self->module->str_sequence_nr);
-    if (number == NULL)
-        return -1;
-    int failed = 0;
-    PyObject *codes = PyDict_GetItemWithError(self->nodes, number);
-    if (codes == NULL) {
-        if (PyErr_Occurred())
-            failed = 1;
-        else if (PyDict_GET_SIZE(self->nodes) < self->buffer->limit)
-            failed = register_node(self, node, number, ordinal | MARK_BACKWARD_START) < 0;
-        Py_DECREF(number);
-        return failed ? -1 : 0;
-    }
-    Py_DECREF(number);
-    long long first = PyLong_AsLongLong(PyList_GET_ITEM(codes, 1));
-    if (first == -1 && PyErr_Occurred())
-        return -1;
-    int older = first < ordinal || first == (ordinal | MARK_BACKWARD_END); /* the node is older than the call */
-    if (!older && (first & KIND_MASK) != MARK_BACKWARD_END)
-        return 0; /* the BACKWARD_START of an inner call opens the calls around it */
-    PyObject *code = PyLong_FromLongLong(ordinal | (older ? MARK_PASS_THROUGH : MARK_BACKWARD_START));
-    if (code == NULL)
-        return -1;
-    if (older) {
-        failed = PyList_Insert(codes, 2, code);
-        Py_DECREF(code);
-    } else /* it closes all that the BACKWARD_END would have closed */
-        failed = PyList_SetItem(codes, 1, code);
-    return failed;
 }
 
 /* Get the node that made the output: None if no backward pass will reach it. A call that ends by an exception returns
@@ -215,20 +160,15 @@ static int has_inner_gap(HookContext *self, long long ordinal) {
 }
 
 /* Remove the last open call and mark its end. */
-static int end_call(HookContext *self, HookState *owner, Py_ssize_t last, long long ordinal) {
-    long long code = PyLong_AsLongLong(owner->leave_code);
-    return PyList_SetSlice(owner->open_calls, last, last + 1, NULL) < 0 || append_reading(self, ordinal | code) < 0
-               ? -1
-               : 0;
+static int end_call(HookContext *self, HookState *owner, long long ordinal) {
+    owner->open_count--;
+    return append_reading(self, ordinal | owner->leave_code);
 }
 
 static hook_outcome leave_tracked(HookContext *self, HookState *owner, PyObject *output) {
-    Py_ssize_t last = PyList_GET_SIZE(owner->open_calls) - 1;
-    if (last < 0) /* hooked in the middle of this call */
+    if (owner->open_count == 0) /* hooked in the middle of this call */
         return HOOK_FALLBACK;
-    long long ordinal = PyLong_AsLongLong(PyList_GET_ITEM(owner->open_calls, last));
-    if (ordinal == -1 && PyErr_Occurred())
-        return HOOK_FAILED;
+    long long ordinal = owner->open_calls[owner->open_count - 1];
     int inner_gap = has_inner_gap(self, ordinal);
     if (inner_gap)
         return inner_gap < 0 ? HOOK_FAILED : HOOK_FALLBACK;
@@ -238,7 +178,7 @@ static hook_outcome leave_tracked(HookContext *self, HookState *owner, PyObject 
         return HOOK_FALLBACK;
     if (outcome == HOOK_FAILED) { /* an attribute of the output raised: the call is over all the same, as it is in Python */
         PyObject *error = take_exception();
-        if (end_call(self, owner, last, ordinal) < 0 && PyErr_GivenExceptionMatches(error, PyExc_Exception)) {
+        if (end_call(self, owner, ordinal) < 0 && PyErr_GivenExceptionMatches(error, PyExc_Exception)) {
             PyObject *later = take_exception();
             PyException_SetContext(later, error); /* consumes it: handle_owner_failure looks at both */
             error = later;
@@ -246,7 +186,10 @@ static hook_outcome leave_tracked(HookContext *self, HookState *owner, PyObject 
         set_exception(error); /* in place of one that may be set */
         return HOOK_FAILED;
     }
-    int failed = end_call(self, owner, last, ordinal) < 0 || (node != Py_None && track_output(self, node, ordinal) < 0);
+    unsigned long long number;
+    int failed = end_call(self, owner, ordinal) < 0 ||
+                 (node != Py_None && (number_of(self, node, &number) < 0 ||
+                                      node_marks_track_output(self->nodes, number, node, ordinal) < 0));
     Py_DECREF(node);
     return failed ? HOOK_FAILED : HOOK_DONE;
 }
@@ -259,5 +202,5 @@ hook_outcome leave_call(HookContext *self, PyObject *module_owner, PyObject *mod
         return pass_over(self, module_owner, module);
     if (tracks)
         return leave_tracked(self, owner, output);
-    return append_reading(self, PyLong_AsLongLong(owner->leave_code)) < 0 ? HOOK_FAILED : HOOK_DONE;
+    return append_reading(self, owner->leave_code) < 0 ? HOOK_FAILED : HOOK_DONE;
 }

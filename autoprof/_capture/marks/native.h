@@ -5,7 +5,7 @@ hook_state.c    HookState and PassState: the state of Python objects that hooks 
 hook.c          HookContext: the state that the marks of one purpose share
 call_site.c     CallTable, CallSite: calls of modules that are marked, without hooks on the modules
 module_hooks.c  the usual case of the marks before and after a module's forward
-node_marks.c    NodeMark: the prehook of an autograd node, registered without Python
+node_marks.c    NodeMarks: the autograd nodes that mark a backward pass, by prehooks without Python
 stack_timer.c   StackTimer: has the main thread sample its own stack at random moments (Linux)
 timed_method.c  TimedMethod: a method of tensors that is timed where it may wait for a device
 module.c        the module and its state
@@ -63,22 +63,27 @@ enum {
 /* State of the module: its types, the functions of torch that hooks call, and interned names. */
 typedef struct {
     PyTypeObject *mark_buffer_type, *hook_state_type, *pass_state_type, *hook_context_type, *timed_method_type;
-    PyTypeObject *call_table_type, *call_site_type, *call_entry_type, *node_mark_type;
+    PyTypeObject *call_table_type, *call_site_type, *call_entry_type, *node_mark_type, *node_marks_type;
     PyTypeObject *stack_timer_type; /* NULL where the system has none */
     PyTypeObject *tensor_type;
     PyObject *graph_task_id, *sequence_nr, *tracing_state;
+    int (*graph_task_id_at)(void); /* the same functions in C++, or NULL */
+    unsigned long long (*sequence_nr_at)(void);
     PyObject *call_impl;    /* torch's own nn.Module._call_impl */
     PyObject *global_hooks; /* tuple of the dicts of hooks for all modules */
     PyObject *no_kwargs;    /* an empty dict */
     PyObject *str_compiled_call, *str_call_impl, *str_forward, *str_backward_hooks, *str_backward_pre_hooks,
         *str_forward_hooks, *str_forward_pre_hooks, *str_register_hook_dict;
     PyObject *perf_counter_ns;
-    PyObject *str_grad_fn, *str_is_here, *str_module, *str_register_prehook, *str_requires_grad, *str_sequence_nr;
+    PyObject *str_grad_fn, *str_is_here, *str_module, *str_requires_grad, *str_sequence_nr;
 } module_state;
 
 extern struct PyModuleDef native_module;
 
 module_state *state_of_type(PyTypeObject *type);
+
+/* Get the number that a function of torch returns. */
+int call_for_number(PyObject *function, long long *number);
 
 /* The marks of the open step. */
 typedef struct {
@@ -87,8 +92,7 @@ typedef struct {
     PyObject **objects; /* readings that are no 64-bit integers, such as device events; NULL while there are none */
     Py_ssize_t count, capacity;
     Py_ssize_t limit; /* marks from which the hooks in C hand over to Python, which counts dropped marks */
-    long long ordinal;
-    PyObject *serial;
+    long long ordinal, serial;
     PyObject *last_codes;     /* bytes: the codes of the step that was taken last, or NULL */
     long long skipped;        /* calls on other threads that were passed over */
     char skips_other_threads; /* whether module calls on other threads than the training thread are passed over */
@@ -107,12 +111,18 @@ static inline int mark_buffer_append_ns(MarkBuffer *self, long long code, long l
     return 0;
 }
 
+enum { FEW_CALLS = 2 };
+
 /* The codes and the open calls of the object that a module's hooks are bound to. */
 typedef struct {
     PyObject_HEAD
-    PyObject *enter_code, *recompute_code, *leave_code; /* int */
-    PyObject *open_calls;                               /* list of ordinals */
+    long long enter_code, recompute_code, leave_code;
+    long long *open_calls; /* ordinals of the open calls on the thread that made the hooks */
+    Py_ssize_t open_count, open_capacity;
+    long long few_calls[FEW_CALLS];
 } HookState;
+
+int hook_state_open(HookState *self, long long ordinal);
 
 /* The backward pass that the last mark belonged to, and the numbers of passes since they were last set to 0. */
 typedef struct {
@@ -122,19 +132,17 @@ typedef struct {
     char captures; /* whether nodes are asked for gradients without being run: Python tells which */
 } PassState;
 
-typedef struct carrier_pool carrier_pool;
+typedef struct NodeMarks NodeMarks;
 
 /* The state that the marks of one purpose share; update() renews the part that changes. */
 typedef struct HookContext {
     PyObject_HEAD
     module_state *module; /* borrowed: the type of this object holds the module */
     MarkBuffer *buffer;
-    PyObject *nodes, *gaps;           /* NULL unless backward is tracked */
-    struct HookContext *node_context; /* the context of the nodes, likewise */
-    PassState *passes;                /* this and the next two: NULL but in a context of nodes */
-    PyObject *fallback, *on_error;    /* the prehook in Python, and the function for its exceptions */
-    PyObject *make_carrier;                /* makes the tensor of a carrier from its dict; NULL: nodes get prehooks */
-    carrier_pool *pool;
+    NodeMarks *nodes;              /* this and the next one: NULL unless backward is tracked */
+    PyObject *gaps;
+    PassState *passes;             /* this and the next two: NULL but in a context of nodes */
+    PyObject *fallback, *on_error; /* the prehook in Python, and the function for its exceptions */
     PyObject *read_clock;
     unsigned long creator_thread, training_thread;
     char enabled, idle, single_thread, reads_host_clock; /* idle: calls of modules are not marked */
@@ -146,20 +154,36 @@ typedef enum {
     HOOK_FAILED,   /* an exception is set */
 } hook_outcome;
 
-/* The marks around a module's call, and that of a node. */
+/* The marks around a module's call. */
 hook_outcome enter_call(HookContext *self, PyObject *owner, PyObject *module, PyObject *args, PyObject *kwargs);
 hook_outcome leave_call(HookContext *self, PyObject *owner, PyObject *module, PyObject *output);
-PyObject *mark_node(HookContext *self, PyObject *codes, PyObject *gradients);
 
 /* Pass an Exception of a hook to `on_error`; -1 where the exception goes on to the program. */
 int report_hook_failure(PyObject *on_error, PyObject *first, PyObject *second);
 
-int node_marks_register(HookContext *self, PyObject *node, PyObject *codes);
-int node_marks_traverse(HookContext *self, visitproc visit, void *arg);
-void node_marks_clear(HookContext *self);
+/* Have the node of an input, or of an output, of a call mark the end, or the begin, of the call's backward. */
+int node_marks_track_input(NodeMarks *self, unsigned long long number, PyObject *node, long long ordinal);
+int node_marks_track_output(NodeMarks *self, unsigned long long number, PyObject *node, long long ordinal);
 
 int append_clock_reading(HookContext *self, long long code);
-int current_graph_task(module_state *module, long long *task);
+
+/* Get the id of the backward pass that runs on this thread, -1 if none does. */
+static inline int current_graph_task(module_state *module, long long *task) {
+    if (module->graph_task_id_at != NULL) {
+        *task = module->graph_task_id_at();
+        return 0;
+    }
+    return call_for_number(module->graph_task_id, task);
+}
+
+/* Get the number that the next autograd node on this thread gets. */
+static inline int next_node_number(module_state *module, long long *number) {
+    if (module->sequence_nr_at != NULL) {
+        *number = (long long)module->sequence_nr_at();
+        return 0;
+    }
+    return call_for_number(module->sequence_nr, number);
+}
 
 /* Whether the mark needs an append and nothing else: it is of the training thread, and the step is sampled. */
 static inline int is_usual(HookContext *self) {
@@ -213,6 +237,6 @@ static inline void set_exception(PyObject *error) {
 }
 
 extern PyType_Spec mark_buffer_spec, hook_state_spec, pass_state_spec, hook_context_spec, stack_timer_spec,
-    timed_method_spec, call_table_spec, call_site_spec, call_entry_spec, node_mark_spec;
+    timed_method_spec, call_table_spec, call_site_spec, call_entry_spec, node_mark_spec, node_marks_spec;
 
 #endif

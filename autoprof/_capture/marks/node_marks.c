@@ -1,19 +1,24 @@
-/* NodeMark: the prehook of one autograd node, registered without a line of Python.
+/* NodeMarks: the autograd nodes of the open step that mark a backward pass. NodeMark: the prehook of one of them.
 
-`node._register_hook_dict(tensor)` has a node call what is in the tensor's `_backward_hooks`. Making such a tensor takes
-microseconds, so a context keeps them in a pool of carriers: a tensor, its dict, and the NodeMark in it. A node holds the
-dict and nothing else, so a carrier is free again once the dict has as few references as when it was made: after the
-graph is gone. A graph that outlives its step keeps its carriers, whose codes stay those of its step. */
+`node._register_hook_dict(tensor)` has a node call what is in the tensor's `_backward_hooks`, without a line of Python.
+Making such a tensor takes microseconds, so they are kept as carriers: a tensor, its dict, and the NodeMark in it. A node
+holds the dict and nothing else, so a carrier is free again once the dict has as few references as when it was made:
+after the graph is gone. A graph that outlives its step keeps its carriers, whose codes stay those of its step.
+
+Nodes are found by their sequence numbers. These are consecutive, so that nodes made one after another lie side by side;
+a slot belongs to the open step if its generation is that of the table, so that nothing is cleared. */
 
 #include "native.h"
 
-enum { MAX_CARRIERS = 1 << 16 };
+enum { MAX_CARRIERS = 1 << 16, MIN_NODE_SLOTS = 256 };
 
 typedef struct {
     PyObject_HEAD
     vectorcallfunc vectorcall;
     HookContext *context; /* of nodes; NULL once the session is gone */
-    PyObject *codes;      /* list: the step's serial, then codes */
+    long long serial;     /* of the step in which the node was made known */
+    long long code;       /* BACKWARD_END or BACKWARD_START */
+    PyObject *outer;      /* list of the codes of PASS_THROUGH marks, that of the outer call first; NULL: none */
 } NodeMark;
 
 typedef struct {
@@ -22,167 +27,77 @@ typedef struct {
     Py_ssize_t idle_references;
 } carrier;
 
-struct carrier_pool {
+typedef struct {
+    unsigned long long number;
+    NodeMark *mark; /* borrowed from its carrier, which serves no other node of the same step */
+    long long generation;
+} node_slot;
+
+struct NodeMarks {
+    PyObject_HEAD
+    HookContext *context;   /* of nodes; NULL once cleared */
+    PyObject *make_carrier; /* makes the tensor of a carrier from its dict */
     carrier *carriers;
-    Py_ssize_t count, capacity, next;
-    PyObject *serial; /* the step in which `next` was last set to 0 */
+    Py_ssize_t count, capacity, next; /* carriers before `next` have been looked at in this step */
+    node_slot *slots;
+    size_t slot_count; /* a power of two, or 0 */
+    Py_ssize_t used;
+    long long generation;
 };
 
-/* A node of the open step with one code, in the backward pass that the last mark belonged to. It runs on the thread of
-the backward pass. The hook in Python is in probes/backward.py. */
-static hook_outcome append_node(HookContext *self, PyObject *codes) {
+/* The mark of one node. It runs on the thread of the backward pass; the hook in Python is in probes/backward.py. */
+static hook_outcome append_node(HookContext *context, NodeMark *mark) {
     long long task;
-    if (!is_usual(self) || !has_room(self) || !PyList_CheckExact(codes) || PyList_GET_SIZE(codes) != 2 ||
-        PyList_GET_ITEM(codes, 0) != self->buffer->serial)
+    if (!is_usual(context) || !has_room(context) || mark->outer != NULL || mark->serial != context->buffer->serial)
         return HOOK_FALLBACK;
-    if (current_graph_task(self->module, &task) < 0)
+    if (current_graph_task(context->module, &task) < 0)
         return HOOK_FAILED;
-    if (task != self->passes->running || self->passes->captures)
+    if (task != context->passes->running || context->passes->captures)
         return HOOK_FALLBACK;
-    long long code = PyLong_AsLongLong(PyList_GET_ITEM(codes, 1));
-    return (code == -1 && PyErr_Occurred()) || append_reading(self, code) < 0 ? HOOK_FAILED : HOOK_DONE;
-}
-
-PyObject *mark_node(HookContext *self, PyObject *codes, PyObject *gradients) {
-    if (self->fallback == NULL) /* cleared by the garbage collector, with the session it belonged to */
-        Py_RETURN_NONE;
-    switch (append_node(self, codes)) {
-    case HOOK_FALLBACK:
-        return PyObject_CallFunctionObjArgs(self->fallback, codes, gradients, NULL);
-    case HOOK_FAILED:
-        if (report_hook_failure(self->on_error, codes, gradients) < 0)
-            return NULL;
-        break;
-    case HOOK_DONE:
-        break;
-    }
-    Py_RETURN_NONE;
+    return append_reading(context, mark->code) < 0 ? HOOK_FAILED : HOOK_DONE;
 }
 
 static PyObject *node_mark_call(PyObject *op, PyObject *const *args, size_t nargsf, PyObject *Py_UNUSED(kwnames)) {
     NodeMark *self = (NodeMark *)op;
-    if (PyVectorcall_NARGS(nargsf) < 1 || self->context == NULL || self->codes == NULL)
+    HookContext *context = self->context;
+    if (PyVectorcall_NARGS(nargsf) < 1 || context == NULL || context->fallback == NULL) /* the session is gone */
         Py_RETURN_NONE;
-    PyObject *context = Py_NewRef(self->context), *codes = Py_NewRef(self->codes);
-    PyObject *done = mark_node((HookContext *)context, codes, args[0]);
-    Py_DECREF(codes);
+    hook_outcome outcome = append_node(context, self);
+    if (outcome == HOOK_DONE)
+        Py_RETURN_NONE;
+    PyObject *done = NULL;
+    Py_INCREF(context);
+    Py_INCREF(op);
+    if (outcome == HOOK_FALLBACK)
+        done = PyObject_CallFunctionObjArgs(context->fallback, op, args[0], NULL);
+    else if (report_hook_failure(context->on_error, op, args[0]) == 0)
+        done = Py_NewRef(Py_None);
+    Py_DECREF(op);
     Py_DECREF(context);
     return done;
 }
 
-static int add_carrier(HookContext *self, carrier_pool *pool) {
-    if (pool->count == pool->capacity) {
-        Py_ssize_t capacity = pool->capacity ? 2 * pool->capacity : 64;
-        carrier *carriers = PyMem_Realloc(pool->carriers, (size_t)capacity * sizeof *carriers);
-        if (carriers == NULL) {
-            PyErr_NoMemory();
-            return -1;
-        }
-        pool->carriers = carriers;
-        pool->capacity = capacity;
-    }
-    carrier made = {NULL, PyDict_New(), (NodeMark *)self->module->node_mark_type->tp_alloc(self->module->node_mark_type, 0), 0};
-    PyObject *key = PyLong_FromLong(0);
-    if (made.mark != NULL) {
-        made.mark->vectorcall = node_mark_call;
-        made.mark->context = (HookContext *)Py_NewRef(self->node_context);
-    }
-    if (made.hooks != NULL && made.mark != NULL && key != NULL &&
-        PyDict_SetItem(made.hooks, key, (PyObject *)made.mark) == 0)
-        made.tensor = PyObject_CallOneArg(self->make_carrier, made.hooks);
-    Py_XDECREF(key);
-    if (made.tensor == NULL || self->pool != pool) { /* or cleared meanwhile */
-        Py_XDECREF(made.tensor);
-        Py_XDECREF(made.hooks);
-        Py_XDECREF(made.mark);
-        return -1;
-    }
-    made.idle_references = Py_REFCNT(made.hooks);
-    pool->carriers[pool->count++] = made;
-    return 0;
-}
-
-/* Return a free carrier; NULL where there is no room, or with an exception. */
-static carrier *take_carrier(HookContext *self) {
-    if (self->pool == NULL && (self->pool = PyMem_Calloc(1, sizeof *self->pool)) == NULL) {
-        PyErr_NoMemory();
-        return NULL;
-    }
-    carrier_pool *pool = self->pool;
-    if (pool->serial != self->buffer->serial) {
-        Py_XSETREF(pool->serial, Py_NewRef(self->buffer->serial));
-        pool->next = 0;
-    }
-    while (pool->next < pool->count) {
-        carrier *found = pool->carriers + pool->next++;
-        if (Py_REFCNT(found->hooks) == found->idle_references)
-            return found;
-    }
-    if (pool->count >= MAX_CARRIERS || add_carrier(self, pool) < 0)
-        return NULL;
-    return pool->carriers + pool->next++;
-}
-
-/* Have a node call the context's hook with these codes when it runs. */
-int node_marks_register(HookContext *self, PyObject *node, PyObject *codes) {
-    PyObject *done = NULL;
-    if (self->make_carrier != NULL) {
-        carrier *found = take_carrier(self);
-        if (found == NULL && PyErr_Occurred())
-            return -1;
-        if (found != NULL) {
-            Py_XSETREF(found->mark->codes, Py_NewRef(codes));
-            done = PyObject_CallMethodOneArg(node, self->module->str_register_hook_dict, found->tensor);
-            Py_XDECREF(done);
-            return done == NULL ? -1 : 0;
-        }
-    }
-    PyObject *hook = PyMethod_New((PyObject *)self->node_context, codes);
-    if (hook != NULL)
-        done = PyObject_CallMethodOneArg(node, self->module->str_register_prehook, hook);
-    Py_XDECREF(hook);
-    Py_XDECREF(done);
-    return done == NULL ? -1 : 0;
-}
-
-int node_marks_traverse(HookContext *self, visitproc visit, void *arg) {
-    carrier_pool *pool = self->pool;
-    for (Py_ssize_t i = 0; pool != NULL && i < pool->count; i++) {
-        Py_VISIT(pool->carriers[i].tensor);
-        Py_VISIT(pool->carriers[i].hooks);
-        Py_VISIT((PyObject *)pool->carriers[i].mark);
-    }
-    return 0;
-}
-
-void node_marks_clear(HookContext *self) {
-    carrier_pool *pool = self->pool;
-    if (pool == NULL)
-        return;
-    self->pool = NULL;
-    for (Py_ssize_t i = 0; i < pool->count; i++) {
-        Py_CLEAR(pool->carriers[i].mark->context); /* a node that still holds the dict marks nothing any more */
-        Py_DECREF(pool->carriers[i].tensor);
-        Py_DECREF(pool->carriers[i].hooks);
-        Py_DECREF(pool->carriers[i].mark);
-    }
-    Py_XDECREF(pool->serial);
-    PyMem_Free(pool->carriers);
-    PyMem_Free(pool);
+static PyObject *node_mark_codes(PyObject *op, void *Py_UNUSED(closure)) {
+    NodeMark *self = (NodeMark *)op;
+    PyObject *codes = self->outer == NULL ? PyList_New(0) : PySequence_List(self->outer);
+    PyObject *code = PyLong_FromLongLong(self->code);
+    if (codes == NULL || code == NULL || PyList_Insert(codes, 0, code) < 0)
+        Py_CLEAR(codes);
+    Py_XDECREF(code);
+    return codes;
 }
 
 static int node_mark_traverse(PyObject *op, visitproc visit, void *arg) {
     NodeMark *self = (NodeMark *)op;
     Py_VISIT(self->context);
-    Py_VISIT(self->codes);
+    Py_VISIT(self->outer);
     Py_VISIT(Py_TYPE(op));
     return 0;
 }
 
 static int node_mark_clear(PyObject *op) {
-    NodeMark *self = (NodeMark *)op;
-    Py_CLEAR(self->context);
-    Py_CLEAR(self->codes);
+    Py_CLEAR(((NodeMark *)op)->context);
+    Py_CLEAR(((NodeMark *)op)->outer);
     return 0;
 }
 
@@ -194,18 +109,25 @@ static void node_mark_dealloc(PyObject *op) {
     Py_DECREF(type);
 }
 
-static PyMemberDef members[] = {
+static PyMemberDef mark_members[] = {
     {"__vectorcalloffset__", T_PYSSIZET, offsetof(NodeMark, vectorcall), READONLY, NULL},
+    {"serial", T_LONGLONG, offsetof(NodeMark, serial), READONLY, "number of the step in which the node was made known"},
     {NULL},
 };
 
-static PyType_Slot slots[] = {
-    {Py_tp_doc, "The hook of one autograd node."},
+static PyGetSetDef mark_properties[] = {
+    {"codes", node_mark_codes, NULL, "list of the codes that the node marks", NULL},
+    {NULL},
+};
+
+static PyType_Slot mark_slots[] = {
+    {Py_tp_doc, "The prehook of one autograd node."},
     {Py_tp_call, PyVectorcall_Call},
     {Py_tp_dealloc, node_mark_dealloc},
     {Py_tp_traverse, node_mark_traverse},
     {Py_tp_clear, node_mark_clear},
-    {Py_tp_members, members},
+    {Py_tp_members, mark_members},
+    {Py_tp_getset, mark_properties},
     {0, NULL},
 };
 
@@ -214,5 +136,281 @@ PyType_Spec node_mark_spec = {
     .basicsize = sizeof(NodeMark),
     .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_IMMUTABLETYPE |
              Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .slots = mark_slots,
+};
+
+/* The carriers. */
+
+static void drop_carrier(carrier *dropped) {
+    Py_XDECREF(dropped->tensor);
+    Py_XDECREF(dropped->hooks);
+    Py_XDECREF(dropped->mark);
+}
+
+static int make_carrier(NodeMarks *self, carrier *made) {
+    PyTypeObject *type = self->context->module->node_mark_type;
+    PyObject *key = PyLong_FromLong(0);
+    *made = (carrier){NULL, PyDict_New(), (NodeMark *)type->tp_alloc(type, 0), 0};
+    if (made->mark != NULL) {
+        made->mark->vectorcall = node_mark_call;
+        made->mark->context = (HookContext *)Py_NewRef(self->context);
+    }
+    if (made->hooks != NULL && made->mark != NULL && key != NULL &&
+        PyDict_SetItem(made->hooks, key, (PyObject *)made->mark) == 0)
+        made->tensor = PyObject_CallOneArg(self->make_carrier, made->hooks);
+    Py_XDECREF(key);
+    if (made->tensor == NULL) {
+        drop_carrier(made);
+        return -1;
+    }
+    made->idle_references = Py_REFCNT(made->hooks);
+    return 0;
+}
+
+/* Get a free carrier, with references of its own; `pooled`: it is one of those that are kept. */
+static int take_carrier(NodeMarks *self, carrier *taken, int *pooled) {
+    *pooled = 1;
+    while (self->next < self->count) {
+        carrier *found = self->carriers + self->next++;
+        if (Py_REFCNT(found->hooks) == found->idle_references) {
+            *taken = *found;
+            goto keep;
+        }
+    }
+    if (make_carrier(self, taken) < 0)
+        return -1;
+    if (self->count >= MAX_CARRIERS || self->next < self->count) { /* or others were made meanwhile */
+        *pooled = 0;
+        return 0;
+    }
+    if (self->count == self->capacity) {
+        Py_ssize_t capacity = self->capacity ? 2 * self->capacity : 64;
+        carrier *carriers = PyMem_Realloc(self->carriers, (size_t)capacity * sizeof *carriers);
+        if (carriers == NULL) {
+            drop_carrier(taken);
+            PyErr_NoMemory();
+            return -1;
+        }
+        self->carriers = carriers;
+        self->capacity = capacity;
+    }
+    self->carriers[self->count++] = *taken;
+    self->next = self->count;
+keep:
+    Py_INCREF(taken->tensor);
+    Py_INCREF(taken->hooks);
+    Py_INCREF(taken->mark);
+    return 0;
+}
+
+/* The table. */
+
+static node_slot *place_of(NodeMarks *self, unsigned long long number) {
+    size_t mask = self->slot_count - 1, at = (size_t)(number ^ number >> 48) & mask;
+    while (self->slots[at].generation == self->generation && self->slots[at].number != number)
+        at = (at + 1) & mask;
+    return self->slots + at;
+}
+
+static NodeMark *find_mark(NodeMarks *self, unsigned long long number) {
+    if (self->used == 0)
+        return NULL;
+    node_slot *found = place_of(self, number);
+    return found->generation == self->generation ? found->mark : NULL;
+}
+
+static int insert_mark(NodeMarks *self, unsigned long long number, NodeMark *mark) {
+    if ((size_t)(2 * (self->used + 1)) > self->slot_count) {
+        node_slot *before = self->slots;
+        size_t count = self->slot_count, larger = count ? 2 * count : MIN_NODE_SLOTS;
+        node_slot *slots = PyMem_Calloc(larger, sizeof *slots);
+        if (slots == NULL) {
+            PyErr_NoMemory();
+            return -1;
+        }
+        self->slots = slots;
+        self->slot_count = larger;
+        for (size_t i = 0; i < count; i++)
+            if (before[i].generation == self->generation)
+                *place_of(self, before[i].number) = before[i];
+        PyMem_Free(before);
+    }
+    *place_of(self, number) = (node_slot){number, mark, self->generation};
+    self->used++;
+    return 0;
+}
+
+/* Have a node mark this code when it runs. A node without a kept carrier is not found again: it may get a second one. */
+static int add_mark(NodeMarks *self, unsigned long long number, PyObject *node, long long code) {
+    carrier taken;
+    int pooled;
+    if (self->context == NULL || self->context->buffer == NULL || self->used >= self->context->buffer->limit)
+        return 0;
+    if (take_carrier(self, &taken, &pooled) < 0)
+        return -1;
+    taken.mark->serial = self->context->buffer->serial;
+    taken.mark->code = code;
+    Py_CLEAR(taken.mark->outer);
+    PyObject *done = NULL;
+    if (!pooled || insert_mark(self, number, taken.mark) == 0)
+        done = PyObject_CallMethodOneArg(node, self->context->module->str_register_hook_dict, taken.tensor);
+    drop_carrier(&taken);
+    Py_XDECREF(done);
+    return done == NULL ? -1 : 0;
+}
+
+int node_marks_track_input(NodeMarks *self, unsigned long long number, PyObject *node, long long ordinal) {
+    return find_mark(self, number) != NULL ? 0 : add_mark(self, number, node, ordinal | MARK_BACKWARD_END);
+}
+
+int node_marks_track_output(NodeMarks *self, unsigned long long number, PyObject *node, long long ordinal) {
+    NodeMark *mark = find_mark(self, number);
+    if (mark == NULL)
+        return add_mark(self, number, node, ordinal | MARK_BACKWARD_START);
+    if (mark->code >= ordinal && mark->code != (ordinal | MARK_BACKWARD_END)) {
+        /* The BACKWARD_START of an inner call opens the calls around it; in place of the BACKWARD_END of an inner one
+        it closes all that that would have closed. */
+        if ((mark->code & KIND_MASK) == MARK_BACKWARD_END)
+            mark->code = ordinal | MARK_BACKWARD_START;
+        return 0;
+    }
+    if (mark->outer == NULL && (mark->outer = PyList_New(0)) == NULL) /* the node is older than the call */
+        return -1;
+    PyObject *code = PyLong_FromLongLong(ordinal | MARK_PASS_THROUGH);
+    int failed = code == NULL || PyList_Insert(mark->outer, 0, code) < 0;
+    Py_XDECREF(code);
+    return failed ? -1 : 0;
+}
+
+static int parse(PyObject *args, unsigned long long *number, PyObject **node, long long *ordinal) {
+    return PyArg_ParseTuple(args, "KOL", number, node, ordinal) ? 0 : -1;
+}
+
+static PyObject *node_marks_input(PyObject *op, PyObject *args) {
+    unsigned long long number;
+    long long ordinal;
+    PyObject *node;
+    if (parse(args, &number, &node, &ordinal) < 0 || node_marks_track_input((NodeMarks *)op, number, node, ordinal) < 0)
+        return NULL;
+    Py_RETURN_NONE;
+}
+
+static PyObject *node_marks_output(PyObject *op, PyObject *args) {
+    unsigned long long number;
+    long long ordinal;
+    PyObject *node;
+    if (parse(args, &number, &node, &ordinal) < 0 || node_marks_track_output((NodeMarks *)op, number, node, ordinal) < 0)
+        return NULL;
+    Py_RETURN_NONE;
+}
+
+static PyObject *node_marks_get(PyObject *op, PyObject *number) {
+    unsigned long long value = PyLong_AsUnsignedLongLongMask(number);
+    if (value == (unsigned long long)-1 && PyErr_Occurred())
+        return NULL;
+    NodeMark *mark = find_mark((NodeMarks *)op, value);
+    return Py_NewRef(mark != NULL ? (PyObject *)mark : Py_None);
+}
+
+static int node_marks_contains(PyObject *op, PyObject *number) {
+    unsigned long long value = PyLong_AsUnsignedLongLongMask(number);
+    if (value == (unsigned long long)-1 && PyErr_Occurred())
+        return -1;
+    return find_mark((NodeMarks *)op, value) != NULL;
+}
+
+static Py_ssize_t node_marks_length(PyObject *op) {
+    return ((NodeMarks *)op)->used;
+}
+
+static PyObject *node_marks_forget(PyObject *op, PyObject *Py_UNUSED(none)) {
+    NodeMarks *self = (NodeMarks *)op;
+    self->generation++;
+    self->used = self->next = 0;
+    Py_RETURN_NONE;
+}
+
+static PyObject *node_marks_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
+    static char *names[] = {"context", "make_carrier", NULL};
+    module_state *state = state_of_type(type);
+    PyObject *context, *make;
+    if (state == NULL || !PyArg_ParseTupleAndKeywords(args, kwargs, "O!O:NodeMarks", names, state->hook_context_type, &context, &make))
+        return NULL;
+    if (((HookContext *)context)->passes == NULL) {
+        PyErr_SetString(PyExc_TypeError, "context must be one of nodes, with passes");
+        return NULL;
+    }
+    NodeMarks *self = (NodeMarks *)type->tp_alloc(type, 0);
+    if (self != NULL) {
+        self->context = (HookContext *)Py_NewRef(context);
+        self->make_carrier = Py_NewRef(make);
+        self->generation = 1;
+    }
+    return (PyObject *)self;
+}
+
+static int node_marks_traverse(PyObject *op, visitproc visit, void *arg) {
+    NodeMarks *self = (NodeMarks *)op;
+    Py_VISIT(self->context);
+    Py_VISIT(self->make_carrier);
+    for (Py_ssize_t i = 0; i < self->count; i++) {
+        Py_VISIT(self->carriers[i].tensor);
+        Py_VISIT(self->carriers[i].hooks);
+        Py_VISIT((PyObject *)self->carriers[i].mark);
+    }
+    Py_VISIT(Py_TYPE(op));
+    return 0;
+}
+
+static int node_marks_clear(PyObject *op) {
+    NodeMarks *self = (NodeMarks *)op;
+    carrier *carriers = self->carriers;
+    Py_ssize_t count = self->count;
+    self->generation++; /* no slot leads to a carrier any more */
+    self->carriers = NULL;
+    self->count = self->capacity = self->next = self->used = 0;
+    for (Py_ssize_t i = 0; i < count; i++) {
+        Py_CLEAR(carriers[i].mark->context); /* a node that still holds the dict marks nothing any more */
+        drop_carrier(carriers + i);
+    }
+    PyMem_Free(carriers);
+    Py_CLEAR(self->context);
+    Py_CLEAR(self->make_carrier);
+    return 0;
+}
+
+static void node_marks_dealloc(PyObject *op) {
+    PyTypeObject *type = Py_TYPE(op);
+    PyObject_GC_UnTrack(op);
+    node_marks_clear(op);
+    PyMem_Free(((NodeMarks *)op)->slots);
+    type->tp_free(op);
+    Py_DECREF(type);
+}
+
+static PyMethodDef methods[] = {
+    {"track_input", node_marks_input, METH_VARARGS, "Have the node of an input mark the end of a call's backward."},
+    {"track_output", node_marks_output, METH_VARARGS, "Have the node of an output mark its begin."},
+    {"get", node_marks_get, METH_O, "Return the mark of the node with this number, or None."},
+    {"clear", node_marks_forget, METH_NOARGS, "Forget the nodes: a new step begins."},
+    {NULL},
+};
+
+static PyType_Slot slots[] = {
+    {Py_tp_doc, "NodeMarks(context, make_carrier)\n--\n\nThe autograd nodes of the open step that mark a backward pass."},
+    {Py_tp_new, node_marks_new},
+    {Py_tp_dealloc, node_marks_dealloc},
+    {Py_tp_traverse, node_marks_traverse},
+    {Py_tp_clear, node_marks_clear},
+    {Py_tp_methods, methods},
+    {Py_sq_length, node_marks_length},
+    {Py_sq_contains, node_marks_contains},
+    {0, NULL},
+};
+
+PyType_Spec node_marks_spec = {
+    .name = "autoprof._capture.marks._c.NodeMarks",
+    .basicsize = sizeof(NodeMarks),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_IMMUTABLETYPE,
     .slots = slots,
 };

@@ -5,7 +5,8 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable
 from operator import itemgetter
-from typing import Any, NamedTuple
+from threading import get_ident
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -13,6 +14,7 @@ from torch import Tensor
 from ..marks import UNTIMED_HIDDEN, UNTIMED_LEAF
 from ..recorder import Recorder
 from .call_sites import CallEntry
+from .graph_search import GraphSearch
 from .hook_owner import HookOwner, handle_owner_failure
 from .tensors import nodes_of, search_attributes
 
@@ -38,18 +40,18 @@ Gap = tuple[int, int]
 """A call before which a node was made that is not its input: the call's ordinal, and the number of its first node."""
 
 
-class NodeTracker(NamedTuple):
-    """Functions that register a prehook on one node, and the codes of the step's nodes.
+class NodeMarks(Protocol):
+    """The autograd nodes of the open step that mark a backward pass, by their numbers: in C or in Python."""
 
-    The node of an input, the node of an output, and a gap: each with the call that it belongs to.
-    """
-
-    track_input: Callable[[Any, int, int], int]
-    track_output: Callable[[Any, int, int], None]
-    track_gap: Callable[[Any, int, Gap], None]
-    codes: dict[Any, list[int]]
-    """By the node's number: the step's serial, then the codes that the node marks."""
-    prehook: Callable[[list[int], Any], None]
+    def __contains__(self, key: Any, /) -> bool: ...
+    def get(self, key: Any, /) -> Any:
+        """Return the mark of the node with this number, or None."""
+    def track_input(self, key: Any, node: Any, ordinal: int, /) -> None:
+        """Have the node of an input mark the end of a call's backward."""
+    def track_output(self, key: Any, node: Any, ordinal: int, /) -> None:
+        """Have the node of an output mark the begin of a call's backward."""
+    def clear(self) -> None:
+        """Forget the nodes: a new step begins."""
 
 
 class CallTracker(NamedTuple):
@@ -58,16 +60,39 @@ class CallTracker(NamedTuple):
     ``track_inputs`` returns the number of the newest node among them, -1 without one. ``gaps`` holds open gaps.
     """
 
-    nodes: NodeTracker
+    nodes: NodeMarks
     track_inputs: Callable[..., int]
     track_outputs: Callable[[Any, int, int], None]
     track_inner_gaps: Callable[[Any, int, int], None]
     gaps: list[Gap]
 
 
-def make_call_tracker(recorder: Recorder, nodes: NodeTracker, gaps: list[Gap]) -> CallTracker:
-    """Return a tracker of calls that registers prehooks through ``nodes``."""
-    track_input, track_output, track_gap, *_ = nodes
+def make_call_tracker(
+    recorder: Recorder, nodes: NodeMarks, gaps: list[Gap], search: GraphSearch, own_keys: Callable[[int], Any]
+) -> CallTracker:
+    """Return a tracker of calls that has ``nodes`` mark the backward. Called on the thread that makes the calls.
+
+    Within a thread a node is known by its sequence number (a Python object of it would keep the graph alive);
+    ``own_keys`` makes a key of the number of a node of another thread.
+    """
+    home_thread = get_ident()
+
+    def track_input(node: Any, ordinal: int, thread: int) -> int:
+        number: int = node._sequence_nr()
+        nodes.track_input(number if thread == home_thread else own_keys(number), node, ordinal)
+        return number
+
+    def track_output(node: Any, ordinal: int, thread: int) -> None:
+        number = node._sequence_nr()
+        nodes.track_output(number if thread == home_thread else own_keys(number), node, ordinal)
+
+    def track_gap(output: Any, code: int, gap: Gap) -> None:
+        # The newest node made before the call runs after all nodes made since; often it has a prehook already.
+        ordinal, next_number = gap
+        if next_number - 1 not in nodes:
+            node = search.find_node(output, code, next_number, nodes)
+            if node is not None:
+                track_input(node, ordinal, home_thread)
 
     def track_inputs(args: Any, kwargs: Any, ordinal: int, thread: int) -> int:
         newest = -1

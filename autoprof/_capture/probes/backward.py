@@ -20,7 +20,8 @@ from ..marks import BACKWARD_END, GRAPH_BEGIN, GRAPH_END, MAX_BUFFER_LENGTH, MAX
 from ..marks.state import PassState
 from ..recorder import Recorder
 from ..torch_compat import queue_callback
-from .native_hooks import HAS_HOOK_DICTS, RUN_NAME, native_node_prehook
+from .autograd_hooks import NodeMarks
+from .native_hooks import HAS_HOOK_DICTS, RUN_NAME, make_node_marks
 
 _graph_task = torch._C._current_graph_task_id
 
@@ -48,9 +49,9 @@ class EndObserver(Protocol):
 
 
 class _Captured(NamedTuple):
-    """The codes of a node that may be asked for a gradient without being run, and the handle of its prehook."""
+    """The mark of a node that may be asked for a gradient without being run, and the handle of its prehook."""
 
-    codes: list[int]
+    mark: Any
     handle: Any
 
 
@@ -74,11 +75,11 @@ class BackwardPasses(PassState):
         """Whether the model is on several devices: each has a thread of its own in a backward pass."""
         self.begun = self.reached = 0
         self.captures = False
-        self.nodes: dict[Any, list[int]] = {}
-        """The hooked nodes of the step, by their numbers: the step's serial, then codes."""
+        self.nodes: NodeMarks | None = None
+        """The hooked nodes of the step; None while backward is not tracked."""
         self._captured: list[dict[int, _Captured]] = []
-        """By the id of a node's codes: the nodes of tensors whose gradients each open call asks for."""
-        self._prehook: Callable[[list[int], Any], None] | None = None
+        """By the id of a node's mark: the nodes of tensors whose gradients each open call asks for."""
+        self._prehook: Callable[[Any, Any], None] | None = None
 
     def add_end_observer(self, observer: EndObserver) -> None:
         """Have an object observe the ends of passes that ``torch.autograd.backward`` began."""
@@ -146,15 +147,15 @@ class BackwardPasses(PassState):
 
         The engine calls the hooks of a node's dict also where it hands the gradient out and stops; not so prehooks.
         """
-        if self._prehook is None or get_ident() != self._recorder.thread:
+        if self._prehook is None or self.nodes is None or get_ident() != self._recorder.thread:
             return False
         found: dict[int, _Captured] = {}
         try:
             for one in inputs:
                 node: Any = getattr(one, "grad_fn", None) or getattr(one, "node", None)
-                codes = None if node is None else self.nodes.get(node._sequence_nr())
-                if codes is not None and id(codes) not in found:
-                    found[id(codes)] = _Captured(codes, node.register_prehook(partial(self._runs, codes)))
+                mark = None if node is None else self.nodes.get(node._sequence_nr())
+                if mark is not None and id(mark) not in found:
+                    found[id(mark)] = _Captured(mark, node.register_prehook(partial(self._runs, mark)))
         except Exception:
             self._recorder.handle_failure("backward passes")
         self._captured.append(found)
@@ -167,21 +168,21 @@ class BackwardPasses(PassState):
             one.handle.remove()
         self.captures = any(self._captured)
 
-    def use_prehook(self, prehook: Callable[[list[int], Any], None]) -> None:
+    def use_prehook(self, prehook: Callable[[Any, Any], None]) -> None:
         """Mark captured nodes by this hook, if they run."""
         self._prehook = prehook
 
-    def _runs(self, codes: list[int], gradients: Any) -> None:
+    def _runs(self, mark: Any, gradients: Any) -> None:
         captured, self.captures = self.captures, False
         try:
             if self._prehook is not None:
-                self._prehook(codes, gradients)
+                self._prehook(mark, gradients)
         finally:
             self.captures = captured
 
-    def is_captured(self, codes: list[int]) -> bool:
-        """Return whether these codes belong to a captured node, which has a prehook."""
-        return bool(self._captured) and id(codes) in self._captured[-1]
+    def is_captured(self, mark: Any) -> bool:
+        """Return whether this mark belongs to a captured node, which has a prehook."""
+        return bool(self._captured) and id(mark) in self._captured[-1]
 
     def begin(self, task: int) -> None:
         """Make ``task`` the running pass: a new one, or one that continues after a pass inside it."""
@@ -245,8 +246,8 @@ class BackwardPasses(PassState):
         self._places.clear()
 
 
-def make_node_prehook(recorder: Recorder, passes: BackwardPasses) -> Callable[[list[int], Any], None]:
-    """Return the prehook that marks that a node runs, to be bound to a list: the step's serial, then codes."""
+def make_pass_nodes(recorder: Recorder, passes: BackwardPasses) -> NodeMarks:
+    """Return the marks of a recorder's autograd nodes, whose prehook marks that a node runs."""
     append, read, step = recorder.append, recorder.clock.reader(None), recorder.step_number
     buffer, extend, training_thread = recorder.buffer, recorder.extend, recorder.thread
 
@@ -258,30 +259,31 @@ def make_node_prehook(recorder: Recorder, passes: BackwardPasses) -> Callable[[l
 
     recorder.on_change(update)
 
-    def mark_node(codes: list[int], _gradients: Any) -> None:
+    def mark_node(mark: Any, _gradients: Any) -> None:
         # The hot path: it runs on the thread and stream of the backward pass.
         try:
-            if passes.captures and passes.is_captured(codes):
+            if passes.captures and passes.is_captured(mark):
                 return
+            serial, codes = mark.serial, mark.codes
             if _graph_task() != passes.running:
                 passes.begin(_graph_task())
-            if codes[0] == step.serial and len(codes) == 2:
+            if serial == step.serial and len(codes) == 1:
                 thread = get_ident()
                 if thread == training_thread and len(buffer) < MAX_BUFFER_LENGTH:
-                    extend((codes[1], read()))
+                    extend((codes[0], read()))
                 else:
-                    append(codes[1], read(), thread)
+                    append(codes[0], read(), thread)
             else:  # calls of an earlier step have ordinals lower by that many steps
-                offset = max(codes[0] - step.serial, -MAX_STEPS_BACK) * STEP_STRIDE
+                offset = max(serial - step.serial, -MAX_STEPS_BACK) * STEP_STRIDE
                 reading, thread = read(), get_ident()
-                for code in codes[1:]:
+                for code in codes:
                     append(code + offset, reading, thread)
         except Exception:
             recorder.handle_failure("backward hooks")
 
     if HAS_HOOK_DICTS and recorder.native_buffer is not None:  # nodes take their hooks from dicts
         passes.use_prehook(mark_node)
-    return native_node_prehook(recorder, mark_node, lambda: read, passes)
+    return make_node_marks(recorder, mark_node, lambda: read, passes)
 
 
 BACKWARD: Final = Replacement(Attribute(torch.autograd, "backward"), in_compiler=InCompiler.PRESENT)

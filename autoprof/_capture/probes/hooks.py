@@ -13,17 +13,16 @@ import itertools
 from collections.abc import Callable
 from functools import cache
 from threading import get_ident, local
-from types import MethodType
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from ..._process.replace import skip_frames
-from ..marks import BACKWARD_END, BACKWARD_START, KIND_MASK, MAX_BUFFER_LENGTH, MAX_MARKS, PASS_THROUGH
+from ..marks import MAX_BUFFER_LENGTH, MAX_MARKS
 from ..recorder import Recorder
-from .autograd_hooks import CallHooks, CallTracker, Gap, Hook, NodeTracker, make_call_tracker
-from .backward import BackwardPasses, make_node_prehook
+from .autograd_hooks import CallHooks, CallTracker, Gap, Hook, make_call_tracker
+from .backward import BackwardPasses, make_pass_nodes
 from .cross_device import track_cross_device_inputs
 from .graph_search import GraphSearch
 from .hook_owner import HookOwner
@@ -35,7 +34,9 @@ from .native_hooks import ClockReader, native_context
 # them to nothing, with guards of its own.
 _compiling = torch.compiler.is_dynamo_compiling
 _graph_task = torch._C._current_graph_task_id
-_next_thread_number = itertools.count().__next__
+NUMBER_BITS: Final = 48
+"""Bits of a node's number in the key of one of another thread."""
+_next_thread_number = itertools.count(1).__next__
 
 
 class _ThreadNumber(local):
@@ -46,6 +47,13 @@ class _ThreadNumber(local):
 
 
 _thread_number = _ThreadNumber()
+
+
+def _key_on_other_thread(number: int) -> int:
+    """Return the key of a node of this thread. That of a node of the home thread is equal to one by chance only."""
+    return number | _thread_number.value << NUMBER_BITS
+
+
 _next_node_number = torch._C._autograd._get_sequence_nr
 
 
@@ -70,7 +78,10 @@ def make_hooks(recorder: Recorder) -> Hooks:
 
     @cache
     def shared_tracker() -> CallTracker:  # made when first needed: without it no function is called at each step
-        return make_call_tracker(recorder, _make_node_tracker(recorder, passes, gaps), gaps)
+        nodes = passes.nodes = make_pass_nodes(recorder, passes)
+        recorder.clear_each_step(nodes)
+        recorder.clear_each_step(gaps)
+        return make_call_tracker(recorder, nodes, gaps, GraphSearch(), _key_on_other_thread)
 
     @cache
     def tracking(device: int | None, several: bool) -> CallHooks:
@@ -154,7 +165,8 @@ def _tracking_enter(recorder: Recorder, device: int | None, tracker: CallTracker
 
     The usual call has one tensor and needs no search for tensors, unless the model is on several devices.
     """
-    (track_input, _, _, known, _), track_inputs, _, _, gaps = tracker
+    nodes, track_inputs, _, _, gaps = tracker
+    track_node = nodes.track_input
     home_thread, buffer, append, others = get_ident(), recorder.buffer, recorder.append, recorder.others
     extend, training_thread = recorder.extend, recorder.thread
     read, read_current = _clock_readers(recorder, device)
@@ -177,21 +189,18 @@ def _tracking_enter(recorder: Recorder, device: int | None, tracker: CallTracker
             code = self.enter_code if _graph_task() == -1 else self.recompute_code
             ordinal = recorder.next_ordinal()
             if thread == home_thread:
-                self.open_calls.append(ordinal)
+                self.open_call(ordinal)
                 next_number = _next_node_number()
                 if not several and len(args) == 1 and not kwargs and isinstance(args[0], Tensor):
                     node, newest = args[0].grad_fn, -1
-                    if node is not None and (newest := node._sequence_nr()) not in known:
-                        track_input(node, ordinal, thread)
+                    if node is not None:
+                        track_node(newest := node._sequence_nr(), node, ordinal)
                 else:
                     newest = track_inputs(args, kwargs, ordinal, thread)
                 if newest < next_number - 1 and len(gaps) < MAX_MARKS:
                     gaps.append((ordinal, next_number))
             else:
-                calls = self.open_calls_of_threads.get(thread)
-                if calls is None or calls[0] != recorder.serial:  # the ends of earlier calls may have been passed over
-                    calls = self.open_calls_of_threads[thread] = [recorder.serial]
-                calls.append(ordinal)
+                self.open_call_of(thread, ordinal, recorder.serial)
                 track_inputs(args, kwargs, ordinal, thread)
             if thread == training_thread and len(buffer) < MAX_BUFFER_LENGTH:
                 extend((ordinal | code, read()))
@@ -208,7 +217,8 @@ def _tracking_enter(recorder: Recorder, device: int | None, tracker: CallTracker
 
 def _tracking_leave(recorder: Recorder, device: int | None, tracker: CallTracker) -> Hook:
     """Return the hook after calls whose backward is tracked."""
-    (_, track_output, *_), _, track_outputs, track_inner_gaps, gaps = tracker
+    nodes, _, track_outputs, track_inner_gaps, gaps = tracker
+    track_node = nodes.track_output
     home_thread, append, others = get_ident(), recorder.append, recorder.others
     extend, training_thread = recorder.extend, recorder.thread
     read, read_current = _clock_readers(recorder, device)
@@ -228,16 +238,16 @@ def _tracking_leave(recorder: Recorder, device: int | None, tracker: CallTracker
             elsewhere = thread != training_thread and _is_elsewhere(self, module)
             if elsewhere and not (begun_ns := others.begin()):
                 return
-            calls = self.open_calls if thread == home_thread else self.open_calls_of_threads.get(thread)
-            if not calls or (thread != home_thread and len(calls) == 1):  # hooked in the middle of this call
+            ordinal = self.close_call() if thread == home_thread else self.close_call_of(thread)
+            if ordinal is None:  # hooked in the middle of this call
                 return
-            ordinal, code = calls.pop(), self.leave_code
+            code = self.leave_code
             if thread == training_thread:
                 extend((ordinal | code, read()))
             else:
                 append(ordinal | code, read() if module is self.module else read_current(), thread)
-            if isinstance(output, Tensor) and (node := output.grad_fn) is not None:
-                track_output(node, ordinal, thread)
+            if thread == home_thread and isinstance(output, Tensor) and (node := output.grad_fn) is not None:
+                track_node(node._sequence_nr(), node, ordinal)
             else:
                 track_outputs(output, ordinal, thread)
             if gaps and gaps[-1][0] > ordinal and thread == home_thread:
@@ -249,52 +259,3 @@ def _tracking_leave(recorder: Recorder, device: int | None, tracker: CallTracker
 
     skip_frames(leave, callees=True)
     return leave
-
-
-def _make_node_tracker(recorder: Recorder, passes: BackwardPasses, gaps: list[Gap]) -> NodeTracker:
-    """Return a tracker that registers at most one prehook on each node.
-
-    One prehook marks for all calls whose inputs or outputs the node made. It is bound to a list: the step's serial,
-    then a BACKWARD_END or BACKWARD_START, then any PASS_THROUGH, the outer call's first. Within a thread a node is
-    known by its sequence number (a Python object of it would keep the graph alive). A number that a node of another
-    thread has as well costs one mark; a node that is mistaken for a new one gets a second prehook, which repeats the
-    first.
-    """
-    step, home_thread, search = recorder.step_number, get_ident(), GraphSearch()
-    prehook = make_node_prehook(recorder, passes)
-    nodes = passes.nodes
-
-    recorder.clear_each_step(nodes)
-    recorder.clear_each_step(gaps)
-
-    def track_input(node: Any, ordinal: int, thread: int) -> int:
-        # The backward of the call, and of all later calls, is over when this node runs. The first call decides.
-        number: int = node._sequence_nr()
-        key = number if thread == home_thread else (_thread_number.value, number)
-        if key not in nodes and len(nodes) < MAX_MARKS:
-            codes = nodes[key] = [step.serial, ordinal | BACKWARD_END]
-            node.register_prehook(MethodType(prehook, codes))
-        return number
-
-    def track_gap(output: Any, code: int, gap: Gap) -> None:
-        # The newest node made before the call runs after all nodes made since; often it has a prehook already.
-        ordinal, next_number = gap
-        if next_number - 1 not in nodes:
-            node = search.find_node(output, code, next_number, nodes)
-            if node is not None:
-                track_input(node, ordinal, home_thread)
-
-    def track_output(node: Any, ordinal: int, thread: int) -> None:
-        # The backward of the call starts when this node runs. An inner call's BACKWARD_START opens the outer calls.
-        key = node._sequence_nr() if thread == home_thread else (_thread_number.value, node._sequence_nr())
-        codes = nodes.get(key)
-        if codes is None:
-            if len(nodes) < MAX_MARKS:
-                codes = nodes[key] = [step.serial, ordinal | BACKWARD_START]
-                node.register_prehook(MethodType(prehook, codes))
-        elif codes[1] < ordinal or codes[1] == ordinal | BACKWARD_END:  # the node is older than the call
-            codes.insert(2, ordinal | PASS_THROUGH)
-        elif codes[1] & KIND_MASK == BACKWARD_END:
-            codes[1] = ordinal | BACKWARD_START  # it closes all that the BACKWARD_END would have closed
-
-    return NodeTracker(track_input, track_output, track_gap, nodes, prehook)

@@ -94,8 +94,7 @@ class ModuleProbe(HookOwner):
         """Mark the calls of the module, outermost, so that the time of the user's hooks belongs to the module."""
         if self._attached:
             return
-        self.open_calls.clear()  # a call that Ctrl-C ended, or a detach inside it, leaves its ordinal behind
-        self.open_calls_of_threads.clear()
+        self.forget_all_calls()  # a call that Ctrl-C ended, or a detach inside it, leaves its ordinal behind
         self._calls.clear()
         self._attached = True
         for entry in reversed(self._entries):

@@ -13,9 +13,10 @@ import torch
 
 from ..._process.replace import skip_frames
 from ..marks import extension
+from ..marks.state import PythonNodeMarks
 from ..recorder import Recorder
 from ..torch_compat import without_modes
-from .autograd_hooks import CallTracker, Hook
+from .autograd_hooks import CallTracker, Hook, NodeMarks
 
 ClockReader = Callable[[], Any]
 
@@ -28,7 +29,7 @@ HAS_HOOK_DICTS: Final = hasattr(torch._C._FunctionBase, "_register_hook_dict") a
 def native_context(
     recorder: Recorder, clock_reader: Callable[[], ClockReader], tracker: CallTracker | None = None
 ) -> Any:
-    """Return the context in C that marks the usual calls of modules; None without the extension.
+    """Return the context in C that marks the usual calls of modules; None where there is none.
 
     ``clock_reader`` returns the function that reads the clock now. With ``tracker``, backward is tracked.
     """
@@ -36,8 +37,9 @@ def native_context(
         return None
     tracking: dict[str, Any] = {}
     if tracker is not None:
-        tracking = {"nodes": tracker.nodes.codes, "gaps": tracker.gaps, "node_context": tracker.nodes.prehook}
-        tracking["make_carrier"] = make_carrier if HAS_HOOK_DICTS else None
+        if isinstance(tracker.nodes, PythonNodeMarks):
+            return None
+        tracking = {"nodes": tracker.nodes, "gaps": tracker.gaps}
     context = extension.HookContext(recorder.native_buffer, **tracking)
     _follow(recorder, context, clock_reader, lambda: recorder.is_appending)
     return context
@@ -54,24 +56,23 @@ def make_carrier(hooks: dict[int, Any]) -> torch.Tensor:
     return carrier
 
 
-def native_node_prehook(
+def make_node_marks(
     recorder: Recorder, prehook: Hook, clock_reader: Callable[[], ClockReader], passes: Any
-) -> Hook:
-    """Return the prehook of autograd nodes with its usual case in C."""
-    if recorder.native_buffer is None or not isinstance(passes, extension.PassState):
-        return prehook
+) -> NodeMarks:
+    """Return the marks of a recorder's autograd nodes, in C where nodes can take their prehooks from dicts."""
+    if not HAS_HOOK_DICTS or recorder.native_buffer is None or not isinstance(passes, extension.PassState):
+        return PythonNodeMarks(prehook, recorder.step_number)
 
-    def handle_failure(_codes: Any, _gradients: Any, error: Exception) -> None:
+    def handle_failure(_mark: Any, _gradients: Any, error: Exception) -> None:
         try:
             raise error  # so that it is the exception being handled, as in a hook in Python
         except Exception:
             recorder.handle_failure("backward hooks")
 
-    context: Hook = extension.HookContext(
-        recorder.native_buffer, passes=passes, fallback=prehook, on_error=handle_failure
-    )
+    context = extension.HookContext(recorder.native_buffer, passes=passes, fallback=prehook, on_error=handle_failure)
     _follow(recorder, context, clock_reader, lambda: recorder.is_appending and not passes.several)
-    return context
+    nodes: NodeMarks = extension.NodeMarks(context, make_carrier)
+    return nodes
 
 
 def _follow(
