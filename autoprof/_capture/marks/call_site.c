@@ -8,7 +8,7 @@ marks. */
 
 #include "native.h"
 
-enum { MIN_SLOTS = 64 };
+enum { MIN_SLOTS = 64, FEW_ARGUMENTS = 6 };
 
 typedef struct {
     void *module; /* NULL: free. Not kept alive: its weak reference removes it */
@@ -416,25 +416,40 @@ static int calls_forward(CallSite *self, PyObject *module, PyObject *held) {
     return tracing == Py_None;
 }
 
+/* Call a method with these arguments, without an object of the method where they are few. */
+static PyObject *call_method(PyObject *module, PyObject *name, PyObject *args, PyObject *kwargs) {
+    PyObject *given[1 + FEW_ARGUMENTS];
+    Py_ssize_t count = PyTuple_GET_SIZE(args);
+    if (count <= FEW_ARGUMENTS && (kwargs == NULL || PyDict_GET_SIZE(kwargs) == 0)) {
+        given[0] = module;
+        for (Py_ssize_t i = 0; i < count; i++)
+            given[i + 1] = PyTuple_GET_ITEM(args, i);
+        return PyObject_VectorcallMethod(name, given, (size_t)(count + 1), NULL);
+    }
+    PyObject *method = PyObject_GetAttr(module, name);
+    PyObject *output = method == NULL ? NULL : PyObject_Call(method, args, kwargs);
+    Py_XDECREF(method);
+    return output;
+}
+
 /* Call what torch would have called. */
 static PyObject *call_through(CallSite *self, PyObject *module, PyObject *args, PyObject *kwargs) {
-    PyObject *held = PyObject_GenericGetDict(module, NULL), *function = NULL;
+    PyObject *held = PyObject_GenericGetDict(module, NULL);
     if (held == NULL)
         return NULL;
-    PyObject *compiled = PyDict_GetItemWithError(held, self->state->str_compiled_call);
-    if (compiled != NULL && compiled != Py_None)
-        function = Py_NewRef(compiled);
-    else if (!PyErr_Occurred()) {
-        int direct = calls_forward(self, module, held);
-        if (direct >= 0 && !PyErr_Occurred())
-            function = PyObject_GetAttr(module, direct ? self->state->str_forward : self->state->str_call_impl);
+    PyObject *compiled = PyDict_GetItemWithError(held, self->state->str_compiled_call), *output = NULL;
+    if (compiled != NULL && compiled != Py_None) {
+        Py_INCREF(compiled);
+        Py_DECREF(held);
+        output = PyObject_Call(compiled, args, kwargs);
+        Py_DECREF(compiled);
+        return output;
     }
+    int direct = PyErr_Occurred() ? -1 : calls_forward(self, module, held);
     Py_DECREF(held);
-    if (function == NULL)
+    if (direct < 0 || PyErr_Occurred())
         return NULL;
-    PyObject *output = PyObject_Call(function, args, kwargs);
-    Py_DECREF(function);
-    return output;
+    return call_method(module, direct ? self->state->str_forward : self->state->str_call_impl, args, kwargs);
 }
 
 static int contains(PyObject *entries, PyObject *entry) {

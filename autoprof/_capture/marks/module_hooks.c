@@ -74,12 +74,16 @@ static int track_inputs(HookContext *self, PyObject *inputs, long long ordinal) 
     long long next, newest = -1;
     if (next_node_number(self->module, &next) < 0)
         return -1;
+    if (PyTuple_GET_SIZE(inputs) == 1 &&
+        node_marks_continues(self->nodes, PyTuple_GET_ITEM(inputs, 0), (unsigned long long)next))
+        return 0;
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(inputs); i++) {
         PyObject *tensor = PyTuple_GET_ITEM(inputs, i);
         if (tensor != Py_None && track_input(self, tensor, ordinal, &newest) < 0)
             return -1;
     }
-    if (newest >= next - 1 || PyList_GET_SIZE(self->gaps) >= self->buffer->limit)
+    if (newest >= next - 1 || node_marks_has_newest(self->nodes, (unsigned long long)next) ||
+        PyList_GET_SIZE(self->gaps) >= self->buffer->limit)
         return 0;
     PyObject *gap = Py_BuildValue("(LL)", ordinal, next);
     if (gap == NULL)
@@ -186,10 +190,12 @@ static hook_outcome leave_tracked(HookContext *self, HookState *owner, PyObject 
         set_exception(error); /* in place of one that may be set */
         return HOOK_FAILED;
     }
-    unsigned long long number;
+    unsigned long long number = 0;
     int failed = end_call(self, owner, ordinal) < 0 ||
                  (node != Py_None && (number_of(self, node, &number) < 0 ||
                                       node_marks_track_output(self->nodes, number, node, ordinal) < 0));
+    if (node != Py_None && !failed)
+        node_marks_remember_output(self->nodes, output, number);
     Py_DECREF(node);
     return failed ? HOOK_FAILED : HOOK_DONE;
 }

@@ -164,6 +164,9 @@ int report_hook_failure(PyObject *on_error, PyObject *first, PyObject *second);
 /* Have the node of an input, or of an output, of a call mark the end, or the begin, of the call's backward. */
 int node_marks_track_input(NodeMarks *self, unsigned long long number, PyObject *node, long long ordinal);
 int node_marks_track_output(NodeMarks *self, unsigned long long number, PyObject *node, long long ordinal);
+int node_marks_has_newest(NodeMarks *self, unsigned long long next_number);
+int node_marks_continues(NodeMarks *self, PyObject *input, unsigned long long next_number);
+void node_marks_remember_output(NodeMarks *self, PyObject *output, unsigned long long number);
 
 int append_clock_reading(HookContext *self, long long code);
 

@@ -43,6 +43,8 @@ struct NodeMarks {
     size_t slot_count; /* a power of two, or 0 */
     Py_ssize_t used;
     long long generation;
+    void *last_output; /* the last call's output, which may be gone, and the number of its node */
+    unsigned long long last_number;
 };
 
 /* The mark of one node. It runs on the thread of the backward pass; the hook in Python is in probes/backward.py. */
@@ -263,6 +265,22 @@ int node_marks_track_input(NodeMarks *self, unsigned long long number, PyObject 
     return find_mark(self, number) != NULL ? 0 : add_mark(self, number, node, ordinal | MARK_BACKWARD_END);
 }
 
+/* Whether the newest node has a mark. Then the backward of a call that begins now is over at that mark, if not earlier. */
+int node_marks_has_newest(NodeMarks *self, unsigned long long next_number) {
+    return find_mark(self, next_number - 1) != NULL;
+}
+
+/* The same of a call whose input is the last output, for less: no node was made since, so that is the input's node. Where
+the output is gone and another tensor has its place, that one's node is older, and the newest node marks the end. */
+int node_marks_continues(NodeMarks *self, PyObject *input, unsigned long long next_number) {
+    return input == self->last_output && next_number == self->last_number + 1;
+}
+
+void node_marks_remember_output(NodeMarks *self, PyObject *output, unsigned long long number) {
+    self->last_output = output;
+    self->last_number = number;
+}
+
 int node_marks_track_output(NodeMarks *self, unsigned long long number, PyObject *node, long long ordinal) {
     NodeMark *mark = find_mark(self, number);
     if (mark == NULL)
@@ -327,6 +345,7 @@ static PyObject *node_marks_forget(PyObject *op, PyObject *Py_UNUSED(none)) {
     NodeMarks *self = (NodeMarks *)op;
     self->generation++;
     self->used = self->next = 0;
+    self->last_output = NULL;
     Py_RETURN_NONE;
 }
 
@@ -369,6 +388,7 @@ static int node_marks_clear(PyObject *op) {
     self->generation++; /* no slot leads to a carrier any more */
     self->carriers = NULL;
     self->count = self->capacity = self->next = self->used = 0;
+    self->last_output = NULL;
     for (Py_ssize_t i = 0; i < count; i++) {
         Py_CLEAR(carriers[i].mark->context); /* a node that still holds the dict marks nothing any more */
         drop_carrier(carriers + i);

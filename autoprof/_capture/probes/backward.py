@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple, Protocol
 
 import torch
 
-from ..._process.replace import Attribute, CallProbe, InCompiler, Listener, Replacement, skip_frames
+from ..._process.replace import Attribute, CallProbe, InCompiler, Listener, Replacement, call_listeners, skip_frames
 from ..marks import BACKWARD_END, GRAPH_BEGIN, GRAPH_END, MAX_BUFFER_LENGTH, MAX_STEPS_BACK, STEP_STRIDE
 from ..marks.state import PassState
 from ..recorder import Recorder
@@ -289,7 +289,19 @@ def make_pass_nodes(recorder: Recorder, passes: BackwardPasses) -> NodeMarks:
 BACKWARD: Final = Replacement(Attribute(torch.autograd, "backward"), in_compiler=InCompiler.PRESENT)
 GRAD: Final = Replacement(Attribute(torch.autograd, "grad"))
 """Also called by ``torch.func.grad``."""
-RUN: Final = Replacement(Attribute(torch.autograd, RUN_NAME), in_compiler=InCompiler.PRESENT)
+
+
+def _call_with_captures(original: Any, listeners: list[Any]) -> Any:
+    """Return a wrapper that has the listeners called around each call that asks for the gradients of some tensors."""
+    listening = call_listeners(original, listeners)
+
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        return (listening if len(args) > INPUTS_AT and args[INPUTS_AT] else original)(*args, **kwargs)
+
+    return wrapper
+
+
+RUN: Final = Replacement(Attribute(torch.autograd, RUN_NAME), _call_with_captures, in_compiler=InCompiler.PRESENT)
 """The function by which both start the engine; no graph guards it."""
 
 
@@ -300,8 +312,7 @@ class _Captures:
         self._passes = passes
 
     def enter(self, function: Callable[..., Any], args: tuple[Any, ...]) -> bool:
-        inputs = args[INPUTS_AT] if len(args) > INPUTS_AT else ()
-        return len(inputs) > 0 and self._passes.begin_captures(inputs)
+        return self._passes.begin_captures(args[INPUTS_AT])
 
     def leave(self) -> None:
         self._passes.end_captures()

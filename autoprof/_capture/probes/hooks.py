@@ -197,7 +197,7 @@ def _tracking_enter(recorder: Recorder, device: int | None, tracker: CallTracker
                         track_node(newest := node._sequence_nr(), node, ordinal)
                 else:
                     newest = track_inputs(args, kwargs, ordinal, thread)
-                if newest < next_number - 1 and len(gaps) < MAX_MARKS:
+                if newest < next_number - 1 and next_number - 1 not in nodes and len(gaps) < MAX_MARKS:
                     gaps.append((ordinal, next_number))
             else:
                 self.open_call_of(thread, ordinal, recorder.serial)
