@@ -86,8 +86,6 @@ class Recorder:
         """Time that ``detail: shapes`` took in the open step."""
         self.failures: dict[str, int] = {}
         self.untimed: dict[str, int] = {}
-        self.is_idle = False
-        """Whether calls of modules are not marked: in an unsampled step, or in a pause."""
         self.suspended = False
         """Whether the open step is unsampled: nothing is appended, and callers may skip making a mark."""
         self._last_codes: list[int] = []
@@ -107,7 +105,7 @@ class Recorder:
     @property
     def is_appending(self) -> bool:
         """Whether ``extend`` appends to the buffer: the step is sampled and the buffer is not full."""
-        return self.extend is self._extend_buffer
+        return self.extend is self._extend_buffer and not self.suspended
 
     def on_change(self, update: Callable[[], None]) -> None:
         """Call ``update`` after each change of ``extend``, ``read``, ``thread`` or ``single_thread``."""
@@ -260,20 +258,24 @@ class Recorder:
         return itertools.count(ORDINAL_STRIDE, ORDINAL_STRIDE).__next__
 
     def idle(self, on: bool) -> None:
-        """Mark no calls of modules, or mark them again."""
-        if on is not self.is_idle:
-            self.is_idle = on
-            self._changed()
+        """Mark no calls of modules, or mark them again: hooks in C pass over them, those in Python are taken off."""
+        if self.native_buffer is not None:
+            self.native_buffer.idle = on
 
     def suspend(self) -> None:
         """Append no marks: the following steps are unsampled."""
         self.suspended = True
-        self.extend = _ignore
-        self._changed()
+        if self.native_buffer is None:
+            self.extend = _ignore
+            self._changed()
+        else:
+            self.native_buffer.suspended = True
 
     def resume(self) -> None:
         """Append marks again, for a new step on the calling thread."""
         self.suspended = False
+        if self.native_buffer is not None:
+            self.native_buffer.suspended = False
         self.take()
 
     def stop(self) -> None:

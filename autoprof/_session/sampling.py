@@ -66,7 +66,11 @@ class Sampling:
         self._set = TargetSet() if source is None else source.chosen
         self._fqns = self._set.fqns
         self._mark_cost = mark_cost or MarkCost()
-        self._attached: Sequence[Probe] | None = None
+        self._is_on = False
+        self._idling: Sequence[Probe] | None = None
+        """The probes of the present targets that stay attached, and mark nothing where they are off; None: unknown."""
+        self._switched: Sequence[Probe] = ()
+        """The probes that are attached and detached."""
         self._ever_attached: dict[int, Probe] = {}
         self._began_ns = self._began_cpu_ns = 0
         self._paid_ns = 0
@@ -97,34 +101,46 @@ class Sampling:
     def begin_step(self) -> None:
         """Take over another set of targets: the probes attached are those of the step that begins now."""
         if self._source is not None and self._source.chosen is not self._set:
-            self.switch(False)
-            for probe in self._set.probes:
-                if getattr(probe, "idles", False):
-                    probe.detach()
+            self.renew()
             self._set = self._source.chosen
             self._fqns = self._set.fqns
             self._sampler.restart()
 
+    def renew(self) -> None:
+        """Detach all probes of the present targets, which change: another set of them, or on another device."""
+        self.switch(False)
+        for probe in self._idling or ():
+            probe.detach()
+        self._idling = None
+
     def switch(self, on: bool) -> None:
         """Attach all probes of the present targets, or detach those attached that cannot stay idle."""
-        if on == (self._attached is not None):
+        if on == self._is_on:
             return
+        self._is_on = on
         activate(self._recorder, on)
         self._recorder.idle(not on)
-        if on:
-            self._attached = [*self._set.probes, *self._step_probes]
-            self._ever_attached.update((id(probe), probe) for probe in self._attached)
-            for probe in self._attached:
+        if on and self._idling is None:
+            self._attach_set()
+        for probe in self._switched:
+            if on:
                 probe.attach()
-        else:
-            probes, self._attached = self._attached or (), None
-            for probe in probes:
-                if not getattr(probe, "idles", False):
-                    probe.detach()
+            else:
+                probe.detach()
+
+    def _attach_set(self) -> None:
+        """Attach the probes that stay attached from now on."""
+        probes = (*self._set.probes, *self._step_probes)
+        self._ever_attached.update((id(probe), probe) for probe in probes)
+        idling = [probe for probe in probes if getattr(probe, "idles", False)]
+        self._switched = [probe for probe in probes if not getattr(probe, "idles", False)]
+        for probe in idling:
+            probe.attach()
+        self._idling = idling
 
     def detach_all(self) -> None:
         """Detach all probes, also where a signal interrupted ``switch``; raise the first failure at the end."""
-        self._attached = None
+        self._is_on, self._idling, self._switched = False, None, ()
         activate(self._recorder, False)
         failed: list[Exception] = []
         for probe in self._ever_attached.values():

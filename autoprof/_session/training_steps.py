@@ -275,8 +275,10 @@ class TrainingSteps:
         steps, sampling, pipeline = self.steps, self._sampling, self._pipeline
         clock, index = steps.clock, steps.clock.device_index
         begins = steps.follow_device(start, is_end=ended is not None)
-        if ended is not None and (steps.clock is not clock or steps.clock.device_index != index):
-            pipeline.release_end(ended)
+        if steps.clock is not clock or steps.clock.device_index != index:
+            sampling.renew()
+            if ended is not None:
+                pipeline.release_end(ended)
         if steps.clock is not clock:
             pipeline.use_clock(steps.clock)
         if ended is None:

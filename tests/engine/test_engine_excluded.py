@@ -230,7 +230,7 @@ def switch_slowly(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
     switch = Sampling.switch
 
     def slow(sampling: Sampling, on: bool) -> None:
-        if on is (sampling._attached is None):
+        if on is not sampling._is_on:
             program.clock.advance(4)
         switch(sampling, on)
 

@@ -167,12 +167,11 @@ class Session:
         """Keep an exception of a hook."""
         self.errors.append(error)
 
-    def update(self, *, enabled: bool = True, idle: bool = False, read: Callable[[], Any] | None = None) -> None:
+    def update(self, *, enabled: bool = True, read: Callable[[], Any] | None = None) -> None:
         """Renew the contexts."""
         for context in self.contexts:
             context.update(
                 enabled=enabled,
-                idle=idle,
                 single_thread=True,
                 training_thread=threading.get_ident(),
                 read_clock=read or (lambda: next(self.time)),
@@ -271,9 +270,10 @@ def check_plain_hooks(module: Any, torch: Torch) -> None:
     session.update(enabled=False)
     session.call()
     assert session.fallbacks == 2
-    session.update(idle=True)
+    session.buffer.idle = True
     session.call()
     assert (session.fallbacks, len(session.codes())) == (2, 4)
+    session.buffer.idle = False
     session.update()
     session.table.site(session.module).add(module.CallEntry("no owner", session.fallback, None, session.context))
     session.call()

@@ -43,6 +43,10 @@ class MarkBuffer(MutableSequence[Any]):
     @property
     def serial(self) -> int:
         """Number of the open step."""
+    suspended: bool
+    """Whether nothing is appended: the step is unsampled."""
+    idle: bool
+    """Whether calls of modules are not marked, and nothing is called for them."""
     skips_other_threads: bool
     """Whether hooks pass over module calls on other threads than the training thread."""
     skipped: int
@@ -62,10 +66,11 @@ class MarkBuffer(MutableSequence[Any]):
         """Not implemented: marks are appended."""
     def extend(self, marks: Any) -> None:
         """Append marks: a tuple of alternating codes and readings."""
-    def take(self, serial: int) -> tuple[bytes, bytes | list[Any]]:
+    def take(self, serial: int) -> tuple[bytes, bytes | memoryview | list[Any]]:
         """Return the codes and the readings, and start the step ``serial``.
 
-        Integers are returned as 64-bit integers in bytes; readings as a list if one of them is not a 64-bit integer.
+        Integers are returned as 64-bit integers in bytes; readings as a part of a larger block, which lives as long as
+        one of its parts, or as a list if one of them is not a 64-bit integer.
         Codes equal to those of the step before are the same object.
         """
     def clear(self) -> None:
@@ -179,12 +184,11 @@ class HookContext:
         on_error: Callable[[Any, Any, Exception], None] = ...,
     ) -> None: ...
     def update(
-        self, *, enabled: bool, idle: bool, single_thread: bool, training_thread: int, read_clock: Callable[[], Any]
+        self, *, enabled: bool, single_thread: bool, training_thread: int, read_clock: Callable[[], Any]
     ) -> None:
         """Renew the state that the recorder changes.
 
-        ``enabled``: marks are appended; ``idle``: calls of modules are not marked, and nothing is called for them;
-        ``single_thread``: no other thread has made a mark; ``read_clock`` returns a reading, and
+        ``enabled``: marks are appended, unless the buffer is suspended; ``single_thread``: no other thread has made a mark; ``read_clock`` returns a reading, and
         ``time.perf_counter_ns`` is read without a call of Python.
         """
 

@@ -68,18 +68,17 @@ static PyObject *hook_context_new(PyTypeObject *type, PyObject *args, PyObject *
 }
 
 static PyObject *hook_context_update(PyObject *op, PyObject *args, PyObject *kwargs) {
-    static char *names[] = {"enabled", "idle", "single_thread", "training_thread", "read_clock", NULL};
+    static char *names[] = {"enabled", "single_thread", "training_thread", "read_clock", NULL};
     HookContext *self = (HookContext *)op;
-    int enabled, idle, single_thread;
+    int enabled, single_thread;
     unsigned long training_thread;
     PyObject *read_clock;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "$pppkO:update", names, &enabled, &idle, &single_thread, &training_thread,
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "$ppkO:update", names, &enabled, &single_thread, &training_thread,
                                      &read_clock))
         return NULL;
     if (self->buffer == NULL) /* cleared by the garbage collector: its hooks hand over to Python */
         Py_RETURN_NONE;
     self->enabled = (char)enabled;
-    self->idle = (char)idle;
     self->single_thread = (char)single_thread;
     self->training_thread = training_thread;
     self->reads_host_clock = read_clock == self->module->perf_counter_ns;

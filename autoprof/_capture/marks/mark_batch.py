@@ -17,14 +17,14 @@ INTEGER_BYTES: Final = 8
 class MarkBatch(NamedTuple):
     """The marks of one step, and how many the limit of the buffer dropped.
 
-    ``raw_codes`` and ``raw_readings`` are as the buffer held them: 64-bit integers in bytes (C), or lists (Python).
+    ``raw_codes`` and ``raw_readings`` are as the buffer held them: 64-bit integers in bytes or memory (C), or lists.
     They become arrays when steps are resolved, several at a time: with cold caches that took half of a step's end.
     ``thread`` is the training thread; with ``multithreaded``, THREAD marks name the threads of other marks.
     ``other`` counts module calls on other threads.
     """
 
     raw_codes: bytes | list[int]
-    raw_readings: bytes | list[Any]
+    raw_readings: bytes | memoryview | list[Any]
     thread: int
     multithreaded: bool
     dropped: int
@@ -64,12 +64,12 @@ class MarkBatch(NamedTuple):
         Raises ``OverflowError`` for a reading that needs more than 64 bits.
         """
         shape = len(steps), steps[0].mark_count
-        raw = [step.raw_readings for step in steps if isinstance(step.raw_readings, bytes)]
+        raw = [step.raw_readings for step in steps if not isinstance(step.raw_readings, list)]
         if len(raw) == len(steps):
             return np.frombuffer(b"".join(raw), np.int64).reshape(shape)
         return np.array([step.readings for step in steps], dtype=np.int64).reshape(shape)
 
 
-def _to_list(raw: bytes | list[Any]) -> list[Any]:
-    items: list[Any] = np.frombuffer(raw, np.int64).tolist() if isinstance(raw, bytes) else raw
+def _to_list(raw: bytes | memoryview | list[Any]) -> list[Any]:
+    items: list[Any] = raw if isinstance(raw, list) else np.frombuffer(raw, np.int64).tolist()
     return items

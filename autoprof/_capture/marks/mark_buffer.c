@@ -2,34 +2,37 @@
 
 #include "native.h"
 
-enum { MIN_CAPACITY = 256, MAX_KEPT_CAPACITY = 1 << 16 };
+enum { MIN_CAPACITY = 256, MAX_KEPT_CAPACITY = 1 << 16, BLOCK_VALUES = 1 << 15 };
 
-/* The arrays of a buffer, detached from it. */
+/* The readings are written where they stay: `values` points into `block`, a bytes object, behind the readings of the steps
+before. An object for the readings of each step took 40 µs: after a backward pass the allocator first sorts what the pass
+has freed. A block serves again when the steps in it are resolved. */
+
+/* What take() and clear() detach from a buffer. */
 typedef struct {
     long long *codes, *values;
-    PyObject **objects;
-    Py_ssize_t count, capacity;
+    PyObject **objects, *block;
+    Py_ssize_t count, codes_capacity;
 } arrays;
 
 static arrays detach(MarkBuffer *self) {
-    arrays marks = {self->codes, self->values, self->objects, self->count, self->capacity};
+    arrays marks = {self->codes, self->values, self->objects, Py_XNewRef(self->block), self->count, self->codes_capacity};
+    self->block_used += self->count;
     self->codes = self->values = NULL;
     self->objects = NULL;
-    self->count = self->capacity = 0;
+    self->count = self->capacity = self->codes_capacity = 0;
     return marks;
 }
 
 /* Release the readings, and give the memory back to the buffer unless marks have been appended meanwhile. The memory of
 an exceptionally long step is freed. */
 static void release(MarkBuffer *self, arrays *marks) {
-    if (self->capacity == 0 && marks->capacity <= MAX_KEPT_CAPACITY) {
+    if (self->codes_capacity == 0 && marks->codes_capacity <= MAX_KEPT_CAPACITY) {
         self->codes = marks->codes;
-        self->values = marks->values;
-        self->capacity = marks->capacity;
-    } else {
+        self->codes_capacity = marks->codes_capacity;
+    } else
         PyMem_Free(marks->codes);
-        PyMem_Free(marks->values);
-    }
+    Py_XDECREF(marks->block);
     if (marks->objects != NULL) { /* last: the destructor of a reading may run Python code */
         for (Py_ssize_t i = 0; i < marks->count; i++)
             Py_XDECREF(marks->objects[i]);
@@ -47,11 +50,40 @@ static int resize(void **items, Py_ssize_t count, size_t size) {
     return 0;
 }
 
+/* Write the open step's readings to a block with this much room. */
+static int use_block(MarkBuffer *self, Py_ssize_t room) {
+    Py_ssize_t size = (room > BLOCK_VALUES ? room : BLOCK_VALUES) * (Py_ssize_t)sizeof *self->values;
+    PyObject *block = self->spare_block;
+    if (block != NULL && Py_REFCNT(block) == 1 && PyBytes_GET_SIZE(block) >= size)
+        self->spare_block = NULL;
+    else if ((block = PyBytes_FromStringAndSize(NULL, size)) == NULL)
+        return -1;
+    long long *values = (long long *)PyBytes_AS_STRING(block);
+    if (self->count)
+        memcpy(values, self->values, (size_t)self->count * sizeof *values);
+    PyObject *unused = self->spare_block;
+    self->spare_block = self->block;
+    self->block = block;
+    self->block_used = 0;
+    self->values = values;
+    Py_XDECREF(unused);
+    return 0;
+}
+
 int mark_buffer_grow(MarkBuffer *self) {
     Py_ssize_t capacity = self->capacity ? 2 * self->capacity : MIN_CAPACITY;
-    if (resize((void **)&self->codes, capacity, sizeof *self->codes) < 0 ||
-        resize((void **)&self->values, capacity, sizeof *self->values) < 0 ||
-        (self->objects != NULL && resize((void **)&self->objects, capacity, sizeof *self->objects) < 0))
+    Py_ssize_t room = self->block == NULL ? 0 : PyBytes_GET_SIZE(self->block) / (Py_ssize_t)sizeof *self->values - self->block_used;
+    if (self->codes_capacity < capacity) {
+        if (resize((void **)&self->codes, capacity, sizeof *self->codes) < 0)
+            return -1;
+        self->codes_capacity = capacity;
+    }
+    if (room < capacity) {
+        if (use_block(self, capacity) < 0)
+            return -1;
+    } else if (self->values == NULL)
+        self->values = (long long *)PyBytes_AS_STRING(self->block) + self->block_used;
+    if (self->objects != NULL && resize((void **)&self->objects, capacity, sizeof *self->objects) < 0)
         return -1;
     self->capacity = capacity;
     return 0;
@@ -82,6 +114,8 @@ static PyObject *reading_at(PyObject **objects, long long *values, Py_ssize_t at
 static PyObject *mark_buffer_extend(PyObject *op, PyObject *marks) {
     if (!PyTuple_CheckExact(marks) || PyTuple_GET_SIZE(marks) % 2)
         return PyErr_Format(PyExc_TypeError, "marks must be a tuple of alternating codes and readings, not %R", marks);
+    if (((MarkBuffer *)op)->suspended)
+        Py_RETURN_NONE;
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(marks); i += 2) {
         long long code = PyLong_AsLongLong(PyTuple_GET_ITEM(marks, i));
         if ((code == -1 && PyErr_Occurred()) ||
@@ -91,9 +125,18 @@ static PyObject *mark_buffer_extend(PyObject *op, PyObject *marks) {
     Py_RETURN_NONE;
 }
 
+/* Return the readings: a part of their block, or a list. */
 static PyObject *readings_of(arrays *marks) {
-    if (marks->objects == NULL)
-        return PyBytes_FromStringAndSize((char *)marks->values, marks->count * (Py_ssize_t)sizeof *marks->values);
+    if (marks->count == 0)
+        return PyBytes_FromStringAndSize(NULL, 0);
+    if (marks->objects == NULL) {
+        Py_ssize_t begin = (char *)marks->values - PyBytes_AS_STRING(marks->block);
+        PyObject *whole = PyMemoryView_FromObject(marks->block);
+        PyObject *part = whole == NULL ? NULL
+                                       : PySequence_GetSlice(whole, begin, begin + marks->count * (Py_ssize_t)sizeof *marks->values);
+        Py_XDECREF(whole);
+        return part;
+    }
     PyObject *readings = PyList_New(marks->count);
     for (Py_ssize_t i = 0; readings != NULL && i < marks->count; i++) {
         PyObject *reading = reading_at(marks->objects, marks->values, i);
@@ -203,7 +246,8 @@ static void mark_buffer_dealloc(PyObject *op) {
     PyObject_GC_UnTrack(op);
     mark_buffer_clear_references(op);
     PyMem_Free(self->codes);
-    PyMem_Free(self->values);
+    Py_CLEAR(self->block);
+    Py_CLEAR(self->spare_block);
     Py_CLEAR(self->last_codes);
     type->tp_free(op);
     Py_DECREF(type);
@@ -219,6 +263,8 @@ static PyMethodDef methods[] = {
 
 static PyMemberDef members[] = {
     {"serial", T_LONGLONG, offsetof(MarkBuffer, serial), READONLY, "number of the open step"},
+    {"suspended", T_BOOL, offsetof(MarkBuffer, suspended), 0, "whether nothing is appended: the step is unsampled"},
+    {"idle", T_BOOL, offsetof(MarkBuffer, idle), 0, "whether calls of modules are not marked"},
     {"skips_other_threads", T_BOOL, offsetof(MarkBuffer, skips_other_threads), 0,
      "whether module calls on other threads than the training thread are passed over"},
     {"skipped", T_LONGLONG, offsetof(MarkBuffer, skipped), 0, "how often they were"},

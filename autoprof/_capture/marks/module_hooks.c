@@ -25,9 +25,14 @@ static int is_passed_over(HookContext *self, HookState *owner, PyObject *called)
     return 1;
 }
 
+/* Whether calls of modules are not marked; a context that was cleared hands over to Python. */
+static inline int is_idle(HookContext *self) {
+    return self->buffer != NULL && self->buffer->idle;
+}
+
 /* The outcome of a call that is not the usual one. */
 static hook_outcome pass_over(HookContext *self, PyObject *owner, PyObject *module) {
-    if (self->idle)
+    if (is_idle(self))
         return HOOK_DONE;
     int passed = is_passed_over(self, as_hook_state(self, owner), module);
     return passed < 0 ? HOOK_FAILED : passed ? HOOK_DONE : HOOK_FALLBACK;
@@ -111,7 +116,7 @@ hook_outcome enter_call(HookContext *self, PyObject *module_owner, PyObject *mod
     HookState *owner = as_hook_state(self, module_owner);
     int tracks = self->nodes != NULL;
     long long code, ordinal = 0;
-    if (owner == NULL || self->idle || !is_usual(self) || !has_room(self) ||
+    if (owner == NULL || is_idle(self) || !is_usual(self) || !has_room(self) ||
         (tracks && (self->creator_thread != self->training_thread || !takes_tensors(self, args, kwargs))))
         return pass_over(self, module_owner, module);
     if (entering_code(self, owner, &code) < 0)
@@ -203,7 +208,7 @@ static hook_outcome leave_tracked(HookContext *self, HookState *owner, PyObject 
 hook_outcome leave_call(HookContext *self, PyObject *module_owner, PyObject *module, PyObject *output) {
     HookState *owner = as_hook_state(self, module_owner);
     int tracks = self->nodes != NULL;
-    if (owner == NULL || self->idle || !is_usual(self) ||
+    if (owner == NULL || is_idle(self) || !is_usual(self) ||
         (tracks ? self->creator_thread != self->training_thread : !self->single_thread))
         return pass_over(self, module_owner, module);
     if (tracks)

@@ -88,13 +88,17 @@ int call_for_number(PyObject *function, long long *number);
 /* The marks of the open step. */
 typedef struct {
     PyObject_HEAD
-    long long *codes, *values;
+    long long *codes, *values; /* values: in the block, behind those of the steps before */
     PyObject **objects; /* readings that are no 64-bit integers, such as device events; NULL while there are none */
-    Py_ssize_t count, capacity;
+    Py_ssize_t count, capacity, codes_capacity;
+    PyObject *block, *spare_block; /* bytes, or NULL */
+    Py_ssize_t block_used;         /* values of closed steps in the block */
     Py_ssize_t limit; /* marks from which the hooks in C hand over to Python, which counts dropped marks */
     long long ordinal, serial;
     PyObject *last_codes;     /* bytes: the codes of the step that was taken last, or NULL */
     long long skipped;        /* calls on other threads that were passed over */
+    char suspended; /* whether nothing is appended: the step is unsampled */
+    char idle;      /* whether calls of modules are not marked */
     char skips_other_threads; /* whether module calls on other threads than the training thread are passed over */
 } MarkBuffer;
 
@@ -145,7 +149,7 @@ typedef struct HookContext {
     PyObject *fallback, *on_error; /* the prehook in Python, and the function for its exceptions */
     PyObject *read_clock;
     unsigned long creator_thread, training_thread;
-    char enabled, idle, single_thread, reads_host_clock; /* idle: calls of modules are not marked */
+    char enabled, single_thread, reads_host_clock;
 } HookContext;
 
 typedef enum {
@@ -190,7 +194,7 @@ static inline int next_node_number(module_state *module, long long *number) {
 
 /* Whether the mark needs an append and nothing else: it is of the training thread, and the step is sampled. */
 static inline int is_usual(HookContext *self) {
-    return self->enabled && PyThread_get_thread_ident() == self->training_thread;
+    return self->enabled && !self->buffer->suspended && PyThread_get_thread_ident() == self->training_thread;
 }
 
 static inline int has_room(HookContext *self) {

@@ -87,7 +87,6 @@ def _follow(
         )  # called from C, it would be compiled beside the graph of a compiled model
         context.update(
             enabled=enabled(),
-            idle=recorder.is_idle,
             single_thread=recorder.single_thread,
             training_thread=recorder.thread,
             read_clock=read_clock,
