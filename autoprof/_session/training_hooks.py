@@ -101,6 +101,8 @@ class TrainingHooks:
         self._owned: dict[int, bool] = {}
         self._ends_with_update = False
         self._events = 0
+        self._begun: list[int] = []
+        """The optimizers whose step has begun, by id, as long as nothing else has happened: most report only its end."""
         self._updates: list[int] = []
         """The optimizers that stepped in the open step, by id."""
         self._usual: int | None = None
@@ -172,6 +174,7 @@ class TrainingHooks:
     def finish(self, *, patient: bool) -> None:
         """Close the open step where it is whole, and wait for the device."""
         self.wake()
+        self._report_begun()
         self._steps.finish(updated=self._has_updated(), patient=patient)
 
     # Forwards, updates and backward passes.
@@ -216,7 +219,10 @@ class TrainingHooks:
 
     def update_begins(self, optimizer: Any, *_call: Any) -> None:
         """Called before each optimizer step."""
-        self._report(UpdateBegins(id(optimizer)))
+        key = id(optimizer)
+        if key in self._begun:  # an exception ended that step
+            del self._begun[self._begun.index(key) :]
+        self._begun.append(key)
 
     def update_ends(self, optimizer: Any, *_call: Any) -> None:
         """Called after each optimizer step."""
@@ -229,19 +235,23 @@ class TrainingHooks:
                 self.wake()
                 return
             self.wake()
-        self._updates.append(id(optimizer))
+        key = id(optimizer)
+        if self._begun and self._begun[-1] == key:
+            self._begun.pop()
+        self._updates.append(key)
         owned, is_last = self._owns(optimizer), False
         if owned and self._own is not None:
             self._forget_own_updates()
         if self._ends_with_update:
             self._ends_with_update, is_last = False, self._optimizer_hooks()[0].is_last(optimizer)
         in_backward, position = _graph_task() != -1, self._steps.position
-        self._report(UpdateEnds(id(optimizer), get_ident(), owned, in_backward, is_last, position))
+        self._report(UpdateEnds(key, get_ident(), owned, in_backward, is_last, position))
 
     def enter(self, function: Callable[..., Any], args: tuple[Any, ...]) -> bool:
         """Called before each backward pass; return whether ``leave`` is to be called after it."""
         if _graph_task() != -1:
             return False
+        self._report_begun()
         thread, own, detector = get_ident(), self._own, self._steps.detector
         if own is None and not detector.expects_backward:
             return False
@@ -272,8 +282,15 @@ class TrainingHooks:
     def _has_updated(self) -> bool:
         return self._own is not None and self._own.has_updated
 
+    def _report_begun(self) -> None:
+        """Report the optimizer steps in which something else happens."""
+        while self._begun:
+            self._carry_out(self._steps.report(UpdateBegins(self._begun.pop(0))))
+
     def _report(self, event: Event) -> None:
         """Report an event, and carry out those decisions that concern hooks; time one of many."""
+        if self._begun:
+            self._report_begun()
         self._events += 1
         if self._events % METER_EVERY:
             self._carry_out(self._steps.report(event))
@@ -345,6 +362,7 @@ class TrainingHooks:
     def exclude(self, name: str) -> AbstractContextManager[None]:
         """Exclude the time inside the block from steps, under this name."""
         self.wake()
+        self._report_begun()
         return self._steps.exclude(name)
 
     def report_fetch(self, source: Any, *, explicit: bool) -> None:
@@ -357,6 +375,7 @@ class TrainingHooks:
 
     def report_ungraded(self, *, begins: bool) -> None:
         """Called where an outermost block under ``no_grad`` or ``inference_mode`` begins, and where it has ended."""
+        self._report_begun()
         if begins:
             self.wake()
             self._steps.block_begins()

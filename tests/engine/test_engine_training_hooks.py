@@ -124,11 +124,24 @@ def test_an_iteration_is_a_forward_a_backward_pass_and_an_update(bench: Any) -> 
     one.optimizer.step()
     assert one.last(events.ForwardBegins)[1:4] == (True, True, True)
     assert one.last(events.UpdateEnds).position == 4
-    assert one.steps.kinds() == ["ForwardBegins", "BackwardBegins", "BackwardEnds", "UpdateBegins", "UpdateEnds"]
+    assert one.steps.kinds() == ["ForwardBegins", "BackwardBegins", "BackwardEnds", "UpdateEnds"]
     one.model.eval()
     with torch.no_grad():
         one.model(X)
     assert one.last(events.ForwardBegins)[1:4] == (True, False, False)
+
+
+def test_the_begin_of_an_update_is_an_event_where_something_happens_inside_it(bench: Any) -> None:
+    """A closure, or another optimizer. One that an exception ended is not the one around the next."""
+    one = bench()
+
+    def fail() -> None:
+        raise ValueError("the closure's")
+
+    with pytest.raises(ValueError, match="the closure's"):
+        one.optimizer.step(fail)
+    one.optimizer.step(lambda: one.model(X).sum())
+    assert one.steps.kinds() == ["UpdateBegins", "ForwardBegins", "UpdateEnds"]
 
 
 def test_optimizers_that_were_named_are_the_only_ones_hooked(bench: Any) -> None:
