@@ -13,7 +13,7 @@ import random
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from statistics import fmean
+from statistics import fmean, median
 from time import perf_counter_ns, thread_time_ns
 from typing import Any, ClassVar, Final
 
@@ -234,7 +234,8 @@ def turns(
 
     The bare turns are in a pause of the session. With ``is_shared`` they are of the same model: two models differ by
     some percent, for their tensors lie elsewhere, and a paused mark costs less than a microsecond. Else they are of a
-    second model. The first step of a turn is not timed.
+    second model, and first both make bare turns, by whose ratio the two models differ. The first step of a turn is not
+    timed.
     """
     own = make()
     bare = own if is_shared else make()
@@ -242,6 +243,7 @@ def turns(
     bare.step()
     step_ns, _ = time_turn(bare.step, 3)
     steps = max(round(turn_s * 1e9 / step_ns), 1)
+    differ = [1.0, 1.0] if is_shared else _difference(own.step, bare.step, steps, max(count // 3, 1))
     with settled(variant, own, settling):
         for number in range(count):
             progress(f"{own.title}: turn {number + 1} of {count}")
@@ -249,7 +251,8 @@ def turns(
                 if side == "own":
                     own.step()
                     variant.end_step()
-                    times = time_turn(own.step, steps, variant.end_step)
+                    wall, processor = time_turn(own.step, steps, variant.end_step)
+                    times = wall / differ[0], processor / differ[1]
                 else:
                     with variant.session.pause():
                         bare.step()
@@ -257,3 +260,9 @@ def turns(
                 for clock, step_ns in zip(CLOCKS, times, strict=True):
                     found[clock][side].append(step_ns)
     return {"title": own.title, "steps_of_a_turn": steps, "turns": count, "pairs": found}
+
+
+def _difference(own: Callable[[], object], bare: Callable[[], object], steps: int, count: int) -> list[float]:
+    """Return how much longer the bare steps of one model take than those of another one, by each clock."""
+    pairs = [(time_turn(own, steps), time_turn(bare, steps)) for _ in range(count)]
+    return [median(one[at] / other[at] for one, other in pairs) for at in range(len(CLOCKS))]
