@@ -12,7 +12,7 @@ import itertools
 import sys
 import threading
 from collections.abc import Callable, MutableSequence
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from .._names import clean_name
 from .._process.signals import raised_by_handler
@@ -36,6 +36,13 @@ from .other_threads import OtherThreads
 
 MAX_USER_NAMES: Final = 4096
 """Names that code may make up while it runs; further names share one label."""
+
+
+class Clearable(Protocol):
+    """A container."""
+
+    def clear(self) -> None:
+        """Remove what is in it."""
 
 
 class StepNumber:
@@ -93,8 +100,8 @@ class Recorder:
         self._user: dict[str, int] = {}
         self._labelling = threading.Lock()
         self._on_change: list[Callable[[], None]] = []
-        self.per_step: tuple[Any, ...] = ()
-        """The lists and dicts that are cleared at the end of each step."""
+        self.per_step: tuple[Clearable, ...] = ()
+        """The containers that are cleared at the end of each step."""
 
     @property
     def serial(self) -> int:
@@ -111,7 +118,7 @@ class Recorder:
         """Call ``update`` after each change of ``extend``, ``read``, ``thread`` or ``single_thread``."""
         self._on_change.append(update)
 
-    def clear_each_step(self, container: dict[Any, Any] | list[Any]) -> None:
+    def clear_each_step(self, container: Clearable) -> None:
         """Clear a container of plain values at the end of each step."""
         self.per_step = (*self.per_step, container)
 

@@ -55,6 +55,7 @@ from ..probes.log_calls import LogProbe
 from ..probes.stacks import StackProbe
 from ..probes.sync_calls import SyncProbe
 from ..summary import Summary
+from .host_times import HOST, HostTimes
 from .late_ranks import LateRanks
 from .module_sources import ModuleSources
 from .observers import CompiledModules, ExcludedTime, MemoryTable, OutsideSteps
@@ -275,6 +276,7 @@ class _Builder:
             observers.append(TargetsFile(folder.path, setup.model, rows))
         made = self._make_sinks(folder)
         undo.add(partial(_close_sinks, made))
+        times = HOST
         pipeline = Pipeline(
             setup.recorder,
             self._clock,
@@ -283,6 +285,7 @@ class _Builder:
             sinks=[*made, *sinks],
             folder=folder,
             notes=self._notes,
+            times=times,
             pass_share=setup.pass_share,
         )
         flight = self._flight_recorder(folder, exchange)
@@ -293,12 +296,13 @@ class _Builder:
             capture.step_probes,
             mark_cost=setup.mark_cost,
             flight=flight,
+            times=times,
         )
         windows = self._windows(folder, sampling, pipeline)
         if exchange is None and can_have_group():
             windows.append(LateRanks(sampler, diagnosis, pipeline, folder, made, self._notes).step_begins)
-        steps = self._steps(capture, sampling, pipeline, excluded, windows)
-        hooks = self._hooks(capture, steps)
+        steps = self._steps(capture, sampling, pipeline, excluded, windows, times)
+        hooks = self._hooks(capture, steps, times)
         reporting = StepProbes(replace(capture.context, events=hooks))
         attached.add(reporting.remove)
         session = OpenSession(
@@ -370,6 +374,7 @@ class _Builder:
         pipeline: Pipeline,
         excluded: ExcludedTime,
         listeners: Sequence[StepListener],
+        times: HostTimes,
     ) -> TrainingSteps:
         setup, find = self._setup, capture.probes.find
         stacks = find(StackProbe)
@@ -384,7 +389,13 @@ class _Builder:
         return TrainingSteps(
             detector,
             StepRecorder(
-                setup.recorder, self._clock, setup.memory, self._notes, placement=placement, cost_meters=meters
+                setup.recorder,
+                self._clock,
+                setup.memory,
+                self._notes,
+                placement=placement,
+                cost_meters=meters,
+                times=times,
             ),
             sampling,
             pipeline,
@@ -394,6 +405,7 @@ class _Builder:
             warmup=setup.settings.sample.warmup,
             listeners=listeners,
             pause_listeners=(stacks.exclude,) if flight is None else (stacks.exclude, flight.ring.pause),
+            times=times,
         )
 
     def _called(self) -> dict[str, nn.Module]:
@@ -406,7 +418,7 @@ class _Builder:
         called = {fqns.get(id(module), f"another {at}"): module for at, module in enumerate(self._found.called)}
         return dict(list(called.items())[: MAX_ENTRIES - 1])
 
-    def _hooks(self, capture: _Capture, steps: TrainingSteps) -> TrainingHooks:
+    def _hooks(self, capture: _Capture, steps: TrainingSteps, times: HostTimes) -> TrainingHooks:
         setup = self._setup
         return TrainingHooks(
             setup.model,
@@ -415,6 +427,7 @@ class _Builder:
             setup.recorder,
             called=tuple(self._called().values()),
             training_forward_calls=capture.context.training_forward_calls,
+            times=times,
         )
 
     def _probe_functions(self) -> None:

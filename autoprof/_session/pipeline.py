@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from time import perf_counter_ns, sleep, thread_time_ns
+from time import sleep
 from typing import TYPE_CHECKING, Final
 
 from .._capture.mark_cost import MarkCost
@@ -29,6 +29,7 @@ from ..devices import Clock
 from ..frame import FrameRun, StepFrame
 from ..sinks import Sink
 from ..summary import Summary
+from .host_times import HOST, HostTimes
 from .outputs import Outputs
 from .summarizer import ClockLimit, Summarizer, failure_note
 
@@ -64,7 +65,7 @@ CLOSED: Final = "closed"
 class Pipeline:
     """Take closed steps, and pass their frames to the observers, the statistics and the sinks.
 
-    ``now_ns`` is the only clock that decides when a pass is due and how long it takes. Passes may take ``pass_share``
+    The wall clock of ``times`` alone decides when a pass is due and how long it takes. Passes may take ``pass_share``
     of the time, as processor time of this thread: those that take more come less often. ``excess_ns`` is the rest, of
     passes that had more steps than time: recording fewer steps makes those shorter, and no others.
     """
@@ -79,7 +80,7 @@ class Pipeline:
         sinks: Iterable[Sink],
         folder: RunFolder | None,
         notes: Notes,
-        now_ns: Callable[[], int] = perf_counter_ns,
+        times: HostTimes = HOST,
         pass_share: float = PASS_SHARE,
     ) -> None:
         self._pass_share = pass_share
@@ -89,7 +90,7 @@ class Pipeline:
         """The part of it beyond ``pass_share``, of passes that left steps for the next one."""
         self._folder = folder
         self._notes = notes
-        self._now_ns = now_ns
+        self._now_ns, self._processor_ns = times.wall_ns, times.processor_ns
         self._resolver = Resolver(recorder.labels, mark_cost)
         self._aggregate = Aggregate()
         self._limit = ClockLimit(clock, folder)
@@ -97,12 +98,12 @@ class Pipeline:
         self._steppers = [one for one in observers if _overrides(one, "step")]
         self._stages = [one for one in observers if _overrides(one, "frames")]
         self._summarizer = Summarizer(recorder, self._resolver, self._aggregate, self._limit, observers, notes)
-        self._outputs = Outputs(sinks, self._summarizer.summary, notes, now_ns)
+        self._outputs = Outputs(sinks, self._summarizer.summary, notes, self._now_ns)
         self._unwritten: deque[StepFrame] = deque()
         """Frames that the sinks have not received yet; all other stages have."""
         self._gc_paused = GcPaused()
         self._holds_events = clock.device_type is not None
-        self._began_ns = now_ns()
+        self._began_ns = self._now_ns()
         """The time at which the last pass began."""
         self._due_ns = self._began_ns + PASS_EVERY_NS
         self._took_long = False
@@ -161,12 +162,12 @@ class Pipeline:
 
     def _make_pass(self, now_ns: int) -> None:
         since_ns, self._began_ns = now_ns - self._began_ns, now_ns
-        cpu_ns = thread_time_ns()
+        cpu_ns = self._processor_ns()
         with self._gc_paused:
             length_ns = max(PASS_NS, round(PASS_SHARE * since_ns))
             is_done = self._pass_on(now_ns + length_ns)
             self._outputs.show()
-        took_ns = thread_time_ns() - cpu_ns
+        took_ns = self._processor_ns() - cpu_ns
         self.passes_ns += took_ns
         if not is_done:
             self.excess_ns += max(took_ns - round(self._pass_share * since_ns), 0)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from time import perf_counter_ns, thread_time_ns
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from .._capture.handle import Probe
 from .._capture.mark_cost import MarkCost
 from .._capture.other_threads import NO_OTHER_MARKS, OtherMarks
 from .._capture.recorder import Recorder, activate
+from .host_times import HOST, HostTimes
 from .sampler import Sampler
 
 if TYPE_CHECKING:
@@ -56,9 +56,11 @@ class Sampling:
         *,
         mark_cost: MarkCost | None = None,
         flight: FlightRecorder | None = None,
+        times: HostTimes = HOST,
     ) -> None:
         self.flight = flight
         """The flight recorder, where there is one: it is given the end of each step."""
+        self._times = times
         self._step_probes = tuple(step_probes)
         self._sampler = sampler
         self._recorder = recorder
@@ -246,7 +248,7 @@ class Sampling:
 
     def start_clocks(self) -> None:
         """Called once autoprof's own work at the end of a step is done, before a recorded step goes on."""
-        self._began_ns, self._began_cpu_ns = perf_counter_ns(), thread_time_ns()
+        self._began_ns, self._began_cpu_ns = self._times.wall_ns(), self._times.processor_ns()
 
     def exclude_pause(self, ns: int, cpu_ns: int = 0) -> None:
         """Exclude a pause from the open step."""

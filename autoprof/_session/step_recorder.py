@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from threading import get_ident
-from time import time_ns
 from typing import Any, Final, Protocol
 
 import torch
@@ -19,6 +18,7 @@ from .._units import UNITS
 from ..devices import Clock, DeviceClock, Memory, Reading
 from ..frame import Phase
 from .events import Calls, ExcludeMarks, Moment
+from .host_times import HOST, HostTimes
 from .step_marks import StepMarks
 
 MOVED: Final = (
@@ -90,6 +90,7 @@ class StepRecorder:
         *,
         placement: Placement | None = None,
         cost_meters: Sequence[CostMeter] = (),
+        times: HostTimes = HOST,
     ) -> None:
         self.clock = clock
         self.open: OpenStep | None = None
@@ -104,6 +105,7 @@ class StepRecorder:
         """The length of the last step."""
         self.marks = StepMarks(recorder)
         self._recorder = recorder
+        self._unix_ns = times.unix_ns
         self._memory = memory
         self._notes = notes
         self._placement = placement
@@ -145,7 +147,7 @@ class StepRecorder:
         if note is not None:
             self._notes.warn_once(note)
         self.clock = clock = self._recorder.clock
-        self._end_unix_ns = time_ns()
+        self._end_unix_ns = self._unix_ns()
         if clock is before and clock.device_index == index:
             return start
         if start is not None and not is_end:
@@ -165,7 +167,7 @@ class StepRecorder:
         """Open a recorded step at the reading ``start``; None: ``started`` reads it once all is attached."""
         if self._recorder.suspended:
             self._recorder.resume()
-        self.open = OpenStep(start, self._end_unix_ns or time_ns(), instrumented, cut, warmup=warmup)
+        self.open = OpenStep(start, self._end_unix_ns or self._unix_ns(), instrumented, cut, warmup=warmup)
         self.open.gap, self._gap = self._gap, _Gap()
         self._excluded_ns = 0
 
@@ -173,7 +175,7 @@ class StepRecorder:
         """Called once all is attached."""
         opened = self.open
         if opened is not None and opened.start is None:
-            opened.start, opened.start_unix_ns = self.clock.read(), time_ns()
+            opened.start, opened.start_unix_ns = self.clock.read(), self._unix_ns()
             opened.gap.overhead_ns += max(self.clock.host_ns(opened.start) - self._ended_ns, 0)
 
     def begin_unsampled(self) -> None:
@@ -215,7 +217,7 @@ class StepRecorder:
             self._close_unsampled(held)
             return None
         if end is None:
-            end, self._end_unix_ns = self.clock.read(), time_ns()
+            end, self._end_unix_ns = self.clock.read(), self._unix_ns()
         if held > 1:
             self._divide(self.open, end, held)
         raw = self._raw_step(self.open, end, until)

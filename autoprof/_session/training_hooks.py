@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from threading import get_ident
-from time import thread_time_ns
 from typing import Any, Final
 
 import torch
@@ -42,6 +41,7 @@ from .events import (
     UpdateBegins,
     UpdateEnds,
 )
+from .host_times import HOST, HostTimes
 from .own_updates import OwnUpdates
 from .training_steps import TrainingSteps
 
@@ -88,11 +88,13 @@ class TrainingHooks:
         *,
         called: Sequence[nn.Module] = (),
         training_forward_calls: Sequence[Callable[[], None]] = (),
+        times: HostTimes = HOST,
     ) -> None:
         self._model = model
         self._optimizers = optimizers
         self._steps = steps
         self._recorder = recorder
+        self._processor_ns = times.processor_ns
         self._entries = {id(one): one for one in (model, *called)}
         """The modules whose forwards are reported: the model, and those that the program calls in its place."""
         self._training_forward_calls = tuple(training_forward_calls)
@@ -102,7 +104,7 @@ class TrainingHooks:
         self._ends_with_update = False
         self._events = 0
         self._begun: list[int] = []
-        """The optimizers whose step has begun, by id, as long as nothing else has happened: most report only its end."""
+        """The optimizers whose step has begun, by id, until something else happens: most report only its end."""
         self._updates: list[int] = []
         """The optimizers that stepped in the open step, by id."""
         self._usual: int | None = None
@@ -295,9 +297,9 @@ class TrainingHooks:
         if self._events % METER_EVERY:
             self._carry_out(self._steps.report(event))
             return
-        began_ns, work_ns = thread_time_ns(), self._steps.steps.work_ns
+        began_ns, work_ns = self._processor_ns(), self._steps.steps.work_ns
         self._carry_out(self._steps.report(event))
-        spent_ns = thread_time_ns() - began_ns - (self._steps.steps.work_ns - work_ns)
+        spent_ns = self._processor_ns() - began_ns - (self._steps.steps.work_ns - work_ns)
         self._steps.steps.work_ns += METER_EVERY * min(max(spent_ns, 0), MAX_EVENT_NS)
 
     def _carry_out(self, decisions: Sequence[Decision]) -> None:

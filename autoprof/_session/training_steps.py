@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from time import perf_counter_ns, thread_time_ns
 from typing import Any, Final
 
 from .._capture.other_threads import MAX_OTHER_MARKS, NO_OTHER_MARKS, OtherMarks
@@ -36,6 +35,7 @@ from .events import (
     UngradedBlockBegins,
     UngradedBlockEnds,
 )
+from .host_times import HOST, HostTimes
 from .observers import ExcludedTime
 from .pipeline import Pipeline
 from .sampling import Sampling
@@ -77,7 +77,9 @@ class TrainingSteps:
         warmup: int = 0,
         listeners: Sequence[StepListener] = (),
         pause_listeners: Sequence[Callable[[bool], object]] = (),
+        times: HostTimes = HOST,
     ) -> None:
+        self._times = times
         self.work = DeferSignals()
         """Entered around all work of the session's own."""
         self.detector = detector
@@ -188,11 +190,11 @@ class TrainingSteps:
 
     def _end_step(self, decision: EndStep) -> None:
         """End the open step, and begin the next one; a failure ends the recording."""
-        began_ns, self._block = perf_counter_ns(), None
+        began_ns, self._block = self._times.wall_ns(), None
         if self._goes_on_unsampled(began_ns, decision.held):
             self.steps.go_on_unsampled(decision.held)
             return
-        began_cpu_ns = thread_time_ns()
+        began_cpu_ns = self._times.processor_ns()
         with self.work:
             try:
                 if not self.is_off:
@@ -202,8 +204,8 @@ class TrainingSteps:
                 if not isinstance(error, Exception) or raised_by_handler(error):
                     raise
             finally:
-                self.steps.work_ns += thread_time_ns() - began_cpu_ns
-                self._sampling.exclude_own(perf_counter_ns() - began_ns)
+                self.steps.work_ns += self._times.processor_ns() - began_cpu_ns
+                self._sampling.exclude_own(self._times.wall_ns() - began_ns)
                 if self.is_recording:
                     self._sampling.start_clocks()
         lifecycle.finish_termination()
@@ -244,7 +246,7 @@ class TrainingSteps:
             self._submit(raw)
             batch = raw.mark_batch
             passes_ns = self._pipeline.passes_ns - self._pipeline.excess_ns  # these keep to their part of the budget
-            paid_ns = steps.work_ns + steps.metered_ns + thread_time_ns() - began_cpu_ns - passes_ns
+            paid_ns = steps.work_ns + steps.metered_ns + self._times.processor_ns() - began_cpu_ns - passes_ns
             sampling.close(raw.step, batch.mark_count, paid_ns, began_ns, began_cpu_ns, batch.other)
             if batch.other is not NO_OTHER_MARKS:
                 self._note_other_threads(batch.other)
@@ -385,13 +387,13 @@ class TrainingSteps:
 
     def _attach(self, on: bool) -> None:
         """Attach or detach the probes of the open step, if it is recorded."""
-        now_ns = perf_counter_ns()
+        now_ns = self._times.wall_ns()
         for listener in self._pause_listeners:
             listener(not on)
         if on:
-            self._sampling.exclude_pause(now_ns - self._paused_ns, thread_time_ns() - self._paused_cpu_ns)
+            self._sampling.exclude_pause(now_ns - self._paused_ns, self._times.processor_ns() - self._paused_cpu_ns)
         else:
-            self._paused_ns, self._paused_cpu_ns = now_ns, thread_time_ns()
+            self._paused_ns, self._paused_cpu_ns = now_ns, self._times.processor_ns()
         if self.is_recording:
             self._sampling.switch(on)
 

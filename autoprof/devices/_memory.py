@@ -16,8 +16,7 @@ if sys.platform != "win32":
     import resource
 
 READ_EVERY_NS: Final = 100_000_000
-"""The least time between two readings at step ends: at 50 µs each, with cold caches, they stay below a thousandth of the
-run."""
+"""The least time between two readings at step ends: at 50 µs, with cold caches, they take a thousandth of a run."""
 CGROUP_LIMIT: Final = "/sys/fs/cgroup/memory.max"
 """The memory limit of a container, in version 2 of control groups: bytes, or ``max``."""
 COUNTS: Final = frozenset({"alloc_retries", "ooms"})

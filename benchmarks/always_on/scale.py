@@ -33,8 +33,8 @@ class Scale:
     block_steps: int
     """Steps of a block: a second and more of them, so that the work of several passes is in each."""
     settling: int
-    """Steps of a session before its block, about a second: it has then made its first passes, in which it counts FLOPs once
-    and prints its first line."""
+    """Steps of a session before its block, about a second: it has then made its first passes, in which it counts FLOPs
+    once and prints its first line."""
     turn_s: float
     """The length of a turn of rows 4, 6 and 7."""
     turns: int

@@ -21,6 +21,7 @@ from autoprof._process import lifecycle
 from autoprof._resolve import PENDING, RawStep
 from autoprof._resolve.resolver import MAX_TOGETHER
 from autoprof._session import pipeline
+from autoprof._session.host_times import HostTimes
 from autoprof._session.outputs import MAX_SHOW_NS, SHOW_SHARE
 from autoprof._session.pipeline import (
     CATCH_UP_NS,
@@ -93,7 +94,7 @@ class Bench:
             sinks=[self.sink] if sinks is None else sinks,
             folder=self.folder,  # type: ignore[arg-type]
             notes=self.notes,
-            now_ns=lambda: self.now_ns,
+            times=HostTimes(lambda: self.now_ns),
         )
         self.steps = 0
         self._start = self.clock.read()

@@ -17,6 +17,7 @@ from autoprof import Phase, span
 from autoprof._capture import recorder as recording
 from autoprof._reports.summary_text import render_summary
 from autoprof._session import builder
+from autoprof._session.host_times import HostTimes
 from autoprof._session.sampler import Sampler
 from autoprof._storage.steps_jsonl import FrameDecoder, FrameEncoder
 from autoprof.testing import FakeClock, FakeDevice, ListSink, open_session
@@ -125,8 +126,7 @@ def test_step_numbers_go_on_over_a_gap(govern: Any) -> None:
 def fake_host_time(monkeypatch: pytest.MonkeyPatch) -> FakeClock:
     """Return the clock of the host from now on."""
     clock = FakeClock()
-    for module in ("sampling", "training_steps"):
-        monkeypatch.setattr(f"autoprof._session.{module}.perf_counter_ns", lambda: clock.now_ns)
+    monkeypatch.setattr("autoprof._session.builder.HOST", HostTimes(lambda: clock.now_ns))
     return clock
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
@@ -12,7 +12,7 @@ from autoprof._capture import recorder as recording
 from autoprof._capture.mark_cost import MarkCost
 from autoprof._capture.other_threads import NO_OTHER_MARKS, OtherMarks
 from autoprof._capture.recorder import Recorder
-from autoprof._session import sampling
+from autoprof._session.host_times import HostTimes
 from autoprof._session.sampler import Sampler
 from autoprof._session.sampling import Sampling, TargetSet
 from autoprof.testing import FakeClock
@@ -29,13 +29,15 @@ class Time:
         self.cpu_ns = 3 * S
 
 
+NOW: Final = Time()
+"""The time that sampling reads."""
+
+
 @pytest.fixture
-def time(monkeypatch: pytest.MonkeyPatch) -> Iterator[Time]:
-    """Return the time that sampling reads; no recorder stays active."""
-    time = Time()
-    monkeypatch.setattr(sampling, "perf_counter_ns", lambda: time.ns)
-    monkeypatch.setattr(sampling, "thread_time_ns", lambda: time.cpu_ns)
-    yield time
+def time() -> Iterator[Time]:
+    """Return that time, as it was in the beginning; no recorder stays active."""
+    NOW.__init__()  # type: ignore[misc]
+    yield NOW
     recording._recording.clear()
     recording.active = None
 
@@ -93,7 +95,8 @@ class Probe:
 
 def make(sampler: Sampler | None = None, source: Source | None = None, **more: Any) -> Sampling:
     """Return sampling in its first step, before it is attached."""
-    made = Sampling(Recorder(FakeClock()), sampler or Scripted(), source or Source(TargetSet()), **more)
+    times = HostTimes(lambda: NOW.ns, lambda: NOW.cpu_ns)
+    made = Sampling(Recorder(FakeClock()), sampler or Scripted(), source or Source(TargetSet()), times=times, **more)
     made.start_clocks()
     return made
 

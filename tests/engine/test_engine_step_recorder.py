@@ -15,9 +15,9 @@ from autoprof._capture.marks import ENTER, KIND_MASK, LEAVE, LOGGED, PAUSE, UNPA
 from autoprof._capture.recorder import Recorder
 from autoprof._notes import Notes
 from autoprof._resolve import RawStep
-from autoprof._session import step_recorder
 from autoprof._session.events import ExcludeMarks, Moment
-from autoprof._session.step_recorder import StepRecorder, as_scalar
+from autoprof._session.host_times import HostTimes
+from autoprof._session.step_recorder import MOVED, StepRecorder, as_scalar
 from autoprof._stats import NO_GAP, OpenGap
 from autoprof.testing import FakeAllocator, FakeClock, FakeDevice
 
@@ -25,12 +25,6 @@ from autoprof.testing import FakeAllocator, FakeClock, FakeDevice
 @pytest.fixture(autouse=True)
 def hooks_in() -> None:
     """Run each test once: no mark of a module is made here."""
-
-
-@pytest.fixture(autouse=True)
-def wall(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have the wall clock stand still."""
-    monkeypatch.setattr(step_recorder, "time_ns", lambda: 77)
 
 
 class Bench:
@@ -42,7 +36,9 @@ class Bench:
         self.recorder = Recorder(self.clock)
         self.notes = Notes()
         self.allocator = FakeAllocator(1 << 20, base_bytes=64)
-        self.steps = StepRecorder(self.recorder, self.clock, self.allocator, self.notes, **more)
+        self.unix_ns = lambda: 77
+        times = HostTimes(unix_ns=lambda: self.unix_ns())
+        self.steps = StepRecorder(self.recorder, self.clock, self.allocator, self.notes, times=times, **more)
         self.raws: list[RawStep] = []
         self.begin(self.clock.read())
 
@@ -102,11 +98,11 @@ def test_steps_join_without_a_gap_and_have_what_was_logged_in_them() -> None:
     assert bench.steps.ended == 2
 
 
-def test_a_step_begins_at_the_wall_clock_time_of_its_first_mark(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_step_begins_at_the_wall_clock_time_of_its_first_mark() -> None:
     """The work between the end of a step and the next one may take milliseconds, and is part of the next one."""
     bench = Bench()
     wall = iter(range(1_000, 10_000, 500))
-    monkeypatch.setattr(step_recorder, "time_ns", lambda: next(wall))
+    bench.unix_ns = wall.__next__
     bench.close()
     next(wall)
     bench.begin(bench.raws[-1].end)
@@ -385,7 +381,7 @@ def test_the_step_in_which_a_model_leaves_its_device_has_host_times_alone() -> N
     assert batch.codes == [ENTER, LOGGED]
     assert (bench.clock.host_ns(reading), reading.place) == (1_000, None)
     assert value == 2.5
-    assert bench.notes.all == (step_recorder.MOVED,)
+    assert bench.notes.all == (MOVED,)
 
 
 def test_a_move_that_changes_no_clock_changes_nothing() -> None:

@@ -188,7 +188,8 @@ class HookContext:
     ) -> None:
         """Renew the state that the recorder changes.
 
-        ``enabled``: marks are appended, unless the buffer is suspended; ``single_thread``: no other thread has made a mark; ``read_clock`` returns a reading, and
+        ``enabled``: marks are appended, unless the buffer is suspended; ``single_thread``: no other thread has made a
+        mark; ``read_clock`` returns a reading, and
         ``time.perf_counter_ns`` is read without a call of Python.
         """
 

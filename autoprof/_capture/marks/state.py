@@ -72,7 +72,7 @@ class PythonNodeMarks(dict[Any, PythonNodeMark]):
             self._add(key, node, ordinal | BACKWARD_END)
 
     def track_output(self, key: Any, node: Any, ordinal: int) -> None:
-        """Have the node of an output mark the begin of a call's backward; that of an inner call opens the outer ones."""
+        """Have the node of an output mark the begin of a call's backward, and of the calls around it."""
         mark = self.get(key)
         if mark is None:
             self._add(key, node, ordinal | BACKWARD_START)

@@ -46,10 +46,13 @@ class NodeMarks(Protocol):
     def __contains__(self, key: Any, /) -> bool: ...
     def get(self, key: Any, /) -> Any:
         """Return the mark of the node with this number, or None."""
+
     def track_input(self, key: Any, node: Any, ordinal: int, /) -> None:
         """Have the node of an input mark the end of a call's backward."""
+
     def track_output(self, key: Any, node: Any, ordinal: int, /) -> None:
         """Have the node of an output mark the begin of a call's backward."""
+
     def clear(self) -> None:
         """Forget the nodes: a new step begins."""
 

@@ -30,7 +30,7 @@ class HookOwner(HookState, ABC):
     def close_call_of(self, thread: int) -> int | None:
         """Remove the call that was added last on a thread; return its ordinal, or None."""
         calls = self._open_calls.get(thread, ())
-        return calls.pop() if len(calls) > 1 else None  # type: ignore[union-attr]
+        return calls.pop() if len(calls) > 1 else None
 
     def forget_all_calls(self) -> None:
         """Remove all open calls."""
