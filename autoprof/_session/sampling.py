@@ -38,7 +38,7 @@ class TargetSource(Protocol):
         """The targets to record from the next step on."""
 
     def describe_change(self) -> str | None:
-        """Return, once, which targets are not recorded from now on, or again, and why."""
+        """Return, once after a change of the targets, which are not recorded from now on, or again, and why."""
 
 
 class Sampling:
@@ -81,6 +81,8 @@ class Sampling:
         self._captured = 0
         """The number of the step with which a deep capture was asked to begin."""
         self._reserved: list[tuple[int, int]] = []
+        self._described: TargetSet | None = None
+        """The targets whose notes were returned."""
         self._described_stride = sampler.stride
 
     @property
@@ -161,7 +163,10 @@ class Sampling:
 
     def describe_change(self, step: int) -> str | None:
         """Return, once, a note that the budget changes the rows or steps recorded from this step on."""
-        notes = []
+        chosen = None if self._source is None else self._source.chosen
+        if chosen is self._described and self._sampler.stride == self._described_stride:
+            return None
+        self._described, notes = chosen, []
         change = None if self._source is None else self._source.describe_change()
         if change is not None:
             notes.append(f"from step {step} on, {change}")

@@ -203,7 +203,7 @@ def test_changes_of_rows_and_of_the_distance_of_steps_are_described_once(time: T
     sampler, source = Sampler(0.01), Source(TargetSet())
     made = make(sampler, source)
     assert made.describe_change(1) is None
-    source.change = "a is not recorded"
+    source.chosen, source.change = TargetSet(number=1), "a is not recorded"
     notes = [made.describe_change(10), made.describe_change(11)]
     for step, k in ((20, 4), (21, 4), (22, 1)):
         sampler.k = k

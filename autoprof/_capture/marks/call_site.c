@@ -503,6 +503,15 @@ static PyObject *call_marked(CallSite *self, CallSite *marked, PyObject *module,
     return output;
 }
 
+/* Whether a call has nothing around it: no entries, or one that is idle. */
+static int is_bare(CallSite *marked) {
+    Py_ssize_t count = PyTuple_GET_SIZE(marked->entries);
+    if (PyTuple_GET_SIZE(marked->before) > 0 || count > 1)
+        return 0;
+    HookContext *context = count == 0 ? NULL : ((CallEntry *)PyTuple_GET_ITEM(marked->entries, 0))->context;
+    return count == 0 || (context != NULL && context->buffer != NULL && context->buffer->idle);
+}
+
 static PyObject *call_site_call(PyObject *op, PyObject *args, PyObject *kwargs) {
     CallSite *self = (CallSite *)Py_NewRef(op), *marked = self;
     PyObject *module = Py_NewRef(PyWeakref_GetObject(self->reference)), *shown = Py_NewRef(module), *output = NULL;
@@ -515,7 +524,7 @@ static PyObject *call_site_call(PyObject *op, PyObject *args, PyObject *kwargs) 
         if (self->wraps)
             Py_SETREF(shown, Py_NewRef(PyWeakref_GetObject(marked->reference)));
     }
-    if (shown == Py_None || self->inside || (PyTuple_GET_SIZE(marked->entries) == 0 && PyTuple_GET_SIZE(marked->before) == 0))
+    if (shown == Py_None || self->inside || is_bare(marked))
         output = call_through(self, module, args, kwargs);
     else
         output = call_marked(self, marked, module, shown, args, kwargs);
