@@ -50,23 +50,34 @@ static int resize(void **items, Py_ssize_t count, size_t size) {
     return 0;
 }
 
+/* Return a block in which no reading is used any more, or a new one. Blocks are kept: the allocator would put new ones
+between the program's own memory, and the process would grow. */
+static PyObject *find_block(MarkBuffer *self, Py_ssize_t size) {
+    PyObject **place = NULL;
+    for (int i = 0; i < KEPT_BLOCKS; i++) {
+        PyObject *block = self->blocks[i];
+        if (block == NULL)
+            place = self->blocks + i;
+        else if (Py_REFCNT(block) == 1 && PyBytes_GET_SIZE(block) == size)
+            return Py_NewRef(block);
+    }
+    PyObject *made = PyBytes_FromStringAndSize(NULL, size);
+    if (place != NULL && size == BLOCK_VALUES * (Py_ssize_t)sizeof *self->values)
+        *place = Py_XNewRef(made);
+    return made;
+}
+
 /* Write the open step's readings to a block with this much room. */
 static int use_block(MarkBuffer *self, Py_ssize_t room) {
-    Py_ssize_t size = (room > BLOCK_VALUES ? room : BLOCK_VALUES) * (Py_ssize_t)sizeof *self->values;
-    PyObject *block = self->spare_block;
-    if (block != NULL && Py_REFCNT(block) == 1 && PyBytes_GET_SIZE(block) >= size)
-        self->spare_block = NULL;
-    else if ((block = PyBytes_FromStringAndSize(NULL, size)) == NULL)
+    PyObject *block = find_block(self, (room > BLOCK_VALUES ? room : BLOCK_VALUES) * (Py_ssize_t)sizeof *self->values);
+    if (block == NULL)
         return -1;
     long long *values = (long long *)PyBytes_AS_STRING(block);
     if (self->count)
         memcpy(values, self->values, (size_t)self->count * sizeof *values);
-    PyObject *unused = self->spare_block;
-    self->spare_block = self->block;
-    self->block = block;
     self->block_used = 0;
     self->values = values;
-    Py_XDECREF(unused);
+    Py_XSETREF(self->block, block);
     return 0;
 }
 
@@ -247,7 +258,8 @@ static void mark_buffer_dealloc(PyObject *op) {
     mark_buffer_clear_references(op);
     PyMem_Free(self->codes);
     Py_CLEAR(self->block);
-    Py_CLEAR(self->spare_block);
+    for (int i = 0; i < KEPT_BLOCKS; i++)
+        Py_CLEAR(self->blocks[i]);
     Py_CLEAR(self->last_codes);
     type->tp_free(op);
     Py_DECREF(type);

@@ -85,14 +85,16 @@ module_state *state_of_type(PyTypeObject *type);
 /* Get the number that a function of torch returns. */
 int call_for_number(PyObject *function, long long *number);
 
+enum { KEPT_BLOCKS = 16 }; /* four megabytes, as many as steps that wait may fill */
+
 /* The marks of the open step. */
 typedef struct {
     PyObject_HEAD
     long long *codes, *values; /* values: in the block, behind those of the steps before */
     PyObject **objects; /* readings that are no 64-bit integers, such as device events; NULL while there are none */
     Py_ssize_t count, capacity, codes_capacity;
-    PyObject *block, *spare_block; /* bytes, or NULL */
-    Py_ssize_t block_used;         /* values of closed steps in the block */
+    PyObject *block, *blocks[KEPT_BLOCKS]; /* bytes, or NULL: the present one, and those that serve again */
+    Py_ssize_t block_used;                 /* values of closed steps in the block */
     Py_ssize_t limit; /* marks from which the hooks in C hand over to Python, which counts dropped marks */
     long long ordinal, serial;
     PyObject *last_codes;     /* bytes: the codes of the step that was taken last, or NULL */
