@@ -64,16 +64,21 @@ static PyObject *node_mark_call(PyObject *op, PyObject *const *args, size_t narg
     HookContext *context = self->context;
     if (PyVectorcall_NARGS(nargsf) < 1 || context == NULL || context->fallback == NULL) /* the session is gone */
         Py_RETURN_NONE;
-    hook_outcome outcome = append_node(context, self);
-    if (outcome == HOOK_DONE)
-        Py_RETURN_NONE;
     PyObject *done = NULL;
-    Py_INCREF(context);
+    Py_INCREF(context); /* a reading in Python may run anything */
     Py_INCREF(op);
-    if (outcome == HOOK_FALLBACK)
+    switch (append_node(context, self)) {
+    case HOOK_FALLBACK:
         done = PyObject_CallFunctionObjArgs(context->fallback, op, args[0], NULL);
-    else if (report_hook_failure(context->on_error, op, args[0]) == 0)
+        break;
+    case HOOK_FAILED:
+        if (report_hook_failure(context->on_error, op, args[0]) == 0)
+            done = Py_NewRef(Py_None);
+        break;
+    case HOOK_DONE:
         done = Py_NewRef(Py_None);
+        break;
+    }
     Py_DECREF(op);
     Py_DECREF(context);
     return done;
