@@ -159,7 +159,7 @@ class Sampling:
         """Let go of all probes; the targets stay."""
         self._set = TargetSet(targets=self._set.targets)
         self._ever_attached, self._step_probes, self._source, self.flight = {}, (), None, None
-        self._sampler.rows = None
+        self._idling, self._switched, self._described, self._sampler.rows = None, (), None, None
 
     def describe_change(self, step: int) -> str | None:
         """Return, once, a note that the budget changes the rows or steps recorded from this step on."""

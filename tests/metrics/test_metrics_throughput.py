@@ -24,6 +24,7 @@ from autoprof._metrics.throughput import (
 )
 from autoprof._reports.summary_text import render_summary
 from autoprof._session import builder
+from autoprof._session.host_times import HostTimes
 from autoprof._session.sampler import Sampler
 from autoprof.summary import Summary
 from autoprof.testing import FakeClock, ListSink, open_session
@@ -343,8 +344,7 @@ class FakeTime(ListSink):
     def __init__(self, monkeypatch: pytest.MonkeyPatch, write_ns: int = 0) -> None:
         super().__init__()
         self.clock, self._write_ns = FakeClock(), write_ns
-        for module in ("sampling", "training_steps"):
-            monkeypatch.setattr(f"autoprof._session.{module}.perf_counter_ns", lambda: self.clock.now_ns)
+        monkeypatch.setattr(builder, "HOST", HostTimes(lambda: self.clock.now_ns))
 
     def write(self, frame: Any) -> None:
         self.clock.advance(self._write_ns)
@@ -397,7 +397,7 @@ def test_a_batch_that_never_changes_stands_for_unsampled_steps(monkeypatch: pyte
 @pytest.mark.parametrize("log", [None, lambda session, number: session.log(samples=8)], ids=["recognised", "logged"])
 def test_the_time_of_autoprofs_own_work_counts(monkeypatch: pytest.MonkeyPatch, log: Any) -> None:
     """Writing a frame takes two steps' time, in the step after it or where a gap begins: the training waits for it."""
-    seconds, summary = sampled(monkeypatch, batch(8), log, write_ns=2 * STEP_NS)
+    seconds, summary = sampled(monkeypatch, batch(8), log, steps=1200, write_ns=2 * STEP_NS)
     assert summary.throughput == pytest.approx(8 / seconds, rel=0.01)
     assert summary.run_ns / summary.run_steps / STEP_NS == pytest.approx(seconds, rel=0.01)
     assert summary.unsampled_ns / summary.unsampled_steps / STEP_NS == pytest.approx(1, rel=0.02)
