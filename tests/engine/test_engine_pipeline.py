@@ -81,6 +81,8 @@ class Bench:
     ) -> None:
         self.now_ns = 10**12
         """The time of the pipeline's clock, which only the test lets pass."""
+        self.processor_ns = 0
+        """The same of the processor's."""
         self.host = FakeClock(limit_ns=limit_ns) if device is None else device.clock
         self.clock: Clock = self.host if device is None else device.device_clock()
         self.recorder = Recorder(self.host)
@@ -94,7 +96,7 @@ class Bench:
             sinks=[self.sink] if sinks is None else sinks,
             folder=self.folder,  # type: ignore[arg-type]
             notes=self.notes,
-            times=HostTimes(lambda: self.now_ns),
+            times=HostTimes(lambda: self.now_ns, lambda: self.processor_ns),
         )
         self.steps = 0
         self._start = self.clock.read()
