@@ -42,7 +42,7 @@ class Clearable(Protocol):
     """A container."""
 
     def clear(self) -> None:
-        """Remove what is in it."""
+        """Remove all items."""
 
 
 class StepNumber:

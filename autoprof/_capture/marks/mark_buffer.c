@@ -5,8 +5,8 @@
 enum { MIN_CAPACITY = 256, MAX_KEPT_CAPACITY = 1 << 16, BLOCK_VALUES = 1 << 15 };
 
 /* The readings are written where they stay: `values` points into `block`, a bytes object, behind the readings of the steps
-before. An object for the readings of each step took 40 µs: after a backward pass the allocator first sorts what the pass
-has freed. A block serves again when the steps in it are resolved. */
+before. A new object for the readings of each step took 40 µs: after a backward pass the allocator first sorts the memory
+that the pass has freed. A block serves again when the steps in it are resolved. */
 
 /* What take() and clear() detach from a buffer. */
 typedef struct {

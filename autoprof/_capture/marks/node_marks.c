@@ -1,6 +1,6 @@
 /* NodeMarks: the autograd nodes of the open step that mark a backward pass. NodeMark: the prehook of one of them.
 
-`node._register_hook_dict(tensor)` has a node call what is in the tensor's `_backward_hooks`, without a line of Python.
+`node._register_hook_dict(tensor)` has a node call the hooks in the tensor's `_backward_hooks`, without a line of Python.
 Making such a tensor takes microseconds, so they are kept as carriers: a tensor, its dict, and the NodeMark in it. A node
 holds the dict and nothing else, so a carrier is free again once the dict has as few references as when it was made:
 after the graph is gone. A graph that outlives its step keeps its carriers, whose codes stay those of its step.
@@ -305,26 +305,22 @@ int node_marks_track_output(NodeMarks *self, unsigned long long number, PyObject
     return failed ? -1 : 0;
 }
 
-static int parse(PyObject *args, unsigned long long *number, PyObject **node, long long *ordinal) {
-    return PyArg_ParseTuple(args, "KOL", number, node, ordinal) ? 0 : -1;
+static PyObject *track(PyObject *op, PyObject *args,
+                       int (*track_node)(NodeMarks *, unsigned long long, PyObject *, long long)) {
+    unsigned long long number;
+    long long ordinal;
+    PyObject *node;
+    if (!PyArg_ParseTuple(args, "KOL", &number, &node, &ordinal) || track_node((NodeMarks *)op, number, node, ordinal) < 0)
+        return NULL;
+    Py_RETURN_NONE;
 }
 
 static PyObject *node_marks_input(PyObject *op, PyObject *args) {
-    unsigned long long number;
-    long long ordinal;
-    PyObject *node;
-    if (parse(args, &number, &node, &ordinal) < 0 || node_marks_track_input((NodeMarks *)op, number, node, ordinal) < 0)
-        return NULL;
-    Py_RETURN_NONE;
+    return track(op, args, node_marks_track_input);
 }
 
 static PyObject *node_marks_output(PyObject *op, PyObject *args) {
-    unsigned long long number;
-    long long ordinal;
-    PyObject *node;
-    if (parse(args, &number, &node, &ordinal) < 0 || node_marks_track_output((NodeMarks *)op, number, node, ordinal) < 0)
-        return NULL;
-    Py_RETURN_NONE;
+    return track(op, args, node_marks_track_output);
 }
 
 static PyObject *node_marks_get(PyObject *op, PyObject *number) {

@@ -71,23 +71,23 @@ class CallTracker(NamedTuple):
 
 
 def make_call_tracker(
-    recorder: Recorder, nodes: NodeMarks, gaps: list[Gap], search: GraphSearch, own_keys: Callable[[int], Any]
+    recorder: Recorder, nodes: NodeMarks, gaps: list[Gap], search: GraphSearch, key_elsewhere: Callable[[int], Any]
 ) -> CallTracker:
     """Return a tracker of calls that has ``nodes`` mark the backward. Called on the thread that makes the calls.
 
     Within a thread a node is known by its sequence number (a Python object of it would keep the graph alive);
-    ``own_keys`` makes a key of the number of a node of another thread.
+    ``key_elsewhere`` makes a key of the number of a node of another thread.
     """
     home_thread = get_ident()
 
     def track_input(node: Any, ordinal: int, thread: int) -> int:
         number: int = node._sequence_nr()
-        nodes.track_input(number if thread == home_thread else own_keys(number), node, ordinal)
+        nodes.track_input(number if thread == home_thread else key_elsewhere(number), node, ordinal)
         return number
 
     def track_output(node: Any, ordinal: int, thread: int) -> None:
         number = node._sequence_nr()
-        nodes.track_output(number if thread == home_thread else own_keys(number), node, ordinal)
+        nodes.track_output(number if thread == home_thread else key_elsewhere(number), node, ordinal)
 
     def track_gap(output: Any, code: int, gap: Gap) -> None:
         # The newest node made before the call runs after all nodes made since; often it has a prehook already.

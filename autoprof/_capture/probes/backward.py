@@ -9,7 +9,7 @@ started another way (by an older reference to a function, or once torch has comp
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from functools import partial, wraps
 from threading import get_ident
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -294,7 +294,9 @@ GRAD: Final = Replacement(Attribute(torch.autograd, "grad"))
 def _call_with_captures(original: Any, listeners: list[Any]) -> Any:
     """Return a wrapper that has the listeners called around each call that asks for the gradients of some tensors."""
     listening = call_listeners(original, listeners)
+    skip_frames(listening)
 
+    @wraps(original)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         return (listening if len(args) > INPUTS_AT and args[INPUTS_AT] else original)(*args, **kwargs)
 
