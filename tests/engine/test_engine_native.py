@@ -358,6 +358,21 @@ def test_state_in_c_has_the_members_of_its_twin_in_python(name: str) -> None:
     assert found[0] == found[1]
 
 
+def test_functions_of_torch_in_cpp_are_called_where_they_return_the_numbers_of_those_in_python(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A torch without them, or with others under their names, has its functions in Python called."""
+    found = native._addresses()
+    monkeypatch.setattr(native, "_sequence_nr", lambda: -1)
+    assert native._addresses() == {**found, "sequence_nr_at": 0}
+
+    def fail(_path: str) -> None:
+        raise OSError
+
+    monkeypatch.setattr(native.ctypes, "CDLL", fail)
+    assert set(native._addresses().values()) == {0}
+
+
 def test_without_the_extension_marks_are_made_in_python(monkeypatch: pytest.MonkeyPatch) -> None:
     """No compiler, no headers, or an interpreter without a lock: nothing else is missing."""
     monkeypatch.setattr(native, "extension", None)

@@ -198,6 +198,21 @@ def test_another_set_of_targets_is_taken_over_where_a_step_begins(time: Time) ->
     assert (coarse.calls, sampler.restarts) == (["on"], 1)
 
 
+def test_probes_that_may_stay_idle_are_attached_once_and_detached_with_their_targets(time: Time) -> None:
+    """A model has hundreds of them: they are not asked at each step. The others come and go."""
+    idling, other = Probe(), Probe()
+    idling.idles = True  # type: ignore[attr-defined]
+    source = Source(TargetSet([idling]))
+    made = make(source=source, step_probes=[other])
+    for on in (True, False, True, False):
+        made.switch(on)
+    assert (idling.calls, other.calls) == (["on"], ["on", "off", "on", "off"])
+    source.chosen = TargetSet(number=1)
+    made.begin_step()
+    made.switch(True)
+    assert idling.calls == ["on", "off"]
+
+
 def test_changes_of_rows_and_of_the_distance_of_steps_are_described_once(time: Time) -> None:
     """With the step from which on they hold."""
     sampler, source = Sampler(0.01), Source(TargetSet())

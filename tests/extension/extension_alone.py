@@ -379,6 +379,27 @@ def check_carriers(module: Any, torch: Torch) -> None:
     assert not session.errors
 
 
+def check_blocks(module: Any, torch: Torch) -> None:
+    """Readings stay as they were taken, whatever comes later; the memory of steps that are gone serves again."""
+    buffer, marks = module.MarkBuffer(0, 1 << 20), 10_000
+
+    def step(number: int) -> Any:
+        for at in range(marks):
+            buffer.extend((at, number * marks + at))
+        return buffer.take(number + 1)[1]
+
+    kept = {number: readings for number in range(60) if (readings := step(number)) and number % 7 == 0}
+    for number, readings in kept.items():
+        assert list(readings.cast("q")) == list(range(number * marks, (number + 1) * marks))
+    kept.clear()
+    del readings
+    blocks = {id(step(number).obj) for number in range(200)}
+    assert len(blocks) <= 16
+    buffer.suspended = True
+    buffer.extend((1, 1))
+    assert len(buffer) == 0
+
+
 def check_tracking(module: Any, torch: Torch) -> None:
     """Nodes of inputs and outputs mark the backward of a call, once each."""
     session = Session(module, torch)
