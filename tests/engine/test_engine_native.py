@@ -107,6 +107,52 @@ def test_each_model_has_the_same_spans_in_both_ways(name: str, monkeypatch: pyte
     assert (record(), record(**plain)) == fast
 
 
+class Between(nn.Module):
+    """Two layers, and an operation on the output of the first: the second has the same object, or one in its place."""
+
+    def __init__(self, operation: Any) -> None:
+        super().__init__()
+        self.first, self.second, self.operation = nn.Linear(2, 2), nn.Linear(2, 2), operation
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.first(x)
+        x = self.operation(x)
+        return self.second(x)  # type: ignore[no-any-return]
+
+
+@needs_c
+@pytest.mark.parametrize(
+    "operation",
+    [
+        lambda x: x,
+        lambda x: x.mul_(2.0),
+        lambda x: x.view(2, 1).mul_(2.0).view(1, 2),
+        lambda x: x * 2.0,
+        lambda x: x.detach_().requires_grad_(),
+        lambda x: [x.exp(), x][1],
+    ],
+    ids=["nothing", "in place", "in place on a view", "another tensor", "detached in place", "a branch"],
+)
+def test_an_operation_between_two_calls_has_the_same_spans_in_both_ways(
+    operation: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second call's input is looked up again, but where no node was made since the first one's output."""
+
+    def record() -> Frames:
+        torch.manual_seed(0)
+        model = Between(operation)
+        with Watched(model, config=everything(flops="off")) as watched:
+            for _ in range(2):
+                model(torch.ones(1, 2)).sum().backward()
+                watched.step()
+            return frames_of(watched)
+
+    in_python(monkeypatch, False)
+    fast = record()
+    in_python(monkeypatch, True)
+    assert record() == fast
+
+
 @needs_c
 @pytest.mark.parametrize("phases", [["forward"], ["forward", "backward"]])
 def test_hooks_in_c_leak_no_memory(phases: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
