@@ -39,7 +39,8 @@ if TYPE_CHECKING:
 PASS_EVERY_NS: Final = NS_PER_S // 2
 """The least time between two passes: a person who watches sees the present step within half a second."""
 PASS_NS: Final = 5_000_000
-"""The time after which a pass begins nothing more: a step becomes so much longer, twice a second at most."""
+"""The processor time after which a pass begins nothing more: a step becomes so much longer, twice a second at most. By
+the wall clock passes would leave more to the next ones beside other programs, and their cost would look larger."""
 MAX_PAUSE_NS: Final = 2 * NS_PER_S
 """Longest time between two passes, however long they take: a person still sees a live run."""
 CATCH_UP_NS: Final = 10 * PASS_NS
@@ -165,12 +166,12 @@ class Pipeline:
         cpu_ns = self._processor_ns()
         with self._gc_paused:
             length_ns = max(PASS_NS, round(PASS_SHARE * since_ns))
-            is_done = self._pass_on(now_ns + length_ns)
+            is_done = self._pass_on(cpu_ns + length_ns)
+            if not is_done:
+                self.excess_ns += max(self._processor_ns() - cpu_ns - round(self._pass_share * since_ns), 0)
             self._outputs.show()
         took_ns = self._processor_ns() - cpu_ns
         self.passes_ns += took_ns
-        if not is_done:
-            self.excess_ns += max(took_ns - round(self._pass_share * since_ns), 0)
         pause_ns = min(max(PASS_EVERY_NS, round(took_ns / self._pass_share)), MAX_PAUSE_NS)
         self._due_ns = now_ns + (pause_ns if is_done else CATCH_UP_NS)
         self._note_length(now_ns, max(LONG_PASS_NS, 2 * length_ns))
@@ -191,11 +192,11 @@ class Pipeline:
         self._note_length(began_ns)
 
     def _pass_on(self, until_ns: int | None = None, *, wait: bool = False) -> bool:
-        """Pass on frames until the time has come, and finish one that was begun; return whether none is left."""
+        """Pass on frames until this processor time, and finish one that was begun; return whether none is left."""
         require_address_space()
         self._outputs.calibrate(self._limit.span_ns())
         while self._pass_on_next(wait):
-            if until_ns is not None and self._now_ns() >= until_ns:
+            if until_ns is not None and self._processor_ns() >= until_ns:
                 return not (self._unwritten or self._resolver.waiting)
         return True
 

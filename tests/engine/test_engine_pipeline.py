@@ -26,6 +26,7 @@ from autoprof._session.outputs import MAX_SHOW_NS, SHOW_SHARE
 from autoprof._session.pipeline import (
     CATCH_UP_NS,
     LONG_PASS_NS,
+    MAX_PAUSE_NS,
     MAX_WAITING_VALUES,
     MAX_WITH_EVENTS,
     PASS_EVERY_NS,
@@ -119,6 +120,11 @@ class Bench:
         self.pipeline.submit(raw)
         return raw
 
+    def work(self, ns: int) -> None:
+        """Have a part of a pass take so long."""
+        self.now_ns += ns
+        self.processor_ns += ns
+
     def due(self) -> None:
         """Let so much time pass that a pass is due."""
         self.now_ns += PASS_EVERY_NS
@@ -140,7 +146,7 @@ class Busy(Observer):
         self.runs: list[list[int]] = []
 
     def frames(self, run: FrameRun) -> None:
-        self.bench.now_ns += self.ns
+        self.bench.work(self.ns)
         self.runs.append(list(run.steps))
 
 
@@ -157,11 +163,20 @@ class Slow(ListSink):
     def __init__(self, ns: int) -> None:
         super().__init__()
         self.ns = ns
+        self.other_ns = self.show_ns = 0
+        """The time of other programs for each frame; its own for a summary."""
         self.bench: Bench
 
     def write(self, frame: StepFrame) -> None:
-        self.bench.now_ns += self.ns
+        self.bench.work(self.ns)
+        self.bench.now_ns += self.other_ns
         super().write(frame)
+
+    def due(self) -> bool:
+        return self.show_ns > 0
+
+    def show(self, summary: Summary, step: int) -> None:
+        self.bench.work(self.show_ns)
 
 
 def slow(ns: int, **more: Any) -> tuple[Bench, Slow]:
@@ -300,10 +315,33 @@ def test_a_pass_always_does_a_part_of_the_work() -> None:
     """Even where each part takes longer than a pass may."""
     bench, sink = slow(10 * PASS_NS)
     for number in range(1, 6):
-        bench.step(ns=PASS_EVERY_NS)
-        bench.due()
-        bench.pipeline.make_due_pass()
+        bench.step(ns=MAX_PAUSE_NS)
         assert len(sink.frames) == number
+
+
+def test_other_programs_make_no_pass_end_earlier() -> None:
+    """They take the wall clock's time, not the processor's: what is left for the next pass would look like cost."""
+    bench, sink = slow(0)
+    sink.other_ns = 3 * MS
+    for _ in range(6):
+        bench.step(ns=1)
+    bench.due()
+    bench.pipeline.make_due_pass()
+    assert len(sink.frames) == 6
+    assert bench.pipeline.excess_ns == 0
+
+
+def test_the_excess_of_a_pass_is_that_of_its_frames_and_not_of_the_display() -> None:
+    """Recording fewer steps makes the frames fewer, and no summary shorter."""
+    bench, sink = slow(4 * MS)
+    sink.show_ns = 20 * MS
+    for _ in range(6):
+        bench.step(ns=1)
+    bench.due()
+    bench.pipeline.make_due_pass()
+    assert len(sink.frames) == 2
+    assert bench.pipeline.passes_ns == 28 * MS
+    assert bench.pipeline.excess_ns == 8 * MS - PASS_EVERY_NS // 100
 
 
 def test_a_pass_ends_between_two_groups_of_steps() -> None:
