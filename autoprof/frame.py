@@ -217,6 +217,17 @@ class Layout:
         return own
 
 
+class Gap(NamedTuple):
+    """Unsampled steps before a recorded one: their number, their time, and autoprof's own work at both ends."""
+
+    steps: int = 0
+    ns: int = 0
+    overhead_ns: int = 0
+
+
+NO_GAP: Final = Gap()
+
+
 @dataclass(frozen=True, eq=False)
 class StepFrame:
     """One step's resolved spans, in integers: nanoseconds and bytes.
@@ -322,11 +333,11 @@ class StepFrame:
 class FrameRun:
     """Frames of recorded steps in a row with one layout and one cut, in columns with one entry a step.
 
-    ``plain``: each step has host times only, no memory by span, no gap before it, no lost marks and no new shapes, and
-    is no warm-up step; only then the columns behind ``gap_scalars`` are set. ``total_ns`` is a matrix (steps × spans);
-    ``overhead_ns`` is the sum of the steps. ``make`` makes the frames when they are first asked for: statistics need
-    none. Until then entries of ``scalars`` and ``gap_scalars`` may be replaced. ``starts`` returns the start of each
-    span of one step.
+    ``plain``: each step has host times only, no memory by span, no lost marks and no new shapes, and is no warm-up
+    step; only then the columns behind ``gap_scalars`` are set. ``gaps`` has the gap before each step. ``total_ns`` is a
+    matrix (steps × spans); ``overhead_ns`` is the sum of the steps. ``make`` makes the frames when they are first asked
+    for: statistics need none. Until then entries of ``scalars`` and ``gap_scalars`` may be replaced. ``starts`` returns
+    the start of each span of one step.
     """
 
     __slots__ = (
@@ -336,6 +347,7 @@ class FrameRun:
         "cut",
         "duration_ns",
         "gap_scalars",
+        "gaps",
         "layout",
         "memory",
         "micro_steps",
@@ -355,6 +367,7 @@ class FrameRun:
     cut: int
     micro_steps: int | None
     duration_ns: Sequence[int]
+    gaps: Sequence[Gap]
     total_ns: Nanoseconds
     overhead_ns: int
     memory: Sequence[Mapping[str, int]]

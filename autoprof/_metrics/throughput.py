@@ -92,18 +92,19 @@ class ThroughputMeter:
         recognised = [self._complete(run, at, record, shapes) for at, record in enumerate(records)]
         logged_from = self._logged_from
         if run.plain:
-            self._recognised.add_steps(run.duration_ns, [samples for samples, _gap in recognised])
-            logged = [_NO_SAMPLES] * len(records)
-            if logged_from is not None:
-                logged = [
-                    one if at >= logged_from else _NO_SAMPLES for at, one in zip(run.steps, run.scalars, strict=True)
-                ]
-            self._logged.add_steps(run.duration_ns, logged)
+            samples, gap_samples = zip(*recognised, strict=True)
+            self._recognised.add_run(run, samples, gap_samples)
+            logs = [logged_from is not None and step >= logged_from for step in run.steps]
+            self._logged.add_run(
+                run,
+                [one if at else _NO_SAMPLES for at, one in zip(logs, run.scalars, strict=True)],
+                [one if at else _NO_SAMPLES for at, one in zip(logs, run.gap_scalars, strict=True)],
+            )
             return
-        for frame, (samples, gap_samples) in zip(run.frames, recognised, strict=True):
-            self._recognised.add(frame, samples, gap_samples)
-            logs = logged_from is not None and frame.step >= logged_from
-            self._logged.add(frame, *(() if logs else ({}, {})))
+        for frame, found in zip(run.frames, recognised, strict=True):
+            self._recognised.add(frame, *found)
+            counts = logged_from is not None and frame.step >= logged_from
+            self._logged.add(frame, *(() if counts else (_NO_SAMPLES, _NO_SAMPLES)))
 
     def _complete(
         self, run: FrameRun, at: int, record: StepRecord, shapes: list[Shape]

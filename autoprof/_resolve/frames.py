@@ -91,6 +91,7 @@ class _MeasuredSteps:
         found.duration_ns = self.times[begin:end, -1].tolist()
         found.overhead_ns = sum(group.overhead_ns[begin:end]) + plan.overhead_ns * (end - begin)
         found.memory = group.memory[begin:end]
+        found.gaps = group.gaps[begin:end]
         return found
 
     def frames(

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from .._capture.marks import MarkBatch
-from ..frame import Nanoseconds
+from ..frame import NO_GAP, Gap, Nanoseconds
 from .raw import RawStep
 
 
@@ -21,6 +21,7 @@ class StepGroup:
         self.scalars = [raw.scalars for raw in raws]
         self.gap_scalars = [raw.gap_scalars for raw in raws]
         self.memory = [raw.memory for raw in raws]
+        self.gaps = [Gap(raw.gap_steps, raw.gap_ns, raw.gap_overhead_ns) if raw.gap_steps else NO_GAP for raw in raws]
         self.kinds = [raw.cut if _is_plain(raw) else None for raw in raws]
         """The cut of each step whose statistics need nothing but these columns and its times, None for others."""
 
@@ -46,4 +47,4 @@ class StepGroup:
 def _is_plain(raw: RawStep) -> bool:
     """Return whether statistics need the step's times, scalars and memory readings only."""
     batch = raw.mark_batch
-    return not (raw.warmup or raw.gap_steps or raw.gap_scalars or batch.dropped or batch.shapes)
+    return not (raw.warmup or batch.dropped or batch.shapes)

@@ -23,10 +23,10 @@ from .._process.failures import contain, describe
 from .._process.gc_paused import GcPaused
 from .._process.signals import raised_by_handler
 from .._resolve import PENDING, RawStep, Resolver
-from .._stats import Aggregate, OpenGap
+from .._stats import Aggregate
 from .._units import NS_PER_S
 from ..devices import Clock
-from ..frame import FrameRun, StepFrame
+from ..frame import FrameRun, Gap, StepFrame
 from ..sinks import Sink
 from ..summary import Summary
 from .host_times import HOST, HostTimes
@@ -66,9 +66,9 @@ CLOSED: Final = "closed"
 class Pipeline:
     """Take closed steps, and pass their frames to the observers, the statistics and the sinks.
 
-    The wall clock of ``times`` alone decides when a pass is due and how long it takes. Passes may take ``pass_share``
-    of the time, as processor time of this thread: those that take more come less often. ``excess_ns`` is the rest, of
-    passes that had more steps than time: recording fewer steps makes those shorter, and no others.
+    The wall clock of ``times`` alone decides when a pass is due. Passes may take ``pass_share`` of the time, as
+    processor time of this thread: those that take more come less often. Where two in a row had more steps than time,
+    the rest is an excess: recording fewer steps makes those shorter, and no others.
     """
 
     def __init__(
@@ -87,8 +87,7 @@ class Pipeline:
         self._pass_share = pass_share
         self.passes_ns = 0
         """Processor time of the passes so far."""
-        self.excess_ns = 0
-        """The part of it beyond ``pass_share``, of passes that left steps for the next one."""
+        self._excess_ns = 0
         self._folder = folder
         self._notes = notes
         self._now_ns, self._processor_ns = times.wall_ns, times.processor_ns
@@ -107,7 +106,7 @@ class Pipeline:
         self._began_ns = self._now_ns()
         """The time at which the last pass began."""
         self._due_ns = self._began_ns + PASS_EVERY_NS
-        self._took_long = False
+        self._took_long = self._is_behind = False
         self._at_end: list[Callable[[], object]] = []
 
     def use_clock(self, clock: Clock) -> None:
@@ -167,8 +166,9 @@ class Pipeline:
         with self._gc_paused:
             length_ns = max(PASS_NS, round(PASS_SHARE * since_ns))
             is_done = self._pass_on(cpu_ns + length_ns)
-            if not is_done:
-                self.excess_ns += max(self._processor_ns() - cpu_ns - round(self._pass_share * since_ns), 0)
+            if not is_done and self._is_behind:
+                self._excess_ns += max(self._processor_ns() - cpu_ns - round(self._pass_share * since_ns), 0)
+            self._is_behind = not is_done
             self._outputs.show()
         took_ns = self._processor_ns() - cpu_ns
         self.passes_ns += took_ns
@@ -178,6 +178,11 @@ class Pipeline:
 
     def _note_length(self, began_ns: int, long_ns: int = LONG_PASS_NS) -> None:
         self._took_long = self._took_long or self._now_ns() - began_ns >= long_ns
+
+    def take_excess(self) -> int:
+        """Return the excess since the last call."""
+        excess_ns, self._excess_ns = self._excess_ns, 0
+        return excess_ns
 
     def took_long(self) -> bool:
         """Return, once, whether a pass was so long that the step which it lengthens must not be counted."""
@@ -236,15 +241,15 @@ class Pipeline:
     # Summaries.
 
     @property
-    def open_gap(self) -> OpenGap:
+    def open_gap(self) -> Gap:
         """The unsampled steps since the last recorded one, which summaries count."""
         return self._summarizer.open_gap
 
     @open_gap.setter
-    def open_gap(self, gap: OpenGap) -> None:
+    def open_gap(self, gap: Gap) -> None:
         self._summarizer.open_gap = gap
 
-    def count_unsampled(self, gap: OpenGap) -> None:
+    def count_unsampled(self, gap: Gap) -> None:
         """Count unsampled steps that no recorded one follows."""
         self._aggregate.add_gap(*gap)
 

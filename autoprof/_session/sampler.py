@@ -24,8 +24,10 @@ MAX_WINDOW: Final = 8192
 """Most steps of a window, recorded or not. Windows double up to it, so that they hold whole passes, which are half a
 second apart."""
 KEPT_STEPS: Final = 64
-"""Steps of a window whose lengths are kept: enough for a median."""
-ROOM: Final = 1.5
+"""Steps of a window whose lengths and costs are kept: enough for a median."""
+LEFT_OUT: Final = 8
+"""Of so many steps the one with the largest cost is left out: work that is done once must change nothing."""
+ROOM: Final = 1.25
 """More is recorded where that is expected to cost the budget divided by this, so that rows do not come and go."""
 MAX_EVERY: Final = 4096
 """The largest k: of steps of 0.1 ms one in half a second is recorded."""
@@ -49,28 +51,37 @@ class _Window:
     """Consecutive recorded steps that are judged together."""
 
     def __init__(self) -> None:
-        self.steps = 0
-        self._cost_ns = self._marks_ns = 0
+        self.steps = self.between_ns = 0
+        """Recorded steps, and the cost of work between them."""
+        self._marks_ns = self._gaps_ns = 0
+        self._costs_ns: list[int] = []
         self._cpu_ns: list[int] = []
         self._waits_ns: list[int] = []
 
-    def add(self, cost_ns: int, marks_ns: int, cpu_ns: int, wall_ns: int) -> None:
+    def add(self, cost_ns: int, cpu_ns: int, wall_ns: int, marks_ns: int, gap_ns: int) -> None:
         self.steps += 1
-        self._cost_ns += cost_ns
         self._marks_ns += marks_ns
-        if len(self._cpu_ns) < KEPT_STEPS:
+        self._gaps_ns += gap_ns
+        if len(self._costs_ns) < KEPT_STEPS:
+            self._costs_ns.append(cost_ns)
             self._cpu_ns.append(cpu_ns)
             self._waits_ns.append(max(wall_ns - cpu_ns, 0))
 
     @property
     def cost_ns(self) -> float:
-        """The mean cost of a recorded step."""
-        return self._cost_ns / self.steps
+        """The mean cost of a recorded step, with its part of the work between steps."""
+        kept = sorted(self._costs_ns)[: len(self._costs_ns) - len(self._costs_ns) // LEFT_OUT]
+        return sum(kept) / len(kept) + self.between_ns / self.steps
 
     @property
     def marks_ns(self) -> float:
         """The mean cost of a recorded step's marks."""
         return self._marks_ns / self.steps
+
+    @property
+    def gap_ns(self) -> float:
+        """The part of a recorded step's cost that it has because unsampled steps are beside it."""
+        return self._gaps_ns / self.steps
 
     @property
     def length_ns(self) -> float:
@@ -99,7 +110,7 @@ class Sampler:
         self._size = MIN_WINDOW
         self._window = _Window()
         self._before: _Window | None = None
-        self._spent_ns = self._other_threads_ns = 0
+        self._other_threads_ns = 0
         self._earned_ns = 0.0
 
     @property
@@ -124,7 +135,7 @@ class Sampler:
 
     def spend(self, ns: int) -> None:
         """Count processor time of work between the steps, as of a thread of autoprof's own."""
-        self._spent_ns += ns
+        self._window.between_ns += ns
 
     def charge_other_threads(self, cost_ns: int) -> None:
         """Count the part of a recorded step's cost that marks of other threads caused, before ``close``."""
@@ -135,20 +146,19 @@ class Sampler:
             self.affords_other_threads = False
             self.restart()  # the steps that follow cost less
 
-    def close(self, cost_ns: int, cpu_ns: int, wall_ns: int, marks_ns: int | None = None) -> None:
+    def close(self, cost_ns: int, cpu_ns: int, wall_ns: int, marks_ns: int | None = None, gap_ns: int = 0) -> None:
         """Count a recorded step; decide at the end of a window.
 
-        ``cost_ns`` is processor time of autoprof, ``marks_ns`` of its marks, by default all of it. The step itself took
-        ``cpu_ns`` of its thread's, ``wall_ns`` in all.
+        ``cost_ns`` is processor time of autoprof, ``marks_ns`` of its marks, by default all of it, and ``gap_ns`` of
+        leaving out the steps beside it. The step itself took ``cpu_ns`` of its thread's, ``wall_ns`` in all.
         """
         if self._budget is None:
             return
         self._earned_ns += self._budget * wall_ns * self.k
-        cost_ns, self._spent_ns = cost_ns + self._spent_ns, 0
         self._recorded += 1
         if self._recorded <= FIRST_STEPS:
             return
-        self._window.add(cost_ns, cost_ns if marks_ns is None else marks_ns, cpu_ns, wall_ns)
+        self._window.add(cost_ns, cpu_ns, wall_ns, cost_ns if marks_ns is None else marks_ns, gap_ns)
         if self._window.steps >= MIN_WINDOW and self._window.steps * self.k >= self._size:
             self._decide(self._budget)
 
@@ -174,6 +184,8 @@ class Sampler:
                 cost_ns = other_ns + cheaper.marks_ns * self.rows.fit((limit_ns - other_ns) / cheaper.marks_ns)
             self._record_every(_power_of_two(cost_ns / max(limit_ns, 1.0)))
             self.restart()
+        elif self.k > 1 and ROOM * (cheaper.cost_ns - cheaper.gap_ns) < limit_ns:  # no gaps, no cost of gaps
+            self._record_every(1)
         elif self.k > 1 and ROOM * need <= self.k / 2:
             self._record_every(_power_of_two(ROOM * need))
         elif self.k == 1 and ROOM * need < 1 and self.rows is not None:

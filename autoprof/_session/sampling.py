@@ -75,7 +75,7 @@ class Sampling:
         """The probes that are attached and detached."""
         self._ever_attached: dict[int, Probe] = {}
         self._began_ns = self._began_cpu_ns = 0
-        self._paid_ns = 0
+        self._paid_ns = self._gap_ns = 0
         self._asked = False
         """Whether the open step has work that the user has asked for, whose length says nothing."""
         self._captured = 0
@@ -193,7 +193,7 @@ class Sampling:
         """Leave the open step out of the account: the user has asked for ``ns`` of work in it."""
         self._asked = self._asked or ns > 0
 
-    def close(self, step: int, marks: int, paid_ns: int, ended_ns: int, ended_cpu_ns: int, other: OtherMarks) -> None:
+    def close(self, marks: int, paid_ns: int, ended_ns: int, ended_cpu_ns: int, other: OtherMarks) -> None:
         """Count the cost and the length of a recorded step.
 
         ``marks`` were made in it, ``other`` on other threads; ``paid_ns`` is autoprof's own processor time so far. Its
@@ -206,8 +206,16 @@ class Sampling:
         wall_ns = max(ended_ns - self._began_ns - marks_ns, 1)
         cpu_ns = min(max(ended_cpu_ns - self._began_cpu_ns - marks_ns, 0), wall_ns)
         if not self._asked:
-            self._sampler.close(work_ns + others_ns + marks_ns, cpu_ns, wall_ns, marks_ns)
-        self._asked = False
+            self._sampler.close(work_ns + others_ns + marks_ns, cpu_ns, wall_ns, marks_ns, self._gap_ns)
+        self._asked, self._gap_ns = False, 0
+
+    def spend(self, ns: int) -> None:
+        """Count processor time of work that belongs to no single step."""
+        self._sampler.spend(ns)
+
+    def spend_on_gap(self, ns: int) -> None:
+        """Count the part of autoprof's own work that a gap causes, where it begins or ends."""
+        self._gap_ns += ns
 
     def cost_of(self, other: OtherMarks) -> int:
         """Return the cost of module calls on other threads, on these threads, in nanoseconds."""

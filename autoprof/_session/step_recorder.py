@@ -13,10 +13,9 @@ from .._capture.probes import Placement
 from .._capture.recorder import Recorder
 from .._notes import Notes
 from .._resolve import RawStep
-from .._stats import NO_GAP, OpenGap
 from .._units import UNITS
 from ..devices import Clock, DeviceClock, Memory, Reading
-from ..frame import Phase
+from ..frame import NO_GAP, Gap, Phase
 from .events import Calls, ExcludeMarks, Moment
 from .host_times import HOST, HostTimes
 from .step_marks import StepMarks
@@ -345,12 +344,12 @@ class StepRecorder:
 
     # The end.
 
-    def open_gap(self) -> OpenGap:
+    def open_gap(self) -> Gap:
         """Return the unsampled steps that no recorded one follows yet."""
         gap = self._gap
-        return OpenGap(gap.steps, gap.ns, self.work_ns - self._charged_ns) if gap.steps else NO_GAP
+        return Gap(gap.steps, gap.ns, self.work_ns - self._charged_ns) if gap.steps else NO_GAP
 
-    def close_last(self, *, whole: bool, updated_at: int | None) -> tuple[RawStep | None, OpenGap]:
+    def close_last(self, *, whole: bool, updated_at: int | None) -> tuple[RawStep | None, Gap]:
         """Close the open step where it is whole; return it if it was recorded, and unsampled steps in no raw step.
 
         The loop may have ended with any mark after the position ``updated_at``. No unsampled step is longer than the

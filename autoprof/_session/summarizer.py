@@ -14,8 +14,9 @@ from .._observer import Observer
 from .._process.address_space import require_address_space
 from .._process.failures import contain, describe
 from .._resolve import Resolver
-from .._stats import NO_GAP, Aggregate
+from .._stats import Aggregate
 from ..devices import Clock
+from ..frame import NO_GAP
 from ..summary import Summary
 
 if TYPE_CHECKING:

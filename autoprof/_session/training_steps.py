@@ -14,8 +14,8 @@ from .._process import lifecycle
 from .._process.failures import contain, describe, ignore
 from .._process.signals import DeferSignals, raised_by_handler
 from .._resolve import RawStep
-from .._stats import NO_GAP
 from .._units import count
+from ..frame import NO_GAP
 from ..summary import UNGRADED
 from .events import (
     Decision,
@@ -245,9 +245,10 @@ class TrainingSteps:
         if raw is not None:
             self._submit(raw)
             batch = raw.mark_batch
-            passes_ns = self._pipeline.passes_ns - self._pipeline.excess_ns  # these keep to their part of the budget
-            paid_ns = steps.work_ns + steps.metered_ns + self._times.processor_ns() - began_cpu_ns - passes_ns
-            sampling.close(raw.step, batch.mark_count, paid_ns, began_ns, began_cpu_ns, batch.other)
+            ended_cpu_ns = self._times.processor_ns()
+            paid_ns = steps.work_ns + steps.metered_ns + ended_cpu_ns - began_cpu_ns - self._pipeline.passes_ns
+            sampling.spend(self._pipeline.take_excess())
+            sampling.close(batch.mark_count, paid_ns, began_ns, began_cpu_ns, batch.other)
             if batch.other is not NO_OTHER_MARKS:
                 self._note_other_threads(batch.other)
         steps.number += 1
@@ -256,6 +257,8 @@ class TrainingSteps:
             self._begin_unsampled(raw)
         else:
             self._begin_recorded(None if raw is None else raw.end, raw)
+        if (raw is None) != (steps.open is None):
+            sampling.spend_on_gap(self._times.processor_ns() - (began_cpu_ns if raw is None else ended_cpu_ns))
 
     def _submit(self, raw: RawStep) -> None:
         other = raw.mark_batch.other

@@ -5,7 +5,7 @@ has the confidence intervals and tests that other modules use. ``name_tree`` and
 for summaries.
 """
 
-from .aggregate import NO_GAP, UNTIMED_STEPS, Aggregate, OpenGap
+from .aggregate import UNTIMED_STEPS, Aggregate
 from .rows import RowKey, StepRows, step_rows
 
-__all__ = ["NO_GAP", "UNTIMED_STEPS", "Aggregate", "OpenGap", "RowKey", "StepRows", "step_rows"]
+__all__ = ["UNTIMED_STEPS", "Aggregate", "RowKey", "StepRows", "step_rows"]

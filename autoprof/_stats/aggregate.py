@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
-from ..frame import FrameRun, Phase, StepFrame
+from ..frame import NO_GAP, FrameRun, Gap, Phase, StepFrame
 from ..summary import OTHER_TARGETS, ClockName, Summary
 from .cut_statistics import MAX_ROWS, CutStatistics
 from .shapes import ShapeSets
@@ -22,17 +22,6 @@ MAX_CUTS: Final = 4
 
 UNTIMED_STEPS: Final = "steps without a device time"
 """Reason to exclude a step of a run on a device: host times cannot be added to device times."""
-
-
-class OpenGap(NamedTuple):
-    """Unsampled steps that no recorded one follows yet: their number, their time, and autoprof's own work beside it."""
-
-    steps: int = 0
-    elapsed_ns: int = 0
-    overhead_ns: int = 0
-
-
-NO_GAP: Final = OpenGap()
 
 
 class Aggregate:
@@ -100,8 +89,10 @@ class Aggregate:
         elapsed_ns = sum(run.duration_ns)
         self._overhead_ns += run.overhead_ns
         self._observed_ns += elapsed_ns
-        self._units.add_steps(run.duration_ns, run.scalars)
-        self._settling = False
+        self._units.add_run(run, run.scalars, run.gap_scalars)
+        for gap in run.gaps:
+            self._add_gap_before(gap)
+        self._settling = run.gaps[-1].steps > 0
         self._run_steps += len(run.steps)
         self._run_ns += elapsed_ns
         cut = self._cuts.get(run.cut) or self._open_cut(run.cut)
@@ -111,14 +102,19 @@ class Aggregate:
         """Add the step, and the gap before it, to the time of all steps; the settling steps after a gap count."""
         if frame.gap_steps:
             self._settling = True
-            self.add_gap(frame.gap_steps, frame.gap_ns)
-            self._observed_ns += frame.gap_overhead_ns
-            self._run_ns += frame.gap_overhead_ns
+            self._add_gap_before(Gap(frame.gap_steps, frame.gap_ns, frame.gap_overhead_ns))
         elif not frame.warmup:
             self._settling = False
         if self._settling or not frame.warmup:
             self._run_steps += 1
             self._run_ns += frame.duration_ns
+
+    def _add_gap_before(self, gap: Gap) -> None:
+        """Add the gap before a recorded step, whose overhead counts autoprof's own work already."""
+        if gap.steps:
+            self.add_gap(gap.steps, gap.ns)
+            self._observed_ns += gap.overhead_ns
+            self._run_ns += gap.overhead_ns
 
     def _open_cut(self, number: int) -> CutStatistics:
         if len(self._cuts) >= MAX_CUTS:
@@ -146,7 +142,7 @@ class Aggregate:
         self._run_ns += elapsed_ns + overhead_ns
 
     def summary(
-        self, *, notes: tuple[str, ...] = (), skipped: Mapping[str, int] | None = None, gap: OpenGap = NO_GAP
+        self, *, notes: tuple[str, ...] = (), skipped: Mapping[str, int] | None = None, gap: Gap = NO_GAP
     ) -> Summary:
         """Return the statistics so far, rows in descending order of total time.
 
@@ -160,7 +156,7 @@ class Aggregate:
         phases[Phase.OTHER] = step_ns - sum(phases.values())
         micro_steps = cut.micro_steps
         other_steps = self.steps - steps
-        gap_ns = gap.elapsed_ns + gap.overhead_ns
+        gap_ns = gap.ns + gap.overhead_ns
         overhead_ns, observed_ns = self._overhead_ns + gap.overhead_ns, self._observed_ns + gap_ns
         dropped = sum((one.dropped for one in self._cuts.values()), self.dropped)
         unit, throughput = self._units.latest()
@@ -170,7 +166,7 @@ class Aggregate:
             steps=steps,
             warmup_steps=self.warmup_steps,
             unsampled_steps=self.unsampled_steps + gap.steps,
-            unsampled_ns=self._unsampled_ns + gap.elapsed_ns,
+            unsampled_ns=self._unsampled_ns + gap.ns,
             run_steps=self._run_steps + gap.steps,
             run_ns=self._run_ns + gap_ns,
             total_step_ns=step_ns,

@@ -8,7 +8,7 @@ from math import isfinite
 from typing import NamedTuple
 
 from .._units import NS_PER_S, UNITS
-from ..frame import StepFrame
+from ..frame import FrameRun, StepFrame
 
 
 @dataclass(slots=True)
@@ -54,11 +54,19 @@ class UnitRates:
             self._warmups += not self._settling
         self._add(frame.duration_ns, 1, frame.scalars if units is None else units)
 
-    def add_steps(self, ns: Sequence[int], units: Sequence[Mapping[str, float]]) -> None:
-        """Add recorded steps without a gap before them: their lengths, and the units of each."""
-        self._settling = False
+    def add_run(
+        self, run: FrameRun, units: Sequence[Mapping[str, float]], gap_units: Sequence[Mapping[str, float]]
+    ) -> None:
+        """Add the steps of a plain run with the units of each, and of the gap before each."""
+        ns, gaps = run.duration_ns, run.gaps
+        self._settling = gaps[-1].steps > 0
         first, count = units[0], len(ns)
-        if all(one is first for one in units):
+        if any(gap.steps for gap in gaps):
+            for length_ns, one, gap, in_gap in zip(ns, units, gaps, gap_units, strict=True):
+                if gap.steps:
+                    self._add(gap.ns + gap.overhead_ns, gap.steps, in_gap)
+                self._add(length_ns, 1, one)
+        elif all(one is first for one in units):
             self._add(ns[0], 1, first)  # its period may have begun before a warm-up step
             if count > 1:
                 self._add(sum(ns) - ns[0], count - 1, first, count - 1)

@@ -110,8 +110,6 @@ def test_a_plain_run_has_the_columns_of_its_frames() -> None:
     "other",
     [
         {"warmup": True},
-        {"gap_steps": 2},
-        {"gap_scalars": {"samples": [1]}},
         {"dropped": 1},
         {"cut": 9},
     ],

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from engine_laws import Watched, everything
+from engine_laws import EVERYTHING, Watched, everything
 from hypothesis import example, given
 from hypothesis import strategies as st
 from torch import nn
@@ -20,7 +20,7 @@ from autoprof._stats import Aggregate
 from autoprof._stats import cut_statistics as folding
 from autoprof._stats.unit_rates import UnitRates
 from autoprof._units import UNITS
-from autoprof.frame import FrameRun
+from autoprof.frame import FrameRun, Gap
 from autoprof.summary import Summary
 from autoprof.testing import FakeClock, make_frame
 
@@ -42,7 +42,7 @@ class Block(nn.Module):
         return x
 
 
-def train(*, memory: bool, hidden: bool, alone: bool) -> tuple[Summary, list[int]]:
+def train(*, memory: bool, hidden: bool, alone: bool, every: int = 1) -> tuple[Summary, list[int]]:
     """Train steps of two lengths in any order; return the summary and the numbers of steps in the runs."""
     lengths: list[int] = []
     add = Aggregate.add_run
@@ -58,7 +58,8 @@ def train(*, memory: bool, hidden: bool, alone: bool) -> tuple[Summary, list[int
         patch.setattr(folding, "BLOCK_STEPS", 8)
         if alone:
             patch.setattr(group, "_is_plain", lambda _raw: False)
-        with Watched(model, clock=clock, config=everything(targets=targets)) as watched:
+        sample = {**EVERYTHING["sample"], "every": every}
+        with Watched(model, clock=clock, config=everything(targets=targets, sample=sample)) as watched:
             for at in range(48):
                 clock.advance(at * at % 7)
                 loss = model(torch.ones(1, 2), 2 if at in (5, 6, 21) else 1).sum()
@@ -92,7 +93,18 @@ def test_steps_in_a_row_count_as_each_alone_does(memory: bool, hidden: bool) -> 
     assert max(lengths) == (0 if memory else 38 if hidden else 26)
 
 
-def test_a_gap_a_warm_up_and_another_cut_end_a_run() -> None:
+def test_a_run_has_the_gap_before_each_of_its_steps() -> None:
+    """Every second step is recorded: units logged in the others, their time, and autoprof's own work count alike."""
+    together, lengths = train(memory=False, hidden=False, alone=False, every=2)
+    alone, _ = train(memory=False, hidden=False, alone=True, every=2)
+    for summary in (together, alone):  # a gap has the time of autoprof's own work, by the machine's clock
+        assert summary.run_ns > summary.unsampled_ns > 0
+    assert {**described(together), "run_ns": 0} == {**described(alone), "run_ns": 0}
+    assert (together.steps, together.unsampled_steps) == (24, 24)
+    assert max(lengths) > 8
+
+
+def test_a_warm_up_and_another_cut_end_a_run() -> None:
     """What a run has no column for is a frame of its own; a change of targets begins another run."""
     model = Block()
     with Watched(model, config=everything(targets=[{"match": "first"}])) as watched:
@@ -107,7 +119,6 @@ def test_a_gap_a_warm_up_and_another_cut_end_a_run() -> None:
             watched.session.step()
         watched.session._pipeline.submit = submit
         watched.session.summary()
-        raws[2] = raws[2]._replace(gap_steps=3, gap_ns=5)
         raws[5] = raws[5]._replace(warmup=True)
         raws[7:] = [raw._replace(cut=1) for raw in raws[7:]]
         for raw in raws:
@@ -116,8 +127,8 @@ def test_a_gap_a_warm_up_and_another_cut_end_a_run() -> None:
         while (run := resolver.next_run()) is not None:
             found.append(([frame.step for frame in run.frames], run.plain))
     first = raws[0].step
-    steps = [[0, 1], [2], [3, 4], [5], [6], [7, 8]]
-    assert found == [([first + at for at in group], group not in ([2], [5])) for group in steps]
+    steps = [[0, 1, 2, 3, 4], [5], [6], [7, 8]]
+    assert found == [([first + at for at in group], group != [5]) for group in steps]
 
 
 def test_few_readings_are_resolved_together(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -167,20 +178,27 @@ def test_equal_steps_share_their_codes() -> None:
 
 
 LOGGED = st.sampled_from([{}, {"samples": 8.0}, {"samples": 0.1, "tokens": 3.0}, {"samples": float("nan")}])
+GAPS = st.sampled_from([Gap(), Gap(), Gap(3, 20, 1)])
 
 
-@example(groups=[*[({"samples": 0.1}, 5, False)] * 4, ({"samples": 8.0}, 3, False)])
-@given(groups=st.lists(st.tuples(LOGGED, st.integers(1, 5), st.booleans()), min_size=1, max_size=8))
-def test_steps_that_log_alike_add_up_as_one_by_one(groups: list[tuple[dict[str, float], int, bool]]) -> None:
-    """Units that begin late, that are no numbers or no integers, warm-up steps between the runs."""
+@example(groups=[*[({"samples": 0.1}, [Gap()] * 5, False)] * 4, ({"samples": 8.0}, [Gap()] * 3, False)])
+@given(
+    groups=st.lists(st.tuples(LOGGED, st.lists(GAPS, min_size=1, max_size=5), st.booleans()), min_size=1, max_size=8)
+)
+def test_steps_that_log_alike_add_up_as_one_by_one(groups: list[tuple[dict[str, float], list[Gap], bool]]) -> None:
+    """Units that begin late, that are no numbers or no integers, warm-up steps between the runs, gaps inside them."""
     together, alone = UnitRates(), UnitRates()
-    for units, count, warmup in groups:
+    for units, gaps, warmup in groups:
+        count = len(gaps)
         if warmup:
             for rates in (together, alone):
                 rates.add(make_frame([], duration_ns=5, warmup=True))
-        together.add_steps([7] * count, [units] * count)
-        for _ in range(count):
-            alone.add(make_frame([], duration_ns=7, scalars=units))
+        run = FrameRun(range(count), [units] * count, [units] * count, list)
+        run.duration_ns, run.gaps = [7] * count, gaps
+        together.add_run(run, run.scalars, run.gap_scalars)
+        for steps, ns, overhead_ns in gaps:
+            gap = {"gap_steps": steps, "gap_ns": ns, "gap_overhead_ns": overhead_ns, "gap_scalars": units}
+            alone.add(make_frame([], duration_ns=7, scalars=units, **gap))
     (unit, rate), (other_unit, other_rate) = together.latest(), alone.latest()
     assert (unit, rate) == (other_unit, other_rate if other_rate is None else pytest.approx(other_rate))
     assert [together.steps_per_log(one) for one in UNITS] == [alone.steps_per_log(one) for one in UNITS]

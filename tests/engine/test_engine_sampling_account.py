@@ -51,7 +51,7 @@ class Scripted(Sampler):
         self.others: list[int] = []
         self.restarts = 0
 
-    def close(self, cost_ns: int, cpu_ns: int, wall_ns: int, marks_ns: int | None = None) -> None:
+    def close(self, cost_ns: int, cpu_ns: int, wall_ns: int, marks_ns: int | None = None, gap_ns: int = 0) -> None:
         self.shown.append((cost_ns, cpu_ns, wall_ns))
 
     def restart(self) -> None:
@@ -101,9 +101,9 @@ def make(sampler: Sampler | None = None, source: Source | None = None, **more: A
     return made
 
 
-def close(made: Sampling, time: Time, step: int = 1, marks: int = 0, paid_ns: int = 0) -> None:
+def close(made: Sampling, time: Time, marks: int = 0, paid_ns: int = 0) -> None:
     """End a recorded step now, and begin the next one."""
-    made.close(step, marks, paid_ns, time.ns, time.cpu_ns, NO_OTHER_MARKS)
+    made.close(marks, paid_ns, time.ns, time.cpu_ns, NO_OTHER_MARKS)
     made.start_clocks()
 
 
@@ -120,7 +120,7 @@ def test_a_step_lasts_from_the_end_of_autoprofs_work_before_it_to_the_begin_of_t
         ended = time.ns, time.cpu_ns
         time.ns += 50
         time.cpu_ns += 50
-        made.close(1, 0, 0, *ended, NO_OTHER_MARKS)
+        made.close(0, 0, *ended, NO_OTHER_MARKS)
         made.start_clocks()
     assert sampler.shown == [(0, 500, 1_000), (0, 1_000, 2_000)]
 
@@ -132,7 +132,7 @@ def test_the_cost_of_a_step_is_autoprofs_work_since_the_one_before_and_its_marks
     for marks, paid_ns in ((10, 100), (0, 150), (7, 150)):
         time.ns += 1_000
         time.cpu_ns += 1_000
-        close(made, time, 1, marks, paid_ns)
+        close(made, time, marks, paid_ns)
     assert sampler.shown == [(130, 970, 970), (50, 1_000, 1_000), (21, 979, 979)]
 
 
@@ -144,7 +144,7 @@ def test_a_step_with_work_that_the_user_has_asked_for_is_not_shown_to_the_sample
         time.ns += 1_000
         if step == 2:
             made.exclude(300)
-        close(made, time, step, 0, paid_ns)
+        close(made, time, 0, paid_ns)
     assert [cost for cost, _, _ in sampler.shown] == [10, 10]
 
 
@@ -163,7 +163,7 @@ def test_without_a_budget_every_step_is_recorded(time: Time) -> None:
     """Whatever it costs."""
     made = make(Sampler(None))
     for step in range(1, 40):
-        close(made, time, step, 5, step * S)
+        close(made, time, 5, step * S)
         assert made.next_recorded(step + 1) == step + 1
 
 
@@ -289,15 +289,15 @@ def test_marks_of_other_threads_are_charged_until_the_budget_does_not_pay_for_th
     sampler = Scripted()
     made = make(sampler, mark_cost=MarkCost(forward_ns=2.0))
     assert made.records_other_threads
-    made.close(1, 100, 1_000, time.ns, time.cpu_ns, OtherMarks(marks=10, ns=300, skipped=5))
+    made.close(100, 1_000, time.ns, time.cpu_ns, OtherMarks(marks=10, ns=300, skipped=5))
     assert sampler.others == [300 + 10 + 1_000 * 20 // 100]
     assert sampler.shown[0][0] == 1_000 + 310 + 200
     assert made._recorder.others.recorded
-    made.close(2, 10, 2_000, time.ns, time.cpu_ns, OtherMarks(marks=10, ns=0, skipped=0))
+    made.close(10, 2_000, time.ns, time.cpu_ns, OtherMarks(marks=10, ns=0, skipped=0))
     assert sampler.others[1] == 1_000
     assert not made._recorder.others.recorded
     assert not made.records_other_threads
-    made.close(3, 10, 2_000, time.ns, time.cpu_ns, OtherMarks(marks=0, ns=50, skipped=0))
+    made.close(10, 2_000, time.ns, time.cpu_ns, OtherMarks(marks=0, ns=50, skipped=0))
     assert len(sampler.others) == 2
 
 

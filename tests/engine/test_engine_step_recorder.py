@@ -18,7 +18,7 @@ from autoprof._resolve import RawStep
 from autoprof._session.events import ExcludeMarks, Moment
 from autoprof._session.host_times import HostTimes
 from autoprof._session.step_recorder import MOVED, StepRecorder, as_scalar
-from autoprof._stats import NO_GAP, OpenGap
+from autoprof.frame import NO_GAP, Gap
 from autoprof.testing import FakeAllocator, FakeClock, FakeDevice
 
 
@@ -186,7 +186,7 @@ def test_the_overhead_of_unsampled_steps_is_the_work_since_the_last_recorded_one
     bench.skip()
     bench.close()
     bench.steps.work_ns += 20
-    assert bench.steps.open_gap() == OpenGap(1, 100, 20)
+    assert bench.steps.open_gap() == Gap(1, 100, 20)
 
 
 def test_a_pause_is_no_part_of_an_unsampled_step() -> None:
@@ -288,7 +288,7 @@ def test_a_block_is_excluded_afterwards_in_unsampled_steps_too() -> None:
         assert ended is not None
         lengths.append((ended.ns - began.ns, bench.steps.exclude(ExcludeMarks(began, ended))))
         bench.close(50)
-        assert bench.steps.open_gap().elapsed_ns == (0 if recorded else 50)
+        assert bench.steps.open_gap().ns == (0 if recorded else 50)
     assert lengths == [(34, 34)] * 2
 
 
