@@ -15,8 +15,12 @@ from typing import Any, Final, Protocol
 if sys.platform != "win32":
     import resource
 
-READ_EVERY_NS: Final = 20_000_000
-"""The least time between two readings at step ends: at 10 µs each they stay below a thousandth of the run."""
+MIN_PAUSE_NS: Final = 20_000_000
+"""The least time between two readings at step ends: a short run needs enough of them to show a leak."""
+MAX_PAUSE_NS: Final = 500_000_000
+"""The longest time between two readings at the ends of short steps: a plot of memory shows half seconds."""
+PAUSE_PART: Final = 100
+"""Between these two a pause is the time since the first reading divided by this: a reading costs 30 µs."""
 CGROUP_LIMIT: Final = "/sys/fs/cgroup/memory.max"
 """The memory limit of a container, in version 2 of control groups: bytes, or ``max``."""
 COUNTS: Final = frozenset({"alloc_retries", "ooms"})
@@ -26,7 +30,9 @@ COUNTS: Final = frozenset({"alloc_retries", "ooms"})
 class Memory(ABC):
     """A source of bytes: ``at_mark`` at a mark, ``readings`` at a step's end."""
 
-    _due_ns = 0
+    now_ns: Callable[[], int] = staticmethod(perf_counter_ns)
+    """The clock by which readings at step ends are due."""
+    _began_ns = _due_ns = 0
     spent_ns = 0
     """Time spent in readings at marks since it was last reset; such a reading costs more than the mark itself."""
 
@@ -47,11 +53,12 @@ class Memory(ABC):
         return self
 
     def at_step_end(self) -> dict[str, int]:
-        """Return the readings; nothing within ``READ_EVERY_NS`` of the last ones, to stay cheap on tiny steps."""
-        now = perf_counter_ns()
+        """Return the readings; nothing where the last ones were read shortly before."""
+        now = self.now_ns()
         if now < self._due_ns:
             return {}
-        self._due_ns = now + READ_EVERY_NS
+        self._began_ns = self._began_ns or now
+        self._due_ns = now + min(max((now - self._began_ns) // PAUSE_PART, MIN_PAUSE_NS), MAX_PAUSE_NS)
         return self.readings()
 
     def capacity_bytes(self) -> int | None:

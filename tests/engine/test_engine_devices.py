@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import nullcontext
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -301,7 +302,7 @@ class Level(Memory):
         return 1_000 + self.device
 
     def readings(self) -> dict[str, int]:
-        return {}
+        return {"level_bytes": self.level_bytes()}
 
     def close(self) -> None:
         pass
@@ -319,6 +320,20 @@ def test_a_modules_memory_is_that_of_its_device() -> None:
     taken = recorder.take()
     read = [int(reading) for code, reading in zip(taken.codes, taken.readings, strict=True) if code == MEMORY]
     assert read == [1_001, 1_001]
+
+
+def test_memory_is_read_less_often_in_a_longer_run() -> None:
+    """Each 20 ms at first, then each hundredth of the run, at last each half second."""
+    memory, clock = Level(0), FakeClock()
+    memory.now_ns = clock.read
+    reads = []
+    for now_ms in range(0, 120_000, 10):
+        reads += [now_ms] if memory.at_step_end() else []
+        clock.advance(10_000_000)
+    pauses = [later - earlier for earlier, later in pairwise(reads)]
+    assert set(pauses[:100]) == {20}
+    assert pauses[reads.index(next(at for at in reads if at >= 20_000))] in (200, 210)
+    assert set(pauses[-100:]) == {500}
 
 
 def test_the_hosts_memory_is_the_same_for_every_device() -> None:
