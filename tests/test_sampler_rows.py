@@ -94,7 +94,7 @@ class Shrinking(Sampler):
 
     _steps = 0
 
-    def close(self, cost_ns: int, cpu_ns: int, wall_ns: int, marks_ns: int | None = None) -> None:
+    def close(self, cost_ns: int, cpu_ns: int, wall_ns: int, marks_ns: int | None = None, gap_ns: int = 0) -> None:
         self._steps += 1
         assert self.rows is not None
         if self._steps in (2, 4):
