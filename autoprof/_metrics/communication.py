@@ -15,10 +15,10 @@ from .._notes import Notes
 from .._observer import Observer
 from .._process.failures import contain, describe
 from .._resolve import RawStep
-from .._stats.time_sets import Interval, length, share_out, split_step, union
 from ..frame import FrameRun, Layout, Phase, StepFrame
 from ..probes._communication import CommCall, CommRecord
 from ..summary import CommRow, Communication, Summary
+from .time_sets import Interval, length, share_out, split_step, union
 
 MAX_ROWS: Final = 256
 """Rows kept; the communications of further ones are counted."""

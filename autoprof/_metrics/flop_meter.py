@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from .._capture import recorder
-from .._stats.name_lines import Line, name_lines, walk
+from .._reports.name_lines import Line, name_lines, walk
 from .._units import NS_PER_S, format_span
 from ..devices import Peak, Tf32Flags, device_of
 from ..frame import MODULE_PHASES, Phase

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from .._stats.name_lines import Line, name_lines
 from ..frame import Phase
 from ..summary import Summary
+from .name_lines import Line, name_lines
 from .text import cells as text_cells
 
 SELF: Final = "(self)"

@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final
 
-from .._stats.name_averages import NameAverages
-from .._stats.name_lines import name_lines, walk
-from .._stats.name_tree import NameTree, name_tree
 from .._stats.self_times import phase_sums
 from .._units import NS_PER_MS, above, format_bytes, format_percent
 from ..frame import LOGGED_LANE, UNTIMED_LANE, Nanoseconds, StepFrame
 from ..summary import Summary
 from .measurements import measured_lines, overhead_text
 from .memory_text import readings
+from .name_averages import NameAverages
+from .name_lines import name_lines, walk
+from .name_tree import NameTree, name_tree
 from .shapes import render_shape_changes
 from .text import elide, pad, printable, safe
 

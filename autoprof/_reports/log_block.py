@@ -14,8 +14,6 @@ import numpy as np
 import numpy.typing as npt
 
 from .._stats.layout_cache import cached_by_layout
-from .._stats.name_averages import NameAverages
-from .._stats.name_tree import NameTree, name_tree
 from .._units import NS_PER_MS
 from ..frame import Layout, Nanoseconds, StepFrame
 from .log import (
@@ -28,6 +26,8 @@ from .log import (
     render_section,
     shown_host_bound_ns,
 )
+from .name_averages import NameAverages
+from .name_tree import NameTree, name_tree
 
 LEAST_STEPS: Final = 4
 """Fewer steps are rendered one by one: the fixed cost of the array operations is that of about three steps."""

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from statistics import median
 from typing import Final, NamedTuple
 
-from .._stats.name_lines import Line, Lines, name_lines
 from .._units import (
     NS_PER_S,
     count,
@@ -23,6 +22,7 @@ from ..summary import Summary, format_counts
 from .card import verdict_line
 from .measurements import brief_metrics, brief_work
 from .memory_text import readings
+from .name_lines import Line, Lines, name_lines
 from .text import (
     BLUE,
     BOLD,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from .._stats.name_lines import name_lines
 from .._units import format_ms, format_rate, format_round_percent, format_span
 from ..summary import Summary
 from .card import verdict_line
 from .measurements import brief_metrics, brief_work
+from .name_lines import name_lines
 from .panel import top_lines
 from .text import cells, elide, safe
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from .._stats.name_lines import name_lines, walk
 from .._units import count, format_count, format_ms
 from ..frame import MODULE_PHASES, NOT_MEASURED, NamedShape, StepFrame
 from ..summary import Row, Shapes, Summary
+from .name_lines import name_lines, walk
 from .text import crop, safe, wrap
 
 SETS: Final = 4

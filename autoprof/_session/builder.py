@@ -19,7 +19,7 @@ from .._capture.calibration import measure_mark_cost
 from .._capture.compiler import around_compiler
 from .._capture.handle import Handle, Probe
 from .._capture.mark_cost import MarkCost
-from .._capture.memory import Footprint, SnapshotWindow
+from .._capture.memory import Footprint
 from .._capture.probes import (
     SEES_CHECKPOINTS,
     OptimizerHooks,
@@ -507,6 +507,8 @@ class _Builder:
         settings, notes, windows = self._setup.settings, self._notes, list[StepListener]()
         if settings.memory_snapshot is not None and folder is not None:
             wanted = settings.memory_snapshot
+            from ..deep.snapshot import SnapshotWindow  # slow to import, and rarely used
+
             snapshots = SnapshotWindow(wanted, folder.rank_path, folder.rank, notes.warn_once)
             self._attached.add(snapshots.close)
             windows.append(snapshots.step_begins)

@@ -7,10 +7,10 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Final, TextIO
 
+from .._reports.name_tree import parent_name
 from .._reports.panel import render_panel
 from .._reports.plain import render_plain
 from .._reports.text import safe
-from .._stats.name_tree import parent_name
 from ..sinks._terminal import SPARE_ROWS, PinnedLines
 from ..sinks._text_output import TextOutput
 from ..summary import Summary

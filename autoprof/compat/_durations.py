@@ -9,8 +9,8 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from .._reports.name_tree import parent_name
 from .._stats.cut_statistics import MAX_ROWS
-from .._stats.name_tree import parent_name
 from ..frame import LOGGED_LANE, TRAINING_LANE, Layout, Phase, StepFrame
 from ..summary import Row, Summary
 

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Final
 
 from .._reports.log import LABEL, LABEL_MAX, RULE
+from .._reports.name_averages import NameAverages
+from .._reports.name_lines import name_lines, walk
+from .._reports.name_tree import NameTree, name_tree
 from .._reports.text import elide, fit, pad, safe
-from .._stats.name_averages import NameAverages
-from .._stats.name_lines import name_lines, walk
-from .._stats.name_tree import NameTree, name_tree
 from .._storage.line_file import LineFile
 from .._storage.steps_jsonl import FrameEncoder
 from .._units import NS_PER_MS, format_percent

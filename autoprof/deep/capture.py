@@ -10,7 +10,6 @@ from pathlib import Path
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Final
 
-from .._capture.memory.snapshot import bounded
 from .._process.failures import contain, describe
 from .._storage.atomic import write_atomic
 from .._units import format_bytes, format_ns
@@ -22,6 +21,7 @@ from .options import MIB, DeepOptions, choose_stem
 from .profile import DeepProfile
 from .profiler import Profiler, supported
 from .reading import Trace, scan
+from .snapshot import bounded
 from .trace import rewrite
 
 if TYPE_CHECKING:

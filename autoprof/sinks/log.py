@@ -10,7 +10,7 @@ from pydantic import Field
 from .._options import Options
 from .._reports.log import render_log_summary
 from .._reports.log_block import LogBlock
-from .._stats.name_averages import NameAverages
+from .._reports.name_averages import NameAverages
 from .._storage.atomic import open_replacing
 from .._storage.line_file import LineFile
 from ..frame import StepFrame

@@ -15,10 +15,10 @@ from torch import nn
 import autoprof
 from autoprof import StepFrame, read_run
 from autoprof._reports.log import render_step
+from autoprof._reports.name_averages import NameAverages
 from autoprof._reports.panel import render_panel
 from autoprof._reports.summary_text import render_summary
 from autoprof._resolve.launch_lag import DRIFT_PPM, EMPTY_QUEUE_NS
-from autoprof._stats.name_averages import NameAverages
 from autoprof._storage.steps_jsonl import FrameDecoder, FrameEncoder
 from autoprof.frame import STREAM_LANES
 from autoprof.testing import FakeClock, FakeDevice

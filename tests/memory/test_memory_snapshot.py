@@ -12,9 +12,8 @@ import torch
 from torch import nn
 
 import autoprof
-from autoprof._capture.memory import SnapshotWindow
-from autoprof._capture.memory.snapshot import bounded
 from autoprof.config import load_config
+from autoprof.deep.snapshot import SnapshotWindow, bounded
 from autoprof.devices.cuda import CudaHistory
 from autoprof.errors import ConfigError
 

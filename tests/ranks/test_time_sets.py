@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from autoprof._stats.time_sets import intersect, length, share_out, split_step, subtract, union
+from autoprof._metrics.time_sets import intersect, length, share_out, split_step, subtract, union
 
 MS = 1_000_000
 Intervals = list[tuple[int, int]]

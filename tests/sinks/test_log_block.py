@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from random_frames import frames_of, layouts
 from sink_builders import Clock, frame_of, layout_of
 
+from autoprof._reports import name_averages
 from autoprof._reports.log import render_step
 from autoprof._reports.log_block import LEAST_STEPS, LINES, MAX_STEPS, LogBlock
-from autoprof._stats import name_averages
-from autoprof._stats.name_averages import NameAverages
+from autoprof._reports.name_averages import NameAverages
 from autoprof._storage.runs import RunFolder
 from autoprof.frame import LOGGED_LANE, Layout, Phase, StepFrame
 from autoprof.sinks._base import RunInfo

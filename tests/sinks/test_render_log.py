@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from sink_builders import VRT, acts, frame_of, layout_of, summary_of
 
 from autoprof._reports.log import render_log_summary, render_step
-from autoprof._stats.name_averages import NameAverages
+from autoprof._reports.name_averages import NameAverages
 from autoprof.summary import Summary
 
 _LINE = re.compile(r"^(?P<name>.+?) *: +(?P<ms>[\d.]+)ms \( *(?P<percent>[\d.]+)%\)")

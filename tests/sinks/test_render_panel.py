@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from sink_builders import acts, frame_of, summary_of
 
+from autoprof._reports.name_lines import name_lines
 from autoprof._reports.panel import render_panel, top_lines
 from autoprof._reports.plain import render_plain, render_plain_verdict
-from autoprof._stats.name_lines import name_lines
 from autoprof.summary import Finding, Summary
 
 _COLOR = re.compile(r"\x1b\[\d*m")

@@ -10,11 +10,11 @@ from sink_builders import frame_of
 
 from autoprof._reports.log import render_log_summary, render_step
 from autoprof._reports.measurements import work_table
+from autoprof._reports.name_averages import NameAverages
 from autoprof._reports.panel import render_panel
 from autoprof._reports.plain import render_plain
 from autoprof._reports.run_facts import run_facts
 from autoprof._reports.summary_text import render_summary
-from autoprof._stats.name_averages import NameAverages
 from autoprof.frame import Phase
 from autoprof.summary import MetricStats, Progress, Summary, Work, WorkRow
 

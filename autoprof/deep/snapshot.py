@@ -13,10 +13,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from ..._process.failures import contain, describe
-from ..._storage.atomic import write_atomic
-from ..._units import format_bytes
-from ...devices import AllocatorHistory, find_allocator_history
+from .._process.failures import contain, describe
+from .._storage.atomic import write_atomic
+from .._units import format_bytes
+from ..devices import AllocatorHistory, find_allocator_history
 
 OOM_FILES: Final = 4
 """Snapshots written when memory runs out, each over the last: cuDNN retries with less memory, and a search for the

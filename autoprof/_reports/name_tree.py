@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import Final, NamedTuple
 
+from .._stats.layout_cache import cached_by_layout
+from .._stats.self_times import SignedSums, Terms, self_time_terms
 from ..frame import LOGGED_LANE, MODULE_PHASES, TRAINING_LANE, Layout, Nanoseconds
-from .layout_cache import cached_by_layout
-from .self_times import SignedSums, Terms, self_time_terms
 
 VALUES: Final = 1 + len(MODULE_PHASES)
 """Numbers of a node: its total, and its time in each of ``MODULE_PHASES``."""
