@@ -19,8 +19,8 @@ MIN_PAUSE_NS: Final = 20_000_000
 """The least time between two readings at step ends: a short run needs enough of them to show a leak."""
 MAX_PAUSE_NS: Final = 500_000_000
 """The longest time between two readings at the ends of short steps: a plot of memory shows half seconds."""
-PAUSE_PART: Final = 100
-"""Between these two a pause is the time since the first reading divided by this: a reading costs 30 µs."""
+PAUSE_PART: Final = 20
+"""Between these two, a pause is the time since the first reading divided by this. A reading costs up to 30 µs."""
 CGROUP_LIMIT: Final = "/sys/fs/cgroup/memory.max"
 """The memory limit of a container, in version 2 of control groups: bytes, or ``max``."""
 COUNTS: Final = frozenset({"alloc_retries", "ooms"})
