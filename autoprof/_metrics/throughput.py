@@ -69,6 +69,9 @@ class ThroughputMeter:
         self.total_steps: int | None = None
         self._loader: Any = None
         self._logged_from: int | None = None
+        self._logs_of_one_step: bool | None = None
+        """Whether each log so far had the samples recognised in its step: logged every tenth step, the samples may be
+        those of ten steps, or of one. None before the first one."""
         self._logged = UnitRates()
         self._recognised = UnitRates()
         self._sources: dict[Kind, _DataSet] = {}
@@ -118,6 +121,9 @@ class ThroughputMeter:
         if self._logged_from is None and any(unit in scalars or unit in gap_scalars for unit in UNITS):
             self._logged_from = record.step
         samples, gap_samples = self._recognise(record, shapes)
+        if samples is not None and self._logged_from is not None and SAMPLES in scalars:
+            is_equal = abs(scalars[SAMPLES] - samples) <= PER_STEP * samples
+            self._logs_of_one_step = is_equal and self._logs_of_one_step is not False
         if samples is None:
             found = _NO_SAMPLES
         elif samples == self._found.get(SAMPLES):  # as in the step before: one object is passed on
@@ -183,10 +189,8 @@ class ThroughputMeter:
         if self._logged_from is not None:
             if logged is None:
                 return unit, None, "", ""
-            often = self._logged.steps_per_log(unit)
-            if unit == SAMPLES and often > 1 + PER_STEP and recognised and not reason:
-                # Logged every tenth step, the samples are those of ten steps; or of one, as the recognised ones show.
-                logged *= often if abs(logged * often / recognised - 1) < PER_STEP else 1.0
+            if unit == SAMPLES and self._logs_of_one_step and recognised and not reason:
+                logged = recognised
             return unit, logged, LOGGED, ""
         if reason or recognised is None:
             return SAMPLES, None, "", reason

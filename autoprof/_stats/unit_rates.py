@@ -13,17 +13,14 @@ from ..frame import FrameRun, StepFrame
 
 @dataclass(slots=True)
 class _Rate:
-    """The units of one kind, with the time and the steps of their periods: from each log to the next.
+    """The units of one kind, with the time of their periods: from each log to the next.
 
     The ``since`` are the totals of the run at the last log.
     """
 
     units: float = 0.0
     ns: int = 0
-    steps: int = 0
-    logs: int = 0
     since_ns: int = 0
-    since_steps: int = 0
     since_warmups: int = 0
     segment: int = 0
 
@@ -37,7 +34,7 @@ class UnitRates:
 
     def __init__(self) -> None:
         self._rates: dict[str, _Rate] = {}
-        self._ns = self._steps = self._warmups = self._segments = 0
+        self._ns = self._warmups = self._segments = 0
         self._settling = False
 
     def add(
@@ -46,13 +43,13 @@ class UnitRates:
         """Add a step and the gap before it; by default with the units that the frame has."""
         if frame.gap_steps:
             gap = frame.gap_scalars if gap_units is None else gap_units
-            self._add(frame.gap_ns + frame.gap_overhead_ns, frame.gap_steps, gap)
+            self._add(frame.gap_ns + frame.gap_overhead_ns, gap)
             self._settling = True
         elif not frame.warmup:
             self._settling = False
         if frame.warmup:
             self._warmups += not self._settling
-        self._add(frame.duration_ns, 1, frame.scalars if units is None else units)
+        self._add(frame.duration_ns, frame.scalars if units is None else units)
 
     def add_run(
         self, run: FrameRun, units: Sequence[Mapping[str, float]], gap_units: Sequence[Mapping[str, float]]
@@ -64,19 +61,18 @@ class UnitRates:
         if any(gap.steps for gap in gaps):
             for length_ns, one, gap, in_gap in zip(ns, units, gaps, gap_units, strict=True):
                 if gap.steps:
-                    self._add(gap.ns + gap.overhead_ns, gap.steps, in_gap)
-                self._add(length_ns, 1, one)
+                    self._add(gap.ns + gap.overhead_ns, in_gap)
+                self._add(length_ns, one)
         elif all(one is first for one in units):
-            self._add(ns[0], 1, first)  # its period may have begun before a warm-up step
+            self._add(ns[0], first)  # its period may have begun before a warm-up step
             if count > 1:
-                self._add(sum(ns) - ns[0], count - 1, first, count - 1)
+                self._add(sum(ns) - ns[0], first, count - 1)
         else:
             for length_ns, one in zip(ns, units, strict=True):
-                self._add(length_ns, 1, one)
+                self._add(length_ns, one)
 
-    def _add(self, ns: int, steps: int, units: Mapping[str, float], logs: int = 1) -> None:
+    def _add(self, ns: int, units: Mapping[str, float], logs: int = 1) -> None:
         self._ns += ns
-        self._steps += steps
         self._segments += 1
         for unit in UNITS if units else ():
             value = units.get(unit)
@@ -89,9 +85,7 @@ class UnitRates:
             if isfinite(value) and self._warmups == rate.since_warmups:
                 rate.units += value * logs
                 rate.ns += self._ns - rate.since_ns
-                rate.steps += self._steps - rate.since_steps
-                rate.logs += logs
-            rate.since_ns, rate.since_steps, rate.since_warmups = self._ns, self._steps, self._warmups
+            rate.since_ns, rate.since_warmups = self._ns, self._warmups
             rate.segment = self._segments
 
     def latest(self) -> tuple[str, float | None]:
@@ -102,11 +96,6 @@ class UnitRates:
         unit = max(known, key=lambda one: self._rates[one].segment)
         rate = self._rates[unit].units * NS_PER_S / self._rates[unit].ns
         return unit, rate if isfinite(rate) else None  # JSON has no infinity
-
-    def steps_per_log(self, unit: str) -> float:
-        """Return the number of steps from one log of the unit to the next, on average; 1 where there is none."""
-        rate = self._rates.get(unit)
-        return rate.steps / rate.logs if rate is not None and rate.logs else 1.0
 
 
 class UnitsSinceLog(NamedTuple):

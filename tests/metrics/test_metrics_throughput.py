@@ -292,6 +292,23 @@ def test_samples_logged_every_tenth_step_are_those_of_ten_steps(logged: int) -> 
     assert session.summary().throughput == pytest.approx(8.0)
 
 
+def test_samples_logged_in_a_gap_are_those_of_one_step_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two logs in one gap look like one of twice the samples; the recorded steps show what a log means."""
+    monkeypatch.setattr(builder, "Sampler", lambda *_args: Gaps())
+    clock, model = FakeClock(), nn.Linear(4, 4)
+    step = fetching(DataLoader(samples_of(640, 4), 8), train_once)
+    sampled = {**CONFIG, "sample": {"warmup": 1}}
+    with open_session(model, sampled, clock=clock) as session:
+        for number in range(1, 202):
+            step(model)
+            if number % 7 == 0:
+                session.log(samples=8)
+            clock.advance(STEP_NS)
+            session.step()
+    assert session.summary().unsampled_steps > 100
+    assert session.summary().throughput == pytest.approx(8.0, rel=0.01)
+
+
 def test_tokens_logged_now_and_then_are_not_replaced_by_recognised_samples() -> None:
     """Until the first log the samples are recognised; then the user's unit counts."""
     clock, model = FakeClock(), nn.Linear(4, 4)
@@ -331,7 +348,7 @@ class Gaps(Sampler):
     def __init__(self) -> None:
         super().__init__(0.01)
 
-    def close(self, cost_ns: int, cpu_ns: int, wall_ns: int, marks_ns: int | None = None) -> None:
+    def close(self, cost_ns: int, cpu_ns: int, wall_ns: int, marks_ns: int | None = None, gap_ns: int = 0) -> None:
         pass
 
     def gap(self, step: int) -> int:
