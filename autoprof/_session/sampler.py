@@ -25,8 +25,9 @@ MAX_WINDOW: Final = 8192
 second apart."""
 KEPT_STEPS: Final = 64
 """Steps of a window whose lengths and costs are kept: enough for a median."""
-LEFT_OUT: Final = 8
-"""Of so many steps the one with the largest cost is left out: work that is done once must change nothing."""
+COST_QUANTILE: Final = 0.25
+"""The cost of a step is this quantile of a window. Work that is done once makes single steps cost more, and other
+programs, which use the caches, make many; nothing makes a step cost less."""
 ROOM: Final = 1.25
 """More is recorded where that is expected to cost the budget divided by this, so that rows do not come and go."""
 MAX_EVERY: Final = 4096
@@ -69,9 +70,9 @@ class _Window:
 
     @property
     def cost_ns(self) -> float:
-        """The mean cost of a recorded step, with its part of the work between steps."""
-        kept = sorted(self._costs_ns)[: len(self._costs_ns) - len(self._costs_ns) // LEFT_OUT]
-        return sum(kept) / len(kept) + self.between_ns / self.steps
+        """The cost of a recorded step, with its part of the work between steps."""
+        cost_ns = sorted(self._costs_ns)[int(COST_QUANTILE * len(self._costs_ns))]
+        return cost_ns + self.between_ns / self.steps
 
     @property
     def marks_ns(self) -> float:
