@@ -89,6 +89,7 @@ class RowChoice(Observer):
         self._calls: dict[str, float] = {}
         self._meter = Meter()
         self._last: Measured | None = None
+        """The last steps that were added up; those of other rows are better than none."""
         self._number = 0
 
     def fit(self, share: float) -> float:
@@ -117,7 +118,7 @@ class RowChoice(Observer):
         return min(marks / max(before, 1.0), 1.0)
 
     def _measure(self) -> Measured:
-        """Return the last steps of the present rows."""
+        """Return the last steps, of the present rows as soon as they are enough."""
         if self._last is None or self._meter.steps >= MIN_METER_STEPS:
             self._last = self._meter.measured()
         return self._last
@@ -138,7 +139,6 @@ class RowChoice(Observer):
         """Choose other targets, and begin to measure them."""
         self._number += 1
         self._meter = Meter()
-        self._last = None
 
 
 class RuleRows(RowChoice):

@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Final
 
 from .._capture.mark_cost import MarkCost
@@ -31,25 +30,16 @@ OPEN_SHARE: Final = 0.03
 """The part of a step from which a row is opened: the modules inside a smaller one cannot be what makes a step slow."""
 REOPEN_SHARE: Final = 0.06
 """The same once the cut has settled, so that a row near the limit does not change it again and again."""
-CLOSE_SHARE: Final = 0.01
-"""Rows opened ahead are closed again below this part, so that a row near ``OPEN_SHARE`` does not come and go."""
 SETTLED_CHECKS: Final = 2
 """Checks in a row that changed nothing, after which the cut has settled."""
-MAX_CHANGES: Final = 32
-"""Changes of the cut in one run; after that only the budget changes it."""
 PASS_COST: Final = 2.0
 """A mark with its resolution and statistics costs about so many times the mark, before the account shows it."""
 MAX_FLOOR_MODULES: Final = 100
 """The most modules whose rows are never dropped: marks of more cost a millisecond in each step that is recorded."""
-AHEAD_MARGIN: Final = 0.5
-"""The part of the affordable marks up to which rows inside those just opened, which are not measured yet, are opened
-ahead: that saves steps."""
 AHEAD_SHARE: Final = 0.5
-"""The assumed part of an opened row that a row inside it takes."""
-AHEAD_GROUPS: Final = 150
-"""Recorded groups beyond which no row is opened ahead: each row costs time when a step is resolved."""
-MANY_GROUPS: Final = 64
-"""Recorded groups beyond which small ones are closed even where recording them is cheap: a report shows fewer."""
+"""The assumed part of an opened row that a row inside it takes, until it is measured: opening it too saves steps."""
+AHEAD_GROUPS: Final = 64
+"""Recorded groups beyond which only measured rows are opened: a report shows fewer, and each row costs time."""
 MAX_CHECK_STEPS: Final = 512
 """The most recorded steps between two checks."""
 SILENT_STEPS: Final = 10
@@ -140,7 +130,7 @@ class Zoom(RowChoice):
             )
         self._calls.update(measured.calls)
         before = self._recorded_names()
-        if self._changes < MAX_CHANGES and not self._split_unlike():  # a row that is split off is measured first
+        if not self._split_unlike():  # a row that is split off is measured first
             self._choose(measured)
         self._due *= 2
         if self._recorded_names() != before:
@@ -154,9 +144,7 @@ class Zoom(RowChoice):
         self._due = min(self._due, MAX_CHECK_STEPS)
 
     def _change(self) -> None:
-        shown = self._last
         super()._change()
-        self._last = shown  # the shares of the cut before are better than none
         self._unchanged = 0
         self._due = 2 ** min(max(self._changes - 3, 0), 9)
         self.cut = self._cut()
@@ -224,36 +212,25 @@ class Zoom(RowChoice):
     def _choose(self, measured: Measured) -> None:
         """Open the longest rows that are affordable."""
         self._over_budget.clear()
-        settled, recorded = self.has_settled, self._recorded()
-        if not settled and len(recorded) > MANY_GROUPS:
-            for group in recorded:  # it was opened ahead and turned out to be small
-                if group.name not in self._floor and 0 < measured.share(group.name) < CLOSE_SHARE:
-                    self._opened.discard(group.name)
-            recorded = self._recorded()
-        affordable = self._affordable(measured)
-        least = REOPEN_SHARE if settled else OPEN_SHARE
-        waiting: list[tuple[float, int, ModuleGroup, bool]] = []
-        for place, group in enumerate(recorded):
-            share = self._share(group, measured)
-            if share >= least and self._can_open(group):
-                heappush(waiting, (-share, place, group, True))
+        recorded, affordable = self._recorded(), self._affordable(measured)
         marks, count = self._marks_of(group.name for group in recorded), len(recorded)
-        place = count
+        least = REOPEN_SHARE if self.has_settled else OPEN_SHARE
+        shares = {group.name: self._share(group, measured) for group in recorded}
+        waiting = [group for group in recorded if shares[group.name] >= least and self._can_open(group)]
         while waiting:
-            share, _, group, known = heappop(waiting)
+            group = max(waiting, key=lambda one: shares[one.name])
+            waiting.remove(group)
             inside = _visible(group)
             needed = marks + self._marks_of(child.name for child in inside)
-            if needed > affordable * (1.0 if known else AHEAD_MARGIN):
-                if known:
-                    self._over_budget.add(group.name)
+            if needed > affordable:
+                self._over_budget.add(group.name)
                 continue
             self._opened.add(group.name)
             marks, count = needed, count + len(inside)
-            for child in inside:
-                expected = share * AHEAD_SHARE
-                if -expected >= OPEN_SHARE and count <= AHEAD_GROUPS and self._can_open(child):
-                    place += 1
-                    heappush(waiting, (expected, place, child, False))
+            expected = AHEAD_SHARE * shares[group.name]
+            if expected >= OPEN_SHARE and count <= AHEAD_GROUPS:
+                waiting += [child for child in inside if self._can_open(child)]
+                shares.update((child.name, expected) for child in inside)
 
     def _affordable(self, measured: Measured) -> float:
         """Return the marks in a step that the budget affords: by the account, at first by the shortest step."""
