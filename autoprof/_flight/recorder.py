@@ -14,23 +14,30 @@ import threading
 from _thread import start_new_thread
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from time import perf_counter_ns, sleep
 from types import FrameType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from .._capture.marks import ENTER, INDEX_MASK, KIND_BITS, KIND_MASK
 from .._capture.recorder import Recorder
 from .._process.failures import contain, describe
+from .._process.ranks import world_size
 from .._storage.atomic import write_atomic
 from .._units import NS_PER_S
 from ..probes.stacks import is_blocked
 from .pending import pending_collectives
 from .ranks import HANG_REPORT, RankLine, describe_ranks, rank_lines
-from .requests import CaptureRequests, FileTrigger
-from .ring import NEVER, StepRing
+from .requests import CaptureRequests, FileTrigger, SignalTrigger
+from .ring import FILE, NEVER, StepRing
 from .stack import Activity, read_activity
 from .watch import Hang, Look, StepWatch, format_length
+
+if TYPE_CHECKING:
+    from .._ranks import Exchange
+    from .._storage.runs import RunFolder
+    from ..config.flight import FlightOptions
 
 MAX_HANG_REPORTS: Final = 5
 """Hangs that are reported in a run."""
@@ -44,6 +51,52 @@ EXPECT_POLL_NS: Final = 20_000_000
 """… and the time between two looks for its request."""
 CONFIRMATIONS: Final = 3
 """Looks, a millisecond apart, at a thread that may wait for the GIL only."""
+SLOW_SHARE: Final = 0.05
+"""The excess of a rank's own work, as a share of a step, from which it is asked for a deep capture of a slow step."""
+
+
+def open_flight_recorder(
+    wanted: FlightOptions,
+    folder: RunFolder,
+    recorder: Recorder,
+    exchange: Exchange | None,
+    *,
+    names: Mapping[int, str],
+    warn: Callable[[str], None],
+) -> FlightRecorder | None:
+    """Return the flight recorder of a run, not started; None where it is off, or its file cannot be written."""
+    ranks = world_size()
+    if wanted.mode == "off" or (wanted.mode == "auto" and ranks == 1):
+        return None
+    try:
+        ring = StepRing.create(folder.rank_path / FILE, folder.rank, ranks)
+    except OSError as error:
+        warn(f"the flight recorder is off: {FILE} cannot be written ({error.strerror})")
+        return None
+    return FlightRecorder(
+        ring,
+        recorder,
+        CaptureRequests(ring, wanted.max_captures),
+        folder.path,
+        folder.rank,
+        ranks,
+        names=names,
+        warn=warn,
+        hang_s=wanted.hang_s,
+        on_slow="slow" in wanted.capture_on,
+        on_hang="hang" in wanted.capture_on,
+        on_signal="signal" in wanted.capture_on,
+        on_file="file" in wanted.capture_on,
+        culprit=partial(_named_rank, exchange),
+    )
+
+
+def _named_rank(exchange: Exchange | None) -> int | None:
+    """Return the rank whose own work makes the others wait by the last comparison; None where it is inconclusive."""
+    found = None if exchange is None else exchange.comparison
+    if found is None or found.missing is not None or found.excess.low < SLOW_SHARE * found.step_ns:
+        return None
+    return found.rank
 
 
 class FlightRecorder:
@@ -67,6 +120,7 @@ class FlightRecorder:
         hang_s: float,
         on_slow: bool = False,
         on_hang: bool = False,
+        on_signal: bool = False,
         on_file: bool = True,
         culprit: Callable[[], int | None] = lambda: None,
         frames: Callable[[], Mapping[int, FrameType]] = sys._current_frames,
@@ -82,6 +136,7 @@ class FlightRecorder:
         self._warn = warn
         self._on_slow = on_slow
         self._on_hang = on_hang
+        self._signal = SignalTrigger(requests) if on_signal else None
         self._files = FileTrigger(run, rank) if on_file else None
         self._culprit = culprit
         self._frames = frames
@@ -103,12 +158,16 @@ class FlightRecorder:
         self._process = os.getpid()
 
     def start(self) -> None:
-        """Start the thread."""
+        """Start the thread, and take the signal."""
+        if self._signal is not None:
+            self._signal.attach()
         self._ended.acquire()
         self._thread = start_new_thread(self._run, ())
 
     def close(self) -> None:
-        """Stop the thread, and close the ring."""
+        """Stop the thread, give the signal back, and close the ring."""
+        if self._signal is not None:
+            self._signal.remove()
         self._stopping = True
         self._release()
         thread, self._thread = self._thread, None

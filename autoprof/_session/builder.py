@@ -89,10 +89,6 @@ if TYPE_CHECKING:
 
 GROWING_BYTES_PER_MB: Final = 900_000
 """The part of each MB of ``output_max_mb`` for files that grow; a tenth stays for summaries, figures and windows."""
-SLOW_SHARE: Final = 0.05
-"""The excess of a rank's own work, as a share of a step, from which it is asked for a deep capture of a slow step."""
-CAPTURES_SHARE: Final = 0.1
-"""The part of ``output_max_mb`` for the traces of requested deep captures of all ranks."""
 MAX_WRAPPERS: Final = 8
 """Wrappers around an optimizer that are looked through."""
 WRAPPED_AS: Final = ("optimizer", "_optimizer")
@@ -288,20 +284,19 @@ class _Builder:
             times=times,
             pass_share=setup.pass_share,
         )
-        flight = self._flight_recorder(folder, exchange)
         sampling = Sampling(
             setup.recorder,
             sampler,
             rows,
             capture.step_probes,
             mark_cost=setup.mark_cost,
-            flight=flight,
             times=times,
         )
-        windows = self._windows(folder, sampling, pipeline)
+        flight = self._flight_recorder(folder, exchange)
+        windows = self._windows(folder, sampling, pipeline, flight)
         if exchange is None and can_have_group():
             windows.append(LateRanks(sampler, diagnosis, pipeline, folder, made, self._notes).step_begins)
-        steps = self._steps(capture, sampling, pipeline, excluded, windows, times)
+        steps = self._steps(capture, sampling, pipeline, excluded, windows, flight, times)
         hooks = self._hooks(capture, steps, times)
         reporting = StepProbes(replace(capture.context, events=hooks))
         attached.add(reporting.remove)
@@ -374,11 +369,11 @@ class _Builder:
         pipeline: Pipeline,
         excluded: ExcludedTime,
         listeners: Sequence[StepListener],
+        flight: FlightRecorder | None,
         times: HostTimes,
     ) -> TrainingSteps:
         setup, find = self._setup, capture.probes.find
         stacks = find(StackProbe)
-        placement, flight = capture.module_probes.placement, sampling.flight
         meters = (setup.memory, capture.footprint, capture.root, stacks, find(CommProbe), find(SyncProbe))
         detector = StepDetector(
             auto=setup.settings.step == "auto",
@@ -393,7 +388,7 @@ class _Builder:
                 self._clock,
                 setup.memory,
                 self._notes,
-                placement=placement,
+                placement=capture.module_probes.placement,
                 cost_meters=meters,
                 times=times,
             ),
@@ -405,6 +400,7 @@ class _Builder:
             warmup=setup.settings.sample.warmup,
             listeners=listeners,
             pause_listeners=(stacks.exclude,) if flight is None else (stacks.exclude, flight.ring.pause),
+            flight=flight,
             times=times,
         )
 
@@ -502,104 +498,61 @@ class _Builder:
         targets = [target.module for target in self._setup.selection.targets]
         return [one.fqn for one in predict_coverage(self._setup.model, targets) if one.seen is False]
 
-    def _windows(self, folder: RunFolder | None, sampling: Sampling, pipeline: Pipeline) -> list[StepListener]:
-        """Open the windows of steps that the configuration asks for: allocator snapshots and deep captures."""
-        settings, notes, windows = self._setup.settings, self._notes, list[StepListener]()
-        if settings.memory_snapshot is not None and folder is not None:
-            wanted = settings.memory_snapshot
-            from ..deep.snapshot import SnapshotWindow  # slow to import, and rarely used
+    def _windows(
+        self, folder: RunFolder | None, sampling: Sampling, pipeline: Pipeline, flight: FlightRecorder | None
+    ) -> list[StepListener]:
+        """Open the windows of steps that the settings ask for, or the flight recorder: snapshots and deep captures."""
+        settings, warn, windows = self._setup.settings, self._notes.warn_once, list[StepListener]()
+        if folder is None or (settings.memory_snapshot is None and settings.deep is None and flight is None):
+            return windows
+        from ..deep import DeepWindow, RequestedCaptures, SnapshotWindow  # slow to import
 
-            snapshots = SnapshotWindow(wanted, folder.rank_path, folder.rank, notes.warn_once)
+        place, named = (folder.rank_path, folder.rank), self._setup.named
+        if settings.memory_snapshot is not None:
+            snapshots = SnapshotWindow(settings.memory_snapshot, *place, warn)
             self._attached.add(snapshots.close)
             windows.append(snapshots.step_begins)
-            if wanted.first is not None:
-                sampling.reserve(wanted.first, wanted.window + 1)
+            if settings.memory_snapshot.first is not None:
+                sampling.reserve(settings.memory_snapshot.first, settings.memory_snapshot.window + 1)
             snapshots.begin()
-        if settings.deep is not None and folder is not None:
-            from ..deep import DeepWindow  # slow to import, and rarely used
-
+        if settings.deep is not None:
             captures = DeepWindow(
-                settings.deep,
-                folder.rank_path,
-                folder.rank,
-                targets=self._setup.named,
-                sampling=sampling,
-                summary=pipeline.summary,
-                warn=notes.warn_once,
+                settings.deep, *place, targets=named, sampling=sampling, summary=pipeline.summary, warn=warn
             )
             self._attached.add(captures.close)
             windows.append(captures.step_begins)
             captures.begin()
-        if sampling.flight is not None and folder is not None:
-            windows.append(self._requested_captures(folder, sampling, sampling.flight))
+        if flight is not None:
+            requested = RequestedCaptures(
+                settings.flight_recorder,
+                *place,
+                output_max_mb=settings.output_max_mb,
+                targets=named,
+                sampling=sampling,
+                take=flight.requests.take,
+                warn=warn,
+            )
+            self._attached.add(requested.close)
+            windows.append(requested.step_begins)
+            flight.start()
         return windows
 
     def _flight_recorder(self, folder: RunFolder | None, exchange: Exchange | None) -> FlightRecorder | None:
         """Make the flight recorder; None where it is off, or where this run writes no files."""
-        wanted, setup, notes = self._setup.settings.flight_recorder, self._setup, self._notes
-        if folder is None or wanted.mode == "off" or (wanted.mode == "auto" and world_size() == 1):
+        setup = self._setup
+        if folder is None:
             return None
-        from .._flight import FILE, CaptureRequests, FlightRecorder, StepRing
+        from .._flight import open_flight_recorder
         from .._targets import walk
 
-        try:
-            ring = StepRing.create(folder.rank_path / FILE, folder.rank, world_size())
-        except OSError as error:
-            notes.warn_once(f"the flight recorder is off: {FILE} cannot be written ({error.strerror})")
-            return None
         names = {id(node.inner): node.fqn.replace(".", "/") for node in walk(setup.model) if node.fqn}
         if setup.tree is None:
             names |= {id(target.module): target.name for target in setup.named}
-        flight = FlightRecorder(
-            ring,
-            setup.recorder,
-            CaptureRequests(ring, wanted.max_captures),
-            folder.path,
-            folder.rank,
-            world_size(),
-            names=names,
-            warn=notes.warn_once,
-            hang_s=wanted.hang_s,
-            on_slow="slow" in wanted.capture_on,
-            on_hang="hang" in wanted.capture_on,
-            on_file="file" in wanted.capture_on,
-            culprit=partial(_named_rank, exchange),
-        )
-        self._attached.add(flight.close)
+        wanted, warn = setup.settings.flight_recorder, self._notes.warn_once
+        flight = open_flight_recorder(wanted, folder, setup.recorder, exchange, names=names, warn=warn)
+        if flight is not None:
+            self._attached.add(flight.close)
         return flight
-
-    def _requested_captures(self, folder: RunFolder, sampling: Sampling, flight: FlightRecorder) -> StepListener:
-        """Begin to answer requests of deep captures; return the listener that makes them."""
-        from .._flight import SignalTrigger
-        from ..deep import RequestedCaptures
-
-        wanted, limit_mb = self._setup.settings.flight_recorder, self._setup.settings.output_max_mb
-        captures = RequestedCaptures(
-            folder.rank_path,
-            folder.rank,
-            steps=wanted.capture_steps,
-            max_mb=wanted.max_mb,
-            max_run_mb=None if limit_mb is None else limit_mb * CAPTURES_SHARE,
-            targets=self._setup.named,
-            sampling=sampling,
-            take=flight.requests.take,
-            warn=self._notes.warn_once,
-        )
-        self._attached.add(captures.close)
-        if "signal" in wanted.capture_on:
-            trigger = SignalTrigger(flight.requests)
-            self._attached.add(trigger.remove)
-            trigger.attach()
-        flight.start()
-        return captures.step_begins
-
-
-def _named_rank(exchange: Exchange | None) -> int | None:
-    """Return the rank whose own work makes the others wait by the last comparison; None where it is inconclusive."""
-    found = None if exchange is None else exchange.comparison
-    if found is None or found.missing is not None or found.excess.low < SLOW_SHARE * found.step_ns:
-        return None
-    return found.rank
 
 
 def _optimizers(given: Any) -> tuple[Any, ...]:

@@ -13,7 +13,6 @@ from .host_times import HOST, HostTimes
 from .sampler import Sampler
 
 if TYPE_CHECKING:
-    from .._flight import FlightRecorder
     from .._targets import Target
 
 
@@ -55,11 +54,8 @@ class Sampling:
         step_probes: Sequence[Probe] = (),
         *,
         mark_cost: MarkCost | None = None,
-        flight: FlightRecorder | None = None,
         times: HostTimes = HOST,
     ) -> None:
-        self.flight = flight
-        """The flight recorder, where there is one: it is given the end of each step."""
         self._times = times
         self._step_probes = tuple(step_probes)
         self._sampler = sampler
@@ -78,8 +74,6 @@ class Sampling:
         self._paid_ns = self._gap_ns = 0
         self._asked = False
         """Whether the open step has work that the user has asked for, whose length says nothing."""
-        self._captured = 0
-        """The number of the step with which a deep capture was asked to begin."""
         self._reserved: list[tuple[int, int]] = []
         self._described: TargetSet | None = None
         """The targets whose notes were returned."""
@@ -158,7 +152,7 @@ class Sampling:
     def let_go(self) -> None:
         """Let go of all probes; the targets stay."""
         self._set = TargetSet(targets=self._set.targets)
-        self._ever_attached, self._step_probes, self._source, self.flight = {}, (), None, None
+        self._ever_attached, self._step_probes, self._source = {}, (), None
         self._idling, self._switched, self._described, self._sampler.rows = None, (), None, None
 
     def describe_change(self, step: int) -> str | None:
@@ -235,29 +229,10 @@ class Sampling:
 
     def next_recorded(self, step: int) -> int:
         """Return the number of the first step from this one on that is recorded."""
-        if step == self._captured:
-            return step
         chosen = step + self._sampler.gap(step - 1)
         if not self._reserved:
             return chosen
         return min([chosen, *(max(first, step) for first, end in self._reserved if step < end)])
-
-    def begin_recorded(self, number: int) -> None:
-        """Called before a recorded step of this number begins."""
-        if self.flight is not None:
-            self.flight.ring.begin_recorded(number)
-
-    def step_ends(self, number: int, now_ns: int) -> bool:
-        """Called when a step ends, recorded or not; return whether a deep capture begins with the next one."""
-        if self.flight is None or not self.flight.end_step(now_ns):
-            return False
-        self._captured = number + 1
-        return True
-
-    def exclude_own(self, ns: int) -> None:
-        """Take autoprof's own work between two steps off the length that the flight recorder writes."""
-        if self.flight is not None:
-            self.flight.ring.exclude(ns)
 
     def start_clocks(self) -> None:
         """Called once autoprof's own work at the end of a step is done, before a recorded step goes on."""
@@ -265,7 +240,5 @@ class Sampling:
 
     def exclude_pause(self, ns: int, cpu_ns: int = 0) -> None:
         """Exclude a pause from the open step."""
-        if self.flight is not None:
-            self.flight.ring.exclude(ns)
         self._began_ns += ns
         self._began_cpu_ns += cpu_ns

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from .._capture.other_threads import MAX_OTHER_MARKS, NO_OTHER_MARKS, OtherMarks
 from .._capture.recorder import Recorder
@@ -42,6 +42,9 @@ from .sampling import Sampling
 from .step_detector import StepDetector
 from .step_recorder import StepRecorder
 
+if TYPE_CHECKING:
+    from .._flight import FlightRecorder
+
 logger = logging.getLogger("autoprof")
 
 OTHER_THREADS_OFF: Final = (
@@ -77,8 +80,11 @@ class TrainingSteps:
         warmup: int = 0,
         listeners: Sequence[StepListener] = (),
         pause_listeners: Sequence[Callable[[bool], object]] = (),
+        flight: FlightRecorder | None = None,
         times: HostTimes = HOST,
     ) -> None:
+        self._flight = flight
+        """Is given the end of each step, recorded or not."""
         self._times = times
         self.work = DeferSignals()
         """Entered around all work of the session's own."""
@@ -97,6 +103,8 @@ class TrainingSteps:
         """Whether nothing is recorded any more."""
         self._next_recorded = 0
         """The number of the recorded step after the open unsampled one."""
+        self._captures_next = False
+        """Whether a deep capture begins with the step after the one that ends."""
         self._is_last = False
         """Whether the session closes, so that no event ends the open step or validation."""
         self._paused_ns = self._paused_cpu_ns = 0
@@ -205,7 +213,8 @@ class TrainingSteps:
                     raise
             finally:
                 self.steps.work_ns += self._times.processor_ns() - began_cpu_ns
-                self._sampling.exclude_own(self._times.wall_ns() - began_ns)
+                if self._flight is not None:
+                    self._flight.ring.exclude(self._times.wall_ns() - began_ns)
                 if self.is_recording:
                     self._sampling.start_clocks()
         lifecycle.finish_termination()
@@ -213,7 +222,7 @@ class TrainingSteps:
     @property
     def may_skip(self) -> bool:
         """Whether the ends of unsampled steps need not be reported: no flight recorder takes them."""
-        return self._sampling.flight is None
+        return self._flight is None
 
     def unsampled_steps(self, most_ns: int) -> int:
         """Return how many unsampled steps are left, the open one included, as many as take ``most_ns``."""
@@ -230,7 +239,8 @@ class TrainingSteps:
         """Return whether an unsampled step follows on another one, with nothing to do between them."""
         steps = self.steps
         try:
-            if self._sampling.step_ends(steps.number, now_ns):
+            if self._flight is not None and self._flight.end_step(now_ns):
+                self._captures_next = True
                 return False
         except Exception as error:
             if raised_by_handler(error):
@@ -252,7 +262,8 @@ class TrainingSteps:
             if batch.other is not NO_OTHER_MARKS:
                 self._note_other_threads(batch.other)
         steps.number += 1
-        self._next_recorded = sampling.next_recorded(steps.number)
+        self._next_recorded = steps.number if self._captures_next else sampling.next_recorded(steps.number)
+        self._captures_next = False
         if self._next_recorded > steps.number:
             self._begin_unsampled(raw)
         else:
@@ -289,7 +300,8 @@ class TrainingSteps:
         if ended is None:
             pipeline.open_gap = NO_GAP
         number = steps.number
-        sampling.begin_recorded(number)
+        if self._flight is not None:
+            self._flight.ring.begin_recorded(number)
         excluded = True in [listener(number) for listener in self._listeners]
         note = sampling.describe_change(number)
         if note is not None:
@@ -394,11 +406,17 @@ class TrainingSteps:
         for listener in self._pause_listeners:
             listener(not on)
         if on:
-            self._sampling.exclude_pause(now_ns - self._paused_ns, self._times.processor_ns() - self._paused_cpu_ns)
+            self._exclude_pause(now_ns - self._paused_ns, self._times.processor_ns() - self._paused_cpu_ns)
         else:
             self._paused_ns, self._paused_cpu_ns = now_ns, self._times.processor_ns()
         if self.is_recording:
             self._sampling.switch(on)
+
+    def _exclude_pause(self, ns: int, cpu_ns: int = 0) -> None:
+        """Exclude so much of the open step from the account."""
+        self._sampling.exclude_pause(ns, cpu_ns)
+        if self._flight is not None:
+            self._flight.ring.exclude(ns)
 
     def _exclude_marks(self, decision: ExcludeMarks) -> None:
         try:
@@ -406,7 +424,7 @@ class TrainingSteps:
         except Exception:
             self._recorder.handle_failure("forwards without gradients")
             return
-        self._sampling.exclude_pause(ns)
+        self._exclude_pause(ns)
         self._excluded.add(UNGRADED, ns, self.steps.ended)
 
     def _rename_marks(self, decision: RenameMarks) -> None:

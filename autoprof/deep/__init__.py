@@ -6,6 +6,7 @@ from .options import DeepOptions, FileNames, make_options, make_patterns
 from .profile import DEFAULT_PATTERNS, SEED_PATTERNS, Call, DeepProfile, LayerTotal, Operator, Pattern, joined
 from .report import write_report
 from .requested import RequestedCaptures
+from .snapshot import SnapshotWindow
 from .text import render_memory, render_profile
 from .window import DeepWindow
 
@@ -22,6 +23,7 @@ __all__ = [
     "Operator",
     "Pattern",
     "RequestedCaptures",
+    "SnapshotWindow",
     "deep_capture",
     "joined",
     "make_options",

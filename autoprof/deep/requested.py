@@ -17,26 +17,28 @@ from .window import SamplingControl
 
 if TYPE_CHECKING:
     from .._targets import Target
+    from ..config.flight import FlightOptions
 
 MB: Final = 1_000_000
+CAPTURES_SHARE: Final = 0.1
+"""The part of ``output_max_mb`` for the traces of all ranks."""
 STEM: Final = "flight"
 """The beginning of the names of the files."""
 
 
 class RequestedCaptures:
-    """Capture the next ``steps`` steps when ``take`` returns a reason.
+    """Capture the next steps when ``take`` returns a reason, as many as ``wanted`` says.
 
-    A trace has at most ``max_mb`` MB; those of all ranks together have at most ``max_run_mb``, if it is given.
+    ``output_max_mb`` is the limit of a run's files, of which the traces of all ranks have a part; None for no limit.
     """
 
     def __init__(
         self,
+        wanted: FlightOptions,
         folder: Path,
         rank: int,
         *,
-        steps: int,
-        max_mb: int,
-        max_run_mb: float | None = None,
+        output_max_mb: float | None = None,
         targets: Iterable[Target],
         sampling: SamplingControl,
         take: Callable[[], str | None],
@@ -44,7 +46,7 @@ class RequestedCaptures:
     ) -> None:
         self._folder = folder
         self._rank = rank
-        self._steps = steps
+        self._steps = wanted.capture_steps
         self._targets = tuple(targets)
         self._sampling = sampling
         self._take = take
@@ -53,8 +55,8 @@ class RequestedCaptures:
         self._last = 0
         self._done: list[Capture] = []
         self._process = os.getpid()
-        self._max_bytes = max_mb * MB
-        self._max_run_bytes = None if max_run_mb is None else max_run_mb * MB
+        self._max_bytes = wanted.max_mb * MB
+        self._max_run_bytes = None if output_max_mb is None else CAPTURES_SHARE * output_max_mb * MB
 
     def step_begins(self, step: int) -> bool:
         """Begin or end a capture before this step; return whether the step is excluded from the statistics."""

@@ -9,7 +9,9 @@ import torch
 from deep_builders import Program, events
 from torch import nn
 
+from autoprof.config.flight import FlightOptions
 from autoprof.deep import RequestedCaptures
+from autoprof.deep.requested import CAPTURES_SHARE
 
 
 class Sampling:
@@ -34,8 +36,9 @@ class Captures:
         self.sampling = Sampling()
         self.folder = folder / "rank3"
         self.made = RequestedCaptures(
-            self.folder, 3, steps=2, max_mb=max_mb, max_run_mb=max_run_mb, targets=(), sampling=self.sampling,
-            take=lambda: self.requests.pop() if self.requests else None, warn=self.notes.append,
+            FlightOptions(capture_steps=2, max_mb=max_mb), self.folder, 3,
+            output_max_mb=None if max_run_mb is None else max_run_mb / CAPTURES_SHARE, targets=(),
+            sampling=self.sampling, take=lambda: self.requests.pop() if self.requests else None, warn=self.notes.append,
         )  # fmt: skip
 
     def traces(self) -> list[Path]:

@@ -252,7 +252,7 @@ def test_probes_that_were_let_go_are_attached_no_more(time: Time) -> None:
     """The targets stay, for the reports."""
     probe, everywhere = Probe(), Probe()
     target: Any = SimpleNamespace(fqn="a")
-    made = make(source=Source(TargetSet([probe], (target,))), step_probes=[everywhere], flight=Flight())
+    made = make(source=Source(TargetSet([probe], (target,))), step_probes=[everywhere])
     made.let_go()
     made.switch(True)
     made.begin_step()
@@ -260,7 +260,6 @@ def test_probes_that_were_let_go_are_attached_no_more(time: Time) -> None:
     made.detach_all()
     assert probe.calls == everywhere.calls == []
     assert made.targets == (target,)
-    assert made.flight is None
 
 
 # Reserved steps.
@@ -299,54 +298,3 @@ def test_marks_of_other_threads_are_charged_until_the_budget_does_not_pay_for_th
     assert not made.records_other_threads
     made.close(10, 2_000, time.ns, time.cpu_ns, OtherMarks(marks=0, ns=50, skipped=0))
     assert len(sampler.others) == 2
-
-
-# A flight recorder.
-
-
-class Flight:
-    """A flight recorder that notes what it is told, and asks for a recorded step after ``slow``."""
-
-    def __init__(self, slow: int = 0) -> None:
-        self.calls: list[tuple[str, int]] = []
-        self.slow = slow
-        self.ring = SimpleNamespace(
-            begin_recorded=lambda number: self.calls.append(("begin", number)),
-            exclude=lambda ns: self.calls.append(("exclude", ns)),
-        )
-
-    def end_step(self, now_ns: int) -> bool:
-        self.calls.append(("end", now_ns))
-        return now_ns == self.slow
-
-
-def test_a_flight_recorder_follows_each_step_and_what_is_no_part_of_it(time: Time) -> None:
-    """Recorded or not: its ring has the length of all of them."""
-    flight = Flight()
-    made = make(flight=flight)
-    made.begin_recorded(4)
-    made.exclude_own(20)
-    made.exclude_pause(30)
-    made.step_ends(4, 70)
-    made.step_ends(5, 90)
-    assert flight.calls == [("begin", 4), ("exclude", 20), ("exclude", 30), ("end", 70), ("end", 90)]
-
-
-def test_the_step_after_a_slow_one_is_recorded(time: Time) -> None:
-    """A deep capture of it was asked for."""
-    sampler = Sampler(0.01)
-    sampler.k = 64
-    made = make(sampler, flight=Flight(slow=90))
-    made.step_ends(4, 70)
-    assert made.next_recorded(5) == 64
-    made.step_ends(5, 90)
-    assert [made.next_recorded(step) for step in (6, 7)] == [6, 64]
-
-
-def test_without_a_flight_recorder_the_ends_of_steps_are_told_to_none(time: Time) -> None:
-    """Nor is their begin."""
-    made = make()
-    made.begin_recorded(1)
-    made.exclude_own(1)
-    made.step_ends(1, 1)
-    assert made.next_recorded(2) == 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from threading import get_ident
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -25,6 +26,7 @@ from autoprof._session.events import (
     StepCalled,
     UpdateEnds,
 )
+from autoprof._session.host_times import HostTimes
 from autoprof._session.observers import ExcludedTime
 from autoprof._session.step_detector import StepDetector
 from autoprof._session.step_recorder import StepRecorder
@@ -51,7 +53,6 @@ class Sampling:
         self.note: str | None = None
         self.records_other_threads = True
         self.attached = False
-        self.flight = None
 
     def next_recorded(self, step: int) -> int:
         return step if self.recorded is None else next((one for one in self.recorded if one >= step), 1_000)
@@ -107,6 +108,34 @@ class Pipeline:
         if name.startswith("__"):
             raise AttributeError(name)
         return lambda *what, **more: self.calls.append((name, *what, *more.values()))
+
+
+class Now:
+    """A clock of the host."""
+
+    ns = 0
+
+    def __call__(self) -> int:
+        return self.ns
+
+
+class Flight:
+    """A flight recorder that notes what it is told, and asks for a capture after a step that ends at ``slow_ns``."""
+
+    def __init__(self, slow_ns: int = -1) -> None:
+        self.calls: list[tuple[str, int]] = []
+        self.slow_ns = slow_ns
+        self.error: Exception | None = None
+        self.ring = SimpleNamespace(
+            begin_recorded=lambda number: self.calls.append(("begin", number)),
+            exclude=lambda ns: self.calls.append(("exclude", ns)),
+        )
+
+    def end_step(self, now_ns: int) -> bool:
+        if self.error is not None:
+            raise self.error
+        self.calls.append(("end", now_ns))
+        return now_ns == self.slow_ns
 
 
 class Bench:
@@ -165,13 +194,10 @@ def test_each_step_is_passed_on_and_the_next_one_begins_where_it_ended() -> None
         (1, 1_000, 1_100, 3),
         (2, 1_100, 1_200, 3),
     ]
-    assert bench.sampling.of("switch", "begin_recorded", "begin_step") == [
-        ("begin_recorded", 1),
+    assert bench.sampling.of("switch", "begin_step") == [
         ("begin_step",),
         ("switch", True),
-        ("begin_recorded", 2),
         ("begin_step",),
-        ("begin_recorded", 3),
         ("begin_step",),
     ]
 
@@ -551,16 +577,38 @@ def test_a_step_that_held_several_ends_once() -> None:
     assert bench.steps.steps.number == 4
 
 
+def test_a_flight_recorder_follows_each_step_and_what_is_no_part_of_it() -> None:
+    """Recorded or not; autoprof's own work between two steps is excluded, and so are pauses."""
+    flight, now = Flight(), Now()
+    bench = Bench([1, 3], flight=flight, times=HostTimes(now, now))
+    for _ in range(3):
+        bench.end()
+        now.ns += 50
+    with bench.steps.exclude("saving"):
+        now.ns += 30
+    names = [name for name, _ in flight.calls]
+    assert names == ["begin", "end", "exclude", "end", "begin", "exclude", "end", "exclude", "exclude"]
+    assert flight.calls[-1] == ("exclude", 30)
+    assert [number for name, number in flight.calls if name == "begin"] == [1, 3]
+
+
+def test_the_step_after_one_that_asks_for_a_capture_is_recorded() -> None:
+    """Also where the sampling would not record it."""
+    flight, now = Flight(slow_ns=2), Now()
+    bench = Bench([1], flight=flight, times=HostTimes(now, now))
+    for step in range(1, 5):
+        now.ns = step
+        bench.end()
+    assert [raw.step for raw in bench.pipeline.raws] == [1, 3]
+
+
 @pytest.mark.parametrize("recorded", [None, [1]])
 def test_a_failure_of_the_flight_recorder_ends_the_recording(recorded: Any) -> None:
     """Where a recorded step ends, and where an unsampled one does."""
-    bench = Bench(recorded)
+    flight = Flight()
+    bench = Bench(recorded, flight=flight)
     bench.end()
-
-    def fail(_number: int, _now_ns: int) -> bool:
-        raise ValueError("a closed file")
-
-    bench.sampling.step_ends = fail  # type: ignore[method-assign]
+    flight.error = ValueError("a closed file")
     bench.end()
     assert bench.steps.is_off
     assert bench.notes.all == ("recording is off after ValueError: a closed file",)
