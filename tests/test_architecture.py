@@ -45,7 +45,7 @@ HOLDS = {
     "StepDetector": "",
     "Sampling": "Sampler Zoom Footprint Recorder",
     "Pipeline": "Resolver Aggregate Summarizer Outputs MemoryTable OutsideSteps Metrics CommMeter Diagnosis "
-    "UncalledModules CompiledModules SessionCost Zoom Notes",
+    "UncalledModules CompiledModules SessionCost Sampler Zoom Notes",
     "Outputs": "Summarizer ListSink Notes",
     "Summarizer": "Resolver Aggregate MemoryTable OutsideSteps Metrics CommMeter Diagnosis SessionCost Zoom Recorder "
     "Notes",

@@ -283,6 +283,7 @@ class _Builder:
             notes=self._notes,
             times=times,
             pass_share=setup.pass_share,
+            spend=sampler.spend,
         )
         sampling = Sampling(
             setup.recorder,

@@ -68,7 +68,7 @@ class Pipeline:
 
     The wall clock of ``times`` alone decides when a pass is due. Passes may take ``pass_share`` of the time, as
     processor time of this thread: those that take more come less often. Where two in a row had more steps than time,
-    the rest is an excess: recording fewer steps makes those shorter, and no others.
+    the rest is an excess, which ``spend`` is called with: recording fewer steps makes those shorter, and no others.
     """
 
     def __init__(
@@ -83,11 +83,12 @@ class Pipeline:
         notes: Notes,
         times: HostTimes = HOST,
         pass_share: float = PASS_SHARE,
+        spend: Callable[[int], None] = lambda _ns: None,
     ) -> None:
         self._pass_share = pass_share
         self.passes_ns = 0
         """Processor time of the passes so far."""
-        self._excess_ns = 0
+        self._spend = spend
         self._folder = folder
         self._notes = notes
         self._now_ns, self._processor_ns = times.wall_ns, times.processor_ns
@@ -167,7 +168,7 @@ class Pipeline:
             length_ns = max(PASS_NS, round(PASS_SHARE * since_ns))
             is_done = self._pass_on(cpu_ns + length_ns)
             if not is_done and self._is_behind:
-                self._excess_ns += max(self._processor_ns() - cpu_ns - round(self._pass_share * since_ns), 0)
+                self._spend(max(self._processor_ns() - cpu_ns - round(self._pass_share * since_ns), 0))
             self._is_behind = not is_done
             self._outputs.show()
         took_ns = self._processor_ns() - cpu_ns
@@ -178,11 +179,6 @@ class Pipeline:
 
     def _note_length(self, began_ns: int, long_ns: int = LONG_PASS_NS) -> None:
         self._took_long = self._took_long or self._now_ns() - began_ns >= long_ns
-
-    def take_excess(self) -> int:
-        """Return the excess since the last call."""
-        excess_ns, self._excess_ns = self._excess_ns, 0
-        return excess_ns
 
     def took_long(self) -> bool:
         """Return, once, whether a pass was so long that the step which it lengthens must not be counted."""

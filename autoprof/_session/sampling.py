@@ -50,7 +50,7 @@ class Sampling:
         self,
         recorder: Recorder,
         sampler: Sampler,
-        source: TargetSource | None = None,
+        source: TargetSource,
         step_probes: Sequence[Probe] = (),
         *,
         mark_cost: MarkCost | None = None,
@@ -61,8 +61,10 @@ class Sampling:
         self._sampler = sampler
         self._recorder = recorder
         self._source = source
-        self._set = TargetSet() if source is None else source.chosen
-        self._fqns = self._set.fqns
+        self.set = source.chosen
+        """The targets recorded in the open step, or in the last one."""
+        self.fqns = self.set.fqns
+        """The fqns of the modules that are recorded when called."""
         self._mark_cost = mark_cost or MarkCost()
         self._is_on = False
         self._idling: Sequence[Probe] | None = None
@@ -75,34 +77,31 @@ class Sampling:
         self._asked = False
         """Whether the open step has work that the user has asked for, whose length says nothing."""
         self._reserved: list[tuple[int, int]] = []
-        self._described: TargetSet | None = None
-        """The targets whose notes were returned."""
         self._described_stride = sampler.stride
-
-    @property
-    def targets(self) -> tuple[Target, ...]:
-        """The targets recorded in the open step, or in the last one."""
-        return self._set.targets
-
-    @property
-    def instrumented(self) -> frozenset[str]:
-        """The fqns of the modules that are recorded when called."""
-        return self._fqns
-
-    @property
-    def cut(self) -> int:
-        """The number of the set of targets of the open step."""
-        return self._set.number
 
     # Probes.
 
-    def begin_step(self) -> None:
-        """Take over another set of targets: the probes attached are those of the step that begins now."""
-        if self._source is not None and self._source.chosen is not self._set:
+    def begin_step(self, step: int) -> str | None:
+        """Take over another set of targets: the probes attached are those of the step that begins now.
+
+        Return, once, a note that the budget changes the rows or steps recorded from this step on.
+        """
+        chosen, stride, before = self._source.chosen, self._sampler.stride, self._described_stride
+        if chosen is self.set and stride == before:
+            return None
+        notes = []
+        if chosen is not self.set:
             self.renew()
-            self._set = self._source.chosen
-            self._fqns = self._set.fqns
+            self.set, self.fqns = chosen, chosen.fqns
             self._sampler.restart()
+            change = self._source.describe_change()
+            notes += [] if change is None else [f"from step {step} on, {change}"]
+        if stride != before:
+            self._described_stride = stride
+            why = "to keep the budget" if stride > before else "there is room in the budget again"
+            which = "every step" if stride == 1 else f"one of {stride} steps"
+            notes.append(f"{why}: from step {step} on, {which} is recorded")
+        return "; ".join(notes) or None
 
     def renew(self) -> None:
         """Detach all probes of the present targets, which change: another set of them, or on another device."""
@@ -128,7 +127,7 @@ class Sampling:
 
     def _attach_set(self) -> None:
         """Attach the probes that stay attached from now on."""
-        probes = (*self._set.probes, *self._step_probes)
+        probes = (*self.set.probes, *self._step_probes)
         self._ever_attached.update((id(probe), probe) for probe in probes)
         idling = [probe for probe in probes if getattr(probe, "idles", False)]
         self._switched = [probe for probe in probes if not getattr(probe, "idles", False)]
@@ -148,29 +147,6 @@ class Sampling:
                 failed.append(error)
         if failed:
             raise failed[0]
-
-    def let_go(self) -> None:
-        """Let go of all probes; the targets stay."""
-        self._set = TargetSet(targets=self._set.targets)
-        self._ever_attached, self._step_probes, self._source = {}, (), None
-        self._idling, self._switched, self._described, self._sampler.rows = None, (), None, None
-
-    def describe_change(self, step: int) -> str | None:
-        """Return, once, a note that the budget changes the rows or steps recorded from this step on."""
-        chosen = None if self._source is None else self._source.chosen
-        if chosen is self._described and self._sampler.stride == self._described_stride:
-            return None
-        self._described, notes = chosen, []
-        change = None if self._source is None else self._source.describe_change()
-        if change is not None:
-            notes.append(f"from step {step} on, {change}")
-        stride, before = self._sampler.stride, self._described_stride
-        if stride != before:
-            self._described_stride = stride
-            why = "to keep the budget" if stride > before else "there is room in the budget again"
-            which = "every step" if stride == 1 else f"one of {stride} steps"
-            notes.append(f"{why}: from step {step} on, {which} is recorded")
-        return "; ".join(notes) or None
 
     # The account.
 
@@ -202,10 +178,6 @@ class Sampling:
         if not self._asked:
             self._sampler.close(work_ns + others_ns + marks_ns, cpu_ns, wall_ns, marks_ns, self._gap_ns)
         self._asked, self._gap_ns = False, 0
-
-    def spend(self, ns: int) -> None:
-        """Count processor time of work that belongs to no single step."""
-        self._sampler.spend(ns)
 
     def spend_on_gap(self, ns: int) -> None:
         """Count the part of autoprof's own work that a gap causes, where it begins or ends."""

@@ -128,6 +128,8 @@ class OpenSession(Session):
         self._closed = self._ended = False
         self._last_summary: Summary | None = None
         """The summary of the whole run, from its end on."""
+        self._last_targets: tuple[Target, ...] | None = None
+        """The targets of the last step, from the end on."""
 
     def _show_folder(self) -> None:
         self.folder = None if self._folder is None else self._folder.path
@@ -140,7 +142,7 @@ class OpenSession(Session):
 
     @property
     def targets(self) -> tuple[Target, ...]:
-        return self._sampling.targets
+        return self._sampling.set.targets if self._last_targets is None else self._last_targets
 
     @property
     def busy(self) -> bool:
@@ -239,8 +241,8 @@ class OpenSession(Session):
     def _let_go(self) -> None:
         """Let go of each part that knows the model, its optimizers or a loader; no call needs them any more."""
         forget_layouts()
-        self._sampling.let_go()
-        del self._pipeline, self._hooks, self._steps, self._loader_probe, self._metrics, self._memory
+        self._last_targets = self._sampling.set.targets
+        del self._pipeline, self._sampling, self._hooks, self._steps, self._loader_probe, self._metrics, self._memory
 
     def abandon(self) -> None:
         """Record nothing more and touch no file: this process is a fork of the session's own."""

@@ -257,7 +257,6 @@ class TrainingSteps:
             batch = raw.mark_batch
             ended_cpu_ns = self._times.processor_ns()
             paid_ns = steps.work_ns + steps.metered_ns + ended_cpu_ns - began_cpu_ns - self._pipeline.passes_ns
-            sampling.spend(self._pipeline.take_excess())
             sampling.close(batch.mark_count, paid_ns, began_ns, began_cpu_ns, batch.other)
             if batch.other is not NO_OTHER_MARKS:
                 self._note_other_threads(batch.other)
@@ -303,12 +302,11 @@ class TrainingSteps:
         if self._flight is not None:
             self._flight.ring.begin_recorded(number)
         excluded = True in [listener(number) for listener in self._listeners]
-        note = sampling.describe_change(number)
+        note = sampling.begin_step(number)
         if note is not None:
             self._notes.warn_once(note)
-        sampling.begin_step()
         warmup = pipeline.took_long() or number <= self._warmup or excluded
-        steps.begin(begins, sampling.instrumented, sampling.cut, warmup=warmup)
+        steps.begin(begins, sampling.fqns, sampling.set.number, warmup=warmup)
         if not steps.pauses:
             sampling.switch(True)
         steps.started()

@@ -189,12 +189,12 @@ def test_another_set_of_targets_is_taken_over_where_a_step_begins(time: Time) ->
     made = make(sampler, source)
     made.switch(True)
     source.chosen = TargetSet([coarse], targets[:1], 4)
-    assert (made.cut, made.instrumented, made.targets) == (3, frozenset({"a", "a.b"}), targets)
-    made.begin_step()
-    assert (made.cut, made.instrumented, made.targets) == (4, frozenset({"a"}), targets[:1])
+    assert (made.set.number, made.fqns, made.set.targets) == (3, frozenset({"a", "a.b"}), targets)
+    made.begin_step(1)
+    assert (made.set.number, made.fqns, made.set.targets) == (4, frozenset({"a"}), targets[:1])
     assert (fine.calls, coarse.calls, sampler.restarts) == (["on", "off"], [], 1)
     made.switch(True)
-    made.begin_step()
+    made.begin_step(2)
     assert (coarse.calls, sampler.restarts) == (["on"], 1)
 
 
@@ -208,7 +208,7 @@ def test_probes_that_may_stay_idle_are_attached_once_and_detached_with_their_tar
         made.switch(on)
     assert (idling.calls, other.calls) == (["on"], ["on", "off", "on", "off"])
     source.chosen = TargetSet(number=1)
-    made.begin_step()
+    made.begin_step(2)
     made.switch(True)
     assert idling.calls == ["on", "off"]
 
@@ -217,12 +217,12 @@ def test_changes_of_rows_and_of_the_distance_of_steps_are_described_once(time: T
     """With the step from which on they hold."""
     sampler, source = Sampler(0.01), Source(TargetSet())
     made = make(sampler, source)
-    assert made.describe_change(1) is None
+    assert made.begin_step(1) is None
     source.chosen, source.change = TargetSet(number=1), "a is not recorded"
-    notes = [made.describe_change(10), made.describe_change(11)]
+    notes = [made.begin_step(10), made.begin_step(11)]
     for step, k in ((20, 4), (21, 4), (22, 1)):
         sampler.k = k
-        notes.append(made.describe_change(step))
+        notes.append(made.begin_step(step))
     assert notes == [
         "from step 10 on, a is not recorded",
         None,
@@ -240,26 +240,12 @@ def test_at_the_end_all_probes_are_detached_whatever_fails(time: Time) -> None:
     made = make(source=source, step_probes=[step_probe])
     made.switch(True)
     source.chosen = TargetSet(probes)
-    made.begin_step()
+    made.begin_step(2)
     made.switch(True)
     with pytest.raises(ValueError, match="first"):
         made.detach_all()
     assert all(probe.calls[-1] == "off" for probe in (before, *probes, step_probe))
     assert recording.active is None
-
-
-def test_probes_that_were_let_go_are_attached_no_more(time: Time) -> None:
-    """The targets stay, for the reports."""
-    probe, everywhere = Probe(), Probe()
-    target: Any = SimpleNamespace(fqn="a")
-    made = make(source=Source(TargetSet([probe], (target,))), step_probes=[everywhere])
-    made.let_go()
-    made.switch(True)
-    made.begin_step()
-    made.switch(False)
-    made.detach_all()
-    assert probe.calls == everywhere.calls == []
-    assert made.targets == (target,)
 
 
 # Reserved steps.

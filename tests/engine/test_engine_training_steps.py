@@ -28,6 +28,7 @@ from autoprof._session.events import (
 )
 from autoprof._session.host_times import HostTimes
 from autoprof._session.observers import ExcludedTime
+from autoprof._session.sampling import TargetSet
 from autoprof._session.step_detector import StepDetector
 from autoprof._session.step_recorder import StepRecorder
 from autoprof._session.training_steps import TrainingSteps
@@ -44,8 +45,8 @@ def hooks_in() -> None:
 class Sampling:
     """Sampling that records these steps, and notes what it is asked."""
 
-    instrumented = frozenset({"layer"})
-    cut = 3
+    fqns = frozenset({"layer"})
+    set = TargetSet(number=3)
 
     def __init__(self, recorded: Any) -> None:
         self.recorded = recorded
@@ -65,7 +66,8 @@ class Sampling:
     def cost_of(self, other: OtherMarks) -> int:
         return other.ns
 
-    def describe_change(self, step: int) -> str | None:
+    def begin_step(self, step: int) -> str | None:
+        self.calls.append(("begin_step", step))
         return self.note and f"{self.note} from {step}"
 
     def detach_all(self) -> None:
@@ -100,9 +102,6 @@ class Pipeline:
 
     def took_long(self) -> bool:
         return self.long
-
-    def take_excess(self) -> int:
-        return 0
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -195,10 +194,10 @@ def test_each_step_is_passed_on_and_the_next_one_begins_where_it_ended() -> None
         (2, 1_100, 1_200, 3),
     ]
     assert bench.sampling.of("switch", "begin_step") == [
-        ("begin_step",),
+        ("begin_step", 1),
         ("switch", True),
-        ("begin_step",),
-        ("begin_step",),
+        ("begin_step", 2),
+        ("begin_step", 3),
     ]
 
 
