@@ -44,13 +44,12 @@ HOLDS = {
     "StepRecorder": "Footprint Recorder Notes",
     "StepDetector": "",
     "Sampling": "Sampler Zoom Footprint Recorder",
-    "Pipeline": "Resolver Aggregate Summarizer Outputs MemoryTable OutsideSteps Metrics CommMeter Diagnosis "
+    "Pipeline": "Resolver Aggregate Summarizer Outputs MemoryTable ExcludedTime Metrics CommMeter Diagnosis "
     "UncalledModules CompiledModules SessionCost Sampler Zoom Notes",
     "Outputs": "Summarizer ListSink Notes",
-    "Summarizer": "Resolver Aggregate MemoryTable OutsideSteps Metrics CommMeter Diagnosis SessionCost Zoom Recorder "
+    "Summarizer": "Resolver Aggregate MemoryTable ExcludedTime Metrics CommMeter Diagnosis SessionCost Zoom Recorder "
     "Notes",
     "MemoryTable": "Footprint",
-    "OutsideSteps": "ExcludedTime Prefetch",
     "Metrics": "FetchedBatches Recorder Notes",
     "CommMeter": "Recorder Notes",
     "Diagnosis": "Footprint Recorder",
@@ -62,7 +61,7 @@ HOLDS = {
     "Resolver": "",
     "Aggregate": "",
     "Footprint": "",
-    "ExcludedTime": "",
+    "ExcludedTime": "Prefetch",
     "Prefetch": "",
     "FetchedBatches": "",
     "Recorder": "",

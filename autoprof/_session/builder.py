@@ -55,15 +55,14 @@ from ..probes.log_calls import LogProbe
 from ..probes.stacks import StackProbe
 from ..probes.sync_calls import SyncProbe
 from ..summary import Summary
-from .host_times import HOST, HostTimes
+from .host_times import HOST
 from .late_ranks import LateRanks
 from .module_sources import ModuleSources
-from .observers import CompiledModules, ExcludedTime, MemoryTable, OutsideSteps
+from .observers import CompiledModules, ExcludedTime, MemoryTable
 from .pipeline import Pipeline
 from .probe_setup import (
     ModuleProbes,
     Setup,
-    make_context,
     make_metrics,
     make_rows,
     memory_names,
@@ -145,34 +144,22 @@ def open_session(
 ) -> Session:
     """Open a session as ``instrument`` does, but with a given clock, which follows no device, memory or training."""
     with start_time.counted():
-        return _open_session(model, config, optimizer, tuple(sinks), clock, memory, found)
+        from ..config import load_config  # pydantic is slow to import, and only needed here
 
-
-def _open_session(
-    model: nn.Module,
-    config: str | os.PathLike[str] | Mapping[str, Any] | Config | None,
-    optimizer: Any,
-    sinks: tuple[Sink, ...],
-    clock: Clock | None,
-    memory: Memory | None,
-    found: FoundTraining,
-) -> Session:
-    from ..config import load_config  # pydantic is slow to import, and only needed here
-
-    if not isinstance(model, nn.Module):
-        raise SessionError(f"autoprof.instrument: model is a {type(model).__name__}; it must be an nn.Module")
-    optimizers = _optimizers(optimizer)
-    settings = load_config(config)
-    if not settings.enabled or is_off(os.environ):
-        return Session()
-    undo = Handle()
-    try:
-        with DeferSignals(), GcPaused():
-            return _Builder(model, settings, optimizers, clock, memory, undo, found).build(sinks)
-    except BaseException:
-        with DeferSignals():
-            undo.remove()
-        raise
+        if not isinstance(model, nn.Module):
+            raise SessionError(f"autoprof.instrument: model is a {type(model).__name__}; it must be an nn.Module")
+        optimizers = _optimizers(optimizer)
+        settings = load_config(config)
+        if not settings.enabled or is_off(os.environ):
+            return Session()
+        undo = Handle()
+        try:
+            with DeferSignals(), GcPaused():
+                return _Builder(model, settings, optimizers, clock, memory, undo, found).build(sinks)
+        except BaseException:
+            with DeferSignals():
+                undo.remove()
+            raise
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,21 +226,21 @@ class _Builder:
         self._modules = list(dict.fromkeys([model, *(target.module for target in self._setup.named)]))
         lifecycle.check_unclaimed(self._modules)
 
-    def build(self, sinks: tuple[Sink, ...]) -> Session:
+    def build(self, sinks: Iterable[Sink]) -> Session:
         """Build every part complete, each from those before it, and open the first step last."""
         setup, undo, attached = self._setup, self._undo, self._attached
         prefetch, batches = Prefetch(), FetchedBatches()
         capture = self._capture(prefetch, batches)
         sampler = Sampler(setup.marks_budget, setup.settings.sample.every)
         exchange = make_exchange(sampler)
-        excluded = ExcludedTime()
+        excluded = ExcludedTime(prefetch)
         folder = self._make_folder()
         metrics = make_metrics(setup, capture.root, batches, self._notes)
         undo.add(metrics.close)
         observers: list[Observer] = [
             metrics,  # first: it adds to the scalars of the steps
             MemoryTable(capture.footprint),
-            OutsideSteps(excluded, prefetch),
+            excluded,
             self._communication(capture),
             ExpertMeter(capture.probes.find(ExpertProbe).blocks),
             diagnosis := self._diagnosis(folder, capture, exchange),
@@ -272,7 +259,6 @@ class _Builder:
             observers.append(TargetsFile(folder.path, setup.model, rows))
         made = self._make_sinks(folder)
         undo.add(partial(_close_sinks, made))
-        times = HOST
         pipeline = Pipeline(
             setup.recorder,
             self._clock,
@@ -281,24 +267,17 @@ class _Builder:
             sinks=[*made, *sinks],
             folder=folder,
             notes=self._notes,
-            times=times,
+            times=HOST,
             pass_share=setup.pass_share,
             spend=sampler.spend,
         )
-        sampling = Sampling(
-            setup.recorder,
-            sampler,
-            rows,
-            capture.step_probes,
-            mark_cost=setup.mark_cost,
-            times=times,
-        )
+        sampling = Sampling(setup.recorder, sampler, rows, capture.step_probes, mark_cost=setup.mark_cost, times=HOST)
         flight = self._flight_recorder(folder, exchange)
         windows = self._windows(folder, sampling, pipeline, flight)
         if exchange is None and can_have_group():
             windows.append(LateRanks(sampler, diagnosis, pipeline, folder, made, self._notes).step_begins)
-        steps = self._steps(capture, sampling, pipeline, excluded, windows, flight, times)
-        hooks = self._hooks(capture, steps, times)
+        steps = self._steps(capture, sampling, pipeline, excluded, windows, flight)
+        hooks = self._hooks(capture, steps)
         reporting = StepProbes(replace(capture.context, events=hooks))
         attached.add(reporting.remove)
         session = OpenSession(
@@ -341,7 +320,18 @@ class _Builder:
         module_probes = ModuleProbes(setup, hooks)
         self._attached.add(module_probes.remove)
         self._attached.add(root.remove)
-        context = make_context(setup, hooks, prefetch, batches)
+        context = ProbeContext(
+            setup.model,
+            setup.optimizers,
+            setup.settings,
+            recorder,
+            hooks,
+            setup.follows_backward,
+            training_forward_calls=[],
+            prefetch=prefetch,
+            batches=batches,
+            real_time=setup.follow,
+        )
         probes = StepProbes(context)
         self._attached.add(probes.remove)
         step_probes: list[Probe] = [OptimizerHooks(setup.optimizers, after=footprint.stepped), root, *probes.sampled]
@@ -371,7 +361,6 @@ class _Builder:
         excluded: ExcludedTime,
         listeners: Sequence[StepListener],
         flight: FlightRecorder | None,
-        times: HostTimes,
     ) -> TrainingSteps:
         setup, find = self._setup, capture.probes.find
         stacks = find(StackProbe)
@@ -391,7 +380,7 @@ class _Builder:
                 self._notes,
                 placement=capture.module_probes.placement,
                 cost_meters=meters,
-                times=times,
+                times=HOST,
             ),
             sampling,
             pipeline,
@@ -402,7 +391,7 @@ class _Builder:
             listeners=listeners,
             pause_listeners=(stacks.exclude,) if flight is None else (stacks.exclude, flight.ring.pause),
             flight=flight,
-            times=times,
+            times=HOST,
         )
 
     def _called(self) -> dict[str, nn.Module]:
@@ -415,7 +404,7 @@ class _Builder:
         called = {fqns.get(id(module), f"another {at}"): module for at, module in enumerate(self._found.called)}
         return dict(list(called.items())[: MAX_ENTRIES - 1])
 
-    def _hooks(self, capture: _Capture, steps: TrainingSteps, times: HostTimes) -> TrainingHooks:
+    def _hooks(self, capture: _Capture, steps: TrainingSteps) -> TrainingHooks:
         setup = self._setup
         return TrainingHooks(
             setup.model,
@@ -424,7 +413,7 @@ class _Builder:
             setup.recorder,
             called=tuple(self._called().values()),
             training_forward_calls=capture.context.training_forward_calls,
-            times=times,
+            times=HOST,
         )
 
     def _probe_functions(self) -> None:

@@ -42,10 +42,16 @@ class MemoryTable(Observer):
         return {}
 
 
-class ExcludedTime:
-    """Count the time that belongs to no step, by name: validation, ``torch.save``, pauses."""
+class ExcludedTime(Observer):
+    """Count the time that belongs to no step, by name: validation, ``torch.save``, pauses; add it to the summary.
 
-    def __init__(self) -> None:
+    The counts of fetches that found no batch are added, too: they are of unsampled steps as well.
+    """
+
+    provides = "counts of excluded time"
+
+    def __init__(self, prefetch: Prefetch) -> None:
+        self._prefetch = prefetch
         self._spent: dict[str, list[int]] = {}
         self._last_step: dict[str, int] = {}
 
@@ -63,19 +69,9 @@ class ExcludedTime:
         """Return the counts so far, in order of first appearance."""
         return tuple(Excluded(name, *counts) for name, counts in self._spent.items())
 
-
-class OutsideSteps(Observer):
-    """Add the counts outside of recorded steps: excluded time, and fetches that found no batch."""
-
-    provides = "counts of excluded time"
-
-    def __init__(self, excluded: ExcludedTime, prefetch: Prefetch) -> None:
-        self._excluded = excluded
-        self._prefetch = prefetch
-
     def annotate(self, summary: Summary) -> Summary:
         """Return the summary with these counts."""
-        return replace(summary, excluded=self._excluded.all(), loader=self._prefetch.counts())
+        return replace(summary, excluded=self.all(), loader=self._prefetch.counts())
 
 
 class CompiledModules(Observer):

@@ -18,7 +18,7 @@ from .._names import clean_name
 from .._notes import Notes
 from ..devices import Device, Memory
 from ..frame import MODULE_PHASES, Phase
-from ..probes import FetchedBatches, Prefetch, ProbeContext
+from ..probes import FetchedBatches
 from .observers import CompiledModules
 from .row_choice import RuleRows
 from .sampling import TargetSet
@@ -178,19 +178,3 @@ def memory_names(setup: Setup) -> Iterator[tuple[str, nn.Module]]:
                 return
             yield from ((group.name, node.module) for node in group.nodes)
         level = [child for group in level for child in group.children]
-
-
-def make_context(setup: Setup, hooks: Hooks, prefetch: Prefetch, batches: FetchedBatches) -> ProbeContext:
-    """Make the context of the probes that watch the step outside the model's modules."""
-    return ProbeContext(
-        setup.model,
-        setup.optimizers,
-        setup.settings,
-        setup.recorder,
-        hooks,
-        setup.follows_backward,
-        training_forward_calls=[],
-        prefetch=prefetch,
-        batches=batches,
-        real_time=setup.follow,
-    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from threading import get_ident
 from typing import Any, Final, Protocol
 
@@ -60,21 +61,17 @@ class _Gap:
         self.scalars: dict[str, list[Any]] = {}
 
 
+@dataclass(slots=True)
 class OpenStep:
     """A step that is being recorded, and the unsampled ones before it."""
 
-    __slots__ = ("cut", "gap", "instrumented", "scalars", "start", "start_unix_ns", "warmup")
-
-    def __init__(
-        self, start: Reading, start_unix_ns: int, instrumented: frozenset[str], cut: int, *, warmup: bool
-    ) -> None:
-        self.start = start
-        self.start_unix_ns = start_unix_ns
-        self.instrumented = instrumented
-        self.cut = cut
-        self.warmup = warmup
-        self.gap = _Gap()
-        self.scalars: dict[str, Any] = {}
+    start: Reading
+    start_unix_ns: int
+    instrumented: frozenset[str]
+    cut: int
+    warmup: bool
+    gap: _Gap
+    scalars: dict[str, Any] = field(default_factory=dict)
 
 
 class StepRecorder:
@@ -166,8 +163,8 @@ class StepRecorder:
         """Open a recorded step at the reading ``start``; None: ``started`` reads it once all is attached."""
         if self._recorder.suspended:
             self._recorder.resume()
-        self.open = OpenStep(start, self._end_unix_ns or self._unix_ns(), instrumented, cut, warmup=warmup)
-        self.open.gap, self._gap = self._gap, _Gap()
+        self.open = OpenStep(start, self._end_unix_ns or self._unix_ns(), instrumented, cut, warmup, self._gap)
+        self._gap = _Gap()
         self._excluded_ns = 0
 
     def started(self) -> None:

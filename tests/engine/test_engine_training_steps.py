@@ -33,6 +33,7 @@ from autoprof._session.step_detector import StepDetector
 from autoprof._session.step_recorder import StepRecorder
 from autoprof._session.training_steps import TrainingSteps
 from autoprof.frame import NO_GAP, Gap
+from autoprof.probes import Prefetch
 from autoprof.summary import VALIDATION
 from autoprof.testing import FakeAllocator, FakeClock
 
@@ -144,7 +145,7 @@ class Bench:
         self.clock = FakeClock(1_000)
         self.recorder = Recorder(self.clock)
         self.sampling, self.pipeline, self.notes = Sampling(recorded), Pipeline(), Notes()
-        self.excluded = ExcludedTime()
+        self.excluded = ExcludedTime(Prefetch())
         self.detector = StepDetector(auto=auto, thread=get_ident())
         steps = StepRecorder(self.recorder, self.clock, FakeAllocator(1 << 20), self.notes)
         self.steps = TrainingSteps(
