@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from io import StringIO
 from threading import get_ident
-from typing import TYPE_CHECKING, Any, Final, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 import torch
 from torch import nn
@@ -44,7 +41,7 @@ from .._ranks import Exchange, RankMonitor
 from ..devices import Clock, Memory, device_of
 from ..diagnose import CallMonitor, Diagnosis, Environment, RunFacts, StackMonitor, ThreadMonitor
 from ..errors import SessionError
-from ..probes import FetchedBatches, Prefetch, ProbeContext, StepProbes
+from ..probes import FetchedBatches, Prefetch, ProbeContext, StepProbes, optimizers_in
 from ..probes.cleanup_calls import CleanupProbe
 from ..probes.collectives import CommProbe
 from ..probes.compilations import CompilationProbe
@@ -54,7 +51,7 @@ from ..probes.loaders import LoaderProbe
 from ..probes.log_calls import LogProbe
 from ..probes.stacks import StackProbe
 from ..probes.sync_calls import SyncProbe
-from ..summary import Summary
+from ..sinks import close_unused, open_sinks, writes_files
 from .host_times import HOST
 from .late_ranks import LateRanks
 from .module_sources import ModuleSources
@@ -86,14 +83,6 @@ if TYPE_CHECKING:
     from ..config import Config
     from ..sinks import Sink
 
-GROWING_BYTES_PER_MB: Final = 900_000
-"""The part of each MB of ``output_max_mb`` for files that grow; a tenth stays for summaries, figures and windows."""
-MAX_WRAPPERS: Final = 8
-"""Wrappers around an optimizer that are looked through."""
-WRAPPED_AS: Final = ("optimizer", "_optimizer")
-"""The attributes in which wrappers hold an optimizer."""
-HOOKED_BY: Final = ("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks")
-"""The attributes of a torch optimizer that hold its hooks; wrappers derived from its class lack them."""
 UNSEEN_CHECKPOINTS = (
     "this version of torch has another torch.utils.checkpoint than autoprof knows: recompute is timed only in targets"
 )
@@ -148,7 +137,7 @@ def open_session(
 
         if not isinstance(model, nn.Module):
             raise SessionError(f"autoprof.instrument: model is a {type(model).__name__}; it must be an nn.Module")
-        optimizers = _optimizers(optimizer)
+        optimizers = optimizers_in(optimizer)
         settings = load_config(config)
         if not settings.enabled or is_off(os.environ):
             return Session()
@@ -257,8 +246,8 @@ class _Builder:
             observers.append(rows)
         if isinstance(rows, Zoom) and folder is not None and folder.rank == 0:
             observers.append(TargetsFile(folder.path, setup.model, rows))
-        made = self._make_sinks(folder)
-        undo.add(partial(_close_sinks, made))
+        made = open_sinks(setup.settings, folder, self._found.stream, setup.budget)
+        undo.add(partial(close_unused, made))
         pipeline = Pipeline(
             setup.recorder,
             self._clock,
@@ -425,7 +414,6 @@ class _Builder:
     def _make_folder(self) -> RunFolder | None:
         """Make the folder that this run's sinks write to; None where none of them writes files."""
         from .._storage.runs import RunFolder
-        from ..sinks import writes_files
 
         settings, setup = self._setup.settings, self._setup
         if not writes_files(settings.sinks) and settings.memory_snapshot is None and settings.deep is None:
@@ -441,28 +429,6 @@ class _Builder:
         )
         self._undo.add(folder.discard)
         return folder
-
-    def _make_sinks(self, folder: RunFolder | None) -> tuple[Sink, ...]:
-        """Make the sinks that the configuration names."""
-        wanted = self._setup.settings.sinks
-        if all(options is None for _, options in wanted):
-            return ()
-        from ..sinks import RunInfo, make_sinks
-
-        # ``python train.py >&-`` has no standard output: its texts go nowhere.
-        stream = self._found.stream or sys.stdout or StringIO()
-        limit_mb = self._setup.settings.output_max_mb
-        max_bytes = None if limit_mb is None else int(limit_mb * GROWING_BYTES_PER_MB) // world_size()
-        named = "sinks" in self._setup.settings.model_fields_set
-        facts = RunInfo(
-            folder=folder,
-            rank=rank(),
-            stream=stream,
-            max_bytes=max_bytes,
-            world_size=world_size(),
-            budget=None if named else self._setup.budget,
-        )
-        return make_sinks(wanted, facts)
 
     def _diagnosis(self, folder: RunFolder | None, capture: _Capture, exchange: Exchange | None) -> Diagnosis:
         setup, number = self._setup, rank()
@@ -545,39 +511,5 @@ class _Builder:
         return flight
 
 
-def _optimizers(given: Any) -> tuple[Any, ...]:
-    """Return the torch optimizers in the argument: one, a list, a dict of them, or wrappers around them."""
-    if given is None:
-        return ()
-    if isinstance(given, Mapping):
-        given = list(given.values())
-    several = given if isinstance(given, (list, tuple)) else (given,)
-    found = [unwrap_optimizer(one) for one in several]
-    return tuple({id(one): one for one in found}.values())
-
-
-def unwrap_optimizer(given: Any) -> Any:
-    """Return the torch optimizer inside the wrappers of Accelerate, Lightning, DeepSpeed and the like.
-
-    Raises ``SessionError`` where there is none.
-    """
-    one = given
-    for _ in range(MAX_WRAPPERS):
-        if all(hasattr(one, name) for name in HOOKED_BY):
-            return one
-        one = next((found for name in WRAPPED_AS if (found := getattr(one, name, None)) is not None), None)
-    raise SessionError(
-        f"autoprof.instrument: optimizer is a {type(given).__name__}; it must be a torch.optim.Optimizer, "
-        "a wrapper that holds it as .optimizer, or a list of them"
-    )
-
-
 def _nothing() -> None:
     """Do nothing where torch starts to compile."""
-
-
-def _close_sinks(sinks: Iterable[Sink]) -> None:
-    """Close the sinks of a session that did not begin; their files go with its folder."""
-    for sink in sinks:
-        with suppress(Exception):
-            sink.close(Summary.empty())

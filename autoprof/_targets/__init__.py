@@ -5,6 +5,7 @@ from .coverage import Coverage, Reason, measure_coverage, predict_coverage
 from .cut_rules import CutGroup, CutRules
 from .groups import ModuleGroup, group_tree
 from .select import Selection, select_targets
+from .sources import find_sources
 from .split import Split, split_group
 from .suggest import first_cut, suggest_targets, suggested_yaml
 from .target import NO_RULE, Target
@@ -23,6 +24,7 @@ __all__ = [
     "Split",
     "Target",
     "find_module",
+    "find_sources",
     "first_cut",
     "group_tree",
     "measure_coverage",

@@ -19,9 +19,10 @@ from torch import nn
 from .._process import lifecycle
 from .._process.ranks import launch_name, world_size
 from .._process.replace import Attribute, CallProbe, Replacement
-from .._session.builder import FoundTraining, open_session, unwrap_optimizer
+from .._session.builder import FoundTraining, open_session
 from .._session.session import Session
 from ..errors import SessionError
+from ..probes import unwrap_optimizer
 
 if TYPE_CHECKING:
     from ..config import Config

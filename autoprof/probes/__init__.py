@@ -8,6 +8,7 @@ from .._capture.handle import Probe
 from .._process.replace import Attribute, CallProbe, Listener, Replacement
 from ._base import PROBES, ProbeContext, ProbeFactory, StepEvents, StepProbes
 from ._batches import Fetched, FetchedBatches, Kind
+from ._given_optimizers import optimizers_in, unwrap_optimizer
 from ._prefetch import Prefetch
 from ._spans import SpanListener
 
@@ -27,4 +28,6 @@ __all__ = [
     "SpanListener",
     "StepEvents",
     "StepProbes",
+    "optimizers_in",
+    "unwrap_optimizer",
 ]

@@ -12,7 +12,7 @@ from ._base import (
     Sink,
 )
 from ._kind import SINKS, CloseOrder, Export, SinkKind
-from ._make import make_sinks, only_on_rank_0, writes_files
+from ._make import close_unused, make_sinks, only_on_rank_0, open_sinks, writes_files
 
 if TYPE_CHECKING:
     from .._options import Options
@@ -30,8 +30,10 @@ __all__ = [
     "RunInfo",
     "Sink",
     "SinkKind",
+    "close_unused",
     "make_sinks",
     "only_on_rank_0",
+    "open_sinks",
     "writes_files",
 ]
 

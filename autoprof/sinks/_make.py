@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from io import StringIO
+from typing import TYPE_CHECKING, Final, TextIO
 
 from .._process.failures import describe
+from .._process.ranks import rank, world_size
 from .._process.signals import raised_by_handler
 from ..errors import AutoprofError, OutputError
 from ..summary import Summary
@@ -16,15 +19,34 @@ from ._kind import SINKS, SinkKind
 
 if TYPE_CHECKING:
     from .._options import Options
-    from ..config import Sinks
+    from .._storage.runs import RunFolder
+    from ..config import Config, Sinks
 
 MAX_SHOWN: Final = 300
 """Characters shown of another library's message."""
+GROWING_BYTES_PER_MB: Final = 900_000
+"""The part of each MB of ``output_max_mb`` for files that grow; a tenth stays for summaries, figures and windows."""
 
 
 def writes_files(sinks: Sinks) -> bool:
     """Return whether any of these sinks writes to the run's folder."""
     return any(kind.in_folder for _, kind, _ in _named(sinks))
+
+
+def open_sinks(
+    settings: Config, folder: RunFolder | None, stream: TextIO | None, budget: float | None
+) -> tuple[Sink, ...]:
+    """Open the sinks of a session. ``stream`` is for text for people, by default the standard output."""
+    limit_mb, ranks = settings.output_max_mb, world_size()
+    facts = RunInfo(
+        folder=folder,
+        rank=rank(),
+        stream=stream or sys.stdout or StringIO(),  # ``python train.py >&-`` has no standard output
+        max_bytes=None if limit_mb is None else int(limit_mb * GROWING_BYTES_PER_MB) // ranks,
+        world_size=ranks,
+        budget=None if "sinks" in settings.model_fields_set else budget,
+    )
+    return make_sinks(settings.sinks, facts)
 
 
 def make_sinks(sinks: Sinks, run: RunInfo) -> tuple[Sink, ...]:
@@ -48,11 +70,16 @@ def make_sinks(sinks: Sinks, run: RunInfo) -> tuple[Sink, ...]:
     try:
         made.extend(_open(key, kind, options, run) for key, kind, options in wanted)
     except BaseException:
-        for sink in made:
-            with suppress(Exception):
-                sink.close(Summary.empty())
+        close_unused(made)
         raise
     return tuple(made)
+
+
+def close_unused(sinks: Iterable[Sink]) -> None:
+    """Close the sinks of a session that did not begin; their files go with its folder."""
+    for sink in sinks:
+        with suppress(Exception):
+            sink.close(Summary.empty())
 
 
 def only_on_rank_0(sinks: Iterable[Sink]) -> list[Sink]:

@@ -770,7 +770,7 @@ def test_a_sink_that_cannot_be_made_leaves_nothing(monkeypatch: pytest.MonkeyPat
     def fails(*_: Any, **__: Any) -> Any:
         raise OSError("disk full")
 
-    monkeypatch.setattr(autoprof.sinks, "make_sinks", fails)
+    monkeypatch.setattr(autoprof.sinks._make, "make_sinks", fails)
     model = mlp()
     with pytest.raises(OSError, match="disk full"):
         autoprof.instrument(model, {"sinks": {"log": {}}})

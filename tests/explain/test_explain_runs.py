@@ -131,7 +131,7 @@ def test_a_slow_module_is_found_in_the_users_code(tmp_path: Path) -> None:
 
 def test_a_module_of_torch_has_the_place_of_the_module_around_it() -> None:
     """torch's own code is not the user's to change."""
-    from autoprof._session.module_sources import find_sources
+    from autoprof._targets import find_sources
 
     clock = FakeClock()
     source = find_sources(four_layers(clock), ("0.linear", "missing"))

@@ -238,9 +238,9 @@ def test_the_report_says_that_a_limit_was_reached(
     """With what is gone, and how to get it, however small a rank's part is: no sink fails."""
     from torch import nn
 
-    import autoprof._session.builder as builder
+    from autoprof.sinks import _make
 
-    monkeypatch.setattr(builder, "GROWING_BYTES_PER_MB", bytes_per_mb)  # as if 10 MB were 20 kB or less
+    monkeypatch.setattr(_make, "GROWING_BYTES_PER_MB", bytes_per_mb)  # as if 10 MB were 20 kB or less
     model, live = nn.Sequential(nn.Identity()), ListSink()
     config = {
         "output": str(tmp_path), "output_max_mb": 10, "sample": {"budget": None},
