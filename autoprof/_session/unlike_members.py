@@ -21,12 +21,10 @@ UNLIKE_TIMES: Final = 2.0
 """A call of an unlike member takes this many times the median: equal modules vary by less, even on a busy machine."""
 UNLIKE_SHARE: Final = 0.03
 """The part of a step that its excess over the median takes; a smaller one does not make the step slow."""
-UNLIKE_FRAMES: Final = 5
-"""Recorded steps in which it is unlike: a delay, such as a garbage collection, does not hit one member that often."""
-UNLIKE_PART: Final = 0.75
-"""The part of the recorded steps in which it is: not all, because a delay in the others hides it."""
 KEPT_FRAMES: Final = 8
 """The latest recorded steps that are compared."""
+UNLIKE_FRAMES: Final = 6
+"""Those of them in which it is unlike: a delay hits one member less often, and one in the others may hide it."""
 MAX_UNLIKE: Final = 3
 """Members that are split off a group; where more differ, the group has no usual time, and its row says that best."""
 
@@ -35,25 +33,18 @@ def unlike_members(group: ModuleGroup, frames: Collection[StepFrame]) -> tuple[M
     """Return the members that are unlike the others in most of the frames; none where they are many."""
     if group.blocks < MIN_BLOCKS:
         return ()
-    unlike: Counter[ModuleNode] = Counter()
-    compared = 0
-    for frame in frames:
-        found = _unlike(group, frame)
-        if found is not None:
-            compared += 1
-            unlike.update(found)
-    needed = max(UNLIKE_FRAMES, UNLIKE_PART * compared)
-    members = tuple(node for node in group.nodes if unlike[node] >= needed)
+    unlike = Counter(node for frame in frames for node in _unlike(group, frame))
+    members = tuple(node for node in group.nodes if unlike[node] >= UNLIKE_FRAMES)
     return members if len(members) <= MAX_UNLIKE and 2 * len(members) < group.blocks else ()
 
 
-def _unlike(group: ModuleGroup, frame: StepFrame) -> list[ModuleNode] | None:
-    """Return the members that are unlike the others in one step; None where too few were called."""
+def _unlike(group: ModuleGroup, frame: StepFrame) -> list[ModuleNode]:
+    """Return the members that are unlike the others in one step; none where too few were called."""
     modules = _modules(frame.layout)
     present = [(node, modules.places[node.fqn]) for node in group.nodes if node.fqn in modules.places]
     present = [(node, at) for node, at in present if modules.calls[at]]
     if len(present) < MIN_BLOCKS:
-        return None
+        return []
     at = np.asarray([place for _, place in present])
     total = np.bincount(modules.of_span, frame.total_ns[modules.spans], len(modules.calls))[at]
     each = total / modules.calls[at]

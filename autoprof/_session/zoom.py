@@ -186,24 +186,18 @@ class Zoom(RowChoice):
         split = split_group(self._root, group, members)
         if split is None:
             return False
-        before = self._groups
         self._root = split.root
         self._index_tree()
         self._split_off[group.name] += len(members)
-        calls = {one.name: self._calls.pop(one.name, None) for one in group.below()}
-        pairs = [(one.name, one.name) for one in group.below() if one.name in self._groups]
-        pairs += [
-            (group.name + one.name.removeprefix(alone.name), one.name) for alone in split.alone for one in alone.below()
-        ]
-        for old, new in pairs:
-            known = calls[old]
-            if known is not None:
-                self._calls[new] = known * self._groups[new].blocks / before[old].blocks
-            for names in (self._opened, self._over_budget):
-                if old in names:
-                    names.add(new)
-            if old in self._dropped:
-                self._dropped[new] = self._dropped[old]
+        for one in group.below():  # calls of fewer members now, until they are measured
+            self._calls.pop(one.name, None)
+        for alone in split.alone:
+            for one in alone.below():
+                old = group.name + one.name.removeprefix(alone.name)
+                if old in self._opened:
+                    self._opened.add(one.name)
+                if old in self._dropped:
+                    self._dropped[one.name] = self._dropped[old]
         self._dropped = {name: share for name, share in self._dropped.items() if name in self._groups}
         return True
 
