@@ -58,17 +58,13 @@ class Outputs:
             with self._containing(sink):
                 sink.write(frame)
         for limited in self._limited[:]:
-            self._note_limit(limited)
+            with self._containing(limited):
+                note = limited.limit_note
+                if note is not None:
+                    self._limited.remove(limited)
+                    self._notes.warn_once(note)
         self._step = frame.step
         self._written = True
-
-    def _note_limit(self, sink: LimitedSink) -> None:
-        """Note once that a sink has reached its limit."""
-        with self._containing(sink):
-            note = sink.limit_note
-            if note is not None:
-                self._limited.remove(sink)
-                self._notes.warn_once(note)
 
     def show(self) -> None:
         """Show a live summary to the sinks that are due; where there is nothing new, the age of the last one."""

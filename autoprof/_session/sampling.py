@@ -172,7 +172,9 @@ class Sampling:
         work_ns, others_ns, self._paid_ns = paid_ns - self._paid_ns, self.cost_of(other), paid_ns
         marks_ns = round(self._mark_cost.of(marks))
         if other.marks:  # each of them follows a mark that names its thread
-            self._charge_other_threads(others_ns + work_ns * min(2 * other.marks / marks, 1.0))
+            self._sampler.charge_other_threads(round(others_ns + work_ns * min(2 * other.marks / marks, 1.0)))
+            if not self._sampler.affords_other_threads:
+                self._recorder.others.switch_off()
         wall_ns = max(ended_ns - self._began_ns - marks_ns, 1)
         cpu_ns = min(max(ended_cpu_ns - self._began_cpu_ns - marks_ns, 0), wall_ns)
         if not self._asked:
@@ -186,16 +188,6 @@ class Sampling:
     def cost_of(self, other: OtherMarks) -> int:
         """Return the cost of module calls on other threads, on these threads, in nanoseconds."""
         return 0 if other is NO_OTHER_MARKS else other.ns + round(self._mark_cost.of(other.skipped))
-
-    def _charge_other_threads(self, cost_ns: float) -> None:
-        self._sampler.charge_other_threads(round(cost_ns))
-        if not self._sampler.affords_other_threads:
-            self._recorder.others.switch_off()
-
-    @property
-    def records_other_threads(self) -> bool:
-        """Whether module calls on other threads are recorded: the budget still pays for them."""
-        return self._sampler.affords_other_threads
 
     # The begins and ends of steps.
 

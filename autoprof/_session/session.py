@@ -187,7 +187,7 @@ class OpenSession(Session):
             return
         for name, value in scalars.items():
             try:
-                self._steps.log(name, value)
+                self._steps.steps.log(name, value)
             except (TypeError, ValueError, RuntimeError) as error:
                 self._notes.warn_once(f"session.log: {name} is left out ({error}); it must be a number")
 

@@ -312,7 +312,7 @@ class TrainingSteps:
         steps.started()
 
     def _note_other_threads(self, other: OtherMarks) -> None:
-        if not self._sampling.records_other_threads:
+        if not self._recorder.others.recorded:
             self._notes.warn_once(OTHER_THREADS_OFF)
         elif other.exceeded:
             self._notes.warn_once(OTHER_THREADS_CUT)
@@ -320,10 +320,6 @@ class TrainingSteps:
     def _exclude_open(self, _decision: ExcludeOpen) -> None:
         if self.steps.open is not None:
             self.steps.open.warmup = True
-
-    def log(self, name: str, value: Any) -> None:
-        """Attach a scalar to the open step. Raises ``TypeError`` or ``ValueError`` where it is no number."""
-        self.steps.log(name, value)
 
     def count_gap(self) -> None:
         """Have summaries count the unsampled steps since the last recorded one."""

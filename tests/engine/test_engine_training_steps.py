@@ -53,7 +53,6 @@ class Sampling:
         self.recorded = recorded
         self.calls: list[tuple[Any, ...]] = []
         self.note: str | None = None
-        self.records_other_threads = True
         self.attached = False
 
     def next_recorded(self, step: int) -> int:
@@ -296,7 +295,7 @@ def test_other_threads_are_noted_once_they_are_off_or_more_than_a_step_records(m
     """Being off is the more important note; their cost is overhead of the step."""
     for on, exceeded, notes in ((True, False, ()), (True, True, "cut"), (False, True, "off")):
         bench = Bench()
-        bench.sampling.records_other_threads = on
+        bench.recorder.others.recorded = on
         take = bench.recorder.take
         other = OtherMarks(marks=3, ns=30, exceeded=exceeded)
         monkeypatch.setattr(bench.recorder, "take", lambda take=take, other=other: take()._replace(other=other))
