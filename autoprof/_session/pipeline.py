@@ -245,10 +245,6 @@ class Pipeline:
     def open_gap(self, gap: Gap) -> None:
         self._summarizer.open_gap = gap
 
-    def count_unsampled(self, gap: Gap) -> None:
-        """Count unsampled steps that no recorded one follows."""
-        self._aggregate.add_gap(*gap)
-
     def summary(self) -> Summary:
         """Return the statistics of all frames so far."""
         return self._summarizer.summary()

@@ -41,7 +41,7 @@ class StepMarks:
         self._recorder.append(_WITHOUT_MEANING, self._recorder.clock.read(), get_ident())
         return len(self) - 2
 
-    def calls_since(self, start: int) -> list[OutermostModuleCall]:
+    def calls_since(self, start: int) -> tuple[OutermostModuleCall, ...]:
         """Return the outermost calls of modules that the training thread made since this position."""
         buffer, labels = self._recorder.buffer, self._recorder.labels
         calls: list[OutermostModuleCall] = []
@@ -60,7 +60,7 @@ class StepMarks:
             elif kind == LEAVE and code & ~KIND_MASK == inside:
                 calls[-1] = calls[-1]._replace(end=at)
                 inside = -1
-        return calls
+        return tuple(calls)
 
     def end_of_loop(self, start_ns: int, updated_at: int) -> int | None:
         """Return the position behind the last mark of the training; None where the step goes on until now.

@@ -17,7 +17,7 @@ from .._resolve import RawStep
 from .._units import UNITS
 from ..devices import Clock, DeviceClock, Memory, Reading
 from ..frame import NO_GAP, Gap, Phase
-from .events import Calls, ExcludeMarks, Moment
+from .events import ExcludeMarks, Moment
 from .host_times import HOST, HostTimes
 from .step_marks import StepMarks
 
@@ -315,10 +315,6 @@ class StepRecorder:
             self._recorder.append(code, reading, get_ident())
         else:
             self.clock.release((reading,))
-
-    def calls_since(self, position: int) -> Calls:
-        """Return the outermost calls of modules since this position of a recorded step."""
-        return tuple(self.marks.calls_since(position))
 
     def moment(self) -> Moment | None:
         """Return the present moment, which is marked; None where no mark can be made any more."""

@@ -158,7 +158,7 @@ class TrainingSteps:
 
     def _calls_since(self, position: int) -> Any:
         with contain(ignore):
-            return self.steps.calls_since(position)
+            return self.steps.marks.calls_since(position)
         self._recorder.count_failure("forwards without gradients")
         return None
 
@@ -464,9 +464,7 @@ class TrainingSteps:
         raw, gap = self.steps.close_last(whole=decision.whole, updated_at=decision.updated_at)
         if raw is not None:
             self._submit(raw)
-        self._pipeline.open_gap = NO_GAP
-        if gap.steps:
-            self._pipeline.count_unsampled(gap)
+        self._pipeline.open_gap = gap
 
     def detach(self) -> None:
         """Detach all probes, whatever fails."""

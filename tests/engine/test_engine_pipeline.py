@@ -548,17 +548,6 @@ def test_an_observer_that_fails_with_a_step_is_called_no_more(fails: str) -> Non
     assert bench.notes.all == (f"no throughput after ValueError: {fails}",)
 
 
-def test_unsampled_steps_that_no_recorded_one_follows_are_in_the_summary() -> None:
-    """Where a run ends in a gap."""
-    bench = Bench()
-    bench.step(ns=MS)
-    bench.pipeline.flush()
-    bench.pipeline.count_unsampled(Gap(9, 9 * MS, MS // 10))
-    summary = bench.pipeline.summary()
-    assert (summary.unsampled_steps, summary.unsampled_ns) == (9, 9 * MS)
-    assert summary.overhead == pytest.approx(0.1 / 10.1, rel=1e-3)
-
-
 def test_a_summary_in_a_gap_counts_its_steps_so_far() -> None:
     """Without them the cost of recording would be a share of the recorded steps alone. No later summary keeps them."""
     bench = Bench()

@@ -296,8 +296,8 @@ def test_the_outermost_calls_of_a_step_are_those_that_its_marks_show() -> None:
     """Since a position."""
     bench = Bench()
     at = bench.call("layer")
-    assert bench.steps.calls_since(0) == ((at, at + 2, "layer"),)
-    assert bench.steps.calls_since(at + 4) == ()
+    assert bench.steps.marks.calls_since(0) == ((at, at + 2, "layer"),)
+    assert bench.steps.marks.calls_since(at + 4) == ()
 
 
 # Moves to a device.
