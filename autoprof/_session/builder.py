@@ -38,6 +38,9 @@ from .._process.signals import DeferSignals
 from .._process.start_time import start_time
 from .._process.switch import is_off
 from .._ranks import Exchange, RankMonitor
+from .._storage.runs import RunFolder
+from .._targets import group_tree, predict_coverage, select_targets, unwrap, walk
+from ..config import Config, load_config
 from ..devices import Clock, Memory, device_of
 from ..diagnose import CallMonitor, Diagnosis, Environment, RunFacts, StackMonitor, ThreadMonitor
 from ..errors import SessionError
@@ -51,7 +54,7 @@ from ..probes.loaders import LoaderProbe
 from ..probes.log_calls import LogProbe
 from ..probes.stacks import StackProbe
 from ..probes.sync_calls import SyncProbe
-from ..sinks import close_unused, open_sinks, writes_files
+from ..sinks import Sink, close_unused, open_sinks, writes_files
 from .host_times import HOST
 from .late_ranks import LateRanks
 from .module_sources import ModuleSources
@@ -79,9 +82,6 @@ from .zoom import Zoom
 
 if TYPE_CHECKING:
     from .._flight import FlightRecorder
-    from .._storage.runs import RunFolder
-    from ..config import Config
-    from ..sinks import Sink
 
 UNSEEN_CHECKPOINTS = (
     "this version of torch has another torch.utils.checkpoint than autoprof knows: recompute is timed only in targets"
@@ -133,8 +133,6 @@ def open_session(
 ) -> Session:
     """Open a session as ``instrument`` does, but with a given clock, which follows no device, memory or training."""
     with start_time.counted():
-        from ..config import load_config  # pydantic is slow to import, and only needed here
-
         if not isinstance(model, nn.Module):
             raise SessionError(f"autoprof.instrument: model is a {type(model).__name__}; it must be an nn.Module")
         optimizers = optimizers_in(optimizer)
@@ -176,8 +174,6 @@ class _Builder:
         undo: Handle,
         found: FoundTraining,
     ) -> None:
-        from .._targets import group_tree, select_targets
-
         anchor = find_anchor(model)
         place = anchor.device if anchor is not None else torch.device("cpu")
         device = device_of(place)
@@ -331,8 +327,6 @@ class _Builder:
         return CommMeter(probe.record, self._notes, probe.report_idle_cost)
 
     def _compiled_modules(self) -> CompiledModules:
-        from .._targets import unwrap, walk
-
         compiled = CompiledModules(self._setup.recorder, self._unseen(), self._notes)
         self._attached.add(keep_calls().remove)
         self._attached.add(around_compiler(_nothing, compiled.compiled).remove)
@@ -385,8 +379,6 @@ class _Builder:
 
     def _called(self) -> dict[str, nn.Module]:
         """Return the modules that the program calls in place of the model, by fqn, as far as they are known."""
-        from .._targets import walk
-
         if not self._found.called:
             return {}
         fqns = {id(module): node.fqn for node in walk(self._setup.model) for module in (node.module, node.inner)}
@@ -413,8 +405,6 @@ class _Builder:
 
     def _make_folder(self) -> RunFolder | None:
         """Make the folder that this run's sinks write to; None where none of them writes files."""
-        from .._storage.runs import RunFolder
-
         settings, setup = self._setup.settings, self._setup
         if not writes_files(settings.sinks) and settings.memory_snapshot is None and settings.deep is None:
             return None
@@ -449,8 +439,6 @@ class _Builder:
 
     def _unseen(self) -> list[str]:
         """Return the fqns of targets whose hooks never fire; a note names them already."""
-        from .._targets import predict_coverage
-
         targets = [target.module for target in self._setup.selection.targets]
         return [one.fqn for one in predict_coverage(self._setup.model, targets) if one.seen is False]
 
@@ -499,7 +487,6 @@ class _Builder:
         if folder is None:
             return None
         from .._flight import open_flight_recorder
-        from .._targets import walk
 
         names = {id(node.inner): node.fqn.replace(".", "/") for node in walk(setup.model) if node.fqn}
         if setup.tree is None:

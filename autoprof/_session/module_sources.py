@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from torch import nn
 
 from .._observer import Observer
+from .._storage.runs import RunFolder
+from .._targets import find_sources
 from ..summary import Summary
-
-if TYPE_CHECKING:
-    from .._storage.runs import RunFolder
 
 MAX_SOURCES: Final = 64
 """Modules whose source is kept, those with the most time of their own."""
@@ -41,7 +40,5 @@ class ModuleSources(Observer):
         found = [names.get(one.name, one.name) for one in summary.findings if one.name and one.severity != "info"]
         wanted = tuple(dict.fromkeys([*found, *names.values()]))[:MAX_SOURCES]
         if wanted:
-            from .._targets import find_sources
-
             self._folder.note("sources", find_sources(self._model, wanted))
         return summary

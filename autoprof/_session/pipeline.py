@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from time import sleep
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from .._capture.mark_cost import MarkCost
 from .._capture.recorder import Recorder
@@ -24,6 +24,7 @@ from .._process.gc_paused import GcPaused
 from .._process.signals import raised_by_handler
 from .._resolve import PENDING, RawStep, Resolver
 from .._stats import Aggregate
+from .._storage.runs import RunFolder
 from .._units import NS_PER_S
 from ..devices import Clock
 from ..frame import FrameRun, Gap, StepFrame
@@ -32,9 +33,6 @@ from ..summary import Summary
 from .host_times import HOST, HostTimes
 from .outputs import Outputs
 from .summarizer import ClockLimit, Summarizer, failure_note
-
-if TYPE_CHECKING:
-    from .._storage.runs import RunFolder
 
 PASS_EVERY_NS: Final = NS_PER_S // 2
 """The least time between two passes: a person who watches sees the present step within half a second."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import torch
 from torch import nn
@@ -16,18 +16,15 @@ from .._capture.recorder import Recorder
 from .._metrics import FlopMeter, Metrics, RootProbe, Telemetry, open_telemetry
 from .._names import clean_name
 from .._notes import Notes
+from .._targets import NO_RULE, ModuleGroup, Selection, Target, first_cut, walk
+from ..config import Config
 from ..devices import Device, Memory
 from ..frame import MODULE_PHASES, Phase
 from ..probes import FetchedBatches
 from .observers import CompiledModules
 from .row_choice import RuleRows
 from .sampling import TargetSet
-from .zoom import Zoom, is_recordable
-
-if TYPE_CHECKING:
-    from .._targets import ModuleGroup, Selection, Target
-    from ..config import Config
-
+from .zoom import Zoom
 
 PASSES_PART: Final = 0.3
 """The part of the budget for passes. A pass takes some milliseconds however few steps it resolves: it comes less often
@@ -146,10 +143,9 @@ def make_rows(setup: Setup, probes: ModuleProbes, notes: Notes, compiled: Compil
     """Return the choice of targets: the zoom's without rules, else those of the rules that the budget affords."""
     if setup.tree is None:
         return RuleRows(setup.selection.targets, probes.make_set)
-    from .._targets import first_cut
 
     def make_set(groups: Iterable[ModuleGroup], number: int) -> TargetSet:
-        targets = [target for group in groups for target in group.targets() if is_recordable(group)]
+        targets = [target for group in groups for target in group.targets() if group.is_recordable]
         return probes.make_set(targets, number)
 
     first = first_cut(setup.tree)
@@ -158,8 +154,6 @@ def make_rows(setup: Setup, probes: ModuleProbes, notes: Notes, compiled: Compil
 
 def _hidden_model(setup: Setup) -> Target:
     """Return a target for the model itself: its marks separate its own operations from its targets'."""
-    from .._targets import NO_RULE, Target, walk
-
     root = walk(setup.model)[0]
     phases = frozenset(MODULE_PHASES if setup.follows_backward else (Phase.FORWARD, Phase.RECOMPUTE))
     return Target(root.module, "", clean_name(root.class_name), phases, False, NO_RULE, shown=False)

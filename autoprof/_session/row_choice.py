@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from .._names import shorten, visible
 from .._observer import Observer
 from .._stats import step_rows
+from .._targets import Target
 from ..frame import TRAINING_LANE, FrameRun, Layout, Nanoseconds, Phase, StepFrame
 from .sampling import TargetSet
-
-if TYPE_CHECKING:
-    from .._targets import Target
 
 MARKS_PER_CALL: Final = 3
 """Marks of a call: its begin, its end and its backward's begin; the end of the backward is another's begin."""

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from .._capture.handle import Probe
 from .._capture.mark_cost import MarkCost
 from .._capture.other_threads import NO_OTHER_MARKS, OtherMarks
 from .._capture.recorder import Recorder, activate
+from .._targets import Target
 from .host_times import HOST, HostTimes
 from .sampler import Sampler
-
-if TYPE_CHECKING:
-    from .._targets import Target
 
 
 class TargetSet(NamedTuple):

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
+from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from .._capture.handle import Handle
 from .._capture.recorder import Recorder
@@ -16,6 +17,8 @@ from .._process import lifecycle
 from .._process.failures import contain, describe, ignore
 from .._process.signals import raised_by_handler
 from .._stats.layout_cache import forget_layouts
+from .._storage.runs import RunFolder
+from .._targets import Target
 from ..devices import Memory
 from ..probes.loaders import LoaderProbe, TimedLoader
 from ..summary import Summary
@@ -24,12 +27,6 @@ from .sampling import Sampling
 from .session_cost import SessionCost
 from .training_hooks import TrainingHooks
 from .training_steps import StepListener, TrainingSteps
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from .._storage.runs import RunFolder
-    from .._targets import Target
 
 Loader = TypeVar("Loader")
 

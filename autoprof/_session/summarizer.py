@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from .._capture.calibration import LimitMeter
 from .._capture.recorder import Recorder
@@ -15,12 +15,10 @@ from .._process.address_space import require_address_space
 from .._process.failures import contain, describe
 from .._resolve import Resolver
 from .._stats import Aggregate
+from .._storage.runs import RunFolder
 from ..devices import Clock
 from ..frame import NO_GAP
 from ..summary import Summary
-
-if TYPE_CHECKING:
-    from .._storage.runs import RunFolder
 
 FOREIGN_RECOMPUTES: Final = (
     "modules were called inside a backward pass, but not by torch.utils.checkpoint (another package's checkpointing?): "

@@ -11,6 +11,7 @@ from torch import nn
 from .._observer import Observer
 from .._process.failures import contain, ignore
 from .._storage.atomic import write_atomic
+from .._targets import CutGroup, CutRules
 from ..frame import FrameRun
 from ..summary import Stopped
 from .zoom import Cut, Zoom
@@ -47,8 +48,6 @@ class TargetsFile(Observer):
         return {}
 
     def _write(self) -> None:
-        from .._targets import CutGroup, CutRules
-
         zoom = self._zoom
         self._written, shares = zoom.cut, zoom.shares()
         groups = [

@@ -12,6 +12,7 @@ from .._names import shorten, visible
 from .._notes import Notes
 from .._observer import Observer
 from .._resolve import RawStep
+from .._targets import walk
 from ..frame import FrameRun, Layout
 from .observers import CompiledModules
 
@@ -25,8 +26,6 @@ class UncalledModules(Observer):
     provides = "note on modules without a call"
 
     def __init__(self, model: nn.Module, compiled: CompiledModules, notes: Notes) -> None:
-        from .._targets import walk
-
         self._compiled = compiled
         self._notes = notes
         nodes = walk(model)

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from .._stats.median import median
+from .._targets import ModuleGroup, ModuleNode
 from ..frame import TRAINING_LANE, Layout, Nanoseconds, Phase, StepFrame
-
-if TYPE_CHECKING:
-    from .._targets import ModuleGroup, ModuleNode
 
 MIN_BLOCKS: Final = 3
 """The least members of a group: of two that differ, neither is the usual one."""

@@ -12,19 +12,17 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from .._capture.mark_cost import MarkCost
 from .._notes import Notes
+from .._targets import ModuleGroup, ModuleNode, split_group
 from ..frame import FrameRun, StepFrame
 from ..summary import Stopped, Summary
 from .observers import CompiledModules
 from .row_choice import Measured, Meter, RowChoice
 from .sampling import TargetSet
 from .unlike_members import KEPT_FRAMES, MAX_UNLIKE, unlike_members
-
-if TYPE_CHECKING:
-    from .._targets import ModuleGroup, ModuleNode
 
 OPEN_SHARE: Final = 0.03
 """The part of a step from which a row is opened: the modules inside a smaller one cannot be what makes a step slow."""
@@ -181,8 +179,6 @@ class Zoom(RowChoice):
 
     def _split(self, group: ModuleGroup, members: Collection[ModuleNode]) -> bool:
         """Give these members groups of their own, as open as theirs was; return whether that is possible."""
-        from .._targets import split_group
-
         split = split_group(self._root, group, members)
         if split is None:
             return False
@@ -214,7 +210,7 @@ class Zoom(RowChoice):
         while waiting:
             group = max(waiting, key=lambda one: shares[one.name])
             waiting.remove(group)
-            inside = _visible(group)
+            inside = group.visible
             needed = marks + self._marks_of(child.name for child in inside)
             if needed > affordable:
                 self._over_budget.add(group.name)
@@ -249,7 +245,7 @@ class Zoom(RowChoice):
         return 1.0 - sum(measured.self_ns.values()) / max(measured.step_ns, 1)
 
     def _can_open(self, group: ModuleGroup) -> bool:
-        return group.name not in self._opened and bool(_visible(group))
+        return group.name not in self._opened and bool(group.visible)
 
     def _calls_of(self, name: str) -> float:
         """Return the calls in a step; where they are not known, as many for each member as the group around has."""
@@ -272,7 +268,7 @@ class Zoom(RowChoice):
             if group.name not in self._dropped:
                 found.append(group)
             if group.name in self._opened:
-                pending.extend(reversed(_visible(group)))
+                pending.extend(reversed(group.visible))
         return found
 
     def _cut(self) -> Cut:
@@ -280,9 +276,9 @@ class Zoom(RowChoice):
         return Cut(tuple(recorded), {group.name: self._stopped(group) for group in recorded})
 
     def _stopped(self, group: ModuleGroup) -> Stopped | None:
-        if group.name in self._opened and any(child.name not in self._dropped for child in _visible(group)):
+        if group.name in self._opened and any(child.name not in self._dropped for child in group.visible):
             return None
-        if not _visible(group):
+        if not group.visible:
             return "hidden" if group.hidden is not None or any(child.hidden for child in group.children) else "leaf"
         lacks = group.name in self._over_budget or any(child.name in self._dropped for child in group.children)
         return "budget" if lacks else "small"
@@ -299,7 +295,7 @@ class Zoom(RowChoice):
 
 def _model_and_blocks(root: ModuleGroup, first: Collection[str]) -> set[str]:
     """Return the names of the model and of the levels below it, down to one with equal blocks; not of too many."""
-    names, modules, level = {root.name}, 0, _visible(root)
+    names, modules, level = {root.name}, 0, root.visible
     while level and all(group.name in first for group in level):
         modules += sum(group.blocks for group in level)
         if modules > MAX_FLOOR_MODULES:
@@ -307,15 +303,5 @@ def _model_and_blocks(root: ModuleGroup, first: Collection[str]) -> set[str]:
         names.update(group.name for group in level)
         if any(group.blocks > 1 for group in level):
             break
-        level = [child for group in level for child in _visible(group)]
+        level = [child for group in level for child in group.visible]
     return names
-
-
-def is_recordable(group: ModuleGroup) -> bool:
-    """Return whether hooks on the group's members fire when they are called."""
-    return group.hidden is None and group.nodes[0].called
-
-
-def _visible(group: ModuleGroup) -> list[ModuleGroup]:
-    """Return the groups inside whose hooks fire, without those that do nothing."""
-    return [child for child in group.children if child.hidden is None and child.class_name != "Identity"]

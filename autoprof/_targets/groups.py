@@ -43,6 +43,16 @@ class ModuleGroup:
         """The number of members."""
         return len(self.nodes)
 
+    @property
+    def is_recordable(self) -> bool:
+        """Whether hooks on the members fire when they are called."""
+        return self.hidden is None and self.nodes[0].called
+
+    @property
+    def visible(self) -> list[ModuleGroup]:
+        """The groups inside whose hooks fire, without those that do nothing."""
+        return [child for child in self.children if child.hidden is None and child.class_name != "Identity"]
+
     def below(self) -> Iterator[ModuleGroup]:
         """Yield the group and every group inside it, in the order of the model."""
         pending = [self]

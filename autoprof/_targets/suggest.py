@@ -32,16 +32,11 @@ def suggested_yaml(model: nn.Module, file: str) -> str:
 
 def first_cut(root: ModuleGroup) -> tuple[ModuleGroup, ...]:
     """Return as many levels of nesting of the tree as the limits allow, at least one; the model, if it is all."""
-    shown = _visible(root)
+    shown = root.visible
     level = list(shown)
-    while level := [child for group in level for child in _visible(group)]:
+    while level := [child for group in level for child in group.visible]:
         if len(shown) + len(level) > ROWS_LIMIT or sum(group.blocks for group in [*shown, *level]) > MODULES_LIMIT:
             break
         shown += level
     chosen = set(map(id, shown))
     return tuple(group for group in root.below() if id(group) in chosen) or (root,)
-
-
-def _visible(group: ModuleGroup) -> list[ModuleGroup]:
-    """Return the groups inside whose hooks fire, without those that do nothing."""
-    return [child for child in group.children if child.hidden is None and child.class_name != "Identity"]
