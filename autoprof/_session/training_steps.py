@@ -153,7 +153,10 @@ class TrainingSteps:
         for decision in decisions:
             act = _ACTIONS.get(type(decision))
             if act is not None:
-                act(self, decision)
+                try:
+                    act(self, decision)
+                except Exception:
+                    self._recorder.handle_failure("events")
         return decisions
 
     def _calls_since(self, position: int) -> Any:
@@ -347,33 +350,25 @@ class TrainingSteps:
     def _exclude(self, decision: Exclude) -> None:
         """Record nothing from now on."""
         with self.work:
-            began_ns = 0
-            try:
-                began_ns = self.steps.pause(fetches=decision.fetches)
-                if self.steps.pauses == 1:
-                    paused_ns = self.steps.now_ns()
-                    self._attach(False)
-                    self._pause_work_ns = self.steps.now_ns() - paused_ns
-            except Exception:
-                self._recorder.handle_failure("pauses")
-        if decision.recognised:
-            self._validation_ns, self._block_ended_ns = began_ns, 0
-        else:
-            self._pause_begins.append(began_ns)
+            began_ns = self.steps.pause(fetches=decision.fetches)
+            if decision.recognised:
+                self._validation_ns, self._block_ended_ns = began_ns, 0
+            else:
+                self._pause_begins.append(began_ns)
+            if self.steps.pauses == 1:
+                paused_ns = self.steps.now_ns()
+                self._attach(False)
+                self._pause_work_ns = self.steps.now_ns() - paused_ns
 
     def _include(self, decision: Include) -> None:
         """Record again, and count the time since."""
         with self.work:
-            ended_ns = 0
-            try:
-                resumed_ns = self.steps.now_ns()
-                if self.steps.pauses == 1:
-                    self._attach(True)
-                ended_ns = self.steps.resume()
-                if not self.steps.pauses:
-                    self._pause_work_ns += ended_ns - resumed_ns
-            except Exception:
-                self._recorder.handle_failure("pauses")
+            resumed_ns = self.steps.now_ns()
+            if self.steps.pauses == 1:
+                self._attach(True)
+            ended_ns = self.steps.resume()
+            if not self.steps.pauses:
+                self._pause_work_ns += ended_ns - resumed_ns
         if decision.recognised:
             ns = self._validation_length_ns(ended_ns)
         else:
@@ -413,20 +408,12 @@ class TrainingSteps:
             self._flight.ring.exclude(ns)
 
     def _exclude_marks(self, decision: ExcludeMarks) -> None:
-        try:
-            ns = self.steps.exclude(decision)
-        except Exception:
-            self._recorder.handle_failure("forwards without gradients")
-            return
+        ns = self.steps.exclude(decision)
         self._exclude_pause(ns)
         self._excluded.add(UNGRADED, ns, self.steps.ended)
 
     def _rename_marks(self, decision: RenameMarks) -> None:
-        try:
-            self.steps.marks.rename(decision.start, decision.end)
-        except Exception:
-            self._recorder.handle_failure("forwards without gradients")
-            return
+        self.steps.marks.rename(decision.start, decision.end)
         self._notes.warn_once(
             f"{decision.fqn or 'the model'} was called between an update and the next training forward in some steps "
             f"and not in others: validation, or part of training? Its time is in the row {UNGRADED!r}, in no forward; "
@@ -434,10 +421,7 @@ class TrainingSteps:
         )
 
     def _mark_block(self, _decision: MarkBlock) -> None:
-        try:
-            self._block = self.steps.moment()
-        except Exception:
-            self._recorder.handle_failure("blocks without gradients")
+        self._block = self.steps.moment()
 
     # The end.
 
@@ -447,7 +431,9 @@ class TrainingSteps:
         ``updated``: the program has changed the parameters since the last step, without an optimizer of torch.
         """
         self._is_last = True
-        self.report(LoopEnds(self.position, updated))
+        for decision in self.report(LoopEnds(self.position, updated)):
+            if isinstance(decision, EndLast):  # a failure here is one of the last step
+                self._end_last(decision)
         self._pipeline.finish(patient=patient)
         found = self.steps.ended
         made = self.detector.steps_missed(found)
@@ -493,6 +479,5 @@ _ACTIONS: Final[dict[type, Callable[[TrainingSteps, Any], None]]] = {
     RenameMarks: TrainingSteps._rename_marks,
     MarkBlock: TrainingSteps._mark_block,
     ExcludeOpen: TrainingSteps._exclude_open,
-    EndLast: TrainingSteps._end_last,
 }
-"""The method that carries a decision out; hooks carry out the others."""
+"""The method that carries a decision out; hooks carry out others."""

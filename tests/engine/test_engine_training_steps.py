@@ -452,7 +452,7 @@ def test_a_clock_that_fails_in_a_pause_is_counted_and_the_pause_goes_on() -> Non
     with bench.steps.exclude("pause"):
         assert bench.steps.is_excluded
     bench.clock.read = read  # type: ignore[method-assign]
-    assert bench.recorder.failures == {"pauses": 2}
+    assert bench.recorder.failures == {"events": 2}
     bench.end()
     assert len(bench.pipeline.raws) == 1
 
