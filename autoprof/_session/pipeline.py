@@ -274,7 +274,8 @@ class Pipeline:
         ):  # the exchange with other ranks ends before the diagnosis compares them
             self._attempt(partial(self._finish, observer, complete))
         summary: Summary | None = None
-        with contain(self._note_no_summary):  # without a summary, everything is closed all the same
+        # Without a summary, everything is closed all the same.
+        with contain(lambda error: self._notes.warn_once(f"no summary after {describe(error)}")):
             summary = self._summarizer.summary()
         if summary is None:
             summary = Summary.empty(self._notes.all)
@@ -294,9 +295,6 @@ class Pipeline:
     def _attempt(self, action: Callable[[], object]) -> None:
         with self._notes.contain("at the end of the run"):
             action()
-
-    def _note_no_summary(self, error: Exception) -> None:
-        self._notes.warn_once(f"no summary after {describe(error)}")
 
     def _write_summary(self, summary: Summary) -> None:
         from .._reports.summary_text import render_summary  # rich is slow to import, and only needed here

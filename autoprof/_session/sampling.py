@@ -167,8 +167,10 @@ class Sampling:
         ``marks`` were made in it, ``other`` on other threads; ``paid_ns`` is autoprof's own processor time so far. Its
         work at the end of the step began at ``ended_ns``, by the thread's clock ``ended_cpu_ns``.
         """
-        work_ns, others_ns, self._paid_ns = paid_ns - self._paid_ns, self.cost_of(other), paid_ns
+        work_ns, others_ns, self._paid_ns = paid_ns - self._paid_ns, 0, paid_ns
         marks_ns = round(self._mark_cost.of(marks))
+        if other is not NO_OTHER_MARKS:
+            others_ns = self.cost_of(other)
         if other.marks:  # each of them follows a mark that names its thread
             self._sampler.charge_other_threads(round(others_ns + work_ns * min(2 * other.marks / marks, 1.0)))
             if not self._sampler.affords_other_threads:
@@ -185,7 +187,7 @@ class Sampling:
 
     def cost_of(self, other: OtherMarks) -> int:
         """Return the cost of module calls on other threads, on these threads, in nanoseconds."""
-        return 0 if other is NO_OTHER_MARKS else other.ns + round(self._mark_cost.of(other.skipped))
+        return other.ns + round(self._mark_cost.of(other.skipped))
 
     # The begins and ends of steps.
 

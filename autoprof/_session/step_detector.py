@@ -11,6 +11,7 @@ the model itself. A model that trains in ``eval`` mode is recognised by its back
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
 
@@ -88,21 +89,17 @@ RULES: Final[Mapping[Happening, tuple[StepRule, StepRule, StepRule, StepRule, St
 _COLUMNS: Final = {situation: column for column, situation in enumerate(Situation)}
 
 
+@dataclass(slots=True)
 class _Validation:
     """Validation that the detector has recognised."""
 
-    def __init__(self) -> None:
-        self.name: str | None = None
-        """Its name; None outside of validation."""
-        self.graded = False
-        """Whether a forward in ``eval`` mode had gradients."""
-        self.source: Any = None
-        """The loader that was asked last."""
-        self.fetches = 0
-
-    def end(self) -> None:
-        """Forget it."""
-        self.name, self.graded, self.source, self.fetches = None, False, None, 0
+    name: str | None = None
+    """Its name; None outside of validation."""
+    graded: bool = False
+    """Whether a forward in ``eval`` mode had gradients."""
+    source: Any = None
+    """The loader that was asked last."""
+    fetches: int = 0
 
 
 class _Blocks:
@@ -495,7 +492,7 @@ class StepDetector:
             self._loaders.learn(validation.source, Feeds.VALIDATION)
             self._last = None if self._last is validation.source else self._last
         self._decisions.append(events.Include(validation.name, recognised=True))
-        validation.end()
+        self._validation = _Validation()
 
     # Work without gradients between an update and the next training forward.
 
