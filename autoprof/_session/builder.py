@@ -222,11 +222,12 @@ class _Builder:
         folder = self._make_folder()
         metrics = make_metrics(setup, capture.root, batches, self._notes)
         undo.add(metrics.close)
+        comm = capture.probes.find(CommProbe)
         observers: list[Observer] = [
             metrics,  # first: it adds to the scalars of the steps
             MemoryTable(capture.footprint),
             excluded,
-            self._communication(capture),
+            CommMeter(comm.record, self._notes, comm.report_idle_cost),
             ExpertMeter(capture.probes.find(ExpertProbe).blocks),
             diagnosis := self._diagnosis(folder, capture, exchange),
             *([] if folder is None else [ModuleSources(setup.model, folder)]),
@@ -321,10 +322,6 @@ class _Builder:
         self._attached.add(probes.remove)
         step_probes: list[Probe] = [OptimizerHooks(setup.optimizers, after=footprint.stepped), root, *probes.sampled]
         return _Capture(footprint, root, module_probes, context, probes, step_probes)
-
-    def _communication(self, capture: _Capture) -> CommMeter:
-        probe = capture.probes.find(CommProbe)
-        return CommMeter(probe.record, self._notes, probe.report_idle_cost)
 
     def _compiled_modules(self) -> CompiledModules:
         compiled = CompiledModules(self._setup.recorder, self._unseen(), self._notes)

@@ -11,7 +11,6 @@ from .._units import NS_PER_S
 from ..frame import StepFrame
 from ..sinks import CalibratedSink, DiscardedSink, LimitedSink, LiveSink, RefreshedSink, Sink
 from ..summary import Summary
-from .summarizer import SummarySource
 
 SHOW_SHARE: Final = 0.02
 """The part of the time that live summaries may take: one of 10 ms is shown every half second."""
@@ -20,9 +19,14 @@ MAX_SHOW_NS: Final = NS_PER_S
 
 
 class Outputs:
-    """Pass frames and summaries to the sinks. A sink that fails is switched off; the others go on."""
+    """Pass frames and summaries to the sinks. A sink that fails is switched off; the others go on.
 
-    def __init__(self, sinks: Iterable[Sink], summary: SummarySource, notes: Notes, now_ns: Callable[[], int]) -> None:
+    ``summary`` returns the statistics of the run so far.
+    """
+
+    def __init__(
+        self, sinks: Iterable[Sink], summary: Callable[[], Summary], notes: Notes, now_ns: Callable[[], int]
+    ) -> None:
         self._sinks = list(sinks)
         self._live = [sink for sink in self._sinks if isinstance(sink, LiveSink)]
         self._refreshed = [sink for sink in self._live if isinstance(sink, RefreshedSink)]

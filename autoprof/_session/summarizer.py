@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from typing import Final
@@ -107,7 +107,3 @@ class Summarizer:
 def failure_note(observer: Observer, error: Exception) -> str:
     """Return the note of a failure of an observer."""
     return f"no {observer.provides} after {describe(error)}"
-
-
-SummarySource = Callable[[], Summary]
-"""Returns the statistics of a run so far."""

@@ -87,7 +87,6 @@ class Zoom(RowChoice):
         self._split_off: Counter[str] = Counter()
         """The members that were split off each group."""
         self._due = 1
-        self._began = False
         self._silent_steps = 0
         self.cut = self._cut()
         """The present cut."""
@@ -103,18 +102,11 @@ class Zoom(RowChoice):
     def frames(self, run: FrameRun) -> None:
         """Add the frames of the present cut; check the cut when it is due."""
         for frame in run.frames:
-            self._add(frame)
-
-    def _add(self, frame: StepFrame) -> None:
-        if frame.cut != self._number or frame.dropped:
-            return
-        if not self._began:  # the first step of a run allocates and initialises: its times mislead
-            self._began = True
-            return
-        self._meter.add(frame)
-        self._recent.append(frame)
-        if self._meter.steps >= self._due:
-            self._check()
+            if frame.cut == self._number and not frame.dropped and frame.step > 1:  # a first step initialises
+                self._meter.add(frame)
+                self._recent.append(frame)
+                if self._meter.steps >= self._due:
+                    self._check()
 
     def _check(self) -> None:
         """Open rows where the steps so far show that they hold much time."""
