@@ -32,6 +32,7 @@ from .marks import (
     extension,
     uses_extension,
 )
+from .marks.state import StepState
 from .other_threads import OtherThreads
 
 MAX_USER_NAMES: Final = 4096
@@ -45,15 +46,6 @@ class Clearable(Protocol):
         """Remove all items."""
 
 
-class StepNumber:
-    """The number of the open step, where marks are recorded in Python."""
-
-    __slots__ = ("serial",)
-
-    def __init__(self) -> None:
-        self.serial = 0
-
-
 class Recorder:
     """The open step's buffer, the labels of its codes, and counts of failures."""
 
@@ -61,8 +53,7 @@ class Recorder:
         # One list and one bound method for the whole run: hooks hold them in their closures, and the
         # torch.compile of torch 2.4 and 2.6 recompiles a hooked model when a closure of a hook holds another object.
         self.native_buffer = extension.MarkBuffer(0, MAX_MARKS) if uses_extension() else None
-        self.step_number: Any = StepNumber() if self.native_buffer is None else self.native_buffer
-        """The object whose ``serial`` is the number of the open step. It changes with each step: read it anew."""
+        self.step: StepState = StepState() if self.native_buffer is None else self.native_buffer
         self.others = OtherThreads(self.native_buffer)
         self._list: list[Any] = []
         self.buffer: MutableSequence[Any] = self._list if self.native_buffer is None else self.native_buffer
@@ -72,8 +63,6 @@ class Recorder:
         """Identifier of the training thread."""
         self.multithreaded = False
         """Whether another thread made a mark in the open step."""
-        self.single_thread = True
-        """Whether no other thread has ever made a mark; if so, a LEAVE need not ask for its thread."""
         self.clock = clock
         self.read = clock.read
         self.on_device = clock.device_type is not None
@@ -106,8 +95,7 @@ class Recorder:
     @property
     def serial(self) -> int:
         """Number of the open step."""
-        number: int = self.step_number.serial
-        return number
+        return self.step.serial
 
     @property
     def is_appending(self) -> bool:
@@ -115,7 +103,7 @@ class Recorder:
         return self.extend is self._extend_buffer and not self.suspended
 
     def on_change(self, update: Callable[[], None]) -> None:
-        """Call ``update`` after each change of ``extend``, ``read``, ``thread`` or ``single_thread``."""
+        """Call ``update`` after each change of ``extend``, ``read`` or ``thread``."""
         self._on_change.append(update)
 
     def clear_each_step(self, container: Clearable) -> None:
@@ -181,9 +169,6 @@ class Recorder:
             self.extend((code, reading))
         else:
             self.multithreaded = True
-            if self.single_thread:
-                self.single_thread = False
-                self._changed()
             self.extend((THREAD, thread, code, reading))
 
     def _start_dropping(self) -> None:
@@ -249,7 +234,7 @@ class Recorder:
         return batch
 
     def _take_list(self, serial: int) -> tuple[list[int], list[Any]]:
-        self.step_number.serial = serial
+        self.step.serial = serial
         count = len(self._list)
         codes, readings = self._list[0:count:2], self._list[1:count:2]
         del self._list[:count]

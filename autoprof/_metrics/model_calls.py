@@ -169,7 +169,7 @@ class RootProbe:
         self._describes = True
         return number
 
-    def leave(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
+    def leave(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any, _call: Any) -> None:
         """Read the output of the first call with its shapes, and the mark at which it ends."""
         if not self._describes or _compiling():
             return

@@ -61,7 +61,6 @@ class ExpertCalls:
         self._expert = expert
         self._attached = False
         self._entry = CallEntry(self, None if expert is None else ExpertCalls.begin, ExpertCalls.count)
-        self._begun_ns = 0
 
     def attach(self) -> None:
         """Look at each call of the module."""
@@ -77,12 +76,11 @@ class ExpertCalls:
 
     remove = detach
 
-    def begin(self, module: nn.Module, args: Any, kwargs: Any) -> None:
-        """Read the time at which a call begins."""
-        if not _compiling():
-            self._begun_ns = perf_counter_ns()
+    def begin(self, module: nn.Module, args: Any, kwargs: Any) -> int:
+        """Return the time at which a call begins."""
+        return 0 if _compiling() else perf_counter_ns()
 
-    def count(self, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
+    def count(self, module: nn.Module, args: Any, kwargs: Any, output: Any, begun_ns: Any) -> None:
         """Add the tokens of a call, and its time."""
         now_ns, began_ns = perf_counter_ns(), thread_time_ns()
         if _compiling() or _task() != _NOT_IN_BACKWARD:  # recomputed
@@ -99,7 +97,7 @@ class ExpertCalls:
                 x = args[0] if args else next(iter(kwargs.values()))
                 counts.tokens[self._expert] += x.numel() // max(x.shape[-1], 1)
                 if counts.ns is not None:
-                    counts.ns[self._expert] += now_ns - self._begun_ns
+                    counts.ns[self._expert] += now_ns - begun_ns
             self._recorder.detail_ns += thread_time_ns() - began_ns
         except Exception:
             self.fail(module)

@@ -44,17 +44,15 @@ class _LossClass(HookOwner):
             device = None if index == recorder.clock.device_index else index
             return hooks.tracking(device, several)
 
-        self._before, self._after, _ = hooks_by_input(recorder, make, None, {}) if several else make(None)
+        self._before, self._after, _ = hooks_by_input(recorder, make, None) if several else make(None)
 
-    def enter(self, module: nn.Module, args: Any, kwargs: Any) -> bool:
-        """Mark that a call begins."""
-        if not self._failed:
-            self._before(self, self.module, args, kwargs)
-        return not self._failed
+    def enter(self, module: nn.Module, args: Any, kwargs: Any) -> Any:
+        """Mark that a call begins; return the call, or None where no mark was made."""
+        return None if self._failed else self._before(self, self.module, args, kwargs)
 
-    def leave(self, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
+    def leave(self, call: Any, args: Any, kwargs: Any, output: Any) -> None:
         """Mark that it is over."""
-        self._after(self, self.module, args, kwargs, output)
+        self._after(self, self.module, args, kwargs, output, call)
 
     def fail(self, module: nn.Module, error: Exception | None = None) -> None:
         """Count a failure of ours and mark no more."""
@@ -101,14 +99,14 @@ def _replace_call(original: Any, listeners: list[LossListener]) -> Any:
         if not listeners:
             return original(self, *args, **kwargs)
         marks = [one for listener in listeners if (one := listener.marks_of(self)) is not None]
-        entered = [one for one in marks if one.enter(self, args, kwargs)]
+        entered = [(one, one.enter(self, args, kwargs)) for one in marks]
         output = None
         try:
             output = original(self, *args, **kwargs)
             return output
         finally:
-            for one in reversed(entered):
-                one.leave(self, args, kwargs, output)
+            for one, call in reversed(entered):
+                one.leave(call, args, kwargs, output)
 
     return __call__
 

@@ -18,7 +18,7 @@ from test_engine_laws import EXAMPLES, TooLarge, bare
 from torch import nn
 
 from autoprof import Phase
-from autoprof._capture.marks import KIND_BITS, PURE_VARIABLE, native, state, uses_extension
+from autoprof._capture.marks import PURE_VARIABLE, native, state, uses_extension
 from autoprof._capture.marks.source_hash import source_hash
 from autoprof._capture.probes.autograd_hooks import CallHooks
 from autoprof._capture.probes.call_sites import table
@@ -388,20 +388,10 @@ def test_codes_in_c_are_those_in_python() -> None:
 
 
 @needs_c
-@pytest.mark.parametrize("name", ["HookState", "PassState"])
-def test_state_in_c_has_the_members_of_its_twin_in_python(name: str) -> None:
+def test_the_buffer_in_c_has_the_state_that_python_keeps_of_a_step() -> None:
     """Hooks in Python use either."""
-    arguments = (7 << KIND_BITS,) if name == "HookState" else ()
-    twins = [getattr(state, f"Python{name}")(*arguments), getattr(native.extension, name)(*arguments)]
-    found = [
-        {
-            member: getattr(twin, member)
-            for member in dir(twin)
-            if not member.startswith("_") and not callable(getattr(twin, member))
-        }
-        for twin in twins
-    ]
-    assert found[0] == found[1]
+    twin, buffer = state.StepState(), native.extension.MarkBuffer(0, 1)
+    assert all(getattr(twin, name) == getattr(buffer, name) for name in state.StepState.__slots__)
 
 
 def test_functions_of_torch_in_cpp_are_called_where_they_return_the_numbers_of_those_in_python(

@@ -142,12 +142,9 @@ class Session:
         self.errors: list[BaseException] = []
         self.fallbacks = 0
         self.gaps: list[tuple[int, int]] = []
-        self.passes = module.PassState()
-        self.owner = type("Owner", (module.HookState,), {})(5 << 4)
+        self.owner = SimpleNamespace(module=None)
         self.time = itertools.count()
-        node_context = module.HookContext(
-            self.buffer, passes=self.passes, fallback=self.fallback, on_error=self.on_error
-        )
+        node_context = module.HookContext(self.buffer, fallback=self.fallback, on_error=self.on_error)
         self.node_context = node_context
         self.nodes = module.NodeMarks(node_context, lambda hooks: SimpleNamespace(hooks=hooks))
         tracking = {"nodes": self.nodes, "gaps": self.gaps} if tracked else {}
@@ -156,8 +153,13 @@ class Session:
         self.update()
         self.table = module.CallTable()
         self.module = type("Marked", (Module,), {"_compiled_call_impl": self.table})()
-        self.entry = module.CallEntry(self.owner, self.fallback, self.fallback, self.context, self.on_error)
+        self.entry = self.make_entry(module)
         self.table.site(self.module).add(self.entry)
+
+    def make_entry(self, module: Any, context: Any = None, on_error: Any = None) -> Any:
+        """Return an entry of a label with the index 5."""
+        own = (self.owner, self.fallback, self.fallback, context or self.context, on_error or self.on_error)
+        return module.CallEntry(*own, 5 << 4)
 
     def fallback(self, *_args: Any, **_kwargs: Any) -> None:
         """Count a call that was no usual one."""
@@ -172,7 +174,6 @@ class Session:
         for context in self.contexts:
             context.update(
                 enabled=enabled,
-                single_thread=True,
                 training_thread=threading.get_ident(),
                 read_clock=read or (lambda: next(self.time)),
             )
@@ -184,7 +185,7 @@ class Session:
 
     def run_backward(self, nodes: list[Node], task: int = 1) -> None:
         """Run the prehooks of nodes, the newest first."""
-        self.torch.task = self.passes.running = task
+        self.torch.task = self.buffer.running = task
         for node in sorted(nodes, key=lambda one: -one.number):
             for hook in node.prehooks:
                 hook("gradients")
@@ -275,13 +276,10 @@ def check_plain_hooks(module: Any, torch: Torch) -> None:
     assert (session.fallbacks, len(session.codes())) == (2, 4)
     session.buffer.idle = False
     session.update()
-    session.table.site(session.module).add(module.CallEntry("no owner", session.fallback, None, session.context))
-    session.call()
-    assert session.fallbacks == 3
     thread = threading.Thread(target=session.call)
     thread.start()
     thread.join()
-    assert (session.fallbacks, len(session.codes())) == (6, 6)
+    assert (session.fallbacks, len(session.codes())) == (4, 4)
     assert not session.errors
 
 
@@ -360,7 +358,7 @@ def check_carriers(module: Any, torch: Torch) -> None:
     session.update()
     site = session.table.site(session.module)
     site.remove(session.entry)
-    site.add(module.CallEntry(session.owner, session.fallback, session.fallback, context, session.on_error))
+    site.add(session.make_entry(module, context))
     kept: list[Node] = []
     for step in range(6):
         nodes = [torch.node(), torch.node()]
@@ -425,7 +423,6 @@ def check_tracking(module: Any, torch: Torch) -> None:
     assert len(session.gaps) == 1
     session.call(Tensor(torch.node()), output=Tensor(torch.node()))
     session.run_backward([])
-    assert session.owner.close_call() is None
 
 
 def check_backward_marks(module: Any, torch: Torch) -> None:
@@ -435,7 +432,7 @@ def check_backward_marks(module: Any, torch: Torch) -> None:
     session.call(Tensor(nodes[0]), output=Tensor(nodes[1]))
     session.run_backward(nodes)
     assert session.codes() == [STRIDE | 80, STRIDE | 83, STRIDE | 4, STRIDE | 5]
-    session.passes.running = 2
+    session.buffer.running = 2
     torch.task = 1
     nodes[0].prehooks[0]("gradients")
     torch.task = -1
@@ -505,7 +502,7 @@ def check_two_exceptions(module: Any, torch: Torch) -> None:
 
         site = session.table.site(session.module)
         site.remove(session.entry)
-        site.add(module.CallEntry(session.owner, session.fallback, session.fallback, session.context, on_error))
+        site.add(session.make_entry(module, on_error=on_error))
         reached = None
         try:
             session.call(output=Tensor(None, grad_fn=attribute), inside=partial(session.update, read=fail))
@@ -516,7 +513,7 @@ def check_two_exceptions(module: Any, torch: Torch) -> None:
         if not ends:
             assert session.errors == [clock]
             assert clock.__context__ is attribute
-        assert session.owner.close_call() is None
+        assert [code & 15 for code in session.codes()] == [0]  # no reading, no mark
         del site, session, fail, on_error, reached
 
 
@@ -559,7 +556,7 @@ def check_wrong_arguments(module: Any, torch: Torch) -> None:
     for call in (
         lambda: module.MarkBuffer("serial", 1), lambda: module.MarkBuffer(1), lambda: module.HookContext(1),
         lambda: module.HookContext(session.buffer, nodes=session.nodes), lambda: module.HookContext(),
-        lambda: module.HookContext(session.buffer, passes=1), lambda: module.HookState("code"),
+        lambda: module.HookContext(session.buffer, fallback=1), lambda: module.CallEntry(1, 2, 3, code="code"),
         lambda: module.NodeMarks(session.context, print), lambda: module.configure(),
         lambda: session.context.update(enabled=True), lambda: module.CallEntry(1, 2), lambda: module.CallTable(1),
         lambda: module.CallEntry(1, 2, 3, context=4), lambda: session.table.site(1), lambda: module.CallSite(),
@@ -693,8 +690,25 @@ def check_stack_timer_ends(module: Any, torch: Torch) -> None:
         raise AssertionError(wrong)
 
 
+def check_call_tokens(module: Any, torch: Torch) -> None:
+    """A function after a call gets what the one before it returned; a call that C began has its ordinal."""
+    session, seen = Session(module, torch), list[Any]()
+    site = session.table.site(session.module)
+    site.add(module.CallEntry("a", lambda *_: "token", lambda *given: seen.append(given[-1])))
+    session.call(Tensor(torch.node()), output=[], inside=lambda: session.call(object()))
+    assert session.fallbacks == 2  # the output of the one, and the input of the other
+    assert seen == ["token", "token"]
+    site.remove(session.entry)
+    functions = lambda *_: 7 * STRIDE, lambda *given: seen.append(given[-1])
+    site.add(module.CallEntry(session.owner, *functions, session.context))
+    session.call(Tensor(torch.node()), output=[])
+    session.call(object())
+    assert seen[2:] == [2 * STRIDE, "token", "token"]
+    assert session.codes()[-1] == 7 * STRIDE | 3
+
+
 def check_random_calls(module: Any, torch: Torch, seed: int = 0, steps: int = 300) -> None:
-    """Nests of calls with random inputs, outputs, threads, exceptions and steps balance their open calls."""
+    """Nests of calls with random inputs, outputs, threads, exceptions and steps."""
     draw = random.Random(seed)
     session = Session(module, torch, limit=500)
     nodes = [torch.node()]
@@ -721,7 +735,6 @@ def check_random_calls(module: Any, torch: Torch, seed: int = 0, steps: int = 30
             session.run_backward(draw.sample(nodes, min(len(nodes), 20)), draw.randrange(3))
         if draw.random() < 0.3:
             session.take()
-            session.owner.forget_calls()
             del nodes[:-1]
         if draw.random() < 0.1:
             session.update(read=object if draw.random() < 0.5 else perf_counter_ns)

@@ -34,7 +34,7 @@ def test_two_modules_share_nothing() -> None:
     """The module's state is its own: types and configuration of a second one are others."""
     first, _ = extension_alone.load(Path(_c.__file__))
     second, torch = extension_alone.load(Path(_c.__file__))
-    assert first.HookState is not second.HookState
+    assert first.MarkBuffer is not second.MarkBuffer
     extension_alone.check_plain_hooks(second, torch)
     with pytest.raises(TypeError):
         first.HookContext(second.MarkBuffer(0, 1))

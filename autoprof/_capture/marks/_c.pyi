@@ -43,6 +43,10 @@ class MarkBuffer(MutableSequence[Any]):
     @property
     def serial(self) -> int:
         """Number of the open step."""
+    running: int
+    """Id of the graph task of the backward pass that the last mark belonged to."""
+    captures: bool
+    """Whether nodes may be asked for gradients without being run."""
     suspended: bool
     """Whether nothing is appended: the step is unsampled."""
     idle: bool
@@ -78,54 +82,23 @@ class MarkBuffer(MutableSequence[Any]):
     def next_ordinal(self) -> int:
         """Return the ordinal of a new call, a multiple of ``ORDINAL_STRIDE``; each step starts from the first one."""
 
-class HookState:
-    """The codes and the open calls of the object that a module's hooks are bound to; owners of hooks derive from it."""
-
-    def __init__(self, code: int) -> None:
-        """Set the codes for this shifted index of a label."""
-    @property
-    def enter_code(self) -> int:
-        """Code of a mark where a forward begins."""
-    @property
-    def recompute_code(self) -> int:
-        """Code of a mark where a recomputed forward begins."""
-    @property
-    def leave_code(self) -> int:
-        """Code of a mark where a forward ends."""
-    def open_call(self, ordinal: int, /) -> None:
-        """Add a call, by its ordinal, on the thread that made the hooks."""
-    def close_call(self) -> int | None:
-        """Remove the call that was added last; return its ordinal, or None."""
-    def forget_calls(self) -> None:
-        """Remove all of them."""
-
-class PassState:
-    """The backward pass that the last mark belonged to."""
-
-    captures: bool
-    """Whether nodes may be asked for gradients without being run."""
-    running: int
-    """Id of its graph task."""
-    begun: int
-    """The passes that ``torch.autograd.backward`` began, since this was last set to 0."""
-    reached: int
-    """The outermost passes that have reached a hooked node, since this was last set to 0."""
-
 @final
 class CallEntry:
     """The functions called around the calls of a module, each with ``owner`` first; None for no function.
 
-    ``enter(owner, module, args, kwargs)``, ``leave(owner, module, args, kwargs, output)``. With ``context`` the usual
-    case of both is in C, and ``on_error(owner, module, error)`` is called for its exceptions.
+    ``enter(owner, module, args, kwargs)``, ``leave(owner, module, args, kwargs, output, call)``: ``call`` is what
+    ``enter`` returned. With ``context`` the usual case of both is in C, for a label with the shifted index ``code``:
+    ``call`` is then the call's ordinal, and ``on_error(owner, module, error)`` is called for exceptions.
     """
 
     def __init__(
         self,
         owner: Any,
-        enter: Callable[..., None] | None,
+        enter: Callable[..., Any] | None,
         leave: Callable[..., None] | None,
         context: HookContext | None = None,
         on_error: Callable[..., None] | None = None,
+        code: int = 0,
     ) -> None: ...
 
 @final
@@ -169,8 +142,8 @@ class HookContext:
 
     With ``nodes`` and ``gaps`` (both or none), calls of modules track backward: they have the autograd nodes of inputs
     and outputs marked in ``nodes``, and keep calls with a gap before them in ``gaps``. A context of nodes has
-    ``passes``, the prehook in Python, ``fallback(mark, gradients)``, and a function for its exceptions. The calling
-    thread is the one whose open calls are in ``HookState``.
+    the prehook in Python, ``fallback(mark, gradients)``, and a function for its exceptions. The calling thread is the
+    one whose nodes are known by their numbers.
     """
 
     def __init__(
@@ -179,17 +152,13 @@ class HookContext:
         *,
         nodes: NodeMarks = ...,
         gaps: list[tuple[int, int]] = ...,
-        passes: PassState = ...,
         fallback: Callable[[Any, Any], None] = ...,
         on_error: Callable[[Any, Any, Exception], None] = ...,
     ) -> None: ...
-    def update(
-        self, *, enabled: bool, single_thread: bool, training_thread: int, read_clock: Callable[[], Any]
-    ) -> None:
+    def update(self, *, enabled: bool, training_thread: int, read_clock: Callable[[], Any]) -> None:
         """Renew the state that the recorder changes.
 
-        ``enabled``: marks are appended, unless the buffer is suspended; ``single_thread``: no other thread has made a
-        mark; ``read_clock`` returns a reading, and
+        ``enabled``: marks are appended, unless the buffer is suspended; ``read_clock`` returns a reading, and
         ``time.perf_counter_ns`` is read without a call of Python.
         """
 

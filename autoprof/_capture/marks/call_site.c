@@ -27,8 +27,10 @@ typedef struct {
     PyObject_HEAD
     PyObject *owner;
     HookContext *context;     /* the usual case in C, or NULL */
-    PyObject *enter, *leave;  /* in Python: enter(owner, module, args, kwargs), leave(owner, module, args, kwargs, output) */
+    PyObject *enter, *leave;  /* in Python: enter(owner, module, args, kwargs) returns the last argument of
+                                 leave(owner, module, args, kwargs, output, call), which is an ordinal after C */
     PyObject *on_error;       /* on_error(owner, module, error) */
+    long long code;           /* the shifted index of the label of the module's marks */
 } CallEntry;
 
 typedef struct {
@@ -282,51 +284,66 @@ PyType_Spec call_table_spec = {
 
 /* The entries. */
 
-static int enter_entry(CallEntry *self, PyObject *module, PyObject *args, PyObject *kwargs, PyObject *no_kwargs) {
+/* One call of a module, and what is around it: hooks see `shown`, the module itself or the one that it wraps. */
+typedef struct {
+    CallSite *site, *marked;
+    PyObject *entries, *module, *shown, *args, *kwargs; /* kwargs: NULL for none */
+} running_call;
+
+static PyObject *keywords_of(running_call *running) {
+    return running->kwargs != NULL ? running->kwargs : running->site->state->no_kwargs;
+}
+
+/* Mark the begin of a call; `token`: what the function in Python returned, or NULL. */
+static int enter_entry(CallEntry *self, running_call *running, marked_call *call, PyObject **token) {
     if (self->context != NULL) {
-        switch (enter_call(self->context, self->owner, module, args, kwargs)) {
+        switch (enter_call(self->context, call, running->args, running->kwargs)) {
         case HOOK_DONE:
             return 0;
         case HOOK_FAILED:
-            return report_hook_failure(self->on_error, self->owner, module);
+            return report_hook_failure(self->on_error, self->owner, running->shown);
         case HOOK_FALLBACK:
             break;
         }
     }
     if (self->enter == Py_None)
         return 0;
-    PyObject *done = PyObject_CallFunctionObjArgs(self->enter, self->owner, module, args,
-                                                  kwargs != NULL ? kwargs : no_kwargs, NULL);
-    Py_XDECREF(done);
-    return done == NULL ? -1 : 0;
+    *token = PyObject_CallFunctionObjArgs(self->enter, self->owner, running->shown, running->args,
+                                          keywords_of(running), NULL);
+    if (*token != NULL && self->context != NULL && PyLong_CheckExact(*token))
+        call->ordinal = PyLong_AsLongLong(*token);
+    return *token == NULL ? -1 : 0;
 }
 
-static int leave_entry(CallEntry *self, PyObject *module, PyObject *args, PyObject *kwargs, PyObject *no_kwargs,
-                       PyObject *output) {
+static int leave_entry(CallEntry *self, running_call *running, marked_call *call, PyObject *token, PyObject *output) {
     if (self->context != NULL) {
-        switch (leave_call(self->context, self->owner, module, output)) {
+        switch (leave_call(self->context, call, output)) {
         case HOOK_DONE:
             return 0;
         case HOOK_FAILED:
-            return report_hook_failure(self->on_error, self->owner, module);
+            return report_hook_failure(self->on_error, self->owner, running->shown);
         case HOOK_FALLBACK:
             break;
         }
     }
     if (self->leave == Py_None)
         return 0;
-    PyObject *done = PyObject_CallFunctionObjArgs(self->leave, self->owner, module, args,
-                                                  kwargs != NULL ? kwargs : no_kwargs, output, NULL);
+    PyObject *last = token != NULL ? Py_NewRef(token) : PyLong_FromLongLong(call->ordinal), *done = NULL;
+    if (last != NULL)
+        done = PyObject_CallFunctionObjArgs(self->leave, self->owner, running->shown, running->args,
+                                            keywords_of(running), output, last, NULL);
+    Py_XDECREF(last);
     Py_XDECREF(done);
     return done == NULL ? -1 : 0;
 }
 
 static PyObject *call_entry_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
-    static char *names[] = {"owner", "enter", "leave", "context", "on_error", NULL};
+    static char *names[] = {"owner", "enter", "leave", "context", "on_error", "code", NULL};
     module_state *state = state_of_type(type);
     PyObject *owner, *enter, *leave, *context = Py_None, *on_error = Py_None;
-    if (state == NULL || !PyArg_ParseTupleAndKeywords(args, kwargs, "OOO|OO:CallEntry", names, &owner, &enter, &leave,
-                                                      &context, &on_error))
+    long long code = 0;
+    if (state == NULL || !PyArg_ParseTupleAndKeywords(args, kwargs, "OOO|OOL:CallEntry", names, &owner, &enter, &leave,
+                                                      &context, &on_error, &code))
         return NULL;
     if (context != Py_None && !PyObject_TypeCheck(context, state->hook_context_type))
         return PyErr_Format(PyExc_TypeError, "context must be a HookContext or None, not %R", context);
@@ -337,6 +354,7 @@ static PyObject *call_entry_new(PyTypeObject *type, PyObject *args, PyObject *kw
     self->enter = Py_NewRef(enter);
     self->leave = Py_NewRef(leave);
     self->on_error = Py_NewRef(on_error);
+    self->code = code;
     self->context = context == Py_None ? NULL : (HookContext *)Py_NewRef(context);
     return (PyObject *)self;
 }
@@ -367,7 +385,7 @@ static void call_entry_dealloc(PyObject *op) {
 
 /* No tp_clear: sites hold entries, and are cleared; a call that is running relies on its entries being whole. */
 static PyType_Slot entry_slots[] = {
-    {Py_tp_doc, "CallEntry(owner, enter, leave, context=None, on_error=None)\n--\n\n"
+    {Py_tp_doc, "CallEntry(owner, enter, leave, context=None, on_error=None, code=0)\n--\n\n"
                 "The functions called around the calls of a module, and their usual case in C."},
     {Py_tp_new, call_entry_new},
     {Py_tp_dealloc, call_entry_dealloc},
@@ -471,35 +489,39 @@ static int call_before(CallSite *marked, PyObject *shown) {
     return failed ? -1 : 0;
 }
 
-/* Call `module` between the entries of `marked`; hooks see `shown`, the module itself or the one it wraps. */
-static PyObject *call_marked(CallSite *self, CallSite *marked, PyObject *module, PyObject *shown, PyObject *args,
-                             PyObject *kwargs) {
-    PyObject *no_kwargs = self->state->no_kwargs;
-    if (PyTuple_GET_SIZE(marked->before) > 0 && call_before(marked, shown) < 0)
+/* Call the module between the entries from `at` on. */
+static PyObject *call_between(running_call *running, Py_ssize_t at) {
+    CallSite *site = running->site, *marked = running->marked;
+    if (at == PyTuple_GET_SIZE(running->entries)) {
+        marked->inside += site->wraps;
+        PyObject *output = call_through(site, running->module, running->args, running->kwargs);
+        marked->inside -= site->wraps;
+        return output;
+    }
+    CallEntry *entry = (CallEntry *)PyTuple_GET_ITEM(running->entries, at);
+    marked_call call = {entry->code, entry->owner, running->shown, 0};
+    PyObject *token = NULL;
+    if (enter_entry(entry, running, &call, &token) < 0)
         return NULL;
-    PyObject *entries = Py_NewRef(marked->entries), *output = NULL;
-    Py_ssize_t count = PyTuple_GET_SIZE(entries), entered = 0;
-    while (entered < count &&
-           enter_entry((CallEntry *)PyTuple_GET_ITEM(entries, entered), shown, args, kwargs, no_kwargs) == 0)
-        entered++;
-    if (entered == count) {
-        marked->inside += self->wraps;
-        output = call_through(self, module, args, kwargs);
-        marked->inside -= self->wraps;
+    PyObject *output = call_between(running, at + 1), *error = output == NULL ? take_exception() : NULL;
+    if ((running->entries == marked->entries || contains(marked->entries, (PyObject *)entry)) && /* else removed since */
+        leave_entry(entry, running, &call, token, output != NULL ? output : Py_None) < 0) {
+        Py_CLEAR(output); /* a signal handler of the user's raised: its exception is the one that counts */
+        Py_XSETREF(error, take_exception());
     }
-    PyObject *error = output == NULL ? take_exception() : NULL;
-    for (Py_ssize_t i = entered - 1; i >= 0; i--) {
-        PyObject *entry = PyTuple_GET_ITEM(entries, i);
-        if (entries != marked->entries && !contains(marked->entries, entry)) /* removed in this call */
-            continue;
-        if (leave_entry((CallEntry *)entry, shown, args, kwargs, no_kwargs, output != NULL ? output : Py_None) < 0) {
-            Py_CLEAR(output); /* a signal handler of the user's raised: its exception is the one that counts */
-            Py_XSETREF(error, take_exception());
-        }
-    }
-    Py_DECREF(entries);
+    Py_XDECREF(token);
     if (error != NULL)
         set_exception(error);
+    return output;
+}
+
+static PyObject *call_marked(CallSite *self, CallSite *marked, PyObject *module, PyObject *shown, PyObject *args,
+                             PyObject *kwargs) {
+    if (PyTuple_GET_SIZE(marked->before) > 0 && call_before(marked, shown) < 0)
+        return NULL;
+    running_call running = {self, marked, Py_NewRef(marked->entries), module, shown, args, kwargs};
+    PyObject *output = call_between(&running, 0);
+    Py_DECREF(running.entries);
     return output;
 }
 

@@ -35,21 +35,20 @@ int call_for_number(PyObject *function, long long *number) {
 }
 
 static PyObject *hook_context_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
-    static char *names[] = {"buffer", "nodes", "gaps", "passes", "fallback", "on_error", NULL};
+    static char *names[] = {"buffer", "nodes", "gaps", "fallback", "on_error", NULL};
     module_state *module = state_of_type(type);
-    PyObject *buffer, *nodes = NULL, *gaps = NULL, *passes = NULL, *fallback = NULL, *on_error = NULL;
+    PyObject *buffer, *nodes = NULL, *gaps = NULL, *fallback = NULL, *on_error = NULL;
     if (module == NULL)
         return NULL;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!|$O!O!O!OO:HookContext", names, module->mark_buffer_type, &buffer,
-                                     module->node_marks_type, &nodes, &PyList_Type, &gaps, module->pass_state_type,
-                                     &passes, &fallback, &on_error))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!|$O!O!OO:HookContext", names, module->mark_buffer_type, &buffer,
+                                     module->node_marks_type, &nodes, &PyList_Type, &gaps, &fallback, &on_error))
         return NULL;
     if (module->graph_task_id == NULL) {
         PyErr_SetString(PyExc_RuntimeError, "configure() has not been called");
         return NULL;
     }
-    if ((nodes == NULL) != (gaps == NULL) || (passes == NULL) != (fallback == NULL) || (passes == NULL) != (on_error == NULL)) {
-        PyErr_SetString(PyExc_TypeError, "nodes and gaps go together; passes, fallback and on_error too");
+    if ((nodes == NULL) != (gaps == NULL) || (fallback == NULL) != (on_error == NULL)) {
+        PyErr_SetString(PyExc_TypeError, "nodes and gaps go together; fallback and on_error too");
         return NULL;
     }
     HookContext *self = (HookContext *)type->tp_alloc(type, 0);
@@ -59,7 +58,6 @@ static PyObject *hook_context_new(PyTypeObject *type, PyObject *args, PyObject *
     self->buffer = (MarkBuffer *)Py_NewRef(buffer);
     self->nodes = (NodeMarks *)Py_XNewRef(nodes);
     self->gaps = Py_XNewRef(gaps);
-    self->passes = (PassState *)Py_XNewRef(passes);
     self->fallback = Py_XNewRef(fallback);
     self->on_error = Py_XNewRef(on_error);
     self->read_clock = Py_NewRef(module->perf_counter_ns);
@@ -68,18 +66,16 @@ static PyObject *hook_context_new(PyTypeObject *type, PyObject *args, PyObject *
 }
 
 static PyObject *hook_context_update(PyObject *op, PyObject *args, PyObject *kwargs) {
-    static char *names[] = {"enabled", "single_thread", "training_thread", "read_clock", NULL};
+    static char *names[] = {"enabled", "training_thread", "read_clock", NULL};
     HookContext *self = (HookContext *)op;
-    int enabled, single_thread;
+    int enabled;
     unsigned long training_thread;
     PyObject *read_clock;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "$ppkO:update", names, &enabled, &single_thread, &training_thread,
-                                     &read_clock))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "$pkO:update", names, &enabled, &training_thread, &read_clock))
         return NULL;
     if (self->buffer == NULL) /* cleared by the garbage collector: its hooks hand over to Python */
         Py_RETURN_NONE;
     self->enabled = (char)enabled;
-    self->single_thread = (char)single_thread;
     self->training_thread = training_thread;
     self->reads_host_clock = read_clock == self->module->perf_counter_ns;
     Py_XSETREF(self->read_clock, Py_NewRef(read_clock));
@@ -91,7 +87,6 @@ static int hook_context_traverse(PyObject *op, visitproc visit, void *arg) {
     Py_VISIT(self->buffer);
     Py_VISIT(self->nodes);
     Py_VISIT(self->gaps);
-    Py_VISIT(self->passes);
     Py_VISIT(self->fallback);
     Py_VISIT(self->on_error);
     Py_VISIT(self->read_clock);
@@ -105,7 +100,6 @@ static int hook_context_clear(PyObject *op) {
     Py_CLEAR(self->buffer);
     Py_CLEAR(self->nodes);
     Py_CLEAR(self->gaps);
-    Py_CLEAR(self->passes);
     Py_CLEAR(self->fallback);
     Py_CLEAR(self->on_error);
     Py_CLEAR(self->read_clock);

@@ -233,6 +233,7 @@ static PyObject *mark_buffer_new(PyTypeObject *type, PyObject *args, PyObject *k
     if (self != NULL) {
         self->serial = serial;
         self->limit = limit;
+        self->running = -1;
     }
     return (PyObject *)self;
 }
@@ -275,6 +276,8 @@ static PyMethodDef methods[] = {
 
 static PyMemberDef members[] = {
     {"serial", T_LONGLONG, offsetof(MarkBuffer, serial), READONLY, "number of the open step"},
+    {"running", T_LONGLONG, offsetof(MarkBuffer, running), 0, "id of the backward pass that the last mark belonged to"},
+    {"captures", T_BOOL, offsetof(MarkBuffer, captures), 0, "whether nodes may be asked for gradients without being run"},
     {"suspended", T_BOOL, offsetof(MarkBuffer, suspended), 0, "whether nothing is appended: the step is unsampled"},
     {"idle", T_BOOL, offsetof(MarkBuffer, idle), 0, "whether calls of modules are not marked"},
     {"skips_other_threads", T_BOOL, offsetof(MarkBuffer, skips_other_threads), 0,

@@ -77,8 +77,6 @@ static int native_exec(PyObject *module) {
     state->perf_counter_ns = PyObject_GetAttrString(time, "perf_counter_ns");
     Py_DECREF(time);
     if (state->perf_counter_ns == NULL || add_type(module, &mark_buffer_spec, &state->mark_buffer_type) < 0 ||
-        add_type(module, &hook_state_spec, &state->hook_state_type) < 0 ||
-        add_type(module, &pass_state_spec, &state->pass_state_type) < 0 ||
         add_type(module, &hook_context_spec, &state->hook_context_type) < 0 ||
         add_type(module, &call_table_spec, &state->call_table_type) < 0 ||
         add_type(module, &call_site_spec, &state->call_site_type) < 0 ||
@@ -95,7 +93,7 @@ static int native_exec(PyObject *module) {
 }
 
 #define FOR_EACH_OBJECT(DO)                                                                                         \
-    DO(mark_buffer_type) DO(hook_state_type) DO(pass_state_type) DO(hook_context_type) DO(timed_method_type)        \
+    DO(mark_buffer_type) DO(hook_context_type) DO(timed_method_type)                                                \
     DO(call_table_type) DO(call_site_type) DO(call_entry_type) DO(node_mark_type) DO(node_marks_type) DO(stack_timer_type)              \
     DO(tensor_type) DO(graph_task_id) DO(sequence_nr) DO(tracing_state) DO(call_impl)                               \
     DO(global_hooks) DO(no_kwargs) DO(perf_counter_ns) DO(str_compiled_call) DO(str_call_impl) DO(str_forward)      \

@@ -4,22 +4,18 @@
 
 #include <limits.h>
 
-static inline HookState *as_hook_state(HookContext *self, PyObject *owner) {
-    return PyObject_TypeCheck(owner, self->module->hook_state_type) ? (HookState *)owner : NULL;
-}
-
 /* Whether the call is to be passed over: it is of the module itself (not of a replica on another device), on another
 thread than the training thread, and no part of a backward pass. -1 with an exception. */
-static int is_passed_over(HookContext *self, HookState *owner, PyObject *called) {
+static int is_passed_over(HookContext *self, marked_call *call) {
     long long task;
-    if (self->buffer == NULL || !self->buffer->skips_other_threads || owner == NULL ||
+    if (self->buffer == NULL || !self->buffer->skips_other_threads ||
         PyThread_get_thread_ident() == self->training_thread)
         return 0;
-    PyObject *module = PyObject_GetAttr((PyObject *)owner, self->module->str_module);
+    PyObject *module = PyObject_GetAttr(call->owner, self->module->str_module);
     Py_XDECREF(module); /* the owner holds it */
     if (module == NULL || current_graph_task(self->module, &task) < 0)
         return -1;
-    if (module != called || task != -1)
+    if (module != call->module || task != -1)
         return 0;
     self->buffer->skipped++;
     return 1;
@@ -31,19 +27,19 @@ static inline int is_idle(HookContext *self) {
 }
 
 /* The outcome of a call that is not the usual one. */
-static hook_outcome pass_over(HookContext *self, PyObject *owner, PyObject *module) {
+static hook_outcome pass_over(HookContext *self, marked_call *call) {
     if (is_idle(self))
         return HOOK_DONE;
-    int passed = is_passed_over(self, as_hook_state(self, owner), module);
+    int passed = is_passed_over(self, call);
     return passed < 0 ? HOOK_FAILED : passed ? HOOK_DONE : HOOK_FALLBACK;
 }
 
 /* Get the code of a call's first mark: that of a forward, or of one that a backward pass recomputes. */
-static int entering_code(HookContext *self, HookState *owner, long long *code) {
+static int entering_code(HookContext *self, long long *code) {
     long long task;
     if (current_graph_task(self->module, &task) < 0)
         return -1;
-    *code = task == -1 ? owner->enter_code : owner->recompute_code;
+    *code |= task == -1 ? MARK_ENTER : MARK_RECOMPUTE;
     return 0;
 }
 
@@ -111,22 +107,21 @@ static int takes_tensors(HookContext *self, PyObject *inputs, PyObject *keywords
     return 1;
 }
 
-/* Marks of another thread than the one that made the context keep their open calls elsewhere: those are Python's. */
-hook_outcome enter_call(HookContext *self, PyObject *module_owner, PyObject *module, PyObject *args, PyObject *kwargs) {
-    HookState *owner = as_hook_state(self, module_owner);
+/* Nodes of another thread than the one that made the context have other keys: those are Python's. */
+hook_outcome enter_call(HookContext *self, marked_call *call, PyObject *args, PyObject *kwargs) {
     int tracks = self->nodes != NULL;
-    long long code, ordinal = 0;
-    if (owner == NULL || is_idle(self) || !is_usual(self) || !has_room(self) ||
+    long long code = call->code;
+    if (is_idle(self) || !is_usual(self) || !has_room(self) ||
         (tracks && (self->creator_thread != self->training_thread || !takes_tensors(self, args, kwargs))))
-        return pass_over(self, module_owner, module);
-    if (entering_code(self, owner, &code) < 0)
+        return pass_over(self, call);
+    if (entering_code(self, &code) < 0)
         return HOOK_FAILED;
     if (tracks) {
-        ordinal = self->buffer->ordinal += ORDINAL_STRIDE;
-        if (hook_state_open(owner, ordinal) < 0 || track_inputs(self, args, ordinal) < 0)
+        call->ordinal = self->buffer->ordinal += ORDINAL_STRIDE;
+        if (track_inputs(self, args, call->ordinal) < 0)
             return HOOK_FAILED;
     }
-    return append_reading(self, ordinal | code) < 0 ? HOOK_FAILED : HOOK_DONE;
+    return append_reading(self, call->ordinal | code) < 0 ? HOOK_FAILED : HOOK_DONE;
 }
 
 /* Get the node that made the output: None if no backward pass will reach it. A call that ends by an exception returns
@@ -168,16 +163,15 @@ static int has_inner_gap(HookContext *self, long long ordinal) {
     return last == -1 && PyErr_Occurred() ? -1 : last > ordinal;
 }
 
-/* Remove the last open call and mark its end. */
-static int end_call(HookContext *self, HookState *owner, long long ordinal) {
-    owner->open_count--;
-    return append_reading(self, ordinal | owner->leave_code);
+/* Mark the end of a call. */
+static int end_call(HookContext *self, marked_call *call) {
+    return append_reading(self, call->ordinal | call->code | MARK_LEAVE);
 }
 
-static hook_outcome leave_tracked(HookContext *self, HookState *owner, PyObject *output) {
-    if (owner->open_count == 0) /* hooked in the middle of this call */
-        return HOOK_FALLBACK;
-    long long ordinal = owner->open_calls[owner->open_count - 1];
+static hook_outcome leave_tracked(HookContext *self, marked_call *call, PyObject *output) {
+    long long ordinal = call->ordinal;
+    if (ordinal == 0) /* its begin was not marked */
+        return HOOK_DONE;
     int inner_gap = has_inner_gap(self, ordinal);
     if (inner_gap)
         return inner_gap < 0 ? HOOK_FAILED : HOOK_FALLBACK;
@@ -187,7 +181,7 @@ static hook_outcome leave_tracked(HookContext *self, HookState *owner, PyObject 
         return HOOK_FALLBACK;
     if (outcome == HOOK_FAILED) { /* an attribute of the output raised: the call is over all the same, as it is in Python */
         PyObject *error = take_exception();
-        if (end_call(self, owner, ordinal) < 0 && PyErr_GivenExceptionMatches(error, PyExc_Exception)) {
+        if (end_call(self, call) < 0 && PyErr_GivenExceptionMatches(error, PyExc_Exception)) {
             PyObject *later = take_exception();
             PyException_SetContext(later, error); /* consumes it: handle_owner_failure looks at both */
             error = later;
@@ -196,7 +190,7 @@ static hook_outcome leave_tracked(HookContext *self, HookState *owner, PyObject 
         return HOOK_FAILED;
     }
     unsigned long long number = 0;
-    int failed = end_call(self, owner, ordinal) < 0 ||
+    int failed = end_call(self, call) < 0 ||
                  (node != Py_None && (number_of(self, node, &number) < 0 ||
                                       node_marks_track_output(self->nodes, number, node, ordinal) < 0));
     if (node != Py_None && !failed)
@@ -205,13 +199,11 @@ static hook_outcome leave_tracked(HookContext *self, HookState *owner, PyObject 
     return failed ? HOOK_FAILED : HOOK_DONE;
 }
 
-hook_outcome leave_call(HookContext *self, PyObject *module_owner, PyObject *module, PyObject *output) {
-    HookState *owner = as_hook_state(self, module_owner);
+hook_outcome leave_call(HookContext *self, marked_call *call, PyObject *output) {
     int tracks = self->nodes != NULL;
-    if (owner == NULL || is_idle(self) || !is_usual(self) ||
-        (tracks ? self->creator_thread != self->training_thread : !self->single_thread))
-        return pass_over(self, module_owner, module);
+    if (is_idle(self) || !is_usual(self) || (tracks && self->creator_thread != self->training_thread))
+        return pass_over(self, call);
     if (tracks)
-        return leave_tracked(self, owner, output);
-    return append_reading(self, owner->leave_code) < 0 ? HOOK_FAILED : HOOK_DONE;
+        return leave_tracked(self, call, output);
+    return end_call(self, call) < 0 ? HOOK_FAILED : HOOK_DONE;
 }

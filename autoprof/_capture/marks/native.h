@@ -1,7 +1,6 @@
 /* Shared declarations of the extension that records marks. `_c.pyi` describes its interface to Python.
 
 mark_buffer.c   MarkBuffer: the marks of the open step
-hook_state.c    HookState and PassState: the state of Python objects that hooks read
 hook.c          HookContext: the state that the marks of one purpose share
 call_site.c     CallTable, CallSite: calls of modules that are marked, without hooks on the modules
 module_hooks.c  the usual case of the marks before and after a module's forward
@@ -62,7 +61,7 @@ enum {
 
 /* State of the module: its types, the functions of torch that hooks call, and interned names. */
 typedef struct {
-    PyTypeObject *mark_buffer_type, *hook_state_type, *pass_state_type, *hook_context_type, *timed_method_type;
+    PyTypeObject *mark_buffer_type, *hook_context_type, *timed_method_type;
     PyTypeObject *call_table_type, *call_site_type, *call_entry_type, *node_mark_type, *node_marks_type;
     PyTypeObject *stack_timer_type; /* NULL where the system has none */
     PyTypeObject *tensor_type;
@@ -99,6 +98,8 @@ typedef struct {
     long long ordinal, serial;
     PyObject *last_codes;     /* bytes: the codes of the step that was taken last, or NULL */
     long long skipped;        /* calls on other threads that were passed over */
+    long long running;        /* id of the backward pass that the last mark belonged to */
+    char captures;  /* whether nodes are asked for gradients without being run: Python tells which */
     char suspended; /* whether nothing is appended: the step is unsampled */
     char idle;      /* whether calls of modules are not marked */
     char skips_other_threads; /* whether module calls on other threads than the training thread are passed over */
@@ -117,27 +118,6 @@ static inline int mark_buffer_append_ns(MarkBuffer *self, long long code, long l
     return 0;
 }
 
-enum { FEW_CALLS = 2 };
-
-/* The codes and the open calls of the object that a module's hooks are bound to. */
-typedef struct {
-    PyObject_HEAD
-    long long enter_code, recompute_code, leave_code;
-    long long *open_calls; /* ordinals of the open calls on the thread that made the hooks */
-    Py_ssize_t open_count, open_capacity;
-    long long few_calls[FEW_CALLS];
-} HookState;
-
-int hook_state_open(HookState *self, long long ordinal);
-
-/* The backward pass that the last mark belonged to, and the numbers of passes since they were last set to 0. */
-typedef struct {
-    PyObject_HEAD
-    long long running;
-    long long begun, reached;
-    char captures; /* whether nodes are asked for gradients without being run: Python tells which */
-} PassState;
-
 typedef struct NodeMarks NodeMarks;
 
 /* The state that the marks of one purpose share; update() renews the part that changes. */
@@ -147,11 +127,10 @@ typedef struct HookContext {
     MarkBuffer *buffer;
     NodeMarks *nodes;              /* this and the next one: NULL unless backward is tracked */
     PyObject *gaps;
-    PassState *passes;             /* this and the next two: NULL but in a context of nodes */
-    PyObject *fallback, *on_error; /* the prehook in Python, and the function for its exceptions */
+    PyObject *fallback, *on_error; /* of a context of nodes: the prehook in Python, the function for its exceptions */
     PyObject *read_clock;
     unsigned long creator_thread, training_thread;
-    char enabled, single_thread, reads_host_clock;
+    char enabled, reads_host_clock;
 } HookContext;
 
 typedef enum {
@@ -160,9 +139,16 @@ typedef enum {
     HOOK_FAILED,   /* an exception is set */
 } hook_outcome;
 
+/* One call of a module: the shifted index of its label, the object that Python hooks are bound to, the module. */
+typedef struct {
+    long long code;
+    PyObject *owner, *module;
+    long long ordinal; /* of a call whose backward is tracked, set when it is entered; 0: no such call */
+} marked_call;
+
 /* The marks around a module's call. */
-hook_outcome enter_call(HookContext *self, PyObject *owner, PyObject *module, PyObject *args, PyObject *kwargs);
-hook_outcome leave_call(HookContext *self, PyObject *owner, PyObject *module, PyObject *output);
+hook_outcome enter_call(HookContext *self, marked_call *call, PyObject *args, PyObject *kwargs);
+hook_outcome leave_call(HookContext *self, marked_call *call, PyObject *output);
 
 /* Pass an Exception of a hook to `on_error`; -1 where the exception goes on to the program. */
 int report_hook_failure(PyObject *on_error, PyObject *first, PyObject *second);
@@ -245,7 +231,7 @@ static inline void set_exception(PyObject *error) {
 #endif
 }
 
-extern PyType_Spec mark_buffer_spec, hook_state_spec, pass_state_spec, hook_context_spec, stack_timer_spec,
-    timed_method_spec, call_table_spec, call_site_spec, call_entry_spec, node_mark_spec, node_marks_spec;
+extern PyType_Spec mark_buffer_spec, hook_context_spec, stack_timer_spec, timed_method_spec,
+    call_table_spec, call_site_spec, call_entry_spec, node_mark_spec, node_marks_spec;
 
 #endif

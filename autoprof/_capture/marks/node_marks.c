@@ -54,7 +54,7 @@ static hook_outcome append_node(HookContext *context, NodeMark *mark) {
         return HOOK_FALLBACK;
     if (current_graph_task(context->module, &task) < 0)
         return HOOK_FAILED;
-    if (task != context->passes->running || context->passes->captures)
+    if (task != context->buffer->running || context->buffer->captures)
         return HOOK_FALLBACK;
     return append_reading(context, mark->code) < 0 ? HOOK_FAILED : HOOK_DONE;
 }
@@ -356,8 +356,8 @@ static PyObject *node_marks_new(PyTypeObject *type, PyObject *args, PyObject *kw
     PyObject *context, *make;
     if (state == NULL || !PyArg_ParseTupleAndKeywords(args, kwargs, "O!O:NodeMarks", names, state->hook_context_type, &context, &make))
         return NULL;
-    if (((HookContext *)context)->passes == NULL) {
-        PyErr_SetString(PyExc_TypeError, "context must be one of nodes, with passes");
+    if (((HookContext *)context)->fallback == NULL) {
+        PyErr_SetString(PyExc_TypeError, "context must be one of nodes, with fallback");
         return NULL;
     }
     NodeMarks *self = (NodeMarks *)type->tp_alloc(type, 0);

@@ -1,45 +1,26 @@
-"""State that hooks read and Python code writes: owned by the extension in C where that is used, else by Python.
-
-Each class here has a twin of the same name in C, with the same members (``_c.pyi``). ``HookState`` and ``PassState``
-are the twins in C unless the extension was not built, or was switched off when autoprof was imported.
-"""
+"""State that hooks read and Python code writes, for a process without the extension in C, which has twins of it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from types import MethodType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from .codes import BACKWARD_END, BACKWARD_START, ENTER, KIND_MASK, LEAVE, MAX_MARKS, PASS_THROUGH, RECOMPUTE
-from .native import extension, uses_extension
-
-
-class PythonHookState:
-    """The codes and the open calls of the object that a module's hooks are bound to."""
-
-    __slots__ = ("close_call", "enter_code", "forget_calls", "leave_code", "open_call", "recompute_code")
-
-    def __init__(self, code: int) -> None:
-        self.enter_code, self.recompute_code, self.leave_code = code | ENTER, code | RECOMPUTE, code | LEAVE
-        calls: list[int] = []
-        self.open_call = calls.append
-        """Add a call, by its ordinal, on the thread that made the hooks."""
-        self.close_call: Callable[[], int | None] = lambda: calls.pop() if calls else None
-        """Remove the call that was added last; return its ordinal, or None."""
-        self.forget_calls = calls.clear
-        """Remove all of them."""
+from .codes import BACKWARD_END, BACKWARD_START, KIND_MASK, MAX_MARKS, PASS_THROUGH
 
 
-class PythonPassState:
-    """The backward pass that the last mark belonged to."""
+class StepState:
+    """The state of the open step that marks read. ``MarkBuffer`` has the same members."""
 
-    running = -1
-    """Id of its graph task. A backward pass inside another one changes it back and forth."""
-    captures = False
-    """Whether nodes may be asked for gradients without being run."""
-    begun = reached = 0
-    """The passes that ``torch.autograd.backward`` began, and the outermost passes that have reached a hooked node,
-    since both were last set to 0."""
+    __slots__ = ("captures", "running", "serial")
+
+    def __init__(self) -> None:
+        self.serial = 0
+        """Number of the step."""
+        self.running = -1
+        """Id of the backward pass that the last mark belonged to, which may be inside another pass."""
+        self.captures = False
+        """Whether nodes may be asked for gradients without being run."""
 
 
 class PythonNodeMark:
@@ -62,7 +43,7 @@ class PythonNodeMarks(dict[Any, PythonNodeMark]):
     a new one gets a second prehook, which repeats the first. ``step.serial`` is the number of the open step.
     """
 
-    def __init__(self, prehook: Callable[[Any, Any], None], step: Any) -> None:
+    def __init__(self, prehook: Callable[[Any, Any], None], step: StepState) -> None:
         super().__init__()
         self._prehook, self._step = prehook, step
 
@@ -85,11 +66,3 @@ class PythonNodeMarks(dict[Any, PythonNodeMark]):
         if len(self) < MAX_MARKS:
             mark = self[key] = PythonNodeMark(self._step.serial, code)
             node.register_prehook(MethodType(self._prehook, mark))
-
-
-if TYPE_CHECKING or not uses_extension():
-    HookState = PythonHookState
-    PassState = PythonPassState
-else:
-    HookState = extension.HookState
-    PassState = extension.PassState

@@ -18,13 +18,14 @@ from .graph_search import GraphSearch
 from .hook_owner import HookOwner, handle_owner_failure
 from .tensors import nodes_of, search_attributes
 
-Hook = Callable[..., None]
+Hook = Callable[..., Any]
 
 
 class CallHooks(NamedTuple):
     """The functions called before and after calls of a module, and the context of their usual case in C, or None.
 
-    ``before(owner, module, args, kwargs)``, ``after(owner, module, args, kwargs, output)``.
+    ``before(owner, module, args, kwargs)`` returns ``call``, the last argument of
+    ``after(owner, module, args, kwargs, output, call)``: a call's ordinal, or 0 where it is not tracked.
     """
 
     before: Hook
@@ -33,7 +34,7 @@ class CallHooks(NamedTuple):
 
     def entry(self, owner: HookOwner) -> Any:
         """Return the entry that calls them for this owner."""
-        return CallEntry(owner, self.before, self.after, self.context, handle_owner_failure)
+        return CallEntry(owner, self.before, self.after, self.context, handle_owner_failure, owner.code)
 
 
 Gap = tuple[int, int]

@@ -17,7 +17,6 @@ import torch
 
 from ..._process.replace import Attribute, CallProbe, InCompiler, Listener, Replacement, call_listeners, skip_frames
 from ..marks import BACKWARD_END, GRAPH_BEGIN, GRAPH_END, MAX_BUFFER_LENGTH, MAX_STEPS_BACK, STEP_STRIDE
-from ..marks.state import PassState
 from ..recorder import Recorder
 from ..torch_compat import queue_callback
 from .autograd_hooks import NodeMarks
@@ -55,14 +54,14 @@ class _Captured(NamedTuple):
     handle: Any
 
 
-class BackwardPasses(PassState):
-    """The backward passes of one recorder, and the marks around each. A ``Listener`` of ``torch.autograd.backward``.
-
-    ``running`` changes back and forth while a backward pass runs inside another one.
-    """
+class BackwardPasses:
+    """The backward passes of one recorder, and the marks around each. A ``Listener`` of ``torch.autograd.backward``."""
 
     def __init__(self, recorder: Recorder) -> None:
-        self.running = NO_PASS
+        self.begun = 0
+        """The passes that ``torch.autograd.backward`` began, since this was last set to 0."""
+        self.reached = 0
+        """The outermost passes that have reached a hooked node, since this was last set to 0."""
         self._end_observers: list[EndObserver] = []
         self._recorder = recorder
         self._ordinals: dict[int, int] = {}
@@ -73,10 +72,8 @@ class BackwardPasses(PassState):
         """The device and stream that each thread of a pass used last."""
         self.several = False
         """Whether the model is on several devices: each has a thread of its own in a backward pass."""
-        self.begun = self.reached = 0
-        self.captures = False
         self.nodes: NodeMarks | None = None
-        """The hooked nodes of the step; None while backward is not tracked."""
+        """The hooked nodes of the step."""
         self._captured: list[dict[int, _Captured]] = []
         """By the id of a node's mark: the nodes of tensors whose gradients each open call asks for."""
         self._prehook: Callable[[Any, Any], None] | None = None
@@ -135,7 +132,7 @@ class BackwardPasses(PassState):
             ordinal = self._entered.pop()
             for task in [task for task, known in self._ordinals.items() if known == ordinal]:
                 del self._ordinals[task]
-            self.running = PASS_ENDED
+            self._recorder.step.running = PASS_ENDED
             for observer in self._end_observers if observed else ():
                 observer.end()
             self._recorder.mark(ordinal | GRAPH_END)
@@ -159,26 +156,27 @@ class BackwardPasses(PassState):
         except Exception:
             self._recorder.handle_failure("backward passes")
         self._captured.append(found)
-        self.captures = any(self._captured)
+        self._recorder.step.captures = any(self._captured)
         return True
 
     def end_captures(self) -> None:
         """Remove the prehooks of the last such call."""
         for one in self._captured.pop().values():
             one.handle.remove()
-        self.captures = any(self._captured)
+        self._recorder.step.captures = any(self._captured)
 
     def use_prehook(self, prehook: Callable[[Any, Any], None]) -> None:
         """Mark captured nodes by this hook, if they run."""
         self._prehook = prehook
 
     def _runs(self, mark: Any, gradients: Any) -> None:
-        captured, self.captures = self.captures, False
+        step = self._recorder.step
+        captured, step.captures = step.captures, False
         try:
             if self._prehook is not None:
                 self._prehook(mark, gradients)
         finally:
-            self.captures = captured
+            step.captures = captured
 
     def is_captured(self, mark: Any) -> bool:
         """Return whether this mark belongs to a captured node, which has a prehook."""
@@ -186,7 +184,7 @@ class BackwardPasses(PassState):
 
     def begin(self, task: int) -> None:
         """Make ``task`` the running pass: a new one, or one that continues after a pass inside it."""
-        self.running = task
+        self._recorder.step.running = task
         if task in self._ordinals or task == NO_PASS:
             return
         if not self._ordinals:
@@ -224,7 +222,7 @@ class BackwardPasses(PassState):
 
     def _end(self, task: int, ordinal: int) -> None:
         self._ordinals.pop(task, None)
-        self.running = PASS_ENDED
+        self._recorder.step.running = PASS_ENDED
         if not self._ordinals:
             self._end_threads()
         self._recorder.mark(ordinal | GRAPH_END)
@@ -248,7 +246,7 @@ class BackwardPasses(PassState):
 
 def make_pass_nodes(recorder: Recorder, passes: BackwardPasses) -> NodeMarks:
     """Return the marks of a recorder's autograd nodes, whose prehook marks that a node runs."""
-    append, read, step = recorder.append, recorder.clock.reader(None), recorder.step_number
+    append, read, step = recorder.append, recorder.clock.reader(None), recorder.step
     buffer, extend, training_thread = recorder.buffer, recorder.extend, recorder.thread
 
     def update() -> None:
@@ -262,10 +260,10 @@ def make_pass_nodes(recorder: Recorder, passes: BackwardPasses) -> NodeMarks:
     def mark_node(mark: Any, _gradients: Any) -> None:
         # The hot path: it runs on the thread and stream of the backward pass.
         try:
-            if passes.captures and passes.is_captured(mark):
+            if step.captures and passes.is_captured(mark):
                 return
             serial, codes = mark.serial, mark.codes
-            if _graph_task() != passes.running:
+            if _graph_task() != step.running:
                 passes.begin(_graph_task())
             if serial == step.serial and len(codes) == 1:
                 thread = get_ident()

@@ -35,13 +35,15 @@ _nothing = nullcontext().__exit__  # takes any arguments, returns None, and pick
 class PythonCallEntry:
     """The functions called around the calls of a module, each with the owner first; None for no function.
 
-    ``enter(owner, module, args, kwargs)`` and ``leave(owner, module, args, kwargs, output)``; the output of a call that
-    raised is None. ``context`` has the usual case in C.
+    ``enter(owner, module, args, kwargs)`` and ``leave(owner, module, args, kwargs, output, call)``: ``call`` is what
+    ``enter`` returned, and the output of a call that raised is None. The other arguments are for the usual case in C.
     """
 
     __slots__ = ("enter", "leave", "owner")
 
-    def __init__(self, owner: Any, enter: Any, leave: Any, context: Any = None, on_error: Any = None) -> None:
+    def __init__(
+        self, owner: Any, enter: Any, leave: Any, context: Any = None, on_error: Any = None, code: int = 0
+    ) -> None:
         self.owner, self.enter, self.leave = owner, enter, leave
 
 
@@ -90,21 +92,22 @@ class PythonCallSite:
             marked._inside -= self._wraps
             marked.end(entered, shown, args, kwargs, output)
 
-    def begin(self, module: Any, args: Any, kwargs: Any) -> tuple[PythonCallEntry, ...]:
-        """Call all that is called before the module; return the entries."""
+    def begin(self, module: Any, args: Any, kwargs: Any) -> Any:
+        """Call all that is called before the module; return a chain of the entries and what they returned."""
         for function in self.before:
             function(module)
-        entries = self.entries
-        for entry in entries:
-            if entry.enter is not None:
-                entry.enter(entry.owner, module, args, kwargs)
-        return entries
+        entered: Any = None
+        for entry in self.entries:
+            call = None if entry.enter is None else entry.enter(entry.owner, module, args, kwargs)
+            entered = entry, call, entered
+        return entered
 
-    def end(self, entered: tuple[PythonCallEntry, ...], module: Any, args: Any, kwargs: Any, output: Any) -> None:
+    def end(self, entered: Any, module: Any, args: Any, kwargs: Any, output: Any) -> None:
         """Call all that is called after the module, of the entries that were not removed meanwhile."""
-        for entry in reversed(entered):
+        while entered is not None:
+            entry, call, entered = entered
             if entry.leave is not None and entry in self.entries:
-                entry.leave(entry.owner, module, args, kwargs, output)
+                entry.leave(entry.owner, module, args, kwargs, output, call)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> None:
         return None

@@ -84,9 +84,9 @@ class CheckpointMarks:
                 return False
             thread, task = get_ident(), _graph_task()
             known = getattr(args[0], _CALLS, {}).get(recorder.number)
-            if known is None and thread != recorder.thread and task != passes.running:
+            if known is None and thread != recorder.thread and task != recorder.step.running:
                 return False  # another thread's training
-            if self._follows_backward and task not in (NO_PASS, passes.running):
+            if self._follows_backward and task not in (NO_PASS, recorder.step.running):
                 passes.begin(task)
             code = self._code | RECOMPUTE
             if known is not None:

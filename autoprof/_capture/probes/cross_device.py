@@ -36,7 +36,7 @@ def track_cross_device_inputs(
 
     def mark(serial: int, ordinal: int, place: Any, _grads: Any) -> None:
         try:
-            if _task() != passes.running:
+            if _task() != recorder.step.running:
                 passes.begin(_task())
             code = (ordinal | BACKWARD_END) + max(serial - recorder.serial, -MAX_STEPS_BACK) * STEP_STRIDE
             recorder.append(code, recorder.clock.read_at(place), get_ident())
@@ -64,11 +64,10 @@ def hooks_by_input(
     recorder: Recorder,
     make: Callable[[int | None], CallHooks],
     device: int | None,
-    calls: dict[int, list[Any]],
 ) -> CallHooks:
     """Return hooks that read the clock of the device of a call's first tensor; without a tensor, that of ``device``.
 
-    ``make`` makes the hooks of a device; ``calls`` keeps the closing hooks of the open calls, by thread.
+    ``make`` makes the hooks of a device.
     """
     pairs: dict[int | None, CallHooks] = {}
 
@@ -80,21 +79,18 @@ def hooks_by_input(
             pairs[index] = make(index)
         return pairs[index]
 
-    def enter(self: Any, module: nn.Module, args: Any, kwargs: Any) -> None:
+    def enter(self: Any, module: nn.Module, args: Any, kwargs: Any) -> Any:
         if _compiling():
-            return
+            return None
         try:
             hooks = hooks_for((args, kwargs))
-            calls.setdefault(get_ident(), []).append(hooks.after)
-            hooks.before(self, module, args, kwargs)
+            return hooks.after, hooks.before(self, module, args, kwargs)
         except Exception:
             self.fail(module)
 
-    def leave(self: Any, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
-        if _compiling():
-            return
-        ends = calls.get(get_ident())
-        if ends:
-            ends.pop()(self, module, args, kwargs, output)
+    def leave(self: Any, module: nn.Module, args: Any, kwargs: Any, output: Any, entered: Any) -> None:
+        if entered is not None:
+            after, call = entered
+            after(self, module, args, kwargs, output, call)
 
     return CallHooks(enter, leave)

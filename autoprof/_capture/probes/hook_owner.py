@@ -6,36 +6,19 @@ from abc import ABC, abstractmethod
 from typing import Any
 
 from ..._process.signals import raised_by_handler
-from ..marks.state import HookState
+from ..marks import ENTER, LEAVE, RECOMPUTE
 
 
-class HookOwner(HookState, ABC):
+class HookOwner(ABC):
     """The object that a module's hooks are bound to: a probe of a module, or the losses of one class."""
 
-    __slots__ = ("_open_calls", "module")
+    __slots__ = ("code", "enter_code", "leave_code", "module", "recompute_code")
 
     def __init__(self, module: Any, code: int) -> None:
-        super().__init__(code)
         self.module = module
-        self._open_calls: dict[int, list[int]] = {}
-        """By thread, other than the one that made the hooks: a step's serial, then the ordinals of its open calls."""
-
-    def open_call_of(self, thread: int, ordinal: int, serial: int) -> None:
-        """Add a call on another thread in this step: the ends of calls in earlier steps may have been passed over."""
-        calls = self._open_calls.get(thread)
-        if calls is None or calls[0] != serial:
-            calls = self._open_calls[thread] = [serial]
-        calls.append(ordinal)
-
-    def close_call_of(self, thread: int) -> int | None:
-        """Remove the call that was added last on a thread; return its ordinal, or None."""
-        calls = self._open_calls.get(thread, ())
-        return calls.pop() if len(calls) > 1 else None
-
-    def forget_all_calls(self) -> None:
-        """Remove all open calls."""
-        self.forget_calls()
-        self._open_calls.clear()
+        self.code = code
+        """The shifted index of the label of its marks."""
+        self.enter_code, self.recompute_code, self.leave_code = code | ENTER, code | RECOMPUTE, code | LEAVE
 
     @abstractmethod
     def fail(self, module: Any, error: Exception | None = None) -> None:

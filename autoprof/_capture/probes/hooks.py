@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from ..._process.replace import skip_frames
 from ..marks import MAX_BUFFER_LENGTH, MAX_MARKS
 from ..recorder import Recorder
-from .autograd_hooks import CallHooks, CallTracker, Gap, Hook, make_call_tracker
+from .autograd_hooks import CallHooks, CallTracker, Gap, make_call_tracker
 from .backward import BackwardPasses, make_pass_nodes
 from .cross_device import track_cross_device_inputs
 from .graph_search import GraphSearch
@@ -71,29 +71,21 @@ class Hooks(NamedTuple):
 def make_hooks(recorder: Recorder) -> Hooks:
     """Return the factories of a recorder's hooks; the hooks of all devices share the nodes of a step."""
     passes, gaps = BackwardPasses(recorder), list[Gap]()
+    nodes = passes.nodes = make_pass_nodes(recorder, passes)
+    recorder.clear_each_step(nodes)
+    recorder.clear_each_step(gaps)
+    tracker = make_call_tracker(recorder, nodes, gaps, GraphSearch(), _key_on_other_thread)
 
     @cache
     def plain(device: int | None) -> CallHooks:
         return _plain_hooks(recorder, device)
 
     @cache
-    def shared_tracker() -> CallTracker:  # made when first needed: without it no function is called at each step
-        nodes = passes.nodes = make_pass_nodes(recorder, passes)
-        recorder.clear_each_step(nodes)
-        recorder.clear_each_step(gaps)
-        return make_call_tracker(recorder, nodes, gaps, GraphSearch(), _key_on_other_thread)
-
-    @cache
     def tracking(device: int | None, several: bool) -> CallHooks:
-        tracker = shared_tracker()
-        if several:
-            track_inputs = track_cross_device_inputs(recorder, passes, device, tracker.track_inputs)
-            tracker = tracker._replace(track_inputs=track_inputs)
-        enter = _tracking_enter(recorder, device, tracker, several)
-        leave = _tracking_leave(recorder, device, tracker)
-        if several:
-            return CallHooks(enter, leave)
-        return CallHooks(enter, leave, native_context(recorder, lambda: _clock_readers(recorder, device)[0], tracker))
+        if not several:
+            return _tracking_hooks(recorder, device, tracker, several=False)
+        track_inputs = track_cross_device_inputs(recorder, passes, device, tracker.track_inputs)
+        return _tracking_hooks(recorder, device, tracker._replace(track_inputs=track_inputs), several=True)
 
     return Hooks(plain, tracking, passes)
 
@@ -113,45 +105,46 @@ def _is_elsewhere(owner: HookOwner, module: nn.Module) -> bool:
 
 
 def _plain_hooks(recorder: Recorder, device: int | None) -> CallHooks:
-    buffer, extend, training_thread = recorder.buffer, recorder.extend, recorder.thread
-    single_thread, append, others = recorder.single_thread, recorder.append, recorder.others
+    """Return the hooks around calls whose backward is not tracked."""
+    buffer, append, others = recorder.buffer, recorder.append, recorder.others
+    extend, training_thread = recorder.extend, recorder.thread
     read, read_current = _clock_readers(recorder, device)
 
     def update() -> None:
-        nonlocal extend, read, read_current, training_thread, single_thread
-        extend, training_thread, single_thread = recorder.extend, recorder.thread, recorder.single_thread
+        nonlocal extend, read, read_current, training_thread
+        extend, training_thread = recorder.extend, recorder.thread
         read, read_current = _clock_readers(recorder, device)
 
     recorder.on_change(update)
 
-    def enter(self: HookOwner, module: nn.Module, args: Any, kwargs: Any) -> None:
-        if _compiling():
-            return
-        try:
-            if get_ident() == training_thread and len(buffer) < MAX_BUFFER_LENGTH:
-                extend((self.enter_code if _graph_task() == -1 else self.recompute_code, read()))
-            elif get_ident() != training_thread and _is_elsewhere(self, module):
-                if begun_ns := others.begin():
-                    append(self.enter_code, read(), get_ident())
-                    others.end(begun_ns)
-            else:
-                code = self.enter_code if _graph_task() == -1 else self.recompute_code
-                append(code, read() if module is self.module else read_current(), get_ident())
-        except Exception as error:
-            self.fail(module, error)
+    def mark(self: HookOwner, module: nn.Module, code: int) -> None:
+        thread = get_ident()
+        if thread == training_thread or not _is_elsewhere(self, module):
+            append(code, read() if module is self.module else read_current(), thread)
+        elif begun_ns := others.begin():
+            append(code, read(), thread)
+            others.end(begun_ns)
 
-    def leave(self: HookOwner, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
+    def enter(self: HookOwner, module: nn.Module, args: Any, kwargs: Any) -> int:
+        if not _compiling():
+            try:
+                code = self.enter_code if _graph_task() == -1 else self.recompute_code
+                if get_ident() == training_thread and len(buffer) < MAX_BUFFER_LENGTH:
+                    extend((code, read()))
+                else:
+                    mark(self, module, code)
+            except Exception as error:
+                self.fail(module, error)
+        return 0
+
+    def leave(self: HookOwner, module: nn.Module, args: Any, kwargs: Any, output: Any, _ordinal: int) -> None:
         if _compiling():
             return
         try:
-            if single_thread:
+            if get_ident() == training_thread:
                 extend((self.leave_code, read()))
-            elif get_ident() != training_thread and _is_elsewhere(self, module):
-                if begun_ns := others.begin():
-                    append(self.leave_code, read(), get_ident())
-                    others.end(begun_ns)
             else:
-                append(self.leave_code, read() if module is self.module else read_current(), get_ident())
+                mark(self, module, self.leave_code)
         except Exception as error:
             self.fail(module, error)
 
@@ -160,13 +153,13 @@ def _plain_hooks(recorder: Recorder, device: int | None) -> CallHooks:
     return CallHooks(enter, leave, native_context(recorder, lambda: read))
 
 
-def _tracking_enter(recorder: Recorder, device: int | None, tracker: CallTracker, several: bool) -> Hook:
-    """Return the hook before calls whose backward is tracked.
+def _tracking_hooks(recorder: Recorder, device: int | None, tracker: CallTracker, *, several: bool) -> CallHooks:
+    """Return the hooks around calls whose backward is tracked.
 
     The usual call has one tensor and needs no search for tensors, unless the model is on several devices.
     """
-    nodes, track_inputs, _, _, gaps = tracker
-    track_node = nodes.track_input
+    nodes, track_inputs, track_outputs, track_inner_gaps, gaps = tracker
+    track_input, track_output = nodes.track_input, nodes.track_output
     home_thread, buffer, append, others = get_ident(), recorder.buffer, recorder.append, recorder.others
     extend, training_thread = recorder.extend, recorder.thread
     read, read_current = _clock_readers(recorder, device)
@@ -178,29 +171,27 @@ def _tracking_enter(recorder: Recorder, device: int | None, tracker: CallTracker
 
     recorder.on_change(update)
 
-    def enter(self: HookOwner, module: nn.Module, args: Any, kwargs: Any) -> None:
+    def enter(self: HookOwner, module: nn.Module, args: Any, kwargs: Any) -> int:
         if _compiling():
-            return
+            return 0
         try:
             thread, begun_ns = get_ident(), 0
             elsewhere = thread != training_thread and _is_elsewhere(self, module)
             if elsewhere and not (begun_ns := others.begin()):
-                return
+                return 0
             code = self.enter_code if _graph_task() == -1 else self.recompute_code
             ordinal = recorder.next_ordinal()
             if thread == home_thread:
-                self.open_call(ordinal)
                 next_number = _next_node_number()
                 if not several and len(args) == 1 and not kwargs and isinstance(args[0], Tensor):
                     node, newest = args[0].grad_fn, -1
                     if node is not None:
-                        track_node(newest := node._sequence_nr(), node, ordinal)
+                        track_input(newest := node._sequence_nr(), node, ordinal)
                 else:
                     newest = track_inputs(args, kwargs, ordinal, thread)
                 if newest < next_number - 1 and next_number - 1 not in nodes and len(gaps) < MAX_MARKS:
                     gaps.append((ordinal, next_number))
             else:
-                self.open_call_of(thread, ordinal, recorder.serial)
                 track_inputs(args, kwargs, ordinal, thread)
             if thread == training_thread and len(buffer) < MAX_BUFFER_LENGTH:
                 extend((ordinal | code, read()))
@@ -208,29 +199,12 @@ def _tracking_enter(recorder: Recorder, device: int | None, tracker: CallTracker
                 append(ordinal | code, read() if module is self.module else read_current(), thread)
             if elsewhere:
                 others.end(begun_ns)
+            return ordinal
         except Exception as error:
             self.fail(module, error)
+            return 0
 
-    skip_frames(enter, callees=True)
-    return enter
-
-
-def _tracking_leave(recorder: Recorder, device: int | None, tracker: CallTracker) -> Hook:
-    """Return the hook after calls whose backward is tracked."""
-    nodes, _, track_outputs, track_inner_gaps, gaps = tracker
-    track_node = nodes.track_output
-    home_thread, append, others = get_ident(), recorder.append, recorder.others
-    extend, training_thread = recorder.extend, recorder.thread
-    read, read_current = _clock_readers(recorder, device)
-
-    def update() -> None:
-        nonlocal extend, read, read_current, training_thread
-        extend, training_thread = recorder.extend, recorder.thread
-        read, read_current = _clock_readers(recorder, device)
-
-    recorder.on_change(update)
-
-    def leave(self: HookOwner, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
+    def leave(self: HookOwner, module: nn.Module, args: Any, kwargs: Any, output: Any, ordinal: int) -> None:
         if _compiling():
             return
         try:
@@ -238,24 +212,24 @@ def _tracking_leave(recorder: Recorder, device: int | None, tracker: CallTracker
             elsewhere = thread != training_thread and _is_elsewhere(self, module)
             if elsewhere and not (begun_ns := others.begin()):
                 return
-            ordinal = self.close_call() if thread == home_thread else self.close_call_of(thread)
-            if ordinal is None:  # hooked in the middle of this call
+            if not ordinal:  # the begin of the call was not marked
                 return
-            code = self.leave_code
             if thread == training_thread:
-                extend((ordinal | code, read()))
+                extend((self.leave_code | ordinal, read()))
             else:
-                append(ordinal | code, read() if module is self.module else read_current(), thread)
+                append(self.leave_code | ordinal, read() if module is self.module else read_current(), thread)
             if thread == home_thread and isinstance(output, Tensor) and (node := output.grad_fn) is not None:
-                track_node(node._sequence_nr(), node, ordinal)
+                track_output(node._sequence_nr(), node, ordinal)
             else:
                 track_outputs(output, ordinal, thread)
             if gaps and gaps[-1][0] > ordinal and thread == home_thread:
-                track_inner_gaps(output, code, ordinal)
+                track_inner_gaps(output, self.leave_code, ordinal)
             if elsewhere:
                 others.end(begun_ns)
         except Exception as error:
             self.fail(module, error)
 
-    skip_frames(leave, callees=True)
-    return leave
+    for hook in (enter, leave):
+        skip_frames(hook, callees=True)
+    context = None if several else native_context(recorder, lambda: read, tracker)
+    return CallHooks(enter, leave, context)

@@ -28,7 +28,6 @@ class ModuleProbe(HookOwner):
 
     __slots__ = (
         "_attached",
-        "_calls",
         "_entries",
         "_is_native",
         "_memory",
@@ -45,7 +44,6 @@ class ModuleProbe(HookOwner):
         self._attached = False
         self._memory = memory if target.memory else None
         self._tracks_backward = Phase.BACKWARD in target.phases
-        self._calls: dict[int, list[Any]] = {}
         self._entries: list[Any] = []
         """Outermost first."""
         self._placement: tuple[Any, ...] | None = None
@@ -75,7 +73,7 @@ class ModuleProbe(HookOwner):
             place = None if index == home else index
             return hooks.tracking(place, several) if self._tracks_backward else hooks.plain(place)
 
-        made = hooks_by_input(self.recorder, make, device, self._calls) if by_input else make(device)
+        made = hooks_by_input(self.recorder, make, device) if by_input else make(device)
         self._entries = [made.entry(self)]
         self._is_native = made.context is not None
         if self._memory is not None:  # the memory is read behind each of the two marks
@@ -94,8 +92,6 @@ class ModuleProbe(HookOwner):
         """Mark the calls of the module, outermost, so that the time of the user's hooks belongs to the module."""
         if self._attached:
             return
-        self.forget_all_calls()  # a call that Ctrl-C ended, or a detach inside it, leaves its ordinal behind
-        self._calls.clear()
         self._attached = True
         for entry in reversed(self._entries):
             add_entry(self.module, entry, first=True)
@@ -135,5 +131,5 @@ def _remember(self: ModuleProbe, module: nn.Module, args: Any, kwargs: Any) -> N
     self.remember(module)
 
 
-def _remember_after(self: ModuleProbe, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
+def _remember_after(self: ModuleProbe, module: nn.Module, args: Any, kwargs: Any, output: Any, _call: Any) -> None:
     self.remember(module)

@@ -60,8 +60,8 @@ def make_node_marks(
     recorder: Recorder, prehook: Hook, clock_reader: Callable[[], ClockReader], passes: Any
 ) -> NodeMarks:
     """Return the marks of a recorder's autograd nodes, in C where nodes can take their prehooks from dicts."""
-    if not HAS_HOOK_DICTS or recorder.native_buffer is None or not isinstance(passes, extension.PassState):
-        return PythonNodeMarks(prehook, recorder.step_number)
+    if not HAS_HOOK_DICTS or recorder.native_buffer is None:
+        return PythonNodeMarks(prehook, recorder.step)
 
     def handle_failure(_mark: Any, _gradients: Any, error: Exception) -> None:
         try:
@@ -69,7 +69,7 @@ def make_node_marks(
         except Exception:
             recorder.handle_failure("backward hooks")
 
-    context = extension.HookContext(recorder.native_buffer, passes=passes, fallback=prehook, on_error=handle_failure)
+    context = extension.HookContext(recorder.native_buffer, fallback=prehook, on_error=handle_failure)
     _follow(recorder, context, clock_reader, lambda: recorder.is_appending and not passes.several)
     nodes: NodeMarks = extension.NodeMarks(context, make_carrier)
     return nodes
@@ -87,7 +87,6 @@ def _follow(
         )  # called from C, it would be compiled beside the graph of a compiled model
         context.update(
             enabled=enabled(),
-            single_thread=recorder.single_thread,
             training_thread=recorder.thread,
             read_clock=read_clock,
         )

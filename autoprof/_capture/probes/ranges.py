@@ -227,7 +227,6 @@ class RangeProbe(ModuleProbe):
         HookOwner.__init__(self, target.module, 0)
         self.recorder = recorder
         self._attached = False
-        self._calls = {}
         self._memory = None
         self._tracks_backward = Phase.BACKWARD in target.phases
         self.name, self.phases = target.name, target.phases
@@ -236,24 +235,21 @@ class RangeProbe(ModuleProbe):
 
 def _make_hooks(recorder: RangingRecorder) -> CallHooks:
     ranges = recorder.ranges
-    calls: dict[int, list[ModuleCall]] = {}
 
-    def enter(self: Any, module: nn.Module, args: Any, kwargs: Any) -> None:
+    def enter(self: Any, module: nn.Module, args: Any, kwargs: Any) -> ModuleCall | None:
         if _compiling():
-            return
+            return None
         try:
-            open_ = calls.setdefault(get_ident(), [])
-            open_.append(ranges.enter(self.name, self.phases, args, kwargs))
+            return ranges.enter(self.name, self.phases, args, kwargs)
         except Exception:
             self.fail(module)
+            return None
 
-    def leave(self: Any, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
-        if _compiling():
+    def leave(self: Any, module: nn.Module, args: Any, kwargs: Any, output: Any, call: ModuleCall | None) -> None:
+        if call is None:
             return
         try:
-            open_ = calls.get(get_ident())
-            if open_:
-                ranges.leave(open_.pop(), output)
+            ranges.leave(call, output)
         except Exception:
             self.fail(module)
 

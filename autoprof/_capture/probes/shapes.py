@@ -63,7 +63,7 @@ class ShapeProbe:
         self.detach()
         self._entry = None
 
-    def note(self, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
+    def note(self, module: nn.Module, args: Any, kwargs: Any, output: Any, _call: Any) -> None:
         """Record the shapes of a call, if they differ from those of the call before."""
         if _compiling():
             return
