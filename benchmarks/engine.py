@@ -8,7 +8,8 @@ from contextlib import contextmanager
 from itertools import compress
 from typing import Any
 
-from autoprof._capture.marks import KIND_MASK, PURE_VARIABLE, VALUE_KINDS, uses_extension
+from autoprof._capture.marks.codes import KIND_MASK, VALUE_KINDS
+from autoprof._capture.marks.native import PURE_VARIABLE, uses_extension
 
 OPTIONS = {"sinks": {}, "step": "manual", "sample": {"every": 1, "warmup": 0, "budget": None}}
 

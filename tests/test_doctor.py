@@ -21,7 +21,7 @@ import torch
 from torch import nn
 
 from autoprof._capture.mark_cost import MarkCost
-from autoprof._capture.probes import ModuleProbe
+from autoprof._capture.probes.module import ModuleProbe
 from autoprof._process import lifecycle
 from autoprof._targets import Coverage, Reason
 from autoprof.cli import main

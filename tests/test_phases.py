@@ -14,7 +14,7 @@ from torch import nn
 
 import autoprof
 from autoprof import Phase
-from autoprof._capture.marks import ENTER, LEAVE
+from autoprof._capture.marks.codes import ENTER, LEAVE
 from autoprof.compare import compare_runs
 from autoprof.config.rules import ModulePhase
 from autoprof.frame import MODULE_PHASES, PhaseTraits

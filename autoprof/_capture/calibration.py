@@ -13,8 +13,9 @@ from torch import nn
 from ..devices import Clock, ClockLimits, Reading
 from ..frame import Phase
 from .mark_cost import MarkCost
-from .probes import ModuleProbe, make_hooks
 from .probes.call_sites import NAME
+from .probes.hooks import make_hooks
+from .probes.module import ModuleProbe
 from .recorder import Recorder
 from .torch_compat import call_without_global_hooks, without_modes
 

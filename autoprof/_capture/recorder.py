@@ -18,7 +18,7 @@ from .._names import clean_name
 from .._process.signals import raised_by_handler
 from ..devices import Clock
 from ..frame import Phase, ShapeChange
-from .marks import (
+from .marks.codes import (
     ENTER,
     INDEX_MASK,
     KIND_BITS,
@@ -28,10 +28,9 @@ from .marks import (
     ORDINAL_STRIDE,
     THREAD,
     Label,
-    MarkBatch,
-    extension,
-    uses_extension,
 )
+from .marks.mark_batch import MarkBatch
+from .marks.native import extension, uses_extension
 from .marks.state import StepState
 from .other_threads import OtherThreads
 

@@ -20,7 +20,7 @@ from time import perf_counter_ns, sleep
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
 
-from .._capture.marks import ENTER, INDEX_MASK, KIND_BITS, KIND_MASK
+from .._capture.marks.codes import ENTER, INDEX_MASK, KIND_BITS, KIND_MASK
 from .._capture.recorder import Recorder
 from .._process.failures import contain, describe
 from .._process.ranks import world_size

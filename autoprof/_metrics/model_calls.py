@@ -10,7 +10,8 @@ from typing import Any, Final, NamedTuple, Protocol
 import torch
 from torch import Tensor, nn
 
-from .._capture.marks import ENTER, INDEX_MASK, KIND_BITS, KIND_MASK, MarkBatch
+from .._capture.marks.codes import ENTER, INDEX_MASK, KIND_BITS, KIND_MASK
+from .._capture.marks.mark_batch import MarkBatch
 from .._capture.probes.call_sites import CallEntry, add_entry, remove_entry
 from .._capture.recorder import Recorder
 from .._capture.torch_compat import without_modes

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .._capture import marks
-from .._capture.marks import Label
+from .._capture.marks import codes as marks
+from .._capture.marks.codes import Label
 from ..frame import Phase
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from .._capture.marks import MarkBatch
+from .._capture.marks.mark_batch import MarkBatch
 from ..frame import NO_GAP, Gap, Nanoseconds
 from .raw import RawStep
 

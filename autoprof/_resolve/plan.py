@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from .._capture.marks import Label
+from .._capture.marks.codes import Label
 from ..frame import NOT_MEASURED, TRAINING_LANE, Layout, Nanoseconds, Phase
 
 BACKWARD_NAME = "(backward)"

@@ -15,9 +15,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from .._capture import marks
 from .._capture.mark_cost import MarkCost
-from .._capture.marks import Label
+from .._capture.marks import codes as marks
+from .._capture.marks.codes import Label
 from ..frame import LOGGED_LANE, TRAINING_LANE, Phase
 from .grad_accumulation import MicroStepCounter
 from .plan import BackwardCall, Plan, SpanColumns, as_column

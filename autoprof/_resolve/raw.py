@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from .._capture import marks
-from .._capture.marks import MarkBatch
+from .._capture.marks import codes as marks
+from .._capture.marks.mark_batch import MarkBatch
 from ..devices import Clock, Reading
 from ..frame import TRAINING_LANE
 

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from .._capture.mark_cost import MarkCost
-from .._capture.marks import ORDINAL_SHIFT, STEP_STRIDE, Label
+from .._capture.marks.codes import ORDINAL_SHIFT, STEP_STRIDE, Label
 from ..devices import Reading
 from ..frame import TRAINING_LANE, FrameRun
 from .device import DeviceTimer

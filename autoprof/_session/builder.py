@@ -17,17 +17,15 @@ from .._capture.compiler import around_compiler
 from .._capture.handle import Handle, Probe
 from .._capture.mark_cost import MarkCost
 from .._capture.memory import Footprint
-from .._capture.probes import (
-    SEES_CHECKPOINTS,
-    OptimizerHooks,
-    find_anchor,
-    keep_calls,
-    make_hooks,
-    make_recorder,
-    probe_function,
-    relay_compiled_calls,
-    watch_compiled_checkpoints,
-)
+from .._capture.probes.call_sites import keep_calls
+from .._capture.probes.checkpointing import SEES_CHECKPOINTS
+from .._capture.probes.compiled_calls import relay_compiled_calls
+from .._capture.probes.compiled_checkpoints import watch_compiled_checkpoints
+from .._capture.probes.function import probe_function
+from .._capture.probes.hooks import make_hooks
+from .._capture.probes.optimizer_hooks import OptimizerHooks
+from .._capture.probes.placement import find_anchor
+from .._capture.probes.ranges import make_recorder
 from .._metrics import CommMeter, ExpertMeter, RootProbe
 from .._notes import Notes
 from .._observer import Observer

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from .._capture.marks import ENTER, INDEX_MASK, KIND_BITS, KIND_MASK
+from .._capture.marks.codes import ENTER, INDEX_MASK, KIND_BITS, KIND_MASK
 from .._capture.memory import Footprint, tabulate
 from .._capture.recorder import Recorder
 from .._names import shorten, visible

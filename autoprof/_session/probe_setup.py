@@ -11,7 +11,11 @@ from torch import nn
 
 from .._capture.handle import Handle, Probe
 from .._capture.mark_cost import MarkCost
-from .._capture.probes import Hooks, ModuleProbe, Placement, RangeProbe, RangingRecorder, ShapeProbe
+from .._capture.probes.hooks import Hooks
+from .._capture.probes.module import ModuleProbe
+from .._capture.probes.placement import Placement
+from .._capture.probes.ranges import RangeProbe, RangingRecorder
+from .._capture.probes.shapes import ShapeProbe
 from .._capture.recorder import Recorder
 from .._metrics import FlopMeter, Metrics, RootProbe, Telemetry, open_telemetry
 from .._names import clean_name

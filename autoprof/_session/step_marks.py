@@ -5,7 +5,7 @@ from __future__ import annotations
 from threading import get_ident
 from typing import Any, Final
 
-from .._capture.marks import (
+from .._capture.marks.codes import (
     BACKWARD_END,
     ENTER,
     INDEX_MASK,

@@ -11,15 +11,9 @@ from typing import Any, Final
 import torch
 from torch import nn
 
-from .._capture.probes import (
-    BoundaryProbe,
-    OptimizerHooks,
-    running_steps,
-    unwatch_backward,
-    unwatch_grad,
-    watch_backward,
-    watch_grad,
-)
+from .._capture.probes.backward import unwatch_backward, unwatch_grad, watch_backward, watch_grad
+from .._capture.probes.boundary import BoundaryProbe
+from .._capture.probes.optimizer_hooks import OptimizerHooks, running_steps
 from .._capture.recorder import Recorder
 from .._process.failures import contain, ignore
 from .._targets import find_module

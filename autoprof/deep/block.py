@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from torch import nn
 
-from .._capture.probes import BoundaryProbe, OptimizerHooks
+from .._capture.probes.boundary import BoundaryProbe
+from .._capture.probes.optimizer_hooks import OptimizerHooks
 from .._process import lifecycle
 from .._process.failures import contain, describe
 from .._process.ranks import rank

@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from .._capture.marks import KIND_MASK, PAUSE, UNPAUSE
+from .._capture.marks.codes import KIND_MASK, PAUSE, UNPAUSE
 from .._resolve import RawStep
 from .._stats.intervals import proportion_factors
 from .._units import format_percent

@@ -12,7 +12,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Final, TextIO
 
-from .._capture.marks import uses_extension
+from .._capture.marks.native import uses_extension
 from .._capture.probes.call_sites import HAS_CALL_ATTRIBUTE
 from .._capture.probes.native_hooks import HAS_HOOK_DICTS
 from .._process.switch import SWITCH, is_off

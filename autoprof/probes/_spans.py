@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from .._capture.marks import ENTER, LEAVE
+from .._capture.marks.codes import ENTER, LEAVE
 from .._capture.recorder import Recorder
 
 

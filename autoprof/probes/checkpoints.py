@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from .._capture.probes import CheckpointListener, CheckpointMarks, CheckpointProbe, CheckpointRanges, RangingRecorder
+from .._capture.probes.checkpointing import CheckpointListener, CheckpointMarks, CheckpointProbe
+from .._capture.probes.ranges import CheckpointRanges, RangingRecorder
 from ._base import ProbeContext, ProbeFactory
 
 

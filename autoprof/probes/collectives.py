@@ -20,7 +20,7 @@ from typing import Any, Final
 import torch
 import torch.distributed as dist
 
-from .._capture.marks import ENTER, LEAVE
+from .._capture.marks.codes import ENTER, LEAVE
 from .._capture.recorder import Recorder
 from .._process.replace import Attribute, CallProbe, Replacement, place_of
 from .._ranks import UNKNOWN_MEMBERS

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .._capture.marks import ENTER, LEAVE
+from .._capture.marks.codes import ENTER, LEAVE
 from .._capture.recorder import Recorder
 from .._process.replace import Attribute, CallProbe, Replacement, skip_frames
 from ..devices import DEVICES

@@ -12,7 +12,7 @@ import wrapt
 from torch.utils.data import DataLoader
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
-from .._capture.marks import ENTER, LEAVE, RESUME
+from .._capture.marks.codes import ENTER, LEAVE, RESUME
 from .._capture.recorder import Recorder
 from .._process.replace import Attribute, CallProbe, Replacement
 from ..devices import DeviceClock

@@ -7,7 +7,7 @@ from typing import Any
 
 import wrapt
 
-from .._capture.marks import ENTER, LEAVE, RESUME
+from .._capture.marks.codes import ENTER, LEAVE, RESUME
 from .._capture.probes.optimizer_hooks import OptimizerHooks
 from .._capture.recorder import Recorder
 from ..frame import Phase

@@ -24,7 +24,7 @@ from time import perf_counter_ns, thread_time_ns
 from types import CodeType, FrameType
 from typing import Any, Final, NamedTuple
 
-from .._capture.marks import extension, uses_extension
+from .._capture.marks.native import extension, uses_extension
 from .._capture.recorder import Recorder
 from .._units import NS_PER_S
 from ..devices import DeviceClock

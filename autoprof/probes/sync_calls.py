@@ -21,7 +21,7 @@ from typing import Any, Final
 
 import torch
 
-from .._capture.marks import extension, uses_extension
+from .._capture.marks.native import extension, uses_extension
 from .._capture.recorder import Recorder
 from .._process.replace import Attribute, InCompiler, Make, Replacement, never_compile
 from ..devices import Clock, DeviceClock, TorchEvents, ask_devices

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from autoprof._capture.marks import PURE_VARIABLE, uses_extension
+from autoprof._capture.marks.native import PURE_VARIABLE, uses_extension
 
 
 @pytest.fixture(autouse=True, params=["c", "python"] if uses_extension() else ["python"])

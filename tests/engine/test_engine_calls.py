@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 import autoprof
 from autoprof._capture import compiler
-from autoprof._capture.marks import uses_extension
+from autoprof._capture.marks.native import uses_extension
 from autoprof._process import replace
 from autoprof.diagnose import Diagnosis
 from autoprof.probes import log_calls, sync_calls

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from autoprof import Phase
-from autoprof._capture import marks
-from autoprof._capture.marks import Label, MarkBatch
+from autoprof._capture.marks import codes as marks
+from autoprof._capture.marks.codes import Label
+from autoprof._capture.marks.mark_batch import MarkBatch
 from autoprof._resolve import RawStep
 from autoprof._resolve.grad_accumulation import MicroStepCounter
 from autoprof._resolve.launch_lag import DRIFT_PPM, EMPTY_QUEUE_NS, LaunchLag, host_bound_ns

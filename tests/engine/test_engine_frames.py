@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from autoprof import Phase
-from autoprof._capture import marks
 from autoprof._capture.mark_cost import MarkCost
-from autoprof._capture.marks import MarkBatch
+from autoprof._capture.marks import codes as marks
+from autoprof._capture.marks.mark_batch import MarkBatch
 from autoprof._capture.recorder import Recorder
 from autoprof._resolve import RawStep, Resolver
 from autoprof.frame import FrameRun

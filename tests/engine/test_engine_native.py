@@ -18,7 +18,8 @@ from test_engine_laws import EXAMPLES, TooLarge, bare
 from torch import nn
 
 from autoprof import Phase
-from autoprof._capture.marks import PURE_VARIABLE, native, state, uses_extension
+from autoprof._capture.marks import native, state
+from autoprof._capture.marks.native import PURE_VARIABLE, uses_extension
 from autoprof._capture.marks.source_hash import source_hash
 from autoprof._capture.probes.autograd_hooks import CallHooks
 from autoprof._capture.probes.call_sites import table

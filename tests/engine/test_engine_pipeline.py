@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from autoprof import Phase
-from autoprof._capture import marks
 from autoprof._capture.mark_cost import MarkCost
-from autoprof._capture.marks import MarkBatch
+from autoprof._capture.marks import codes as marks
+from autoprof._capture.marks.mark_batch import MarkBatch
 from autoprof._capture.recorder import Recorder
 from autoprof._notes import Notes
 from autoprof._observer import Observer

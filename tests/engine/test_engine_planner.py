@@ -7,9 +7,9 @@ from typing import NamedTuple
 import pytest
 
 from autoprof import Phase
-from autoprof._capture import marks
 from autoprof._capture.mark_cost import MarkCost
-from autoprof._capture.marks import Label
+from autoprof._capture.marks import codes as marks
+from autoprof._capture.marks.codes import Label
 from autoprof._resolve.plan import BackwardCall, Plan
 from autoprof._resolve.planner import Planner
 from autoprof.frame import LOGGED_LANE, NOT_MEASURED

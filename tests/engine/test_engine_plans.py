@@ -11,8 +11,8 @@ from torch import nn
 
 import autoprof
 from autoprof import Phase
-from autoprof._capture import marks
 from autoprof._capture.mark_cost import MarkCost
+from autoprof._capture.marks import codes as marks
 from autoprof._capture.recorder import Recorder
 from autoprof._resolve import resolver as resolving
 from autoprof._resolve.planner import Planner

@@ -13,7 +13,8 @@ from torch import nn
 
 from autoprof import Phase, log_timing, span
 from autoprof._capture import recorder as recording
-from autoprof._capture.marks import ENTER, INDEX_MASK, KIND_BITS, KIND_MASK, LEAVE, LOGGED, THREAD, MarkBatch
+from autoprof._capture.marks.codes import ENTER, INDEX_MASK, KIND_BITS, KIND_MASK, LEAVE, LOGGED, THREAD
+from autoprof._capture.marks.mark_batch import MarkBatch
 from autoprof._capture.recorder import Recorder
 from autoprof.devices import HostClock, device_of
 from autoprof.testing import FakeClock
@@ -286,7 +287,7 @@ def test_a_build_of_other_sources_is_not_used() -> None:
     code = (
         "import sys, types; old = types.ModuleType('autoprof._capture.marks._c'); old.SOURCE_HASH = 'other'; "
         "sys.modules['autoprof._capture.marks._c'] = old; "
-        "from autoprof._capture.marks import extension, uses_extension; print(extension, uses_extension())"
+        "from autoprof._capture.marks.native import extension, uses_extension; print(extension, uses_extension())"
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.split() == ["None", "False"]

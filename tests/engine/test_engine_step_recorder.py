@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from autoprof import Phase
-from autoprof._capture.marks import ENTER, KIND_MASK, LEAVE, LOGGED, PAUSE, UNPAUSE
+from autoprof._capture.marks.codes import ENTER, KIND_MASK, LEAVE, LOGGED, PAUSE, UNPAUSE
 from autoprof._capture.recorder import Recorder
 from autoprof._notes import Notes
 from autoprof._resolve import RawStep

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from autoprof import Phase
-from autoprof._capture.marks import ENTER, LEAVE
+from autoprof._capture.marks.codes import ENTER, LEAVE
 from autoprof._capture.other_threads import NO_OTHER_MARKS, OtherMarks
 from autoprof._capture.recorder import Recorder
 from autoprof._notes import Notes

@@ -28,7 +28,7 @@ from zoo_train import Record, allocations, train
 from zoo_witness import Witness
 
 from autoprof import Phase, StepFrame, Summary
-from autoprof._capture.marks import UNTIMED_LEAF
+from autoprof._capture.marks.codes import UNTIMED_LEAF
 from autoprof.devices import HostClock
 
 ROOT: Final = "(root)"

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from ..marks import UNTIMED_HIDDEN, UNTIMED_LEAF
+from ..marks.codes import UNTIMED_HIDDEN, UNTIMED_LEAF
 from ..recorder import Recorder
 from .call_sites import CallEntry
 from .graph_search import GraphSearch

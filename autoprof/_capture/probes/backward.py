@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple, Protocol
 import torch
 
 from ..._process.replace import Attribute, CallProbe, InCompiler, Listener, Replacement, call_listeners, skip_frames
-from ..marks import BACKWARD_END, GRAPH_BEGIN, GRAPH_END, MAX_BUFFER_LENGTH, MAX_STEPS_BACK, STEP_STRIDE
+from ..marks.codes import BACKWARD_END, GRAPH_BEGIN, GRAPH_END, MAX_BUFFER_LENGTH, MAX_STEPS_BACK, STEP_STRIDE
 from ..recorder import Recorder
 from ..torch_compat import queue_callback
 from .autograd_hooks import NodeMarks

@@ -24,7 +24,7 @@ from torch import nn
 
 from ..._process.replace import Attribute, InCompiler, Replacement, never_compile, skip_frames
 from ..handle import Handle
-from ..marks import extension, uses_extension
+from ..marks.native import extension, uses_extension
 
 NAME: Final = "_compiled_call_impl"
 """The attribute, which belongs to ``nn.Module.compile``."""

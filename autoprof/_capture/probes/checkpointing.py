@@ -25,7 +25,7 @@ import torch.utils.checkpoint as torch_checkpoint
 from ..._process.replace import MISSING, Attribute, CallProbe, Cell, Replacement, skip_frames
 from ...frame import Phase
 from .. import recorder as recorders
-from ..marks import CHECKPOINT, LEAVE, MAX_STEPS_BACK, RECOMPUTE, STEP_STRIDE
+from ..marks.codes import CHECKPOINT, LEAVE, MAX_STEPS_BACK, RECOMPUTE, STEP_STRIDE
 from ..recorder import Recorder
 from .backward import NO_PASS, BackwardPasses
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 import torch
 from torch import nn
 
-from ..marks import BACKWARD_END, MAX_BUFFER_LENGTH, MAX_STEPS_BACK, STEP_STRIDE
+from ..marks.codes import BACKWARD_END, MAX_BUFFER_LENGTH, MAX_STEPS_BACK, STEP_STRIDE
 from ..recorder import Recorder
 from .autograd_hooks import CallHooks
 from .backward import BackwardPasses

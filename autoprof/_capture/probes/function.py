@@ -17,7 +17,7 @@ from ..._process.replace import Attribute, InCompiler, Replacement
 from ...errors import TargetError, nearest
 from .. import recorder as recording
 from ..handle import Handle
-from ..marks import ENTER, LEAVE, LOGGED, RESUME
+from ..marks.codes import ENTER, LEAVE, LOGGED, RESUME
 from ..recorder import Recorder
 
 _compiling = torch.compiler.is_dynamo_compiling  # folded to True in a compiled graph, which then holds no span of ours

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from typing import Any
 
 from ..._process.signals import raised_by_handler
-from ..marks import ENTER, LEAVE, RECOMPUTE
+from ..marks.codes import ENTER, LEAVE, RECOMPUTE
 
 
 class HookOwner(ABC):

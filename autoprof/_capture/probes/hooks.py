@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from ..._process.replace import skip_frames
-from ..marks import MAX_BUFFER_LENGTH, MAX_MARKS
+from ..marks.codes import MAX_BUFFER_LENGTH, MAX_MARKS
 from ..recorder import Recorder
 from .autograd_hooks import CallHooks, CallTracker, Gap, make_call_tracker
 from .backward import BackwardPasses, make_pass_nodes

@@ -11,7 +11,7 @@ from torch import nn
 
 from ...devices import Memory
 from ...frame import Phase
-from ..marks import MEMORY
+from ..marks.codes import MEMORY
 from ..recorder import Recorder
 from .autograd_hooks import CallHooks
 from .call_sites import CallEntry, add_entry, remove_entry

@@ -12,7 +12,7 @@ from typing import Any, Final
 import torch
 
 from ..._process.replace import skip_frames
-from ..marks import extension
+from ..marks.native import extension
 from ..marks.state import PythonNodeMarks
 from ..recorder import Recorder
 from ..torch_compat import without_modes

@@ -22,7 +22,7 @@ from torch import nn
 from ...devices import Clock
 from ...errors import SessionError
 from ...frame import Phase
-from ..marks import ENTER, GRAPH_BEGIN, GRAPH_END, INDEX_MASK, KIND_BITS, KIND_MASK, LEAVE, ORDINAL_SHIFT, RESUME
+from ..marks.codes import ENTER, GRAPH_BEGIN, GRAPH_END, INDEX_MASK, KIND_BITS, KIND_MASK, LEAVE, ORDINAL_SHIFT, RESUME
 from ..recorder import Recorder
 from ..torch_compat import queue_callback
 from .autograd_hooks import CallHooks
