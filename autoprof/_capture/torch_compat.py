@@ -8,11 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from types import FunctionType
 from typing import Any, Final
 
 import torch
-from torch.nn.modules import module as _module
 from torch.overrides import TorchFunctionMode
 from torch.utils._device import DeviceContext
 from torch.utils._python_dispatch import _disable_current_modes
@@ -21,25 +19,6 @@ _graph: Any = torch.autograd.graph
 _engine: Any = torch.autograd.Variable._execution_engine
 queue_callback: Final[Callable[[Callable[[], None]], None]] = getattr(_graph, "queue_callback", _engine.queue_callback)
 """Call a function when the running backward pass has no more nodes to run; public since 2.15."""
-
-
-def call_without_global_hooks() -> Callable[..., Any]:
-    """Return torch's own call of a module, which reads empty tables in place of the hooks for all modules.
-
-    The tables themselves stay as they are: other threads may call modules meanwhile.
-    """
-    call: Any = _module.Module._call_impl
-    if type(call) is not FunctionType:  # replaced by another package
-        replaced: Callable[..., Any] = call
-        return replaced
-    tables = {name: type(value)() for name, value in vars(_module).items() if _is_table_of_hooks(name, value)}
-    return FunctionType(
-        call.__code__, {**call.__globals__, **tables}, call.__name__, call.__defaults__, call.__closure__
-    )
-
-
-def _is_table_of_hooks(name: str, value: Any) -> bool:
-    return name.startswith("_global_") and isinstance(value, dict)
 
 
 @contextmanager

@@ -15,7 +15,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from autoprof._capture import calibration
 from autoprof._capture.calibration import LimitMeter, measure_mark_cost
-from autoprof._capture.torch_compat import call_without_global_hooks
 from autoprof.testing import FakeClock
 
 Seen = Callable[..., None]
@@ -99,13 +98,3 @@ def test_the_measured_cost_is_that_without_the_users_hooks(monkeypatch: pytest.M
         assert measure_mark_cost(clock) == expected
     finally:
         handle.remove()
-
-
-def test_a_call_that_another_package_has_replaced_is_used_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Such as a callable object in the place of torch's function."""
-
-    class Replacement:
-        """No function."""
-
-    monkeypatch.setattr(nn.Module, "_call_impl", Replacement())
-    assert call_without_global_hooks() is nn.Module._call_impl
