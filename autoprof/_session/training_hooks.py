@@ -11,7 +11,7 @@ from typing import Any, Final
 import torch
 from torch import nn
 
-from .._capture.probes.backward import unwatch_backward, unwatch_grad, watch_backward, watch_grad
+from .._capture.probes.backward import BACKWARD, GRAD, unwatch, watch
 from .._capture.probes.boundary import BoundaryProbe
 from .._capture.probes.optimizer_hooks import OptimizerHooks, running_steps
 from .._capture.recorder import Recorder
@@ -120,11 +120,11 @@ class TrainingHooks:
                 hooks.attach()
             if not self._optimizers:
                 self._own, self._grad_listener = OwnUpdates(self._model), _GradListener(self._grad_called)
-                watch_grad(self._grad_listener)
+                watch(GRAD, self._grad_listener)
         for module in self._entries.values():
             self._boundary(module).attach()
         if auto:
-            watch_backward(self)
+            watch(BACKWARD, self)
         for optimizer in running_steps() if auto else ():
             self._steps.report(UpdateBegins(id(optimizer)))
         self._steps.start()
@@ -146,12 +146,12 @@ class TrainingHooks:
         """Return the functions that remove all hooks but that after optimizer steps, which may be running."""
         boundaries = [self._boundary(module).detach for module in self._entries.values()]
         before = self._optimizer_hooks()[1].detach
-        return [partial(unwatch_backward, self), self._forget_own_updates, before, *boundaries]
+        return [partial(unwatch, BACKWARD, self), self._forget_own_updates, before, *boundaries]
 
     def _forget_own_updates(self) -> None:
         self._own = None
         if self._grad_listener is not None:
-            unwatch_grad(self._grad_listener)
+            unwatch(GRAD, self._grad_listener)
             self._grad_listener = None
 
     # Calls of the program.
@@ -164,7 +164,7 @@ class TrainingHooks:
                 hooks.detach()
             self._forget_own_updates()
             if not self._steps.detector.is_validating:
-                unwatch_backward(self)
+                unwatch(BACKWARD, self)
         self._report(StepCalled())
 
     def finish(self, *, patient: bool) -> None:
@@ -195,7 +195,7 @@ class TrainingHooks:
             return
         self._asleep, self._slept = steps, 0
         self._optimizer_hooks()[1].detach()
-        unwatch_backward(self)
+        unwatch(BACKWARD, self)
         for module in self._entries.values():
             self._boundary(module).detach()
 
@@ -205,7 +205,7 @@ class TrainingHooks:
             return
         slept, self._asleep = self._slept, 0
         self._optimizer_hooks()[1].attach()
-        watch_backward(self)
+        watch(BACKWARD, self)
         for module in self._entries.values():
             self._boundary(module).attach()
         if slept and self._usual is not None:
@@ -327,7 +327,7 @@ class TrainingHooks:
     def _watch_validation(self, decision: Exclude | Include) -> None:
         """Have a backward pass reported that ends validation; where steps end without calls all are."""
         if decision.recognised and not self._steps.detector.auto:
-            watch_backward(self) if isinstance(decision, Exclude) else unwatch_backward(self)
+            watch(BACKWARD, self) if isinstance(decision, Exclude) else unwatch(BACKWARD, self)
 
     def _owns(self, optimizer: Any) -> bool:
         """Return whether an optimizer holds parameters of the model; one that was named does, and so do all if none."""

@@ -3,10 +3,17 @@
 Hooks made here handle the usual case: a call on the training thread, in a sampled step, while the buffer has room. For
 every other case they call the hook in Python, ``fallback``, before they have changed anything. An ``Exception`` inside
 a hook is passed to ``on_error``; other exceptions, such as ``KeyboardInterrupt``, go on to the program.
+
+``CallEntry``, ``CallSite``, ``CallTable``, ``NodeMark`` and ``NodeMarks`` have the members of their twins in Python.
 """
 
 from collections.abc import Callable, MutableSequence
 from typing import Any, final
+
+from ..probes.call_sites import PythonCallEntry, PythonCallSite, PythonCallTable
+from .state import PythonNodeMark, PythonNodeMarks
+
+CallEntry, CallSite, CallTable, NodeMark = PythonCallEntry, PythonCallSite, PythonCallTable, PythonNodeMark
 
 SOURCE_HASH: str
 """Version of this interface; ``native.py`` uses no build of another version."""
@@ -83,60 +90,6 @@ class MarkBuffer(MutableSequence[Any]):
         """Return the ordinal of a new call, a multiple of ``ORDINAL_STRIDE``; each step starts from the first one."""
 
 @final
-class CallEntry:
-    """The functions called around the calls of a module, each with ``owner`` first; None for no function.
-
-    ``enter(owner, module, args, kwargs)``, ``leave(owner, module, args, kwargs, output, call)``: ``call`` is what
-    ``enter`` returned. With ``context`` the usual case of both is in C, for a label with the shifted index ``code``:
-    ``call`` is then the call's ordinal, and ``on_error(owner, module, error)`` is called for exceptions.
-    """
-
-    def __init__(
-        self,
-        owner: Any,
-        enter: Callable[..., Any] | None,
-        leave: Callable[..., None] | None,
-        context: HookContext | None = None,
-        on_error: Callable[..., None] | None = None,
-        code: int = 0,
-    ) -> None: ...
-
-@final
-class CallSite:
-    """The marked calls of one module: calls its entries and, between them, what torch would have called."""
-
-    @property
-    def entries(self) -> tuple[CallEntry, ...]:
-        """The entries, outermost first."""
-    @property
-    def before(self) -> tuple[Callable[[Any], object], ...]:
-        """The functions called with the module before its entries are looked up."""
-    def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
-    def add(self, entry: CallEntry, *, first: bool = False) -> None:
-        """Add an entry, innermost; ``first``: outermost."""
-    def remove(self, entry: CallEntry) -> None:
-        """Remove an entry; do nothing where it is not there."""
-    def add_before(self, function: Callable[[Any], object]) -> None:
-        """Add a function that is called before the entries."""
-    def remove_before(self, function: Callable[[Any], object]) -> None:
-        """Remove such a function."""
-
-@final
-class CallTable:
-    """The modules whose calls are marked: a data descriptor, in place of ``Module._compiled_call_impl``."""
-
-    def __init__(self) -> None: ...
-    def __len__(self) -> int: ...
-    def site(self, module: Any) -> CallSite:
-        """Return the site of a module, a new one where it has none."""
-    def find(self, module: Any) -> CallSite | None:
-        """Return the site of a module, or None."""
-    def alias(self, module: Any, source: CallSite, *, wraps: bool) -> CallSite:
-        """Give a module the entries of another one's site; ``wraps``: it calls that one, which is then not marked."""
-    def drop(self, module: Any) -> None:
-        """Remove the site of a module."""
-
-@final
 class HookContext:
     """The state that the marks of one purpose share. Disabled until ``update``.
 
@@ -162,37 +115,14 @@ class HookContext:
         ``time.perf_counter_ns`` is read without a call of Python.
         """
 
-@final
-class NodeMark:
-    """The prehook of one autograd node. A node with one code, of the open step, is marked in C."""
+class NodeMarks(PythonNodeMarks):
+    """The same as in Python, with nodes that take their hooks from the dicts of carriers.
 
-    @property
-    def serial(self) -> int:
-        """Number of the step in which the node was made known."""
-    @property
-    def codes(self) -> list[int]:
-        """The codes that the node marks: a BACKWARD_END or BACKWARD_START, then any PASS_THROUGH, the outer first."""
-    def __call__(self, gradients: Any, /) -> None:
-        """Mark that the node runs."""
-
-@final
-class NodeMarks:
-    """The autograd nodes of the open step that mark a backward pass, by their numbers.
-
-    ``make_carrier`` returns a tensor with a dict as its ``_backward_hooks``, from which nodes take their hooks.
+    ``make_carrier`` returns a tensor with a dict as its ``_backward_hooks``. A node with one code, of the open step, is
+    marked in C.
     """
 
     def __init__(self, context: HookContext, make_carrier: Callable[[dict[int, Any]], Any]) -> None: ...
-    def __len__(self) -> int: ...
-    def __contains__(self, number: int, /) -> bool: ...
-    def get(self, number: int, /) -> NodeMark | None:
-        """Return the mark of the node with this number, or None."""
-    def track_input(self, number: int, node: Any, ordinal: int, /) -> None:
-        """Have the node of an input mark the end of a call's backward. The first call that it enters decides."""
-    def track_output(self, number: int, node: Any, ordinal: int, /) -> None:
-        """Have the node of an output mark the begin of a call's backward, by a PASS_THROUGH if it is older."""
-    def clear(self) -> None:
-        """Forget the nodes: a new step begins."""
 
 @final
 class StackTimer:

@@ -47,12 +47,12 @@ class PythonNodeMarks(dict[Any, PythonNodeMark]):
         super().__init__()
         self._prehook, self._step = prehook, step
 
-    def track_input(self, key: Any, node: Any, ordinal: int) -> None:
+    def track_input(self, key: Any, node: Any, ordinal: int, /) -> None:
         """Have the node of an input mark the end of a call's backward, and of all later calls'. The first decides."""
         if key not in self:
             self._add(key, node, ordinal | BACKWARD_END)
 
-    def track_output(self, key: Any, node: Any, ordinal: int) -> None:
+    def track_output(self, key: Any, node: Any, ordinal: int, /) -> None:
         """Have the node of an output mark the begin of a call's backward, and of the calls around it."""
         mark = self.get(key)
         if mark is None:

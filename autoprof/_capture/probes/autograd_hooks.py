@@ -6,12 +6,13 @@ from bisect import bisect_right
 from collections.abc import Callable
 from operator import itemgetter
 from threading import get_ident
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from ..marks.codes import UNTIMED_HIDDEN, UNTIMED_LEAF
+from ..marks.state import PythonNodeMarks
 from ..recorder import Recorder
 from .call_sites import CallEntry
 from .graph_search import GraphSearch
@@ -41,30 +42,14 @@ Gap = tuple[int, int]
 """A call before which a node was made that is not its input: the call's ordinal, and the number of its first node."""
 
 
-class NodeMarks(Protocol):
-    """The autograd nodes of the open step that mark a backward pass, by their numbers: in C or in Python."""
-
-    def __contains__(self, key: Any, /) -> bool: ...
-    def get(self, key: Any, /) -> Any:
-        """Return the mark of the node with this number, or None."""
-
-    def track_input(self, key: Any, node: Any, ordinal: int, /) -> None:
-        """Have the node of an input mark the end of a call's backward."""
-
-    def track_output(self, key: Any, node: Any, ordinal: int, /) -> None:
-        """Have the node of an output mark the begin of a call's backward."""
-
-    def clear(self) -> None:
-        """Forget the nodes: a new step begins."""
-
-
 class CallTracker(NamedTuple):
     """Functions that track the nodes behind a call's inputs, its outputs, and the gaps inside it.
 
-    ``track_inputs`` returns the number of the newest node among them, -1 without one. ``gaps`` holds open gaps.
+    ``nodes`` may be the twin in C. ``track_inputs`` returns the number of the newest node among them, -1 without one;
+    ``gaps`` holds open gaps.
     """
 
-    nodes: NodeMarks
+    nodes: PythonNodeMarks
     track_inputs: Callable[..., int]
     track_outputs: Callable[[Any, int, int], None]
     track_inner_gaps: Callable[[Any, int, int], None]
@@ -72,7 +57,11 @@ class CallTracker(NamedTuple):
 
 
 def make_call_tracker(
-    recorder: Recorder, nodes: NodeMarks, gaps: list[Gap], search: GraphSearch, key_elsewhere: Callable[[int], Any]
+    recorder: Recorder,
+    nodes: PythonNodeMarks,
+    gaps: list[Gap],
+    search: GraphSearch,
+    key_elsewhere: Callable[[int], int],
 ) -> CallTracker:
     """Return a tracker of calls that has ``nodes`` mark the backward. Called on the thread that makes the calls.
 

@@ -17,9 +17,9 @@ import torch
 
 from ..._process.replace import Attribute, CallProbe, InCompiler, Listener, Replacement, call_listeners, skip_frames
 from ..marks.codes import BACKWARD_END, GRAPH_BEGIN, GRAPH_END, MAX_BUFFER_LENGTH, MAX_STEPS_BACK, STEP_STRIDE
+from ..marks.state import PythonNodeMarks
 from ..recorder import Recorder
 from ..torch_compat import queue_callback
-from .autograd_hooks import NodeMarks
 from .native_hooks import HAS_HOOK_DICTS, RUN_NAME, make_node_marks
 
 _graph_task = torch._C._current_graph_task_id
@@ -72,7 +72,7 @@ class BackwardPasses:
         """The device and stream that each thread of a pass used last."""
         self.several = False
         """Whether the model is on several devices: each has a thread of its own in a backward pass."""
-        self.nodes: NodeMarks | None = None
+        self.nodes: PythonNodeMarks | None = None
         """The hooked nodes of the step."""
         self._captured: list[dict[int, _Captured]] = []
         """By the id of a node's mark: the nodes of tensors whose gradients each open call asks for."""
@@ -97,7 +97,7 @@ class BackwardPasses:
             return False
         return True
 
-    def enter_grad(self) -> bool:
+    def enter_grad(self, function: Callable[..., Any], args: tuple[Any, ...]) -> bool:
         """Read the time of a call of ``torch.autograd.grad``; return whether to call ``leave_grad`` after it."""
         recorder = self._recorder
         if get_ident() != recorder.thread or not recorder.is_appending:
@@ -139,7 +139,7 @@ class BackwardPasses:
         except Exception:
             self._recorder.handle_failure("backward passes")
 
-    def begin_captures(self, inputs: Any) -> bool:
+    def begin_captures(self, function: Callable[..., Any], args: tuple[Any, ...]) -> bool:
         """Have the hooked nodes of tensors whose gradients are asked for marked only if they run.
 
         The engine calls the hooks of a node's dict also where it hands the gradient out and stops; not so prehooks.
@@ -148,7 +148,7 @@ class BackwardPasses:
             return False
         found: dict[int, _Captured] = {}
         try:
-            for one in inputs:
+            for one in args[INPUTS_AT]:
                 node: Any = getattr(one, "grad_fn", None) or getattr(one, "node", None)
                 mark = None if node is None else self.nodes.get(node._sequence_nr())
                 if mark is not None and id(mark) not in found:
@@ -244,7 +244,7 @@ class BackwardPasses:
         self._places.clear()
 
 
-def make_pass_nodes(recorder: Recorder, passes: BackwardPasses) -> NodeMarks:
+def make_pass_nodes(recorder: Recorder, passes: BackwardPasses) -> PythonNodeMarks:
     """Return the marks of a recorder's autograd nodes, whose prehook marks that a node runs."""
     append, read, step = recorder.append, recorder.clock.reader(None), recorder.step
     buffer, extend, training_thread = recorder.buffer, recorder.extend, recorder.thread
@@ -305,40 +305,21 @@ RUN: Final = Replacement(Attribute(torch.autograd, RUN_NAME), _call_with_capture
 """The function by which both start the engine; no graph guards it."""
 
 
-class _Captures:
-    """The tensors whose gradients each pass is asked for, reported to the backward passes. A ``Listener``."""
+class _Functions(NamedTuple):
+    """Two functions as a ``Listener``."""
 
-    def __init__(self, passes: BackwardPasses) -> None:
-        self._passes = passes
-
-    def enter(self, function: Callable[..., Any], args: tuple[Any, ...]) -> bool:
-        return self._passes.begin_captures(args[INPUTS_AT])
-
-    def leave(self) -> None:
-        self._passes.end_captures()
-
-
-class _GradCalls:
-    """The calls of ``torch.autograd.grad``, reported to the backward passes. A ``Listener``."""
-
-    def __init__(self, passes: BackwardPasses) -> None:
-        self._passes = passes
-
-    def enter(self, function: Callable[..., Any], args: tuple[Any, ...]) -> bool:
-        return self._passes.enter_grad()
-
-    def leave(self) -> None:
-        self._passes.leave_grad()
+    enter: Callable[[Callable[..., Any], tuple[Any, ...]], bool]
+    leave: Callable[[], None]
 
 
 class BackwardProbe(CallProbe):
     """Have backward passes reported while the probe is attached."""
 
     def __init__(self, passes: BackwardPasses) -> None:
-        captures = [(RUN, _Captures(passes))] if HAS_HOOK_DICTS else []
+        captures = [(RUN, _Functions(passes.begin_captures, passes.end_captures))] if HAS_HOOK_DICTS else []
         super().__init__([(BACKWARD, passes), *captures])
-        self._grad_calls = _GradCalls(passes)
-        for method in (self._grad_calls.enter, self._grad_calls.leave):
+        self._grad_calls = _Functions(passes.enter_grad, passes.leave_grad)
+        for method in self._grad_calls:
             skip_frames(method, callees=True)
 
     def attach(self) -> None:
@@ -353,34 +334,19 @@ class BackwardProbe(CallProbe):
 
     def remove(self) -> None:
         """Put both functions back once no session needs the replacements."""
-        GRAD.ignore(self._grad_calls)
-        GRAD.release(self._grad_calls)
+        unwatch(GRAD, self._grad_calls)
         super().remove()
 
 
-def watch_backward(listener: Listener) -> None:
-    """Have backward passes reported to ``listener``, until ``unwatch_backward``."""
+def watch(calls: Replacement, listener: Listener) -> None:
+    """Have calls of ``BACKWARD`` or ``GRAD`` reported to ``listener``, until ``unwatch``."""
     for method in (listener.enter, listener.leave):
         skip_frames(method, callees=True)
-    BACKWARD.hold(listener)
-    BACKWARD.listen(listener)
+    calls.hold(listener)
+    calls.listen(listener)
 
 
-def unwatch_backward(listener: Listener) -> None:
-    """Report no more backward passes to ``listener``; do nothing where it is not watching."""
-    BACKWARD.ignore(listener)
-    BACKWARD.release(listener)
-
-
-def watch_grad(listener: Listener) -> None:
-    """Have calls of ``torch.autograd.grad`` reported to ``listener``, until ``unwatch_grad``."""
-    for method in (listener.enter, listener.leave):
-        skip_frames(method, callees=True)
-    GRAD.hold(listener)
-    GRAD.listen(listener)
-
-
-def unwatch_grad(listener: Listener) -> None:
-    """Report no more such calls to ``listener``; do nothing where it is not watching."""
-    GRAD.ignore(listener)
-    GRAD.release(listener)
+def unwatch(calls: Replacement, listener: Listener) -> None:
+    """Report no more calls to ``listener``; do nothing where it is not watching."""
+    calls.ignore(listener)
+    calls.release(listener)

@@ -16,7 +16,7 @@ from ..marks.native import extension
 from ..marks.state import PythonNodeMarks
 from ..recorder import Recorder
 from ..torch_compat import without_modes
-from .autograd_hooks import CallTracker, Hook, NodeMarks
+from .autograd_hooks import CallTracker, Hook
 
 ClockReader = Callable[[], Any]
 
@@ -58,7 +58,7 @@ def make_carrier(hooks: dict[int, Any]) -> torch.Tensor:
 
 def make_node_marks(
     recorder: Recorder, prehook: Hook, clock_reader: Callable[[], ClockReader], passes: Any
-) -> NodeMarks:
+) -> PythonNodeMarks:
     """Return the marks of a recorder's autograd nodes, in C where nodes can take their prehooks from dicts."""
     if not HAS_HOOK_DICTS or recorder.native_buffer is None:
         return PythonNodeMarks(prehook, recorder.step)
@@ -71,7 +71,7 @@ def make_node_marks(
 
     context = extension.HookContext(recorder.native_buffer, fallback=prehook, on_error=handle_failure)
     _follow(recorder, context, clock_reader, lambda: recorder.is_appending and not passes.several)
-    nodes: NodeMarks = extension.NodeMarks(context, make_carrier)
+    nodes: PythonNodeMarks = extension.NodeMarks(context, make_carrier)
     return nodes
 
 
