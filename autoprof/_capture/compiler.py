@@ -20,31 +20,17 @@ _EXPORT: Final = "torch.export._trace"
 _TRACE_MODEL: Final = "_export_to_torch_ir"
 """The function of strict export that traces a model. Up to torch 2.6 at least it traces the hooks that it meets as
 graphs of their own before it calls the callbacks of the compiler, and fails, as it needs one graph."""
-_open: list[_Around] = []
+_open: list[tuple[Callable[[], None], Callable[[], None]]] = []
+"""The functions that each part calls before torch compiles, and after."""
 _export: Replacement | None = None
 _import_hooks_set = False
-
-
-class _Around:
-    """The functions that one part calls before torch compiles, and after."""
-
-    def __init__(self, start: Callable[[], None], end: Callable[[], None]) -> None:
-        self.start = start
-        self.end = end
-
-    def close(self) -> None:
-        """Call them no more."""
-        if self in _open:
-            _open.remove(self)
-        if not _open and _export is not None:
-            _export.release(_open)
 
 
 def around_compiler(start: Callable[[], None], end: Callable[[], None]) -> Handle:
     """Call ``start`` before torch compiles and ``end`` after it, until the handle is removed."""
     global _import_hooks_set
-    handle, around = Handle(), _Around(start, end)
-    handle.add(around.close)
+    handle, around = Handle(), (start, end)
+    handle.add(lambda: _close(around))
     _open.append(around)
     for name, register in ((_CALLBACKS, _register_callbacks), (_EXPORT, _replace_export)):
         if name in sys.modules:
@@ -53,6 +39,13 @@ def around_compiler(start: Callable[[], None], end: Callable[[], None]) -> Handl
             wrapt.register_post_import_hook(register, name)
     _import_hooks_set = True
     return handle
+
+
+def _close(around: Any) -> None:
+    if around in _open:
+        _open.remove(around)
+    if not _open and _export is not None:
+        _export.release(_open)
 
 
 def compiles() -> bool:
@@ -92,14 +85,14 @@ class _Export:
 def _start(*_args: Any) -> None:
     with suppress(Exception):
         remove_while_compiling()
-    for around in _open:
+    for start, _ in _open:
         with suppress(Exception):
-            around.start()
+            start()
 
 
 def _end(*_args: Any) -> None:
-    for around in _open:
+    for _, end in _open:
         with suppress(Exception):
-            around.end()
+            end()
     with suppress(Exception):
         restore_after_compiling()

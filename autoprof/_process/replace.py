@@ -248,6 +248,19 @@ def call_listeners(original: Any, listeners: list[Listener]) -> Any:
     return wrapper
 
 
+def call_after(original: Any, listeners: list[Callable[[Any], object]]) -> Any:
+    """Return a wrapper that calls the listeners with the first argument after each call that returned."""
+
+    @functools.wraps(original)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        result = original(*args, **kwargs)
+        for listener in listeners[:]:
+            listener(args[0])
+        return result
+
+    return wrapper
+
+
 def skip_frames(function: Any, *, callees: bool = False) -> None:
     """Exclude the frames of a function from ``torch.compile``; with ``callees`` also those of functions it calls."""
     code: Any = getattr(function, "__code__", None)

@@ -19,7 +19,7 @@ from .._capture.mark_cost import MarkCost
 from .._capture.memory import Footprint
 from .._capture.probes.call_sites import keep_calls
 from .._capture.probes.checkpointing import SEES_CHECKPOINTS
-from .._capture.probes.compiled_calls import relay_compiled_calls
+from .._capture.probes.compiled_calls import CompiledCalls
 from .._capture.probes.compiled_checkpoints import watch_compiled_checkpoints
 from .._capture.probes.function import probe_function
 from .._capture.probes.hooks import make_hooks
@@ -327,8 +327,9 @@ class _Builder:
         self._attached.add(around_compiler(_nothing, compiled.compiled).remove)
         self._attached.add(watch_compiled_checkpoints(compiled.compiled_checkpoint).remove)
         nodes = walk(self._setup.model)
-        relay = relay_compiled_calls([(node.inner, node.module) for node in nodes], unwrap, compiled.found)
-        self._attached.add(relay.remove)
+        calls = CompiledCalls([(node.inner, node.module) for node in nodes], unwrap, compiled.found)
+        self._attached.add(calls.close)
+        calls.begin()
         return compiled
 
     def _steps(

@@ -7,7 +7,6 @@ module a call of its own, which its call site calls in place of ``forward``. Ins
 
 from __future__ import annotations
 
-import functools
 import gc
 import sys
 import weakref
@@ -18,35 +17,22 @@ import wrapt
 from torch import nn
 
 from ..._process.failures import contain, ignore
-from ..._process.replace import Attribute, InCompiler, Replacement
-from ..handle import Handle
+from ..._process.replace import Attribute, InCompiler, Replacement, call_after
 from .call_sites import NAME, add_alias, remove_alias
 
 _EVAL_FRAME: Final = "torch._dynamo.eval_frame"
 _WRAPPER: Final = "OptimizedModule"
 
-_open: list[_CompiledCalls] = []
+_open: list[CompiledCalls] = []
 _import_hook_set = False
 
 
-def relay_compiled_calls(
-    modules: Iterable[tuple[nn.Module, nn.Module]],
-    unwrap: Callable[[nn.Module], nn.Module],
-    found: Callable[[], None],
-) -> Handle:
-    """Mark the calls of wrappers of these modules, until the handle is removed.
+class CompiledCalls:
+    """The modules of one session, and the wrappers around them, whose calls are marked until ``close``.
 
     ``modules`` are pairs: a module without its wrappers, which ``unwrap`` returns, and the module that is marked.
     ``found`` is called for each that is compiled, now or later.
     """
-    calls, handle = _CompiledCalls(modules, unwrap, found), Handle()
-    handle.add(calls.close)
-    calls.begin()
-    return handle
-
-
-class _CompiledCalls:
-    """The modules of one session, and the wrappers around them."""
 
     def __init__(
         self,
@@ -64,25 +50,28 @@ class _CompiledCalls:
         global _import_hook_set
         _open.append(self)
         for inner, _marked in [*self._modules.values()]:
-            self.compiled_in_place(inner)
+            self._compiled_in_place(inner)
         _compile_method.hold(self)
+        _compile_method.listen(self._compiled_in_place)
         if _EVAL_FRAME in sys.modules:
-            self.find_wrappers(sys.modules[_EVAL_FRAME])
+            self._find_wrappers(sys.modules[_EVAL_FRAME])
         elif not _import_hook_set:
             _import_hook_set = True
             wrapt.register_post_import_hook(_imported, _EVAL_FRAME)
 
-    def find_wrappers(self, eval_frame: Any) -> None:
+    def _find_wrappers(self, eval_frame: Any) -> None:
         """Mark the calls of the wrappers that exist, and of those made from now on."""
         kind = getattr(eval_frame, _WRAPPER, None)
         if kind is None:  # a torch without this class
             return
-        _made_wrapper(kind).hold(self)
+        made = _made_wrapper(kind)
+        made.hold(self)
+        made.listen(self._wrapped)
         for wrapper in gc.get_referrers(kind):
             if type(wrapper) is kind:
-                self.wrapped(wrapper)
+                self._wrapped(wrapper)
 
-    def wrapped(self, wrapper: Any) -> None:
+    def _wrapped(self, wrapper: Any) -> None:
         """Mark the calls of a wrapper, if it wraps one of the modules. Never raises."""
         with contain(ignore):
             _inner, marked = self._modules.get(id(self._unwrap(wrapper)), (None, None))
@@ -92,7 +81,7 @@ class _CompiledCalls:
                 add_alias(wrapper, marked)
                 self._found()
 
-    def compiled_in_place(self, module: nn.Module) -> None:
+    def _compiled_in_place(self, module: nn.Module) -> None:
         """Report a module that is compiled in place, if it is one of the modules. Never raises."""
         with contain(ignore):
             inner, _marked = self._modules.get(id(module), (None, None))
@@ -110,44 +99,25 @@ class _CompiledCalls:
                     remove_alias(wrapper)
         self._wrappers.clear()
         self._modules.clear()
+        _compile_method.ignore(self._compiled_in_place)
         _compile_method.release(self)
         if _wrapper_init is not None:
+            _wrapper_init.ignore(self._wrapped)
             _wrapper_init.release(self)
 
 
-def _report_compile(original: Any, listeners: list[Any]) -> Any:
-    @functools.wraps(original)
-    def compile(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
-        result = original(self, *args, **kwargs)
-        for calls in _open[:]:
-            calls.compiled_in_place(self)
-        return result
-
-    return compile
-
-
-def _report_wrapper(original: Any, listeners: list[Any]) -> Any:
-    @functools.wraps(original)
-    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
-        original(self, *args, **kwargs)
-        for calls in _open[:]:
-            calls.wrapped(self)
-
-    return __init__
-
-
-_compile_method: Final = Replacement(Attribute(nn.Module, "compile"), _report_compile, in_compiler=InCompiler.PRESENT)
+_compile_method: Final = Replacement(Attribute(nn.Module, "compile"), call_after, in_compiler=InCompiler.PRESENT)
 _wrapper_init: Replacement | None = None
 
 
 def _made_wrapper(kind: Any) -> Replacement:
     global _wrapper_init
     if _wrapper_init is None:
-        _wrapper_init = Replacement(Attribute(kind, "__init__"), _report_wrapper, in_compiler=InCompiler.PRESENT)
+        _wrapper_init = Replacement(Attribute(kind, "__init__"), call_after, in_compiler=InCompiler.PRESENT)
     return _wrapper_init
 
 
 def _imported(eval_frame: Any) -> None:
     for calls in _open[:]:
         with contain(ignore):
-            calls.find_wrappers(eval_frame)
+            calls._find_wrappers(eval_frame)

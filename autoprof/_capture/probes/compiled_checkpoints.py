@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 import sys
 from collections.abc import Callable
 from typing import Any, Final
 
-from ..._process.replace import Attribute, InCompiler, Replacement
+from ..._process.replace import Attribute, InCompiler, Replacement, call_after
 from ..compiler import around_compiler
 from ..handle import Handle
 
@@ -20,29 +19,29 @@ _replacement: Replacement | None = None
 
 
 def watch_compiled_checkpoints(found: Callable[[], None]) -> Handle:
-    """Call ``found`` whenever a checkpoint is traced into a graph, until the handle is removed."""
-    watcher, handle = _Watcher(found), Handle()
-    handle.add(watcher.end)
-    handle.add(around_compiler(watcher.start, watcher.end).remove)
-    return handle
+    """Call ``found`` whenever a checkpoint is traced into a graph, until the handle is removed.
 
+    The method is replaced only while torch compiles, when ``torch._dynamo`` is imported. It raises for a graph break.
+    """
+    handle = Handle()
 
-class _Watcher:
-    """Replace the method only while torch compiles: ``torch._dynamo`` is imported then."""
+    def report(_variable: Any) -> None:
+        found()
 
-    def __init__(self, found: Callable[[], None]) -> None:
-        self._found = found
-
-    def start(self) -> None:
+    def start() -> None:
         replacement = _traced_checkpoint()
         if replacement is not None:
-            replacement.hold(self)
-            replacement.listen(self._found)
+            replacement.hold(handle)
+            replacement.listen(report)
 
-    def end(self) -> None:
+    def end() -> None:
         if _replacement is not None:
-            _replacement.ignore(self._found)
-            _replacement.release(self)
+            _replacement.ignore(report)
+            _replacement.release(handle)
+
+    handle.add(end)
+    handle.add(around_compiler(start, end).remove)
+    return handle
 
 
 def _traced_checkpoint() -> Replacement | None:
@@ -51,18 +50,5 @@ def _traced_checkpoint() -> Replacement | None:
         owner = getattr(sys.modules.get(_MODULE), _CLASS, None)
         name = next((name for name in _METHODS if name in vars(owner)), None) if owner is not None else None
         if name is not None:
-            _replacement = Replacement(Attribute(owner, name), _report_success, in_compiler=InCompiler.PRESENT)
+            _replacement = Replacement(Attribute(owner, name), call_after, in_compiler=InCompiler.PRESENT)
     return _replacement
-
-
-def _report_success(original: Any, listeners: list[Callable[[], None]]) -> Any:
-    """Return the method, which calls the listeners where it returns; it raises where the graph breaks."""
-
-    @functools.wraps(original)
-    def call_function(*args: Any, **kwargs: Any) -> Any:
-        result = original(*args, **kwargs)
-        for found in listeners[:]:
-            found()
-        return result
-
-    return call_function
