@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from contextlib import suppress
 from time import thread_time_ns
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -12,7 +11,8 @@ from torch import Tensor, nn
 
 from .._capture.marks.codes import ENTER, INDEX_MASK, KIND_BITS, KIND_MASK
 from .._capture.marks.mark_batch import MarkBatch
-from .._capture.probes.call_sites import CallEntry, add_entry, remove_entry
+from .._capture.probes.call_sites import CallEntry
+from .._capture.probes.entry_probe import EntryProbe
 from .._capture.recorder import Recorder
 from .._capture.torch_compat import without_modes
 from .._process.replace import skip_frames
@@ -70,7 +70,7 @@ class StepCalls(NamedTuple):
     """The number of backward passes through modules; None where no hook shows which passes reach them."""
 
 
-class RootProbe:
+class RootProbe(EntryProbe):
     """Record each call of the model by the shapes of its arguments.
 
     The expensive work is done once for each shape: the description of the arguments, and the check of the output.
@@ -78,13 +78,9 @@ class RootProbe:
     marked.
     """
 
-    where = "module hooks"
-
     def __init__(self, model: nn.Module, recorder: Recorder, passes: PassCounter | None = None) -> None:
-        self.recorder = recorder
-        self.module = model
+        super().__init__(recorder, model)
         self._passes = passes
-        self._attached = False
         self._known: dict[Hashable, int] = {}
         self._new: int | None = None
         self._inside: list[tuple[int, int]] = []
@@ -95,31 +91,8 @@ class RootProbe:
         """Numbers of the open step's calls, in order."""
         self.spent_ns = 0
         """Time of the hooks, in nanoseconds, since it was last set to 0."""
-        self._entry = CallEntry(self, RootProbe.enter, RootProbe.leave)
+        self._entries = [CallEntry(self, RootProbe.enter, RootProbe.leave)]
         self.shapes: list[Shape] = []
-
-    def attach(self) -> None:
-        """Record the calls of the model."""
-        if not self._attached:
-            self._attached = True
-            add_entry(self.module, self._entry)
-
-    def detach(self) -> None:
-        """Record no more calls."""
-        if self._attached:
-            remove_entry(self.module, self._entry)
-            self._attached = False
-
-    def remove(self) -> None:
-        """Record no more calls, for good; nothing that the probe holds leads back to it."""
-        self.detach()
-        self._entry = None
-
-    def fail(self) -> None:
-        """Count a failure of ours and record no more calls; the user's call continues."""
-        self.recorder.handle_failure(self.where)
-        with suppress(Exception):
-            self.detach()
 
     def enter(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Record a call of the model."""

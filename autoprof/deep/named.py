@@ -75,7 +75,7 @@ class NamedRanges:
         if failed:
             raise failed[0]
 
-    def fail(self, where: str) -> None:
+    def handle_failure(self, where: str) -> None:
         """Note the current exception of a hook; the probe detaches itself."""
         error = sys.exc_info()[1]
         if error is not None and raised_by_handler(error):

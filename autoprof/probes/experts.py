@@ -7,7 +7,6 @@ tokens of their last call themselves, in an attribute ``autoprof_expert_tokens``
 
 from __future__ import annotations
 
-import contextlib
 import inspect
 from collections.abc import Iterator, Sequence
 from time import perf_counter_ns, thread_time_ns
@@ -16,7 +15,8 @@ from typing import Any, Final
 import torch
 from torch import Tensor, nn
 
-from .._capture.probes.call_sites import CallEntry, add_entry, remove_entry
+from .._capture.probes.call_sites import CallEntry
+from .._capture.probes.entry_probe import EntryProbe
 from .._capture.recorder import Recorder
 from ._base import ProbeContext, ProbeFactory
 
@@ -49,32 +49,16 @@ class ExpertCounts:
         return taken
 
 
-class ExpertCalls:
+class ExpertCalls(EntryProbe):
     """The entry of one expert, or on a module that has several (``expert`` None)."""
 
     where = "experts"
 
     def __init__(self, recorder: Recorder, module: nn.Module, counts: ExpertCounts, expert: int | None) -> None:
-        self.module = module
-        self._recorder = recorder
+        super().__init__(recorder, module)
         self._counts = counts
         self._expert = expert
-        self._attached = False
-        self._entry = CallEntry(self, None if expert is None else ExpertCalls.begin, ExpertCalls.count)
-
-    def attach(self) -> None:
-        """Look at each call of the module."""
-        if not self._attached:
-            self._attached = True
-            add_entry(self.module, self._entry)
-
-    def detach(self) -> None:
-        """Look at no more calls."""
-        if self._attached:
-            remove_entry(self.module, self._entry)
-            self._attached = False
-
-    remove = detach
+        self._entries = [CallEntry(self, None if expert is None else ExpertCalls.begin, ExpertCalls.count)]
 
     def begin(self, module: nn.Module, args: Any, kwargs: Any) -> int:
         """Return the time at which a call begins."""
@@ -98,15 +82,9 @@ class ExpertCalls:
                 counts.tokens[self._expert] += x.numel() // max(x.shape[-1], 1)
                 if counts.ns is not None:
                     counts.ns[self._expert] += now_ns - begun_ns
-            self._recorder.detail_ns += thread_time_ns() - began_ns
+            self.recorder.detail_ns += thread_time_ns() - began_ns
         except Exception:
             self.fail(module)
-
-    def fail(self, module: nn.Module) -> None:
-        """Count a failure of ours and look at no more calls; the user's call continues."""
-        self._recorder.handle_failure(self.where)
-        with contextlib.suppress(Exception):
-            self.detach()
 
 
 def _tokens_by_expert(module: nn.Module, args: Any, kwargs: Any, experts: int) -> list[int]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from time import thread_time_ns
 from typing import TYPE_CHECKING, Any
 
@@ -14,38 +13,29 @@ from ...frame import Phase
 from ..marks.codes import MEMORY
 from ..recorder import Recorder
 from .autograd_hooks import CallHooks
-from .call_sites import CallEntry, add_entry, remove_entry
+from .call_sites import CallEntry
 from .cross_device import hooks_by_input
-from .hook_owner import HookOwner
+from .entry_probe import EntryProbe
 from .hooks import Hooks
 
 if TYPE_CHECKING:
     from ..._targets import Target
 
 
-class ModuleProbe(HookOwner):
-    """Attach and detach the entries of one module, whose functions ``make_hooks`` makes."""
+class ModuleProbe(EntryProbe):
+    """Mark the calls of one module, by the functions that ``make_hooks`` makes.
 
-    __slots__ = (
-        "_attached",
-        "_entries",
-        "_is_native",
-        "_memory",
-        "_placement",
-        "_tracks_backward",
-        "recorder",
-    )
-    where = "module hooks"
+    They are called outermost, so that the time of the user's hooks belongs to the module.
+    """
+
+    outermost = True
 
     def __init__(self, recorder: Recorder, hooks: Hooks, target: Target, memory: Memory | None = None) -> None:
         phases, shown = target.phases, target.shown
-        super().__init__(target.module, recorder.label(target.name, target.fqn, Phase.FORWARD, phases, shown=shown))
-        self.recorder = recorder
-        self._attached = False
+        code = recorder.label(target.name, target.fqn, Phase.FORWARD, phases, shown=shown)
+        super().__init__(recorder, target.module, code)
         self._memory = memory if target.memory else None
         self._tracks_backward = Phase.BACKWARD in target.phases
-        self._entries: list[Any] = []
-        """Outermost first."""
         self._placement: tuple[Any, ...] | None = None
         self.place(hooks)
 
@@ -88,26 +78,6 @@ class ModuleProbe(HookOwner):
         """Whether the probe may stay attached while calls are not marked: C passes over it, for next to nothing."""
         return len(self._entries) == 1 and self._is_native
 
-    def attach(self) -> None:
-        """Mark the calls of the module, outermost, so that the time of the user's hooks belongs to the module."""
-        if self._attached:
-            return
-        self._attached = True
-        for entry in reversed(self._entries):
-            add_entry(self.module, entry, first=True)
-
-    def detach(self) -> None:
-        """Mark them no more, also after an attach that was interrupted."""
-        if self._attached:
-            for entry in self._entries:
-                remove_entry(self.module, entry)
-            self._attached = False
-
-    def remove(self) -> None:
-        """Mark them no more, for good; nothing that the probe holds leads back to it."""
-        self.detach()
-        self._entries = []
-
     def remember(self, module: nn.Module) -> None:
         """Record the memory at the mark just made."""
         if torch.compiler.is_dynamo_compiling():
@@ -119,12 +89,6 @@ class ModuleProbe(HookOwner):
             memory.spent_ns += thread_time_ns() - began  # type: ignore[union-attr]
         except Exception as error:
             self.fail(module, error)
-
-    def fail(self, module: nn.Module, error: Exception | None = None) -> None:
-        """Count a failure of ours and mark no more; the user's call continues."""
-        self.recorder.handle_failure(self.where)
-        with contextlib.suppress(Exception):
-            self.detach()
 
 
 def _remember(self: ModuleProbe, module: nn.Module, args: Any, kwargs: Any) -> None:

@@ -25,10 +25,9 @@ from ...frame import Phase
 from ..marks.codes import ENTER, GRAPH_BEGIN, GRAPH_END, INDEX_MASK, KIND_BITS, KIND_MASK, LEAVE, ORDINAL_SHIFT, RESUME
 from ..recorder import Recorder
 from ..torch_compat import queue_callback
-from .autograd_hooks import CallHooks
+from .call_sites import CallEntry
 from .checkpointing import RECOMPUTE_NAME, is_marking
-from .hook_owner import HookOwner
-from .module import ModuleProbe
+from .entry_probe import EntryProbe
 from .tensors import nodes_of
 
 if TYPE_CHECKING:
@@ -124,10 +123,7 @@ class Ranges:
 
     def close(self, key: Any) -> None:
         """Close the innermost range of this key, and all ranges inside it."""
-        stack = self._threads.stack
-        if any(entry.key == key for entry in stack):
-            while _pop(stack).key != key:
-                pass
+        _pop_to(self._threads.stack, lambda entry: entry.key == key)
 
     # Calls of modules.
 
@@ -152,10 +148,7 @@ class Ranges:
 
     def leave(self, call: ModuleCall, output: Any) -> None:
         """Close a call's range; have the nodes of its outputs open the range of its backward."""
-        stack = self._threads.stack
-        if any(entry.key is call for entry in stack):
-            while _pop(stack).key is not call:
-                pass
+        self.close(call)
         if not call.shows_backward or self.off:
             return
         if len(self._starts) > MAX_NODES:
@@ -181,12 +174,8 @@ class Ranges:
                 self.open(one, Phase.BACKWARD.qualify(one.name), task)
 
     def _run_input(self, call: ModuleCall, _grads: Any) -> None:
-        task, stack = _task(), self._threads.stack
-        if any(entry.key is call and entry.task == task for entry in stack):
-            while True:
-                entry = _pop(stack)
-                if entry.key is call and entry.task == task:
-                    return
+        task = _task()
+        _pop_to(self._threads.stack, lambda entry: entry.key is call and entry.task == task)
 
     def _begin(self, task: int, stack: list[_Entry]) -> None:
         known = self._passes.get(task)
@@ -210,6 +199,13 @@ class Ranges:
             _pop(self._threads.stack)
 
 
+def _pop_to(stack: list[_Entry], is_last: Callable[[_Entry], bool]) -> None:
+    """Close the innermost range that is the last one to close, and all ranges inside it; none without such a range."""
+    if any(is_last(entry) for entry in stack):
+        while not is_last(_pop(stack)):
+            pass
+
+
 def _pop(stack: list[_Entry]) -> _Entry:
     entry = stack.pop()
     for close in entry.closers:
@@ -217,43 +213,36 @@ def _pop(stack: list[_Entry]) -> _Entry:
     return entry
 
 
-class RangeProbe(ModuleProbe):
+class RangeProbe(EntryProbe):
     """Open and close the ranges of one module."""
 
-    __slots__ = ("name", "phases")
     where = "range hooks"
+    outermost = True
 
     def __init__(self, recorder: RangingRecorder, target: Target) -> None:
-        HookOwner.__init__(self, target.module, 0)
-        self.recorder = recorder
-        self._attached = False
-        self._memory = None
-        self._tracks_backward = Phase.BACKWARD in target.phases
+        super().__init__(recorder, target.module)
+        self._ranges = recorder.ranges
         self.name, self.phases = target.name, target.phases
-        self._entries, self._is_native = [_make_hooks(recorder).entry(self)], False
+        self._entries = [CallEntry(self, RangeProbe.enter, RangeProbe.leave)]
 
-
-def _make_hooks(recorder: RangingRecorder) -> CallHooks:
-    ranges = recorder.ranges
-
-    def enter(self: Any, module: nn.Module, args: Any, kwargs: Any) -> ModuleCall | None:
+    def enter(self, module: nn.Module, args: Any, kwargs: Any) -> ModuleCall | None:
+        """Open the range of a call."""
         if _compiling():
             return None
         try:
-            return ranges.enter(self.name, self.phases, args, kwargs)
+            return self._ranges.enter(self.name, self.phases, args, kwargs)
         except Exception:
-            self.fail(module)
+            self.fail()
             return None
 
-    def leave(self: Any, module: nn.Module, args: Any, kwargs: Any, output: Any, call: ModuleCall | None) -> None:
+    def leave(self, module: nn.Module, args: Any, kwargs: Any, output: Any, call: ModuleCall | None) -> None:
+        """Close it, unless it was not opened."""
         if call is None:
             return
         try:
-            ranges.leave(call, output)
+            self._ranges.leave(call, output)
         except Exception:
-            self.fail(module)
-
-    return CallHooks(enter, leave)
+            self.fail()
 
 
 class RangingRecorder(Recorder):

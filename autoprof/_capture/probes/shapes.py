@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import inspect
 from time import thread_time_ns
 from typing import TYPE_CHECKING, Any, Final
@@ -13,7 +12,8 @@ from torch import nn
 from ..._process.replace import skip_frames
 from ...frame import ShapeChange
 from ..recorder import Recorder
-from .call_sites import CallEntry, add_entry, remove_entry
+from .call_sites import CallEntry
+from .entry_probe import EntryProbe
 from .tensors import named_shapes, shapes_in
 
 if TYPE_CHECKING:
@@ -26,42 +26,21 @@ MAX_SETS: Final = 16
 """Sets of shapes recorded for one module: new lengths in each step would otherwise fill the summary."""
 
 
-class ShapeProbe:
+class ShapeProbe(EntryProbe):
     """A separate entry of the targets with ``detail: shapes``; the marks of other targets stay as cheap.
 
     A call costs a look at the shapes of its tensors; their names are found only when the shapes have changed. A
     recomputed forward has the shapes of the first one and is skipped. The cost is part of the reported overhead.
     """
 
-    __slots__ = ("_attached", "_entry", "_fqn", "_last", "_name", "_recorder", "_seen", "module")
     where = "shape hooks"
 
     def __init__(self, recorder: Recorder, target: Target) -> None:
-        self.module = target.module
-        self._recorder = recorder
+        super().__init__(recorder, target.module)
         self._name, self._fqn = target.name, target.fqn
-        self._attached = False
-        self._entry = CallEntry(self, None, ShapeProbe.note)
+        self._entries = [CallEntry(self, None, ShapeProbe.note)]
         self._last: tuple[Any, ...] | None = None
         self._seen: set[tuple[Any, ...]] = set()
-
-    def attach(self) -> None:
-        """Look at each call of the module."""
-        if self._attached:
-            return
-        self._attached = True
-        add_entry(self.module, self._entry)
-
-    def detach(self) -> None:
-        """Look at no more calls."""
-        if self._attached:
-            remove_entry(self.module, self._entry)
-            self._attached = False
-
-    def remove(self) -> None:
-        """Look at no more calls, for good."""
-        self.detach()
-        self._entry = None
 
     def note(self, module: nn.Module, args: Any, kwargs: Any, output: Any, _call: Any) -> None:
         """Record the shapes of a call, if they differ from those of the call before."""
@@ -76,24 +55,18 @@ class ShapeProbe:
                 self._last = shapes
                 if shapes not in self._seen:
                     self._change(module, args, kwargs, output, shapes)
-            self._recorder.detail_ns += thread_time_ns() - began_ns
+            self.recorder.detail_ns += thread_time_ns() - began_ns
         except Exception:
             self.fail(module)
 
     def _change(self, module: nn.Module, args: Any, kwargs: Any, output: Any, shapes: tuple[Any, ...]) -> None:
         if len(self._seen) >= MAX_SETS:
-            self._recorder.count_untimed(f"sets of shapes beyond {MAX_SETS} of a module")
+            self.recorder.count_untimed(f"sets of shapes beyond {MAX_SETS} of a module")
             return
         self._seen.add(shapes)
         inputs = named_shapes(_arguments(module, args, kwargs))
         returned = named_shapes({"": output})
-        self._recorder.shapes.append(ShapeChange(self._name, self._fqn, inputs, returned))
-
-    def fail(self, module: nn.Module) -> None:
-        """Count a failure of ours and look at no more calls; the user's call continues."""
-        self._recorder.handle_failure(self.where)
-        with contextlib.suppress(Exception):
-            self.detach()
+        self.recorder.shapes.append(ShapeChange(self._name, self._fqn, inputs, returned))
 
 
 def _arguments(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
