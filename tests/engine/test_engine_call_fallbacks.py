@@ -86,8 +86,8 @@ def test_public_hooks_call_entries_around_a_call_and_end_with_the_site() -> None
     called: list[str] = []
     module, table = nn.Linear(2, 2), HookedCallTable()
     site = table.site(module)
-    site.add_before(lambda _module: called.append("before"))
-    site.add(PythonCallEntry("owner", lambda *_: called.append("enter"), lambda *_: called.append("leave")))
+    site.before = (lambda _module: called.append("before"),)
+    site.entries += (PythonCallEntry("owner", lambda *_: called.append("enter"), lambda *_: called.append("leave")),)
     copies = copy.deepcopy(module), pickle.loads(pickle.dumps(module))
     for one in (module, *copies):
         one(torch.ones(1, 2))
@@ -113,7 +113,7 @@ def test_public_hooks_of_a_wrapper_mark_the_module_inside_once() -> None:
     seen: list[Any] = []
     module, table = nn.Linear(2, 2), HookedCallTable()
     wrapper, site = Wrapper(module), table.site(module)
-    site.add(PythonCallEntry("owner", lambda _owner, shown, *_: seen.append(shown), None))
+    site.entries += (PythonCallEntry("owner", lambda _owner, shown, *_: seen.append(shown), None),)
     table.alias(wrapper, site, wraps=True)
     wrapper(torch.ones(1, 2))
     assert seen == [module]

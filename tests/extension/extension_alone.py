@@ -154,7 +154,7 @@ class Session:
         self.table = module.CallTable()
         self.module = type("Marked", (Module,), {"_compiled_call_impl": self.table})()
         self.entry = self.make_entry(module)
-        self.table.site(self.module).add(self.entry)
+        self.table.site(self.module).entries = (self.entry,)
 
     def make_entry(self, module: Any, context: Any = None, on_error: Any = None) -> Any:
         """Return an entry of a label with the index 5."""
@@ -313,12 +313,12 @@ def check_call_sites(module: Any, torch: Torch) -> None:
     marked += 1
     assert len(session.codes()) == 2 * marked
     seen: list[Any] = []
-    site.add_before(seen.append)
+    site.before = (seen.append,)
     one()
-    site.remove_before(site.before[0])
+    site.before = ()
     one()
     assert seen == [one]
-    one.inside = lambda: site.remove(session.entry)
+    one.inside = lambda: setattr(site, "entries", ())
     one()
     assert len(session.codes()) == 2 * (marked + 2) + 1  # removed inside the call: it does not end
     assert site.__deepcopy__({}) is None
@@ -357,8 +357,7 @@ def check_carriers(module: Any, torch: Torch) -> None:
     session.contexts.append(context)
     session.update()
     site = session.table.site(session.module)
-    site.remove(session.entry)
-    site.add(session.make_entry(module, context))
+    site.entries = (session.make_entry(module, context),)
     kept: list[Node] = []
     for step in range(6):
         nodes = [torch.node(), torch.node()]
@@ -501,8 +500,7 @@ def check_two_exceptions(module: Any, torch: Torch) -> None:
             kept.append(error)
 
         site = session.table.site(session.module)
-        site.remove(session.entry)
-        site.add(session.make_entry(module, on_error=on_error))
+        site.entries = (session.make_entry(module, on_error=on_error),)
         reached = None
         try:
             session.call(output=Tensor(None, grad_fn=attribute), inside=partial(session.update, read=fail))
@@ -553,6 +551,7 @@ def check_reentrance(module: Any, torch: Torch) -> None:
 def check_wrong_arguments(module: Any, torch: Torch) -> None:
     """Constructors and methods refuse wrong arguments, and a hook cannot be made without a context."""
     session = Session(module, torch)
+    site = session.table.site(session.module)
     for call in (
         lambda: module.MarkBuffer("serial", 1), lambda: module.MarkBuffer(1), lambda: module.HookContext(1),
         lambda: module.HookContext(session.buffer, nodes=session.nodes), lambda: module.HookContext(),
@@ -560,7 +559,8 @@ def check_wrong_arguments(module: Any, torch: Torch) -> None:
         lambda: module.NodeMarks(session.context, print), lambda: module.configure(),
         lambda: session.context.update(enabled=True), lambda: module.CallEntry(1, 2), lambda: module.CallTable(1),
         lambda: module.CallEntry(1, 2, 3, context=4), lambda: session.table.site(1), lambda: module.CallSite(),
-        lambda: session.table.alias(session.module, None), lambda: session.table.site(session.module).add("entry"),
+        lambda: session.table.alias(session.module, None), lambda: setattr(site, "entries", ("entry",)),
+        lambda: setattr(site, "entries", []), lambda: setattr(site, "before", print),
     ):  # fmt: skip
         try:
             call()
@@ -694,13 +694,13 @@ def check_call_tokens(module: Any, torch: Torch) -> None:
     """A function after a call gets what the one before it returned; a call that C began has its ordinal."""
     session, seen = Session(module, torch), list[Any]()
     site = session.table.site(session.module)
-    site.add(module.CallEntry("a", lambda *_: "token", lambda *given: seen.append(given[-1])))
+    site.entries += (module.CallEntry("a", lambda *_: "token", lambda *given: seen.append(given[-1])),)
     session.call(Tensor(torch.node()), output=[], inside=lambda: session.call(object()))
     assert session.fallbacks == 2  # the output of the one, and the input of the other
     assert seen == ["token", "token"]
-    site.remove(session.entry)
+    site.entries = site.entries[1:]
     functions = lambda *_: 7 * STRIDE, lambda *given: seen.append(given[-1])
-    site.add(module.CallEntry(session.owner, *functions, session.context))
+    site.entries += (module.CallEntry(session.owner, *functions, session.context),)
     session.call(Tensor(torch.node()), output=[])
     session.call(object())
     assert seen[2:] == [2 * STRIDE, "token", "token"]

@@ -7,7 +7,7 @@ a hook is passed to ``on_error``; other exceptions, such as ``KeyboardInterrupt`
 ``CallEntry``, ``CallSite``, ``CallTable``, ``NodeMark`` and ``NodeMarks`` have the members of their twins in Python.
 """
 
-from collections.abc import Callable, MutableSequence
+from collections.abc import Callable
 from typing import Any, final
 
 from ..probes.call_sites import PythonCallEntry, PythonCallSite, PythonCallTable
@@ -41,7 +41,7 @@ def configure(
     """
 
 @final
-class MarkBuffer(MutableSequence[Any]):
+class MarkBuffer:
     """The marks of one step: a sequence with two items for each mark, code and reading, as the recorder's list.
 
     Readings that fit 64 bits are held as integers, others (device events) as objects.
@@ -71,10 +71,6 @@ class MarkBuffer(MutableSequence[Any]):
         """Return a code (even index) or a reading (odd index). No slices, no negative indices beyond the length."""
     def __setitem__(self, at: Any, code: Any) -> None:
         """Replace a code. Raises ``IndexError`` for the index of a reading."""
-    def __delitem__(self, at: Any) -> None:
-        """Raise ``IndexError``: marks cannot be removed one by one."""
-    def insert(self, at: int, mark: Any) -> None:
-        """Not implemented: marks are appended."""
     def extend(self, marks: Any) -> None:
         """Append marks: a tuple of alternating codes and readings."""
     def take(self, serial: int) -> tuple[bytes, bytes | memoryview | list[Any]]:

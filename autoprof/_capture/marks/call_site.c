@@ -557,54 +557,34 @@ done:
     return output;
 }
 
-/* Replace a tuple by one with an item more, in front or at the end, or with one less. */
-static int change_items(PyObject **items, PyObject *item, int adds, int first) {
-    PyObject *list = PySequence_List(*items), *changed = NULL;
-    if (list == NULL)
+static int call_site_set_entries(PyObject *op, PyObject *entries, void *Py_UNUSED(context)) {
+    CallSite *self = (CallSite *)op;
+    int valid = entries != NULL && PyTuple_CheckExact(entries);
+    for (Py_ssize_t i = 0; valid && i < PyTuple_GET_SIZE(entries); i++)
+        valid = PyObject_TypeCheck(PyTuple_GET_ITEM(entries, i), self->state->call_entry_type);
+    if (!valid) {
+        PyErr_SetString(PyExc_TypeError, "entries must be a tuple of CallEntry");
         return -1;
-    int failed = 0;
-    if (adds)
-        failed = first ? PyList_Insert(list, 0, item) : PyList_Append(list, item);
-    else
-        for (Py_ssize_t i = PyList_GET_SIZE(list) - 1; i >= 0 && !failed; i--)
-            if (PyList_GET_ITEM(list, i) == item)
-                failed = PyList_SetSlice(list, i, i + 1, NULL);
-    if (!failed)
-        changed = PyList_AsTuple(list);
-    Py_DECREF(list);
-    if (changed == NULL)
-        return -1;
-    Py_SETREF(*items, changed);
+    }
+    Py_SETREF(self->entries, Py_NewRef(entries));
     return 0;
 }
 
-static PyObject *call_site_add(PyObject *op, PyObject *args, PyObject *kwargs) {
-    static char *names[] = {"entry", "first", NULL};
-    CallSite *self = (CallSite *)op;
-    PyObject *entry;
-    int first = 0;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!|$p:add", names, self->state->call_entry_type, &entry, &first) ||
-        change_items(&self->entries, entry, 1, first) < 0)
-        return NULL;
-    Py_RETURN_NONE;
+static int call_site_set_before(PyObject *op, PyObject *before, void *Py_UNUSED(context)) {
+    if (before == NULL || !PyTuple_CheckExact(before)) {
+        PyErr_SetString(PyExc_TypeError, "before must be a tuple of functions");
+        return -1;
+    }
+    Py_SETREF(((CallSite *)op)->before, Py_NewRef(before));
+    return 0;
 }
 
-static PyObject *call_site_remove(PyObject *op, PyObject *entry) {
-    if (change_items(&((CallSite *)op)->entries, entry, 0, 0) < 0)
-        return NULL;
-    Py_RETURN_NONE;
+static PyObject *call_site_entries(PyObject *op, void *Py_UNUSED(context)) {
+    return Py_NewRef(((CallSite *)op)->entries);
 }
 
-static PyObject *call_site_add_before(PyObject *op, PyObject *function) {
-    if (change_items(&((CallSite *)op)->before, function, 1, 0) < 0)
-        return NULL;
-    Py_RETURN_NONE;
-}
-
-static PyObject *call_site_remove_before(PyObject *op, PyObject *function) {
-    if (change_items(&((CallSite *)op)->before, function, 0, 0) < 0)
-        return NULL;
-    Py_RETURN_NONE;
+static PyObject *call_site_before(PyObject *op, void *Py_UNUSED(context)) {
+    return Py_NewRef(((CallSite *)op)->before);
 }
 
 static PyObject *call_site_deepcopy(PyObject *Py_UNUSED(op), PyObject *Py_UNUSED(memo)) {
@@ -650,18 +630,14 @@ static void call_site_dealloc(PyObject *op) {
 }
 
 static PyMethodDef site_methods[] = {
-    {"add", KEYWORDS(call_site_add), "Add an entry, innermost; `first`: outermost."},
-    {"remove", call_site_remove, METH_O, "Remove an entry; do nothing where it is not there."},
-    {"add_before", call_site_add_before, METH_O, "Add a function that is called with the module before its entries."},
-    {"remove_before", call_site_remove_before, METH_O, "Remove such a function."},
     {"__deepcopy__", call_site_deepcopy, METH_O, "Return None."},
     {"__reduce__", call_site_reduce, METH_NOARGS, "Have None be unpickled."},
     {NULL},
 };
 
-static PyMemberDef site_members[] = {
-    {"entries", T_OBJECT_EX, offsetof(CallSite, entries), READONLY, "tuple of the entries, outermost first"},
-    {"before", T_OBJECT_EX, offsetof(CallSite, before), READONLY, "tuple of the functions called before them"},
+static PyGetSetDef site_properties[] = {
+    {"entries", call_site_entries, call_site_set_entries, "tuple of the entries, outermost first", NULL},
+    {"before", call_site_before, call_site_set_before, "tuple of the functions called before them", NULL},
     {NULL},
 };
 
@@ -672,7 +648,7 @@ static PyType_Slot site_slots[] = {
     {Py_tp_traverse, call_site_traverse},
     {Py_tp_clear, call_site_clear},
     {Py_tp_methods, site_methods},
-    {Py_tp_members, site_members},
+    {Py_tp_getset, site_properties},
     {0, NULL},
 };
 

@@ -58,23 +58,9 @@ class PythonCallSite:
         self._wraps = wraps
         self._inside = 0
         self.entries: tuple[PythonCallEntry, ...] = ()
+        """Outermost first."""
         self.before: tuple[Callable[[nn.Module], object], ...] = ()
-
-    def add(self, entry: PythonCallEntry, *, first: bool = False) -> None:
-        """Add an entry, innermost; ``first``: outermost."""
-        self.entries = (entry, *self.entries) if first else (*self.entries, entry)
-
-    def remove(self, entry: PythonCallEntry) -> None:
-        """Remove an entry; do nothing where it is not there."""
-        self.entries = tuple(one for one in self.entries if one is not entry)
-
-    def add_before(self, function: Callable[[nn.Module], object]) -> None:
-        """Add a function that is called with the module before its entries."""
-        self.before = (*self.before, function)
-
-    def remove_before(self, function: Callable[[nn.Module], object]) -> None:
-        """Remove such a function."""
-        self.before = tuple(one for one in self.before if one is not function)
+        """The functions called with the module before its entries are looked up."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         module = self._module()
@@ -304,28 +290,29 @@ _own = keep_calls.__name__
 
 def add_entry(module: nn.Module, entry: Any, *, first: bool = False) -> None:
     """Have an entry called around the calls of a module, innermost; ``first``: outermost."""
-    _site(module).add(entry, first=first)
+    site = _site(module)
+    site.entries = (entry, *site.entries) if first else (*site.entries, entry)
 
 
 def remove_entry(module: nn.Module, entry: Any) -> None:
     """Call an entry no more; do nothing where it is not there."""
     site = table.find(module)
     if site is not None:
-        site.remove(entry)
+        site.entries = tuple(one for one in site.entries if one is not entry)
         _drop_empty(module, site)
 
 
 def add_before(module: nn.Module, function: Callable[[nn.Module], object]) -> None:
     """Have a function called with a module before its calls, and before the entries of these calls are looked up."""
-    _site(module).add_before(function)
+    site = _site(module)
+    site.before = (*site.before, function)
 
 
 def remove_before(module: nn.Module, function: Callable[[nn.Module], object]) -> None:
     """Call it no more; do nothing where it is not there."""
     site = table.find(module)
     if site is not None:
-        for known in [one for one in site.before if one == function]:
-            site.remove_before(known)
+        site.before = tuple(one for one in site.before if one != function)
         _drop_empty(module, site)
 
 

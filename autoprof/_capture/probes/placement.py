@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from torch import Tensor, nn
@@ -18,13 +18,28 @@ def find_anchor(model: nn.Module) -> Tensor | None:
 
     A part on the CPU, or on ``meta`` until it is called, does not make it a model of the CPU.
     """
+    place = _anchor_place(model)
+    return None if place is None else place[0][place[1]]
+
+
+def _anchor_place(model: nn.Module) -> tuple[Any, str] | None:
+    """Return the table that holds the anchor, and its name there."""
     first = None
-    for tensors in (model.parameters(), model.buffers()):
-        for tensor in tensors:
-            if tensor.device.type not in HOST_TYPES:
-                return tensor
-            first = tensor if first is None else first
+    for table, name, tensor in _tensors(model):
+        if tensor.device.type not in HOST_TYPES:
+            return table, name
+        first = (table, name) if first is None else first
     return first
+
+
+def _tensors(model: nn.Module) -> Iterator[tuple[Any, str, Tensor]]:
+    """Yield the parameters, then the buffers: the table of a module, the name in it, and the tensor."""
+    for kind in ("_parameters", "_buffers"):
+        for module in model.modules():
+            table = getattr(module, kind)
+            for name, tensor in table.items():
+                if tensor is not None:
+                    yield table, name, tensor
 
 
 class _Evidence(NamedTuple):
@@ -56,9 +71,9 @@ class Placement:
         self._recorder = recorder
         self._hooks = hooks
         self._probes = list(probes)
-        self._anchor = find_anchor(model) if follow_kind else None
-        self._anchor_at = _entry(model, self._anchor)
-        self._on_host = self._anchor is None or self._anchor.is_cpu
+        self._anchor_place = _anchor_place(model) if follow_kind else None
+        anchor = self._anchor()
+        self._on_host = anchor is None or anchor.is_cpu
         self._evidence: dict[tuple[int, str], _Evidence] = {}
         self._place_probes()
 
@@ -70,8 +85,8 @@ class Placement:
 
     def moved(self) -> bool:
         """Return whether a module has moved to another device: one check on a host clock, else one a module."""
-        self._renew_anchor()
-        if self._anchor is not None and self._anchor.is_cpu is not self._on_host:
+        anchor = self._anchor()
+        if anchor is not None and anchor.is_cpu is not self._on_host:
             return True
         if not self._evidence:
             return False
@@ -81,12 +96,15 @@ class Placement:
         except KeyError:  # a parameter that was removed
             return True
 
-    def _renew_anchor(self) -> None:
-        """Take the tensor that is in the anchor's place now: a move to some backends replaces the parameters."""
-        if self._anchor_at is not None:
-            table, name = self._anchor_at
-            if name in table:  # a scripted module's table is no dict
-                self._anchor = table[name]
+    def _anchor(self) -> Tensor | None:
+        """Return the tensor that is in the anchor's place now: a move to some backends replaces the parameters."""
+        if self._anchor_place is None:
+            return None
+        table, name = self._anchor_place
+        if name not in table:  # a scripted module's table is no dict
+            return None
+        found: Tensor = table[name]
+        return found
 
     def has_left(self) -> bool:
         """Return whether the model as a whole is on another device than the clock reads."""
@@ -97,8 +115,9 @@ class Placement:
     def follow(self) -> str | None:
         """Have the recorder and the probes read the clocks of the present devices; return the clock's note."""
         note = None
-        if self._anchor is not None and self._anchor.is_cpu is not self._on_host:
-            self._on_host, device = self._anchor.is_cpu, self._anchor.device
+        anchor = self._anchor()
+        if anchor is not None and anchor.is_cpu is not self._on_host:
+            self._on_host, device = anchor.is_cpu, anchor.device
             clock, note = device_of(device).clock(device)
             if clock.device_type != self._recorder.clock.device_type:
                 self._recorder.use_clock(clock)
@@ -154,26 +173,12 @@ def _parents(model: nn.Module) -> dict[nn.Module, nn.Module]:
     return parents
 
 
-def _entry(model: nn.Module, tensor: Tensor | None) -> tuple[dict[str, Any], str] | None:
-    """Return the table of a module that has this tensor, and its name there."""
-    for module in model.modules() if tensor is not None else ():
-        tables: tuple[dict[str, Any], ...] = (module._parameters, module._buffers)
-        for table in tables:
-            for name, one in table.items():
-                if one is tensor:
-                    return table, name
-    return None
-
-
 def _find(model: nn.Module, clock: Clock) -> _Evidence | None:
     """Return the first parameter, or else the first buffer, on a device of the clock's kind."""
     if clock.device_type is None:
         return None
-    for kind in ("_parameters", "_buffers"):
-        for module in model.modules():
-            table = getattr(module, kind)
-            for name, tensor in table.items():
-                index = None if tensor is None else clock.index_of(tensor)
-                if index is not None:
-                    return _Evidence(table, name, index)
+    for table, name, tensor in _tensors(model):
+        index = clock.index_of(tensor)
+        if index is not None:
+            return _Evidence(table, name, index)
     return None
