@@ -9,7 +9,9 @@ a backward pass are parts of the training step: they are not counted here.
 from __future__ import annotations
 
 from time import thread_time_ns
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
+
+from .marks.state import PythonMarkBuffer
 
 MAX_OTHER_MARKS: Final = 2_000
 """Marks of other threads that one step records: planning these takes about 10 ms."""
@@ -28,15 +30,15 @@ class OtherMarks(NamedTuple):
 class OtherThreads:
     """Count the marks of other threads in the open step, and switch them off.
 
-    ``native_buffer`` is the ``MarkBuffer`` whose hooks in C pass over these calls without the hooks in Python.
+    ``buffer`` is the recorder's, whose hooks in C pass over these calls without the hooks in Python.
     """
 
-    __slots__ = ("_exceeded", "_marks", "_native_buffer", "_ns", "_off", "_skipped", "recorded")
+    __slots__ = ("_buffer", "_exceeded", "_marks", "_ns", "_off", "_skipped", "recorded")
 
-    def __init__(self, native_buffer: Any = None) -> None:
+    def __init__(self, buffer: PythonMarkBuffer) -> None:
         self.recorded = True
         """Whether module calls on other threads are recorded now."""
-        self._native_buffer = native_buffer
+        self._buffer = buffer
         self._marks = self._ns = self._skipped = 0
         self._off = self._exceeded = False
 
@@ -62,9 +64,8 @@ class OtherThreads:
 
     def take(self) -> OtherMarks:
         """Return the counts of the step that ends, and begin those of the next one."""
-        if self._native_buffer is not None:
-            self._skipped += self._native_buffer.skipped
-            self._native_buffer.skipped = 0
+        self._skipped += self._buffer.skipped
+        self._buffer.skipped = 0
         if not (self._marks or self._skipped):
             return NO_OTHER_MARKS
         taken = OtherMarks(self._marks, self._ns, self._skipped, self._exceeded)
@@ -76,8 +77,7 @@ class OtherThreads:
 
     def _record(self, on: bool) -> None:
         self.recorded = on
-        if self._native_buffer is not None:
-            self._native_buffer.skips_other_threads = not on
+        self._buffer.skips_other_threads = not on
 
 
 NO_OTHER_MARKS: Final = OtherMarks()

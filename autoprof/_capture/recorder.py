@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import sys
 import threading
-from collections.abc import Callable, MutableSequence
+from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 from .._names import clean_name
@@ -25,13 +25,12 @@ from .marks.codes import (
     KIND_MASK,
     MAX_BUFFER_LENGTH,
     MAX_MARKS,
-    ORDINAL_STRIDE,
     THREAD,
     Label,
 )
 from .marks.mark_batch import MarkBatch
 from .marks.native import extension, uses_extension
-from .marks.state import StepState
+from .marks.state import PythonMarkBuffer
 from .other_threads import OtherThreads
 
 MAX_USER_NAMES: Final = 4096
@@ -52,10 +51,8 @@ class Recorder:
         # One list and one bound method for the whole run: hooks hold them in their closures, and the
         # torch.compile of torch 2.4 and 2.6 recompiles a hooked model when a closure of a hook holds another object.
         self.native_buffer = extension.MarkBuffer(0, MAX_MARKS) if uses_extension() else None
-        self.step: StepState = StepState() if self.native_buffer is None else self.native_buffer
-        self.others = OtherThreads(self.native_buffer)
-        self._list: list[Any] = []
-        self.buffer: MutableSequence[Any] = self._list if self.native_buffer is None else self.native_buffer
+        self.buffer: PythonMarkBuffer = PythonMarkBuffer() if self.native_buffer is None else self.native_buffer
+        self.others = OtherThreads(self.buffer)
         self._extend_buffer = self.buffer.extend
         self.extend: Callable[[tuple[Any, ...]], None] = self._extend_buffer
         self.thread = threading.get_ident()
@@ -68,9 +65,6 @@ class Recorder:
         """Whether readings are a device's."""
         self.number = _next_number()
         """Number of the recorder, in the order of creation."""
-        self.next_ordinal: Callable[[], int] = (
-            self._count_ordinals() if self.native_buffer is None else self.native_buffer.next_ordinal
-        )
         self.labels: list[Label] = []
         self.dropped = 0
         self.shapes: list[ShapeChange] = []
@@ -83,8 +77,6 @@ class Recorder:
         self.untimed: dict[str, int] = {}
         self.suspended = False
         """Whether the open step is unsampled: nothing is appended, and callers may skip making a mark."""
-        self._last_codes: list[int] = []
-        """The codes of the step before."""
         self._user: dict[str, int] = {}
         self._labelling = threading.Lock()
         self._on_change: list[Callable[[], None]] = []
@@ -94,7 +86,7 @@ class Recorder:
     @property
     def serial(self) -> int:
         """Number of the open step."""
-        return self.step.serial
+        return self.buffer.serial
 
     @property
     def is_appending(self) -> bool:
@@ -204,10 +196,7 @@ class Recorder:
 
         Marks that other threads append meanwhile stay for the next step.
         """
-        serial = self.serial + 1
-        raw_codes, raw_readings = (
-            self._take_list(serial) if self.native_buffer is None else self.native_buffer.take(serial)
-        )
+        raw_codes, raw_readings = self.buffer.take(self.serial + 1)
         shapes, detail_ns = tuple(self.shapes), self.detail_ns
         batch = MarkBatch(
             raw_codes,
@@ -232,41 +221,20 @@ class Recorder:
             container.clear()
         return batch
 
-    def _take_list(self, serial: int) -> tuple[list[int], list[Any]]:
-        self.step.serial = serial
-        count = len(self._list)
-        codes, readings = self._list[0:count:2], self._list[1:count:2]
-        del self._list[:count]
-        self.next_ordinal = self._count_ordinals()
-        if codes == self._last_codes:  # one object for equal steps: it is found by its identity
-            codes = self._last_codes
-        else:
-            self._last_codes = codes
-        return codes, readings
-
-    @staticmethod
-    def _count_ordinals() -> Callable[[], int]:
-        return itertools.count(ORDINAL_STRIDE, ORDINAL_STRIDE).__next__
-
     def idle(self, on: bool) -> None:
         """Mark no calls of modules, or mark them again: hooks in C pass over them, those in Python are taken off."""
-        if self.native_buffer is not None:
-            self.native_buffer.idle = on
+        self.buffer.idle = on
 
     def suspend(self) -> None:
         """Append no marks: the following steps are unsampled."""
-        self.suspended = True
+        self.suspended = self.buffer.suspended = True
         if self.native_buffer is None:
             self.extend = _ignore
             self._changed()
-        else:
-            self.native_buffer.suspended = True
 
     def resume(self) -> None:
         """Append marks again, for a new step on the calling thread."""
-        self.suspended = False
-        if self.native_buffer is not None:
-            self.native_buffer.suspended = False
+        self.suspended = self.buffer.suspended = False
         self.take()
 
     def stop(self) -> None:

@@ -3,24 +3,44 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import count
 from types import MethodType
 from typing import Any
 
-from .codes import BACKWARD_END, BACKWARD_START, KIND_MASK, MAX_MARKS, PASS_THROUGH
+from .codes import BACKWARD_END, BACKWARD_START, KIND_MASK, MAX_MARKS, ORDINAL_STRIDE, PASS_THROUGH
 
 
-class StepState:
-    """The state of the open step that marks read. ``MarkBuffer`` has the same members."""
+class PythonMarkBuffer(list[Any]):
+    """The marks of the open step: a code and a reading for each, and the state that hooks read."""
 
-    __slots__ = ("captures", "running", "serial")
+    suspended = idle = False
+    skips_other_threads = False
+    skipped = 0
+    running = -1
+    """Id of the backward pass that the last mark belonged to, which may be inside another pass."""
+    captures = False
+    """Whether nodes may be asked for gradients without being run."""
+    serial = 0
+    """Number of the step."""
+    next_ordinal: Callable[[], int]
+    """Return the ordinal of a new call; each step starts from the first one."""
 
     def __init__(self) -> None:
-        self.serial = 0
-        """Number of the step."""
-        self.running = -1
-        """Id of the backward pass that the last mark belonged to, which may be inside another pass."""
-        self.captures = False
-        """Whether nodes may be asked for gradients without being run."""
+        super().__init__()
+        self._last_codes: list[int] = []
+        self.take(0)
+
+    def take(self, serial: int) -> tuple[list[int], list[Any]]:
+        """Return the codes and the readings, and start the step ``serial``."""
+        self.serial = serial
+        self.next_ordinal = count(ORDINAL_STRIDE, ORDINAL_STRIDE).__next__
+        end = len(self)
+        codes, readings = self[0:end:2], self[1:end:2]
+        del self[:end]
+        if codes == self._last_codes:  # one object for equal steps: it is found by its identity
+            codes = self._last_codes
+        self._last_codes = codes
+        return codes, readings
 
 
 class PythonNodeMark:
@@ -43,7 +63,7 @@ class PythonNodeMarks(dict[Any, PythonNodeMark]):
     a new one gets a second prehook, which repeats the first. ``step.serial`` is the number of the open step.
     """
 
-    def __init__(self, prehook: Callable[[Any, Any], None], step: StepState) -> None:
+    def __init__(self, prehook: Callable[[Any, Any], None], step: PythonMarkBuffer) -> None:
         super().__init__()
         self._prehook, self._step = prehook, step
 

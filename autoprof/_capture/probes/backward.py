@@ -88,7 +88,7 @@ class BackwardPasses:
         try:
             if get_ident() != recorder.thread:
                 return False
-            ordinal = recorder.next_ordinal()
+            ordinal = recorder.buffer.next_ordinal()
             recorder.mark(ordinal | GRAPH_BEGIN)
             self._entered.append(ordinal)
             self.begun += 1
@@ -103,7 +103,7 @@ class BackwardPasses:
         if get_ident() != recorder.thread or not recorder.is_appending:
             return False
         try:
-            clock, ordinal = recorder.clock, recorder.next_ordinal()
+            clock, ordinal = recorder.clock, recorder.buffer.next_ordinal()
             self._unmarked[ordinal] = len(recorder.buffer), clock.read_at(clock.place(None))
             self._entered.append(ordinal)
         except Exception:
@@ -132,7 +132,7 @@ class BackwardPasses:
             ordinal = self._entered.pop()
             for task in [task for task, known in self._ordinals.items() if known == ordinal]:
                 del self._ordinals[task]
-            self._recorder.step.running = PASS_ENDED
+            self._recorder.buffer.running = PASS_ENDED
             for observer in self._end_observers if observed else ():
                 observer.end()
             self._recorder.mark(ordinal | GRAPH_END)
@@ -156,27 +156,27 @@ class BackwardPasses:
         except Exception:
             self._recorder.handle_failure("backward passes")
         self._captured.append(found)
-        self._recorder.step.captures = any(self._captured)
+        self._recorder.buffer.captures = any(self._captured)
         return True
 
     def end_captures(self) -> None:
         """Remove the prehooks of the last such call."""
         for one in self._captured.pop().values():
             one.handle.remove()
-        self._recorder.step.captures = any(self._captured)
+        self._recorder.buffer.captures = any(self._captured)
 
     def use_prehook(self, prehook: Callable[[Any, Any], None]) -> None:
         """Mark captured nodes by this hook, if they run."""
         self._prehook = prehook
 
     def _runs(self, mark: Any, gradients: Any) -> None:
-        step = self._recorder.step
-        captured, step.captures = step.captures, False
+        buffer = self._recorder.buffer
+        captured, buffer.captures = buffer.captures, False
         try:
             if self._prehook is not None:
                 self._prehook(mark, gradients)
         finally:
-            step.captures = captured
+            buffer.captures = captured
 
     def is_captured(self, mark: Any) -> bool:
         """Return whether this mark belongs to a captured node, which has a prehook."""
@@ -184,7 +184,7 @@ class BackwardPasses:
 
     def begin(self, task: int) -> None:
         """Make ``task`` the running pass: a new one, or one that continues after a pass inside it."""
-        self._recorder.step.running = task
+        self._recorder.buffer.running = task
         if task in self._ordinals or task == NO_PASS:
             return
         if not self._ordinals:
@@ -199,7 +199,7 @@ class BackwardPasses:
             if unmarked is not None:
                 self._mark_begin(ordinal, *unmarked)
             return
-        ordinal = self._ordinals[task] = self._recorder.next_ordinal()
+        ordinal = self._ordinals[task] = self._recorder.buffer.next_ordinal()
         queue_callback(partial(self._end, task, ordinal))
         self._recorder.mark(ordinal | GRAPH_BEGIN)
 
@@ -222,7 +222,7 @@ class BackwardPasses:
 
     def _end(self, task: int, ordinal: int) -> None:
         self._ordinals.pop(task, None)
-        self._recorder.step.running = PASS_ENDED
+        self._recorder.buffer.running = PASS_ENDED
         if not self._ordinals:
             self._end_threads()
         self._recorder.mark(ordinal | GRAPH_END)
@@ -246,7 +246,7 @@ class BackwardPasses:
 
 def make_pass_nodes(recorder: Recorder, passes: BackwardPasses) -> PythonNodeMarks:
     """Return the marks of a recorder's autograd nodes, whose prehook marks that a node runs."""
-    append, read, step = recorder.append, recorder.clock.reader(None), recorder.step
+    append, read = recorder.append, recorder.clock.reader(None)
     buffer, extend, training_thread = recorder.buffer, recorder.extend, recorder.thread
 
     def update() -> None:
@@ -260,19 +260,19 @@ def make_pass_nodes(recorder: Recorder, passes: BackwardPasses) -> PythonNodeMar
     def mark_node(mark: Any, _gradients: Any) -> None:
         # The hot path: it runs on the thread and stream of the backward pass.
         try:
-            if step.captures and passes.is_captured(mark):
+            if buffer.captures and passes.is_captured(mark):
                 return
             serial, codes = mark.serial, mark.codes
-            if _graph_task() != step.running:
+            if _graph_task() != buffer.running:
                 passes.begin(_graph_task())
-            if serial == step.serial and len(codes) == 1:
+            if serial == buffer.serial and len(codes) == 1:
                 thread = get_ident()
                 if thread == training_thread and len(buffer) < MAX_BUFFER_LENGTH:
                     extend((codes[0], read()))
                 else:
                     append(codes[0], read(), thread)
             else:  # calls of an earlier step have ordinals lower by that many steps
-                offset = max(serial - step.serial, -MAX_STEPS_BACK) * STEP_STRIDE
+                offset = max(serial - buffer.serial, -MAX_STEPS_BACK) * STEP_STRIDE
                 reading, thread = read(), get_ident()
                 for code in codes:
                     append(code + offset, reading, thread)

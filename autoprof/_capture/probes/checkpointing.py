@@ -70,7 +70,7 @@ class CheckpointMarks:
         try:
             if not is_marking(recorder) or not (get_ident() == recorder.thread or recorder.multithreaded):
                 return
-            ordinal = recorder.next_ordinal()
+            ordinal = recorder.buffer.next_ordinal()
             vars(call).setdefault(_CALLS, {})[recorder.number] = recorder.serial, ordinal
             recorder.mark_value(ordinal | self._code | CHECKPOINT, 0)
         except Exception:
@@ -84,9 +84,9 @@ class CheckpointMarks:
                 return False
             thread, task = get_ident(), _graph_task()
             known = getattr(args[0], _CALLS, {}).get(recorder.number)
-            if known is None and thread != recorder.thread and task != recorder.step.running:
+            if known is None and thread != recorder.thread and task != recorder.buffer.running:
                 return False  # another thread's training
-            if self._follows_backward and task not in (NO_PASS, recorder.step.running):
+            if self._follows_backward and task not in (NO_PASS, recorder.buffer.running):
                 passes.begin(task)
             code = self._code | RECOMPUTE
             if known is not None:

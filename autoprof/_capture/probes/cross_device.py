@@ -36,7 +36,7 @@ def track_cross_device_inputs(
 
     def mark(serial: int, ordinal: int, place: Any, _grads: Any) -> None:
         try:
-            if _task() != recorder.step.running:
+            if _task() != recorder.buffer.running:
                 passes.begin(_task())
             code = (ordinal | BACKWARD_END) + max(serial - recorder.serial, -MAX_STEPS_BACK) * STEP_STRIDE
             recorder.append(code, recorder.clock.read_at(place), get_ident())

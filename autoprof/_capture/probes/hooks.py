@@ -180,7 +180,7 @@ def _tracking_hooks(recorder: Recorder, device: int | None, tracker: CallTracker
             if elsewhere and not (begun_ns := others.begin()):
                 return 0
             code = self.enter_code if _graph_task() == -1 else self.recompute_code
-            ordinal = recorder.next_ordinal()
+            ordinal = buffer.next_ordinal()
             if thread == home_thread:
                 next_number = _next_node_number()
                 if not several and len(args) == 1 and not kwargs and isinstance(args[0], Tensor):

@@ -61,7 +61,7 @@ def make_node_marks(
 ) -> PythonNodeMarks:
     """Return the marks of a recorder's autograd nodes, in C where nodes can take their prehooks from dicts."""
     if not HAS_HOOK_DICTS or recorder.native_buffer is None:
-        return PythonNodeMarks(prehook, recorder.step)
+        return PythonNodeMarks(prehook, recorder.buffer)
 
     def handle_failure(_mark: Any, _gradients: Any, error: Exception) -> None:
         try:
