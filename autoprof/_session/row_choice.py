@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from math import inf
 from typing import Final, NamedTuple
 
 from .._names import shorten, visible
@@ -81,7 +82,7 @@ class RowChoice(Observer):
     def __init__(self, floor: Collection[str]) -> None:
         self._floor = floor
         self._dropped: dict[str, float] = {}
-        """The rows that are not recorded, and their part of the step before they were dropped."""
+        """The rows that are not recorded, and their worth when they were dropped."""
         self._allowed: float | None = None
         """The marks in a step that the budget affords; None before it is known."""
         self._calls: dict[str, float] = {}
@@ -91,17 +92,25 @@ class RowChoice(Observer):
         self._number = 0
 
     def fit(self, share: float) -> float:
-        """Record rows whose marks are at most ``share`` of the present ones; return their share."""
+        """Record rows whose marks are at most ``share`` of the present ones; return their share.
+
+        The rows that hold least time for each of their marks are dropped first, and come back last. Where even the rows
+        that are never dropped have more marks, nothing is dropped: fewer steps are recorded, each with all rows.
+        """
         names, measured = self._recorded_names(), self._measure()
         self._calls.update(measured.calls)
         marks = before = self._marks_of(names)
+        if self._marks_of(name for name in names if name in self._floor) > share * marks:
+            self._allowed = marks
+            return 1.0
         self._allowed = share * marks
         changed = False
         if share < 1:
             inner_first = names[::-1]
-            for name in sorted(inner_first, key=measured.share):
+            worth = {name: self._worth(name, measured) for name in inner_first}
+            for name in sorted(inner_first, key=worth.__getitem__):
                 if marks > self._allowed and name not in self._floor:
-                    self._dropped[name] = measured.share(name)
+                    self._dropped[name] = worth[name]
                     marks -= self._marks_of((name,))
                     changed = True
         else:
@@ -114,6 +123,12 @@ class RowChoice(Observer):
         if changed:
             self._change()
         return min(marks / max(before, 1.0), 1.0)
+
+    def _worth(self, name: str, measured: Measured) -> float:
+        """Return the row's part of a step for each of its marks, ``inf`` for a row that is not measured yet."""
+        if name not in measured.total_ns:
+            return inf
+        return measured.share(name) / max(self._marks_of((name,)), 1.0)
 
     def _measure(self) -> Measured:
         """Return the last steps, of the present rows as soon as they are enough."""
