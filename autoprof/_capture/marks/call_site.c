@@ -284,7 +284,7 @@ PyType_Spec call_table_spec = {
 
 /* The entries. */
 
-/* One call of a module, and what is around it: hooks see `shown`, the module itself or the one that it wraps. */
+/* One call of a module, and the calls around it. Hooks get `shown`: the module itself, or the module that it wraps. */
 typedef struct {
     CallSite *site, *marked;
     PyObject *entries, *module, *shown, *args, *kwargs; /* kwargs: NULL for none */
@@ -294,7 +294,7 @@ static PyObject *keywords_of(running_call *running) {
     return running->kwargs != NULL ? running->kwargs : running->site->state->no_kwargs;
 }
 
-/* Mark the begin of a call; `token`: what the function in Python returned, or NULL. */
+/* Mark the begin of a call; `token` is the result of the entry's function in Python, or NULL. */
 static int enter_entry(CallEntry *self, running_call *running, marked_call *call, PyObject **token) {
     if (self->context != NULL) {
         switch (enter_call(self->context, call, running->args, running->kwargs)) {

@@ -79,7 +79,7 @@ class PythonCallSite:
             marked.end(entered, shown, args, kwargs, output)
 
     def begin(self, module: Any, args: Any, kwargs: Any) -> Any:
-        """Call all that is called before the module; return a chain of the entries and what they returned."""
+        """Call the functions before a call of the module; return the chain of the entries with their results."""
         for function in self.before:
             function(module)
         entered: Any = None
@@ -189,7 +189,7 @@ class _HookedSite(PythonCallSite):
             self._handles.pop().remove()
 
     def pre(self, module: nn.Module, args: Any, kwargs: Any) -> None:
-        """Call all that is called before the module."""
+        """Call the functions before a call of the module."""
         if not isinstance(self, _HookedSite):  # the hook of a copy
             return
         marked, shown = (self, module) if self._source is None else (self._source, self._source._module())
