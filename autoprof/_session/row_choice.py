@@ -1,4 +1,4 @@
-"""The rows that are recorded, and those that the budget does not afford: the ones that hold least time."""
+"""The rows that are recorded, and those that the budget does not afford: they hold least time for their cost."""
 
 from __future__ import annotations
 
@@ -187,7 +187,7 @@ class RuleRows(RowChoice):
         self._described = dropped
         notes = []
         if new:
-            notes.append(f"{_listed(new)} not recorded, to keep the budget: these rows hold least time")
+            notes.append(f"{_listed(new)} not recorded, to keep the budget: these rows hold least time for their cost")
         if again:
             notes.append(f"{_listed(again)} recorded again: there is room in the budget")
         return "; ".join(notes) or None

@@ -5,9 +5,9 @@ the marks by their calibrated cost. Other programs cannot change it. A step is a
 the shortest time that a step waits, for a device or a loader: other programs make a step wait longer, never shorter, so
 they can make recording look more affordable only.
 
-Where a step costs more than the budget, the rows that hold least time are dropped first (``DroppableRows``). Where that
-is not enough, every k-th step is recorded: those whose number is a multiple of k. As k is a power of two, ranks that
-afford different ones share the steps of the largest.
+Where a step costs more than the budget, the rows that hold least time for their cost are dropped first
+(``DroppableRows``). Where that is not enough, every k-th step is recorded: those whose number is a multiple of k. As k
+is a power of two, ranks that afford different ones share the steps of the largest.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class DroppableRows(Protocol):
     def fit(self, share: float) -> float:
         """Record rows whose marks are at most ``share`` of the present ones; return their share.
 
-        Below 1 the rows that hold least time are dropped. Above 1 rows may be added.
+        Below 1 the rows that hold least time for their cost are dropped. Above 1 rows may be added.
         """
 
 

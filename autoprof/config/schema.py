@@ -36,7 +36,8 @@ class Sample(Options):
     """Exclude the first N steps from every statistic."""
     budget: float | None = Field(default=0.01, gt=0, lt=1, strict=True, allow_inf_nan=False)
     """The fraction of training time that autoprof may cost. Where recording costs more, the rows that hold least time
-    are dropped, and then only every k-th step is recorded. `null` records every step whatever its overhead."""
+    for their cost are dropped, and then only every k-th step is recorded. `null` records every step whatever its
+    overhead."""
 
 
 class MemorySnapshot(Options):
