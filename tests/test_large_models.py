@@ -117,7 +117,7 @@ def test_the_work_of_a_run_grows_in_proportion_to_its_modules(
     train(2, tmp_path / "first", sample)  # imports
     small, middle, large = (train(layers, tmp_path / str(layers), sample) for layers in SIZES)
     growth = {part: (large[part] - middle[part]) / (middle[part] - small[part]) for part in small}
-    assert max(growth.values()) < 2.6, growth
+    assert max(growth.values()) < 3.0, growth
 
 
 def diagnosis_of(layers: int) -> Callable[[], object]:
