@@ -16,7 +16,7 @@ from typing import Any, Final, Protocol
 
 from .._names import clean_name
 from .._process.signals import raised_by_handler
-from ..devices import Clock
+from ..devices import Clock, DeviceClock
 from ..frame import Phase, ShapeChange
 from .marks.codes import (
     ENTER,
@@ -57,12 +57,7 @@ class Recorder:
         self.extend: Callable[[tuple[Any, ...]], None] = self._extend_buffer
         self.thread = threading.get_ident()
         """Identifier of the training thread."""
-        self.multithreaded = False
-        """Whether another thread made a mark in the open step."""
-        self.clock = clock
-        self.read = clock.read
-        self.on_device = clock.device_type is not None
-        """Whether readings are a device's."""
+        self._use(clock)
         self.number = _next_number()
         """Number of the recorder, in the order of creation."""
         self.labels: list[Label] = []
@@ -107,10 +102,16 @@ class Recorder:
 
     def use_clock(self, clock: Clock) -> None:
         """Read another clock, or another device, from now on. The buffer must be empty."""
+        self._use(clock)
+        self._changed()
+
+    def _use(self, clock: Clock) -> None:
+        if self.native_buffer is not None and isinstance(clock, DeviceClock):
+            clock.use_native(extension.EventReader)
         self.clock = clock
         self.read = clock.read
         self.on_device = clock.device_type is not None
-        self._changed()
+        """Whether readings are a device's."""
 
     def label(
         self,
@@ -159,7 +160,7 @@ class Recorder:
         if thread == self.thread:
             self.extend((code, reading))
         else:
-            self.multithreaded = True
+            self.buffer.multithreaded = True
             self.extend((THREAD, thread, code, reading))
 
     def _start_dropping(self) -> None:
@@ -202,7 +203,7 @@ class Recorder:
             raw_codes,
             raw_readings,
             self.thread,
-            self.multithreaded,
+            self.buffer.multithreaded,
             self.dropped,
             shapes,
             detail_ns,
@@ -211,7 +212,7 @@ class Recorder:
         if detail_ns or shapes:
             del self.shapes[: len(shapes)]
             self.detail_ns = 0
-        self.multithreaded = False
+        self.buffer.multithreaded = False
         self.dropped = 0
         thread = threading.get_ident()
         if thread != self.thread or self.extend is not self._extend_buffer:

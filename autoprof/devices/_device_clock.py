@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from operator import attrgetter
 from threading import get_ident
@@ -68,6 +68,11 @@ class TorchEvents:
 
     device_type: str
 
+    @property
+    def native(self) -> Mapping[str, Any]:
+        """What a reading in C calls in place of ``here`` and ``record``: torch's own functions."""
+        return {}
+
     def index_of(self, tensor: Tensor) -> int | None:
         return tensor.get_device() if self.is_here(tensor) else None
 
@@ -120,6 +125,7 @@ class DeviceClock:
         self._pools: dict[int, list[Stamp]] = {}
         self._last: dict[int, Place] = {}
         self._readers: dict[int | None, Callable[[], Stamp]] = {}
+        self._native: Callable[..., Callable[[], Stamp]] | None = None
         self.use_device(device)
 
     def use_device(self, device: int | None) -> None:
@@ -128,6 +134,13 @@ class DeviceClock:
         place = self._source.here(device)
         if place is not None and place[0] not in self._pools:
             self._pools[place[0]] = [Stamp(self._source.new()) for _ in range(PREPARED)]
+
+    def use_native(self, make_reader: Callable[..., Callable[[], Stamp]]) -> None:
+        """Have the usual reading made by an object in C: ``_c.pyi`` has the arguments of ``make_reader``."""
+        if self._native is None:
+            self._native = make_reader
+            self._readers.clear()
+            self.use_device(self.device_index)
 
     @property
     def now(self) -> Callable[[], int]:
@@ -172,7 +185,10 @@ class DeviceClock:
                     record(previous.event, last)
             return stamp
 
-        return read
+        if self._native is None:
+            return read
+        calls = {"record": record, **getattr(source, "native", {})}
+        return self._native(read, here, device, self._pools, last_of, now, **calls)
 
     def place(self, device: int | None) -> Place | None:
         return self._source.here(device)
@@ -204,15 +220,13 @@ class DeviceClock:
 
     def times(self, readings: Sequence[Reading]) -> Times:
         """Count device time from the first reading; on another device from its own first, aligned by host time."""
-        count = len(readings)
-        host = np.fromiter((stamp.host_ns for stamp in readings), dtype=np.int64, count=count)
-        of = [stamp.place for stamp in readings]
-        places = tuple(place for place in dict.fromkeys(of) if place is not None)
-        previous = [stamp.previous for stamp in readings[1:]]  # the first reading ended the step before
-        if len(places) == 1 and None not in of and previous.count(None) == len(previous):
+        host = np.array([stamp.host_ns for stamp in readings], dtype=np.int64)
+        places = dict.fromkeys([stamp.place for stamp in readings])
+        # The first reading ended the step before.
+        if len(places) == 1 and None not in places and all(stamp.previous is None for stamp in readings[1:]):
             elapsed, first = self._source.elapsed_ns, readings[0].event
             ns = np.array([elapsed(first, stamp.event) for stamp in readings], dtype=np.int64)
-            return Times(host, DeviceTimes(ns, places))
+            return Times(host, DeviceTimes(ns, tuple(places)))
         return Times(host, self._times_by_place(readings, host))
 
     def _times_by_place(self, readings: Sequence[Reading], host: Nanoseconds) -> DeviceTimes:
@@ -233,14 +247,17 @@ class DeviceClock:
         return DeviceTimes(ns, tuple(index), place, previous_place, previous_ns)
 
     def release(self, readings: Sequence[Reading]) -> None:
+        pools = self._pools
         for stamp in readings:
-            for one in (stamp, stamp.previous):
-                if one is not None and one.place is not None:
-                    pool = self._pools.setdefault(one.place[0], [])
-                    one.place = None  # marks that share a reading release it several times
-                    if len(pool) < POOLED:
-                        pool.append(one)
-            stamp.previous = None
+            place, previous = stamp.place, stamp.previous
+            if place is not None:
+                stamp.place = None  # marks that share a reading release it several times
+                pool = pools[place[0]] if place[0] in pools else pools.setdefault(place[0], [])
+                if len(pool) < POOLED:
+                    pool.append(stamp)
+            if previous is not None:
+                stamp.previous = None
+                self.release((previous,))
 
     def on_host(self, reading: Reading) -> Stamp:
         stamp = Stamp(None)
@@ -255,10 +272,9 @@ class DeviceClock:
 
 def _last_of_each(readings: Sequence[Reading]) -> Iterable[Stamp]:
     """Return the last event of each stream; when the device has passed it, it has passed all before it."""
-    last: dict[Place, Stamp] = {}
-    for stamp in readings:
-        if stamp.place is not None:
-            last[stamp.place] = stamp
-        if stamp.previous is not None and stamp.previous.place is not None:
-            last[stamp.previous.place] = stamp.previous
+    last: dict[Place | None, Stamp] = {stamp.place: stamp for stamp in readings}
+    if any(stamp.previous is not None for stamp in readings):
+        both = [one for stamp in readings for one in (stamp, stamp.previous) if one is not None]
+        last = {stamp.place: stamp for stamp in both}
+    last.pop(None, None)
     return last.values()

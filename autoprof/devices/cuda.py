@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Final
 
 import torch
@@ -46,6 +46,16 @@ class CudaEvents(AcceleratorEvents):
 
     def new(self) -> Any:
         return torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+
+    @property
+    def native(self) -> Mapping[str, Any]:
+        return {
+            "record": torch._C._CudaEventBase.record,  # without the Python of torch.cuda.Event
+            "streams": self._streams,
+            "current_device": self._device,
+            "current_stream": torch._C._cuda_getCurrentRawStream,
+            "is_capturing": torch._C._cuda_isCurrentStreamCapturing,
+        }
 
 
 class CudaHistory:

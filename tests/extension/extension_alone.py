@@ -438,6 +438,145 @@ def check_backward_marks(module: Any, torch: Torch) -> None:
     assert session.fallbacks == 1
 
 
+def check_backward_on_another_thread(module: Any, torch: Torch) -> None:
+    """A device has a thread for its backward, as long as the training thread waits: its marks are named in C."""
+    session = Session(module, torch)
+    nodes = [torch.node(), torch.node()]
+    session.call(Tensor(nodes[0]), output=Tensor(nodes[1]))
+    assert not session.buffer.multithreaded
+    found = list[int]()
+    for read in (lambda: next(session.time), perf_counter_ns, object):
+        session.update(read=read)
+        thread = threading.Thread(target=lambda: (found.append(threading.get_ident()), session.run_backward(nodes)))
+        thread.start()
+        thread.join()
+    assert session.buffer.multithreaded
+    assert session.codes()[2:] == [13, STRIDE | 4, 13, STRIDE | 5] * 3
+    assert [session.buffer[at] for at in range(5, len(session.buffer), 4)] == [one for one in found for _ in range(2)]
+    assert session.fallbacks == 0
+
+
+class Stamp:
+    """A reading whose event keeps where it was recorded."""
+
+    def __init__(self) -> None:
+        self.event = list[Any]()
+        self.host_ns, self.place = 0, None
+
+
+class Device:
+    """A device with streams, the stamps of its clock, and counts of what a reading asks for."""
+
+    def __init__(self, module: Any, **functions: Any) -> None:
+        self.current, self.stream, self.captured = 0, 7, False
+        self.asked = self.slow = 0
+        self.pools = {0: [Stamp() for _ in range(3)]}
+        self.last: dict[int, Any] = {}
+        self.time = itertools.count(100)
+        self.module, self.functions = module, functions
+
+    def reader(self, device: int | None = None, **more: Any) -> Any:
+        """Return a reading of a device."""
+        arguments = self.read, self.here, device, self.pools, self.last, lambda: next(self.time), self.record
+        return self.module.EventReader(*arguments, **more)
+
+    def fast_reader(self, device: int | None = None, streams: Any = None) -> Any:
+        """Return one that asks for the place only where device or stream have changed."""
+        return self.reader(
+            device,
+            current_device=lambda: self.current,
+            current_stream=lambda device: self.stream + device,
+            is_capturing=lambda: self.captured,
+            **({} if streams is None else {"streams": streams}),
+        )
+
+    def here(self, device: int | None) -> tuple[int, int] | None:
+        self.asked += 1
+        return None if self.captured else (self.current if device is None else device, self.stream)
+
+    def record(self, event: list[Any], where: Any) -> None:
+        event.append(where)
+
+    def read(self) -> Any:
+        """Read as the clock in Python does, for every thread and stream."""
+        self.slow += 1
+        place = self.here(None)
+        if place is not None:
+            self.last[threading.get_ident()] = place
+        return "slow"
+
+
+def check_event_reader(module: Any, torch: Torch) -> None:
+    """The usual reading takes a free stamp in C; a new stream, no free stamp and a capture are Python's."""
+    device = Device(module)
+    read = device.reader()
+    assert (read(), device.slow) == ("slow", 1)  # the thread's first reading
+    stamp = read()
+    assert (stamp.host_ns, stamp.place, stamp.event) == (100, (0, 7), [(0, 7)])
+    device.stream = 8
+    assert read() == "slow"
+    assert [read().place for _ in range(2)] == [(0, 8)] * 2
+    assert (read(), len(device.pools[0])) == ("slow", 0)
+    device.pools[0].append(stamp)
+    device.captured = True
+    assert read() == "slow"
+
+
+def check_event_reader_with_known_places(module: Any, torch: Torch) -> None:
+    """The place is asked for once a stream and device; the event is recorded on the stream that belongs to it."""
+    device = Device(module)
+    device.pools[0] += [Stamp() for _ in range(5)]
+    streams = {(0, 7): "seventh", (0, 8): "eighth"}
+    read = device.fast_reader(streams=streams)
+    read()
+    device.asked = 0
+    assert [read().event for _ in range(3)] == [["seventh"]] * 3
+    assert device.asked == 0
+    device.stream = 8
+    assert (read(), device.asked) == ("slow", 2)
+    assert read().event == ["eighth"]
+    device.captured = True
+    assert (read(), read()) == ("slow", "slow")
+    device.captured = False
+    assert device.fast_reader(1)() == "slow"  # not the current device
+    assert device.fast_reader(streams={})() == "slow"  # a place without a stream
+
+
+def check_event_reader_that_fails(module: Any, torch: Torch) -> None:
+    """An exception of any part is the reading's, and takes no stamp along that was not taken."""
+    device = Device(module)
+    read = device.reader()
+    read()
+
+    def fail(*_args: Any) -> Any:
+        raise LookupError
+
+    for name in ("here", "record"):
+        setattr(device, name, fail)
+        with raises(LookupError):
+            device.reader()()
+        delattr(device, name)
+    with raises(LookupError):
+        device.reader(current_device=fail, current_stream=fail, is_capturing=lambda: False)()
+    with raises(LookupError):
+        device.reader(current_device=fail, current_stream=fail, is_capturing=fail)()
+    with raises(TypeError):
+        device.reader(current_device=fail)
+    with raises(TypeError):
+        read(1)
+    assert read().place == (0, 7)
+
+
+@contextlib.contextmanager
+def raises(kind: type[BaseException]) -> Iterator[None]:
+    """Expect an exception."""
+    try:
+        yield
+    except kind:
+        return
+    raise AssertionError(f"no {kind.__name__}")
+
+
 def check_limit(module: Any, torch: Torch) -> None:
     """A full buffer, and as many nodes, go to the fallback or are left out."""
     session = Session(module, torch, limit=3)

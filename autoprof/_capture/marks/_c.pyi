@@ -52,6 +52,8 @@ class MarkBuffer:
         """Number of the open step."""
     running: int
     """Id of the graph task of the backward pass that the last mark belonged to."""
+    multithreaded: bool
+    """Whether another thread than the training thread made a mark in the step."""
     captures: bool
     """Whether nodes may be asked for gradients without being run."""
     suspended: bool
@@ -84,6 +86,38 @@ class MarkBuffer:
         """Remove all marks."""
     def next_ordinal(self) -> int:
         """Return the ordinal of a new call, a multiple of ``ORDINAL_STRIDE``; each step starts from the first one."""
+
+@final
+class EventReader:
+    """A reading of a device's clock: a free stamp whose event is recorded on this thread's current stream.
+
+    It does what ``read`` does, a function in Python, which is called where the thread has changed its stream since its
+    reading before, where no stamp is free, and while a graph is captured.
+    """
+
+    def __init__(
+        self,
+        read: Callable[[], Any],
+        here: Callable[[int | None], tuple[int, Any] | None],
+        device: int | None,
+        pools: dict[int, list[Any]],
+        last: dict[int, tuple[int, Any]],
+        now: Callable[[], int],
+        record: Callable[[Any, Any], Any],
+        *,
+        streams: dict[tuple[int, Any], Any] = ...,
+        current_device: Callable[[], int] = ...,
+        current_stream: Callable[[int], Any] = ...,
+        is_capturing: Callable[[], bool] = ...,
+    ) -> None:
+        """Read ``device``, None: the current one.
+
+        ``here`` returns the place, device and stream. ``pools`` has the free stamps of each device, ``last`` the place
+        of each thread's last reading. ``record`` takes the event and the place, or the place's stream in ``streams``.
+        The last three, all or none, tell without ``here`` whether the place is still the same.
+        """
+    def __call__(self) -> Any:
+        """Return a stamp."""
 
 @final
 class HookContext:

@@ -20,7 +20,7 @@ int append_clock_reading(HookContext *self, long long code) {
     Py_DECREF(read_clock);
     if (reading == NULL)
         return -1;
-    int failed = mark_buffer_append(self->buffer, code, reading);
+    int failed = name_thread(self) < 0 || mark_buffer_append(self->buffer, code, reading) < 0 ? -1 : 0;
     Py_DECREF(reading);
     return failed;
 }

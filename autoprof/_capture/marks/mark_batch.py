@@ -48,6 +48,12 @@ class MarkBatch(NamedTuple):
         return self.raw_codes if isinstance(self.raw_codes, bytes) else tuple(self.raw_codes)
 
     @property
+    def code_array(self) -> Nanoseconds:
+        """The code of each mark as an array."""
+        raw = self.raw_codes
+        return np.frombuffer(raw, np.int64) if isinstance(raw, bytes) else np.array(raw, dtype=np.int64)
+
+    @property
     def codes(self) -> list[int]:
         """The code of each mark."""
         return _to_list(self.raw_codes)

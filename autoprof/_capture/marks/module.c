@@ -41,7 +41,7 @@ static int add_type(PyObject *module, PyType_Spec *spec, PyTypeObject **field) {
 
 static int add_codes(PyObject *module) {
     PyObject *codes = Py_BuildValue(
-        "{sisisisisisisisisL}", "ENTER", MARK_ENTER, "RECOMPUTE", MARK_RECOMPUTE, "LEAVE", MARK_LEAVE,
+        "{sisisisisisisisisisL}", "ENTER", MARK_ENTER, "THREAD", MARK_THREAD, "RECOMPUTE", MARK_RECOMPUTE, "LEAVE", MARK_LEAVE,
         "BACKWARD_START", MARK_BACKWARD_START, "BACKWARD_END", MARK_BACKWARD_END, "PASS_THROUGH", MARK_PASS_THROUGH,
         "KIND_MASK", KIND_MASK, "ORDINAL_SHIFT", ORDINAL_SHIFT, "ORDINAL_STRIDE", ORDINAL_STRIDE);
     if (codes == NULL)
@@ -64,7 +64,8 @@ static int native_exec(PyObject *module) {
         intern(&state->str_forward_hooks, "_forward_hooks") < 0 ||
         intern(&state->str_forward_pre_hooks, "_forward_pre_hooks") < 0 ||
         intern(&state->str_register_hook_dict, "_register_hook_dict") < 0 ||
-        intern(&state->str_grad_fn, "grad_fn") < 0 || intern(&state->str_is_here, "is_here") < 0 ||
+        intern(&state->str_event, "event") < 0 || intern(&state->str_host_ns, "host_ns") < 0 ||
+        intern(&state->str_place, "place") < 0 || intern(&state->str_grad_fn, "grad_fn") < 0 || intern(&state->str_is_here, "is_here") < 0 ||
         intern(&state->str_module, "module") < 0 ||
         intern(&state->str_requires_grad, "requires_grad") < 0 ||
         intern(&state->str_sequence_nr, "_sequence_nr") < 0)
@@ -78,6 +79,7 @@ static int native_exec(PyObject *module) {
     Py_DECREF(time);
     if (state->perf_counter_ns == NULL || add_type(module, &mark_buffer_spec, &state->mark_buffer_type) < 0 ||
         add_type(module, &hook_context_spec, &state->hook_context_type) < 0 ||
+        add_type(module, &event_reader_spec, &state->event_reader_type) < 0 ||
         add_type(module, &call_table_spec, &state->call_table_type) < 0 ||
         add_type(module, &call_site_spec, &state->call_site_type) < 0 ||
         add_type(module, &call_entry_spec, &state->call_entry_type) < 0 ||
@@ -93,12 +95,12 @@ static int native_exec(PyObject *module) {
 }
 
 #define FOR_EACH_OBJECT(DO)                                                                                         \
-    DO(mark_buffer_type) DO(hook_context_type) DO(timed_method_type)                                                \
+    DO(mark_buffer_type) DO(hook_context_type) DO(timed_method_type) DO(event_reader_type)                          \
     DO(call_table_type) DO(call_site_type) DO(call_entry_type) DO(node_mark_type) DO(node_marks_type) DO(stack_timer_type)              \
     DO(tensor_type) DO(graph_task_id) DO(sequence_nr) DO(tracing_state) DO(call_impl)                               \
     DO(global_hooks) DO(no_kwargs) DO(perf_counter_ns) DO(str_compiled_call) DO(str_call_impl) DO(str_forward)      \
     DO(str_backward_hooks) DO(str_backward_pre_hooks) DO(str_forward_hooks) DO(str_forward_pre_hooks)               \
-    DO(str_register_hook_dict)                                                                                      \
+    DO(str_register_hook_dict) DO(str_event) DO(str_host_ns) DO(str_place)                                          \
     DO(str_grad_fn) DO(str_is_here) DO(str_module) DO(str_requires_grad) DO(str_sequence_nr)
 
 static int native_traverse(PyObject *module, visitproc visit, void *arg) {

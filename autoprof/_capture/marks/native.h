@@ -1,6 +1,7 @@
 /* Shared declarations of the extension that records marks. `_c.pyi` describes its interface to Python.
 
 mark_buffer.c   MarkBuffer: the marks of the open step
+event_reader.c  EventReader: a reading of a device's clock
 hook.c          HookContext: the state that the marks of one purpose share
 call_site.c     CallTable, CallSite: calls of modules that are marked, without hooks on the modules
 module_hooks.c  the usual case of the marks before and after a module's forward
@@ -57,11 +58,12 @@ enum {
     MARK_BACKWARD_START = 4,
     MARK_BACKWARD_END = 5,
     MARK_PASS_THROUGH = 6,
+    MARK_THREAD = 13,
 };
 
 /* State of the module: its types, the functions of torch that hooks call, and interned names. */
 typedef struct {
-    PyTypeObject *mark_buffer_type, *hook_context_type, *timed_method_type;
+    PyTypeObject *mark_buffer_type, *hook_context_type, *timed_method_type, *event_reader_type;
     PyTypeObject *call_table_type, *call_site_type, *call_entry_type, *node_mark_type, *node_marks_type;
     PyTypeObject *stack_timer_type; /* NULL where the system has none */
     PyTypeObject *tensor_type;
@@ -74,7 +76,7 @@ typedef struct {
     PyObject *str_compiled_call, *str_call_impl, *str_forward, *str_backward_hooks, *str_backward_pre_hooks,
         *str_forward_hooks, *str_forward_pre_hooks, *str_register_hook_dict;
     PyObject *perf_counter_ns;
-    PyObject *str_grad_fn, *str_is_here, *str_module, *str_requires_grad, *str_sequence_nr;
+    PyObject *str_event, *str_host_ns, *str_place, *str_grad_fn, *str_is_here, *str_module, *str_requires_grad, *str_sequence_nr;
 } module_state;
 
 extern struct PyModuleDef native_module;
@@ -99,6 +101,7 @@ typedef struct {
     PyObject *last_codes;     /* bytes: the codes of the step that was taken last, or NULL */
     long long skipped;        /* calls on other threads that were passed over */
     long long running;        /* id of the backward pass that the last mark belonged to */
+    char multithreaded; /* whether another thread than the training thread has made a mark */
     char captures;  /* whether nodes are asked for gradients without being run: Python tells which */
     char suspended; /* whether nothing is appended: the step is unsampled */
     char idle;      /* whether calls of modules are not marked */
@@ -180,9 +183,14 @@ static inline int next_node_number(module_state *module, long long *number) {
     return call_for_number(module->sequence_nr, number);
 }
 
-/* Whether the mark needs an append and nothing else: it is of the training thread, and the step is sampled. */
+/* Whether marks are appended: the step is sampled. */
+static inline int is_appending(HookContext *self) {
+    return self->enabled && !self->buffer->suspended;
+}
+
+/* Whether the mark of a call needs an append and nothing else: it is of the training thread. */
 static inline int is_usual(HookContext *self) {
-    return self->enabled && !self->buffer->suspended && PyThread_get_thread_ident() == self->training_thread;
+    return is_appending(self) && PyThread_get_thread_ident() == self->training_thread;
 }
 
 static inline int has_room(HookContext *self) {
@@ -200,10 +208,21 @@ static inline long long now_ns(void) {
 #endif
 }
 
-/* Read the clock and append the mark. The host's clock is read here, any other one by a call of Python. */
+/* Append the mark that names this thread before the next one, unless it is the training thread. */
+static inline int name_thread(HookContext *self) {
+    unsigned long thread = PyThread_get_thread_ident();
+    if (thread == self->training_thread)
+        return 0;
+    self->buffer->multithreaded = 1;
+    return mark_buffer_append_ns(self->buffer, MARK_THREAD, (long long)thread);
+}
+
+/* Read the clock and append the mark. The host's clock is read here, any other one by a call. */
 static inline int append_reading(HookContext *self, long long code) {
     long long now = self->reads_host_clock ? now_ns() : -1;
-    return now >= 0 ? mark_buffer_append_ns(self->buffer, code, now) : append_clock_reading(self, code);
+    if (now < 0)
+        return append_clock_reading(self, code);
+    return name_thread(self) < 0 ? -1 : mark_buffer_append_ns(self->buffer, code, now);
 }
 
 /* Return the exception that is set, and clear it. */
@@ -231,7 +250,7 @@ static inline void set_exception(PyObject *error) {
 #endif
 }
 
-extern PyType_Spec mark_buffer_spec, hook_context_spec, stack_timer_spec, timed_method_spec,
+extern PyType_Spec mark_buffer_spec, hook_context_spec, event_reader_spec, stack_timer_spec, timed_method_spec,
     call_table_spec, call_site_spec, call_entry_spec, node_mark_spec, node_marks_spec;
 
 #endif

@@ -50,7 +50,7 @@ struct NodeMarks {
 /* The mark of one node. It runs on the thread of the backward pass; the hook in Python is in probes/backward.py. */
 static hook_outcome append_node(HookContext *context, NodeMark *mark) {
     long long task;
-    if (!is_usual(context) || !has_room(context) || mark->outer != NULL || mark->serial != context->buffer->serial)
+    if (!is_appending(context) || !has_room(context) || mark->outer != NULL || mark->serial != context->buffer->serial)
         return HOOK_FALLBACK;
     if (current_graph_task(context->module, &task) < 0)
         return HOOK_FAILED;

@@ -18,6 +18,8 @@ class PythonMarkBuffer(list[Any]):
     skipped = 0
     running = -1
     """Id of the backward pass that the last mark belonged to, which may be inside another pass."""
+    multithreaded = False
+    """Whether another thread than the training thread made a mark in the step."""
     captures = False
     """Whether nodes may be asked for gradients without being run."""
     serial = 0

@@ -68,7 +68,7 @@ class CheckpointMarks:
         """Mark a checkpointed call in the forward; ``call`` is torch's object of it, which keeps the ordinal."""
         recorder = self._recorder
         try:
-            if not is_marking(recorder) or not (get_ident() == recorder.thread or recorder.multithreaded):
+            if not is_marking(recorder) or not (get_ident() == recorder.thread or recorder.buffer.multithreaded):
                 return
             ordinal = recorder.buffer.next_ordinal()
             vars(call).setdefault(_CALLS, {})[recorder.number] = recorder.serial, ordinal

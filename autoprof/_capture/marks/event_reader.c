@@ -1,0 +1,200 @@
+/* EventReader: a reading of a device's clock, an event recorded on this thread's current stream. The reading in Python is
+in devices/_device_clock.py. */
+
+#include "native.h"
+
+typedef struct {
+    PyObject_HEAD
+    vectorcallfunc vectorcall;
+    module_state *module; /* borrowed: the type of this object holds the module */
+    PyObject *read;       /* the reading in Python */
+    PyObject *here, *device;         /* here(device) returns the place: a tuple of device and stream, or None */
+    PyObject *pools, *last; /* free stamps by device, the last place by thread */
+    PyObject *streams;      /* by place, or NULL: record() takes the place */
+    PyObject *record, *now;
+    PyObject *current_device, *current_stream, *is_capturing; /* or NULL: here() is called for each reading */
+    PyObject *known_device, *known_stream, *known_place;      /* the place that here() returned last, or NULL */
+} EventReader;
+
+static int is_equal(PyObject *one, PyObject *other) {
+    return one == other ? 1 : PyObject_RichCompareBool(one, other, Py_EQ);
+}
+
+/* Return the present place: that of the reading before where device and stream are the same. */
+static PyObject *find_place(EventReader *self) {
+    if (self->current_stream == NULL)
+        return PyObject_CallOneArg(self->here, self->device);
+    PyObject *place = NULL, *stream = NULL, *device = NULL, *captured = PyObject_CallNoArgs(self->is_capturing);
+    int same = captured == NULL ? -1 : captured == Py_False;
+    if (same > 0)
+        same = (device = PyObject_CallNoArgs(self->current_device)) == NULL ? -1
+               : self->device == Py_None                                  ? 1
+                                                                          : is_equal(self->device, device);
+    if (same > 0 && (stream = PyObject_CallOneArg(self->current_stream, device)) == NULL)
+        same = -1;
+    if (same > 0 && self->known_place != NULL) {
+        int known = is_equal(self->known_device, device);
+        if (known > 0)
+            known = is_equal(self->known_stream, stream);
+        if (known < 0)
+            same = -1;
+        else if (known)
+            place = Py_NewRef(self->known_place);
+    }
+    if (same >= 0 && place == NULL && (place = PyObject_CallOneArg(self->here, self->device)) != NULL && same) {
+        Py_XSETREF(self->known_device, Py_NewRef(device));
+        Py_XSETREF(self->known_stream, Py_NewRef(stream));
+        Py_XSETREF(self->known_place, Py_NewRef(place));
+    }
+    Py_XDECREF(captured);
+    Py_XDECREF(device);
+    Py_XDECREF(stream);
+    return place;
+}
+
+/* Get the stream of a place on which to record, NULL where this is not the usual case: a stream that was not this thread's at its reading
+before, or no free stamp. Returns a borrowed reference. */
+static PyObject *usual_stream(EventReader *self, PyObject *place, PyObject **pool) {
+    if (!PyTuple_CheckExact(place) || PyTuple_GET_SIZE(place) != 2)
+        return NULL;
+    PyObject *thread = PyLong_FromUnsignedLong(PyThread_get_thread_ident());
+    PyObject *last = thread == NULL ? NULL : PyDict_GetItemWithError(self->last, thread);
+    Py_XDECREF(thread);
+    if (last == NULL || is_equal(last, place) <= 0)
+        return NULL;
+    *pool = PyDict_GetItemWithError(self->pools, PyTuple_GET_ITEM(place, 0));
+    if (*pool == NULL || !PyList_CheckExact(*pool) || PyList_GET_SIZE(*pool) == 0)
+        return NULL;
+    return self->streams == NULL ? place : PyDict_GetItemWithError(self->streams, place);
+}
+
+/* Take a free stamp, and record its event. */
+static PyObject *record_stamp(EventReader *self, PyObject *place, PyObject *pool, PyObject *stream) {
+    long long now = self->now == self->module->perf_counter_ns ? now_ns() : -1;
+    Py_ssize_t end = PyList_GET_SIZE(pool);
+    PyObject *stamp = Py_NewRef(PyList_GET_ITEM(pool, end - 1)), *done = NULL, *event = NULL;
+    PyObject *host_ns = NULL;
+    Py_INCREF(stream);
+    if (PyList_SetSlice(pool, end - 1, end, NULL) == 0)
+        host_ns = now >= 0 ? PyLong_FromLongLong(now) : PyObject_CallNoArgs(self->now);
+    if (host_ns != NULL && PyObject_SetAttr(stamp, self->module->str_host_ns, host_ns) == 0 &&
+        PyObject_SetAttr(stamp, self->module->str_place, place) == 0)
+        event = PyObject_GetAttr(stamp, self->module->str_event);
+    if (event != NULL) {
+        PyObject *arguments[] = {event, stream};
+        done = PyObject_Vectorcall(self->record, arguments, 2, NULL);
+    }
+    Py_DECREF(stream);
+    Py_XDECREF(host_ns);
+    Py_XDECREF(event);
+    if (done == NULL)
+        Py_CLEAR(stamp);
+    Py_XDECREF(done);
+    return stamp;
+}
+
+static PyObject *event_reader_call(PyObject *op, PyObject *const *Py_UNUSED(args), size_t nargsf, PyObject *kwnames) {
+    EventReader *self = (EventReader *)op;
+    if (PyVectorcall_NARGS(nargsf) || (kwnames != NULL && PyTuple_GET_SIZE(kwnames))) {
+        PyErr_SetString(PyExc_TypeError, "a reading takes no arguments");
+        return NULL;
+    }
+    if (self->read == NULL) {
+        PyErr_SetString(PyExc_RuntimeError, "the clock is gone");
+        return NULL;
+    }
+    Py_INCREF(op);
+    PyObject *pool = NULL, *stamp = NULL, *place = find_place(self);
+    PyObject *stream = place == NULL ? NULL : usual_stream(self, place, &pool);
+    if (stream != NULL)
+        stamp = record_stamp(self, place, pool, stream);
+    else if (!PyErr_Occurred())
+        stamp = PyObject_CallNoArgs(self->read);
+    Py_XDECREF(place);
+    Py_DECREF(op);
+    return stamp;
+}
+
+static PyObject *event_reader_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
+    static char *names[] = {"read",   "here",    "device",         "pools",          "last",         "now",
+                            "record", "streams", "current_device", "current_stream", "is_capturing", NULL};
+    module_state *module = state_of_type(type);
+    PyObject *read, *here, *device, *pools, *last, *now, *record;
+    PyObject *streams = NULL, *current_device = NULL, *current_stream = NULL, *is_capturing = NULL;
+    if (module == NULL || !PyArg_ParseTupleAndKeywords(args, kwargs, "OOOO!O!OO|$O!OOO:EventReader", names, &read, &here,
+                                                       &device, &PyDict_Type, &pools, &PyDict_Type, &last, &now, &record,
+                                                       &PyDict_Type, &streams, &current_device, &current_stream,
+                                                       &is_capturing))
+        return NULL;
+    if ((current_device == NULL) != (current_stream == NULL) || (current_stream == NULL) != (is_capturing == NULL)) {
+        PyErr_SetString(PyExc_TypeError, "current_device, current_stream and is_capturing go together");
+        return NULL;
+    }
+    EventReader *self = (EventReader *)type->tp_alloc(type, 0);
+    if (self == NULL)
+        return NULL;
+    self->vectorcall = event_reader_call;
+    self->module = module;
+    self->read = Py_NewRef(read);
+    self->here = Py_NewRef(here);
+    self->device = Py_NewRef(device);
+    self->pools = Py_NewRef(pools);
+    self->last = Py_NewRef(last);
+    self->now = Py_NewRef(now);
+    self->record = Py_NewRef(record);
+    self->streams = Py_XNewRef(streams);
+    self->current_device = Py_XNewRef(current_device);
+    self->current_stream = Py_XNewRef(current_stream);
+    self->is_capturing = Py_XNewRef(is_capturing);
+    return (PyObject *)self;
+}
+
+#define FOR_EACH_REFERENCE(DO)                                                                                      \
+    DO(read) DO(here) DO(device) DO(pools) DO(last) DO(streams) DO(record) DO(now) DO(current_device)               \
+    DO(current_stream) DO(is_capturing) DO(known_device) DO(known_stream) DO(known_place)
+
+static int event_reader_traverse(PyObject *op, visitproc visit, void *arg) {
+    EventReader *self = (EventReader *)op;
+#define VISIT(field) Py_VISIT(self->field);
+    FOR_EACH_REFERENCE(VISIT)
+    Py_VISIT(Py_TYPE(op));
+    return 0;
+}
+
+static int event_reader_clear(PyObject *op) {
+    EventReader *self = (EventReader *)op;
+#define CLEAR(field) Py_CLEAR(self->field);
+    FOR_EACH_REFERENCE(CLEAR)
+    return 0;
+}
+
+static void event_reader_dealloc(PyObject *op) {
+    PyTypeObject *type = Py_TYPE(op);
+    PyObject_GC_UnTrack(op);
+    event_reader_clear(op);
+    type->tp_free(op);
+    Py_DECREF(type);
+}
+
+static PyMemberDef members[] = {
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(EventReader, vectorcall), READONLY, NULL},
+    {NULL},
+};
+
+static PyType_Slot slots[] = {
+    {Py_tp_doc, "A reading of a device's clock."},
+    {Py_tp_new, event_reader_new},
+    {Py_tp_call, PyVectorcall_Call},
+    {Py_tp_dealloc, event_reader_dealloc},
+    {Py_tp_traverse, event_reader_traverse},
+    {Py_tp_clear, event_reader_clear},
+    {Py_tp_members, members},
+    {0, NULL},
+};
+
+PyType_Spec event_reader_spec = {
+    .name = "autoprof._capture.marks._c.EventReader",
+    .basicsize = sizeof(EventReader),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_IMMUTABLETYPE,
+    .slots = slots,
+};
