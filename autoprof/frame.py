@@ -333,11 +333,13 @@ class StepFrame:
 class FrameRun:
     """Frames of recorded steps in a row with one layout and one cut, in columns with one entry a step.
 
-    ``plain``: each step has host times only, no memory by span, no lost marks and no new shapes, and is no warm-up
-    step; only then the columns behind ``gap_scalars`` are set. ``gaps`` has the gap before each step. ``total_ns`` is a
-    matrix (steps × spans); ``overhead_ns`` is the sum of the steps. ``make`` makes the frames when they are first asked
-    for: statistics need none. Until then entries of ``scalars`` and ``gap_scalars`` may be replaced. ``starts`` returns
-    the start of each span of one step.
+    ``plain``: each step has no memory by span, no lost marks and no new shapes, and is no warm-up step; only then the
+    columns behind ``gap_scalars`` are set. ``gaps`` has the gap before each step. ``total_ns`` and ``host_ns`` are
+    matrices (steps × spans), and so is ``host_bound_ns``, which is None without device times. ``total_ns`` is on the
+    clock of ``step_ns``, as in ``StepFrame``; ``overhead_ns`` is the sum of the steps. ``make`` makes the frames when
+    they are first asked for: statistics need none. Until then entries of ``scalars`` and ``gap_scalars`` may be
+    replaced. ``starts`` returns the start of each span of one step. ``waited_ns`` has the time in each step in which
+    the device waited for the host, at most (None without a device); ``events_ns`` is its time for a step's events.
     """
 
     __slots__ = (
@@ -346,8 +348,11 @@ class FrameRun:
         "_starts",
         "cut",
         "duration_ns",
+        "events_ns",
         "gap_scalars",
         "gaps",
+        "host_bound_ns",
+        "host_ns",
         "layout",
         "memory",
         "micro_steps",
@@ -355,8 +360,10 @@ class FrameRun:
         "overhead_ns",
         "plain",
         "scalars",
+        "step_ns",
         "steps",
         "total_ns",
+        "waited_ns",
     )
 
     plain: bool
@@ -367,8 +374,11 @@ class FrameRun:
     cut: int
     micro_steps: int | None
     duration_ns: Sequence[int]
+    step_ns: Sequence[int]
     gaps: Sequence[Gap]
     total_ns: Nanoseconds
+    host_ns: Nanoseconds
+    host_bound_ns: Nanoseconds | None
     overhead_ns: int
     memory: Sequence[Mapping[str, int]]
     model_ns: Mapping[Phase, Sequence[int]]
@@ -382,6 +392,8 @@ class FrameRun:
         starts: Callable[[int], Nanoseconds] | None = None,
     ) -> None:
         self.plain = False
+        self.waited_ns: Sequence[int] | None = None
+        self.events_ns = 0
         self.steps = steps
         self.scalars = scalars
         self.gap_scalars = gap_scalars

@@ -8,6 +8,7 @@ a span of another thread. A span whose marks are on two streams has no device ti
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -29,16 +30,35 @@ MAX_STREAM_PLANS: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class DeviceColumns:
-    """One step on the device: an entry a span, and the step's length (None: its ends have no common stream)."""
+    """Steps on the device (steps × spans), and the length of each (None: its ends have no common stream).
+
+    ``waited_ns`` is the time of each step in which the device waited for the host, at most; ``events_ns`` the device's
+    time for the events of a step.
+    """
 
     start_ns: Nanoseconds
     ns: Nanoseconds
     host_bound_ns: Nanoseconds
-    duration_ns: int | None
+    duration_ns: Sequence[int | None]
+    waited_ns: Sequence[int]
+    events_ns: int
 
     def only(self, spans: Nanoseconds) -> DeviceColumns:
         """Return the columns of these spans."""
-        return DeviceColumns(self.start_ns[spans], self.ns[spans], self.host_bound_ns[spans], self.duration_ns)
+        start_ns, ns, host_bound_ns = (each[:, spans] for each in (self.start_ns, self.ns, self.host_bound_ns))
+        return replace(self, start_ns=start_ns, ns=ns, host_bound_ns=host_bound_ns)
+
+    def overhead_ns(self, step: int, host_ns: int) -> int:
+        """Return the cost of recording a step, of which ``host_ns`` are the host's own work.
+
+        The host's work makes a step longer where the device waits for it, the events where the device does not.
+        """
+        return max(min(host_ns, self.waited_ns[step]), min(self.events_ns, host_ns))
+
+
+def is_on_one_stream(plan: Plan, times: Times) -> bool:
+    """Return whether all marks of a step without a pause are on one stream: such steps are computed together."""
+    return times.device is not None and times.device.place is None and not plan.pauses
 
 
 class _MarkTimes:
@@ -111,6 +131,8 @@ class DeviceTimer:
 
     def __init__(self) -> None:
         self.untimed: Counter[str] = Counter()
+        self.event_ns = 0
+        """The device's time for an event, as far as it is known."""
         self._lag = LaunchLag()
         self._numbers: dict[Place, int] = {}
         self._stream_plans: OrderedDict[tuple[int, bytes, tuple[int, ...]], _StreamPlan] = OrderedDict()
@@ -127,21 +149,44 @@ class DeviceTimer:
         complete = [passed.remove_pause(paused + 1, resumed + 1) for paused, resumed in plan.pauses]
         duration_ns = passed.on_step_stream(end) if all(complete) else None
         waited, starts = passed.host_bound(lag), plan.starts + 1
+        in_step = int(waited[passed.stream == passed.step_stream].max(initial=0))
+        lengths, events_ns = (duration_ns,), self.event_ns * len(times.host_ns)
         if device.place is None:
             ends = plan.ends + 1
             start = passed.ns[starts]
-            return plan, DeviceColumns(start, passed.ns[ends] - start, waited[ends] - waited[starts], duration_ns)
+            bound = waited[ends] - waited[starts]
+            ns = passed.ns[ends] - start
+            return plan, DeviceColumns(start[None], ns[None], bound[None], lengths, (in_step,), events_ns)
         found = self._stream_plan(plan, passed, device.places)
         columns = DeviceColumns(
-            np.where(found.timed, passed.ns[starts], NOT_MEASURED),
-            np.where(found.timed, passed.ns[found.ends] - passed.ns[starts], NOT_MEASURED),
-            np.where(found.timed, waited[found.ends] - waited[starts], NOT_MEASURED),
-            duration_ns,
+            np.where(found.timed, passed.ns[starts], NOT_MEASURED)[None],
+            np.where(found.timed, passed.ns[found.ends] - passed.ns[starts], NOT_MEASURED)[None],
+            np.where(found.timed, waited[found.ends] - waited[starts], NOT_MEASURED)[None],
+            lengths,
+            (in_step,),
+            events_ns,
         )
         if duration_ns is None:  # host time is used instead, in which every thread is one timeline
             return plan, columns
         self.untimed.update(found.untimed)
         return found.plan, columns
+
+    def columns_of_run(self, plan: Plan, marks: int, times: Sequence[Times]) -> DeviceColumns:
+        """Return the device times of steps in a row that are on one stream."""
+        host = np.stack([one.host_ns for one in times])
+        ns = np.stack([one.device.ns for one in times if one.device is not None])
+        begun_ns = host[:, 0].tolist()
+        host -= host[:, :1]
+        waited = host_bound_ns(ns, self._lag.of_run(begun_ns, host, ns))
+        is_time = np.ones(marks + 2, dtype=bool)
+        is_time[plan.values + 1] = False
+        passed = np.full((2, len(times), marks + 2), NOT_MEASURED, dtype=np.int64)
+        passed[1] = 0
+        passed[:, :, is_time] = ns, waited
+        start, bound = passed.take(plan.starts + 1, axis=2)
+        end, bound_to_end = passed.take(plan.ends + 1, axis=2)
+        lengths, in_step, events_ns = ns[:, -1].tolist(), waited[:, -1].tolist(), self.event_ns * ns.shape[1]
+        return DeviceColumns(start, end - start, bound_to_end - bound, lengths, in_step, events_ns)
 
     def _stream_plan(self, plan: Plan, passed: _MarkTimes, streams: tuple[Place, ...]) -> _StreamPlan:
         numbers = [self._number(stream, streams[passed.step_stream]) for stream in streams]

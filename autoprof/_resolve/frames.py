@@ -21,7 +21,7 @@ _NOTHING: Final[Mapping[str, float]] = {}
 def make_runs(
     group: StepGroup, plan: Plan, values: Nanoseconds, times: Nanoseconds, device: DeviceColumns | None = None
 ) -> list[FrameRun]:
-    """Measure the plan's spans in each of these steps; with ``device`` there is one step.
+    """Measure the plan's spans in each of these steps.
 
     ``times`` (steps × marks + 1; the last is the step's end) are host nanoseconds since the step's start. ``values``
     (steps × marks) has the values that stand in place of clock readings.
@@ -34,7 +34,7 @@ def make_runs(
     if len(spans):
         host[:, spans] = values[:, plan.logged[spans]]
         if device is not None:
-            device = _with_logged(device, spans, host[0])
+            device = _with_logged(device, spans, host)
     measured = _MeasuredSteps(group, plan, values, times, host, device)
     # A step that is not plain is a run of its own.
     kinds = group.kinds
@@ -80,16 +80,28 @@ class _MeasuredSteps:
             lambda: self.frames(begin, end, scalars, gap_scalars),
             lambda at: self._shown_starts(begin + at),
         )
-        cut = group.kinds[begin]
-        if self.device is not None or plan.memory is not None or cut is None:
+        cut, device = group.kinds[begin], self.device
+        step_ns = self.times[begin:end, -1].tolist()
+        found.duration_ns = found.step_ns = step_ns
+        total, host_bound = host, None
+        if device is not None:
+            lengths = device.duration_ns[begin:end]
+            found.step_ns = [ns for ns in lengths if ns is not None]
+            found.waited_ns, found.events_ns = device.waited_ns[begin:end], device.events_ns
+            total, host_bound = device.ns[begin:end].clip(min=0), device.host_bound_ns[begin:end].clip(min=0)
+        if len(found.step_ns) < len(step_ns) or plan.memory is not None or cut is None:
             return found
         found.plain = True
         found.cut, found.micro_steps = cut, plan.micro_steps
-        found.layout = plan.shown.layout if plan.hidden else plan.layout
-        found.total_ns = host.take(plan.shown.spans, axis=1) if plan.hidden else host
-        found.model_ns = _model_ns(plan, host) if plan.hidden else _NO_MODEL_NS
-        found.duration_ns = self.times[begin:end, -1].tolist()
-        found.overhead_ns = sum(group.overhead_ns[begin:end]) + plan.overhead_ns * (end - begin)
+        found.layout, found.model_ns = plan.layout, _NO_MODEL_NS
+        if plan.hidden:
+            shown = plan.shown.spans
+            found.layout, found.model_ns = plan.shown.layout, _model_ns(plan, total)
+            host = host.take(shown, axis=1)
+            total = host if device is None else total.take(shown, axis=1)
+            host_bound = None if host_bound is None else host_bound.take(shown, axis=1)
+        found.total_ns, found.host_ns, found.host_bound_ns = total, host, host_bound
+        found.overhead_ns = sum(self._overhead_ns(begin, end))
         found.memory = group.memory[begin:end]
         found.gaps = group.gaps[begin:end]
         return found
@@ -99,6 +111,7 @@ class _MeasuredSteps:
     ) -> list[StepFrame]:
         """Return a frame of each step from ``begin`` to ``end``, with these scalars."""
         raws, plan, device, host = self.group.raws(begin, end), self.plan, self.device, self.host[begin:end]
+        overhead_ns = self._overhead_ns(begin, end)
         start = self._starts(begin, end)
         memory = [NO_MEMORY] * len(raws)
         if plan.memory is not None:
@@ -106,9 +119,8 @@ class _MeasuredSteps:
         layout, model_ns = plan.layout, [_NO_SUMS] * len(raws)
         if plan.hidden:
             shown, layout = plan.shown.spans, plan.shown.layout
-            columns = _model_ns(
-                plan, host if device is None or device.duration_ns is None else device.ns.clip(min=0)[None]
-            )
+            total = host if device is None or None in device.duration_ns else device.ns[begin:end].clip(min=0)
+            columns = _model_ns(plan, total)
             model_ns = [{phase: column[at] for phase, column in columns.items()} for at in range(len(raws))]
             start, host = start[:, shown], host[:, shown]
             device = None if device is None else device.only(shown)
@@ -122,10 +134,10 @@ class _MeasuredSteps:
                 layout=layout,
                 start_ns=start[i],
                 host_ns=host[i],
-                device_duration_ns=None if device is None else device.duration_ns,
-                device_start_ns=None if device is None else device.start_ns,
-                device_ns=None if device is None else device.ns,
-                host_bound_ns=None if device is None else device.host_bound_ns,
+                device_duration_ns=None if device is None else device.duration_ns[begin + i],
+                device_start_ns=None if device is None else device.start_ns[begin + i],
+                device_ns=None if device is None else device.ns[begin + i],
+                host_bound_ns=None if device is None else device.host_bound_ns[begin + i],
                 memory_start_bytes=level.memory_start_bytes,
                 memory_end_bytes=level.memory_end_bytes,
                 memory_peak_bytes=level.memory_peak_bytes,
@@ -133,7 +145,7 @@ class _MeasuredSteps:
                 memory_reserved_bytes=level.memory_reserved_bytes,
                 scalars=scalars[i],
                 memory=raw.memory,
-                overhead_ns=raw.overhead_ns + plan.overhead_ns + raw.mark_batch.detail_ns,
+                overhead_ns=overhead_ns[i],
                 dropped=raw.mark_batch.dropped,
                 warmup=raw.warmup,
                 gap_steps=raw.gap_steps,
@@ -147,6 +159,12 @@ class _MeasuredSteps:
             )
             for i, (raw, level) in enumerate(zip(raws, memory, strict=True))
         ]
+
+    def _overhead_ns(self, begin: int, end: int) -> list[int]:
+        """Return the cost of recording each of these steps."""
+        host = [ns + self.plan.overhead_ns for ns in self.group.overhead_ns[begin:end]]
+        device = self.device
+        return host if device is None else [device.overhead_ns(begin + i, ns) for i, ns in enumerate(host)]
 
     def _starts(self, begin: int, end: int) -> Nanoseconds:
         """Return the start of each span, hidden ones too, in these steps."""
@@ -188,6 +206,6 @@ def _without_pauses(times: Nanoseconds, pauses: Sequence[tuple[int, int]]) -> Na
 def _with_logged(device: DeviceColumns, spans: Nanoseconds, host_ns: Nanoseconds) -> DeviceColumns:
     """Give logged durations, which have no device clock, their own length on the device too."""
     ns, host_bound_ns = device.ns.copy(), device.host_bound_ns.copy()
-    ns[spans] = host_ns[spans]
-    host_bound_ns[spans] = NOT_MEASURED
+    ns[:, spans] = host_ns[:, spans]
+    host_bound_ns[:, spans] = NOT_MEASURED
     return replace(device, ns=ns, host_bound_ns=host_bound_ns)

@@ -11,6 +11,7 @@ bound of the time lost in launch gaps.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -51,6 +52,15 @@ class LaunchLag:
             lag[seen] = difference[seen] - zero
         return lag
 
+    def of_run(self, begun_ns: Sequence[int], host: Nanoseconds, ns: Nanoseconds) -> Nanoseconds:
+        """Return the lag at each mark of steps in a row, all of one device: a row each, whose last mark is its end."""
+        difference = ns - host
+        lengths, ends = host[:, -1].tolist(), difference[:, -1].tolist()
+        steps = zip(begun_ns, difference.min(axis=1).tolist(), lengths, ends, strict=True)
+        zeros = [self._lower_zero(*step) for step in steps]
+        lag: Nanoseconds = difference - np.array(zeros, dtype=np.int64)[:, None]
+        return lag
+
     def _lower_zero(self, begun_ns: int, zero_ns: int, length_ns: int, at_end_ns: int | None) -> int:
         """Return the lower of this step's zero and the earlier steps' zero, and keep it for the next step."""
         if begun_ns == self._until_ns:
@@ -63,8 +73,8 @@ class LaunchLag:
 
 
 def host_bound_ns(ns: Nanoseconds, lag: Nanoseconds) -> Nanoseconds:
-    """Return the host-bound time up to each mark since the first one; marks of one stream, in order."""
-    waited = np.where(lag[1:] <= EMPTY_QUEUE_NS, np.maximum(np.diff(ns), 0), 0)
+    """Return the host-bound time up to each mark since the first one, of marks of one stream in order, or rows."""
+    waited = np.where(lag[..., 1:] <= EMPTY_QUEUE_NS, np.maximum(np.diff(ns), 0), 0)
     sums = np.zeros_like(ns)
-    np.cumsum(waited, out=sums[1:])
+    np.cumsum(waited, axis=-1, out=sums[..., 1:])
     return sums

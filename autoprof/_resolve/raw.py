@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import compress
 from typing import Any, Final, NamedTuple
+
+import numpy as np
 
 from .._capture.marks import codes as marks
 from .._capture.marks.mark_batch import MarkBatch
@@ -13,6 +16,8 @@ from ..frame import TRAINING_LANE
 NO_MARKS: Final = MarkBatch([], [], 0, False, 0)
 _NOTHING: Final[Mapping[str, Any]] = {}
 
+_IS_TIME: Final = np.array([kind not in marks.VALUE_KINDS for kind in range(marks.KIND_MASK + 1)])
+"""For each kind of a mark, whether its reading is one of the clock."""
 _OTHER_WORK: Final = frozenset({marks.ENTER, marks.RESUME, marks.LOGGED})
 """Kinds of marks of a thread that works on its own, not for the training thread's backward pass."""
 
@@ -61,24 +66,22 @@ class RawStep(NamedTuple):
         batch = self.mark_batch
         if not batch.multithreaded:
             return None
-        codes, threads, thread = batch.codes, [], batch.thread
-        for code, reading in zip(codes, batch.readings, strict=True):
-            if code == marks.THREAD:
-                thread = reading
-                threads.append(thread)
-            else:
-                threads.append(thread)
-                thread = batch.thread
-        kinds: dict[int, set[int]] = {}
-        for thread, code in zip(threads, codes, strict=True):
-            kinds.setdefault(thread, set()).add(code & marks.KIND_MASK)
+        codes, readings = batch.code_array, batch.readings
+        threads = np.full(len(codes) + 1, batch.thread, dtype=np.int64)
+        named = np.flatnonzero(codes == marks.THREAD)
+        threads[named] = threads[named + 1] = [readings[at] for at in named.tolist()]
+        threads = threads[:-1]
+        kinds = {
+            thread: set((codes[threads == thread] & marks.KIND_MASK).tolist())
+            for thread in dict.fromkeys(threads.tolist())
+        }
         workers = [thread for thread in kinds if thread != batch.thread and not _OTHER_WORK & kinds[thread]]
-        worker = workers[0] if len(workers) == 1 else self._at_home(workers, threads)
+        worker = workers[0] if len(workers) == 1 else self._at_home(workers, threads.tolist())
         lane_of = dict.fromkeys((batch.thread,) if worker is None else (batch.thread, worker), TRAINING_LANE)
         for thread in kinds:
             if thread not in lane_of:
                 lane_of[thread] = len(lane_of)
-        return tuple(lane_of[thread] for thread in threads)
+        return tuple(map(lane_of.__getitem__, threads.tolist()))
 
     def _at_home(self, workers: list[int], threads: list[int]) -> int | None:
         """Return the first of these threads that made a mark on the step's device, or else the first."""
@@ -91,9 +94,5 @@ class RawStep(NamedTuple):
 
     def readings(self) -> list[Reading]:
         """Return all readings of the clock in the step, its start first and its end last."""
-        inside = [
-            reading
-            for code, reading in zip(self.mark_batch.codes, self.mark_batch.readings, strict=True)
-            if code & marks.KIND_MASK not in marks.VALUE_KINDS
-        ]
-        return [self.start, *inside, self.end]
+        kinds = self.mark_batch.code_array & marks.KIND_MASK
+        return [self.start, *compress(self.mark_batch.readings, _IS_TIME[kinds].tolist()), self.end]

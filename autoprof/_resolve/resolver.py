@@ -10,9 +10,9 @@ import numpy as np
 
 from .._capture.mark_cost import MarkCost
 from .._capture.marks.codes import ORDINAL_SHIFT, STEP_STRIDE, Label
-from ..devices import Reading
+from ..devices import Reading, Times
 from ..frame import TRAINING_LANE, FrameRun
-from .device import DeviceTimer
+from .device import DeviceColumns, DeviceTimer, is_on_one_stream
 from .frames import make_runs
 from .group import StepGroup
 from .plan import BackwardCall, Plan
@@ -62,6 +62,10 @@ class Resolver:
     def untimed(self) -> Counter[str]:
         """The number of spans without device time, by reason."""
         return self._device_timer.untimed
+
+    def use_event_cost(self, ns: int) -> None:
+        """Set the device's time for an event."""
+        self._device_timer.event_ns = ns
 
     def give_up(self) -> None:
         """Give up the steps that still wait for the device, and count them."""
@@ -121,18 +125,17 @@ class Resolver:
             clock.wait(readings)
         elif not _has_passed(raw, readings):
             return False
-        self._pending.popleft()
-        self._resolve_on_device(raw)
-        self._release(raw, readings)
+        self._resolve_on_device(raw, readings)
         return True
 
     def _resolve_on_host(self) -> None:
         pending = self._pending
         first = pending.popleft()
-        raws, plan = [first], self._plan(first)
+        lanes = first.lanes()
+        raws, plan = [first], self._plan(first, lanes)
         self._remember(first, plan)
-        most = min(max(MAX_READINGS // (first.mark_batch.mark_count + 1), 1), MAX_TOGETHER)
-        while pending and plan.repeatable and len(raws) < most and _alike(pending[0], first):
+        most = _most_together(first)
+        while pending and plan.repeatable and len(raws) < most and _alike(pending[0], first, lanes):
             raws.append(pending.popleft())
             self._remember(raws[-1], plan)
         group, count = StepGroup(raws), len(raws)
@@ -144,30 +147,51 @@ class Resolver:
         self.foreign_recomputes += plan.foreign_recomputes * count
         self._resolved.extend(make_runs(group, plan, readings[:, :-1], times))
 
-    def _resolve_on_device(self, raw: RawStep) -> None:
-        readings = raw.mark_batch.readings
-        plan, count = self._plan(raw), len(readings)
-        self._remember(raw, plan)
-        times = raw.clock.times(raw.readings())
-        host = np.zeros((1, count + 1), dtype=np.int64)
+    def _resolve_on_device(self, first: RawStep, readings: list[Reading]) -> None:
+        """Resolve the oldest step, and the next ones like it that the device has passed."""
+        pending, clock = self._pending, first.clock
+        lanes, count, most = first.lanes(), first.mark_batch.mark_count, _most_together(first)
+        plan = self._plan(first, lanes)
+        raws, times, raw = list[RawStep](), list[Times](), first
+        while True:
+            found = clock.times(readings)
+            if raws and not _is_same_stream(found, times[0]):
+                break
+            pending.popleft()
+            self._remember(raw, plan)
+            self._release(raw, readings)
+            raws.append(raw)
+            times.append(found)
+            if not (pending and plan.repeatable and len(raws) < most and is_on_one_stream(plan, found)):
+                break
+            raw = pending[0]
+            readings = raw.readings()
+            if not (_alike(raw, first, lanes) and _has_passed(raw, readings)):
+                break
         is_time = np.ones(count + 1, dtype=bool)
         is_time[plan.values] = False
-        host[0, is_time] = times.host_ns[1:] - times.host_ns[0]
-        values = np.zeros((1, count), dtype=np.int64)
-        values[0, plan.values] = [readings[at] for at in plan.values.tolist()]
-        self.unmatched += plan.unmatched
-        self.foreign_recomputes += plan.foreign_recomputes
-        plan, columns = self._device_timer.columns(plan, count, times)
-        self._resolved.extend(make_runs(StepGroup([raw]), plan, values, host, columns))
+        host = np.zeros((len(raws), count + 1), dtype=np.int64)
+        host[:, is_time] = [one.host_ns[1:] - one.host_ns[0] for one in times]
+        values = np.zeros((len(raws), count), dtype=np.int64)
+        if len(plan.values):
+            at = plan.values.tolist()
+            values[:, plan.values] = [[raw.mark_batch.readings[value] for value in at] for raw in raws]
+        self.unmatched += plan.unmatched * len(raws)
+        self.foreign_recomputes += plan.foreign_recomputes * len(raws)
+        if is_on_one_stream(plan, times[0]):
+            columns: DeviceColumns | None = self._device_timer.columns_of_run(plan, count, times)
+        else:
+            plan, columns = self._device_timer.columns(plan, count, times[0])
+        self._resolved.extend(make_runs(StepGroup(raws), plan, values, host, columns))
 
-    def _plan(self, raw: RawStep) -> Plan:
-        key = raw.mark_batch.key, raw.lanes()
+    def _plan(self, raw: RawStep, lanes: tuple[int, ...] | None) -> Plan:
+        key = raw.mark_batch.key, lanes
         cut = raw.mark_batch.dropped > 0
         plan = None if cut else self._plans.get(key)
         if plan is None:
             planner = Planner(self._labels, self._mark_cost, self._finder(raw.serial))
             codes = tuple(raw.mark_batch.codes)
-            plan = planner.plan(codes, key[1] or (TRAINING_LANE,) * len(codes), cut=cut)
+            plan = planner.plan(codes, lanes or (TRAINING_LANE,) * len(codes), cut=cut)
             if plan.repeatable:
                 self._plans[key] = plan
                 if len(self._plans) > PLANS:
@@ -200,11 +224,21 @@ def _has_passed(raw: RawStep, readings: list[Reading]) -> bool:
     return raw.clock.passed((raw.end,)) and raw.clock.passed(readings)
 
 
-def _alike(one: RawStep, other: RawStep) -> bool:
-    """Return whether two steps of one thread and one clock have the same marks."""
+def _most_together(first: RawStep) -> int:
+    """Return how many steps like this one are resolved together."""
+    return min(max(MAX_READINGS // (first.mark_batch.mark_count + 1), 1), MAX_TOGETHER)
+
+
+def _is_same_stream(one: Times, other: Times) -> bool:
+    """Return whether both steps are on one stream, the same."""
+    here, there = one.device, other.device
+    return here is not None and there is not None and here.place is there.place is None and here.places == there.places
+
+
+def _alike(one: RawStep, other: RawStep, lanes: tuple[int, ...] | None) -> bool:
+    """Return whether two steps of one clock have the same marks on the same lanes, which are those of the other."""
     marks, others = one.mark_batch, other.mark_batch
-    if marks.multithreaded or others.multithreaded or marks.dropped or others.dropped:
+    if marks.dropped or others.dropped or one.clock is not other.clock:
         return False
-    return one.clock is other.clock and (
-        marks.raw_codes is others.raw_codes or bool(marks.raw_codes == others.raw_codes)
-    )
+    same = marks.raw_codes is others.raw_codes or bool(marks.raw_codes == others.raw_codes)
+    return same and one.lanes() == lanes

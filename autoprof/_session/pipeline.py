@@ -66,7 +66,8 @@ class Pipeline:
 
     The wall clock of ``times`` alone decides when a pass is due. Passes may take ``pass_share`` of the time, as
     processor time of this thread: those that take more come less often. Where two in a row had more steps than time,
-    the rest is an excess, which ``spend`` is called with: recording fewer steps makes those shorter, and no others.
+    or one comes early, for too many steps wait, the rest is an excess, which ``spend`` is called with: fewer steps, or
+    fewer marks in them, make those shorter, and no others.
     """
 
     def __init__(
@@ -165,7 +166,7 @@ class Pipeline:
         with self._gc_paused:
             length_ns = max(PASS_NS, round(PASS_SHARE * since_ns))
             is_done = self._pass_on(cpu_ns + length_ns)
-            if not is_done and self._is_behind:
+            if (not is_done and self._is_behind) or now_ns < self._due_ns:
                 self._spend(max(self._processor_ns() - cpu_ns - round(self._pass_share * since_ns), 0))
             self._is_behind = not is_done
             self._outputs.show()
@@ -194,6 +195,8 @@ class Pipeline:
         """Pass on frames until this processor time, and finish one that was begun; return whether none is left."""
         require_address_space()
         self._outputs.calibrate(self._limit.span_ns())
+        if self._holds_events:
+            self._resolver.use_event_cost(self._limit.event_ns())
         while self._pass_on_next(wait):
             if until_ns is not None and self._processor_ns() >= until_ns:
                 return not (self._unwritten or self._resolver.waiting)

@@ -95,6 +95,8 @@ class Aggregate:
         self._settling = run.gaps[-1].steps > 0
         self._run_steps += len(run.steps)
         self._run_ns += elapsed_ns
+        if run.host_bound_ns is not None:
+            self._clock = "device"
         cut = self._cuts.get(run.cut) or self._open_cut(run.cut)
         cut.add_run(run)
 

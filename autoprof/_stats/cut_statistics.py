@@ -108,7 +108,8 @@ class CutStatistics:
             self.micro_steps[run.micro_steps] += count
         for phase, column in run.model_ns.items():
             self.phases[phase] += sum(column)
-        self._add_steps(run.layout, run.steps[-1], _Steps(run.total_ns, run.duration_ns))
+        host = None if run.host_bound_ns is None else run.host_ns
+        self._add_steps(run.layout, run.steps[-1], _Steps(run.total_ns, run.step_ns, host, run.host_bound_ns))
 
     def _add_steps(self, layout: Layout, last_step: int, steps: _Steps) -> None:
         block = self._block(layout)

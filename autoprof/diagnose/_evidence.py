@@ -131,7 +131,7 @@ class EvidenceCollector:
             for frame in run.frames:
                 self.add(frame)
             return
-        lengths = run.duration_ns
+        lengths = run.step_ns
         if self._is_long(max(lengths)):
             for at, step_ns in enumerate(lengths):
                 if self._is_long(step_ns):

@@ -204,12 +204,12 @@ class StackMonitor:
                 self._add_frame(frame)
             return
         if not self._probe.enabled:
-            self._decide(run.layout, sum(run.duration_ns), run.total_ns)
+            self._decide(run.layout, sum(run.step_ns), run.total_ns)
         steps = run.steps
         for step in [step for step in self._waiting if steps[0] <= step <= steps[-1]]:
             inside, at = self._waiting.pop(step), bisect_left(steps, step)
             if steps[at] == step:
-                self._place(run.layout, run.start_ns(at), run.total_ns[at], inside)
+                self._place(run.layout, run.start_ns(at), run.host_ns[at], inside)
 
     def _decide(self, layout: Layout, step_ns: int, total_ns: Nanoseconds) -> None:
         """Enable the samples if much is unexplained; ``total_ns`` (steps × spans) has ``step_ns`` in all."""

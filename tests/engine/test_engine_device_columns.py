@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 
 from autoprof import Phase
 from autoprof._resolve import device as module
-from autoprof._resolve.device import ACROSS_PAUSE, NO_DEVICE_TIME, TWO_STREAMS, DeviceColumns, DeviceTimer
+from autoprof._resolve.device import (
+    ACROSS_PAUSE,
+    NO_DEVICE_TIME,
+    TWO_STREAMS,
+    DeviceColumns,
+    DeviceTimer,
+    is_on_one_stream,
+)
 from autoprof._resolve.plan import Plan, as_column
 from autoprof.devices import DeviceTimes, Times
 from autoprof.frame import LOGGED_LANE, NOT_MEASURED, STREAM_LANES, TRAINING_LANE, UNTIMED_LANE, Layout
@@ -79,12 +88,30 @@ def times_of(
     return Times(as_column(ns if host is None else host), device)
 
 
-def columns_of(plan: Plan, times: Times, timer: DeviceTimer | None = None) -> tuple[Plan, DeviceColumns]:
-    """Return the plan by streams and the columns of a step with these times."""
+class OneStep(NamedTuple):
+    """The columns of one step, an entry a span."""
+
+    start_ns: npt.NDArray[np.int64]
+    ns: npt.NDArray[np.int64]
+    host_bound_ns: npt.NDArray[np.int64]
+    duration_ns: int | None
+
+
+def one_step(columns: DeviceColumns | None) -> OneStep:
+    assert columns is not None
+    return OneStep(columns.start_ns[0], columns.ns[0], columns.host_bound_ns[0], columns.duration_ns[0])
+
+
+def columns_of(plan: Plan, times: Times, timer: DeviceTimer | None = None) -> tuple[Plan, OneStep]:
+    """Return the plan by streams and the columns of a step with these times, computed in each way that it may be."""
     marks = len(times.host_ns) - 2 + len(plan.values)
     placed, columns = (timer or DeviceTimer()).columns(plan, marks, times)
-    assert columns is not None
-    return placed, columns
+    if is_on_one_stream(plan, times) and timer is None:
+        together = DeviceTimer().columns_of_run(plan, marks, [times, times])
+        for name in ("start_ns", "ns", "host_bound_ns"):
+            assert getattr(together, name)[0].tolist() == getattr(columns, name)[0].tolist()
+        assert together.duration_ns[0] == one_step(columns).duration_ns
+    return placed, one_step(columns)
 
 
 # Without a device, and on one stream.
@@ -110,10 +137,33 @@ def test_spans_on_one_stream_have_the_times_between_their_marks() -> None:
 
 def test_the_columns_of_some_spans_are_those_of_all_by_index() -> None:
     """The step's length stays."""
-    _, columns = columns_of(plan_of(Name(0, 1), Name(2, 3)), times_of([0, 10, 30, 70, 150, 170]))
+    times = times_of([0, 10, 30, 70, 150, 170])
+    columns = DeviceTimer().columns_of_run(plan_of(Name(0, 1), Name(2, 3)), 4, [times, times])
     some = columns.only(as_column([1]))
-    assert (some.start_ns.tolist(), some.ns.tolist(), some.duration_ns) == ([70], [80], 170)
-    assert some.host_bound_ns.tolist() == columns.host_bound_ns[1:].tolist()
+    assert (some.start_ns.tolist(), some.ns.tolist(), some.duration_ns) == ([[70]] * 2, [[80]] * 2, [170] * 2)
+    assert some.host_bound_ns.tolist() == columns.host_bound_ns[:, 1:].tolist()
+
+
+def test_recording_costs_what_the_device_waited_for_the_host_or_its_time_for_the_events() -> None:
+    """Whichever is more, and never more than the host's own work."""
+    columns = replace(
+        DeviceTimer().columns_of_run(plan_of(), 0, [times_of([0, 9])] * 2), waited_ns=[0, 50], events_ns=8
+    )
+    assert [columns.overhead_ns(0, host_ns) for host_ns in (0, 5, 100)] == [0, 5, 8]
+    assert [columns.overhead_ns(1, host_ns) for host_ns in (0, 5, 30, 100)] == [0, 5, 30, 50]
+
+
+def test_the_time_in_which_the_device_waits_for_the_host_is_that_of_the_step() -> None:
+    """Between two marks at the second of which the queue is empty; and each event takes the device's time for one."""
+    timer, plan = DeviceTimer(), plan_of(Name(0, 1))
+    timer.event_ns = 3
+    for place in (None, [0, 0, 1, 0]):
+        times = times_of([0, 40_000, 90_000, 500_000], place, host=[0, 40_000, 10_000, 20_000])
+        _, columns = timer.columns(plan, 2, times)
+        assert columns is not None
+        assert (list(columns.waited_ns), columns.events_ns) == ([40_000], 12)
+    together = timer.columns_of_run(plan, 2, [times_of([0, 40_000, 90_000, 500_000], host=[0, 40_000, 10_000, 20_000])])
+    assert (together.waited_ns, together.events_ns) == ([40_000], 12)
 
 
 # Pauses.

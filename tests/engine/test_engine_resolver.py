@@ -16,6 +16,7 @@ from autoprof._capture.recorder import Recorder
 from autoprof._resolve import RawStep, Resolver
 from autoprof._resolve import resolver as resolving
 from autoprof._resolve.planner import Planner
+from autoprof._stats import Aggregate
 from autoprof.devices import Clock
 from autoprof.frame import TRAINING_LANE
 from autoprof.testing import FakeClock, FakeDevice
@@ -108,6 +109,31 @@ def test_recomputes_outside_of_torchs_checkpoint_are_counted_in_every_step(on_de
         bench.step((marks.GRAPH_BEGIN, 1), *call * calls, (marks.GRAPH_END, 1))
     bench.frames()
     assert bench.resolver.foreign_recomputes == 8
+
+
+def test_steps_of_a_device_that_it_has_passed_are_resolved_together() -> None:
+    """Statistics of the run are those of its frames, one by one."""
+    bench = Bench(device := FakeDevice(FakeClock()))
+    layer, hidden = bench.label("layer"), bench.recorder.label("hidden", "hidden", Phase.FORWARD, BOTH, shown=False)
+    for ns in (300, 500, 700):
+        device.work(ns)
+        bench.step(
+            (layer | marks.ENTER, 3), (hidden | marks.ENTER, 5), (hidden | marks.LEAVE, 1), (layer | marks.LEAVE, 2)
+        )
+    device.wait_here()
+    (run,) = iter(bench.resolver.next_run, None)
+    assert run.plain
+    assert run.waited_ns is not None
+    assert list(run.step_ns) == [frame.step_ns for frame in run.frames]
+    assert run.total_ns.tolist() == [frame.total_ns.tolist() for frame in run.frames]
+    assert run.host_ns.tolist() == [frame.host_ns.tolist() for frame in run.frames]
+    assert run.overhead_ns == sum(frame.overhead_ns for frame in run.frames)
+    together, alone = Aggregate(), Aggregate()
+    together.add_run(run)
+    for frame in run.frames:
+        alone.add(frame)
+    assert together.summary() == alone.summary()
+    assert together.summary().clock == "device"
 
 
 # Readings become times.
