@@ -9,6 +9,8 @@ from itertools import pairwise
 import pytest
 
 from autoprof._session.sampler import MAX_EVERY, Sampler
+from autoprof.frame import FrameRun
+from autoprof.testing import make_frame
 
 US = 1_000
 MS = 1_000_000
@@ -72,6 +74,13 @@ def with_rows(*marks: int, budget: float | None = 0.01, floor: int = 1) -> Sampl
     sampler = Sampler(budget)
     sampler.rows = Rows(marks, floor)
     return sampler
+
+
+def device_run(waited_ns: int, events_ns: int) -> FrameRun:
+    """Return a step in which the device waited so long for the host, and took so long for the events."""
+    made = FrameRun.of([make_frame([])])
+    made.waited_ns, made.events_ns = [waited_ns], events_ns
+    return made
 
 
 def kept(sampler: Sampler) -> int:
@@ -185,6 +194,47 @@ def test_more_is_recorded_only_where_there_is_room() -> None:
     assert (sampler.k, kept(sampler)) == (1, 1)
     run(sampler, 400_000, 20 * MS)
     assert (sampler.k, kept(sampler)) == (1, 3)
+
+
+def test_where_the_device_never_waits_for_the_host_recording_costs_its_own_time_for_the_events() -> None:
+    """The host's 5 ms in steps of 70 ms are hidden; 463 events of 2 µs are not, but half of them are affordable."""
+    sampler = with_rows(150, 150, 163)
+    assert isinstance(sampler.rows, Rows)
+    for step in range(1, 200):
+        sampler.frames(device_run(waited_ns=20 * US, events_ns=2 * US * sampler.rows.present))
+        sampler.close(5 * MS, 20 * MS, 70 * MS, 3 * MS)
+        assert sampler.gap(step) == 0
+    assert kept(sampler) == 2
+
+
+def test_where_the_device_waits_for_the_host_recording_costs_the_hosts_work() -> None:
+    """But no more than the device waits: of 2 ms at most half a millisecond makes a step of 20 ms longer."""
+    waiting, queued = Sampler(0.01), Sampler(0.01)
+    for _ in range(200):
+        for sampler, waited_ns in ((waiting, 15 * MS), (queued, MS // 2)):
+            sampler.frames(device_run(waited_ns=waited_ns, events_ns=20 * US))
+            sampler.close(2 * MS, 20 * MS, 20 * MS)
+    assert (waiting.k, queued.k) == (16, 4)
+
+
+def test_the_cost_of_passes_is_saved_by_fewer_rows() -> None:
+    """Marks of 100 µs and passes of 300 µs in steps of 20 ms: half of the rows stay."""
+    sampler = with_rows(10, 10)
+    assert isinstance(sampler.rows, Rows)
+    for _ in range(100):
+        sampler.spend_on_rows(15 * US * sampler.rows.present)
+        sampler.close(5 * US * sampler.rows.present, 20 * MS, 20 * MS)
+    assert (sampler.k, kept(sampler)) == (1, 1)
+
+
+def test_the_rows_of_each_kth_step_cost_at_most_as_much_as_its_other_work() -> None:
+    """300 µs beside 900 of marks in steps of 10 ms: without any rows each fourth step would be recorded."""
+    sampler = with_rows(300, 300, 300)
+    assert isinstance(sampler.rows, Rows)
+    for _ in range(100):
+        marks_ns = US * sampler.rows.present
+        sampler.close(300 * US + marks_ns, 10 * MS, 10 * MS, marks_ns)
+    assert (sampler.k, kept(sampler)) == (8, 1)
 
 
 def test_without_a_budget_everything_is_recorded() -> None:

@@ -236,6 +236,8 @@ class _Builder:
         if exchange is not None:
             observers.append(RankExchange(exchange, sampler, shows=rank() == 0))
             undo.add(exchange.finish)
+        if sampler.active:
+            observers.append(sampler)
         rows = sampler.rows = make_rows(setup, capture.module_probes, self._notes, compiled)
         if sampler.active or isinstance(rows, Zoom):
             observers.append(rows)
@@ -253,7 +255,7 @@ class _Builder:
             notes=self._notes,
             times=HOST,
             pass_share=setup.pass_share,
-            spend=sampler.spend,
+            spend=sampler.spend_on_rows,
         )
         sampling = Sampling(setup.recorder, sampler, rows, capture.step_probes, mark_cost=setup.mark_cost, times=HOST)
         flight = self._flight_recorder(folder, exchange)

@@ -94,16 +94,14 @@ class RowChoice(Observer):
     def fit(self, share: float) -> float:
         """Record rows whose marks are at most ``share`` of the present ones; return their share.
 
-        The rows that hold least time for each of their marks are dropped first, and come back last. Where even the rows
-        that are never dropped have more marks, nothing is dropped: fewer steps are recorded, each with all rows.
+        The rows that hold least time for each of their marks are dropped first, and come back last. Where the rows that
+        are never dropped have more marks, the others may have as many as these.
         """
         names, measured = self._recorded_names(), self._measure()
         self._calls.update(measured.calls)
         marks = before = self._marks_of(names)
-        if self._marks_of(name for name in names if name in self._floor) > share * marks:
-            self._allowed = marks
-            return 1.0
-        self._allowed = share * marks
+        floor = self._marks_of(name for name in names if name in self._floor)
+        self._allowed = share * marks if share * marks >= floor else min(2 * floor, marks)
         changed = False
         if share < 1:
             inner_first = names[::-1]

@@ -3,18 +3,23 @@
 The account counts processor time of the training thread: autoprof's own work at the ends of steps, passes included, and
 the marks by their calibrated cost. Other programs cannot change it. A step is as long as its median processor time and
 the shortest time that a step waits, for a device or a loader: other programs make a step wait longer, never shorter, so
-they can make recording look more affordable only.
+they can make recording look more affordable only. On a device the work of the host makes a step longer only where the
+device waits for it: it costs at most that time, and the events at least the device's own time for them.
 
 Where a step costs more than the budget, the rows that hold least time for their cost are dropped first
 (``DroppableRows``). Where that is not enough, every k-th step is recorded: those whose number is a multiple of k. As k
-is a power of two, ranks that afford different ones share the steps of the largest.
+is a power of two, ranks that afford different ones share the steps of the largest. The rows of such a step cost at most
+as much as its other work, so that they halve the steps recorded at most.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Final, Protocol
 
+from .._observer import Observer
 from .._stats.median import median
+from ..frame import FrameRun
 
 FIRST_STEPS: Final = 3
 """The first steps of a run are not counted: they allocate and initialise."""
@@ -44,7 +49,8 @@ class DroppableRows(Protocol):
     def fit(self, share: float) -> float:
         """Record rows whose marks are at most ``share`` of the present ones; return their share.
 
-        Below 1 the rows that hold least time for their cost are dropped. Above 1 rows may be added.
+        Below 1 the rows that hold least time for their cost are dropped. Above 1 rows may be added. Where those that
+        are never dropped have more marks, the others may have as many as these.
         """
 
 
@@ -52,8 +58,8 @@ class _Window:
     """Consecutive recorded steps that are judged together."""
 
     def __init__(self) -> None:
-        self.steps = self.between_ns = 0
-        """Recorded steps, and the cost of work between them."""
+        self.steps = self.between_ns = self.passes_ns = 0
+        """Recorded steps, the cost of work between them, and that of passes, which is a part of it."""
         self._marks_ns = self._gaps_ns = 0
         self._costs_ns: list[int] = []
         self._cpu_ns: list[int] = []
@@ -75,9 +81,9 @@ class _Window:
         return cost_ns + self.between_ns / self.steps
 
     @property
-    def marks_ns(self) -> float:
-        """The mean cost of a recorded step's marks."""
-        return self._marks_ns / self.steps
+    def rows_ns(self) -> float:
+        """The mean cost of a recorded step's marks, and of their passes."""
+        return (self._marks_ns + self.passes_ns) / self.steps
 
     @property
     def gap_ns(self) -> float:
@@ -90,7 +96,7 @@ class _Window:
         return max(float(median(self._cpu_ns)) + min(self._waits_ns), 1.0)
 
 
-class Sampler:
+class Sampler(Observer):
     """Keep the account of a run. ``budget`` is the part of its time that recording may cost; None for no limit.
 
     ``every``: of so many steps one is considered at all, the first one of them.
@@ -113,6 +119,10 @@ class Sampler:
         self._before: _Window | None = None
         self._other_threads_ns = 0
         self._earned_ns = 0.0
+        self._waits_ns: deque[int] = deque(maxlen=KEPT_STEPS)
+        """How long the device waited for the host in each of the last recorded steps; empty without a device."""
+        self._events_ns = 0
+        """The device's time for the events of the last one."""
 
     @property
     def active(self) -> bool:
@@ -134,9 +144,20 @@ class Sampler:
         first = 0 if self._every == 1 else 1
         return (first - step - 1) % self.stride
 
+    def frames(self, run: FrameRun) -> None:
+        """Note how long the device waited for the host in these steps."""
+        if run.waited_ns is not None:
+            self._waits_ns.extend(run.waited_ns)
+            self._events_ns = run.events_ns
+
     def spend(self, ns: int) -> None:
         """Count processor time of work between the steps, as of a thread of autoprof's own."""
         self._window.between_ns += ns
+
+    def spend_on_rows(self, ns: int) -> None:
+        """Count processor time between the steps that fewer marks would save."""
+        self.spend(ns)
+        self._window.passes_ns += ns
 
     def charge_other_threads(self, cost_ns: int) -> None:
         """Count the part of a recorded step's cost that marks of other threads caused, before ``close``."""
@@ -177,20 +198,25 @@ class Sampler:
         limit_ns = budget * min(window.length_ns, before.length_ns)
         # The number of steps whose budget pays for a recorded one.
         cheaper = min(window, before, key=lambda one: one.cost_ns)
-        need = cheaper.cost_ns / max(limit_ns, 1.0)
-        other_ns = cheaper.cost_ns - cheaper.marks_ns
+        cost_ns = self._visible(cheaper.cost_ns)
+        marks_ns = min(max(cheaper.rows_ns, self._events_ns), cost_ns)
+        need, other_ns = cost_ns / max(limit_ns, 1.0), cost_ns - marks_ns
         if need > self.k:
-            cost_ns = cheaper.cost_ns
-            if self.rows is not None and other_ns < limit_ns:  # else fewer rows would not make a step affordable
-                cost_ns = other_ns + cheaper.marks_ns * self.rows.fit((limit_ns - other_ns) / cheaper.marks_ns)
+            rows_ns = limit_ns - other_ns if other_ns < limit_ns else other_ns
+            if self.rows is not None and rows_ns < marks_ns:
+                cost_ns = other_ns + marks_ns * self.rows.fit(rows_ns / marks_ns)
             self._record_every(_power_of_two(cost_ns / max(limit_ns, 1.0)))
             self.restart()
-        elif self.k > 1 and ROOM * (cheaper.cost_ns - cheaper.gap_ns) < limit_ns:  # no gaps, no cost of gaps
-            self._record_every(1)
+        elif self.k > 1 and ROOM * self._visible(cheaper.cost_ns - cheaper.gap_ns) < limit_ns:
+            self._record_every(1)  # without gaps there is no cost of gaps
         elif self.k > 1 and ROOM * need <= self.k / 2:
             self._record_every(_power_of_two(ROOM * need))
         elif self.k == 1 and ROOM * need < 1 and self.rows is not None:
-            self.rows.fit((limit_ns / ROOM - other_ns) / max(cheaper.marks_ns, 1.0))
+            self.rows.fit((limit_ns / ROOM - other_ns) / max(marks_ns, 1.0))
+
+    def _visible(self, cost_ns: float) -> float:
+        """Return by how much longer a step becomes that costs the host so much."""
+        return max(min(cost_ns, median(self._waits_ns)), self._events_ns) if self._waits_ns else cost_ns
 
     def _record_every(self, k: int) -> None:
         if k != self.k:

@@ -24,11 +24,12 @@ from ..variant import Variant
 from ..workloads import BUILDERS, Workload, tiny_layers
 from . import checks, events
 from .deadline import Deadline
+from .default import default_runs
 from .target import Target
 
 HAND_POOL: Final = 8192
 """Events that the hand-written floor takes in turn, as somebody would who knows that making one is slow."""
-PARTS: Final = ("tests", "device", "events", "kernels", "never_waits", "workloads")
+PARTS: Final = ("tests", "device", "events", "kernels", "never_waits", "default", "workloads")
 TESTS_SHARE: Final = 0.45
 """The largest part of the time that the tests may take."""
 ROOT: Final = Path(__file__).resolve().parents[2]
@@ -75,6 +76,7 @@ def run(target: Target, options: Options, save: Callable[[Results], None]) -> Re
         "events": lambda: measure_events(target, options.event_steps),
         "kernels": lambda: checks.known_kernels(target),
         "never_waits": lambda: {name: checks.never_waits(built(name), target) for name in options.models},
+        "default": lambda: default_runs(target, print_line, quick=options.quick),
         "workloads": lambda: measure_workloads(target, options, built, deadline),
     }
     for name in (name for name in PARTS if name in options.parts):

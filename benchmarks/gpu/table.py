@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from ..always_on.paired import CLOCKS
 from ..interleave import NO_TIME
+from ..stats import ratio
 from ..table import Row, columns, machine_lines, workload_lines
 
 Json = Mapping[str, Any]
@@ -20,6 +22,8 @@ def render(results: Json) -> str:
         lines += ["", *workload_lines(whole), "", *workload_lines(host)]
     if "events" in results:
         lines += ["", *_event_lines(results["events"])]
+    if "default" in results:
+        lines += ["", *_default_lines(results["default"])]
     if "device" in results:
         lines += ["", *_device_lines(results["device"])]
     if {"tests", "never_waits", "kernels"} & results.keys():
@@ -63,6 +67,21 @@ def _event_lines(events: Json) -> list[str]:
         p50, p95, least = (scatter[f"{name}_{which}_ns"] / 1e3 for which in ("p50", "p95", "least"))
         rows.append((f"two events in a row, {label}", f"{p50:.2f} µs, p95 {p95:.2f}, least {least:.2f}"))
     return columns(("events, 40 tiny layers", ""), rows, left=2)
+
+
+def _default_lines(runs: Json) -> list[str]:
+    rows: list[Row] = []
+    for name, run in runs.items():
+        wall, processor = (
+            ratio(run["turns"]["pairs"][clock]["own"], run["turns"]["pairs"][clock]["bare"]) for clock in CLOCKS
+        )
+        extra = [
+            f"{100 * (one.value - 1):.2f} % [{100 * (one.low - 1):.2f}, {100 * (one.high - 1):.2f}]"
+            for one in (wall, processor)
+        ]
+        recorded = f"{run['recorded']} of {run['steps']}, {run['rows']} rows, {run['step_ms']:.1f} ms"
+        rows.append((f"{run['title']}, {name}", recorded, *extra, f"{100 * run['overhead']:.2f} %"))
+    return columns(("one line", "steps recorded", "overhead, wall", "processor", "by the account"), rows, left=2)
 
 
 def _device_lines(device: Json) -> list[str]:

@@ -48,6 +48,7 @@ def test_nvtx_ranges_are_balanced_on_the_training_thread(monkeypatch: pytest.Mon
         assert not [reason for reason in session.summary().skipped if "range" in reason]
 
 
+@pytest.mark.filterwarnings("ignore:Warning. Profiler clears events:UserWarning")
 def test_the_profiler_shows_a_backward_for_each_forward_on_a_device() -> None:
     """Ranges that autograd's thread opens are there, as many as the spans that the session has."""
     workload = small_gpt(CUDA)
