@@ -25,6 +25,8 @@ PLANS: Final = 64
 """Plans kept; a run has a handful of sequences (training, the last batch), one that has no two alike keeps these."""
 MAX_READINGS: Final = 1 << 17
 """Readings of the steps that are resolved together, a megabyte: the work for them takes about a millisecond."""
+MAX_EVENTS: Final = 512
+"""The same for a device's clock: its events are asked one by one, which on an H200 took 4.5 to 6 µs each."""
 MAX_TOGETHER: Final = 256
 """Steps that are resolved together: making a frame of each for the sinks takes about two milliseconds."""
 HISTORY: Final = 16
@@ -34,8 +36,8 @@ HISTORY: Final = 16
 class Resolver:
     """Hold raw steps until the device has passed them, then make their frames.
 
-    Steps of the host's clock that wait together and have the same marks are resolved together, as one matrix: most of
-    for tens of modules the cost of a step is the fixed cost of the array operations.
+    Steps that wait together and have the same marks are resolved together, as one matrix: with tens of modules most of
+    a step's cost is the fixed cost of the array operations.
     """
 
     def __init__(self, labels: Sequence[Label], mark_cost: MarkCost) -> None:
@@ -226,7 +228,8 @@ def _has_passed(raw: RawStep, readings: list[Reading]) -> bool:
 
 def _most_together(first: RawStep) -> int:
     """Return how many steps like this one are resolved together."""
-    return min(max(MAX_READINGS // (first.mark_batch.mark_count + 1), 1), MAX_TOGETHER)
+    most = MAX_READINGS if first.clock.device_type is None else MAX_EVENTS
+    return min(max(most // (first.mark_batch.mark_count + 1), 1), MAX_TOGETHER)
 
 
 def _is_same_stream(one: Times, other: Times) -> bool:

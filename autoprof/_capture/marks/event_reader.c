@@ -20,35 +20,41 @@ static int is_equal(PyObject *one, PyObject *other) {
     return one == other ? 1 : PyObject_RichCompareBool(one, other, Py_EQ);
 }
 
-/* Return the present place: that of the reading before where device and stream are the same. */
-static PyObject *find_place(EventReader *self) {
-    if (self->current_stream == NULL)
-        return PyObject_CallOneArg(self->here, self->device);
-    PyObject *place = NULL, *stream = NULL, *device = NULL, *captured = PyObject_CallNoArgs(self->is_capturing);
-    int same = captured == NULL ? -1 : captured == Py_False;
-    if (same > 0)
-        same = (device = PyObject_CallNoArgs(self->current_device)) == NULL ? -1
-               : self->device == Py_None                                  ? 1
-                                                                          : is_equal(self->device, device);
-    if (same > 0 && (stream = PyObject_CallOneArg(self->current_stream, device)) == NULL)
-        same = -1;
-    if (same > 0 && self->known_place != NULL) {
-        int known = is_equal(self->known_device, device);
-        if (known > 0)
-            known = is_equal(self->known_stream, stream);
-        if (known < 0)
-            same = -1;
-        else if (known)
-            place = Py_NewRef(self->known_place);
-    }
-    if (same >= 0 && place == NULL && (place = PyObject_CallOneArg(self->here, self->device)) != NULL && same) {
+static PyObject *ask_for_place(EventReader *self) {
+    return PyObject_CallOneArg(self->here, self->device);
+}
+
+/* Return the place on the current device: that of the reading before where device and stream are the same. */
+static PyObject *place_on(EventReader *self, PyObject *device) {
+    PyObject *place = NULL, *stream = PyObject_CallOneArg(self->current_stream, device);
+    if (stream == NULL)
+        return NULL;
+    int known = self->known_place == NULL ? 0 : is_equal(self->known_device, device);
+    if (known > 0)
+        known = is_equal(self->known_stream, stream);
+    if (known > 0)
+        place = Py_NewRef(self->known_place);
+    else if (known == 0 && (place = ask_for_place(self)) != NULL) {
         Py_XSETREF(self->known_device, Py_NewRef(device));
         Py_XSETREF(self->known_stream, Py_NewRef(stream));
         Py_XSETREF(self->known_place, Py_NewRef(place));
     }
-    Py_XDECREF(captured);
-    Py_XDECREF(device);
-    Py_XDECREF(stream);
+    Py_DECREF(stream);
+    return place;
+}
+
+/* Return the present place. */
+static PyObject *find_place(EventReader *self) {
+    if (self->current_stream == NULL)
+        return ask_for_place(self);
+    PyObject *captured = PyObject_CallNoArgs(self->is_capturing);
+    Py_XDECREF(captured); /* the interpreter holds True and False */
+    PyObject *device = captured == Py_False ? PyObject_CallNoArgs(self->current_device) : NULL;
+    if (device == NULL)
+        return PyErr_Occurred() ? NULL : ask_for_place(self);
+    int current = self->device == Py_None ? 1 : is_equal(self->device, device);
+    PyObject *place = current < 0 ? NULL : current ? place_on(self, device) : ask_for_place(self);
+    Py_DECREF(device);
     return place;
 }
 
