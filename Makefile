@@ -1,7 +1,7 @@
 # make demo    train and profile the reference model      make bench   the benchmark table, on a quiet machine
 # make test    run the tests                              make gpu     tests and benchmarks that need CUDA
 # make check   linter, formatter, types                   make laws    thousands of new random nests against the laws
-# make test-zoo  models of four packages, unharmed?       make zoo     the same as a page, docs/zoo.md
+# make test-zoo  models of four packages, unharmed?       make zoo     the same as a page, benchmarks/results/zoo.md
 # make test-frameworks  transformers, Lightning, …: the callbacks, with each framework
 # make launchers  torchrun, accelerate, DeepSpeed, SLURM's variables, spawn, Lightning, Ray: two ranks each
 # make test-slow a signal at every line, long pages        make dist   wheel and sdist, each tried in a clean environment

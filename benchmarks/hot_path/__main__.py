@@ -32,7 +32,9 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--output", type=Path, default=ROOT / "benchmarks" / "results", help="folder for hot_path.json (%(default)s)"
     )
-    parser.add_argument("--page", type=Path, default=ROOT / "docs" / "hot_path.md", help="the page (%(default)s)")
+    parser.add_argument(
+        "--page", type=Path, default=ROOT / "benchmarks" / "results" / "hot_path.md", help="the page (%(default)s)"
+    )
     given = parser.parse_args(arguments)
     if given.steps < 1:
         parser.error("--steps: must be at least 1")

@@ -1,4 +1,4 @@
-"""``python -m benchmarks.mend``: mend each defect of ``autoprof rules``, and write ``docs/mend.md``.
+"""``python -m benchmarks.mend``: mend each defect of ``autoprof rules``, and write ``benchmarks/results/mend.md``.
 
 ``python -m benchmarks.mend NAME…`` runs some of them and writes no page.
 """
@@ -21,7 +21,7 @@ from .mender import mend
 from .page import page
 from .programs import Program, programs
 
-PAGE: Final = Path(__file__).resolve().parents[2] / "docs" / "mend.md"
+PAGE: Final = Path(__file__).resolve().parents[2] / "benchmarks" / "results" / "mend.md"
 QUANTITIES: Final = {"step_ns": ("mean step", "step"), "sample_ns": ("throughput",), "wall_ns": ("wall time",)}
 """The lines of ``autoprof compare`` that show a quantity."""
 

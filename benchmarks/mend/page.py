@@ -1,4 +1,4 @@
-"""The page of results, ``docs/mend.md``."""
+"""The page of results, ``benchmarks/results/mend.md``."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     )
     parser.add_argument("--list", action="store_true", help="print the programs and run none")
     parser.add_argument("--show", action="store_true", help="print each program's output, with the report")
-    parser.add_argument("--page", action="store_true", help="write docs/programs.md and the JSON file")
+    parser.add_argument("--page", action="store_true", help="write benchmarks/results/programs.md and the JSON file")
     parser.add_argument("--json", type=Path, help="write every comparison to this file")
     given = parser.parse_args(arguments)
     if given.jobs < 1:
@@ -82,7 +82,7 @@ def main(arguments: list[str] | None = None) -> int:
     if options.page:
         name = "programs_load.json" if options.load else "programs.json"
         _write(ROOT / "benchmarks" / "results" / name, machine, options.load, results)
-        page = ROOT / "docs" / "programs.md"
+        page = ROOT / "benchmarks" / "results" / "programs.md"
         page.write_text(render_page(results, missing, machine, options.load), encoding="utf-8")
     return int(any(result.verdict == "wrong" for result in results))
 

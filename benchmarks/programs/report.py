@@ -74,7 +74,7 @@ def render_totals(results: Sequence[Result], missing: Sequence[Program]) -> str:
 
 
 def render_page(results: Sequence[Result], missing: Sequence[Program], machine: Mapping[str, Any], busy: bool) -> str:
-    """Return ``docs/programs.md``."""
+    """Return ``benchmarks/results/programs.md``."""
     where = f"{machine['cpu']}, {machine['cores']} cores, Python {machine['python']}, torch {machine['torch']}"
     state = "a busy process added on every core" if busy else "no load added"
     if machine.get("load"):

@@ -24,7 +24,7 @@ from .report import render_page
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 RESULTS: Final = ROOT / "benchmarks" / "results" / "scripts.json"
-PAGE: Final = ROOT / "docs" / "scripts.md"
+PAGE: Final = ROOT / "benchmarks" / "results" / "scripts.md"
 
 
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:

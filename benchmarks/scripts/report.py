@@ -1,4 +1,4 @@
-"""From the results of the scripts to ``docs/scripts.md``."""
+"""From the results of the scripts to ``benchmarks/results/scripts.md``."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ INTRO: Final = """\
 # Does `autoprof run` find the training in scripts of other projects?
 
 `python -m benchmarks.scripts --checkouts FOLDER` runs training scripts of other authors, unchanged: once bare
-and once by [`autoprof run`](run.md), without a configuration. A `sitecustomize` counts the steps of each optimizer
-in both. Data is random and small where the script would download some.
+and once by [`autoprof run`](../../docs/run.md), without a configuration. A `sitecustomize` counts the steps of each
+optimizer in both. Data is random and small where the script would download some.
 
 *Steps* are right where the runs have as many steps as the script's optimizers made: with several optimizers in turn, as
 many as the one that steps most often; with several one after another, as many as all of them. *Between steps* is the

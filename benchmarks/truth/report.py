@@ -121,7 +121,7 @@ def _columns(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str
 
 
 def render_page(results: Sequence[Result], skipped: Sequence[str], machine: Mapping[str, Any]) -> str:
-    """Return ``docs/truth.md``."""
+    """Return ``benchmarks/results/truth.md``."""
     floor = "100 µs" if any(result.floor_ns < 1_000_000 for result in results) else "1 ms"
     text = [INTRO.format(floor=floor, median=MEDIAN, worst=WORST, backward=BACKWARD), ""]
     where = machine["gpu"] or f"{machine['cpu']}, {machine['threads']} thread"

@@ -19,7 +19,7 @@ from benchmarks.mend.programs import BROKEN, SETTINGS, programs
 
 NO_SETTING = {"thread.code", "span.add", "machine", "rank.work", "profiler.targets", "other"}
 BY_NAME = {"call.every", "debug.switch", "module.code"}
-PAGE = Path(__file__).parents[2] / "docs" / "mend.md"
+PAGE = Path(__file__).parents[2] / "benchmarks" / "results" / "mend.md"
 
 
 def explained(change: str, operation: str = "set", value: Any = None, target: str | None = None) -> dict[str, Any]:

@@ -17,7 +17,7 @@ def _saved(steps: list[list[int]], *found: int) -> dict[str, Any]:
 
 
 def test_the_page_shows_the_results() -> None:
-    """``docs/scripts.md`` is written from the JSON file."""
+    """``benchmarks/results/scripts.md`` is written from the JSON file."""
     assert PAGE.read_text("utf-8") == render_page(json.loads(RESULTS.read_text("utf-8")))
 
 

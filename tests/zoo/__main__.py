@@ -19,7 +19,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--only", default="", metavar="TEXT", help="only cases whose name has this text; writes no page"
     )
-    parser.add_argument("--output", type=Path, help="where the page goes (default: docs/zoo.md, when all cases run)")
+    parser.add_argument(
+        "--output", type=Path, help="where the page goes (default: benchmarks/results/zoo.md, when all cases run)"
+    )
     options = parser.parse_args(arguments)
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # torch's profiler says on stderr when it starts and stops
     warnings.simplefilter("ignore")
@@ -37,7 +39,7 @@ def main(arguments: list[str] | None = None) -> int:
     print(page)
     output = options.output
     if output is None and not options.quick and not options.only:
-        output = HERE.parents[1] / "docs" / "zoo.md"
+        output = HERE.parents[1] / "benchmarks" / "results" / "zoo.md"
     if output is not None:
         output.write_text(page, encoding="utf-8")
     return int(not all(verdict.passed for verdict in verdicts))
