@@ -28,13 +28,9 @@ ROOMS = (
     "_reports", "compare", "logs",
     "probes", "_flight", "diagnose", "_metrics", "_report_page", "sinks", "deep", "_session", "_launch", "integrations",
     "compat",
-    "testing", "demo", "diagnose.rules", "doctor", "explain", "cli", "__main__",
+    "testing", "demo", "doctor", "explain", "cli", "__main__",
 )  # fmt: skip
-"""The rooms in order: a module, or a package with all that is in it but the rooms named for themselves.
-
-``diagnose.rules`` comes late because the defects of rules train with ``testing`` and ``demo``. ``diagnose`` finds the
-rules as parts and imports none of them.
-"""
+"""The rooms in order: a module, or a package with all that is in it."""
 HOLDS = {
     "OpenSession": "LoaderProbe TrainingHooks TrainingSteps Sampling Pipeline Metrics CompiledModules Recorder Notes "
     "SessionCost",

@@ -65,6 +65,7 @@ def add(commands: Any) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
+    from ..demo.rule_defects import defects_of
     from ..diagnose import find_rules
 
     rules = find_rules()
@@ -73,7 +74,9 @@ def _run(arguments: argparse.Namespace) -> int:
         raise AutoprofError(f"autoprof rules: {unknown[0]!r} is no rule; allowed: {', '.join(rules)}")
     chosen = [rules[name] for name in arguments.rule] or list(rules.values())
     runs = [
-        DefectRun(rule, defect, defect.train(True), defect.train(False)) for rule in chosen for defect in rule.defects
+        DefectRun(rule, defect, defect.train(True), defect.train(False))
+        for rule in chosen
+        for defect in defects_of(rule)
     ]
     if arguments.json:
         print(json.dumps([_record(run) for run in runs], indent=1))

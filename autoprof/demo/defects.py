@@ -247,13 +247,14 @@ def diagnose_again(
     *,
     work: Work | None = None,
     memory_capacity_bytes: int | None = None,
-    metrics: Mapping[str, MetricStats] | None = None,
+    metrics: Mapping[str, float] | None = None,
     environment: Environment | None = None,
     leaf_modules: int | None = None,
     threads: ThreadStatistics | None = None,
 ) -> Summary:
-    """Diagnose a run as if its device or its machine had other properties."""
-    summary = replace(summary, work=work or summary.work, metrics=metrics or summary.metrics, findings=())
+    """Diagnose a run as if its device or its machine had other properties; each metric has one value throughout."""
+    constant = {name: MetricStats(value, value, value, value, 5) for name, value in (metrics or {}).items()}
+    summary = replace(summary, work=work or summary.work, metrics=constant or summary.metrics, findings=())
     facts = RunFacts(
         budget=0.01,
         memory_capacity_bytes=memory_capacity_bytes,

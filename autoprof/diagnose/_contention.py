@@ -23,7 +23,7 @@ CLEAR: Final = 1.3
 """Times its bound at which a share stands if all computing waits alike: it does so over many steps only."""
 
 QUIET: Final = "a quiet machine: other processes hold its processors"
-"""What a rule lacks that cannot tell the program from other processes."""
+"""The missing signal of a rule that cannot tell the program from other processes."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""The shape of a rule: a judgement of a run, and the trainings that prove it."""
+"""The shape of a rule, and of a training that proves it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Defect:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A rule: its name, its judgement, and the defects that prove it.
+    """A rule: its name and its judgement.
 
     ``judge`` returns a finding, an abstention (severity ``info``), or None where nothing stands out. ``order`` is the
     position among abstentions and among findings of equal gain and severity; rules of equal order follow by name.
@@ -41,8 +41,9 @@ class Rule:
     processes hold the processors. ``host_times``: it abstains there if its ``share_low`` is below twice its ``bound``,
     and the wait for a processor may be the reason. ``comes_first``: its findings make the other figures doubtful,
     whatever the gain. ``comes_last``: its findings follow all others. ``needs_steps``: it judges recorded steps, and
-    abstains while there are few; the others count what happened in any step. ``experiment``: the change that would
-    confirm a finding, for ``autoprof explain``.
+    abstains while there are few; the others count events of any step. ``experiment``: the change that would
+    confirm a finding, for ``autoprof explain``. ``defects``: the trainings that prove a rule of another package; those
+    of the built-in rules are in ``autoprof.demo.rule_defects``.
     """
 
     name: str

@@ -30,8 +30,8 @@ MAX_KNOWN: Final = 1024
 _TORCH: Final = os.path.dirname(torch.__file__) + os.sep
 _OURS: Final = str(Path(__file__).parents[1]) + os.sep
 _LOGGING: Final = os.path.dirname(logging.__file__) + os.sep
-_PROGRAMS: Final = tuple(os.path.join(_OURS, *parts, "") for parts in (("demo",), ("diagnose", "rules")))
-"""Folders of autoprof that hold trainings, whose calls count like those of a user."""
+_PROGRAMS: Final = os.path.join(_OURS, "demo", "")
+"""The folder of autoprof that holds trainings, whose calls count like those of a user."""
 _PATHS = sysconfig.get_paths()
 _STANDARD: Final = tuple({os.path.join(_PATHS[name], "") for name in ("stdlib", "platstdlib")})
 _INSTALLED: Final = tuple({os.path.join(_PATHS[name], "") for name in ("purelib", "platlib")})

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from autoprof.demo.rule_defects import defects_of
 from autoprof.diagnose import Defect, Rule, find_rules
 from autoprof.summary import Summary
 
@@ -124,7 +125,7 @@ class Program:
 
 def programs() -> list[Program]:
     """Return a program for each defect of the rules."""
-    return [Program(rule, defect) for rule in find_rules().values() for defect in rule.defects]
+    return [Program(rule, defect) for rule in find_rules().values() for defect in defects_of(rule)]
 
 
 def _place(settings: dict[str, Any], key: str) -> tuple[dict[str, Any], str]:

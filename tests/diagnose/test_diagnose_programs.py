@@ -13,11 +13,12 @@ from evidence_builders import finding_of, found
 from autoprof._storage.runs import RunFolder, read_run
 from autoprof.cli import main
 from autoprof.cli.rules import ABSTAINS, FOUND, SILENT, VERDICT, DefectRun, render_rules
+from autoprof.demo.rule_defects import defects_of
 from autoprof.diagnose import Defect, Rule, find_rules
 from autoprof.explain import MAX_BYTES, encode, explain_run, json_schema
 from autoprof.summary import Summary
 
-DEFECTS = [(rule, defect) for rule in find_rules().values() for defect in rule.defects]
+DEFECTS = [(rule, defect) for rule in find_rules().values() for defect in defects_of(rule)]
 EXACT = [(rule, defect) for rule, defect in DEFECTS if defect.setting != "real clock"]
 REAL = [(rule, defect) for rule, defect in DEFECTS if defect.setting == "real clock"]
 SIGNS = {VERDICT, FOUND, SILENT, ABSTAINS}
@@ -29,7 +30,7 @@ def names_of(defects: list[tuple[Rule, Defect]]) -> list[str]:
 
 
 def defect_of(rule: str, name: str) -> Defect:
-    return next(defect for defect in find_rules()[rule].defects if defect.name == name)
+    return next(defect for defect in defects_of(find_rules()[rule]) if defect.name == name)
 
 
 @cache
@@ -101,7 +102,7 @@ def test_a_stall_is_attributed_to_its_span() -> None:
 
 def test_every_rule_has_a_defect() -> None:
     """No rule is tested only with evidence made by hand."""
-    assert all(rule.defects for rule in find_rules().values())
+    assert all(defects_of(rule) for rule in find_rules().values())
 
 
 def test_the_link_of_a_defect_is_not_registered_with_torch() -> None:

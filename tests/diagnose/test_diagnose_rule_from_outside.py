@@ -15,6 +15,7 @@ from evidence_builders import finding_of, found
 from autoprof._plugins import PartKind
 from autoprof._reports.card import render_card
 from autoprof.cli import main
+from autoprof.demo.rule_defects.data import train_with_slow_loader
 from autoprof.diagnose import Rule, _judge, find_rules
 
 PAGE = Path(__file__).parents[2] / "docs" / "extending" / "rule.md"
@@ -70,7 +71,7 @@ def test_it_comes_after_the_built_in_rules(rule: Rule) -> None:
 
 def test_it_abstains_like_the_others(rule: Rule) -> None:
     """A run without its span lacks a signal."""
-    data_wait = find_rules()["data-wait"].defects[0].train(True)
+    data_wait = train_with_slow_loader(True)
     finding = finding_of(data_wait, rule.name)
     assert finding is not None
     assert (finding.severity, finding.evidence["missing"]) == ("info", "a span Augment")
@@ -95,7 +96,7 @@ def test_one_that_raises_costs_only_itself(
     monkeypatch.setitem(_judge.RULE_KIND.parts, "augmentation", broken)
     find_rules.cache_clear()
     for _ in range(2):
-        summary = find_rules()["data-wait"].defects[0].train(True)
+        summary = train_with_slow_loader(True)
         assert summary.findings[0].rule == "data-wait"
         assert finding_of(summary, rule.name) is None
     assert caplog.text.count("rule 'augmentation' of another package: ZeroDivisionError") == 1
@@ -108,7 +109,7 @@ def test_the_order_of_findings_does_not_depend_on_the_names_of_files() -> None:
 
 
 def test_judging_loads_no_model_code() -> None:
-    """Rules import the demo and the fakes only when a defect is trained."""
+    """No rule imports the demo or the fakes."""
     code = (
         "import sys; from autoprof.diagnose import find_rules; assert len(find_rules()) > 15; "
         "print([name for name in sys.modules if name.startswith(('autoprof.demo', 'autoprof.testing'))])"

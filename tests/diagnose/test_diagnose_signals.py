@@ -13,7 +13,8 @@ from evidence_builders import MS, evidence_of, finding_of, found
 
 import autoprof
 from autoprof._ranks import LateComm, RankComparison, SlowRank
-from autoprof.diagnose import CallStatistics, EvidenceCollector, RunFacts, diagnose, find_rules
+from autoprof.demo.rule_defects.machine import train_with_changing_shapes
+from autoprof.diagnose import CallStatistics, EvidenceCollector, RunFacts, diagnose
 from autoprof.diagnose._calls import CallSite, idle_after_waits_ns, shorten_path
 from autoprof.diagnose._compilations import CompileStatistics, RecompiledFunction
 from autoprof.diagnose._evidence import CLOCK_SCALAR
@@ -147,8 +148,7 @@ def test_a_function_that_torch_has_given_up_is_critical_however_long_ago() -> No
 
 def test_the_real_defect_names_its_function_and_the_size() -> None:
     """Dynamo's notes are read without enabling its log."""
-    (defect,) = find_rules()["recompile"].defects
-    finding = finding_of(defect.train(True), "recompile")
+    finding = finding_of(train_with_changing_shapes(True), "recompile")
     assert finding is not None
     assert finding.name == "scale"
     assert finding.evidence["count"] == 5

@@ -1,1 +1,1 @@
-"""The rules: a module each, with its bounds and their reasons, its judgement and advice, and its defects."""
+"""The rules: a module each, with its bounds and their reasons, its judgement and its advice."""

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from ..._stats.intervals import Interval
 from ..._units import count, format_percent
-from ...summary import Finding, Summary, UnfusedAttention
+from ...summary import Finding, UnfusedAttention
 from .._evidence import Evidence
 from .._experiment import Experiment
-from .._rule import Defect, Rule
+from .._rule import Rule
 from .._thresholding import abstain, classify
 from .._work import counted_work
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 MAX_SHARE: Final = 0.10
 """FLOPs of the products of scores and weights over those of the forward. In a transformer of width d they are
@@ -74,40 +71,10 @@ def _experiment(finding: Finding) -> Experiment:
     return Experiment("attention", value="sdpa", target=finding.name)
 
 
-def train_with_unfused_attention(broken: bool) -> Summary:
-    """Compute one attention head as product, softmax, product; the healthy twin calls SDPA, in shorter steps."""
-    from math import sqrt
-
-    import torch
-    from torch import nn
-    from torch.nn.functional import scaled_dot_product_attention
-
-    from ...demo.defects import COUNTED_STEP_NS, train_counted
-
-    class Attention(nn.Module):
-        """One attention head, fused or not."""
-
-        def __init__(self, width: int, fused: bool) -> None:
-            super().__init__()
-            self.qkv = nn.Linear(width, 3 * width)
-            self.fused = fused
-
-        def forward(self, x: Tensor) -> Tensor:
-            query, key, value = self.qkv(x).unsqueeze(1).chunk(3, -1)
-            if self.fused:
-                return scaled_dot_product_attention(query, key, value).squeeze(1)
-            scores = query @ key.transpose(-1, -2) / sqrt(query.shape[-1])
-            return (scores.softmax(-1) @ value).squeeze(1)  # type: ignore[no-any-return]
-
-    step_ns = COUNTED_STEP_NS if broken else COUNTED_STEP_NS * 3 // 4
-    return train_counted(nn.Sequential(Attention(16, fused=not broken)), torch.randn(2, 64, 16), step_ns)
-
-
 RULE = Rule(
     "attention",
     judge,
     order=90,
-    defects=(Defect("unfused attention", train_with_unfused_attention, "fake device"),),
     needs_device=True,
     experiment=_experiment,
 )

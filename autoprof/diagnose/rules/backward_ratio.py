@@ -6,11 +6,11 @@ from typing import Final
 
 from ..._units import format_ms
 from ...frame import Phase
-from ...summary import Finding, Row, Summary
+from ...summary import Finding, Row
 from .._contention import FIRM, QUIET, contention
 from .._evidence import Evidence
 from .._experiment import edit_module
-from .._rule import Defect, Rule
+from .._rule import Rule
 from .._thresholding import abstain, classify
 
 USUAL_RATIO: Final = 2.0
@@ -66,21 +66,9 @@ def _self_ns(rows: list[Row], name: str) -> int:
     return sum(row.self_ns for row in rows if row.name == name)
 
 
-def train_with_slow_backward(broken: bool) -> Summary:
-    """Give one layer a backward 15 times as long as its forward; the healthy twin has the usual 2."""
-    from ...demo.defects import Layer, four_layers, train
-    from ...testing import FakeClock
-
-    clock = FakeClock()
-    model = four_layers(clock)
-    model[2] = Layer(clock, backward_ms=900 if broken else 120)
-    return train(model, clock)
-
-
 RULE = Rule(
     "backward-ratio",
     judge,
     order=40,
-    defects=(Defect("backward 15 x forward", train_with_slow_backward),),
     experiment=edit_module,
 )

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from ..._units import format_percent
-from ...summary import Finding, Summary
+from ...summary import Finding
 from .._contention import contention
 from .._evidence import Evidence
 from .._experiment import Experiment
-from .._rule import Defect, Rule
+from .._rule import Rule
 from .._thresholding import abstain
 
 
@@ -39,28 +39,10 @@ def judge(run: Evidence) -> Finding | None:
     )
 
 
-def train_beside_others(broken: bool) -> Summary:
-    """Judge a training as on a machine whose processors others hold; in the healthy twin they are idle."""
-    from ...demo.defects import diagnose_again, four_layers, train
-    from ...summary import MetricStats
-    from ...testing import FakeClock
-    from .._environment import Environment
-
-    clock = FakeClock()
-    values = {
-        "host_cpu_cores": 0.6,
-        "host_cpu_busy": 1.0 if broken else 0.3,
-        "host_cpu_waiting": 0.4 if broken else 0.0,
-    }
-    metrics = {name: MetricStats(value, value, value, value, 5) for name, value in values.items()}
-    return diagnose_again(train(four_layers(clock), clock), metrics=metrics, environment=Environment(machine_cores=2))
-
-
 RULE = Rule(
     "busy-machine",
     judge,
     order=136,
-    defects=(Defect("others hold the processors", train_beside_others),),
     comes_last=True,
     experiment=Experiment("machine", "edit"),
 )

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from ...summary import Finding, Summary
+from ...summary import Finding
 from .._evidence import Evidence
 from .._experiment import less_often
-from .._rule import Defect, Rule
+from .._rule import Rule
 from .._thresholding import ExceededBound, abstain, threshold_time
 
 MAX_SHARE: Final = 0.05
@@ -33,30 +33,10 @@ def judge(run: Evidence) -> Finding | None:
     )
 
 
-def train_with_collections(broken: bool) -> Summary:
-    """Call the garbage collector in each step among 200,000 objects; the healthy twin never does."""
-    import gc
-
-    from torch import Tensor
-
-    from ...demo.defects import train_on_real_clock
-
-    alive: list[list[int]] = [[] for _ in range(200_000)] if broken else []
-
-    def collect(_number: int, _output: Tensor) -> None:
-        if broken:
-            gc.collect()
-
-    summary = train_on_real_clock(40, collect)
-    alive.clear()
-    return summary
-
-
 RULE = Rule(
     "cleanup-call",
     judge,
     order=131,
     host_times=False,  # the calls are made on any machine
-    defects=(Defect("garbage collected in each step", train_with_collections, "real clock"),),
     experiment=less_often,
 )

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from ..._ranks import MIN_RARE_SHARE, RankComparison, phrase_late_comm
 from ..._units import format_percent
 from ...frame import Phase
-from ...summary import Finding, Summary
+from ...summary import Finding
 from .._evidence import Evidence
 from .._experiment import Experiment
-from .._rule import Defect, Rule
+from .._rule import Rule
 from .._thresholding import ExceededBound, abstain, dominant_name, threshold_rows
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 MAX_SHARE: Final = 0.10
 """Gradients are reduced while backward runs (Li et al. 2020, arXiv:2006.15704); only the rest is exposed."""
@@ -103,57 +100,9 @@ def _is_waiting(ranks: RankComparison | None, rank: int) -> bool:
     return ranks is not None and bool(ranks.slow) and ranks.slow[0].rank != rank
 
 
-def train_with_unbucketed_gradients(broken: bool) -> Summary:
-    """Average each gradient on its own over a link with 30 ms latency; the healthy twin sends one bucket.
-
-    The link is a process group of two ranks on the fake clock. The other rank has the same gradients and answers at
-    once. The group is not registered in torch's list of groups.
-    """
-    import torch
-    import torch.distributed as dist
-
-    from ...demo.defects import MS, four_layers, train
-    from ...testing import FakeClock
-
-    latency_ms = 30
-
-    class CompletedWork:
-        """The handle of a collective that is complete."""
-
-        def wait(self) -> bool:
-            return True
-
-    class Link(dist.ProcessGroup):
-        """A process group of two ranks that takes ``latency_ms`` for each collective."""
-
-        def allreduce(self, tensors: list[Tensor], options: Any = None) -> CompletedWork:  # type: ignore[override]
-            clock.advance(latency_ms * MS)
-            for tensor in tensors:
-                tensor.mul_(self.size())
-            return CompletedWork()
-
-    clock = FakeClock()
-    link = Link(0, 2)  # type: ignore[call-arg]  # torch's stub knows only the form with a store
-    model = four_layers(clock)
-
-    def average() -> None:
-        gradients = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
-        bucket = torch.cat([gradient.flatten() for gradient in gradients])
-        for part in gradients if broken else [bucket]:
-            dist.all_reduce(part, group=link)
-            part.div_(link.size())
-        if not broken:
-            sizes = [gradient.numel() for gradient in gradients]
-            for gradient, values in zip(gradients, torch.split(bucket, sizes), strict=True):
-                gradient.copy_(values.view_as(gradient))
-
-    return train(model, clock, before_update=average)
-
-
 RULE = Rule(
     "comm-exposed",
     judge,
     order=110,
-    defects=(Defect("gradients averaged one by one", train_with_unbucketed_gradients),),
     experiment=Experiment("communication.bucketed", value=True),
 )

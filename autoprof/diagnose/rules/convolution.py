@@ -6,10 +6,10 @@ from typing import Final
 
 from ..._stats.intervals import Interval
 from ..._units import format_percent
-from ...summary import Finding, Summary
+from ...summary import Finding
 from .._evidence import Evidence
 from .._experiment import Experiment
-from .._rule import Defect, Rule
+from .._rule import Rule
 from .._thresholding import abstain, classify
 from .._work import counted_work
 
@@ -47,29 +47,10 @@ def judge(run: Evidence) -> Finding | None:
     )
 
 
-def train_without_benchmark(broken: bool) -> Summary:
-    """Convolve constant shapes with ``cudnn.benchmark`` off; in the healthy twin it is on, and steps are shorter.
-
-    The work is counted from the model; the fake device has no cuDNN, so the flag is set in the summary.
-    """
-    from dataclasses import replace
-
-    import torch
-    from torch import nn
-
-    from ...demo.defects import COUNTED_STEP_NS, diagnose_again, train_counted
-
-    model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Conv2d(8, 8, 3))
-    summary = train_counted(model, torch.randn(2, 3, 16, 16), COUNTED_STEP_NS if broken else COUNTED_STEP_NS * 3 // 4)
-    assert summary.work is not None
-    return diagnose_again(summary, work=replace(summary.work, benchmark=not broken))
-
-
 RULE = Rule(
     "convolution",
     judge,
     order=100,
-    defects=(Defect("convolutions without benchmark", train_without_benchmark, "fake device"),),
     needs_device=True,
     experiment=Experiment("cudnn.benchmark", value=True),
 )

@@ -6,10 +6,10 @@ from typing import Final
 
 from ..._units import NS_PER_S
 from ...frame import Phase
-from ...summary import Finding, Summary
+from ...summary import Finding
 from .._evidence import Evidence
 from .._experiment import Experiment
-from .._rule import Defect, Rule
+from .._rule import Rule
 from .._thresholding import ExceededBound, abstain, describe_longest, dominant_name, threshold_rows
 
 MAX_SHARE: Final = 0.10
@@ -73,19 +73,9 @@ def _describe_prefetch(loader: dict[str, int]) -> str:
     )
 
 
-def train_with_slow_loader(broken: bool) -> Summary:
-    """Wait half a second for each batch; the healthy twin waits 2 ms."""
-    from ...demo.defects import four_layers, train
-    from ...testing import FakeClock
-
-    clock = FakeClock()
-    return train(four_layers(clock), clock, wait_ms=500 if broken else 2)
-
-
 RULE = Rule(
     "data-wait",
     judge,
     order=10,
-    defects=(Defect("slow loader", train_with_slow_loader),),
     experiment=Experiment("loader.num_workers", "increase"),
 )

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 from ..._units import format_percent
-from ...summary import Finding, Summary
+from ...summary import Finding
 from .._evidence import Evidence
 from .._experiment import Experiment
-from .._rule import Defect, Rule
+from .._rule import Rule
 
 MIN_SHARE: Final = 0.5
 """Share of the recorded steps in which a switch was on: a profiler that runs for some steps is meant to."""
@@ -36,27 +36,10 @@ def _experiment(finding: Finding) -> Experiment:
     return Experiment("debug.switch", value=False, target=", ".join(map(str, finding.evidence["switches"])))
 
 
-def train_with_anomaly_detection(broken: bool) -> Summary:
-    """Detect anomalies in each backward, which doubles the time; the healthy twin does not."""
-    import torch
-
-    from ...demo.defects import four_layers, train
-    from ...testing import FakeClock
-
-    clock = FakeClock()
-    before = torch.is_anomaly_enabled()
-    torch.autograd.set_detect_anomaly(broken, check_nan=False)
-    try:
-        return train(four_layers(clock, forward_ms=120 if broken else 60), clock)
-    finally:
-        torch.autograd.set_detect_anomaly(before)
-
-
 RULE = Rule(
     "debug-mode",
     judge,
     order=138,
-    defects=(Defect("anomaly detection left on", train_with_anomaly_detection),),
     comes_first=True,
     experiment=_experiment,
 )

@@ -6,10 +6,10 @@ from typing import Final
 
 from ..._stats.intervals import Interval
 from ..._units import format_count, format_ns, format_percent
-from ...summary import ROLLOUT, VALIDATION, Excluded, Finding, Summary
+from ...summary import ROLLOUT, VALIDATION, Excluded, Finding
 from .._evidence import Evidence
 from .._experiment import Experiment
-from .._rule import Defect, Rule
+from .._rule import Rule
 from .._stacks import EXCLUDED
 from .._thresholding import CRITICAL_SHARE, abstain, classify
 
@@ -103,64 +103,9 @@ def _experiment(finding: Finding) -> Experiment:
     return Experiment("call.every", "increase", target=finding.name, quantity="wall_ns")
 
 
-def train_with_saving(broken: bool) -> Summary:
-    """Save a checkpoint for 200 ms after each step; the healthy twin saves after every thirtieth."""
-    return _train_with("torch.save", 1 if broken else 30, 200)
-
-
-def train_with_validation(broken: bool) -> Summary:
-    """Validate for two seconds after every fourth step; the healthy twin after every thirtieth."""
-    return _train_with("validation", 4 if broken else 30, 2_000)
-
-
-def _train_with(name: str, every: int, ms: int) -> Summary:
-    import torch
-    from torch import nn
-
-    from ...demo.defects import MS, four_layers, train
-    from ...testing import FakeClock
-
-    clock = FakeClock()
-    model = four_layers(clock)
-
-    class SlowFile:
-        """A file that takes this long to write to."""
-
-        taken = False
-
-        def write(self, data: bytes) -> int:
-            clock.advance(0 if self.taken else ms * MS)
-            self.taken = True
-            return len(data)
-
-        def flush(self) -> None:
-            pass
-
-    def exclude(number: int) -> None:
-        if number % every != every - 1:
-            return
-        if name == SAVING:
-            torch.save(model.state_dict(), SlowFile())  # type: ignore[arg-type]
-        else:
-            _validate(model)
-
-    def _validate(model: nn.Module) -> None:
-        model.eval()
-        with torch.no_grad():
-            for _ in range(ms // 240):
-                model(torch.zeros(4, 8))
-        model.train()
-
-    return train(model, clock, in_step=exclude)
-
-
 RULE = Rule(
     "excluded",
     judge,
     order=134,
-    defects=(
-        Defect("a checkpoint after each step", train_with_saving),
-        Defect("validation every fourth step", train_with_validation),
-    ),
     experiment=_experiment,
 )

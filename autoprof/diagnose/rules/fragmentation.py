@@ -7,10 +7,10 @@ from typing import Final
 
 from ..._stats.intervals import Interval
 from ..._units import format_bytes, format_percent
-from ...summary import Finding, Summary
+from ...summary import Finding
 from .._evidence import Evidence
 from .._experiment import Experiment
-from .._rule import Defect, Rule
+from .._rule import Rule
 from .._thresholding import abstain, classify
 
 MIN_SHARE: Final = 0.25
@@ -63,28 +63,10 @@ def is_fragmented(memory: Mapping[str, int]) -> bool:
     return unused >= MIN_BYTES and unused >= MIN_SHARE * memory["reserved_bytes"]
 
 
-def train_with_growing_lengths(broken: bool) -> Summary:
-    """Lengthen the sequences in each step, so that cached blocks are too short; the healthy twin keeps one length."""
-    from torch import nn
-
-    from ...demo.defects import GIB, MEMORY_CONFIG, STEPS, Layer, train
-    from ...testing import FakeAllocator, FakeClock
-
-    clock, allocator = FakeClock(), FakeAllocator(80 * GIB, base_bytes=GIB)
-    layers = [Layer(clock, allocator=allocator, activation_bytes=GIB) for _ in range(4)]
-
-    def next_length(number: int) -> None:
-        for layer in layers:
-            layer.activation_bytes = round(GIB * (1 + number / STEPS) if broken else GIB)
-
-    return train(nn.Sequential(*layers), clock, config=MEMORY_CONFIG, memory=allocator, in_step=next_length)
-
-
 RULE = Rule(
     "fragmentation",
     judge,
     order=170,
-    defects=(Defect("growing sequences", train_with_growing_lengths),),
     needs_device=True,
     experiment=Experiment("allocator.expandable_segments", value=True, quantity="peak_bytes"),
 )

@@ -15,11 +15,11 @@ from typing import Final, NamedTuple
 from ..._stats.intervals import Interval
 from ..._units import format_ms, format_percent
 from ...frame import TRAINING_LANE, Phase
-from ...summary import Finding, Row, Summary
+from ...summary import Finding, Row
 from .._contention import FIRM, QUIET, contention
 from .._evidence import Evidence
 from .._experiment import edit_module
-from .._rule import Defect, Rule
+from .._rule import Rule
 from .._thresholding import abstain, classify, inconclusive
 
 MAX_TIMES: Final = 3.0
@@ -294,21 +294,9 @@ def _lines(run: Evidence, hot: OwnTime, share: Interval) -> str:
     return f"; {table.describe(min(part, 1.0) * share.middle)}"
 
 
-def train_with_hot_layer(broken: bool) -> Summary:
-    """Make one of four layers ten times as long as the others; the healthy twin has equal layers."""
-    from ...demo.defects import Layer, four_layers, train
-    from ...testing import FakeClock
-
-    clock = FakeClock()
-    model = four_layers(clock)
-    model[1] = Layer(clock, forward_ms=600 if broken else 60)
-    return train(model, clock)
-
-
 RULE = Rule(
     "hot-module",
     judge,
     order=50,
-    defects=(Defect("one block ten times its siblings", train_with_hot_layer),),
     experiment=edit_module,
 )

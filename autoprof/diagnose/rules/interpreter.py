@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 from typing import Final
 
 from ..._stats.intervals import Interval
@@ -11,8 +10,7 @@ from ...frame import Phase
 from ...summary import Finding, Summary
 from .._evidence import Evidence
 from .._experiment import Experiment, longest_call
-from .._python_threads import PythonThread, ThreadStatistics
-from .._rule import Defect, Rule
+from .._rule import Rule
 from .._thresholding import ExceededBound, abstain, threshold_time
 
 MAX_SHARE: Final = 0.15
@@ -69,30 +67,6 @@ def _other_waits(summary: Summary) -> float:
     return sum(phases) / max(summary.total_step_ns, 1) + summary.excluded_share
 
 
-def train_beside_a_thread(broken: bool) -> Summary:
-    """Judge a training as with a thread that parses files in Python; in the healthy twin, numpy releases the GIL."""
-    from ...demo.defects import diagnose_again, four_layers, train
-    from ...summary import MetricStats
-    from ...testing import FakeClock
-    from .._calls import CallSite
-    from .._stacks import StackTable
-
-    clock = FakeClock()
-    second = 10**9
-    line = CallSite("loader.py", 41, "prefetch", "parse", "", 20, second)
-    thread = PythonThread("prefetch", second, 10**6, 0 if broken else 10**6, StackTable(20, second, (line,)))
-    values = {
-        "host_cpu_cores": 1.0,
-        "host_cpu_busy": 0.5,
-        "host_cpu_waiting": 0.0,
-        "host_cpu_blocked": 0.5 if broken else 0.0,
-    }
-    metrics = {name: MetricStats(value, value, value, value, 5) for name, value in values.items()}
-    threads = ThreadStatistics(40, 2 * second, (thread,))
-    summary = train(four_layers(clock), clock)
-    return diagnose_again(replace(summary, findings=()), metrics=metrics, threads=threads)
-
-
 def _experiment(finding: Finding) -> Experiment:
     return Experiment("thread.code", "edit", target=longest_call(finding))
 
@@ -101,7 +75,6 @@ RULE = Rule(
     "interpreter",
     judge,
     order=139,
-    defects=(Defect("a thread that parses in Python", train_beside_a_thread),),
     host_times=False,  # the wait for a processor is no part of it
     experiment=_experiment,
     needs_steps=False,  # steps are few where each is long for this reason

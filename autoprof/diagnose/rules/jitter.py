@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from ..._stats.intervals import Interval, proportion_factors
 from ..._stats.rows import step_rows
 from ..._units import format_ms, format_percent
 from ...frame import TRAINING_LANE, Phase
-from ...summary import Finding, Summary
+from ...summary import Finding
 from .._contention import FIRM, QUIET, contention
 from .._evidence import Evidence, LongStep
 from .._experiment import Experiment, edit_module, less_often
-from .._rule import Defect, Rule
+from .._rule import Rule
 from .._stacks import UNATTRIBUTED
 from .._thresholding import abstain, classify
 from . import recompile, worker_restart
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 MAX_SHARE: Final = 0.10
 """Time that long steps add to the mean over the median, as a fraction of all time."""
@@ -225,50 +222,10 @@ def _experiment(finding: Finding) -> Experiment:
     return less_often(finding) if finding.phase is Phase.USER else edit_module(finding)
 
 
-def train_with_stalls(broken: bool) -> Summary:
-    """Stall for 4 s in every sixth step; the healthy twin takes 1 ms there."""
-    import autoprof
-
-    from ...demo.defects import MS, four_layers, train
-    from ...testing import FakeClock
-
-    clock = FakeClock()
-
-    def save(number: int) -> None:
-        with autoprof.span("Snapshot"):
-            clock.advance(4_000 * MS if broken and number % 6 == 5 else 1 * MS)
-
-    return train(four_layers(clock), clock, in_step=save)
-
-
-def train_with_collections(broken: bool) -> Summary:
-    """Collect garbage every fifth step among a million objects, which makes it long; the healthy twin never does."""
-    import gc
-
-    import autoprof
-
-    from ...demo.defects import train_on_real_clock
-
-    alive: list[list[int]] = [[] for _ in range(1_000_000)] if broken else []
-
-    def collect(number: int, _output: Tensor) -> None:
-        with autoprof.span("Clean"):
-            if broken and number % 5 == 4:
-                gc.collect()
-
-    summary = train_on_real_clock(60, collect)
-    alive.clear()
-    return summary
-
-
 RULE = Rule(
     "jitter",
     judge,
     order=140,
     host_times=False,  # judged above, by the cause
-    defects=(
-        Defect("a snapshot every sixth step", train_with_stalls),
-        Defect("explicit garbage collections", train_with_collections, "real clock"),
-    ),
     experiment=_experiment,
 )

@@ -7,10 +7,10 @@ from typing import Final
 from ..._stats.intervals import Interval
 from ..._units import format_percent
 from ...frame import TRAINING_LANE, Phase
-from ...summary import Finding, Summary
+from ...summary import Finding
 from .._evidence import Evidence
 from .._experiment import Experiment
-from .._rule import Defect, Rule
+from .._rule import Rule
 from .._thresholding import ExceededBound, abstain, threshold_time
 
 MAX_SHARE: Final = 0.30
@@ -55,22 +55,10 @@ def judge(run: Evidence) -> Finding | None:
     )
 
 
-def train_with_slow_launches(broken: bool) -> Summary:
-    """Launch kernels of 0.5 ms in 20 ms each; the healthy twin has a batch 120 times as large, so they take 60 ms."""
-    from ...demo.defects import MS, four_layers, train
-    from ...testing import FakeClock, FakeDevice
-
-    clock = FakeClock()
-    device = FakeDevice(clock)
-    model = four_layers(clock, device=device, forward_ms=0.5 if broken else 60, launch_ns=20 * MS)
-    return train(model, clock, device=device, each_ms=0.01, wait_ms=0.1, samples=1 if broken else 120)
-
-
 RULE = Rule(
     "launch-bound",
     judge,
     order=70,
-    defects=(Defect("tiny kernels, slow launches", train_with_slow_launches, "fake device"),),
     needs_device=True,
     experiment=Experiment("batch_size", "increase", quantity="sample_ns"),
 )

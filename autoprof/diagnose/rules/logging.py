@@ -7,11 +7,11 @@ from typing import Final
 
 from ..._units import format_ms
 from ...frame import Phase
-from ...summary import Finding, Summary
+from ...summary import Finding
 from .._calls import CallStatistics
 from .._evidence import Evidence
 from .._experiment import less_often
-from .._rule import Defect, Rule
+from .._rule import Rule
 from .._thresholding import ExceededBound, abstain, describe_longest, dominant_name, threshold_rows, threshold_time
 
 MAX_SHARE: Final = 0.05
@@ -61,62 +61,9 @@ def _judge_calls(run: Evidence, calls: CallStatistics) -> Finding | None:
     )
 
 
-def train_with_metrics(broken: bool) -> Summary:
-    """Compute metrics for 200 ms in every step; the healthy twin takes 1 ms."""
-    import autoprof
-
-    from ...demo.defects import MS, four_layers, train
-    from ...testing import FakeClock
-
-    clock = FakeClock()
-
-    def compute_metrics(_number: int) -> None:
-        with autoprof.span("Logging/Metrics"):
-            clock.advance(200 * MS if broken else 1 * MS)
-
-    return train(four_layers(clock), clock, in_step=compute_metrics)
-
-
-def train_with_log_lines(broken: bool) -> Summary:
-    """Log a line in every step over a slow connection; the healthy twin logs every twentieth step."""
-    import io
-    import logging
-
-    from ...demo.defects import MS, four_layers, train
-    from ...testing import FakeClock
-
-    clock = FakeClock()
-
-    class SlowStream(io.StringIO):
-        """A stream that takes 120 ms for each text."""
-
-        def write(self, text: str) -> int:
-            clock.advance(120 * MS)
-            return super().write(text)
-
-    logger = logging.getLogger("autoprof.demo.defects")
-    handler = logging.StreamHandler(SlowStream())
-    logger.addHandler(handler)
-    logger.setLevel(logging.INFO)
-    logger.propagate = False
-
-    def log(number: int) -> None:
-        if broken or number % 20 == 0:
-            logger.info("step %d", number)
-
-    try:
-        return train(four_layers(clock), clock, in_step=log)
-    finally:
-        logger.removeHandler(handler)
-
-
 RULE = Rule(
     "logging",
     judge,
     order=130,
-    defects=(
-        Defect("metrics in every step", train_with_metrics),
-        Defect("a log line in every step", train_with_log_lines),
-    ),
     experiment=less_often,
 )

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from ..._stats.intervals import slope
 from ..._units import format_bytes
-from ...summary import Finding, Summary
+from ...summary import Finding
 from .._evidence import Evidence
 from .._experiment import Experiment
-from .._rule import Defect, Rule
+from .._rule import Rule
 from .._thresholding import MARGIN, abstain
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 MIN_SHARE: Final = 0.05
 """Growth of the smallest reading from the first to the last third of the run, as a fraction of the first."""
@@ -98,33 +95,9 @@ def _rate(one: tuple[int, int], other: tuple[int, int]) -> float:
     return (other[1] - one[1]) / max(other[0] - one[0], 1)
 
 
-def train_with_leak(broken: bool) -> Summary:
-    """Keep 2 MiB of activations in each step; the healthy twin frees them."""
-    import mmap
-    from contextlib import suppress
-    from pathlib import Path
-
-    import torch
-
-    from ...demo.defects import STEPS, train_on_real_clock
-
-    with suppress(OSError):  # proc(5): the peak of earlier work in this process becomes the present level
-        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
-    kept = []
-
-    def keep(_number: int, output: Tensor) -> None:
-        # New pages: the allocator would reuse memory that the rest of the process has freed.
-        activation = torch.frombuffer(mmap.mmap(-1, 2**21), dtype=torch.float32).fill_(output.detach().mean().item())
-        if broken:
-            kept.append(activation)
-
-    return train_on_real_clock(STEPS, keep, 0.011)  # memory is read every 20 ms at most
-
-
 RULE = Rule(
     "memory-growth",
     judge,
     order=150,
-    defects=(Defect("a list that keeps activations", train_with_leak, "real clock"),),
     experiment=Experiment("tensors.kept", value=False, quantity="held_bytes"),
 )

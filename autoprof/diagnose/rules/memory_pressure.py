@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Final
 
 from ..._units import format_bytes, format_percent
-from ...summary import Finding, Severity, Summary
+from ...summary import Finding, Severity
 from .._evidence import Evidence
 from .._experiment import Experiment
 from .._optimizers import advise_smaller
-from .._rule import Defect, Rule
+from .._rule import Rule
 from .._thresholding import abstain
 from .fragmentation import MIN_RETRIES, is_fragmented
 
@@ -57,21 +57,9 @@ def _times(count: int) -> str:
     return "once" if count == 1 else f"{count} times"
 
 
-def train_in_small_memory(broken: bool) -> Summary:
-    """Train on a machine with 2 % more memory than the peak; the healthy twin has eight times the peak."""
-    from ...demo.defects import diagnose_again, four_layers, train
-    from ...testing import FakeClock
-
-    clock = FakeClock()
-    summary = train(four_layers(clock), clock)
-    peak = summary.memory["rss_peak_bytes"]
-    return diagnose_again(summary, memory_capacity_bytes=round(peak * (1.02 if broken else 8)))
-
-
 RULE = Rule(
     "memory-pressure",
     judge,
     order=160,
-    defects=(Defect("memory nearly full", train_in_small_memory),),
     experiment=Experiment("batch_size", "decrease", quantity="peak_bytes"),
 )

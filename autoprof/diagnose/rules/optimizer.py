@@ -7,12 +7,12 @@ from typing import Final
 from ..._stats.intervals import Interval
 from ..._units import format_bytes, format_percent
 from ...frame import Phase
-from ...summary import Finding, Summary
+from ...summary import Finding
 from .._evidence import Evidence
 from .._experiment import Experiment
 from .._offload import advise_offload
 from .._optimizers import advise_faster, advise_smaller
-from .._rule import Defect, Rule
+from .._rule import Rule
 from .._thresholding import ExceededBound, abstain, classify, dominant_name, threshold_rows
 
 MAX_SHARE: Final = 0.15
@@ -109,43 +109,9 @@ def _experiment(finding: Finding) -> Experiment:
     return Experiment("optimizer.fused", value=True)
 
 
-def train_with_looping_optimizer(broken: bool) -> Summary:
-    """Take 60 ms to update each parameter; the healthy twin takes 0.5 ms."""
-    from ...demo.defects import four_layers, train
-    from ...testing import FakeClock
-
-    clock = FakeClock()
-    return train(four_layers(clock), clock, each_ms=60 if broken else 0.5)
-
-
-def train_with_large_state(broken: bool) -> Summary:
-    """Keep Adam's state on a device that it fills; the healthy twin has a device with free memory."""
-    import torch
-    from torch import nn
-
-    from ...demo.defects import MEMORY_CONFIG, WIDTH, Layer, train
-    from ...testing import FakeAllocator, FakeClock
-
-    clock = FakeClock()
-    layers = [Layer(clock) for _ in range(4)]
-    for layer in layers:
-        layer.linear = nn.Linear(WIDTH, 128 * WIDTH)
-    model = nn.Sequential(*layers)
-    for layer in layers[1:]:
-        layer.linear = nn.Linear(128 * WIDTH, 128 * WIDTH)
-    parameters = sum(one.nbytes for one in model.parameters())
-    allocator = FakeAllocator((5 if broken else 40) * parameters, base_bytes=4 * parameters)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
-    return train(model, clock, steps=16, config=MEMORY_CONFIG, memory=allocator, optimizer=optimizer)
-
-
 RULE = Rule(
     "optimizer",
     judge,
     order=60,
-    defects=(
-        Defect("optimizer in a Python loop", train_with_looping_optimizer),
-        Defect("Adam's state in a full memory", train_with_large_state),
-    ),
     experiment=_experiment,
 )

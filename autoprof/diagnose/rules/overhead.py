@@ -7,10 +7,10 @@ from typing import Final
 
 from ..._stats.intervals import Interval
 from ..._units import format_percent
-from ...summary import Finding, Summary
+from ...summary import Finding
 from .._evidence import Evidence
 from .._experiment import Experiment
-from .._rule import Defect, Rule
+from .._rule import Rule
 from .._thresholding import MARGIN, abstain, classify
 
 MIN_STEPS: Final = 50
@@ -54,24 +54,10 @@ def judge(run: Evidence) -> Finding | None:
     )
 
 
-def train_in_short_steps(broken: bool) -> Summary:
-    """Train in steps of microseconds on the fake clock; the healthy twin's steps take seconds.
-
-    autoprof's overhead takes real time in both.
-    """
-    from ...demo.defects import four_layers, train
-    from ...testing import FakeClock
-
-    clock = FakeClock()
-    model = four_layers(clock, forward_ms=0.001 if broken else 500)
-    return train(model, clock, steps=600, each_ms=0, wait_ms=0)
-
-
 RULE = Rule(
     "overhead",
     judge,
     order=200,
-    defects=(Defect("steps too short to profile", train_in_short_steps),),
     needs_quiet=True,
     experiment=Experiment("profiler.targets", "decrease"),
 )

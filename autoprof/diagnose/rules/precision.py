@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from ..._stats.intervals import Interval
 from ..._units import format_ms, format_percent
 from ...frame import Phase
-from ...summary import Finding, Summary, Work
+from ...summary import Finding, Work
 from .._evidence import Evidence
 from .._experiment import Experiment
-from .._rule import Defect, Rule
+from .._rule import Rule
 from .._thresholding import ExceededBound, abstain, threshold_time
 from .._work import counted_work
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 MAX_SHARE: Final = 0.25
 """Time at float32's own peak over the step. Work that is no arithmetic makes the step longer than its time at the
@@ -84,75 +81,10 @@ def _experiment(finding: Finding) -> Experiment:
     return Experiment("precision", value="bfloat16" if "half_ns" in finding.evidence else "float32")
 
 
-def train_in_float64(broken: bool) -> Summary:
-    """Judge a training as with a teraflop a step in 64 bits; in the healthy twin it is in 32."""
-    from ...demo.defects import diagnose_again, four_layers, train
-    from ...summary import WorkKind
-    from ...testing import FakeClock
-
-    clock, flops = FakeClock(), 10**12
-    summary = train(four_layers(clock), clock)
-    kind = WorkKind(_FLOAT64 if broken else _FLOAT32, "matmul", flops)
-    rate = flops * 1e9 / summary.step_mean_ns
-    return diagnose_again(summary, work=Work(flops={Phase.FORWARD.value: flops}, flops_per_s=rate, kinds=(kind,)))
-
-
-def train_in_float32(broken: bool) -> Summary:
-    """Compute in 32 bits, which takes half of the step at the peak; the healthy twin computes in 16 bits.
-
-    The work is counted from the model. The fake device has no peak, so that of an NVIDIA A10 is used: 31.2 TFLOP/s in
-    32 bits, 125 in 16.
-    """
-    from dataclasses import replace
-
-    import torch
-    from torch import nn
-
-    from ..._metrics.flops import Kind
-    from ..._metrics.utilization import peak_seconds
-    from ...demo.defects import COUNTED_STEP_NS, diagnose_again, train_counted
-    from ...devices import Tf32Flags, find_peak
-    from ...devices._cuda_peaks import PEAKS
-
-    device, width = "NVIDIA A10", 512
-
-    class Autocast(nn.Module):
-        """Two layers under autocast, which may be disabled."""
-
-        def __init__(self, enabled: bool) -> None:
-            super().__init__()
-            self.layers = nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, width))
-            self.enabled = enabled
-
-        def forward(self, x: Tensor) -> Tensor:
-            with torch.autocast("cpu", dtype=torch.bfloat16, enabled=self.enabled):
-                y: Tensor = self.layers(x)
-            return y.float()
-
-    step_ns = COUNTED_STEP_NS if broken else COUNTED_STEP_NS * 3 // 4
-    summary = train_counted(nn.Sequential(Autocast(not broken)), torch.randn(256, width), step_ns)
-    work = summary.work
-    assert work is not None
-    peak, _ = find_peak(device, PEAKS)
-    kinds = []
-    for kind in work.kinds:
-        seconds = peak_seconds(Kind(kind.dtype, "matmul"), kind.flops, peak, Tf32Flags(matmul=False, conv=False))
-        peak_ns, half_ns = (None if one is None else one * 1e9 for one in seconds)
-        kinds.append(replace(kind, peak_ns=peak_ns, half_ns=half_ns))
-    used = sum(kind.peak_ns or 0 for kind in kinds) / summary.step_p50_ns
-    return diagnose_again(
-        summary, work=replace(work, kinds=tuple(kinds), mfu=used, hfu=used, peak=device, no_peak=None)
-    )
-
-
 RULE = Rule(
     "precision",
     judge,
     order=80,
-    defects=(
-        Defect("float32 instead of 16 bits", train_in_float32, "fake device"),
-        Defect("float64 as numpy has it", train_in_float64),
-    ),
     needs_device=True,
     experiment=_experiment,
 )

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from ..._stats.intervals import Interval
 from ..._units import format_ns, format_percent
-from ...summary import Finding, Severity, Summary
+from ...summary import Finding, Severity
 from .._compilations import CompileStatistics
 from .._evidence import Evidence
 from .._experiment import Experiment
-from .._rule import Defect, Rule
+from .._rule import Rule
 from .._thresholding import abstain, classify, inconclusive
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 MAX_SHARE: Final = 0.05
 """Time of recompilations over the time of all steps. A compiled model is compiled in its first steps; later
@@ -78,36 +75,10 @@ def _evidence(compiled: CompileStatistics, count: int, share: float) -> dict[str
     }
 
 
-def train_with_changing_shapes(broken: bool) -> Summary:
-    """Change the shape every eighth step; the healthy twin keeps one shape.
-
-    The backend is dynamo's own ``eager``: only the tracing is repeated, and no C++ compiler is needed.
-    """
-    import torch
-
-    import autoprof
-
-    from ...demo.defects import STEPS, train_on_real_clock
-
-    torch._dynamo.reset()  # otherwise the second training would reuse the graphs of the first
-
-    def scale(values: Tensor) -> Tensor:
-        return (values * 2).tanh()
-
-    compiled: Any = torch.compile(scale, backend="eager", dynamic=False)
-
-    def run(number: int, _output: Tensor) -> None:
-        with autoprof.span("Compiled"):
-            compiled(torch.ones(16 + (number // 8 if broken else 0)))
-
-    return train_on_real_clock(STEPS, run)
-
-
 RULE = Rule(
     "recompile",
     judge,
     order=180,
-    defects=(Defect("changing shapes", train_with_changing_shapes, "real clock"),),
     needs_steps=False,  # a step in which torch compiles is no recorded step: all of them may be such
     experiment=Experiment("shapes.constant", value=True, quantity="wall_ns"),
 )

@@ -6,11 +6,11 @@ from typing import Final
 
 from ..._units import format_bytes, format_flops, format_ms
 from ...frame import Phase
-from ...summary import Finding, Row, Summary
+from ...summary import Finding, Row
 from .._checkpointing import outermost_recomputed, saved_bytes
 from .._evidence import Evidence
 from .._experiment import Experiment
-from .._rule import Defect, Rule
+from .._rule import Rule
 from .._thresholding import ExceededBound, abstain, describe_longest, dominant_name, threshold_rows
 
 MAX_SHARE: Final = 0.05
@@ -113,39 +113,10 @@ def _experiment(finding: Finding) -> Experiment:
     return Experiment("checkpointing", value=False, target=finding.name)
 
 
-def train_checkpointed(broken: bool) -> Summary:
-    """Checkpoint every layer; the healthy twin checkpoints none."""
-    from torch import nn
-
-    from ...demo.defects import Checkpointed, Layer, train
-    from ...testing import FakeClock
-
-    clock = FakeClock()
-    layers = [Layer(clock) for _ in range(4)]
-    return train(nn.Sequential(*(Checkpointed(layer) if broken else layer for layer in layers)), clock)
-
-
-def train_checkpointed_with_free_memory(broken: bool) -> Summary:
-    """Checkpoint on a device whose free memory holds everything that checkpointing saves."""
-    from torch import nn
-
-    from ...demo.defects import GIB, MEMORY_CONFIG, Checkpointed, Layer, train
-    from ...testing import FakeAllocator, FakeClock
-
-    clock, allocator = FakeClock(), FakeAllocator(16 * GIB, base_bytes=GIB)
-    layers = [Layer(clock, allocator=allocator, activation_bytes=GIB) for _ in range(4)]
-    model = nn.Sequential(*(Checkpointed(layer) if broken else layer for layer in layers))
-    return train(model, clock, config=MEMORY_CONFIG, memory=allocator)
-
-
 RULE = Rule(
     "recompute",
     judge,
     order=30,
     host_times=False,  # forwards run a second time on any machine
-    defects=(
-        Defect("activation checkpointing", train_checkpointed),
-        Defect("checkpointing with free memory", train_checkpointed_with_free_memory),
-    ),
     experiment=_experiment,
 )

@@ -7,11 +7,11 @@ from typing import Final
 from ..._stats.intervals import Interval
 from ..._units import format_ms, format_ns, format_percent
 from ...frame import Phase
-from ...summary import Finding, Row, Summary
+from ...summary import Finding, Row
 from .._contention import contention
 from .._evidence import Evidence
 from .._experiment import Experiment
-from .._rule import Defect, Rule
+from .._rule import Rule
 from .._thresholding import abstain, classify
 
 MAX_CALL_NS: Final = 30_000
@@ -121,32 +121,10 @@ def _total(run: Evidence, rows: list[Row]) -> Interval:
     return Interval(*(sum(time[at] for time in times) for at in range(3)))
 
 
-def train_with_tiny_modules(broken: bool) -> Summary:
-    """Judge a training as with 72,000 modules, which take 10 µs each for one sample; in the healthy twin for 64.
-
-    The larger batch takes ten times as long, so a module takes 100 µs and a sample a sixth.
-    """
-    from ...demo.defects import diagnose_again, four_layers, train
-    from ...summary import MetricStats
-    from ...testing import FakeClock
-    from .._environment import Environment
-
-    clock = FakeClock()
-    values = {"host_cpu_cores": 1.0, "host_cpu_busy": 0.5, "host_cpu_waiting": 0.0}
-    metrics = {name: MetricStats(value, value, value, value, 5) for name, value in values.items()}
-    return diagnose_again(
-        train(four_layers(clock, forward_ms=60 if broken else 600), clock, samples=1 if broken else 64),
-        metrics=metrics,
-        environment=Environment("cpu", machine_cores=2),
-        leaf_modules=72_000,
-    )
-
-
 RULE = Rule(
     "small-batch",
     judge,
     order=62,
-    defects=(Defect("a batch of one sample", train_with_tiny_modules),),
     needs_steps=False,  # judged above
     experiment=Experiment("batch_size", "increase", quantity="sample_ns"),
 )

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from ..._ranks import MARGIN, MIN_RARE_SHARE, MIN_SHARE, Cause, RankComparison, SlowRank, name_ranks, phrase_slow
 from ..._stats.intervals import Interval
-from ...summary import Finding, Summary
+from ...summary import Finding
 from .._evidence import Evidence
 from .._experiment import Experiment
-from .._rule import Defect, Rule
+from .._rule import Rule
 from .._thresholding import abstain, inconclusive
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 
 def judge(run: Evidence) -> Finding | None:
@@ -104,103 +100,11 @@ def _experiment(finding: Finding) -> Experiment:
     return Experiment("rank.work", "edit", target=str(finding.rank))
 
 
-RANKS: Final = 2
-
-
-def train_rank(rank: int, port: int, folder: str, broken: bool) -> None:
-    """Train as one of two ranks; where ``broken``, the last rank takes three times as long for its decoder."""
-    import os
-    import time
-
-    import torch
-    import torch.distributed as dist
-    from torch import nn
-
-    import autoprof
-
-    class Part(nn.Module):
-        """A layer that sleeps, so that the other rank has the processor."""
-
-        def __init__(self, seconds: float) -> None:
-            super().__init__()
-            self.layer = nn.Linear(32, 32)
-            self.seconds = seconds
-
-        def forward(self, x: Tensor) -> Tensor:
-            time.sleep(self.seconds)
-            return self.layer(x)  # type: ignore[no-any-return]
-
-    class Model(nn.Module):
-        """Two parts in sequence."""
-
-        def __init__(self, encoder_s: float, decoder_s: float) -> None:
-            super().__init__()
-            self.encoder, self.decoder = Part(encoder_s), Part(decoder_s)
-
-        def forward(self, x: Tensor) -> Tensor:
-            return self.decoder(self.encoder(x))  # type: ignore[no-any-return]
-
-    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo", rank=rank, world_size=RANKS)
-    try:
-        torch.manual_seed(0)
-        slow = broken and rank == RANKS - 1
-        model = nn.parallel.DistributedDataParallel(Model(0.01, 0.03 if slow else 0.01))
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-        config = {
-            "targets": [{"match": "encoder|decoder"}],
-            "step": "manual",
-            "sample": {"warmup": 5, "budget": None},
-            "sinks": {"jsonl": {"flush_s": 0}},
-            "output": folder,
-        }
-        session = autoprof.instrument(model, config, optimizer=optimizer)
-        for _ in range(40):
-            model(torch.randn(4, 32)).pow(2).mean().backward()
-            optimizer.step()
-            optimizer.zero_grad()
-            session.step()
-        dist.barrier()  # in this training only, so that all records are complete
-        session.close()
-    finally:
-        dist.destroy_process_group()
-
-
-def train_ranks(folder: Path, broken: bool) -> Path:
-    """Train on all ranks, a process each; return the run's folder."""
-    import socket
-
-    import torch.multiprocessing as multiprocessing
-
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port = listener.getsockname()[1]
-    multiprocessing.spawn(train_rank, args=(port, str(folder), broken), nprocs=RANKS)  # type: ignore[attr-defined,no-untyped-call]
-    (run,) = folder.iterdir()
-    return run
-
-
-def train_with_slow_rank(broken: bool) -> Summary:
-    """Slow down one of two ranks that train together over gloo; in the healthy twin both are alike.
-
-    The summary is diagnosed from the records of both ranks.
-    """
-    import tempfile
-
-    from ..._storage.runs import read_run
-    from .. import diagnose, evidence_of_run
-
-    with tempfile.TemporaryDirectory() as folder:
-        return diagnose(evidence_of_run(read_run(train_ranks(Path(folder), broken))))
-
-
 RULE = Rule(
     "straggler",
     judge,
     order=190,
     host_times=False,  # each rank is compared with the others, which wait for the same processors
     needs_steps=False,  # the ranks are compared in steps of all targets, this run's statistics are of one set of them
-    defects=(Defect("one slow rank", train_with_slow_rank, "real clock"),),
     experiment=_experiment,
 )

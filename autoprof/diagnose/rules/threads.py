@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Final
 
 from ..._units import format_percent
-from ...summary import Finding, Summary
+from ...summary import Finding
 from .._contention import MIN_WAITING, contention
 from .._evidence import Evidence
 from .._experiment import Experiment
-from .._rule import Defect, Rule
+from .._rule import Rule
 
 MIN_CHILD_CORES: Final = 0.3
 """Processors that the loader's workers use before they count."""
@@ -55,21 +55,9 @@ def _experiment(finding: Finding) -> Experiment:
     return Experiment("threads", value=finding.evidence.get("advised"))  # older runs saved it in the text only
 
 
-def train_with_many_threads(broken: bool) -> Summary:
-    """Judge a training as with 16 threads on 4 processors, which take half as long again; the healthy twin has 4."""
-    from ...demo.defects import diagnose_again, four_layers, train
-    from ...testing import FakeClock
-    from .._environment import Environment
-
-    clock = FakeClock()
-    environment = Environment("cpu", threads=16 if broken else 4, cores=4, machine_cores=4)
-    return diagnose_again(train(four_layers(clock, forward_ms=90 if broken else 60), clock), environment=environment)
-
-
 RULE = Rule(
     "threads",
     judge,
     order=137,
-    defects=(Defect("more threads than processors", train_with_many_threads),),
     experiment=_experiment,
 )

@@ -7,10 +7,10 @@ from typing import Final
 from ..._stats.intervals import Interval
 from ..._units import count
 from ...frame import Phase
-from ...summary import Finding, Summary
+from ...summary import Finding
 from .._evidence import Evidence
 from .._experiment import Experiment, less_often
-from .._rule import Defect, Rule
+from .._rule import Rule
 from .._stacks import UNATTRIBUTED
 from .._thresholding import ExceededBound, threshold_time
 
@@ -19,7 +19,7 @@ MAX_SHARE: Final = 0.15
 
 
 def judge(run: Evidence) -> Finding | None:
-    """Judge the mean time in no span, without what other rules judge."""
+    """Judge the mean time in no span, without the times that other rules judge."""
     rest = run.unattributed
     if rest is None:
         rest = Interval.exact(run.summary.phases.get(Phase.OTHER, 0) / run.summary.steps)
@@ -60,27 +60,9 @@ def _experiment(finding: Finding) -> Experiment:
     return less_often(finding) if finding.evidence.get("lines") else Experiment("span.add", "edit")
 
 
-def train_with_images(broken: bool) -> Summary:
-    """Draw a picture for 40 ms in each step; the healthy twin draws for a tenth of a millisecond."""
-    import time
-
-    from torch import Tensor
-
-    from ...demo.defects import train_on_real_clock
-
-    def save_image(seconds: float) -> None:
-        time.sleep(seconds)
-
-    def draw(_number: int, _output: Tensor) -> None:
-        save_image(0.04 if broken else 0.0001)
-
-    return train_on_real_clock(48, draw)
-
-
 RULE = Rule(
     "unattributed",
     judge,
     order=132,
-    defects=(Defect("pictures drawn in each step", train_with_images, "real clock"),),
     experiment=_experiment,
 )

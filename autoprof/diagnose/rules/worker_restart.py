@@ -7,10 +7,10 @@ from typing import Final
 from ..._stats.intervals import Interval
 from ..._units import format_ms
 from ...frame import Phase
-from ...summary import Finding, Summary
+from ...summary import Finding
 from .._evidence import Evidence
 from .._experiment import Experiment
-from .._rule import Defect, Rule
+from .._rule import Rule
 from .._thresholding import ExceededBound, abstain, threshold_time
 
 MAX_SHARE: Final = 0.05
@@ -42,44 +42,9 @@ def judge(run: Evidence) -> Finding | None:
     )
 
 
-def train_with_restarts(broken: bool) -> Summary:
-    """Take a second and a half to start a worker for each epoch of six batches; the healthy twin keeps the worker."""
-    from typing import Any
-
-    import torch
-    from torch.utils.data import DataLoader, TensorDataset
-
-    from ...demo.defects import CONFIG, MS, WIDTH, SlowSGD, four_layers
-    from ...testing import FakeClock, open_session
-
-    clock = FakeClock()
-
-    class SlowStart(DataLoader[Any]):
-        """A loader whose worker takes this long to start."""
-
-        def _get_iterator(self) -> Any:
-            clock.advance(1_500 * MS)
-            return super()._get_iterator()
-
-    data = TensorDataset(torch.randn(24, WIDTH))
-    loader = SlowStart(data, batch_size=4, num_workers=1, persistent_workers=not broken)
-    model = four_layers(clock)
-    optimizer = SlowSGD(model, clock, MS // 2)
-    session = open_session(model, CONFIG, clock=clock, optimizer=optimizer)
-    for _ in range(24):
-        for (batch,) in loader:
-            model(batch).pow(2).mean().backward()
-            optimizer.step()
-            optimizer.zero_grad()
-            session.step()
-    session.close()
-    return session.summary()
-
-
 RULE = Rule(
     "worker-restart",
     judge,
     order=12,
-    defects=(Defect("workers restarted in each epoch", train_with_restarts),),
     experiment=Experiment("loader.persistent_workers", value=True),
 )

@@ -1,0 +1,92 @@
+"""Defects of the process and its machine: other processes, threads, debug modes, the compiler, autoprof itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import autoprof
+
+from ...diagnose import Environment, PythonThread, StackTable, ThreadStatistics
+from ...diagnose._calls import CallSite
+from ...summary import Summary
+from ...testing import FakeClock
+from ..defects import STEPS, diagnose_again, four_layers, train, train_on_real_clock
+
+
+def train_beside_others(broken: bool) -> Summary:
+    """Judge a training as on a machine whose processors others hold; in the healthy twin they are idle."""
+    clock = FakeClock()
+    busy, waiting = (1.0, 0.4) if broken else (0.3, 0.0)
+    return diagnose_again(
+        train(four_layers(clock), clock),
+        metrics={"host_cpu_cores": 0.6, "host_cpu_busy": busy, "host_cpu_waiting": waiting},
+        environment=Environment(machine_cores=2),
+    )
+
+
+def train_with_many_threads(broken: bool) -> Summary:
+    """Judge a training as with 16 threads on 4 processors, which take half as long again; the healthy twin has 4."""
+    clock = FakeClock()
+    environment = Environment("cpu", threads=16 if broken else 4, cores=4, machine_cores=4)
+    return diagnose_again(train(four_layers(clock, forward_ms=90 if broken else 60), clock), environment=environment)
+
+
+def train_with_anomaly_detection(broken: bool) -> Summary:
+    """Detect anomalies in each backward, which doubles the time; the healthy twin does not."""
+    clock = FakeClock()
+    before = torch.is_anomaly_enabled()
+    torch.autograd.set_detect_anomaly(broken, check_nan=False)
+    try:
+        return train(four_layers(clock, forward_ms=120 if broken else 60), clock)
+    finally:
+        torch.autograd.set_detect_anomaly(before)
+
+
+def train_beside_a_thread(broken: bool) -> Summary:
+    """Judge a training as with a thread that parses files in Python; in the healthy twin, numpy releases the GIL."""
+    clock = FakeClock()
+    second = 10**9
+    line = CallSite("loader.py", 41, "prefetch", "parse", "", 20, second)
+    thread = PythonThread("prefetch", second, 10**6, 0 if broken else 10**6, StackTable(20, second, (line,)))
+    return diagnose_again(
+        train(four_layers(clock), clock),
+        metrics={
+            "host_cpu_cores": 1.0,
+            "host_cpu_busy": 0.5,
+            "host_cpu_waiting": 0.0,
+            "host_cpu_blocked": 0.5 if broken else 0.0,
+        },
+        threads=ThreadStatistics(40, 2 * second, (thread,)),
+    )
+
+
+def train_with_changing_shapes(broken: bool) -> Summary:
+    """Change the shape every eighth step; the healthy twin keeps one shape.
+
+    The backend is dynamo's own ``eager``: only the tracing is repeated, and no C++ compiler is needed.
+    """
+    torch._dynamo.reset()  # otherwise the second training would reuse the graphs of the first
+
+    def scale(values: Tensor) -> Tensor:
+        return (values * 2).tanh()
+
+    compiled: Any = torch.compile(scale, backend="eager", dynamic=False)
+
+    def run(number: int, _output: Tensor) -> None:
+        with autoprof.span("Compiled"):
+            compiled(torch.ones(16 + (number // 8 if broken else 0)))
+
+    return train_on_real_clock(STEPS, run)
+
+
+def train_in_short_steps(broken: bool) -> Summary:
+    """Train in steps of microseconds on the fake clock; the healthy twin's steps take seconds.
+
+    autoprof's overhead takes real time in both.
+    """
+    clock = FakeClock()
+    model = four_layers(clock, forward_ms=0.001 if broken else 500)
+    return train(model, clock, steps=600, each_ms=0, wait_ms=0)

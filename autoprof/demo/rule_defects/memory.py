@@ -1,0 +1,90 @@
+"""Defects of memory: recompute that saves too little, state that fills it, leaks, fragmentation."""
+# mypy: allow-untyped-calls
+
+from __future__ import annotations
+
+import mmap
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ...summary import Summary
+from ...testing import FakeAllocator, FakeClock
+from ..defects import (
+    GIB,
+    MEMORY_CONFIG,
+    STEPS,
+    WIDTH,
+    Checkpointed,
+    Layer,
+    diagnose_again,
+    four_layers,
+    train,
+    train_on_real_clock,
+)
+
+
+def train_checkpointed(broken: bool, allocator: FakeAllocator | None = None, **settings: Any) -> Summary:
+    """Checkpoint every layer; the healthy twin checkpoints none. ``settings`` are those of ``train``."""
+    clock = FakeClock()
+    layers = [Layer(clock, allocator=allocator, activation_bytes=GIB) for _ in range(4)]
+    model = nn.Sequential(*(Checkpointed(layer) if broken else layer for layer in layers))
+    return train(model, clock, memory=allocator, **settings)
+
+
+def train_checkpointed_with_free_memory(broken: bool) -> Summary:
+    """Checkpoint on a device whose free memory holds everything that checkpointing saves."""
+    return train_checkpointed(broken, FakeAllocator(16 * GIB, base_bytes=GIB), config=MEMORY_CONFIG)
+
+
+def train_with_large_state(broken: bool) -> Summary:
+    """Keep Adam's state on a device that it fills; the healthy twin has a device with free memory."""
+    clock = FakeClock()
+    layers = [Layer(clock) for _ in range(4)]
+    for layer in layers:
+        layer.linear = nn.Linear(WIDTH, 128 * WIDTH)
+    model = nn.Sequential(*layers)
+    for layer in layers[1:]:
+        layer.linear = nn.Linear(128 * WIDTH, 128 * WIDTH)
+    parameters = sum(one.nbytes for one in model.parameters())
+    allocator = FakeAllocator((5 if broken else 40) * parameters, base_bytes=4 * parameters)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
+    return train(model, clock, steps=16, config=MEMORY_CONFIG, memory=allocator, optimizer=optimizer)
+
+
+def train_with_leak(broken: bool) -> Summary:
+    """Keep 2 MiB of activations in each step; the healthy twin frees them."""
+    with suppress(OSError):  # proc(5): the peak of earlier work in this process becomes the present level
+        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+    kept = []
+
+    def keep(_number: int, output: Tensor) -> None:
+        # New pages: the allocator would reuse memory that the rest of the process has freed.
+        activation = torch.frombuffer(mmap.mmap(-1, 2**21), dtype=torch.float32).fill_(output.detach().mean().item())
+        if broken:
+            kept.append(activation)
+
+    return train_on_real_clock(STEPS, keep, 0.011)  # memory is read every 20 ms at most
+
+
+def train_in_small_memory(broken: bool) -> Summary:
+    """Train on a machine with 2 % more memory than the peak; the healthy twin has eight times the peak."""
+    clock = FakeClock()
+    summary = train(four_layers(clock), clock)
+    peak = summary.memory["rss_peak_bytes"]
+    return diagnose_again(summary, memory_capacity_bytes=round(peak * (1.02 if broken else 8)))
+
+
+def train_with_growing_lengths(broken: bool) -> Summary:
+    """Lengthen the sequences in each step, so that cached blocks are too short; the healthy twin keeps one length."""
+    clock, allocator = FakeClock(), FakeAllocator(80 * GIB, base_bytes=GIB)
+    layers = [Layer(clock, allocator=allocator, activation_bytes=GIB) for _ in range(4)]
+
+    def next_length(number: int) -> None:
+        for layer in layers:
+            layer.activation_bytes = round(GIB * (1 + number / STEPS) if broken else GIB)
+
+    return train(nn.Sequential(*layers), clock, config=MEMORY_CONFIG, memory=allocator, in_step=next_length)
