@@ -88,7 +88,7 @@ class Launch:
                 if self._trainings is None:
                     from .trainings import Trainings
 
-                    self._trainings = Trainings(self._settings)
+                    self._trainings = Trainings(self._settings, say)
                 getattr(self._trainings, event)(source)
         except Exception as error:
             self._failed = True

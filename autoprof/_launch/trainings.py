@@ -27,7 +27,6 @@ from ..errors import AutoprofError
 from .announced import Announced
 from .models import calling_frame, find_models, holds_trained, join_models, parameters_behind
 from .settings import LaunchSettings
-from .startup import say
 
 if TYPE_CHECKING:
     from .._session.session import Session
@@ -52,8 +51,8 @@ class Trainings:
     same models belong to the same training. Trainings that turn out to go on in turn are joined in one session.
     """
 
-    def __init__(self, settings: LaunchSettings) -> None:
-        self._settings = settings
+    def __init__(self, settings: LaunchSettings, say: Callable[[str], None]) -> None:
+        self._settings, self._say = settings, say
         if settings.pid == os.getpid():
             start_time.add(settings.spent_ns)
         self._optimizers: list[weakref.ref[Any]] = []
@@ -259,7 +258,7 @@ class Trainings:
         if rank() == 0:
             names = ", ".join(type(one).__name__ for one in models)
             where = "" if session.folder is None else f"; files in {_shown(session.folder)}"
-            say(f"recording the training of {names}{where}")
+            self._say(f"recording the training of {names}{where}")
 
     def close(self) -> None:
         """End the search, and the session of the present training."""
@@ -288,7 +287,7 @@ class Trainings:
         with contain(lambda _: None):
             self._end_search()
         text = str(error) if isinstance(error, AutoprofError) else describe(error)
-        say(f"this program is not recorded: {text}")
+        self._say(f"this program is not recorded: {text}")
 
 
 def _trainable(module: nn.Module | None) -> set[int]:

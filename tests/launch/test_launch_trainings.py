@@ -20,6 +20,7 @@ import autoprof
 from autoprof._launch.announced import Announced
 from autoprof._launch.models import Models, find_models, join_models
 from autoprof._launch.settings import LaunchSettings
+from autoprof._launch.startup import say
 from autoprof._launch.trainings import Trainings
 from autoprof._process import lifecycle
 
@@ -31,7 +32,7 @@ def trainings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Train
     config.write_text("sinks: {}\nsample: {budget: null, warmup: 0}\nmonitor: off\nflops: off\n")
     monkeypatch.setattr(lifecycle, "_program_instruments", False)
     hooks = dict(torch_optimizer._global_optimizer_post_hooks)
-    search = Trainings(LaunchSettings(os.getpid(), str(tmp_path), str(config)))
+    search = Trainings(LaunchSettings(os.getpid(), str(tmp_path), str(config)), say)
     announced = Announced(torch.optim.Optimizer, "__init__", search.optimizer_made)
     announced.put()
     yield search
