@@ -9,6 +9,7 @@ import sys
 from collections import defaultdict, deque
 from collections.abc import Iterator
 from functools import partial
+from graphlib import TopologicalSorter
 from pathlib import Path
 from types import FunctionType, MethodType
 from typing import Any
@@ -136,6 +137,20 @@ def test_imports_run_one_way() -> None:
             if other is not None and ROOMS.index(other) > ROOMS.index(room):
                 back.append(f"{path.relative_to(HOUSE)}:{line}: {room} imports {other}, which comes later")
     assert not back, "\n".join(back)
+
+
+def test_no_module_imports_one_that_imports_it() -> None:
+    """Within a room too the imports run one way, those inside functions and for types included."""
+    modules = {_module(path) or "(root)" for path in HOUSE.rglob("*.py")}
+    graph: dict[str, set[str]] = {}
+    for path in HOUSE.rglob("*.py"):
+        names = [name.split(".") for _, name in _imports(path)]
+        found = {
+            next((one for at in range(len(parts), 0, -1) if (one := ".".join(parts[:at])) in modules), "")
+            for parts in names
+        }
+        graph[_module(path) or "(root)"] = found - {""}
+    TopologicalSorter(graph).prepare()  # raises CycleError with the modules of a circle
 
 
 def test_public_names_are_a_list() -> None:

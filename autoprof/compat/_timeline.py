@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from .timer_logs import TimerRecord
+    from ..logs.formats.global_timer import TimerRecord
 
 MAX_COLORS: Final = 8
 """Names with a colour of their own: the longest. The others are grey."""

@@ -21,7 +21,7 @@ from .._reports.figures import (
 )  # fmt: skip
 from .._reports.fonts import Script, script_for
 from .._reports.text import elide_all
-from .timing_export import RunningStats, Timing
+from ._timings import RunningStats, Timing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

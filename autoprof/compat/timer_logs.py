@@ -19,6 +19,7 @@ from ..errors import OutputError
 from ..logs.extras import import_pandas
 from ..logs.formats.global_timer import COPIES_NOTE, TimerRecord, count_events, find_intervals, ranks_of_copies
 from ..logs.log_file import LogFile
+from ._timeline import timeline_figure
 from .stragglers import NameByRank, by_rank
 
 if TYPE_CHECKING:
@@ -189,8 +190,6 @@ def plot_timeline(
 
     ``window`` selects a range in seconds since the first interval. Raises ``OutputError`` without an interval.
     """
-    from ._timeline import timeline_figure
-
     intervals = _intervals_of(source)
     if not intervals:
         raise OutputError("plot_timeline: no interval to draw; allowed: logs with at least one record")

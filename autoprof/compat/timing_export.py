@@ -12,7 +12,7 @@ import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, Protocol
 
 from .._names import plain_cell
 from .._reports.figures import encode_figure
@@ -23,7 +23,9 @@ from .._units import NS_PER_MS
 from ..errors import OutputError, import_extra
 from ..logs.log_file import LogFile
 from ..summary import Summary
+from ._timing_figure import TimingLines, timing_figure
 from ._timing_log import SUM_OF_PARTS
+from ._timings import RunningStats, Timing
 from .stragglers import NameByRank, by_rank
 
 logger = logging.getLogger("autoprof")
@@ -38,18 +40,6 @@ _LINE: Final = re.compile(
 )
 _TOTAL: Final = re.compile(r"Total-+: +(\d+(?:\.\d+)?)ms")
 _FILE_NAME: Final = re.compile(r"timing_\d+(?:_\d+)?(?:_rank(\d+))?\.(?:log|jsonl)")
-
-
-class Timing(NamedTuple):
-    """The time of one name in one step."""
-
-    step: int
-    name: str
-    ms: float
-    """The sum over ``calls``."""
-    calls: int
-    total_ms: float
-    """The duration of the step."""
 
 
 class TimingRecords:
@@ -169,37 +159,11 @@ def _by_step(records: TimingRecords) -> Iterator[tuple[int, float, dict[str, flo
         yield step, total_ms, ms
 
 
-class RunningStats:
-    """Count, mean, least and most of values added one by one."""
-
-    __slots__ = ("count", "least", "most", "total")
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.total = 0.0
-        self.least = float("inf")
-        self.most = float("-inf")
-
-    def add(self, value: float) -> None:
-        """Add one value."""
-        self.count += 1
-        self.total += value
-        self.least = min(self.least, value)
-        self.most = max(self.most, value)
-
-    @property
-    def mean(self) -> float:
-        """The mean of the values."""
-        return self.total / self.count
-
-
 def plot_timings(source: str | os.PathLike[str], path: str | os.PathLike[str] | None = None) -> Path:
     """Draw the longest names over the steps, and the means of all names; return the file, by default beside the source.
 
     The suffix of ``path`` is the format: .png, .svg or .pdf.
     """
-    from ._timing_figure import TimingLines, timing_figure
-
     records, lines = TimingRecords(source), TimingLines()
     for one in records:
         lines.add(one)
