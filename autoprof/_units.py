@@ -82,11 +82,6 @@ def format_percent(fraction: float, limit: float = 0.0) -> str:
     return f"{percent:.1f} %"
 
 
-def format_signed_percent(fraction: float) -> str:
-    """Format a fraction that may be negative: ``0.42 %``, ``-0.03 %``."""
-    return f"{100 * fraction:.2f} %".replace("-0.00", "0.00")
-
-
 def format_round_percent(fraction: float, limit: float = 0.0) -> str:
     """Format a fraction as a whole number of percent without its sign; ``limit`` is as in ``format_percent``."""
     return f"<{above(100 * limit, 0)}" if 0 < abs(fraction) < limit else f"{100 * fraction:.0f}"

@@ -11,7 +11,6 @@ from .late_comm import LateComm
 from .median_of_others import median_of_others
 from .monitor import RankMonitor, compare_known, compare_saved, read_ranks
 from .phrases import phrase_late_comm, phrase_slow
-from .rank_map import RankMap
 from .record import OwnWork, RankRecord, SpanKey, read_last_frames, read_record
 
 __all__ = [
@@ -29,7 +28,6 @@ __all__ = [
     "LateComm",
     "OwnWork",
     "RankComparison",
-    "RankMap",
     "RankMonitor",
     "RankPlace",
     "RankRecord",

@@ -226,7 +226,7 @@ def _compare(every: Mapping[int, RankRecord], longest: tuple[int, ...], world: i
     found, unclear = _find_slow(compared, common, lengths, own, comm)
     slow = _sum_up(found, compared, ranks, common, float(median(lengths)))
     late_comm = find_late_comm(comm, common, lengths, _explained(found, len(common)))
-    top = _top(slow, ranks, own, compared)
+    top = _top(slow, ranks, own)
     return RankComparison(
         world_size=world,
         steps=len(common),
@@ -414,7 +414,7 @@ def _explained(found: list[_Candidate], count: int) -> frozenset[int]:
     return frozenset(at + more for one in rare for at in one.late for more in (0, 1))
 
 
-def _top(slow: tuple[SlowRank, ...], ranks: list[int], own: Times, records: Sequence[RankRecord]) -> dict[str, Any]:
+def _top(slow: tuple[SlowRank, ...], ranks: list[int], own: Times) -> dict[str, Any]:
     """Return the fields of the slowest rank; where none is slow, of the one whose own work takes longest."""
     if slow:
         one = slow[0]

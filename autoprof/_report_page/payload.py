@@ -74,7 +74,7 @@ def run_payload(run: Run, summary: Summary, *, rank: int | None = None, room: in
         "unit": summary.throughput_unit,
         "excluded": [[safe(one.kind), one.calls, one.total_ns] for one in summary.excluded],
         "memory": _memory(summary, history),
-        "lines": _lines(run, summary),
+        "lines": _lines(run),
         "shapes": _shapes(summary),
         "ranks": _ranks(run),
         "flight": _last_states(run),
@@ -355,7 +355,7 @@ def _memory(summary: Summary, history: RunHistory | None) -> Json:
     return found
 
 
-def _lines(run: Run, summary: Summary) -> list[Json]:
+def _lines(run: Run) -> list[Json]:
     """Return the sampled lines of each kind of time, most time first, unattributed time before the others."""
     try:
         tables = RunFacts.of_run_info(run.info).stacks

@@ -1,11 +1,10 @@
-"""Statistics of a run: running aggregates, confidence intervals, and the tree of names.
+"""Statistics of a run: running aggregates and confidence intervals.
 
 ``Aggregate`` takes frames and keeps statistics by row (name × phase × lane) in constant memory. ``intervals``
-has the confidence intervals and tests that other modules use. ``name_tree`` and ``name_lines`` nest names for steps and
-for summaries.
+has the confidence intervals and tests that other modules use.
 """
 
 from .aggregate import UNTIMED_STEPS, Aggregate
-from .rows import RowKey, StepRows, step_rows
+from .rows import step_rows
 
-__all__ = ["UNTIMED_STEPS", "Aggregate", "RowKey", "StepRows", "step_rows"]
+__all__ = ["UNTIMED_STEPS", "Aggregate", "step_rows"]

@@ -132,16 +132,15 @@ class Aggregate:
         cuts = self._cuts or {0: CutStatistics()}
         return max(reversed(cuts.values()), key=lambda cut: cut.steps)
 
-    def add_gap(self, steps: int, elapsed_ns: int, overhead_ns: int = 0) -> None:
-        """Add unsampled steps, and autoprof's own work in them; there are none where the run ends as a gap begins."""
+    def add_gap(self, steps: int, elapsed_ns: int) -> None:
+        """Add unsampled steps; there are none where the run ends as a gap begins."""
         if not steps:
             return
         self.unsampled_steps += steps
         self._unsampled_ns += elapsed_ns
-        self._overhead_ns += overhead_ns
-        self._observed_ns += elapsed_ns + overhead_ns
+        self._observed_ns += elapsed_ns
         self._run_steps += steps
-        self._run_ns += elapsed_ns + overhead_ns
+        self._run_ns += elapsed_ns
 
     def summary(
         self, *, notes: tuple[str, ...] = (), skipped: Mapping[str, int] | None = None, gap: Gap = NO_GAP

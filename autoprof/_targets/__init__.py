@@ -6,7 +6,7 @@ from .cut_rules import CutGroup, CutRules
 from .groups import ModuleGroup, group_tree
 from .select import Selection, select_targets
 from .sources import find_sources
-from .split import Split, split_group
+from .split import split_group
 from .suggest import first_cut, suggest_targets, suggested_yaml
 from .target import NO_RULE, Target
 from .tree import ModuleNode, find_module, unwrap, walk
@@ -21,7 +21,6 @@ __all__ = [
     "ModuleNode",
     "Reason",
     "Selection",
-    "Split",
     "Target",
     "find_module",
     "find_sources",

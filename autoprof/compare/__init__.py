@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .build import compare_runs, find_runs
-from .data import Change, Comparison, Difference, RunNote, UnpairedRow
+from .build import compare_runs
+from .data import Change, Comparison, RunNote
 from .markdown import render_markdown
 from .text import render_comparison
 
@@ -20,12 +20,9 @@ if TYPE_CHECKING:
 __all__ = [
     "Change",
     "Comparison",
-    "Difference",
     "RunNote",
-    "UnpairedRow",
     "compare_runs",
     "comparison_figure",
-    "find_runs",
     "plot_comparison",
     "render_comparison",
     "render_markdown",

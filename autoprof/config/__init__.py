@@ -6,14 +6,11 @@ from .load import load_config, parse_config
 from .schema import (
     Config,
     Deep,
-    DeepPattern,
-    FlightOptions,
     FunctionRule,
     Sample,
     Sinks,
     TargetRule,
 )
-from .source import Source
 
 if TYPE_CHECKING:
     from .publish import json_schema, reference_markdown
@@ -21,12 +18,9 @@ if TYPE_CHECKING:
 __all__ = [
     "Config",
     "Deep",
-    "DeepPattern",
-    "FlightOptions",
     "FunctionRule",
     "Sample",
     "Sinks",
-    "Source",
     "TargetRule",
     "json_schema",
     "load_config",

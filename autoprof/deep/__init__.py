@@ -3,25 +3,19 @@
 from .analyse import read_trace
 from .block import DeepCapture, deep_capture
 from .options import DeepOptions, FileNames, make_options, make_patterns
-from .profile import DEFAULT_PATTERNS, SEED_PATTERNS, Call, DeepProfile, LayerTotal, Operator, Pattern, joined
-from .report import write_report
+from .profile import SEED_PATTERNS, DeepProfile, joined
 from .requested import RequestedCaptures
 from .snapshot import SnapshotWindow
 from .text import render_memory, render_profile
 from .window import DeepWindow
 
 __all__ = [
-    "DEFAULT_PATTERNS",
     "SEED_PATTERNS",
-    "Call",
     "DeepCapture",
     "DeepOptions",
     "DeepProfile",
     "DeepWindow",
     "FileNames",
-    "LayerTotal",
-    "Operator",
-    "Pattern",
     "RequestedCaptures",
     "SnapshotWindow",
     "deep_capture",
@@ -31,5 +25,4 @@ __all__ = [
     "read_trace",
     "render_memory",
     "render_profile",
-    "write_report",
 ]

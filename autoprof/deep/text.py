@@ -14,7 +14,6 @@ ROWS: Final = 40
 NAME: Final = 34
 LEAST: Final = 16
 COLUMN: Final = 12
-LEVELS: Final = ("allocated", "reserved", "grown")
 
 
 def render_profile(profile: DeepProfile, *, width: int = 100, rows: int = ROWS) -> list[str]:

@@ -36,12 +36,6 @@ COUNTED_CONFIG: Final[dict[str, Any]] = {**CONFIG, "targets": [{"match": r"\d"}]
 COUNTED_STEP_NS: Final = 50_000
 
 
-def keep_records(output: str) -> None:
-    """Write the records of this process's trainings below ``output``, so that ``autoprof compare`` can read them."""
-    for config in (CONFIG, MEMORY_CONFIG, REAL_CONFIG, COUNTED_CONFIG):
-        config.update(output=output, sinks={"jsonl": {"flush_s": 0}})
-
-
 class _Spend(torch.autograd.Function):
     """Take time in forward and in backward, on the host and, where there is one, on the device."""
 

@@ -23,8 +23,6 @@ PAUSE_PART: Final = 20
 """Between these two, a pause is the time since the first reading divided by this. A reading costs up to 30 µs."""
 CGROUP_LIMIT: Final = "/sys/fs/cgroup/memory.max"
 """The memory limit of a container, in version 2 of control groups: bytes, or ``max``."""
-COUNTS: Final = frozenset({"alloc_retries", "ooms"})
-"""Readings that count events: the allocator freed its cache to get memory; it did so and still found none."""
 
 
 class Memory(ABC):
@@ -46,7 +44,10 @@ class Memory(ABC):
 
     @abstractmethod
     def readings(self) -> dict[str, int]:
-        """Return the readings of a step's end by name: bytes, except the counts in ``COUNTS``."""
+        """Return the readings of a step's end by name: bytes, and counts of events.
+
+        ``alloc_retries``: the allocator freed its cache to get memory; ``ooms``: it did so and still found none.
+        """
 
     def on(self, device: int) -> Memory:
         """Return the source for another device of the same type; ``close`` of this source closes it too."""

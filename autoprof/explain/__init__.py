@@ -3,14 +3,8 @@
 from .build import explain_run
 from .data import (
     SCHEMA_ID,
-    CodePlace,
-    ComparedRanks,
-    Confidence,
-    Expectation,
     ExplainedCause,
     Explanation,
-    Trial,
-    Unmeasured,
     json_schema,
 )
 from .encode import MAX_BYTES, encode
@@ -19,14 +13,8 @@ from .text import render_explanation
 __all__ = [
     "MAX_BYTES",
     "SCHEMA_ID",
-    "CodePlace",
-    "ComparedRanks",
-    "Confidence",
-    "Expectation",
     "ExplainedCause",
     "Explanation",
-    "Trial",
-    "Unmeasured",
     "encode",
     "explain_run",
     "json_schema",

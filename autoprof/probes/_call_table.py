@@ -197,11 +197,6 @@ class CallTable:
         """Whether there were calls since the last ``take``."""
         return bool(self._open or self._more or self._pending)
 
-    @property
-    def open_calls(self) -> tuple[list[Any], dict[Any, Any], list[Any]]:
-        """The containers of the calls since the last ``take``; it replaces them."""
-        return self._open, self._more, self._pending
-
     def close_step(self, *sums: int) -> None:
         """Keep a recorded step's sums."""
         self.recorded_steps += 1

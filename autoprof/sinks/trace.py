@@ -83,7 +83,7 @@ class TraceEncoder:
         slices = list(self._slicer.slices(frame))
         if not self._begun:
             self._begun = True
-            events += self._process(frame)
+            events += self._process()
         tracks = self._slicer.tracks_of(frame.layout)
         static, arrows = self._spans(frame.layout), self._arrows(tracks, frame)
         memory = _memory_args(frame)
@@ -110,7 +110,7 @@ class TraceEncoder:
             return lines[1:]
         return lines
 
-    def _process(self, frame: StepFrame) -> list[str]:
+    def _process(self) -> list[str]:
         origin = {"origin_unix_ns": str(self._slicer.placement.origin_unix_ns)}
         facts: list[tuple[str, dict[str, Any]]] = [
             ("process_name", {"name": f"rank {self._rank}", **origin}),

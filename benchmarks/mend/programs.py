@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from autoprof.demo.defects import CONFIG, COUNTED_CONFIG, MEMORY_CONFIG, REAL_CONFIG
 from autoprof.demo.rule_defects import defects_of
 from autoprof.diagnose import Defect, Rule, find_rules
 from autoprof.summary import Summary
@@ -109,12 +110,12 @@ class Program:
         """Train with these settings; return the run's folder. ``broken`` decides where there is no setting."""
         from autoprof._reports.summary_text import render_summary
         from autoprof._storage.runs import RunFolder, find_run
-        from autoprof.demo.defects import keep_records
 
         if self.setting is not None:
             group, name = _place(settings, self.setting[0])
             broken = group[name] == self.setting[1]
-        keep_records(str(output))
+        for config in (CONFIG, MEMORY_CONFIG, REAL_CONFIG, COUNTED_CONFIG):
+            config.update(output=str(output), sinks={"jsonl": {"flush_s": 0}})  # for ``autoprof compare``
         summary: Summary = self.defect.train(broken)
         if not output.exists():  # a training of several processes keeps its own folder
             RunFolder.create(output).finish("closed")

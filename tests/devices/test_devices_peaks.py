@@ -120,12 +120,6 @@ def test_each_arithmetic_is_held_against_its_own_peak():
     assert found.mfu == pytest.approx(0.1 + 0.1 + 0.1)
 
 
-def test_a_module_has_a_figure_of_its_own():
-    """Its work, and that of all inside, over its own time."""
-    count = work(("a.x", Phase.FORWARD, BF16, 15.6), ("b", Phase.FORWARD, BF16, 100))
-    assert utilization(count, SECOND // 2, PEAKS["NVIDIA A100 80GB PCIe"], OFF, "a").mfu == pytest.approx(0.1)
-
-
 @pytest.mark.parametrize("phase", [Phase.FORWARD, Phase.RECOMPUTE])
 def test_more_than_the_peak_is_refused(phase):
     """152 % is not a figure; FLOP/s are still given."""
