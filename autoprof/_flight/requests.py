@@ -66,11 +66,6 @@ class SignalTrigger:
         self._requests = requests
         self._handler: Any = None
 
-    @property
-    def attached(self) -> bool:
-        """Whether the handler is in place."""
-        return self._handler is not None
-
     def attach(self) -> None:
         """Install the handler; only the main thread may, and only where the signal would end the process."""
         main = threading.current_thread() is threading.main_thread()

@@ -125,7 +125,7 @@ class Exchange:
         self._reply_known = False
         host = host_number()
         self._sender = Sender(place.rank, self._pid, host)
-        self._table = RankTable(place.world_size, clock(), is_running=lambda sender: is_running(sender, host))
+        self._table = RankTable(place.world_size, is_running=lambda sender: is_running(sender, host))
         self._thread = Thread(target=self._run, name="autoprof-ranks", daemon=True)
 
     def start(self) -> None:

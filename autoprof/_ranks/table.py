@@ -31,11 +31,10 @@ RankStatus = Literal["alive", "late", "dead", "closed", "missing"]
 
 @dataclass(frozen=True, slots=True)
 class RankState:
-    """A rank as rank 0 sees it; ``silent_s`` since its last message, or since the start where there is none."""
+    """A rank as rank 0 sees it."""
 
     rank: int
     status: RankStatus
-    silent_s: float
     step: int | None = None
     """Its last step that is known."""
 
@@ -61,9 +60,8 @@ def kept_messages(world_size: int) -> int:
 class RankTable:
     """The messages of ranks 1 to ``world_size`` − 1."""
 
-    def __init__(self, world_size: int, now: float, *, is_running: Callable[[Sender], bool | None]) -> None:
+    def __init__(self, world_size: int, *, is_running: Callable[[Sender], bool | None]) -> None:
         self._world_size = world_size
-        self._start = now
         self._is_running = is_running
         self._kept = kept_messages(world_size)
         self._entries: dict[int, _RankMessages] = {}
@@ -129,16 +127,16 @@ class RankTable:
     def _state(self, rank: int, now: float, interval_s: float) -> RankState:
         entry = self._entries.get(rank)
         if entry is None:
-            return RankState(rank, "missing", now - self._start)
-        last, silent_s = entry.messages[-1], now - entry.last_s
+            return RankState(rank, "missing")
+        last = entry.messages[-1]
         status: RankStatus = "alive"
         if last.closing:
             status = "closed"
         elif self._is_running(last.sender) is False:
             status = "dead"
-        elif silent_s > LATE_INTERVALS * interval_s:
+        elif now - entry.last_s > LATE_INTERVALS * interval_s:
             status = "late"
-        return RankState(rank, status, silent_s, entry.step)
+        return RankState(rank, status, entry.step)
 
     def records(self) -> dict[int, RankRecord]:
         """Return the steps of each rank, from all messages that are kept."""

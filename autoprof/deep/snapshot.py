@@ -11,36 +11,20 @@ import pickle
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from .._process.failures import contain, describe
 from .._storage.atomic import write_atomic
 from .._units import format_bytes
 from ..devices import AllocatorHistory, find_allocator_history
 
+if TYPE_CHECKING:
+    from ..config.schema import MemorySnapshot
+
 OOM_FILES: Final = 4
 """Snapshots written when memory runs out, each over the last: cuDNN retries with less memory, and a search for the
 largest batch runs out many times."""
 MIB: Final = 2**20
-
-
-class Wanted(Protocol):
-    """The options of ``memory_snapshot`` in the configuration."""
-
-    @property
-    def first(self) -> int | None: ...
-    @property
-    def window(self) -> int: ...
-    @property
-    def oom(self) -> bool: ...
-    @property
-    def history(self) -> bool: ...
-    @property
-    def entries(self) -> int: ...
-    @property
-    def stacks(self) -> str: ...
-    @property
-    def max_mib(self) -> int: ...
 
 
 class SnapshotWindow:
@@ -51,7 +35,7 @@ class SnapshotWindow:
 
     def __init__(
         self,
-        wanted: Wanted,
+        wanted: MemorySnapshot,
         folder: Path,
         rank: int,
         warn: Callable[[str], None],

@@ -57,8 +57,6 @@ class HostReading:
     """CPU seconds of this process and its threads per second since the last reading, without loader workers."""
     machine_busy_fraction: float | None
     """Share of the machine's CPU time since the last reading that was not idle."""
-    available_cores: int
-    """CPU cores that this process may run on."""
     child_cores: float | None = None
     """CPU seconds per second of the processes that ``multiprocessing`` started, such as loader workers."""
     waiting_fraction: float | None = None
@@ -109,7 +107,7 @@ class HostReader:
         self._last, self._last_machine = (now, cpu), machine
         self._last_schedule, self._last_children = schedule, children_ns
         rss = self._memory.level_bytes()
-        return HostReading(self._unix_ns(), rss, cores, busy, available_cores(), children, waiting, blocked)
+        return HostReading(self._unix_ns(), rss, cores, busy, children, waiting, blocked)
 
     def close(self) -> None:
         """Close the open file."""

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from autoprof.devices import HostReader, Monitor
+from autoprof.devices import HostReader, Monitor, available_cores
 
 
 class Ticking:
@@ -81,7 +81,7 @@ def test_the_real_host_is_read():
     reader = HostReader()
     reading = reader.read()
     assert reading.rss_bytes > 10 << 20
-    assert 1 <= reading.available_cores <= (os.cpu_count() or 1)
+    assert 1 <= available_cores() <= (os.cpu_count() or 1)
     reader.close()
 
 

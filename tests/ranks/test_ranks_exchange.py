@@ -167,7 +167,7 @@ def test_the_last_message_has_all_steps_that_are_kept() -> None:
 
 def test_the_messages_of_a_rank_that_was_started_again_replace_those_before() -> None:
     """Its launcher's store has outlived the first start, which sent nine messages and closed."""
-    table = RankTable(2, 0.0, is_running=lambda sender: True)
+    table = RankTable(2, is_running=lambda sender: True)
     record = OwnWork(32)
     for step in range(1, 21):
         record.add(make_step(step))
@@ -349,7 +349,6 @@ def test_a_rank_that_sends_nothing_any_more_is_late() -> None:
         world.exchange(2, 0)
     late, alive = world.ranks[0].states()
     assert (late.status, late.step, alive.status) == ("late", 7, "alive")
-    assert late.silent_s == 5.0
     world.exchange(1, 2, 0)
     assert world.ranks[0].states()[0].status == "alive"
 
