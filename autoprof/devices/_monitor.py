@@ -26,7 +26,7 @@ class TelemetryReader(Protocol):
         """Return a reading."""
 
     def close(self) -> None:
-        """Release the reader's rereaders."""
+        """Release the reader's resources."""
 
 
 class Monitor:
