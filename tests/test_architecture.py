@@ -32,6 +32,8 @@ ROOMS = (
     "testing", "demo", "doctor", "explain", "cli", "__main__",
 )  # fmt: skip
 """The rooms in order: a module, or a package with all that is in it."""
+BACK_BY_NAME = {("summary", "_reports"), ("config", "sinks")}
+"""Rooms that import a later one with ``import_module``: a notebook shows a summary; ``config`` reads sinks' options."""
 HOLDS = {
     "OpenSession": "LoaderProbe TrainingHooks TrainingSteps Sampling Pipeline Metrics CompiledModules Recorder Notes "
     "SessionCost",
@@ -115,6 +117,13 @@ def _imports(path: Path) -> list[tuple[int, str]]:
     return found
 
 
+def _imports_by_name(path: Path) -> set[str]:
+    """Every module of ours that a file names in a call of ``import_module``."""
+    calls = (node for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, ast.Call))
+    names = (ast.unparse(node.args[0]) for node in calls if ast.unparse(node.func).endswith("import_module"))
+    return {name[1:-1].removeprefix("autoprof.") for name in names if name[1:].startswith("autoprof.")}
+
+
 def test_every_room_is_on_the_plan() -> None:
     """A file that the plan does not name has no place in the house."""
     packages = {path.parent for path in HOUSE.rglob("*.py")}
@@ -137,6 +146,12 @@ def test_imports_run_one_way() -> None:
             if other is not None and ROOMS.index(other) > ROOMS.index(room):
                 back.append(f"{path.relative_to(HOUSE)}:{line}: {room} imports {other}, which comes later")
     assert not back, "\n".join(back)
+
+
+def test_imports_by_name_run_back_in_two_places_only() -> None:
+    """No further room is reached around the plan."""
+    pairs = {(_room(_module(path)), _room(name)) for path in HOUSE.rglob("*.py") for name in _imports_by_name(path)}
+    assert {(room, other) for room, other in pairs if room and ROOMS.index(other) > ROOMS.index(room)} == BACK_BY_NAME
 
 
 def test_no_module_imports_one_that_imports_it() -> None:
