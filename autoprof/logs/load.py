@@ -14,7 +14,6 @@ from .extras import import_pandas
 from .fields import FIELDS
 from .files import drop_duplicates, find_files, name_runs, rank_of
 from .formats import LogFormat, PatternFormat, detect_format, formats_by_name
-from .formats.numbers import FORMAT as NUMBERS
 from .inputs import PipeCopies, shown_name
 from .log_file import LogFile
 from .table import LogTable
@@ -68,9 +67,7 @@ def read_logs(
     pd = import_pandas()
     paths = list_paths(path)
     chosen = _choose_format(pattern, reader)
-    found = {Path(entry).expanduser(): find_files(entry) for entry in paths}
-    files = [file for part in found.values() for file in part]
-    named = {path for path, part in found.items() if part == [path]}
+    files = [file for entry in paths for file in find_files(entry)]
     where = ", ".join(shown_name(Path(entry)) for entry in paths)
     if not files:
         raise NoRecordError(f"{where}: contains no file; allowed: a log file, or a folder with log files")
@@ -78,11 +75,12 @@ def read_logs(
     reports: list[dict[str, Any]] = []
     with _progress_bar(files, progress) as on_progress:
         logs = [_open_log(file, pipes, on_progress) for file in files]
-        formats = [(chosen or detect_format(log)) if log.is_text() else None for log in logs]
-        certain = [at for at, one in enumerate(formats) if one is not NUMBERS or files[at] in named]
-        tables = _read_files(logs, formats, certain, reports)
-        if not tables:  # in a folder with logs a table of other numbers is no log
-            tables = _read_files(logs, formats, range(len(logs)), reports)
+        tables = {}
+        for log in logs:
+            log_format = (chosen or detect_format(log)) if log.is_text() else None
+            table = None if log_format is None else _read_file(log, log_format, reports)
+            if table is not None:
+                tables[log.path] = table
     unread = [_unread_name(log) for log in logs if log.path not in tables]
     if not tables:
         broken = next((log for log in logs if log.is_damaged or log.is_truncated), None)
@@ -116,18 +114,6 @@ def _choose_format(pattern: str | None, reader: str | None) -> LogFormat | None:
 def _open_log(file: Path, pipes: PipeCopies, on_progress: Callable[[int], None]) -> LogFile:
     source = pipes.source_of(file)
     return LogFile(file, on_progress, None if source == file else source)
-
-
-def _read_files(
-    logs: Sequence[LogFile], formats: Sequence[LogFormat | None], at: Sequence[int], reports: list[dict[str, Any]]
-) -> dict[Path, pd.DataFrame]:
-    """Return the table of each of these files that has a record, and append their reports."""
-    tables = {}
-    for log_file, log_format in ((logs[n], formats[n]) for n in at):
-        table = None if log_format is None else _read_file(log_file, log_format, reports)
-        if table is not None:
-            tables[log_file.path] = table
-    return tables
 
 
 def _read_file(log_file: LogFile, log_format: LogFormat, reports: list[dict[str, Any]]) -> pd.DataFrame | None:

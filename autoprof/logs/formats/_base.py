@@ -2,51 +2,57 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
 
 from ..extras import import_pandas
-from ..fields import Meaning
-from ..line_forms import FormatHints
+from ..fields import FIELDS, Meaning, column_of_rate, meaning_of, normalize_key, scale_of
 from ..log_file import LogFile
+from ..values import Value, number_of
 
-Floats = np.ndarray[Any, np.dtype[np.float64]]
-_NO_KIND: Final = np.zeros(1)
-
-
-def append_part(parts: list[dict[str, Floats]], part: dict[str, Floats]) -> None:
-    """Append the records of a part to the part of the same kind with the same columns, or as a part of its own.
-
-    Its arrays grow in place, so no one else may hold them. Joining them at the end would need the memory twice.
-    """
-    kind = part.get("_kind", _NO_KIND)[0]
-    before = next((one for one in parts if one.keys() == part.keys() and one.get("_kind", _NO_KIND)[0] == kind), None)
-    if before is None:
-        parts.append(part)
-        return
-    for key, values in part.items():
-        array = before[key]
-        count = len(array)
-        array.resize(count + len(values), refcheck=False)
-        array[count:] = values
+_NUMBERS: Final = frozenset({int, float})
+CUT_NOTE: Final = "the file ends within a line, which may be cut and is not read"
 
 
-def cut_note(key: str) -> str:
-    """Return the note about a value that is not used because the file ends in it."""
-    return f"the file ends within a line, so its last number ({key}) may be cut and is not used"
+@dataclass(frozen=True, kw_only=True)
+class FormatHints:
+    """What the keys of one format mean, where it differs from the keys of all tools."""
+
+    rename: Mapping[str, str] = field(default_factory=dict)
+    """By normalized key: the column, with its unit (``memory_mib``) or without; empty for a key that is no column."""
+    units: Mapping[str, str] = field(default_factory=dict)
+    """By column: the unit of a value that is printed without one."""
+    averages: Mapping[str, str] = field(default_factory=dict)
+    """By normalized key: why its value does not belong to a step. It keeps its key, with these words behind it."""
+    spoiled_by_validation: str | None = None
+    """A column whose value includes the validation at the steps that validate."""
+
+    def meaning(self, key: str) -> Meaning | None:
+        """Return the meaning of a key in this format."""
+        name = normalize_key(key)
+        if name in self.averages:
+            return None
+        if name in self.rename:
+            column = self.rename[name]
+            return (meaning_of(column) or Meaning(column, 0)) if column else None
+        return meaning_of(key)
+
+    def name(self, key: str) -> str:
+        """Return the name of a key's values: a value that does not belong to a step says so."""
+        words = self.averages.get(normalize_key(key))
+        return key if words is None else f"{key}, {words}"
 
 
 @dataclass
 class RawRecords:
     """The records of one file under the keys of the log: a column per key, values in the units of ``fields``.
 
-    Columns with a leading underscore are not keys: ``_n`` (line number, required), ``_kind`` (records of one structure
-    have one number), ``_rank``, ``_time`` (seconds since 1970), ``_validation`` (1 for a record of validation),
-    ``_of`` (steps of an epoch), ``_position`` and ``_epoch`` (counters without a name), ``_section`` (1 below a line
-    that begins a validation).
+    Columns with a leading underscore are not keys: ``_n`` (line number, required), ``_rank``, ``_time`` (seconds since
+    1970), ``_validation`` (1 for a record of validation), ``_of`` (steps of an epoch).
     """
 
     format_name: str
@@ -59,31 +65,83 @@ class RawRecords:
     """Keys with a meaning whose unit the log does not give."""
     notes: list[str] = field(default_factory=list)
     """Sentences for the user about assumptions and omissions."""
-    has_bars: bool = False
-    """Whether records are progress bars, which show the last values again."""
-    spoiled_by_validation: set[str] = field(default_factory=set)
-    """Keys of times that include the validation in the steps that validate."""
-    _parts: list[dict[str, Floats]] = field(default_factory=list)
-    _kinds: dict[Hashable, int] = field(default_factory=dict)
-    _keys: dict[str, None] = field(default_factory=dict)
+    spoiled_by_validation: str | None = None
+    """A column whose value includes the validation at the steps that validate."""
+    _columns: dict[str, array[float]] = field(default_factory=dict)
+    _scales: dict[str, tuple[str, float]] = field(default_factory=dict)
+    """By key: the name and the factor of numbers without a unit."""
+    _structures: dict[tuple[str, ...], list[tuple[str, float]]] = field(default_factory=dict)
+    """By keys of a record whose values are all numbers: their names and factors."""
+    _count: int = 0
 
-    def add(
-        self, columns: Mapping[str, Any], offset: int = 0, kind: Hashable = None, *, is_owned: bool = False
-    ) -> None:
-        """Append records of one ``kind``, a column per key; ``offset`` is the number of lines before their block.
+    def add(self, columns: Mapping[str, Any], offset: int = 0) -> None:
+        """Append records, a column per key; ``offset`` is the number of lines before their block."""
+        count = len(columns["_n"])
+        for key, values in columns.items():
+            numbers = np.asarray(values, dtype=np.float64) + (offset if key == "_n" else 0)
+            self._column(key).frombytes(numbers.tobytes())
+        self._count += count
 
-        ``is_owned`` gives the arrays away: they are not copied, and may change.
+    def add_row(self, row: Mapping[str, float]) -> None:
+        """Append one record."""
+        for key, value in row.items():
+            self._column(key).append(value)
+        self._count += 1
+
+    def add_rows(self, rows: Sequence[Mapping[str, float]]) -> None:
+        """Append records given one by one; a key that a record lacks is NaN."""
+        for row in rows:
+            self.add_row(row)
+
+    def _column(self, key: str) -> array[float]:
+        """Return the column of a key, filled with NaN up to the records so far."""
+        column = self._columns.get(key)
+        if column is None:
+            column = self._columns[key] = array("d")
+        if len(column) < self._count:
+            column.extend(array("d", [np.nan]) * (self._count - len(column)))
+        return column
+
+    def convert(self, key: str, value: Value, hints: FormatHints) -> tuple[str, float] | None:
+        """Return the name and the number of a value in its column's unit, and record its meaning.
+
+        None for a value whose unit contradicts its key. The unit of the value overrules the one of the key, and that
+        overrules the one of the format.
         """
-        make = np.asarray if is_owned else np.array
-        part = {key: make(values, dtype=np.float64) for key, values in columns.items()}
-        if not len(part["_n"]):
-            return
-        if offset:
-            part["_n"] = part["_n"] + offset
-        self._keys |= dict.fromkeys(part)
-        number = self._kinds.setdefault(kind, len(self._kinds))
-        part["_kind"] = np.full(len(part["_n"]), number, dtype=np.float64)
-        append_part(self._parts, part)
+        known = self._scales.get(key) if value.unit is None else None
+        if known is not None:
+            return known[0], value.number * known[1]
+        meaning = hints.meaning(key)
+        if meaning is None:
+            self._scales[key] = hints.name(key), 1.0
+            return hints.name(key), value.number
+        if meaning.field == "throughput" and value.unit is not None:
+            column = column_of_rate(value.unit)
+            meaning = meaning if column is None else Meaning(column, meaning.preference)
+        kind = FIELDS[meaning.field].kind if meaning.field in FIELDS else "plain"
+        own = scale_of(kind, value.unit)
+        if value.unit is not None and own is None:
+            return None
+        given = scale_of(kind, meaning.unit or hints.units.get(meaning.field))
+        scale = own if own is not None else given
+        self.add_meaning(key, meaning, scale is not None or kind not in ("size", "percent"))
+        scale = 1.0 if scale is None else scale
+        if value.unit is None:
+            self._scales[key] = key, scale
+        return key, value.number * scale
+
+    def remember(self, row: Mapping[str, float]) -> None:
+        """Keep the keys of a record whose values are all numbers: others with the same keys are records, too."""
+        self._structures[tuple(row)] = [self._scales[key] for key in row if key in self._scales]
+
+    def repeats(self, row: Mapping[str, Any], n: int) -> bool:
+        """Append a record of numbers whose keys are those of an earlier one; return False for another."""
+        scales = self._structures.get(tuple(row))
+        if scales is None or len(scales) != len(row) or not _NUMBERS.issuperset(map(type, row.values())):
+            return False
+        numbers = zip(scales, row.values(), strict=True)
+        self.add_row({"_n": n, **{name: number_of(value) * scale for (name, scale), value in numbers}})
+        return True
 
     def add_meaning(self, key: str, meaning: Meaning | None, unit_known: bool = True) -> None:
         """Record the meaning of a key, and whether its unit is known. The first meaning of a key stays."""
@@ -92,67 +150,18 @@ class RawRecords:
             if not unit_known:
                 self.unknown_units.add(key)
 
-    def drop(self, key: str) -> None:
-        """Remove a key from all records."""
-        self._keys.pop(key, None)
-        self.meanings.pop(key, None)
-        for part in self._parts:
-            part.pop(key, None)
-
-    def add_rows(self, rows: Sequence[Mapping[str, float]]) -> None:
-        """Append records given one by one; a key that a record lacks is NaN."""
-        keys = dict.fromkeys(key for row in rows for key in row)
-        self.add({key: [row.get(key, np.nan) for row in rows] for key in keys})
-
-    def take(self, other: RawRecords) -> None:
-        """Append the records and the meanings of ``other``."""
-        base = len(self._kinds)
-        self._kinds |= {(base, kind): base + number for kind, number in other._kinds.items()}
-        for part in other._parts:
-            part["_kind"] += base
-        self._parts += other._parts
-        self._keys |= other._keys
-        for key, meaning in other.meanings.items():
-            self.meanings.setdefault(key, meaning)
-        self.unknown_units |= other.unknown_units
-
-    @property
-    def keys(self) -> list[str]:
-        """All keys of the records."""
-        return list(self._keys)
-
-    @property
-    def has_records(self) -> bool:
-        """Whether any record was read."""
-        return bool(self._parts)
+    def note_averages(self, hints: FormatHints) -> None:
+        """Add a note for each value that the format knows not to belong to a step."""
+        for name in self._columns:
+            key, comma, words = name.partition(", ")
+            if comma and hints.averages.get(normalize_key(key)) == words:
+                self.notes.append(f"{key}: {words}, so it does not belong to a step")
 
     def to_frame(self) -> Any:
-        """Return all records as one DataFrame in the order of the file, and forget them: they are as large."""
-        pd = import_pandas()
-        if not self._parts:
-            return pd.DataFrame({"_n": []})
-        parts, self._parts = self._parts, []
-        if len(parts) == 1 and (np.diff(parts[0]["_n"]) >= 0).all():
-            return pd.DataFrame(parts[0], copy=False)
-        count = sum(len(part["_n"]) for part in parts)
-        keys = list(dict.fromkeys(key for part in parts for key in part))
-        columns: dict[str, Any] = {}
-        order = None
-        for key in ["_n", *(key for key in keys if key != "_n")]:
-            values = np.full(count, np.nan)
-            at = 0
-            for part in parts:
-                found = part.pop(key, None)
-                stop = at + (len(part["_n"]) if found is None else len(found))
-                if found is not None:
-                    values[at:stop] = found
-                    if key == "_n":
-                        part["_n"] = found
-                at = stop
-            if key == "_n" and (np.diff(values) < 0).any():
-                order = np.argsort(values, kind="stable")
-            columns[key] = values if order is None else values[order]
-        return pd.DataFrame(columns, copy=False)
+        """Return all records as one DataFrame in the order of the file."""
+        columns = {key: np.frombuffer(self._column(key), dtype=np.float64) for key in list(self._columns)}
+        frame = import_pandas().DataFrame(columns)
+        return frame.sort_values("_n", kind="stable", ignore_index=True) if self._count else frame
 
     @property
     def skipped(self) -> int:
@@ -160,11 +169,23 @@ class RawRecords:
         return max(self.lines - self.used_lines, 0)
 
 
-def note_qualified(raw: RawRecords, hints: FormatHints) -> None:
-    """Add a note for each value that the format knows to be none of a step."""
-    for key, words in hints.qualifiers.items():
-        if hints.qualify(key) in raw.keys:
-            raw.notes.append(f"{key}: {words}, so it is no value of a step")
+def read_lines(log_file: LogFile, raw: RawRecords, *, keeps_last: bool = False) -> Iterator[tuple[int, str]]:
+    """Yield the lines that are not empty with their numbers, and count them.
+
+    A last line without its end may be cut, within a number too: it is noted, and yielded only with ``keeps_last``.
+    """
+    before: tuple[int, str] | None = None
+    for n, line in enumerate(log_file.lines(), 1):
+        if not line or line.isspace():
+            continue
+        raw.lines += 1
+        if before is not None:
+            yield before
+        before = n, line
+    if before is not None and (keeps_last or log_file.ends_with_newline):
+        yield before
+    elif before is not None:
+        raw.notes.append(CUT_NOTE)
 
 
 @dataclass(frozen=True, kw_only=True)

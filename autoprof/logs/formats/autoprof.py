@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ..line_forms import FormatHints
+from ._base import FormatHints
 from ._json import JsonFormat
 
 FORMAT: Final = JsonFormat(

@@ -51,7 +51,9 @@ class JsonDocument(LogFormat):
                 raw.format_name = "hf trainer_state"
         if len(records) == 1 and not JSONL.has_counter(records[0]):
             return raw  # a configuration
-        JSONL.read_objects(raw, records)
+        for n, data in enumerate(records, 1):
+            raw.lines += 1
+            raw.used_lines += JSONL.add_object(raw, data, n)
         return raw
 
 
