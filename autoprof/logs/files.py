@@ -44,38 +44,14 @@ def find_files(path: str | os.PathLike[str]) -> list[Path]:
         return sorted(found)
     if place.exists():
         return [place]
-    found = [entry for entry in _expand(str(place)) if entry.is_file() or entry.is_dir()]
+    found = [Path(name) for name in sorted(glob.glob(str(place), recursive=True))]
+    found = [entry for entry in found if entry.is_file() or (entry.is_dir() and "**" not in text)]
     if not found:
         problem = "no file matches this pattern" if glob.has_magic(text) else "no such file or folder"
         raise AutoprofError(
             f"{text}: {problem}; allowed: a log file, a folder, a pattern such as 'runs/*/log.txt', or -"
         )
     return [file for entry in found for file in (find_files(entry) if entry.is_dir() else [entry])]
-
-
-def _expand(pattern: str) -> list[Path]:
-    """Return the files and folders that a pattern names, each once, also where links form a loop."""
-    before, stars, after = pattern.partition("**")
-    if not stars or (not before.endswith(os.sep) and before):
-        return sorted(Path(name) for name in glob.glob(pattern))
-    found: dict[str, Path] = {}
-    for top in glob.glob(before or "."):
-        seen = set()
-        for folder, folders, _ in os.walk(top, followlinks=True):
-            real = os.path.realpath(folder)
-            if real in seen:
-                folders.clear()  # a link back to a folder that was searched
-                continue
-            seen.add(real)
-            folders[:] = [name for name in folders if not name.startswith(".")]
-            rest = after.lstrip(os.sep) or "*"
-            for name in glob.glob(os.path.join(glob.escape(folder), rest), recursive=True) if "**" not in rest else ():
-                found.setdefault(os.path.realpath(name), Path(os.path.normpath(name)))
-            if "**" in rest:
-                for path in _expand(os.path.join(glob.escape(folder), rest)):
-                    found.setdefault(os.path.realpath(path), path)
-    files = [path for path in found.values() if path.is_file()]
-    return sorted(files) if files else sorted(found.values())
 
 
 def drop_duplicates(files: Sequence[Path]) -> list[Path]:

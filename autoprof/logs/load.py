@@ -102,7 +102,7 @@ def list_paths(path: Paths) -> list[str | os.PathLike[str]]:
 
 def _choose_format(pattern: str | None, reader: str | None) -> LogFormat | None:
     if pattern is not None:
-        return PatternFormat(expression=pattern)
+        return PatternFormat(record=pattern)
     if reader is None:
         return None
     formats = formats_by_name()

@@ -18,7 +18,6 @@ _MIN_CONSTANT: Final = 3
 """Records after which a counter that is always the same is a setting."""
 _MIN_SHARE_OF_EPOCHS: Final = 0.8
 """Share of the epochs that restart the steps."""
-_MAX_PER_EPOCH: Final = 1
 _ONE_VALUE: Final = frozenset({"loss", "lr", "grad_norm", "step_time_s", "data_time", "throughput", "tokens_per_s"})
 """Columns of which two keys with different values in one record leave no certain value."""
 _TOKENS: Final = ("tok", "ppl", "perplexity")
@@ -174,11 +173,10 @@ class LogTable:
                 table["step"] = table["epoch"]
                 self.notes.append("no step in the log: the epoch is used as the step")
             else:
-                counted = table["loss"].notna() if "loss" in table else ~table.index.isin([])
-                counted = import_pandas().Series(counted, index=table.index)  # a validation has no number of its own
-                table["step"] = (
-                    counted.groupby(table["rank"] if "rank" in table else counted * 0).cumsum().clip(lower=1)
-                )
+                # a validation has no number of its own
+                counted = table["loss"].notna() if "loss" in table else table.notna().any(axis="columns")
+                ranks = table["rank"] if "rank" in table else np.zeros(len(table))
+                table["step"] = counted.groupby(ranks).cumsum().clip(lower=1)
                 self.notes.append("no step in the log: the records are numbered")
         elif table["step"].isna().any():
             table["step"] = (table.groupby("rank", dropna=False)["step"] if "rank" in table else table["step"]).ffill()

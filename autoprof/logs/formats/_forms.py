@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 Row = dict[str, float]
-_NUMBER: Final = re.compile(r"(?<![\w.,])([-+]?(?:\d+(?:\.\d+)?|\.\d+)(?:[eE][-+]?\d+)?)(?![\d,.]\d)")
+_NUMBER: Final = re.compile(r"(?<![\w.,])([-+]?(?:\d+(?:\.\d+)?|\.\d+)(?:[eE][-+]?\d+)?)(?![\d,.]?\d)")
 _MAX_NUMBERS: Final = 60
 _MAX_FORMS: Final = 2000
 """Forms that are kept: a text without forms would fill the memory."""
@@ -20,10 +20,14 @@ _Plan = list[tuple[str, int, float]] | None
 
 
 class FormReader:
-    """Parses lines by their forms; ``parse`` returns the values of one line by name, or None."""
+    """Parses lines by their forms; ``parse`` returns the values of one line by name, or None.
 
-    def __init__(self, parse: Callable[[str], Row | None]) -> None:
+    ``rejects`` says that whether a line is a record does not depend on its numbers.
+    """
+
+    def __init__(self, parse: Callable[[str], Row | None], *, rejects: bool = False) -> None:
         self._parse = parse
+        self._rejects = rejects
         self._plans: dict[tuple[str, ...], _Plan] = {}
         self._unplanned: set[tuple[str, ...]] = set()
 
@@ -49,7 +53,7 @@ class FormReader:
         up, down = [1024 << at for at in range(count)], [1024 << (count - at) for at in range(count)]
         first, second = (self._parse(_fill(texts, numbers, values)) for values in (up, down))
         if row is None or first is None or second is None:
-            if row is first is second is None:
+            if self._rejects and row is first is second is None:
                 self._unplanned.discard(form)
                 self._plans[form] = None
             return

@@ -29,6 +29,8 @@ class TextFormat(LogFormat):
     unnamed: tuple[tuple[str, str], ...] = ()
     """Numbers without a name: an expression with one group, and the column."""
     hints: FormatHints = field(default_factory=FormatHints)
+    reads_names: bool = True
+    """Whether numbers behind a name are read, too. False: only groups and ``unnamed``."""
     spaced: bool = False
     """Whether a name may stand before its number without a sign: ``loss 2.5 (2.7) lr 0.1``."""
     weight: float = 1.2
@@ -52,10 +54,11 @@ class TextFormat(LogFormat):
     def read(self, log_file: LogFile) -> RawRecords:
         """Read the file line by line."""
         raw = RawRecords(self.name)
-        reader = FormReader(partial(self._parse, raw=raw))
+        parse = partial(self._parse, raw=raw)
+        forms = FormReader(parse)
         for n, whole_line in read_lines(log_file, raw):
-            line, time = take_time(whole_line)
-            row = reader.read(line)
+            line, time = take_time(whole_line) if self.reads_names else (whole_line, {})
+            row = forms.read(line) if self.reads_names else parse(line)
             if row is not None:
                 raw.used_lines += 1
                 raw.add_row({"_n": n, **time, **row})
@@ -78,6 +81,8 @@ class TextFormat(LogFormat):
             elif value is not None:
                 converted = raw.convert(name, value, _HINTS)
                 row |= {} if converted is None else {converted[0]: converted[1]}
+        if not self.reads_names:
+            return row
         if found.re.groupindex:
             line = f"{line[: found.start()]}|{line[found.end() :]}"
         known = {meaning.field for name in row if (meaning := meaning_of(name)) is not None}

@@ -20,7 +20,11 @@ def _make_format(name: str, entry: dict[str, Any]) -> LogFormat:
     )
     if "keys" in entry:
         return JsonFormat(
-            name=name, priority=entry.get("priority", 30), own_keys=frozenset(entry["keys"].split()), hints=hints
+            name=name,
+            priority=entry.get("priority", 30),
+            own_keys=frozenset(entry["keys"].split()),
+            ignored_keys=frozenset(entry.get("ignored", "").split()),
+            hints=hints,
         )
     return TextFormat(
         name=name,

@@ -42,7 +42,7 @@ _CODE: Final = re.compile(r"[(){}]\s*$|^\s*(?:#|//|def |for |if |import |return 
 """Source code, calls and settings."""
 _MAX_LINE: Final = 4000
 _MIN_RECORDS: Final = 2
-_WEIGHT: Final = 0.3
+_WEIGHT: Final = 0.2
 """The lines of a tool that is known count more."""
 _STEPS: Final = ("global_step", "step", "iter", "iteration", "batch")
 _HINTS: Final = FormatHints()
@@ -64,7 +64,7 @@ class PlainText(LogFormat):
     def read(self, log_file: LogFile) -> RawRecords:
         """Read the file line by line."""
         raw = RawRecords(self.name)
-        reader = FormReader(partial(self._parse, raw=raw))
+        reader = FormReader(partial(self._parse, raw=raw), rejects=True)
         is_validating, reached, epoch = False, -1.0, None
         for n, whole_line in read_lines(log_file, raw):
             line, time = take_time(whole_line)
