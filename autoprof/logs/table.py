@@ -18,6 +18,8 @@ _MIN_CONSTANT: Final = 3
 """Records after which a counter that is always the same is a setting."""
 _MIN_SHARE_OF_EPOCHS: Final = 0.8
 """Share of the epochs that restart the steps."""
+_MIN_DATE_S: Final = 1e8
+"""More seconds are no duration: they are counted since 1970."""
 _ONE_VALUE: Final = frozenset({"loss", "lr", "grad_norm", "step_time_s", "data_time", "throughput", "tokens_per_s"})
 """Columns of which two keys with different values in one record leave no certain value."""
 _TOKENS: Final = ("tok", "ppl", "perplexity")
@@ -284,6 +286,12 @@ def _derive(table: pd.DataFrame, notes: list[str]) -> pd.DataFrame:
 
     if "batch_size" in table and "step_time_s" in table:
         add("throughput", table["batch_size"] / table["step_time_s"], "batch size / step time")
+    if "elapsed_s" in table and table["elapsed_s"].min() > _MIN_DATE_S:  # TensorBoard's "Wall time" is a date
+        table = (
+            table.rename(columns={"elapsed_s": "timestamp"})
+            if "timestamp" not in table
+            else table.drop(columns="elapsed_s")
+        )
     if "timestamp" in table:
         if table["timestamp"].max() > 1e11:  # milliseconds since 1970
             table["timestamp"] /= 1e3
