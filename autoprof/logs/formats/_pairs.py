@@ -32,9 +32,12 @@ COUNTER: Final = re.compile(
     r"(?i)(?:(?<![^\W\d])(?P<word>[^\W\d]+)[ _-])?(?<![\w/.])"
     r"(?P<name>global[ _]step|step|iter|iteration|epoch|update|batch|训练步数|步数|步|迭代|轮次|轮)"
     r"\s*[:=#：]?\s*[\[(]?\s*(?P<at>\d+)\s*(?:/\s*(?P<of>\d+))?\s*[\])]?(?!\w|%|\s?/|[.:,-]\d)"
-    r"(?:\s*,?\s*\[\s*(?P<inner>\d+)\s*/\s*(?P<length>\d+)\s*\])?"
+    r"(?:\s*,?\s*\[\s*(?P<inner>\d+)\s*/\s*(?P<length>\d+)\s*\]|"
+    r"\s*[,|]\s*(?P<inner_cell>\d+)\s*/\s*(?P<length_cell>\d+)(?=\s*[,|]))?"
 )
-"""``Step 5``, ``Epoch [1/3]``, ``iter: 10/600``, ``Epoch: [0][10/5005]``."""
+"""``Step 5``, ``Epoch [1/3]``, ``iter: 10/600``, ``Epoch: [0][10/5005]``, ``Epoch 1 | 10/600 |``."""
+POSITION: Final = re.compile(r"(?:^|[|,\[])\s*\d+\s*/\s*\d+\s*(?=[|,\]]|$)")
+"""A counter without a name: ``| 10/600 |``."""
 _OTHER_COUNTER: Final = re.compile(
     r"(?i)best|max|min|total|micro|val|valid|validation|eval|evaluation|test|warmup|per|of|last|first|num|every|"
     r"accumulation|inner|sub|env|agent|target|final|previous|next|from"
@@ -84,8 +87,9 @@ def take_counters(line: str) -> tuple[str, dict[str, float]]:
         row[name] = float(found["at"])
         if name != "epoch" and found["of"]:
             row["_of"] = float(found["of"])
-        if name == "epoch" and found["inner"]:
-            row["step"], row["_of"] = float(found["inner"]), float(found["length"])
+        inner = found["inner"] or found["inner_cell"]
+        if name == "epoch" and inner:
+            row["step"], row["_of"] = float(inner), float(found["length"] or found["length_cell"])
         parts += [line[end : found.start("name")], "|"]
         end = found.end()
     return "".join([*parts, line[end:]]), row

@@ -28,7 +28,7 @@ from ..log_file import LogFile
 from ..values import Value, to_float
 from ._base import FormatHints, LogFormat, RawRecords, read_lines
 from ._forms import FormReader
-from ._pairs import RATE, find_pairs, take_counters, take_prefix, take_time
+from ._pairs import POSITION, RATE, find_pairs, take_counters, take_prefix, take_time
 
 _UNCERTAIN: Final = re.compile(
     r"(?i)(?<![^\W_])(?:avg|average|mean|running|ema|smooth(?:ed)?|moving|median|best|min|max|final|total|"
@@ -95,6 +95,8 @@ class PlainText(LogFormat):
             return None
         is_validation = VALIDATION_WORD.search(words) is not None or (bool(pairs) and _begins_validation(pairs[0][1]))
         is_step = bool(counters.keys() - {"epoch"})
+        if not is_step and POSITION.search(rest):
+            return None  # a step whose number has no name
         is_evaluated = any(VALIDATION_WORD.search(name.replace("_", " ")) for _, name, _ in pairs)
         numbers: dict[str, float] = {}
         for found, name, value in pairs:
