@@ -348,6 +348,11 @@ class CommKernels:
         self._libraries: list[Any] = []
         self._kernels: dict[str, Callable[..., Any]] = {}
 
+    @property
+    def registered(self) -> bool:
+        """Whether calls pass through the kernels."""
+        return bool(self._libraries)
+
     def listen(self, record: CommRecord, wait: Listener) -> None:
         """Have a record take each communication from now on, and a listener the waits of functional collectives."""
         if not self._libraries:
