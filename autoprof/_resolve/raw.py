@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import compress
 from typing import Any, Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from .._capture.marks import codes as marks
 from .._capture.marks.mark_batch import MarkBatch
@@ -68,8 +68,9 @@ class RawStep(NamedTuple):
             return None
         codes, readings = batch.code_array, batch.readings
         threads = np.full(len(codes) + 1, batch.thread, dtype=np.int64)
-        named = np.flatnonzero(codes == marks.THREAD)
-        threads[named] = threads[named + 1] = [readings[at] for at in named.tolist()]
+        names_thread = codes == marks.THREAD
+        named = np.flatnonzero(names_thread)
+        threads[named] = threads[named + 1] = _chosen(readings, names_thread)
         threads = threads[:-1]
         kinds = {
             thread: set((codes[threads == thread] & marks.KIND_MASK).tolist())
@@ -95,4 +96,9 @@ class RawStep(NamedTuple):
     def readings(self) -> list[Reading]:
         """Return all readings of the clock in the step, its start first and its end last."""
         kinds = self.mark_batch.code_array & marks.KIND_MASK
-        return [self.start, *compress(self.mark_batch.readings, _IS_TIME[kinds].tolist()), self.end]
+        return [self.start, *_chosen(self.mark_batch.readings, _IS_TIME[kinds]), self.end]
+
+
+def _chosen(readings: Sequence[Any], is_chosen: npt.NDArray[np.bool_]) -> list[Any]:
+    """Return some of the readings. Raises ``ValueError`` where marks lack readings."""
+    return [reading for chosen, reading in zip(is_chosen.tolist(), readings, strict=True) if chosen]

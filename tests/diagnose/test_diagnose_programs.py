@@ -134,7 +134,7 @@ def test_the_page_has_the_table_that_the_command_prints() -> None:
         assert [line for line in page if line.startswith(f"{at + 1:>3} {defect.name:<33}{verdict}")]
         if defect.setting == "real clock":
             continue
-        for name in set(rules) - {"memory-growth", "overhead", "interpreter"}:  # the last reads the host once a second
+        for name in set(rules) - {"memory-growth", "overhead"}:
             finding = finding_of(run(defect, True), name)
             allowed = {SILENT} if finding is None else {ABSTAINS} if finding.severity == "info" else {VERDICT, FOUND}
             assert cells[name][at] in allowed, (defect.name, name)

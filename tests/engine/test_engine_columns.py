@@ -105,6 +105,15 @@ def test_the_readings_of_a_step_are_its_start_its_marks_and_its_end() -> None:
     assert step.readings() == [step.start, step.mark_batch.readings[0], step.mark_batch.readings[2], step.end]
 
 
+def test_a_batch_that_lacks_a_reading_is_an_error_and_not_a_shorter_step() -> None:
+    """Codes and readings belong together one by one."""
+    batch = MarkBatch([marks.THREAD, marks.ENTER, marks.ENTER], [OTHER, 1], TRAINING, True, 0)
+    raw = RawStep(1, 0, 1, FakeClock(), 0, 9, batch)
+    for read in (raw.lanes, raw.readings):
+        with pytest.raises(ValueError, match="shorter"):
+            read()
+
+
 def test_a_step_lasts_from_the_hosts_time_at_its_start_to_that_at_its_end() -> None:
     """Whatever the clock's readings are."""
     clock = FakeClock()

@@ -1,4 +1,4 @@
-"""The defects of the built-in rules: for each rule, trainings that have what it finds, and their healthy twins."""
+"""The defects of the built-in rules: for each rule, trainings with its defect, and the same trainings without it."""
 
 from __future__ import annotations
 

@@ -28,13 +28,15 @@ def judge(run: Evidence) -> Finding | None:
     threads, metrics = run.facts.threads, run.summary.metrics
     if threads is None or run.summary.clock != "host" or not run.summary.steps:
         return None
+    holding = threads.holding
+    if threads.looks < MIN_LOOKS or not holding:
+        return None
     if "host_cpu_blocked" not in metrics:
         return abstain("interpreter", "how long the training thread was blocked", "set monitor: auto, on Linux")
-    holding = threads.holding
     used = sum(threads.cores(thread) for thread in holding)
     waiting = metrics["host_cpu_waiting"].mean if "host_cpu_waiting" in metrics else 0.0
     blocked = metrics["host_cpu_blocked"].mean
-    if threads.looks < MIN_LOOKS or not holding or used < MIN_PART * blocked:
+    if used < MIN_PART * blocked:
         return None
     # Without the wait for a processor, and as if all that may be another wait was one.
     least = blocked / max(1 - waiting, blocked, 1e-9) - _other_waits(run.summary)
