@@ -47,7 +47,7 @@ FIXTURES = Path(__file__).parent / "fixtures"
             120,
             {"loss", "throughput", "step_time_s", "lr", "gpu_util", "gpu_util_0", "gpu_util_1"},
         ),
-        ("autoprof_run", "autoprof", 12, {"loss", "throughput", "step_time_s", "lr", "memory", "rank"}),
+        ("autoprof_run", "autoprof", 12, {"loss", "throughput", "step_time_s", "lr", "memory", "rank", "timestamp"}),
         ("autoprof_run/rank0/timing.log", "timing.log", 12, {"loss", "step_time_s", "lr", "memory"}),
     ],
 )
