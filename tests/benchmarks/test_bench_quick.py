@@ -10,10 +10,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks import faults, micro
+from benchmarks import micro
 from benchmarks.__main__ import main
 from benchmarks.options import parse
-from benchmarks.variant import Variant
 from benchmarks.workloads import tiny_layers
 
 pytestmark = pytest.mark.filterwarnings("ignore:Full backward hook is firing")
@@ -90,11 +89,3 @@ def test_an_allocator_that_keeps_memory_has_no_faults_for_it() -> None:
         pytest.skip("the allocator is not glibc's")
     first, last = map(int, done.stdout.split())
     assert last < first / 2
-
-
-@pytest.mark.usefixtures("_threads")
-def test_page_faults_are_counted_by_step() -> None:
-    """Each step has its count, and warm-up steps have none."""
-    counted = faults.count(Variant(), 2, "tiny")
-    assert len(counted) == 2
-    assert min(counted) >= 0

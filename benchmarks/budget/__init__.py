@@ -1,1 +1,0 @@
-"""Measure whether recording keeps its budget, and how good the means of sampled steps are."""
