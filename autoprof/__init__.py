@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from .errors import AutoprofError, ConfigError, MissingExtra, OutputError, SessionError, TargetError
 
 if TYPE_CHECKING:
-    from ._capture.probes.function import log_timing, span, timed
+    from ._capture.hooks.function import log_timing, span, timed
     from ._session.builder import instrument
     from ._session.session import Session
     from ._storage.runs import Run, read_run
@@ -65,11 +65,11 @@ _LAZY = {
     "Summary": "summary",
     "deep_capture": "deep",
     "instrument": "_session.builder",
-    "log_timing": "_capture.probes.function",
+    "log_timing": "_capture.hooks.function",
     "read_run": "_storage.runs",
-    "span": "_capture.probes.function",
+    "span": "_capture.hooks.function",
     "suggest_targets": "_targets",
-    "timed": "_capture.probes.function",
+    "timed": "_capture.hooks.function",
 }
 _WITH_TORCH = ("_session", "_capture", "_targets", "deep")
 

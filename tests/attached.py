@@ -7,8 +7,8 @@ from typing import Any
 
 from torch import nn
 
-from autoprof._capture.probes.call_sites import table
-from autoprof._capture.probes.module import ModuleProbe
+from autoprof._capture.hooks.call_sites import table
+from autoprof._capture.hooks.module import ModuleProbe
 from autoprof._process import lifecycle
 
 

@@ -25,7 +25,7 @@ HOUSE = Path(autoprof.__file__).parent
 ROOMS = (
     "errors", "_process", "_plugins", "_options", "_notes", "_names", "_units", "frame", "summary", "_stats",
     "_storage",
-    "_ranks", "devices", "config", "_targets", "_capture", "_resolve", "_observer",
+    "_ranks", "devices", "config", "_targets", "_capture", "_resolve",
     "_reports", "compare", "logs",
     "probes", "_flight", "diagnose", "_metrics", "_report_page", "sinks", "deep", "_session", "_launch", "integrations",
     "compat",

@@ -20,8 +20,8 @@ import pytest
 import torch
 from torch import nn
 
+from autoprof._capture.hooks.module import ModuleProbe
 from autoprof._capture.mark_cost import MarkCost
-from autoprof._capture.probes.module import ModuleProbe
 from autoprof._process import lifecycle
 from autoprof._targets import Coverage, Reason
 from autoprof.cli import main

@@ -12,10 +12,10 @@ from torch import nn
 
 from ..devices import Clock, ClockLimits, Reading
 from ..frame import Phase
+from .hooks.call_sites import table
+from .hooks.module import ModuleProbe
+from .hooks.module_hooks import make_hooks
 from .mark_cost import MarkCost
-from .probes.call_sites import table
-from .probes.hooks import make_hooks
-from .probes.module import ModuleProbe
 from .recorder import Recorder
 from .torch_compat import without_modes
 

@@ -12,9 +12,9 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
 from .._notes import Notes
-from .._observer import Observer
 from .._process.failures import contain, describe
 from .._resolve import RawStep
+from .._resolve.observer import Observer
 from ..frame import FrameRun, Layout, Phase, StepFrame
 from ..probes._communication import CommCall, CommRecord
 from ..summary import CommRow, Communication, Summary

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from .._observer import Observer
 from .._resolve import RawStep
+from .._resolve.observer import Observer
 from ..probes.experts import ExpertCounts
 from ..summary import ExpertBlock, Summary
 

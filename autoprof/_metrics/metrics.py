@@ -8,9 +8,9 @@ from dataclasses import replace
 from typing import Any
 
 from .._notes import Notes
-from .._observer import Observer
 from .._process.failures import contain, describe
 from .._resolve import RawStep
+from .._resolve.observer import Observer
 from ..frame import FrameRun
 from ..probes import FetchedBatches
 from ..summary import Summary

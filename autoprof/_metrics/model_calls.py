@@ -9,10 +9,10 @@ from typing import Any, Final, NamedTuple, Protocol
 import torch
 from torch import Tensor, nn
 
+from .._capture.hooks.call_sites import CallEntry
+from .._capture.hooks.entry_probe import EntryProbe
 from .._capture.marks.codes import ENTER, INDEX_MASK, KIND_BITS, KIND_MASK
 from .._capture.marks.mark_batch import MarkBatch
-from .._capture.probes.call_sites import CallEntry
-from .._capture.probes.entry_probe import EntryProbe
 from .._capture.recorder import Recorder
 from .._capture.torch_compat import without_modes
 from .._process.replace import skip_frames

@@ -15,20 +15,19 @@ from torch import nn
 from .._capture.calibration import measure_mark_cost
 from .._capture.compiler import around_compiler
 from .._capture.handle import Handle, Probe
+from .._capture.hooks.call_sites import keep_calls
+from .._capture.hooks.checkpointing import SEES_CHECKPOINTS
+from .._capture.hooks.compiled_calls import CompiledCalls
+from .._capture.hooks.compiled_checkpoints import watch_compiled_checkpoints
+from .._capture.hooks.function import probe_function
+from .._capture.hooks.module_hooks import make_hooks
+from .._capture.hooks.optimizer_hooks import OptimizerHooks
+from .._capture.hooks.placement import find_anchor
+from .._capture.hooks.ranges import make_recorder
 from .._capture.mark_cost import MarkCost
 from .._capture.memory import Footprint
-from .._capture.probes.call_sites import keep_calls
-from .._capture.probes.checkpointing import SEES_CHECKPOINTS
-from .._capture.probes.compiled_calls import CompiledCalls
-from .._capture.probes.compiled_checkpoints import watch_compiled_checkpoints
-from .._capture.probes.function import probe_function
-from .._capture.probes.hooks import make_hooks
-from .._capture.probes.optimizer_hooks import OptimizerHooks
-from .._capture.probes.placement import find_anchor
-from .._capture.probes.ranges import make_recorder
 from .._metrics import CommMeter, ExpertMeter, RootProbe
 from .._notes import Notes
-from .._observer import Observer
 from .._process import lifecycle
 from .._process.gc_paused import GcPaused
 from .._process.ranks import can_have_group, launch_name, rank, world_size
@@ -36,6 +35,7 @@ from .._process.signals import DeferSignals
 from .._process.start_time import start_time
 from .._process.switch import is_off
 from .._ranks import Exchange, RankMonitor
+from .._resolve.observer import Observer
 from .._storage.runs import RunFolder
 from .._targets import group_tree, predict_coverage, select_targets, unwrap, walk
 from ..config import Config, load_config

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from torch import nn
 
-from .._observer import Observer
+from .._resolve.observer import Observer
 from .._storage.runs import RunFolder
 from .._targets import find_sources
 from ..summary import Summary

@@ -11,8 +11,8 @@ from .._capture.memory import Footprint, tabulate
 from .._capture.recorder import Recorder
 from .._names import shorten, visible
 from .._notes import Notes
-from .._observer import Observer
 from .._resolve import RawStep
+from .._resolve.observer import Observer
 from ..probes import Prefetch
 from ..summary import Excluded, Summary
 

@@ -16,13 +16,13 @@ from typing import Final
 from .._capture.mark_cost import MarkCost
 from .._capture.recorder import Recorder
 from .._notes import Notes
-from .._observer import Observer
 from .._process import lifecycle
 from .._process.address_space import require_address_space
 from .._process.failures import contain, describe
 from .._process.gc_paused import GcPaused
 from .._process.signals import raised_by_handler
 from .._resolve import PENDING, RawStep, Resolver
+from .._resolve.observer import Observer
 from .._stats import Aggregate
 from .._storage.runs import RunFolder
 from .._units import NS_PER_S

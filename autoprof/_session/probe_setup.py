@@ -10,12 +10,12 @@ import torch
 from torch import nn
 
 from .._capture.handle import Handle, Probe
+from .._capture.hooks.module import ModuleProbe
+from .._capture.hooks.module_hooks import Hooks
+from .._capture.hooks.placement import Placement
+from .._capture.hooks.ranges import RangeProbe, RangingRecorder
+from .._capture.hooks.shapes import ShapeProbe
 from .._capture.mark_cost import MarkCost
-from .._capture.probes.hooks import Hooks
-from .._capture.probes.module import ModuleProbe
-from .._capture.probes.placement import Placement
-from .._capture.probes.ranges import RangeProbe, RangingRecorder
-from .._capture.probes.shapes import ShapeProbe
 from .._capture.recorder import Recorder
 from .._metrics import FlopMeter, Metrics, RootProbe, Telemetry, open_telemetry
 from .._names import clean_name

@@ -9,11 +9,11 @@ from typing import Any, Final
 
 import torch
 
-from .._observer import Observer
 from .._process.ranks import rank, world_size
 from .._ranks import Exchange, RankPlace, compare_known, open_channel
 from .._ranks.channel import Channel
 from .._ranks.table import RankState
+from .._resolve.observer import Observer
 from ..frame import FrameRun
 from ..summary import Summary
 from .sampler import Sampler

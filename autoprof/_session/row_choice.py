@@ -7,7 +7,7 @@ from math import inf
 from typing import Final, NamedTuple
 
 from .._names import shorten, visible
-from .._observer import Observer
+from .._resolve.observer import Observer
 from .._stats import step_rows
 from .._targets import Target
 from ..frame import TRAINING_LANE, FrameRun, Layout, Nanoseconds, Phase, StepFrame

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Final, Protocol
 
-from .._observer import Observer
+from .._resolve.observer import Observer
 from .._stats.median import median
 from ..frame import FrameRun
 

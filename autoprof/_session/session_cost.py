@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from time import thread_time_ns
 
-from .._observer import Observer
+from .._resolve.observer import Observer
 from ..summary import Summary
 
 

@@ -9,9 +9,9 @@ from typing import Any, Final, Protocol
 
 import torch
 
+from .._capture.hooks.placement import Placement
 from .._capture.marks.codes import KIND_MASK, PAUSE, UNPAUSE, VALUE_KINDS
 from .._capture.marks.mark_batch import MarkBatch
-from .._capture.probes.placement import Placement
 from .._capture.recorder import Recorder
 from .._notes import Notes
 from .._resolve import RawStep

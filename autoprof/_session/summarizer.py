@@ -10,10 +10,10 @@ from typing import Final
 from .._capture.calibration import LimitMeter
 from .._capture.recorder import Recorder
 from .._notes import Notes
-from .._observer import Observer
 from .._process.address_space import require_address_space
 from .._process.failures import contain, describe
 from .._resolve import Resolver
+from .._resolve.observer import Observer
 from .._stats import Aggregate
 from .._storage.runs import RunFolder
 from ..devices import Clock

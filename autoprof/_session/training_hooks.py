@@ -11,9 +11,9 @@ from typing import Any, Final
 import torch
 from torch import nn
 
-from .._capture.probes.backward import BACKWARD, GRAD, unwatch, watch
-from .._capture.probes.boundary import BoundaryProbe
-from .._capture.probes.optimizer_hooks import OptimizerHooks, running_steps
+from .._capture.hooks.backward import BACKWARD, GRAD, unwatch, watch
+from .._capture.hooks.boundary import BoundaryProbe
+from .._capture.hooks.optimizer_hooks import OptimizerHooks, running_steps
 from .._capture.recorder import Recorder
 from .._process.failures import contain, ignore
 from .._targets import find_module

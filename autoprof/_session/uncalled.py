@@ -10,8 +10,8 @@ from torch.nn.parameter import is_lazy
 
 from .._names import shorten, visible
 from .._notes import Notes
-from .._observer import Observer
 from .._resolve import RawStep
+from .._resolve.observer import Observer
 from .._targets import walk
 from ..frame import FrameRun, Layout
 from .observers import CompiledModules

@@ -22,7 +22,7 @@ from typing import Any, Final, NamedTuple
 
 import torch
 
-from .._capture.probes.function import span
+from .._capture.hooks.function import span
 from .._names import clean_name
 from .._process.ranks import rank as rank_here
 from .._process.signals import raised_by_handler

@@ -23,9 +23,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
+from .._capture.hooks.function import LONGEST_NS
+from .._capture.hooks.function import log_timing as record_in_session
 from .._capture.marks.codes import MAX_MARKS
-from .._capture.probes.function import LONGEST_NS
-from .._capture.probes.function import log_timing as record_in_session
 from .._names import clean_name
 from .._process.failures import contain, describe
 from .._process.ranks import rank as rank_here

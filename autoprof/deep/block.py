@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from torch import nn
 
-from .._capture.probes.boundary import BoundaryProbe
-from .._capture.probes.optimizer_hooks import OptimizerHooks
+from .._capture.hooks.boundary import BoundaryProbe
+from .._capture.hooks.optimizer_hooks import OptimizerHooks
 from .._process import lifecycle
 from .._process.failures import contain, describe
 from .._process.ranks import rank

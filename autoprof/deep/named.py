@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
-from .._capture.probes.ranges import RangeProbe, Ranges
+from .._capture.hooks.ranges import RangeProbe, Ranges
 from .._process.signals import raised_by_handler
 from .profile import STEP_PREFIX
 from .trace import encode_name

@@ -6,9 +6,9 @@ from dataclasses import replace
 from typing import Any, Final
 
 from .._capture.memory import Footprint
-from .._observer import Observer
 from .._ranks import RankMonitor
 from .._resolve import RawStep
+from .._resolve.observer import Observer
 from ..frame import FrameRun
 from ..probes._call_table import TimedCall
 from ..probes.cleanup_calls import CleanupProbe

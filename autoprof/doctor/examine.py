@@ -9,7 +9,7 @@ from typing import TextIO
 
 import torch
 
-from .._capture.probes.placement import find_anchor
+from .._capture.hooks.placement import find_anchor
 from .._targets import Coverage, predict_coverage, select_targets
 from ..config import Config, parse_config
 from ..devices import Clock, device_of

@@ -12,9 +12,9 @@ from importlib import metadata
 from pathlib import Path
 from typing import Final, TextIO
 
+from .._capture.hooks.call_sites import HAS_CALL_ATTRIBUTE
+from .._capture.hooks.native_hooks import HAS_HOOK_DICTS
 from .._capture.marks.native import uses_extension
-from .._capture.probes.call_sites import HAS_CALL_ATTRIBUTE
-from .._capture.probes.native_hooks import HAS_HOOK_DICTS
 from .._process.switch import SWITCH, is_off
 from .._reports.fonts import script_for
 from .._reports.text import UNICODE, glyphs_for

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 from torch import nn
 
 from .._capture.handle import Handle, Probe
-from .._capture.probes.hooks import Hooks
+from .._capture.hooks.module_hooks import Hooks
 from .._capture.recorder import Recorder
 from .._plugins import PartKind
 from ._batches import FetchedBatches

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .._capture.probes.backward import BackwardProbe
+from .._capture.hooks.backward import BackwardProbe
 from ._base import ProbeContext, ProbeFactory
 
 

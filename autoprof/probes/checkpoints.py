@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from .._capture.probes.checkpointing import CheckpointListener, CheckpointMarks, CheckpointProbe
-from .._capture.probes.ranges import CheckpointRanges, RangingRecorder
+from .._capture.hooks.checkpointing import CheckpointListener, CheckpointMarks, CheckpointProbe
+from .._capture.hooks.ranges import CheckpointRanges, RangingRecorder
 from ._base import ProbeContext, ProbeFactory
 
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import torch
 
-from .._capture.probes.backward import BACKWARD
+from .._capture.hooks.backward import BACKWARD
 from .._process.replace import CallProbe
 from ._base import ProbeContext, ProbeFactory
 

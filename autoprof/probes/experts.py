@@ -15,8 +15,8 @@ from typing import Any, Final
 import torch
 from torch import Tensor, nn
 
-from .._capture.probes.call_sites import CallEntry
-from .._capture.probes.entry_probe import EntryProbe
+from .._capture.hooks.call_sites import CallEntry
+from .._capture.hooks.entry_probe import EntryProbe
 from .._capture.recorder import Recorder
 from ._base import ProbeContext, ProbeFactory
 

@@ -18,10 +18,10 @@ from torch import nn
 from torch.nn.modules.loss import _Loss
 
 from .._capture import recorder as recorders
-from .._capture.probes.autograd_hooks import CallHooks
-from .._capture.probes.cross_device import hooks_by_input
-from .._capture.probes.hook_owner import HookOwner
-from .._capture.probes.hooks import Hooks
+from .._capture.hooks.autograd_hooks import CallHooks
+from .._capture.hooks.cross_device import hooks_by_input
+from .._capture.hooks.hook_owner import HookOwner
+from .._capture.hooks.module_hooks import Hooks
 from .._capture.recorder import Recorder
 from .._process.replace import Attribute, CallProbe, Replacement
 from ..frame import MODULE_PHASES, Phase

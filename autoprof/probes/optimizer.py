@@ -7,8 +7,8 @@ from typing import Any
 
 import wrapt
 
+from .._capture.hooks.optimizer_hooks import OptimizerHooks
 from .._capture.marks.codes import ENTER, LEAVE, RESUME
-from .._capture.probes.optimizer_hooks import OptimizerHooks
 from .._capture.recorder import Recorder
 from ..frame import Phase
 from ._base import ProbeContext, ProbeFactory

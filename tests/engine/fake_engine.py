@@ -65,7 +65,7 @@ def threads_of_devices(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
     with monkeypatch.context() as patch:
         probes = ("backward", "cross_device", "checkpointing")
-        for module in ("devices._device_clock", *(f"_capture.probes.{probe}" for probe in probes)):
+        for module in ("devices._device_clock", *(f"_capture.hooks.{probe}" for probe in probes)):
             patch.setattr(f"autoprof.{module}.get_ident", ident)
         patch.setattr("autoprof._capture.recorder.threading", SimpleNamespace(get_ident=ident, Lock=threading.Lock))
         patch.setitem(_engine, "apart", True)

@@ -16,9 +16,9 @@ from torch import nn
 from torch.optim import optimizer as torch_optimizer
 
 from autoprof._capture import recorder as recording
-from autoprof._capture.probes.boundary import BoundaryProbe
-from autoprof._capture.probes.module import ModuleProbe
-from autoprof._capture.probes.shapes import ShapeProbe
+from autoprof._capture.hooks.boundary import BoundaryProbe
+from autoprof._capture.hooks.module import ModuleProbe
+from autoprof._capture.hooks.shapes import ShapeProbe
 from autoprof._process import lifecycle
 
 

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from autoprof import Phase, span, timed
+from autoprof._capture.hooks import backward
 from autoprof._capture.marks.codes import UNTIMED_HIDDEN, UNTIMED_LEAF
-from autoprof._capture.probes import backward
 from autoprof._process import replace
 from autoprof.testing import FakeClock
 

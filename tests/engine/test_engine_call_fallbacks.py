@@ -13,8 +13,8 @@ import torch
 from engine_laws import Watched, everything
 from torch import Tensor, nn
 
-from autoprof._capture.probes import backward, native_hooks
-from autoprof._capture.probes.call_sites import HookedCallTable, PythonCallEntry
+from autoprof._capture.hooks import backward, native_hooks
+from autoprof._capture.hooks.call_sites import HookedCallTable, PythonCallEntry
 
 WITHOUT_ATTRIBUTE = "torch.nn.Module.__call__ = torch.nn.Module._call_impl; del torch.nn.Module._compiled_call_impl"
 SCRIPT = """

@@ -95,7 +95,7 @@ def test_where_torch_hides_the_function_all_of_the_recomputation_is_timed(monkey
     def hidden(*_args: Any) -> None:
         raise ValueError("no such variable")
 
-    monkeypatch.setattr("autoprof._capture.probes.checkpointing.Cell", hidden)
+    monkeypatch.setattr("autoprof._capture.hooks.checkpointing.Cell", hidden)
     world = World()
     watched = train(Net(world, checkpointed(FUNCTIONS["lambda"], False)), world)
     assert own_ns(watched) == {("Net", FORWARD): 10, ("Net", RECOMPUTE): 10, ("Net", BACKWARD): 30}

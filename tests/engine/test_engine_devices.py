@@ -16,9 +16,9 @@ from torch import Tensor, nn
 
 import autoprof
 from autoprof import Phase, StepFrame
+from autoprof._capture.hooks.module import ModuleProbe
+from autoprof._capture.hooks.module_hooks import make_hooks
 from autoprof._capture.marks.codes import MEMORY
-from autoprof._capture.probes.hooks import make_hooks
-from autoprof._capture.probes.module import ModuleProbe
 from autoprof._capture.recorder import Recorder
 from autoprof._targets import Target
 from autoprof.devices import HostMemory, Memory

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
 from autoprof import Phase, Summary
-from autoprof._capture.probes import backward
+from autoprof._capture.hooks import backward
 from autoprof._reports.summary_text import render_summary
 from autoprof._session.sampling import Sampling
 from autoprof.testing import FakeClock, FakeDevice

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from autoprof._capture.probes.graph_search import SEARCH_NODES, GraphSearch
+from autoprof._capture.hooks.graph_search import SEARCH_NODES, GraphSearch
 
 
 def number() -> int:

@@ -293,7 +293,7 @@ def test_a_step_leaves_no_reference_cycle(name: str) -> None:
                 found
                 for found in gc.garbage
                 if type(found).__module__.startswith("autoprof")
-                or getattr(found, "__module__", None) == "autoprof._capture.probes.hooks"
+                or getattr(found, "__module__", None) == "autoprof._capture.hooks.module_hooks"
             ]
         finally:
             gc.set_debug(0)

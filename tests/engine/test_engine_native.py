@@ -18,12 +18,12 @@ from test_engine_laws import EXAMPLES, TooLarge, bare
 from torch import nn
 
 from autoprof import Phase
+from autoprof._capture.hooks.autograd_hooks import CallHooks
+from autoprof._capture.hooks.call_sites import table
+from autoprof._capture.hooks.native_hooks import native_context
 from autoprof._capture.marks import native, state
 from autoprof._capture.marks.native import PURE_VARIABLE, uses_extension
 from autoprof._capture.marks.source_hash import source_hash
-from autoprof._capture.probes.autograd_hooks import CallHooks
-from autoprof._capture.probes.call_sites import table
-from autoprof._capture.probes.native_hooks import native_context
 from autoprof._capture.recorder import Recorder
 from autoprof._metrics import RootProbe
 from autoprof.testing import FakeClock
@@ -369,7 +369,7 @@ def test_the_usual_call_runs_no_hook_in_python(monkeypatch: pytest.MonkeyPatch) 
 
         return CallHooks(fallback, fallback, context)
 
-    monkeypatch.setattr("autoprof._capture.probes.hooks.CallHooks", without_fallback)
+    monkeypatch.setattr("autoprof._capture.hooks.module_hooks.CallHooks", without_fallback)
     model = nn.Sequential(nn.Linear(2, 2), nn.ReLU(), nn.Linear(2, 2))
     with Watched(model, config=everything(step="manual", flops="off")) as watched:
         for _ in range(4):

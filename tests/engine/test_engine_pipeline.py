@@ -16,9 +16,9 @@ from autoprof._capture.marks import codes as marks
 from autoprof._capture.marks.mark_batch import MarkBatch
 from autoprof._capture.recorder import Recorder
 from autoprof._notes import Notes
-from autoprof._observer import Observer
 from autoprof._process import lifecycle
 from autoprof._resolve import PENDING, RawStep
+from autoprof._resolve.observer import Observer
 from autoprof._resolve.resolver import MAX_TOGETHER
 from autoprof._session import pipeline
 from autoprof._session.host_times import HostTimes

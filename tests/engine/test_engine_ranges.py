@@ -19,8 +19,8 @@ from torch.profiler import ProfilerActivity, profile
 from torch.utils.checkpoint import checkpoint
 
 import autoprof
-from autoprof._capture.probes import ranges as ranges_module
-from autoprof._capture.probes.ranges import NvtxRanges, Ranges
+from autoprof._capture.hooks import ranges as ranges_module
+from autoprof._capture.hooks.ranges import NvtxRanges, Ranges
 from autoprof.errors import SessionError
 from autoprof.frame import Phase
 from autoprof.testing import ListSink

@@ -88,7 +88,7 @@ def test_a_full_buffer_counts_what_it_drops(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_module_hooks_obey_the_buffer_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     """A step with too many calls counts the marks it drops; the times of the rest still add up."""
-    monkeypatch.setattr("autoprof._capture.probes.hooks.MAX_BUFFER_LENGTH", 2 * 20)
+    monkeypatch.setattr("autoprof._capture.hooks.module_hooks.MAX_BUFFER_LENGTH", 2 * 20)
     monkeypatch.setattr(recording, "MAX_BUFFER_LENGTH", 2 * 20)
     layer = nn.Linear(2, 2)
     with Watched(layer) as watched:

@@ -18,8 +18,8 @@ from torch import nn
 import autoprof
 from autoprof import Phase
 from autoprof._capture import recorder as recording
+from autoprof._capture.hooks import hooks
 from autoprof._capture.marks.codes import MAX_MARKS
-from autoprof._capture.probes import hooks
 from autoprof.testing import FakeClock, ListSink
 
 

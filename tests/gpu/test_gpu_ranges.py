@@ -9,7 +9,7 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 
 import autoprof
-from autoprof._capture.probes import ranges
+from autoprof._capture.hooks import ranges
 from benchmarks.workloads import small_gpt
 
 pytestmark = pytest.mark.gpu

@@ -14,8 +14,8 @@ import torch
 from torch import nn
 
 import autoprof
+from autoprof._capture.hooks.optimizer_hooks import OptimizerHooks
 from autoprof._capture.memory import Footprint, Held, Holdings
-from autoprof._capture.probes.optimizer_hooks import OptimizerHooks
 from autoprof.summary import MemoryRow, Summary
 
 

@@ -176,7 +176,7 @@ def test_what_readings_cost_is_part_of_the_overhead(monkeypatch: pytest.MonkeyPa
     """A reading takes much longer than a mark: it is charged by its own clock."""
     allocator = FakeAllocator(1 << 20, base_bytes=100)
     now = iter(range(0, 10**9, 50_000))
-    monkeypatch.setattr("autoprof._capture.probes.module.thread_time_ns", lambda: next(now))
+    monkeypatch.setattr("autoprof._capture.hooks.module.thread_time_ns", lambda: next(now))
     frames, _ = train(nn.Sequential(Work(allocator, 10)), allocator, steps=1)
     assert frames[0].overhead_ns >= 2 * 50_000
     assert allocator.spent_ns == 0

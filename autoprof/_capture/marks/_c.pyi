@@ -10,7 +10,7 @@ a hook is passed to ``on_error``; other exceptions, such as ``KeyboardInterrupt`
 from collections.abc import Callable
 from typing import Any, final
 
-from ..probes.call_sites import PythonCallEntry, PythonCallSite, PythonCallTable
+from ..hooks.call_sites import PythonCallEntry, PythonCallSite, PythonCallTable
 from .state import PythonNodeMark, PythonNodeMarks
 
 CallEntry, CallSite, CallTable, NodeMark = PythonCallEntry, PythonCallSite, PythonCallTable, PythonNodeMark

@@ -1,4 +1,4 @@
-/* The usual case of the hooks before and after a module's forward. The hooks in Python are in probes/hooks.py. */
+/* The usual case of the hooks before and after a module's forward. The hooks in Python are in hooks/module_hooks.py. */
 
 #include "native.h"
 

@@ -47,7 +47,7 @@ struct NodeMarks {
     unsigned long long last_number;
 };
 
-/* The mark of one node. It runs on the thread of the backward pass; the hook in Python is in probes/backward.py. */
+/* The mark of one node. It runs on the thread of the backward pass; the hook in Python is in hooks/backward.py. */
 static hook_outcome append_node(HookContext *context, NodeMark *mark) {
     long long task;
     if (!is_appending(context) || !has_room(context) || mark->outer != NULL || mark->serial != context->buffer->serial)

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ._resolve import RawStep
-    from .frame import FrameRun
-    from .summary import Summary
+    from ..frame import FrameRun
+    from ..summary import Summary
+    from .raw import RawStep
 
 
 class Observer:

@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 from ...devices import HOST_TYPES, Clock, device_of
 from ..recorder import Recorder
-from .hooks import Hooks
 from .module import ModuleProbe
+from .module_hooks import Hooks
 
 
 def find_anchor(model: nn.Module) -> Tensor | None:

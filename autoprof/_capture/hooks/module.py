@@ -16,7 +16,7 @@ from .autograd_hooks import CallHooks
 from .call_sites import CallEntry
 from .cross_device import hooks_by_input
 from .entry_probe import EntryProbe
-from .hooks import Hooks
+from .module_hooks import Hooks
 
 if TYPE_CHECKING:
     from ..._targets import Target
