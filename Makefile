@@ -9,6 +9,7 @@
 # make api     docs/api.md from the docstrings             make asan    the extension under AddressSanitizer, UBSan
 # make pages   outputs of the tutorial and how-to pages    make pictures  the README's, from a run of the demo (Chromium)
 # make debug-python  the extension in a debug build of Python: assertions, and a count of references
+# make acceptance  227 programs with known answers: is the default report right on each? an hour
 # make rank-faults  300 trainings of four ranks with known faults, or none: is the slow rank named? half an hour
 # make mutants [MODULES="planner --sample 80"]  do the tests notice changes of the engine? hours for all modules
 #
@@ -29,11 +30,11 @@ SOURCES := pyproject.toml setup.py constraints.txt $(wildcard autoprof/_capture/
 INSTALL := $(RUN) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
   --config-settings editable_mode=compat --editable
 
-.PHONY: demo test test-slow check laws test-zoo test-frameworks launchers zoo bench api figures pages pictures dist mutants asan debug-python gpu rank-faults clean
+.PHONY: demo test acceptance test-slow check laws test-zoo test-frameworks launchers zoo bench api figures pages pictures dist mutants asan debug-python gpu rank-faults clean
 .DEFAULT_GOAL := help
 
 help:
-	@sed -n '1,15s/^# \{0,1\}//p' Makefile
+	@sed -n '1,16s/^# \{0,1\}//p' Makefile
 
 $(RUN):
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
@@ -88,6 +89,10 @@ $(LAUNCHERS): $(FRAMEWORKS)
 
 launchers: $(LAUNCHERS)
 	$(RUN) -m pytest -m launchers tests/launchers
+
+# Programs with known answers and a healthy or a known defect: is the default report right on each? An hour.
+acceptance: $(READY)
+	$(RUN) -m tests.acceptance
 
 zoo: $(ZOO)
 	$(RUN) -m tests.zoo

@@ -1,4 +1,4 @@
-"""``python -m benchmarks.programs``: the table of programs, right or wrong, and on request the page in the docs."""
+"""``python -m tests.acceptance``: the table of programs, right or wrong, and on request the page in the docs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from ..machine import describe
+from benchmarks.machine import describe
+
 from .registry import SECTIONS, Program, programs
 from .report import render_page, render_result, render_totals
 from .run import LIMIT_S, ROOT, Result, load, run_all
@@ -20,7 +21,7 @@ from .run import LIMIT_S, ROOT, Result, load, run_all
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.programs", description="Compare the default report with programs' own clocks."
+        prog="python -m tests.acceptance", description="Compare the default report with programs' own clocks."
     )
     parser.add_argument("--only", metavar="PATTERN", help="programs whose name or sentence the expression finds")
     parser.add_argument("--section", choices=SECTIONS, action="append", help="programs of a section")

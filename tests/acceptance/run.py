@@ -82,7 +82,7 @@ def run_one(entry: Program, limit_s: float = LIMIT_S, other_python: str | None =
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
         environment.update(PYTHONWARNINGS="ignore", COLUMNS="80")
         python = other_python if entry.missing and other_python else sys.executable
-        command = [python, "-m", "benchmarks.programs.worker", entry.name, str(result)]
+        command = [python, "-m", "tests.acceptance.worker", entry.name, str(result)]
         error: str | None = None
         with printed.open("wb") as output:
             try:

@@ -10,13 +10,13 @@ import pytest
 from autoprof import Finding, Summary
 from autoprof.diagnose._contention import QUIET
 from autoprof.testing import make_frame
-from benchmarks.programs import clock as clock_module
-from benchmarks.programs.__main__ import choose, main, parse
-from benchmarks.programs.clock import CLOCK, Clock, ProgramStep
-from benchmarks.programs.judge import Check, Judge, Verdict
-from benchmarks.programs.registry import SECTIONS, Program, program, programs
-from benchmarks.programs.report import render_page, render_result, render_totals, render_verdicts
-from benchmarks.programs.run import Result, run_one
+from tests.acceptance import clock as clock_module
+from tests.acceptance.__main__ import choose, main, parse
+from tests.acceptance.clock import CLOCK, Clock, ProgramStep
+from tests.acceptance.judge import Check, Judge, Verdict
+from tests.acceptance.registry import SECTIONS, Program, program, programs
+from tests.acceptance.report import render_page, render_result, render_totals, render_verdicts
+from tests.acceptance.run import Result, run_one
 
 OUTCOMES: tuple[tuple[str, Verdict], ...] = (("defects", "right"), ("defects", "uncertain"), ("healthy", "right"))
 

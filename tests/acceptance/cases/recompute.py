@@ -17,8 +17,8 @@ from torch.utils.checkpoint import (
 )
 
 import autoprof
+from benchmarks.hot_path.models import import_package
 
-from ...hot_path.models import import_package
 from ..clock import CLOCK
 from ..judge import Judge
 from ..parts import Block, Root, Sleep, batches, in_backward, recomputed, rest, sgd, sleep_op, train

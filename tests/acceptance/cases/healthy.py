@@ -13,8 +13,8 @@ from torch.nn import functional
 from torch.utils.data import DataLoader, TensorDataset
 
 import autoprof
+from benchmarks.hot_path.models import import_package
 
-from ...hot_path.models import import_package
 from ..judge import Judge
 from ..registry import program
 

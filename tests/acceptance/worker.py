@@ -1,4 +1,4 @@
-"""Run one program in this process and write its comparison: ``python -m benchmarks.programs.worker NAME FILE``."""
+"""Run one program in this process and write its comparison: ``python -m tests.acceptance.worker NAME FILE``."""
 
 from __future__ import annotations
 
