@@ -18,7 +18,7 @@ def add(commands: Any) -> None:
     parser = add_command(
         commands,
         "doctor",
-        help="check an installation and a model: safety, coverage, overhead",
+        help="check an installation and a model: safety",
         description=(
             "Check this installation, and a model if one is named, in about a minute. Exit status: 0 safe (also with "
             "warnings), 1 not safe, 2 could not be checked."
@@ -59,13 +59,12 @@ def _run(arguments: argparse.Namespace) -> int:
         config = None if arguments.config is None else load_config(arguments.config)
         progress("making the model")
         subject = reference_subject() if arguments.model is None else load_subject(arguments.model, arguments.input)
-        report = examine(subject, config, stream=out, progress=progress)
+        report = examine(subject, config, progress=progress)
     if arguments.json:
         print(json.dumps(report.to_dict(), indent=1, ensure_ascii=False))
     else:
-        color = out.isatty()
         encoding = getattr(out, "encoding", None) or "ascii"
-        out.write(render_report(report, width=shutil.get_terminal_size().columns, color=color, encoding=encoding))
+        out.write(render_report(report, width=shutil.get_terminal_size().columns, encoding=encoding))
         out.flush()
     return report.exit_status
 

@@ -1,9 +1,8 @@
 """Check in about a minute whether profiling an installation and a model is safe. See ``docs/doctor.md``."""
 
 from .examine import examine
-from .result import CheckVerdict, Report, Result
+from .result import CheckVerdict, Report, Result, render_report
 from .subject import Subject, load_subject, reference_subject
-from .table import render_report
 
 __all__ = [
     "CheckVerdict",

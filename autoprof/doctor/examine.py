@@ -1,97 +1,93 @@
-"""Run all checks of an installation and a model in order; each gives one result."""
+"""Check the installation, then train a model bare and profiled, and compare the bits."""
 
 from __future__ import annotations
 
 import os
-import sys
-from collections.abc import Callable
-from typing import TextIO
+from collections.abc import Callable, Iterable
+from typing import Final
 
-import torch
-
-from .._capture.hooks.placement import find_anchor
-from .._targets import Coverage, predict_coverage, select_targets
+from .._names import shorten, visible
 from ..config import Config, parse_config
-from ..devices import Clock, device_of
-from .hazards import check_hazards
-from .installation import check_fonts, check_output, check_switch, check_terminal, check_versions
-from .measures import check_clock, check_mark_cost, lowest_mark_cost
-from .model_checks import (
-    check_account,
-    check_backward,
-    check_coverage,
-    check_hooks_removed,
-    check_overhead,
-    compare_trials,
-)
-from .result import Report, Result, unknown
+from .installation import check_output, check_switch, check_versions
+from .result import Report, Result, ok, problem, unknown, warning
 from .subject import RETURNS, Subject
-from .trial import Trials
+from .trial import STEPS, Outcome, Trials
 
 EVERY_MODULE = "targets: [{match: '.*'}]"
 """The targets without a configuration: every module, in all phases."""
+_MAX_NAMES: Final = 6
+_REPORT_IT: Final = "do not profile this model, and report it with `autoprof doctor --json`"
 
 
 def examine(
-    subject: Subject,
-    config: Config | None = None,
-    *,
-    stream: TextIO | None = None,
-    progress: Callable[[str], None] = lambda _step: None,
+    subject: Subject, config: Config | None = None, *, progress: Callable[[str], None] = lambda _step: None
 ) -> Report:
-    """Check the installation, the process and the subject, with a configuration or with every module as a target.
+    """Check the installation and the subject, with a configuration or with every module as a target.
 
-    ``stream`` is the stream that a run would show its panel on; ``progress`` is called with the name of each part.
-    The subject's model is unchanged afterwards. Raises ``AutoprofError`` if the configuration does not fit the model
-    or its step fails without autoprof.
+    ``progress`` is called with the name of each part. The subject's model is unchanged afterwards. Raises
+    ``AutoprofError`` if the configuration does not fit the model.
     """
     settings = parse_config(EVERY_MODULE) if config is None else config
-    targets = select_targets(subject.model, settings)
-    clock, note = _clock(subject)
     progress("checking the installation")
-    results = [
-        check_versions(),
-        check_switch(os.environ, settings),
-        check_output(settings),
-        check_terminal(stream or sys.stdout, settings),
-        check_fonts(target.name for target in targets),
-    ]
-    progress("measuring the clock and the cost of a span")
-    # Before the trials: their own profile function and load would be reported as hazards.
-    results += [*check_hazards(os.environ, subject.model), check_clock(clock), check_mark_cost(lowest_mark_cost(clock))]
-    if note is not None:
-        results.append(unknown("device-clock", note, "device times are unavailable here"))
-    found, modules = _run_trials(subject, settings, progress, chosen=config is not None)
-    return Report(subject.name, (*results, *found), modules)
-
-
-def _run_trials(
-    subject: Subject, settings: Config, progress: Callable[[str], None], *, chosen: bool
-) -> tuple[list[Result], tuple[Coverage, ...]]:
-    """Run the checks that need a training step."""
-    if not subject.runnable:
-        modules = [target.module for target in select_targets(subject.model, settings)] if chosen else None
+    results = [check_versions(), check_switch(os.environ, settings), check_output(settings)]
+    if subject.runnable:
+        results += _compare(subject, settings, progress)
+    else:
         advice = f"return (model, batch) from the factory ({RETURNS}), or name a batch with --input"
-        return [unknown("identity", "no batch to run a step with", advice)], predict_coverage(subject.model, modules)
-    progress("running steps without and with autoprof")
-    trials = Trials(subject, settings, everything=not chosen)
-    identity, bare, profiled = compare_trials(trials)
-    if profiled is None or profiled.error is not None:
-        return [identity], ()
-    progress("observing a step")
-    observed = trials.observed(profiled)
-    results = [
-        identity,
-        check_hooks_removed(profiled),
-        check_coverage(observed, chosen=chosen),
-        check_account(profiled),
-        check_backward(profiled, observed),
-        check_overhead(bare, profiled, settings.sample, chosen=chosen),
-    ]
-    return results, observed.modules
+        results.append(unknown("identity", "no batch to run a step with", advice))
+    return Report(subject.name, tuple(results))
 
 
-def _clock(subject: Subject) -> tuple[Clock, str | None]:
-    anchor = find_anchor(subject.model)
-    device = torch.device("cpu") if anchor is None else anchor.device
-    return device_of(device).clock(device)
+def _compare(subject: Subject, config: Config, progress: Callable[[str], None]) -> list[Result]:
+    """Train twice bare and once profiled, and check the bits and the hooks."""
+    progress("training without autoprof")
+    trials = Trials(subject, config)
+    bare = [trials.run_bare(), trials.run_bare()]
+    failed = next((trial.error for trial in bare if trial.error is not None), None)
+    if failed is not None:
+        advice = "the step must run before it can be compared"
+        return [unknown("identity", f"a step without autoprof fails: {failed}", advice)]
+    progress("training with autoprof")
+    profiled = trials.run_profiled()
+    return [_check_identity(bare, profiled), _check_hooks(profiled)]
+
+
+def _check_identity(bare: list[Outcome], profiled: Outcome) -> Result:
+    """Check that the profiled steps have the bits of the bare ones, where those agree with each other."""
+    if profiled.error is not None:
+        return problem("identity", f"the step runs bare and fails under autoprof: {profiled.error}", _REPORT_IT)
+    first, second = (trial.digests for trial in bare)
+    keys = sorted({*first, *second, *profiled.digests})
+    unstable = [key for key in keys if first.get(key) != second.get(key)]
+    different = [key for key in keys if key not in unstable and first.get(key) != profiled.digests.get(key)]
+    found = {"compared": len(keys), "unstable": unstable, "different": different}
+    if different:
+        message = f"{len(different)} of {len(keys)} tensors and states differ from the bare steps: {_list(different)}"
+        return problem("identity", message, _REPORT_IT, **found)
+    kind = "" if profiled.has_backward else " (no output requires a gradient: forward only)"
+    if not unstable:
+        message = f"{len(keys)} tensors and states of {STEPS} steps are equal to the last bit{kind}"
+        return ok("identity", message, **found)
+    own = f"the model itself is not deterministic: between bare steps {len(unstable)} of {len(keys)} differ"
+    if all(key in unstable for key in keys if key.startswith("output")):
+        advice = "make it repeatable from torch's, numpy's and Python's random state, and repeat"
+        return unknown("identity", f"{own}, among them every output", advice, **found)
+    advice = "torch.use_deterministic_algorithms(True) or a fixed seed makes all of it comparable"
+    message = f"{own} ({_list(unstable)}); all others are equal to the last bit{kind}"
+    return warning("identity", message, advice, **found)
+
+
+def _check_hooks(profiled: Outcome) -> Result:
+    """Check that the model has the same hooks as before."""
+    if profiled.changed_hooks:
+        names = _list(name or "the model" for name in profiled.changed_hooks)
+        return problem("leaves-nothing", f"after close() the hooks of these modules differ: {names}", _REPORT_IT)
+    return ok("leaves-nothing", "after close() every module has the same hooks as before")
+
+
+def _list(names: Iterable[str]) -> str:
+    """List the first names and count the rest."""
+    shown = [*names]
+    rest = len(shown) - _MAX_NAMES
+    listed = ", ".join(shorten(visible(name), 80) for name in shown[:_MAX_NAMES])
+    return f"{listed} and {rest} more" if rest > 0 else listed

@@ -1,4 +1,4 @@
-"""Checks of the installation: versions, the off switch, the output folder, the terminal and fonts."""
+"""Checks of the installation: versions, the off switch, the output folder."""
 
 from __future__ import annotations
 
@@ -7,30 +7,23 @@ import platform
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
-from typing import Final, TextIO
+from typing import Final
 
 from .._capture.hooks.call_sites import HAS_CALL_ATTRIBUTE
 from .._capture.hooks.native_hooks import HAS_HOOK_DICTS
 from .._capture.marks.native import uses_extension
 from .._process.switch import SWITCH, is_off
-from .._reports.fonts import script_for
-from .._reports.text import UNICODE, glyphs_for
 from .._units import format_bytes
 from ..config import Config
 from ..sinks import writes_files
-from ..sinks._terminal import SPARE_ROWS, PinnedLines
 from .result import Result, ok, problem, unknown, warning
 
 DISTRIBUTION: Final = "torch-autoprof"
 SPACE_BYTES: Final = 200 * 1024 * 1024
 """Free space below which the records of a long run may not fit."""
-PANEL_LINES: Final = 4
-"""Lines of the live panel besides its names: two of the frame, phases, memory."""
-SPLIT_COLUMNS: Final = 78
-"""Terminal width from which the live panel splits each name by phase."""
 
 
 def check_versions(distribution: str = DISTRIBUTION) -> Result:
@@ -117,41 +110,3 @@ def check_output(config: Config) -> Result:
     if free < SPACE_BYTES:
         return warning("output", shown, "a full disk ends the records, not the training; " + advice, free_bytes=free)
     return ok("output", shown, folder=str(folder), free_bytes=free)
-
-
-def check_terminal(stream: TextIO, config: Config) -> Result:
-    """Check how the live panel would be shown here."""
-    console = config.sinks.console
-    if console is None:
-        return ok("terminal", "the configuration has no console sink")
-    encoding = getattr(stream, "encoding", None) or "ascii"
-    if glyphs_for(encoding) is not UNICODE:
-        return warning(
-            "terminal",
-            f"its encoding is {encoding}: tables are drawn in ASCII, and other characters become '?'",
-            "set PYTHONIOENCODING=utf-8 or LC_ALL=C.UTF-8",
-            encoding=encoding,
-        )
-    size = PinnedLines.terminal_size(stream)
-    if size is None:
-        return ok("terminal", f"none ({encoding}): plain lines at times", encoding=encoding)
-    columns, rows = size
-    shown, found = f"{columns} x {rows}, {encoding}", {"columns": columns, "rows": rows, "encoding": encoding}
-    if rows < console.top + PANEL_LINES + SPARE_ROWS:
-        advice = f"enlarge it, or set console.top below {console.top}"
-        return warning("terminal", f"{shown}: too low for the live panel; plain lines instead", advice, **found)
-    split = "" if columns >= SPLIT_COLUMNS else f", without phases (these need {SPLIT_COLUMNS} columns)"
-    return ok("terminal", f"{shown}: a live panel{split}", **found)
-
-
-def check_fonts(names: Iterable[str]) -> Result:
-    """Check that the plots can show the names of this configuration, and Chinese."""
-    missing = script_for("".join(names)).missing
-    if missing:
-        shown = "".join(sorted(missing))[:20]
-        return warning(
-            "fonts", f"no installed font has {shown}: plots show code points", "install a font with these characters"
-        )
-    if script_for("时间").missing:
-        return ok("fonts", "no Chinese font is installed; the names here need none")
-    return ok("fonts", "plots can show these names, and Chinese")

@@ -1,17 +1,19 @@
-"""The report of an examination: one ``Result`` a check, and the exit status."""
+"""The report of an examination: one ``Result`` a check, the exit status, and the text."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from enum import Enum
 from typing import Any, Final
 
-from .._targets import Coverage
+from .._reports.text import UNICODE, glyphs_for, safe, wrap
 
 SAFE: Final = 0
 UNSAFE: Final = 1
 UNCHECKED: Final = 2
+_LABEL_WIDTH: Final = 29
 
 
 class CheckVerdict(str, Enum):
@@ -41,11 +43,10 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """All results, and the coverage of each module."""
+    """All results."""
 
     subject: str
     results: tuple[Result, ...]
-    modules: tuple[Coverage, ...] = ()
 
     @property
     def exit_status(self) -> int:
@@ -61,11 +62,30 @@ class Report:
             "subject": self.subject,
             "exit_status": self.exit_status,
             "checks": [{**asdict(result), "verdict": str(result.verdict)} for result in self.results],
-            "modules": [
-                {**asdict(one), "reason": None if one.reason is None else str(one.reason), "why": one.why}
-                for one in self.modules
-            ],
         }
+
+
+def render_report(report: Report, *, width: int, encoding: str = "utf-8") -> str:
+    """Return the report as text, ``width`` columns wide."""
+    arrow = "→" if glyphs_for(encoding) is UNICODE else "->"
+    lines = [safe(f"autoprof doctor: {report.subject}", encoding), ""]
+    for result in report.results:
+        label = f"{result.verdict!s:13}{result.check}"
+        lines += wrap(label, safe(result.message, encoding), width, _LABEL_WIDTH)
+        if result.next:
+            lines += wrap("", f"{arrow} {safe(result.next, encoding)}", width, _LABEL_WIDTH)
+    return "\n".join([*lines, "", _conclude(report)]) + "\n"
+
+
+def _conclude(report: Report) -> str:
+    count = Counter(result.verdict for result in report.results)
+    warnings = count[CheckVerdict.WARNING]
+    behind = f", {warnings} warning{'' if warnings == 1 else 's'}" if warnings else ""
+    if report.exit_status == SAFE:
+        return f"safe: autoprof changes nothing here{behind}"
+    if report.exit_status == UNSAFE:
+        return f"not safe: problems found: {count[CheckVerdict.PROBLEM]}{behind}"
+    return f"not known to be safe: checks that could not run: {count[CheckVerdict.UNKNOWN]}{behind}"
 
 
 def ok(check: str, message: str, **data: Any) -> Result:

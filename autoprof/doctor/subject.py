@@ -104,8 +104,8 @@ def reference_subject() -> Subject:
     preset = PRESETS["tiny"]
     config = replace(preset.model, use_checkpoint_attn=True, use_checkpoint_ffn=True)
     model = VRTWithSpike(config)
-    rgb = torch.rand(preset.batch, config.frames, 3, preset.crop, preset.crop)
-    spike = torch.rand(preset.batch, config.frames, config.spike_bins, preset.crop, preset.crop)
+    rgb = torch.rand(1, config.frames, 3, preset.crop, preset.crop)
+    spike = torch.rand(1, config.frames, config.spike_bins, preset.crop, preset.crop)
     sharp = torch.rand_like(rgb)
     return Subject("the built-in reference model", model, (rgb, spike), lambda output: deblurring_loss(output, sharp))
 
