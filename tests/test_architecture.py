@@ -27,9 +27,9 @@ ROOMS = (
     "_storage",
     "_ranks", "devices", "config", "_targets", "_capture", "_resolve",
     "_reports", "compare", "logs",
-    "probes", "_flight", "diagnose", "_metrics", "_report_page", "sinks", "deep", "_session", "_launch", "integrations",
-    "compat",
-    "testing", "demo", "doctor", "explain", "cli", "__main__",
+    "probes", "_flight", "diagnose", "_metrics", "_reports.page", "sinks", "deep", "_session", "_launch",
+    "integrations", "compat",
+    "testing", "demo", "doctor", "_reports.explain", "cli", "__main__",
 )  # fmt: skip
 """The rooms in order: a module, or a package with all that is in it."""
 BACK_BY_NAME = {("summary", "_reports"), ("config", "sinks")}
@@ -198,7 +198,7 @@ def test_a_session_without_a_written_configuration_loads_no_parser(tmp_path: Pat
     assert found.stderr.strip() == "[]"
 
 
-TOOLS = ("cli", "compare", "compat", "demo", "doctor", "explain", "logs")
+TOOLS = ("cli", "compare", "compat", "demo", "doctor", "logs")
 """Rooms that no step of a training runs."""
 IMPORTS_MASKED_ARRAYS = {"median", "percentile", "quantile", "nanmedian", "nanpercentile", "nanquantile", "unique"}
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, Literal
 
-from .._units import format_bytes, format_ms, format_percent, format_rate, format_span
+from .._units import count, format_bytes, format_ms, format_percent, format_rate, format_span
 from ..summary import Finding, Summary, WhatIf
 from .text import crop, fit, safe, wrap
 
@@ -14,7 +14,6 @@ UNJUDGED_CELLS: Final = 12
 BOTH_TIMES_CELLS: Final = 90
 """The least width for both the time of an epoch and the time to finish; a narrower table has only the latter."""
 HEALTHY: Final = "nothing stands out"
-UNCLEAR: Final = "unclear"
 MOST_UNATTRIBUTED: Final = 0.15
 """Share of the step in no span up to which a run without findings is called healthy."""
 LOOK: Final = 'put with autoprof.span("..."): around the code between the modules to see which part takes the time'
@@ -26,14 +25,23 @@ def verdict(summary: Summary) -> Finding | None:
     return None if first is None or first.severity == "info" else first
 
 
+def run_state(summary: Summary) -> Literal["found", "healthy", "unclear", "too few steps"]:
+    """Return the verdict on the run as one of four words."""
+    if verdict(summary) is not None:
+        return "found"
+    if not summary.steps or (summary.findings and all(map(_lacks_steps, summary.findings))):
+        return "too few steps"
+    return "unclear" if summary.unattributed_share >= MOST_UNATTRIBUTED else "healthy"
+
+
 def verdict_line(summary: Summary, *, gain: bool = True) -> str | None:
     """Phrase the verdict in one line, with its possible gain if ``gain``; None while there are too few steps."""
     if not summary.findings:
         return None
     found = verdict(summary)
     if found is None:
-        text = _without_finding(summary)
-        return text if text == HEALTHY or text.startswith(UNCLEAR) else None
+        state = run_state(summary)
+        return {"healthy": HEALTHY, "unclear": _unclear(summary)}.get(state)
     return _title(found) if gain else _where(found)
 
 
@@ -67,22 +75,22 @@ def card_facts(summary: Summary) -> list[tuple[str, str]]:
     found = verdict(summary)
     if found is not None:
         return [("Verdict", f"[{found.severity}] {_title(found)}"), ("Why", found.why), ("Next", found.next)]
-    text = _without_finding(summary)
-    if text.startswith(UNCLEAR):
-        return [("Verdict", text), ("Why", "no rule found anything in the rest of it"), ("Next", LOOK)]
-    if text != HEALTHY:
-        return [("Verdict", text)]
-    return [("Verdict", text), ("Why", f"no rule found anything in {_steps(summary)}"), ("Next", "nothing to do")]
+    state = run_state(summary)
+    if state == "unclear":
+        return [("Verdict", _unclear(summary)), ("Why", "no rule found anything in the rest of it"), ("Next", LOOK)]
+    if state == "too few steps":
+        return [("Verdict", f"too early to say ({summary.findings[0].evidence.get('missing', 'no recorded step')})")]
+    return [
+        ("Verdict", HEALTHY),
+        ("Why", f"no rule found anything in {count(summary.steps, 'recorded step')}"),
+        ("Next", "nothing to do"),
+    ]
 
 
 def other_findings(summary: Summary) -> list[str]:
     """Phrase each finding after the first in one line."""
     found = [finding for finding in summary.findings if finding.severity != "info"]
     return [f"[{finding.severity}] {_title(finding)}" for finding in found[1:]]
-
-
-def _steps(summary: Summary) -> str:
-    return f"{summary.steps} recorded {'step' if summary.steps == 1 else 'steps'}"
 
 
 def _title(finding: Finding) -> str:
@@ -102,13 +110,8 @@ def _lacks_steps(finding: Finding) -> bool:
     return str(finding.evidence.get("missing", "")).startswith("recorded steps")
 
 
-def _without_finding(summary: Summary) -> str:
-    waiting = [finding for finding in summary.findings if _lacks_steps(finding)]
-    if len(waiting) == len(summary.findings) and waiting:
-        return f"too early to say ({waiting[0].evidence['missing']})"
-    if summary.unattributed_share >= MOST_UNATTRIBUTED:
-        return f"{UNCLEAR}: {format_percent(summary.unattributed_share)} of the step is in no span"
-    return HEALTHY
+def _unclear(summary: Summary) -> str:
+    return f"unclear: {format_percent(summary.unattributed_share)} of the step is in no span"
 
 
 def _unjudged(summary: Summary, width: int) -> Iterator[str]:

@@ -5,21 +5,18 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from ..frame import Layout, Nanoseconds, StepFrame
 from .name_tree import NameTree, name_tree
 
 MAX_PLACES: Final = 4096
 """The most averages in memory; further names (a program may make up a new one each step) have none."""
-LAYOUTS: Final = 128
-"""Layouts whose places are remembered; a run whose steps all differ looks them up again now and then."""
+MAX_LAYOUTS: Final = 128
+"""Layouts whose places are remembered."""
 
 
 class NameAverages:
     """The running average of every name at its place in the tree, over recorded steps with it. Bounded."""
-
-    __slots__ = ("_counts", "_index", "_places", "_sums")
 
     def __init__(self) -> None:
         self._places: dict[tuple[tuple[str, ...], bool, bool], int] = {}
@@ -39,18 +36,6 @@ class NameAverages:
         self._sums[index] += totals_ns
         self._counts[index] += 1
 
-    def add_steps(self, layout: Layout, tree: NameTree, totals_ns: Nanoseconds) -> npt.NDArray[np.float64]:
-        """Add recorded steps, each a row; return each node's average after each step, NaN where there is none."""
-        index = self._places_of(layout, tree)
-        sums = totals_ns.cumsum(axis=0)
-        counts = np.arange(1, len(sums) + 1)[:, None] + self._counts[index]
-        sums += self._sums[index]
-        self._sums[index] = sums[-1]
-        self._counts[index] = counts[-1]
-        means: npt.NDArray[np.float64] = sums / counts
-        means[:, index == MAX_PLACES] = np.nan
-        return means
-
     def of(self, layout: Layout, tree: NameTree) -> list[float | None]:
         """Return each node's average so far in nanoseconds, None where there is none."""
         index = self._places_of(layout, tree)
@@ -61,15 +46,13 @@ class NameAverages:
     def _places_of(self, layout: Layout, tree: NameTree) -> Nanoseconds:
         index = self._index.get(layout)
         if index is None:
-            if len(self._index) >= LAYOUTS:
+            if len(self._index) >= MAX_LAYOUTS:
                 self._index.clear()
             places = []
             for node in tree.nodes:
                 is_logged = node.is_separate and not node.calls and not node.is_header
                 place = node.path, node.is_separate, is_logged  # a name may also be another thread's and a logged one
-                if place in self._places or len(self._places) < MAX_PLACES:
-                    places.append(self._places.setdefault(place, len(self._places)))
-                else:
-                    places.append(MAX_PLACES)
+                known = len(self._places) < MAX_PLACES or place in self._places
+                places.append(self._places.setdefault(place, len(self._places)) if known else MAX_PLACES)
             index = self._index[layout] = np.asarray(places, dtype=np.int64)
         return index

@@ -37,8 +37,8 @@ def add(commands: Any) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
+    from .._reports.explain import encode, explain_run, json_schema, render_explanation
     from .._storage.runs import find_run, read_run
-    from ..explain import encode, explain_run, json_schema, render_explanation
 
     if arguments.schema:
         print(json.dumps(json_schema(), indent=1))

@@ -46,7 +46,7 @@ def add(commands: Any) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from .._report_page.page import write_page
+    from .._reports.page.page import write_page
     from .._storage.runs import Run, find_run, read_run
     from .._units import format_bytes
     from ..errors import OutputError

@@ -7,7 +7,7 @@ from ._calls import CallStatistics
 from ._diagnosis import CallMonitor, Diagnosis
 from ._environment import Environment
 from ._evidence import Evidence, EvidenceCollector, LongStep, evidence_of_run, facts_of_run
-from ._experiment import CHANGES, OPERATIONS, QUANTITIES, Experiment, edit_module, less_often, longest_call
+from ._experiment import Change, Experiment, Operation, Quantity, edit_module, less_often, longest_call
 from ._facts import RunFacts
 from ._judge import diagnose, find_rules, judge
 from ._optimizers import OptimizerInfo, describe_optimizers
@@ -26,12 +26,10 @@ from ._thresholding import (
 )
 
 __all__ = [
-    "CHANGES",
     "MIN_STEPS",
-    "OPERATIONS",
-    "QUANTITIES",
     "CallMonitor",
     "CallStatistics",
+    "Change",
     "Defect",
     "Diagnosis",
     "Environment",
@@ -40,8 +38,10 @@ __all__ = [
     "ExceededBound",
     "Experiment",
     "LongStep",
+    "Operation",
     "OptimizerInfo",
     "PythonThread",
+    "Quantity",
     "Rule",
     "RunFacts",
     "StackMonitor",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, Literal, get_args
+from typing import Literal
 
 from ..summary import Finding
 
@@ -39,10 +39,6 @@ Operation = Literal["set", "increase", "decrease", "edit"]
 """``edit``: a person or a program has to change code; no setting does it."""
 Quantity = Literal["step_ns", "sample_ns", "wall_ns", "peak_bytes", "held_bytes"]
 """The quantity that falls: the mean step, the time of a sample, the step with excluded time, the peak, memory held."""
-
-CHANGES: Final[tuple[Change, ...]] = get_args(Change)
-OPERATIONS: Final[tuple[Operation, ...]] = get_args(Operation)
-QUANTITIES: Final[tuple[Quantity, ...]] = get_args(Quantity)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,7 @@ from typing import Final
 from pydantic import Field
 
 from .._options import Options
-from .._reports.log import render_log_summary
-from .._reports.log_block import LogBlock
+from .._reports.log import render_log_summary, render_step
 from .._reports.name_averages import NameAverages
 from .._storage.atomic import open_replacing
 from .._storage.line_file import LineFile
@@ -45,7 +44,6 @@ class LogSink:
         self._count = 0
         self._sections = 0
         self._averages = NameAverages()
-        self._block = LogBlock(self._averages)
         self._clock_limit_ns = 0
         self._file = LineFile(
             folder_of(run).rank_path / "timing.log", options.flush_s, run.clock, max_bytes=run.max_bytes
@@ -56,25 +54,15 @@ class LogSink:
         self._clock_limit_ns = clock_limit_ns
 
     def write(self, frame: StepFrame) -> None:
-        """Append the frame's section; those of several steps are rendered together."""
+        """Append the frame's section."""
         self._count += 1
-        block = self._block
         if self._count % self._every:
-            self._write_block()  # its averages are of the steps before this one
             self._averages.count(frame)
             return
-        limit_ns = self._clock_limit_ns
-        if not block.takes(frame, limit_ns):
-            self._write_block()
+        self._file.write(render_step(frame, self._averages, self._clock_limit_ns))
         self._sections += 1
-        flush = self._flush_every is not None and self._sections % self._flush_every == 0
-        if block.add(frame, limit_ns) or flush or self._file.is_due():
-            self._write_block()
-        if flush:
+        if self._flush_every is not None and self._sections % self._flush_every == 0:
             self._file.flush()
-
-    def _write_block(self) -> None:
-        self._file.write(self._block.render())
 
     @property
     def limit_note(self) -> str | None:
@@ -84,7 +72,7 @@ class LogSink:
     def close(self, summary: Summary) -> None:
         """Append the statistics of the run, write the pending lines and close the file."""
         try:
-            self._file.write(self._block.render() + render_log_summary(summary))
+            self._file.write(render_log_summary(summary))
         finally:
             self._file.close()
 
@@ -92,14 +80,11 @@ class LogSink:
 def export_log(saved: SavedSteps, path: Path) -> None:
     """Write the readable log of one rank."""
     summary = saved.summary()
-    block = LogBlock(NameAverages())
+    averages = NameAverages()
     with open_replacing(path) as file:
         for frame in saved.frames(saved.rank):
-            if not block.takes(frame, summary.clock_limit_ns):
-                file.write(block.render())
-            if block.add(frame, summary.clock_limit_ns):
-                file.write(block.render())
-        file.write(block.render() + render_log_summary(summary))
+            file.write(render_step(frame, averages, summary.clock_limit_ns))
+        file.write(render_log_summary(summary))
 
 
 SINK = SinkKind(

@@ -34,7 +34,7 @@ class ReportSink:
 
     def close(self, summary: Summary) -> None:
         """Write the page, unless the records are too large for the end of a run."""
-        from .._report_page.page import write_page
+        from .._reports.page.page import write_page
 
         run = read_records(self._folder.path)
         size = sum(run.rank_frames(rank).size_bytes for rank in run.ranks)

@@ -6,11 +6,11 @@ import ast
 import copy
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
-from autoprof.diagnose import CHANGES
+from autoprof.diagnose import Change
 from benchmarks.mend import mender
 from benchmarks.mend.__main__ import Result, _try
 from benchmarks.mend.mender import SETTING_OF, mend
@@ -31,7 +31,7 @@ def explained(change: str, operation: str = "set", value: Any = None, target: st
 
 def test_every_change_of_the_schema_is_known() -> None:
     """A setting, a named entry of a setting, or none that a program can have."""
-    assert {*SETTING_OF, *BY_NAME, *NO_SETTING} == set(CHANGES)
+    assert {*SETTING_OF, *BY_NAME, *NO_SETTING} == set(get_args(Change))
     assert set(SETTING_OF.values()) <= set(SETTINGS)
 
 

@@ -10,12 +10,12 @@ import pytest
 import torch.distributed as dist
 from evidence_builders import finding_of, found
 
+from autoprof._reports.explain import MAX_BYTES, encode, explain_run, json_schema
 from autoprof._storage.runs import RunFolder, read_run
 from autoprof.cli import main
 from autoprof.cli.rules import ABSTAINS, FOUND, SILENT, VERDICT, DefectRun, render_rules
 from autoprof.demo.rule_defects import defects_of
 from autoprof.diagnose import Defect, Rule, find_rules
-from autoprof.explain import MAX_BYTES, encode, explain_run, json_schema
 from autoprof.summary import Summary
 
 DEFECTS = [(rule, defect) for rule in find_rules().values() for defect in defects_of(rule)]

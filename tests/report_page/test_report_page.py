@@ -14,8 +14,8 @@ import pytest
 from report_builders import EVIL, MS, frame_of, frames_of, layout_of, save_run
 
 import autoprof
-from autoprof._report_page import page as page_module
-from autoprof._report_page.payload import ROW_BYTES
+from autoprof._reports.page import page as page_module
+from autoprof._reports.page.payload import ROW_BYTES
 from autoprof.cli import main
 
 

@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from report_builders import EVIL, MS, ROWS, frame_of, frames_of, layout_of, save_run
 
-from autoprof._report_page.bins import SAMPLES, QuantileBins
-from autoprof._report_page.call_tree import CallTrees
-from autoprof._report_page.codes import FIRST, MISSING, PER_NAT, ZERO, encode
-from autoprof._report_page.history import SLOW_STEPS, STEP_BINS, read_history
-from autoprof._report_page.rank_steps import read_rank
+from autoprof._reports.page.bins import SAMPLES, QuantileBins
+from autoprof._reports.page.call_tree import CallTrees
+from autoprof._reports.page.codes import FIRST, MISSING, PER_NAT, ZERO, encode
+from autoprof._reports.page.history import SLOW_STEPS, STEP_BINS, read_history
+from autoprof._reports.page.rank_steps import read_rank
 from autoprof.frame import Phase
 
 
@@ -165,7 +165,7 @@ def test_a_ranks_steps_are_read_without_their_spans(tmp_path: Path) -> None:
 
 
 def _payload(run: Path) -> dict[str, Any]:
-    from autoprof._report_page.payload import run_payload
+    from autoprof._reports.page.payload import run_payload
     from autoprof._storage.runs import read_run
     from autoprof.sinks._export import saved_summary
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from random_frames import runs
 from sink_builders import summary_of
 
-from autoprof._report_page.payload import run_payload
+from autoprof._reports.page.payload import run_payload
 from autoprof._storage.runs import RunFolder, read_run
 from autoprof._storage.steps_jsonl import FrameEncoder
 from autoprof.frame import TRAINING_LANE, StepFrame

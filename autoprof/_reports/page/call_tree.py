@@ -8,9 +8,9 @@ from typing import Final
 
 import numpy as np
 
-from .._stats.layout_cache import cached_by_layout
-from .._stats.rows import RowKey
-from ..frame import TRAINING_LANE, Layout, Nanoseconds, Phase, StepFrame
+from ..._stats.layout_cache import cached_by_layout
+from ..._stats.rows import RowKey
+from ...frame import TRAINING_LANE, Layout, Nanoseconds, Phase, StepFrame
 
 MAX_CUTS: Final = 4
 """Sets of targets whose trees are kept; beyond that, that of the fewest steps is dropped."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from .._ranks import RankComparison, compare_saved, phrase_slow, read_ranks
-from .._reports.text import safe
-from .._storage.runs import Run
-from ..diagnose import RunFacts
-from ..errors import OutputError
+from ..._ranks import RankComparison, compare_saved, phrase_slow, read_ranks
+from ..._storage.runs import Run
+from ...diagnose import RunFacts
+from ...errors import OutputError
+from ..text import safe
 
 ALIKE: Final = "No rank is slow: the differences are within those of equal ranks."
 

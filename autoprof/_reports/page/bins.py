@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from ..frame import Nanoseconds
+from ...frame import Nanoseconds
 from .codes import MISSING, Codes, encode
 
 SAMPLES: Final = 512

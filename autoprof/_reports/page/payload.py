@@ -9,21 +9,21 @@ from math import isfinite
 from pathlib import Path
 from typing import Any, Final
 
-from .._flight import describe_ranks, last_states, rank_table
-from .._process.lifecycle import EXIT
-from .._reports.card import card_facts, verdict
-from .._reports.comm_text import NO_ENDS, format_bandwidth, parts_text
-from .._reports.figures import phase_color
-from .._reports.memory_text import label
-from .._reports.run_facts import NOTHING, headline, run_facts
-from .._reports.shapes import phrase_shapes
-from .._reports.text import safe
-from .._stats.rows import RowKey
-from .._storage.runs import Run
-from ..compare import Comparison
-from ..diagnose import RunFacts
-from ..frame import Phase
-from ..summary import Row, Summary
+from ..._flight import describe_ranks, last_states, rank_table
+from ..._process.lifecycle import EXIT
+from ..._stats.rows import RowKey
+from ..._storage.runs import Run
+from ...compare import Comparison
+from ...diagnose import RunFacts
+from ...frame import Phase
+from ...summary import Row, Summary
+from ..card import card_facts, verdict
+from ..comm_text import NO_ENDS, format_bandwidth, parts_text
+from ..figures import phase_color
+from ..memory_text import label
+from ..run_facts import NOTHING, headline, run_facts
+from ..shapes import phrase_shapes
+from ..text import safe
 from .call_tree import CallTree
 from .codes import as_text
 from .history import ROW_BINS, BinnedReadings, RecordedRow, RunHistory, histogram_of, read_history

@@ -12,11 +12,11 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, Final
 
-from .._reports.text import safe
-from .._storage.atomic import write_atomic
-from .._storage.runs import Run
-from ..errors import AutoprofError, OutputError
-from ..summary import Summary
+from ..._storage.atomic import write_atomic
+from ..._storage.runs import Run
+from ...errors import AutoprofError, OutputError
+from ...summary import Summary
+from ..text import safe
 from .payload import ROW_BYTES, comparison_payload, default_path, phase_colors, run_payload
 
 SCRIPTS: Final = (
@@ -71,7 +71,7 @@ def render_page(
 
 
 def _compare(a: Run, b: Run, rank: int | None) -> dict[str, Any]:
-    from ..compare import compare_runs
+    from ...compare import compare_runs
 
     try:
         return comparison_payload(compare_runs(a.path, b.path, rank=rank), "")

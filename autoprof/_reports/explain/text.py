@@ -6,8 +6,8 @@ import os
 from collections.abc import Iterator
 from typing import Final
 
-from .._reports.text import crop, glyphs_for, safe, wrap
-from .._units import format_bytes, format_ms, format_percent
+from ..._units import format_bytes, format_ms, format_percent
+from ..text import crop, glyphs_for, safe, wrap
 from .data import CodePlace, Confidence, Expectation, ExplainedCause, Explanation, State
 
 ROOM: Final = 12

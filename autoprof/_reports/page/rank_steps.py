@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from .._storage.records import record_files
-from .._storage.span_blocks import MAX_NS
-from .._storage.steps_jsonl import BAD_LINE, duration_of
-from .._units import NS_PER_MS
+from ..._storage.records import record_files
+from ..._storage.span_blocks import MAX_NS
+from ..._storage.steps_jsonl import BAD_LINE, duration_of
+from ..._units import NS_PER_MS
 from .history import count_lines
 
 MAX_RANKS: Final = 64

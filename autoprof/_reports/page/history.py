@@ -12,9 +12,9 @@ from typing import Final
 
 import numpy as np
 
-from .._stats.rows import RowKey, step_rows
-from .._storage.records import Frames, record_files
-from ..frame import UNTIMED_LANE, Layout, Nanoseconds, StepFrame
+from ..._stats.rows import RowKey, step_rows
+from ..._storage.records import Frames, record_files
+from ...frame import UNTIMED_LANE, Layout, Nanoseconds, StepFrame
 from .bins import BinnedSeries, MeanBins, QuantileBins
 from .call_tree import CallTree, CallTrees
 from .codes import FIRST, PER_NAT, Codes, encode

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from ..frame import Nanoseconds
+from ...frame import Nanoseconds
 
 Codes = npt.NDArray[np.uint16]
 

@@ -1,0 +1,193 @@
+"""From a saved run to its ``Explanation``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final
+
+from ..._storage.runs import Run
+from ..._units import NS_PER_S
+from ...diagnose import Experiment, RunFacts, StackTable, find_rules
+from ...sinks._export import saved_summary
+from ...summary import Finding, Summary, format_counts
+from ..card import run_state
+from ..run_facts import bias_text, mean_of_all_ns
+from .data import (
+    CodePlace,
+    ComparedRanks,
+    Confidence,
+    Expectation,
+    ExplainedCause,
+    Explanation,
+    LateRank,
+    Level,
+    Trial,
+    Unmeasured,
+)
+
+FIRM: Final = 1.5
+"""The low end of a share is at least this many times its bound: another run of the program gives the same finding."""
+DOUBTFUL: Final = {
+    "busy-machine": "other processes kept the processors busy: times are longer for this reason",
+    "debug-mode": "a debugging switch is on: all times include its cost",
+}
+"""Findings that make the others less certain."""
+
+
+def explain_run(run: Run) -> Explanation:
+    """Return the explanation of a saved run; of a run that was killed, from its records.
+
+    Raises ``OutputError`` where it cannot be read.
+    """
+    summary, facts = saved_summary(run), RunFacts.of_run_info(run.info)
+    found = [one for one in summary.findings if one.severity != "info"]
+    return Explanation(
+        run=str(run.path),
+        state=run_state(summary),
+        steps=summary.steps,
+        step_ns=round(mean_of_all_ns(summary)),
+        clock=summary.clock,
+        causes=tuple(_cause(one, summary, run, facts, found) for one in found),
+        unmeasured=_unmeasured(summary),
+        doubts=tuple(_doubts(summary, found, closed=run.info.get("ended") is not None)),
+        ranks=_ranks(facts),
+    )
+
+
+def _ranks(facts: RunFacts) -> ComparedRanks | None:
+    """Return the comparison of the ranks; None where they were not compared."""
+    found = facts.ranks
+    if found is None or found.missing is not None:
+        return None
+    slow = (
+        LateRank(
+            rank=one.rank,
+            kind=one.kind,
+            cause=one.cause,
+            phase=str(one.phase),
+            name=one.name,
+            excess_ns=round(one.excess.middle),
+            gain_ns=one.gain_ns,
+            late=one.late,
+            steps=one.steps,
+            period=one.period,
+        )
+        for one in found.slow
+    )
+    return ComparedRanks(len(found.compared), found.steps, found.absent, tuple(slow))
+
+
+def _cause(one: Finding, summary: Summary, run: Run, facts: RunFacts, found: list[Finding]) -> ExplainedCause:
+    rule = find_rules().get(one.rule)
+    change = Experiment("other", "edit", target=one.name) if rule is None else rule.experiment_for(one)
+    place = _place(one, summary, run, facts)
+    target = place.module if change.change == "module.code" and place.module is not None else change.target
+    expect = _expect(change, one, summary)
+    trial = Trial(change.change, change.operation, change.value, target, one.next, expect)
+    confidence = _confidence(one, summary, found)
+    return ExplainedCause(one.rule, one.severity, one.why, place, one.gain_ns, confidence, trial)
+
+
+def _place(one: Finding, summary: Summary, run: Run, facts: RunFacts) -> CodePlace:
+    """Return the place of a finding: the module's code, else the line with the most time."""
+    place = CodePlace(None if one.phase is None else str(one.phase), one.name, rank=one.rank)
+    row = next((row for row in summary.rows if row.name == one.name and row.fqn), None)
+    fqn = one.name if row is None else row.fqn
+    source = (run.info.get("sources") or {}).get(fqn)
+    if source is not None:
+        file, line = source["file"], source["line"]
+        return replace(place, module=fqn, class_name=source["class"], file=file, line=line, function="forward")
+    if row is not None:
+        place = replace(place, module=fqn)
+    for key in ("sites", "lines", "functions"):
+        for site in one.evidence.get(key) or ():
+            file, _, number = str(site.get("where", "")).rpartition(":")
+            if not file or not number.isdigit():
+                return place
+            known = (path for path, line in _lines(facts) if line == int(number) and path.endswith(file))
+            function, call = site.get("function"), site.get("call")
+            return replace(place, file=next(known, file), line=int(number), function=function, call=call)
+    start = f"{one.phase} {one.name or ''}".rstrip()
+    tables = [table for kind, table in facts.stacks.items() if kind.startswith(start) and table.named]
+    if one.phase is None or not tables:
+        return place
+    longest = max(tables, key=lambda table: table.ns).named[0]
+    call = longest.call or None
+    return replace(place, file=longest.file, line=longest.line, function=longest.function, call=call)
+
+
+def _lines(facts: RunFacts) -> Iterator[tuple[str, int]]:
+    """Yield all lines that the run knows with their full paths: the evidence has them as the reports show them."""
+    for table in (facts.waits, facts.logs, facts.cleanups, *facts.stacks.values()):
+        if table is not None:
+            sites = table.lines if isinstance(table, StackTable) else table.sites
+            yield from ((site.file, site.line) for site in sites)
+    for function in facts.compiled.functions if facts.compiled is not None else ():
+        file, _, number = function.location.rpartition(":")
+        if number.isdigit():
+            yield file, int(number)
+
+
+def _confidence(one: Finding, summary: Summary, found: list[Finding]) -> Confidence:
+    share, low, high, bound = (_number(one, key) for key in ("share", "share_low", "share_high", "bound"))
+    bound = None if "times" in one.evidence else bound  # then it is a ratio's, not the share's
+    doubtful = any(other.rule in DOUBTFUL for other in found if other is not one) or bias_text(summary) is not None
+    level: Level = "medium"
+    if one.rule in DOUBTFUL:
+        level = "high"
+    elif doubtful:
+        level = "low"
+    elif low is not None and bound is not None and low >= FIRM * bound:
+        level = "high"
+    return Confidence(level, share, low, high, bound)
+
+
+def _number(finding: Finding, key: str) -> float | None:
+    value = finding.evidence.get(key)
+    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+
+
+def _expect(change: Experiment, one: Finding, summary: Summary) -> Expectation:
+    """Return the quantity that falls, as it is now and, where the gain is known, at best."""
+    if change.quantity == "peak_bytes":
+        key = "peak_bytes" if "peak_bytes" in summary.memory else "rss_peak_bytes"
+        return Expectation(change.quantity, summary.memory.get(key), None)
+    if change.quantity == "held_bytes":
+        return Expectation(change.quantity, one.evidence.get("last_bytes"), None)
+    if change.quantity == "sample_ns":
+        rate = summary.throughput
+        return Expectation(change.quantity, round(NS_PER_S / rate) if rate else None, None)
+    step_ns = mean_of_all_ns(summary)
+    if change.quantity == "wall_ns":
+        steps = summary.steps + summary.warmup_steps + summary.unsampled_steps
+        step_ns += sum(part.total_ns for part in summary.excluded) / max(steps, 1)
+    best = None if one.gain_ns is None else round(max(step_ns - one.gain_ns, 0))
+    return Expectation(change.quantity, round(step_ns), best)
+
+
+def _unmeasured(summary: Summary) -> tuple[Unmeasured, ...]:
+    """Group the abstentions by the signal that they lack; then the columns of memory that are empty."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for one in summary.findings:
+        if one.severity == "info":
+            missing = str(one.evidence.get("missing", one.why))
+            groups.setdefault((missing, one.next), []).append(one.rule)
+    found = [Unmeasured(missing, tuple(rules), remedy) for (missing, remedy), rules in groups.items()]
+    reasons: dict[str, list[str]] = {}
+    for column, reason in summary.unmeasured.items():
+        reasons.setdefault(reason, []).append(column.removesuffix("_bytes"))
+    columns = [Unmeasured(f"memory: {', '.join(names)}", (), reason) for reason, names in reasons.items()]
+    return (*found, *columns)
+
+
+def _doubts(summary: Summary, found: list[Finding], *, closed: bool) -> Iterator[str]:
+    """Yield the reasons for which the causes are less certain, and the losses of records."""
+    yield from (DOUBTFUL[one.rule] for one in found if one.rule in DOUBTFUL)
+    if not closed:
+        yield "the run was not closed: these figures are from its records so far"
+    if (bias := bias_text(summary)) is not None:
+        yield bias
+    for word, counts in (("dropped", summary.dropped), ("skipped", summary.skipped)):
+        if counts:
+            yield f"{word}: {format_counts(counts)}"

@@ -1,0 +1,191 @@
+"""The explanation of a run as frozen data, its JSON of at most 4 kB, and the JSON Schema made of these types."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import Field, TypeAdapter
+
+from ..._names import shorten, visible
+from ...diagnose import Change, Operation, Quantity
+from ...summary import ClockName, Severity
+
+MAX_BYTES: Final = 4_000
+"""The most bytes of the JSON in UTF-8, with the newline at its end."""
+_LIMITS: Final = ((12, 400), (9, 300), (7, 240), (5, 240), (4, 160), (3, 120), (2, 80), (1, 60), (1, 40))
+"""The most entries of a list and characters of a text, from generous to tight; the first pair that fits is used."""
+
+State = Literal["found", "healthy", "unclear", "too few steps"]
+Level = Literal["high", "medium", "low"]
+
+
+@dataclass(frozen=True)
+class CodePlace:
+    """Where a cause is; null is unknown, or does not apply.
+
+    ``module`` is the module's path in the model, ``name`` its name in the reports. ``file`` is the full path; ``line``
+    is the line of the call, or of the module's ``forward``. ``call`` is the function called there.
+    """
+
+    phase: str | None = None
+    name: str | None = None
+    module: str | None = None
+    class_name: Annotated[str | None, Field(serialization_alias="class")] = None
+    file: str | None = None
+    line: int | None = None
+    function: str | None = None
+    call: str | None = None
+    rank: int | None = None
+
+
+@dataclass(frozen=True)
+class Confidence:
+    """How certain a cause is. ``share`` is its part of the step with a 95 % interval, compared with ``bound``.
+
+    ``high``: the low end is at least 1.5 times the bound, or the cause is a fact. ``low``: an entry of ``doubts`` may
+    be the reason. ``medium``: anything else.
+    """
+
+    level: Level
+    share: float | None = None
+    low: float | None = None
+    high: float | None = None
+    bound: float | None = None
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """The result if the cause is right: ``quantity`` falls from ``now`` to ``at_best``; null is unknown."""
+
+    quantity: Quantity
+    now: float | None
+    at_best: float | None
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One change of the program that would confirm the cause. ``advice`` says the same for people.
+
+    ``value`` is the new value of ``set``; ``target`` is the module, call or switch to change, null where there is only
+    one. Later versions may add words to ``change``: treat an unknown one as ``other``.
+    """
+
+    change: Change
+    operation: Operation
+    value: bool | int | str | None
+    target: str | None
+    advice: str
+    expect: Expectation
+
+
+@dataclass(frozen=True)
+class ExplainedCause:
+    """One finding of a rule: a sentence, its place, and the experiment that would confirm it.
+
+    ``gain_ns`` is the time of a step that could be saved at most, in nanoseconds; null is unknown.
+    """
+
+    rule: str
+    severity: Severity
+    cause: str
+    place: CodePlace
+    gain_ns: int | None
+    confidence: Confidence
+    experiment: Trial
+
+
+@dataclass(frozen=True)
+class Unmeasured:
+    """A signal that the run did not have, the rules that need it, and how to get it. Absent is never zero."""
+
+    missing: str
+    rules: tuple[str, ...]
+    remedy: str
+
+
+@dataclass(frozen=True)
+class LateRank:
+    """A rank that the others wait for; ``phase`` and ``name`` have most of its excess.
+
+    ``excess_ns`` is its time of a step beyond the median of the others, ``gain_ns`` the time saved if it is as fast as
+    the next one, ``late`` the number of steps in which it is late, ``period`` their distance where it is regular.
+    """
+
+    rank: int
+    kind: str
+    cause: str
+    phase: str
+    name: str
+    excess_ns: int
+    gain_ns: int
+    late: int
+    steps: tuple[int, ...]
+    period: int | None
+
+
+@dataclass(frozen=True)
+class ComparedRanks:
+    """The ranks of a run: how many were compared in how many steps, which could not be, and which are slow."""
+
+    compared: int
+    steps: int
+    absent: tuple[int, ...]
+    slow: tuple[LateRank, ...]
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """A training run explained to a program: its causes, the largest gain first, and the signals that it lacks.
+
+    ``step_ns`` is the mean step. ``unclear``: no cause, but much of the step is in no span. ``more_causes`` and
+    ``more_unmeasured`` count entries left out for length. ``ranks`` is null for a single rank. Within a version keys
+    are added, never removed or changed in meaning.
+    """
+
+    run: str
+    state: State
+    steps: int
+    step_ns: int
+    clock: ClockName
+    causes: tuple[ExplainedCause, ...] = ()
+    unmeasured: tuple[Unmeasured, ...] = ()
+    doubts: tuple[str, ...] = ()
+    more_causes: int = 0
+    more_unmeasured: int = 0
+    ranks: ComparedRanks | None = None
+    schema: Literal["autoprof.explain/1"] = "autoprof.explain/1"
+
+
+_TYPE: Final = TypeAdapter(Explanation)
+
+
+def encode(found: Explanation) -> str:
+    """Return the JSON on one line, at most ``MAX_BYTES`` with a newline; cut texts end in an ellipsis."""
+    full, text = _TYPE.dump_python(found, by_alias=True), ""
+    for entries, characters in _LIMITS:
+        cut = _cut(full, entries, characters)
+        for key in ("causes", "unmeasured"):
+            cut[f"more_{key}"] += len(full[key]) - len(cut[key])
+        text = json.dumps(cut, ensure_ascii=False, separators=(",", ":"))
+        if len(text.encode()) < MAX_BYTES:
+            break
+    return text
+
+
+def _cut(value: Any, entries: int, characters: int) -> Any:
+    """Return a JSON value with at most so many entries in each list and characters in each text."""
+    if isinstance(value, str):
+        return shorten(visible(value), characters)
+    if isinstance(value, dict):
+        return {key: _cut(one, entries, characters) for key, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_cut(one, entries, characters) for one in value[:entries]]
+    return value
+
+
+def json_schema() -> dict[str, Any]:
+    """Return the JSON Schema of the explanation."""
+    schema = _TYPE.json_schema(mode="serialization", by_alias=True)
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": "autoprof.explain/1", **schema}
