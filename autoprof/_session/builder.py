@@ -37,7 +37,7 @@ from .._process.switch import is_off
 from .._ranks import Exchange, RankMonitor
 from .._resolve.observer import Observer
 from .._storage.runs import RunFolder
-from .._targets import group_tree, predict_coverage, select_targets, unwrap, walk
+from .._targets import find_unseen, group_tree, select_targets, unwrap, walk
 from ..config import Config, load_config
 from ..devices import Clock, Memory, device_of
 from ..diagnose import CallMonitor, Diagnosis, Environment, RunFacts, StackMonitor, ThreadMonitor
@@ -438,7 +438,7 @@ class _Builder:
     def _unseen(self) -> list[str]:
         """Return the fqns of targets whose hooks never fire; a note names them already."""
         targets = [target.module for target in self._setup.selection.targets]
-        return [one.fqn for one in predict_coverage(self._setup.model, targets) if one.seen is False]
+        return find_unseen(self._setup.model, targets)
 
     def _windows(
         self, folder: RunFolder | None, sampling: Sampling, pipeline: Pipeline, flight: FlightRecorder | None

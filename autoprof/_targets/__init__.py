@@ -1,7 +1,6 @@
 """Select the modules to time: the rules of a configuration × the modules of a model → targets."""
 
-from .call_counter import CallCounter
-from .coverage import Coverage, Reason, measure_coverage, predict_coverage
+from .coverage import Reason, find_unseen
 from .cut_rules import CutGroup, CutRules
 from .groups import ModuleGroup, group_tree
 from .select import Selection, select_targets
@@ -13,8 +12,6 @@ from .tree import ModuleNode, find_module, unwrap, walk
 
 __all__ = [
     "NO_RULE",
-    "CallCounter",
-    "Coverage",
     "CutGroup",
     "CutRules",
     "ModuleGroup",
@@ -24,10 +21,9 @@ __all__ = [
     "Target",
     "find_module",
     "find_sources",
+    "find_unseen",
     "first_cut",
     "group_tree",
-    "measure_coverage",
-    "predict_coverage",
     "select_targets",
     "split_group",
     "suggest_targets",
