@@ -54,15 +54,8 @@ TESTS = {
     "autoprof/_resolve/memory.py": [f"{E}columns.py"],
     "autoprof/_session/sampler.py": ["tests/test_sampler.py"],
     "autoprof/_session/row_choice.py": ["tests/test_sampler_rows.py", f"{E}zoom.py"],
-    "autoprof/_session/sampling.py": [f"{E}sampling_account.py"],
     "autoprof/_session/step_detector.py": [f"{E}step_detector.py", *STEPS],
     "autoprof/_session/regularity.py": [f"{E}step_detector.py"],
-    "autoprof/_session/step_recorder.py": [f"{E}step_recorder.py"],
-    "autoprof/_session/step_marks.py": [f"{E}step_recorder.py", *STEPS],
-    "autoprof/_session/training_steps.py": [f"{E}training_steps.py"],
-    "autoprof/_session/training_hooks.py": [f"{E}training_hooks.py", *STEPS],
-    "autoprof/_session/pipeline.py": [f"{E}pipeline.py"],
-    "autoprof/_session/outputs.py": [f"{E}outputs.py"],
     "autoprof/_session/optimizer_cycle.py": [f"{E}optimizer_cycle.py"],
 }
 """The modules, each with the tests that are about it: a mutant then takes seconds."""

@@ -151,43 +151,6 @@ def test_a_shared_module_has_a_backward_for_each_call() -> None:
     assert {row.calls for row in watched.session.summary().rows if row.name == "a"} == {3}
 
 
-def test_micro_batches_may_run_backward_in_any_order() -> None:
-    """Three forwards, then three backwards, the middle one first."""
-    model = Named(a=linear(), b=linear())
-    with Watched(model, config=CHILDREN) as watched:
-        losses = [model(data()).sum() for _ in range(3)]
-        for i in (1, 2, 0):
-            losses[i].backward()
-        watched.step()
-    check_laws(watched.frames[0])
-    assert tree(watched.frames[0], *BACKWARD) == ["b backward", "a backward"] * 3
-
-
-def test_a_graph_run_twice_has_two_backwards() -> None:
-    """``retain_graph``: each pass is an account of its own."""
-    model = Named(a=linear(), b=linear())
-    with Watched(model, config=CHILDREN) as watched:
-        loss = model(data()).sum()
-        loss.backward(retain_graph=True)
-        loss.backward()
-        watched.step()
-    check_laws(watched.frames[0])
-    assert count(watched.frames[0], Phase.BACKWARD) == {"a": 2, "b": 2}
-
-
-def test_a_double_backward_closes() -> None:
-    """``create_graph``: the pass over the gradient's graph reaches the modules again."""
-    model = Named(a=linear(), b=nn.Tanh(), c=linear())
-    referee = Referee({m: n for n, m in model.named_modules() if n})
-    with Watched(model, config=CHILDREN) as watched:
-        x = data()
-        (grad,) = torch.autograd.grad(model(x).pow(2).sum(), x, create_graph=True)
-        grad.pow(2).sum().backward()
-        watched.step()
-    check_laws(watched.frames[0])
-    referee.check(watched.frames[0], 0)
-
-
 def test_a_module_that_returns_its_input_has_a_backward_of_no_length() -> None:
     """It is counted, takes no time, and ends no other call."""
     clock = FakeClock()
@@ -201,48 +164,6 @@ def test_a_module_that_returns_its_input_has_a_backward_of_no_length() -> None:
     check_laws(frame)
     assert count(frame, Phase.BACKWARD) == {"a": 1, "p": 1, "b": 1}
     assert [s.host_ns for s in frame.spans if s.name == "p" and s.phase is Phase.BACKWARD] == [0]
-
-
-@pytest.mark.parametrize("config", [everything(), CHILDREN], ids=["root and all", "children"])
-def test_the_backward_of_a_module_that_returns_its_input_lies_in_its_callers(config: dict[str, Any]) -> None:
-    """Not in that of the module whose output it passes on, although one node marks both."""
-    model = Named(a=linear(), p=nn.Identity(), block=Named(q=nn.Identity(), b=linear(), r=nn.Identity()))
-    with Watched(model, config=config) as watched:
-        model(data()).sum().backward()
-        watched.step()
-    (frame,) = watched.frames
-    check_laws(frame)
-    names = {
-        span.name: frame.spans[span.parent].name for span in frame.spans if span.phase is Phase.BACKWARD and span.parent
-    }
-    assert names.get("block/q") == names.get("block/r") == names.get("block/b") == "block"
-    assert names.get("p") == names.get("a") == names.get("block")
-
-
-def test_a_module_passes_on_what_another_output_of_a_running_module_is() -> None:
-    """The passed node runs in the middle of its maker's backward: the account still closes."""
-    clock = FakeClock(tick_ns=1)
-
-    class Two(nn.Module):
-        def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-            first = x * 2
-            return first, first * 3
-
-    class Model(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.two, self.same = Two(), nn.Identity()
-
-        def forward(self, x: Tensor) -> Tensor:
-            first, second = self.two(x)
-            return self.same(first) + second
-
-    model = Model()
-    with Watched(model, clock=clock) as watched:
-        model(data()).sum().backward()
-        watched.step()
-    check_laws(watched.frames[0])
-    assert tree(watched.frames[0], *BACKWARD) == ["Model backward", "  two backward", "  same backward"]
 
 
 class Opaque:
@@ -313,29 +234,6 @@ def test_an_output_too_large_to_be_searched_is_counted() -> None:
         watched.step()
         summary = watched.session.summary()
     assert summary.skipped == {UNTIMED_HIDDEN: 1}
-
-
-def test_a_module_that_makes_one_output_and_passes_another_has_one_backward() -> None:
-    """The passed one adds no second span."""
-
-    class Both(nn.Module):
-        def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-            return x * 2, x
-
-    class Model(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.both = Both()
-
-        def forward(self, x: Tensor) -> Tensor:
-            a, b = self.both(x)
-            return a + b
-
-    model = Model()
-    with Watched(model, config=CHILDREN) as watched:
-        model(data()).sum().backward()
-        watched.step()
-    assert count(watched.frames[0], Phase.BACKWARD) == {"both": 1}
 
 
 def test_a_module_still_in_forward_has_no_backward_yet() -> None:
@@ -457,22 +355,6 @@ def test_a_graph_of_an_earlier_step_is_charged_to_the_step_that_runs_it() -> Non
     assert not summary.skipped
 
 
-@pytest.mark.parametrize("reentrant", [False, True])
-def test_a_checkpointed_graph_of_an_earlier_step_closes(reentrant: bool) -> None:
-    """The recompute runs in the later step, too."""
-    model = Named(block=Again(Named(x=linear(), y=nn.Tanh()), reentrant))
-    with Watched(model, config=CHILDREN) as watched:
-        loss = model(data()).sum()
-        watched.step()
-        loss.backward()
-        watched.step()
-        summary = watched.session.summary()
-    frame = watched.frames[1]
-    check_laws(frame)
-    assert count(frame, Phase.BACKWARD) == {"block": 1, "block/child": 1, "block/child/x": 1, "block/child/y": 1}
-    assert not summary.skipped
-
-
 def test_a_graph_older_than_the_history_is_counted_as_unmatched() -> None:
     """What cannot be named any more is said, not invented."""
     model = Named(a=linear())
@@ -488,65 +370,8 @@ def test_a_graph_older_than_the_history_is_counted_as_unmatched() -> None:
     assert summary.skipped["marks without a counterpart"] >= 1
 
 
-def test_a_graph_that_outlives_its_session_still_runs() -> None:
-    """Its nodes keep their hooks, which do nothing any more."""
-    model = Named(a=linear(), b=linear())
-    with Watched(model) as watched:
-        loss = model(data()).sum()
-        watched.step()
-    loss.backward()
-    assert model.get_submodule("a").weight.grad is not None
-
-
 class Boom(Exception):
     """An error of the user's."""
-
-
-def test_an_exception_in_forward_leaves_unchanged_and_closes_its_spans() -> None:
-    """The same object reaches the user, and the next forward is not inside the failed one."""
-    boom = Boom("x")
-
-    class Fails(nn.Module):
-        fail = True
-
-        def forward(self, x: Tensor) -> Tensor:
-            if self.fail:
-                raise boom
-            return x
-
-    model = Named(a=linear(), b=Fails())
-    with Watched(model) as watched:
-        with pytest.raises(Boom) as caught:
-            model(data())
-        assert caught.value is boom
-        Fails.fail = False
-        model(data()).sum().backward()
-        watched.step()
-    (frame,) = watched.frames
-    check_laws(frame)
-    assert tree(frame, Phase.FORWARD) == ["Named forward", "  a forward", "  b forward"] * 2
-    assert count(frame, Phase.BACKWARD) == {"Named": 1, "a": 1, "b": 1}
-
-
-def test_an_exception_in_a_users_hook_leaves_unchanged() -> None:
-    """Whether before or after forward."""
-    for register in ("register_forward_pre_hook", "register_forward_hook"):
-        model = Named(a=linear(), b=linear())
-
-        def fails(*_args: Any) -> None:
-            raise Boom
-
-        with Watched(model) as watched:
-            handle = getattr(model.get_submodule("b"), register)(fails)
-            with pytest.raises(Boom):
-                model(data())
-            handle.remove()
-            watched.step()
-            model(data()).sum().backward()
-            watched.step()
-        for frame in watched.frames:
-            check_laws(frame)
-        assert count(watched.frames[1], Phase.BACKWARD) == {"Named": 1, "a": 1, "b": 1}
 
 
 class FailsBackward(torch.autograd.Function):
@@ -568,26 +393,6 @@ class Mine(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return FailsBackward.apply(x) if self.fail else x * 1
-
-
-def test_an_exception_in_backward_leaves_unchanged_and_the_next_step_is_right() -> None:
-    """Nothing of the failed pass is left open in the step after it."""
-    mine = Mine()
-    model = Named(a=linear(), b=mine, c=linear())
-    with Watched(model) as watched:
-        with pytest.raises(Boom):
-            model(data()).sum().backward()
-        watched.step()
-        mine.fail = False
-        model(data()).sum().backward()
-        watched.step()
-        summary = watched.session.summary()
-    failed, right = watched.frames
-    check_laws(failed)
-    check_laws(right)
-    assert count(failed, Phase.BACKWARD) == {"Named": 1, "b": 1, "c": 1}
-    assert count(right, Phase.BACKWARD) == {"Named": 1, "a": 1, "b": 1, "c": 1}
-    assert not summary.skipped
 
 
 def test_what_follows_a_failed_backward_in_its_step_is_not_inside_it() -> None:
@@ -679,40 +484,6 @@ def test_two_threads_in_one_module_at_once_get_lanes_of_their_own() -> None:
     forwards = {(s.name, s.lane): s for s in frame.spans if s.phase is Phase.FORWARD}
     assert sorted(forwards) == [("Named", 0), ("Named", 1), ("a", 0), ("a", 1)]
     assert frame.spans[forwards["a", 1].parent or 0].lane == 1
-
-
-def test_modules_that_are_not_followed_backward_are_told_apart_by_thread_too() -> None:
-    """Forward alone: a call in a second thread while one in the first is open."""
-    inside, done = threading.Event(), threading.Event()
-
-    class Waits(nn.Module):
-        def forward(self, x: Tensor) -> Tensor:
-            if threading.current_thread() is threading.main_thread():
-                inside.set()
-                assert done.wait(10)
-            return x * 2
-
-    model = Named(a=Waits())
-
-    def work() -> None:
-        assert inside.wait(10)
-        model(data())
-        done.set()
-
-    with Watched(model, config=everything(targets=[{"match": ".*", "phases": ["forward"]}])) as watched:
-        thread = threading.Thread(target=work)
-        thread.start()
-        model(data())
-        thread.join()
-        model(data())
-        watched.step()
-        summary = watched.session.summary()
-    (frame,) = watched.frames
-    check_laws(frame)
-    assert not summary.skipped
-    assert sorted((s.name, s.lane) for s in frame.spans) == [("Named", 0)] * 2 + [("Named", 1)] + [("a", 0)] * 2 + [
-        ("a", 1)
-    ]
 
 
 def test_what_another_thread_does_is_no_part_of_the_steps_account() -> None:

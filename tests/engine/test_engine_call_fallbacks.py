@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-import pickle
 import subprocess
 import sys
 from typing import Any
@@ -11,10 +9,9 @@ from typing import Any
 import pytest
 import torch
 from engine_laws import Watched, everything
-from torch import Tensor, nn
+from torch import nn
 
 from autoprof._capture.hooks import backward, native_hooks
-from autoprof._capture.hooks.call_sites import HookedCallTable, PythonCallEntry
 
 WITHOUT_ATTRIBUTE = "torch.nn.Module.__call__ = torch.nn.Module._call_impl; del torch.nn.Module._compiled_call_impl"
 SCRIPT = """
@@ -79,43 +76,3 @@ def test_without_hook_dicts_nodes_get_prehooks_with_the_same_spans(monkeypatch: 
     for module in (native_hooks, backward):
         monkeypatch.setattr(module, "HAS_HOOK_DICTS", False)
     assert record() == expected
-
-
-def test_public_hooks_call_entries_around_a_call_and_end_with_the_site() -> None:
-    """A copy and a pickle of the module call nothing."""
-    called: list[str] = []
-    module, table = nn.Linear(2, 2), HookedCallTable()
-    site = table.site(module)
-    site.before = (lambda _module: called.append("before"),)
-    site.entries += (PythonCallEntry("owner", lambda *_: called.append("enter"), lambda *_: called.append("leave")),)
-    copies = copy.deepcopy(module), pickle.loads(pickle.dumps(module))
-    for one in (module, *copies):
-        one(torch.ones(1, 2))
-    assert called == ["before", "enter", "leave"]
-    table.drop(module)
-    module(torch.ones(1, 2))
-    assert len(called) == 3
-    assert not module._forward_hooks
-    assert not module._forward_pre_hooks
-
-
-def test_public_hooks_of_a_wrapper_mark_the_module_inside_once() -> None:
-    """As the result of ``torch.compile`` is one."""
-
-    class Wrapper(nn.Module):
-        def __init__(self, inner: nn.Module) -> None:
-            super().__init__()
-            self.inner = inner
-
-        def forward(self, x: Tensor) -> Tensor:
-            return self.inner(x)
-
-    seen: list[Any] = []
-    module, table = nn.Linear(2, 2), HookedCallTable()
-    wrapper, site = Wrapper(module), table.site(module)
-    site.entries += (PythonCallEntry("owner", lambda _owner, shown, *_: seen.append(shown), None),)
-    table.alias(wrapper, site, wraps=True)
-    wrapper(torch.ones(1, 2))
-    assert seen == [module]
-    module(torch.ones(1, 2))
-    assert seen == [module, module]

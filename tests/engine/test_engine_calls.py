@@ -11,16 +11,13 @@ import sys
 import traceback
 import warnings
 from collections.abc import Iterator
-from operator import attrgetter
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 
-import autoprof
 from autoprof._capture import compiler
-from autoprof._capture.marks.native import uses_extension
 from autoprof._process import replace
 from autoprof.diagnose import Diagnosis
 from autoprof.probes import log_calls, sync_calls
@@ -124,16 +121,6 @@ def test_what_it_returns_is_what_the_call_returns(bench: Bench) -> None:
         assert torch.equal(seen, expected) if isinstance(expected, Tensor) else name == "__repr__" or seen == expected
 
 
-def test_printing_is_one_call(bench: Bench) -> None:
-    """What torch reads to print a tensor is part of printing it."""
-    value = bench.device.value(torch.arange(4.0))
-    bench.device.work(MS)
-    str(value)
-    bench.step()
-    (site,) = bench.waits().sites
-    assert (site.call, site.count) == ("__repr__", 1)
-
-
 def test_a_value_of_the_host_is_no_wait(bench: Bench) -> None:
     """Only tensors of the device count."""
     torch.tensor(1.0).item()
@@ -141,46 +128,6 @@ def test_a_value_of_the_host_is_no_wait(bench: Bench) -> None:
     facts = bench.waits()
     assert facts.sites == ()
     assert facts.steps == 1
-
-
-def test_a_value_of_the_host_runs_no_python_of_ours() -> None:
-    """AdamW reads ``step.item()`` on the host twice for each parameter, in each step."""
-    clock = FakeClock()
-    device = FakeDevice(clock)
-    device.is_here = attrgetter("is_cuda")  # type: ignore[attr-defined]
-    session = open_session(nn.Linear(2, 2), CONFIG, clock=device.device_clock())
-    host, functions = torch.tensor(1.0), list[str]()
-    sys.setprofile(lambda frame, event, _: functions.append(frame.f_code.co_name) if event == "call" else None)
-    try:
-        host.item()
-    finally:
-        sys.setprofile(None)
-    session.close()
-    if uses_extension():
-        assert functions == []
-    else:
-        assert functions == ["__get__", "_is_followed", "<listcomp>"][: 3 if sys.version_info < (3, 12) else 2]
-
-
-def test_the_time_that_watching_takes_is_a_cost_of_the_step(bench: Bench) -> None:
-    """The look for the program's line, for each call that waits."""
-    probe = sync_calls.listeners[0]
-    bench.value().item()
-    assert probe.spent_ns > 0
-    bench.step()
-    assert probe.spent_ns == 0
-
-
-def test_a_failure_to_tell_the_device_is_counted_and_the_call_goes_on(bench: Bench) -> None:
-    """As in an attribute of a tensor's subclass."""
-
-    def fail(_tensor: Tensor) -> bool:
-        raise LookupError
-
-    (probe,) = sync_calls.listeners
-    probe.is_here = probe.index_of = fail  # type: ignore[assignment]
-    assert torch.tensor(3.0).item() == 3.0
-    assert bench.session._recorder.failures == {"calls that wait for the device": 1}
 
 
 def test_on_the_host_nothing_is_replaced() -> None:
@@ -274,17 +221,6 @@ def test_a_warning_names_the_users_line() -> None:
     bench.session.close()
 
 
-def test_a_bound_method_that_is_kept_is_counted_without_a_time(bench: Bench) -> None:
-    """When it dies says nothing about when it was called."""
-    value = bench.value()
-    kept = value.item
-    bench.clock.advance(7 * MS)
-    assert kept() == 1.0
-    value.item()
-    bench.step()
-    assert [(site.count, site.ns) for site in bench.waits().sites] == [(1, 0), (1, 0)]
-
-
 def test_the_warmup_and_what_is_not_recorded_do_not_count() -> None:
     """Steps of the warm-up, a pause and steps that are not sampled."""
     bench = Bench(config={**CONFIG, "sample": {"warmup": 1, "every": 2}})
@@ -311,26 +247,6 @@ def test_sites_are_bounded() -> None:
     table.close_step(table.count(table.take()))
     assert len(table.sites) == MAX_SITES + 1
     assert sum(count for count, _ in table.sites.values()) == MAX_SITES + 50
-
-
-def test_calls_of_one_step_are_bounded_and_none_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What comes beyond the limit is only summed up."""
-    monkeypatch.setattr("autoprof.probes._call_table.MAX_CALLS", 10)
-    table = CallTable(FakeClock())
-    for at in range(25):
-        table.add(Site("a.py", 1, "f", "item"), at, at + 2)
-    calls = table.take()
-    assert len(calls) == 10
-    assert table.count(calls) == 50
-    assert table.sites == {Site("a.py", 1, "f", "item"): [25, 50]}
-    assert table.take() == []
-
-
-def test_a_name_for_what_a_call_is_made_of() -> None:
-    """A call is plain numbers and a place: nothing of torch is kept."""
-    table = CallTable(FakeClock())
-    table.add(Site("a.py", 1, "f", "item"), 3, 5)
-    assert table.take() == [(Site("a.py", 1, "f", "item"), 3, 5)]
 
 
 @pytest.mark.filterwarnings("ignore:Dynamo does not know how to trace the builtin:UserWarning")  # of ``print``, once
@@ -367,18 +283,6 @@ def test_a_session_compiles_nothing_anew_around_a_graph_break(monkeypatch: pytes
 
     assert graphs(True) == graphs(False)
     assert compiler._open == []
-
-
-def test_scripting_and_tracing_are_those_of_the_bare_program(bench: Bench) -> None:
-    """``torch.jit`` looks the methods up by name, or runs them."""
-
-    def block(x: Tensor) -> Tensor:
-        return x * 2 if bool(x.sum() > 0) else x
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        assert torch.jit.script(block)(torch.ones(2)).tolist() == [2.0, 2.0]
-        assert torch.jit.trace(block, (torch.ones(2),))(torch.ones(2)).tolist() == [2.0, 2.0]
 
 
 # Calls that log.
@@ -515,13 +419,3 @@ def test_a_writer_of_metrics_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     (site,) = bench.logs().sites
     assert (site.call, site.ns) == ("SummaryWriter.add_scalar", 3 * MS)
     assert vars(SummaryWriter)["add_scalar"] is bare
-
-
-def test_autoprof_is_as_light_as_it_was() -> None:
-    """The probes load no compiler: dynamo takes a second to import."""
-    import subprocess
-
-    code = "import sys, autoprof; print('torch._dynamo' in sys.modules)"
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert found.stdout.strip() == "False"
-    assert autoprof.__version__

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import functools
-import gc
-import weakref
 from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
@@ -16,7 +14,6 @@ from engine_laws import Watched, check_laws, count, everything, tree
 from engine_world import Part, World, own_ns
 from fake_engine import backward_by_devices, launch, threads_of_devices
 from torch import Tensor, nn
-from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import CheckpointImpl, checkpoint_wrapper
 from torch.utils.checkpoint import checkpoint, checkpoint_sequential
 
 from autoprof import Phase
@@ -89,18 +86,6 @@ def test_a_checkpointed_function_of_any_kind_is_recompute_of_the_target_around_i
     assert "  Net recompute" in tree(watched.frames[0])
 
 
-def test_where_torch_hides_the_function_all_of_the_recomputation_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another version of torch may hold it elsewhere."""
-
-    def hidden(*_args: Any) -> None:
-        raise ValueError("no such variable")
-
-    monkeypatch.setattr("autoprof._capture.hooks.checkpointing.Cell", hidden)
-    world = World()
-    watched = train(Net(world, checkpointed(FUNCTIONS["lambda"], False)), world)
-    assert own_ns(watched) == {("Net", FORWARD): 10, ("Net", RECOMPUTE): 10, ("Net", BACKWARD): 30}
-
-
 @FORMS
 def test_targets_inside_a_checkpoint_nest_in_the_recompute_of_the_target_around_it(reentrant: bool) -> None:
     """The target around it holds the remainder."""
@@ -165,16 +150,6 @@ def test_a_sequential_of_checkpoints_has_a_recompute_for_each_segment() -> None:
     assert count(watched.frames[0], RECOMPUTE) == {"Net": 1}
 
 
-@FORMS
-def test_a_wrapper_of_torch_distributed_is_seen(reentrant: bool) -> None:
-    """It is a module around the checkpointed one."""
-    world = World()
-    net = Net(world, lambda net, x: net.both(x), layers=2)
-    form = CheckpointImpl.REENTRANT if reentrant else CheckpointImpl.NO_REENTRANT
-    net.layers[0] = checkpoint_wrapper(net.layers[0], checkpoint_impl=form)
-    assert own_ns(train(net, world))["Net", RECOMPUTE] == 10
-
-
 def test_a_selective_checkpoint_is_seen() -> None:
     """The policy keeps some outputs; what runs again is recompute all the same."""
     create = getattr(torch_checkpoint, "create_selective_checkpoint_contexts", None)
@@ -206,22 +181,6 @@ def test_a_recompute_that_stops_early_ends_there(early: bool) -> None:
     watched = train(Net(world, run), world)
     assert own_ns(watched) == +world.spent
     assert own_ns(watched)["Net", RECOMPUTE] == (10 if early else 110)
-
-
-@FORMS
-def test_several_checkpoints_of_one_call_are_one_recomputed_call(reentrant: bool) -> None:
-    """Each has its span; the call they serve counts once."""
-    world = World()
-
-    def run(net: Net, x: Tensor) -> Tensor:
-        for layer in net.layers:
-            x = checkpoint(layer, x, use_reentrant=reentrant)
-        return x
-
-    watched = train(Net(world, run, layers=3), world)
-    spans = [span for span in watched.frames[0].spans if span.phase is RECOMPUTE]
-    assert [(span.name, span.host_ns) for span in spans] == [("Net", 10)] * 3
-    assert count(watched.frames[0], RECOMPUTE) == {"Net": 1}
 
 
 def test_a_gradient_by_autograd_grad_has_its_recompute() -> None:
@@ -302,19 +261,6 @@ def test_a_recompute_that_differs_from_the_forward_fails_as_without_a_session() 
 
 
 @FORMS
-def test_a_checkpoint_of_an_unsampled_step_is_still_recompute(reentrant: bool) -> None:
-    """Its forward made no mark, so the target that it serves is not known."""
-    world = World()
-    net = Net(world, checkpointed(lambda net: net.both, reentrant))
-    with Watched(net, clock=world.clock, config=ROOT_ONLY) as watched:
-        with watched.session.pause():
-            loss = net(torch.ones(2, requires_grad=True) * 1.0).sum()
-        loss.backward()
-        watched.step()
-    assert own_ns(watched)["(recompute)", RECOMPUTE] == 10
-
-
-@FORMS
 def test_a_checkpoint_of_an_earlier_step_serves_the_call_of_that_step(reentrant: bool) -> None:
     """The graph outlives its step."""
     world = World()
@@ -327,21 +273,6 @@ def test_a_checkpoint_of_an_earlier_step_serves_the_call_of_that_step(reentrant:
     check_laws(watched.frames[1])
     assert watched.frames[1].phase_ns()[RECOMPUTE] == 10
     assert count(watched.frames[1], RECOMPUTE) == {"Net": 1}
-
-
-def test_two_sessions_see_their_own_calls() -> None:
-    """Each marks the checkpoint of each model; each step adds up."""
-    world = World()
-    nets = [Net(world, checkpointed(lambda net: net.both, False)) for _ in range(2)]
-    with Watched(nets[0], clock=world.clock, config=ROOT_ONLY) as first:
-        with Watched(nets[1], clock=world.clock, config=ROOT_ONLY) as second:
-            nets[1](torch.ones(2, requires_grad=True) * 1.0).sum().backward()
-            second.step()
-        nets[0](torch.ones(2, requires_grad=True) * 1.0).sum().backward()
-        first.step()
-    assert own_ns(second) == {("Net", FORWARD): 10, ("Net", RECOMPUTE): 10, ("Net", BACKWARD): 30}
-    check_laws(first.frames[0])
-    assert first.frames[0].phase_ns()[RECOMPUTE] == 20
 
 
 def test_nothing_is_left_after_close() -> None:
@@ -358,46 +289,6 @@ def test_nothing_is_left_after_close() -> None:
     assert dict(vars(torch_checkpoint.CheckpointFunction)) == methods
     loss.backward()
     assert net.layers[0].weight.grad is not None
-
-
-@FORMS
-def test_a_checkpoint_is_freed_with_its_graph(reentrant: bool) -> None:
-    """The ordinal that torch's object holds keeps nothing alive."""
-    world, kept = World(), []
-
-    class Kept:
-        """An object of the user's that the checkpointed function holds."""
-
-    def run(net: Net, x: Tensor) -> Tensor:
-        value = Kept()
-        kept.append(weakref.ref(value))
-        return checkpoint(lambda x: (value, net.both(x))[1], x, use_reentrant=reentrant)
-
-    watched = train(Net(world, run), world)
-    gc.collect()
-    assert watched.frames
-    assert kept[0]() is None
-
-
-@FORMS
-def test_results_keep_their_bits_and_the_random_state(reentrant: bool) -> None:
-    """Dropout draws the same numbers, in the recompute and after it."""
-
-    def run(watch: bool) -> list[Tensor]:
-        torch.manual_seed(0)
-        net = nn.Sequential(nn.Linear(8, 8), nn.Dropout(0.5), nn.Linear(8, 8))
-        model = Block(net, reentrant)
-        x = torch.randn(4, 8, requires_grad=True)
-        if watch:
-            with Watched(model, clock=FakeClock(tick_ns=1)) as watched:
-                model(x).sum().backward()
-                watched.step()
-        else:
-            model(x).sum().backward()
-        return [parameter.grad for parameter in model.parameters()] + [torch.get_rng_state(), x.grad]
-
-    for bare, seen in zip(run(False), run(True), strict=True):
-        assert torch.equal(bare, seen)
 
 
 class Block(nn.Module):
@@ -452,33 +343,6 @@ def test_checkpointing_inside_a_compiled_graph_is_noted_once() -> None:
         notes = watched.session.summary().notes
     assert sum("has put activation checkpointing into a graph" in note for note in notes) == 1
     assert count(watched.frames[1], RECOMPUTE) == {}
-
-
-def test_a_checkpoint_around_a_graph_break_is_seen() -> None:
-    """Where dynamo gives the checkpoint up, it runs as without torch.compile, and no note is due."""
-    torch._dynamo.reset()
-    model = Block(Broken(), reentrant=False)
-    compiled = torch.compile(model, backend="aot_eager")
-    with Watched(model, clock=FakeClock(tick_ns=1), config=ROOT_ONLY) as watched:
-        for _ in range(2):
-            compiled(torch.ones(1, 4, requires_grad=True)).sum().backward()
-            watched.step()
-        notes = watched.session.summary().notes
-    assert not any("activation checkpointing" in note for note in notes)
-    assert watched.frames[1].phase_ns()[RECOMPUTE] > 0
-
-
-class Broken(nn.Module):
-    """A module that torch cannot compile as one graph."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.linear = nn.Linear(4, 4)
-
-    def forward(self, x: Tensor) -> Tensor:
-        x = self.linear(x)
-        torch._dynamo.graph_break()
-        return torch.tanh(x)
 
 
 class Launched(nn.Module):

@@ -18,7 +18,7 @@ from autoprof._capture import calibration
 from autoprof._capture.calibration import CALLS, COLD, EMPTY_CALLS, LimitMeter, measure_mark_cost
 from autoprof._capture.mark_cost import MarkCost
 from autoprof._reports.plain import render_plain
-from autoprof.devices import ClockLimits, DeviceClock, HostClock
+from autoprof.devices import ClockLimits, DeviceClock
 from autoprof.testing import FakeClock, FakeDevice, ListSink, open_session
 
 CONFIG: dict[str, Any] = {
@@ -66,12 +66,6 @@ def test_a_call_of_nothing_reads_what_a_reading_takes() -> None:
     assert limits_of(Coarse(tick_ns=70)) == ClockLimits(resolution_ns=70, mark_ns=70, scatter_ns=0)
 
 
-def test_a_coarse_clock_is_limited_by_its_resolution() -> None:
-    """Nearly all calls of nothing read 0 on it, and what is shorter than its step cannot be told."""
-    limits = limits_of(Coarse(tick_ns=10, quantum_ns=1000))
-    assert (limits.resolution_ns, limits.mark_ns, limits.span_ns) == (1000, 0, 1000)
-
-
 def test_scatter_is_how_much_more_nineteen_of_twenty_calls_of_nothing_read_at_most() -> None:
     """A single interruption is not the clock's, a tenth of all readings is."""
 
@@ -87,20 +81,6 @@ def test_scatter_is_how_much_more_nineteen_of_twenty_calls_of_nothing_read_at_mo
 
     limits = limits_of(Scattered(tick_ns=50))
     assert (limits.mark_ns, limits.scatter_ns, limits.span_ns) == (50, 900, 950)
-
-
-def test_the_hosts_clock_has_limits() -> None:
-    """On any machine, a call of nothing takes some time, and the clock resolves some step."""
-    limits = limits_of(HostClock())
-    assert limits.resolution_ns > 0
-    assert limits.span_ns >= limits.mark_ns > 0
-
-
-def test_a_clock_that_knows_its_limits_is_not_measured() -> None:
-    """As the fake one does: a test's time does not pass before its first step."""
-    clock = FakeClock(tick_ns=5, limit_ns=40)
-    assert limits_of(clock).span_ns == 40
-    assert clock.now_ns == 0
 
 
 def test_a_device_is_asked_and_never_waited_for() -> None:
@@ -201,16 +181,6 @@ def test_a_span_below_the_limit_is_less_than_the_limit_in_every_report(
     shown = [told[name] for name in ("console", "summary", "html", "log")]
     assert not [text for text in shown if re.search(r"\b0\.03\b|\b0\.030ms", text)]
     assert "30000" in told["jsonl"]
-
-
-def test_a_span_above_the_limit_is_shown_as_it_is(reports: Callable[[int, int], dict[str, str]]) -> None:
-    """To the digit, without a word on the clock in the short report."""
-    told = reports(30_000, 29_000)
-    assert columns(told["console"], "0") == ["0.1", "%", "0.03", "0.03"]
-    assert columns(told["summary"], "0") == ["1", "0.1", "%", "0.03", "0.03"]
-    assert cells(told["html"], "0") == ["0.1 %", "0.03", "0.03"]
-    assert "cannot resolve" not in told["console"] + told["html"]
-    assert ":      0.030ms (  0.1%) [avg:      0.030ms]" in told["log"]
 
 
 def test_rounds_that_another_process_interrupts_are_not_the_cost_of_a_mark(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,6 @@ What the copy takes there is the fake device's to say; that CUDA agrees is check
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Iterator
 from typing import Any
 
@@ -87,28 +86,6 @@ def test_a_run_on_the_host_has_no_copies_and_tensor_is_untouched() -> None:
     assert not count(watched.frames[0], Phase.H2D)
 
 
-def test_a_copy_in_a_pause_is_charged_to_nobody(device: FakeDevice) -> None:
-    """As everything in a pause."""
-    with Watched(model(), clock=device.device_clock(), config=DATA) as watched:
-        with watched.session.pause():
-            torch.ones(2).to("meta")
-        watched.step()
-    assert not count(watched.sink.frames[0], Phase.H2D)
-
-
-def test_the_wrapped_method_is_taken_for_the_one_it_stands_for(device: FakeDevice) -> None:
-    """Tables of overrides made before and during a session find it, by key and by comparison; it pickles as itself."""
-    before, plain = {ORIGINAL: 1}, pickle.dumps(ORIGINAL)
-    with Watched(model(), clock=device.device_clock(), config=DATA):
-        assert torch.Tensor.to is not ORIGINAL
-        assert torch.Tensor.to == ORIGINAL
-        assert torch.Tensor.to == ORIGINAL
-        assert before[torch.Tensor.to] == {torch.Tensor.to: 1}[ORIGINAL] == 1
-        assert pickle.dumps(torch.Tensor.to) == plain
-        assert torch.Tensor.to.__name__ == "to"
-        assert torch.Tensor.to(torch.ones(1), torch.float64).dtype is torch.float64
-
-
 def test_overrides_hear_of_the_call_and_of_nothing_else(device: FakeDevice) -> None:
     """A subclass with ``__torch_function__`` and a mode: the same calls with and without a session."""
     heard: list[str] = []
@@ -136,17 +113,6 @@ def test_overrides_hear_of_the_call_and_of_nothing_else(device: FakeDevice) -> N
     bare = calls()
     with Watched(model(), clock=device.device_clock(), config=DATA):
         assert calls() == bare
-
-
-def test_an_error_in_a_copy_is_the_users(device: FakeDevice) -> None:
-    """Its span ends."""
-    with Watched(model(), clock=device.device_clock(), config=DATA) as watched:
-        with pytest.raises(RuntimeError, match="nowhere"):
-            torch.ones(1).to("nowhere")
-        with pytest.raises((TypeError, RuntimeError)):
-            torch.ones(1).to("meta", "meta", 3)  # type: ignore[call-overload]
-        watched.step()
-    check_laws(watched.sink.frames[0])
 
 
 def test_a_compiled_function_that_copies_is_compiled_once(device: FakeDevice) -> None:

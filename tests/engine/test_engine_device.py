@@ -4,17 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 import torch
 from engine_laws import Watched, check_laws, everything
 from torch import nn
 
 from autoprof import Phase, Session
-from autoprof._resolve import resolver as resolving
 from autoprof._session.pipeline import MAX_WITH_EVENTS
-from autoprof.devices import DeviceClock
-from autoprof.devices._device_clock import PREPARED
-from autoprof.frame import NOT_MEASURED
 from autoprof.testing import FakeClock, FakeDevice, ListSink, open_session
 
 FORWARD_ONLY = everything(targets=[{"match": ".+", "phases": ["forward"]}])
@@ -44,11 +39,6 @@ class OnStream(nn.Module):
     def forward(self, x: Any) -> Any:
         with self.device.on(*self.place):
             return self.child(x)
-
-
-def spans_of(frame: Any) -> dict[str, Any]:
-    """Return the spans by name."""
-    return {span.name: span for span in frame.spans}
 
 
 def test_device_time_is_the_kernels_own_however_far_the_host_is_ahead() -> None:
@@ -135,22 +125,6 @@ def test_only_close_waits() -> None:
     assert watched.session.summary().steps == 5
 
 
-def test_events_of_a_step_are_its_marks() -> None:
-    """One event a mark (two targets and the model itself) and one for the step's boundary."""
-    device = FakeDevice(FakeClock())
-    recorded = []
-    record = device.record
-    device.record = lambda event, place: (recorded.append(place), record(event, place))[1]  # type: ignore[method-assign]
-    model = nn.Sequential(Kernel(device, 1), Kernel(device, 1))
-    with Watched(model, clock=device.device_clock(), config=FORWARD_ONLY) as watched:
-        model(torch.ones(1))
-        watched.step()
-        recorded.clear()
-        model(torch.ones(1))
-        watched.step()
-        assert len(recorded) == 2 * 3 + 1
-
-
 def test_events_come_from_a_pool_and_go_back_to_it() -> None:
     """However many steps: no more events are made than those steps need that wait for a pass."""
     device = FakeDevice(FakeClock())
@@ -165,51 +139,6 @@ def test_events_come_from_a_pool_and_go_back_to_it() -> None:
             made.append(device.made)
         assert made[0] <= 41 * (MAX_WITH_EVENTS + 2)
         assert made == made[:1] * 3
-
-
-def test_no_event_is_given_back_twice() -> None:
-    """A stamp in the pool twice would be two marks at once."""
-    device = FakeDevice(FakeClock())
-    clock = device.device_clock()
-    model = nn.Sequential(Kernel(device, 1, host_ns=1))
-    with Watched(model, clock=clock, config=everything(sample={"every": 2, "warmup": 0, "budget": None})) as watched:
-        for _ in range(9):
-            model(torch.ones(1))
-            watched.step()
-            device.clock.advance(30_000_000)
-    pool = clock._pools[0]
-    assert len({id(stamp) for stamp in pool}) == len(pool)
-    assert len(pool) in (device.made, device.made - 1)  # the last boundary was the start of a step that never ended
-
-
-@pytest.mark.parametrize("lag_ns", [0, 10_000])
-def test_the_end_of_a_step_before_a_gap_is_kept_until_the_step_is_resolved(lag_ns: int) -> None:
-    """No step begins there, but the device may not have passed it: given back early it would be read again."""
-    device = FakeDevice(FakeClock(), lag_ns=lag_ns)
-    clock = device.device_clock()
-    model = nn.Sequential(Kernel(device, 100))
-    with Watched(model, clock=clock, config=everything(sample={"every": 2, "warmup": 0, "budget": None})) as watched:
-        for _ in range(9):
-            model(torch.ones(1))
-            watched.step()
-    assert [(frame.step, frame.device_duration_ns) for frame in watched.frames] == [(n, 100) for n in (1, 3, 5, 7, 9)]
-    pool = clock._pools[0]
-    assert len({id(stamp) for stamp in pool}) == len(pool)
-    assert device.made - len(pool) <= 1
-
-
-def test_an_event_that_several_marks_share_is_given_back_once() -> None:
-    """A module that returns its input ends where the one before it begins: one node, one reading, several marks."""
-    device = FakeDevice(FakeClock())
-    clock = device.device_clock()
-    model = nn.Sequential(nn.Linear(1, 1), nn.Identity(), nn.Linear(1, 1))
-    with Watched(model, clock=clock) as watched:
-        for _ in range(5):
-            model(torch.ones(1)).sum().backward()
-            watched.step()
-            device.clock.advance(30_000_000)
-    pool = clock._pools[0]
-    assert len({id(stamp) for stamp in pool}) == len(pool)
 
 
 def test_nothing_is_queried_or_recorded_while_a_graph_is_captured() -> None:
@@ -238,88 +167,6 @@ def test_nothing_is_queried_or_recorded_while_a_graph_is_captured() -> None:
         check_laws(frame)
     assert [span.device_ns for span in frames[1].spans] == [None, None]
     assert [span.host_ns > 0 for span in frames[1].spans] == [True, True]
-
-
-def test_what_is_captured_beside_a_pause_stays_not_measured() -> None:
-    """Taking a pause out of a step does not turn a missing reading into a number."""
-    device = FakeDevice(FakeClock(tick_ns=1))
-    model = nn.Sequential(Kernel(device, 10, host_ns=5))
-    with Watched(model, clock=device.device_clock(), config=FORWARD_ONLY) as watched:
-        with watched.session.pause():
-            device.clock.advance(10_000)
-            device.work(77)
-        device.capturing = True
-        model(torch.ones(1))
-        device.capturing = False
-        watched.step()
-    (frame,) = watched.frames
-    check_laws(frame)
-    assert frame.device_ns is not None
-    assert frame.device_ns.tolist() == [NOT_MEASURED]
-
-
-def test_steps_beyond_the_limit_of_the_queue_are_given_up_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The oldest go; their events come back to the pool."""
-    monkeypatch.setattr(resolving, "PENDING", 4)
-    device = FakeDevice(FakeClock(), lag_ns=10**12)
-    model = nn.Sequential(Kernel(device, 1))
-    watched = Watched(model, clock=device.device_clock(), config=FORWARD_ONLY)
-    for _ in range(10):
-        model(torch.ones(1))
-        watched.step()
-    watched.session.close()
-    assert [frame.step for frame in watched.sink.frames] == [7, 8, 9, 10]
-    summary = watched.session.summary()
-    assert summary.steps == 4
-    assert summary.skipped == {"steps that the device had not passed": 6}
-    assert device.made == PREPARED
-
-
-def test_a_module_on_another_stream_is_timed_there() -> None:
-    """Marks go on the stream that is current in the call."""
-    clock = FakeClock()
-    device = FakeDevice(clock)
-    model = nn.Sequential(Kernel(device, 1_000), OnStream(device, Kernel(device, 300, place=(0, 7)), (0, 7)))
-    with Watched(model, clock=device.device_clock(), config=FORWARD_ONLY) as watched:
-        model(torch.ones(1))
-        watched.step()
-    spans = spans_of(watched.frames[0])
-    assert spans["0"].device_ns == 1_000
-    assert spans["1/child"].device_ns == 300
-    assert spans["1/child"].device_start_ns == 0
-
-
-def test_two_devices_keep_pools_and_bases_of_their_own() -> None:
-    """Events of two devices are never compared; the second one starts at its host time."""
-    clock = FakeClock()
-    device = FakeDevice(clock)
-    owner: dict[int, int] = {}
-    elapsed = device.elapsed_ns
-
-    def of_one_device(start: list[int], end: list[int]) -> int:
-        assert owner[id(start)] == owner[id(end)]
-        return elapsed(start, end)
-
-    record = device.record
-
-    def note(event: list[int], place: Any) -> None:
-        assert owner.setdefault(id(event), place[0]) == place[0]
-        record(event, place)
-
-    device.elapsed_ns, device.record = of_one_device, note  # type: ignore[method-assign]
-    model = nn.Sequential(
-        Kernel(device, 1_000, host_ns=40), OnStream(device, Kernel(device, 300, place=(1, 0)), (1, 0))
-    )
-    with Watched(model, clock=device.device_clock(), config=FORWARD_ONLY) as watched:
-        for _ in range(3):
-            model(torch.ones(1))
-            clock.advance(5_000)
-            watched.step()
-    for frame in watched.frames:
-        spans = spans_of(frame)
-        assert spans["0"].device_ns == 1_040
-        assert spans["1/child"].device_ns == 300
-        assert spans["1/child"].device_start_ns == 40
 
 
 def test_backward_is_timed_on_the_device_too() -> None:
@@ -376,15 +223,6 @@ def test_two_threads_never_get_the_same_event() -> None:
     assert len({id(stamp.event) for stamp in stamps}) == 3
 
 
-def test_events_beyond_the_pool_are_given_back_to_the_driver(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A giant step does not leave a giant pool."""
-    monkeypatch.setattr("autoprof.devices._device_clock.POOLED", 10)
-    clock = FakeDevice(FakeClock()).device_clock()
-    clock._pools[0].clear()
-    clock.release([clock.read() for _ in range(100)])
-    assert len(clock._pools[0]) == 10
-
-
 def test_a_scalar_on_the_device_is_read_when_its_step_is_resolved() -> None:
     """The copy is queued in the step; its value is read after the device passed the step's end."""
     device = FakeDevice(FakeClock(), lag_ns=1_000)
@@ -396,8 +234,3 @@ def test_a_scalar_on_the_device_is_read_when_its_step_is_resolved() -> None:
     session.step()
     session.close()
     assert sink.frames[0].scalars == {"loss": 2.5}
-
-
-def test_the_clock_is_a_device_clock() -> None:
-    """The double goes the way of the real one."""
-    assert isinstance(FakeDevice(FakeClock()).device_clock(), DeviceClock)

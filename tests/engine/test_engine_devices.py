@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import nullcontext
-from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -21,7 +20,7 @@ from autoprof._capture.hooks.module_hooks import make_hooks
 from autoprof._capture.marks.codes import MEMORY
 from autoprof._capture.recorder import Recorder
 from autoprof._targets import Target
-from autoprof.devices import HostMemory, Memory
+from autoprof.devices import Memory
 from autoprof.frame import STREAM_LANES, TRAINING_LANE
 from autoprof.testing import FakeClock, FakeDevice
 
@@ -102,21 +101,6 @@ def test_each_part_of_a_model_on_two_devices_has_its_own_time() -> None:
         assert lanes(frame, Phase.BACKWARD)["1"] > TRAINING_LANE
 
 
-@pytest.mark.usefixtures("engine")
-@pytest.mark.parametrize("first", [0, 1])
-def test_the_account_is_the_home_devices_wherever_the_model_ends(first: int) -> None:
-    """The thread that runs the home device's backward belongs to the step, also where another one begins the pass."""
-    device = FakeDevice(FakeClock(), lag_ns=70)
-    model = nn.Sequential(Weighted(device, 10, 100, at=first), Weighted(device, 30, 300, at=1 - first))
-    for frame in run(device, model, at=first).frames:
-        assert device_ns(frame, Phase.BACKWARD) == {"0": 100, "1": 300}
-        assert lanes(frame, Phase.BACKWARD)["0"] == TRAINING_LANE
-        assert lanes(frame, Phase.BACKWARD)["1"] > TRAINING_LANE
-        assert lanes(frame) == {"0": TRAINING_LANE, "1": STREAM_LANES}
-        names = frame.layout.names
-        assert [names[i] for i, lane in enumerate(frame.layout.lanes) if lane == TRAINING_LANE].count("(backward)") >= 1
-
-
 class Split(nn.Module):
     """A user's model on two devices, who moves the activations himself."""
 
@@ -188,25 +172,6 @@ def test_a_model_that_moves_is_read_on_its_new_device_from_the_next_step_on() ->
     assert not watched.session.summary().skipped
 
 
-def test_a_part_that_moves_is_read_on_its_new_device() -> None:
-    """The home device stays; only that part is beside the step, where it waits for its input."""
-    device = FakeDevice(FakeClock(), lag_ns=70)
-    model = nn.Sequential(Weighted(device, 40, 400), Weighted(device, 2, 20))
-    with Watched(model, clock=device.device_clock(), config=EVERY) as watched:
-        train(watched, device, model, 0)
-        for at in (1, 0):
-            device.clock.advance(10_000)
-            device.move(model[1], at)
-            watched.step()
-            train(watched, device, model, 0)
-    frames = [frame for frame in watched.frames if frame.spans]
-    assert [lanes(frame)["1"] for frame in frames] == [TRAINING_LANE, STREAM_LANES, TRAINING_LANE]
-    assert [device_ns(frame) for frame in frames] == [{"0": 40, "1": 2}, {"0": 40, "1": 40 + 2}, {"0": 40, "1": 2}]
-    for frame in frames:
-        check_laws(frame)
-        assert device_ns(frame, Phase.BACKWARD) == {"0": 400, "1": 20}
-
-
 def test_a_span_over_both_devices_has_the_home_devices_time() -> None:
     """A span of your own, the optimizer and the step's ends are read at home, whichever device is current."""
     device = FakeDevice(FakeClock(), lag_ns=70)
@@ -221,34 +186,6 @@ def test_a_span_over_both_devices_has_the_home_devices_time() -> None:
     assert (both.name, both.device_ns, both.lane, both.parent) == ("both", 47, TRAINING_LANE, None)
     assert frame.layout.parents == (-1, 0, -1, 0)
     assert frame.phase_ns() == {Phase.USER: 0, Phase.FORWARD: 47, Phase.OTHER: 0}
-
-
-def test_a_side_stream_of_a_device_that_is_not_current_is_read() -> None:
-    """torch keeps a current stream for each device."""
-    device = FakeDevice(FakeClock(), lag_ns=70)
-    model = nn.Sequential(Weighted(device, 10), Weighted(device, 30, at=1))
-    device.switch_to(1, 7)
-    device.switch_to(0, 0)
-    places = []
-    record = device.record
-    device.record = lambda event, place: (places.append(place), record(event, place))[1]  # type: ignore[method-assign]
-    with Watched(model, clock=device.device_clock(), config=EVERY) as watched:
-        model(torch.ones(1))
-        watched.step()
-    assert device_ns(watched.frames[0]) == {"0": 10, "1": 10 + 30}
-    assert set(places) == {(0, 0), (1, 7)}
-
-
-def test_what_is_offloaded_to_the_host_is_read_where_its_input_lies() -> None:
-    """Its own parameters are on no device of the clock's kind until it is called."""
-    device = FakeDevice(FakeClock(), lag_ns=70)
-    model = nn.Sequential(Weighted(device, 10), Weighted(device, 30, at=1), Activation(device, 9))
-    model[2].weight = nn.Parameter(torch.ones(1))  # on the CPU
-    with Watched(model, clock=device.device_clock(), config=EVERY) as watched:
-        model(torch.ones(1))
-        watched.step()
-    assert device_ns(watched.frames[0]) == {"0": 10, "1": 10 + 30, "2": 9}
-    assert lanes(watched.frames[0])["2"] == STREAM_LANES
 
 
 def test_a_replica_in_another_thread_is_read_on_the_device_that_is_current_there() -> None:
@@ -321,24 +258,3 @@ def test_a_modules_memory_is_that_of_its_device() -> None:
     taken = recorder.take()
     read = [int(reading) for code, reading in zip(taken.codes, taken.readings, strict=True) if code == MEMORY]
     assert read == [1_001, 1_001]
-
-
-def test_memory_is_read_less_often_in_a_longer_run() -> None:
-    """Each 20 ms at first, then each twentieth of the run, at last each half second."""
-    memory, clock = Level(0), FakeClock()
-    memory.now_ns = clock.read
-    reads = []
-    for now_ms in range(0, 120_000, 10):
-        reads += [now_ms] if memory.at_step_end() else []
-        clock.advance(10_000_000)
-    pauses = [later - earlier for earlier, later in pairwise(reads)]
-    assert set(pauses[:20]) == {20}
-    assert pauses[reads.index(next(at for at in reads if at >= 4_000))] in (200, 210)
-    assert set(pauses[-100:]) == {500}
-
-
-def test_the_hosts_memory_is_the_same_for_every_device() -> None:
-    """There is one resident set."""
-    memory = HostMemory()
-    assert memory.on(1) is memory
-    memory.close()

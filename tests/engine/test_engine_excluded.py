@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 import torch
-from attached import hooks_of
 from engine_laws import Watched, check_laws, count, everything
 from fake_engine import Op
 from torch import Tensor, nn
@@ -18,7 +17,6 @@ from torch.utils.data import DataLoader, Dataset
 from autoprof import Phase, Summary
 from autoprof._capture.hooks import backward
 from autoprof._reports.summary_text import render_summary
-from autoprof._session.sampling import Sampling
 from autoprof.testing import FakeClock, FakeDevice
 
 
@@ -118,22 +116,6 @@ def test_validation_is_recognised_without_being_told(program: Program) -> None:
     assert "excluded   validation: 2 times, <0.01 ms, 85.4 % of the wall time; in no step" in render_summary(summary)
 
 
-@pytest.mark.parametrize("step", ["auto", "manual"])
-def test_no_statistic_holds_anything_of_validation(step: str) -> None:
-    """Rows and phases are those of the same run without it."""
-
-    def run(validates: bool) -> Summary:
-        made = Program(step)
-        for _ in range(3):
-            made.train()
-            if validates:
-                made.validate()
-        return made.end()
-
-    expected, found = run(False), run(True)
-    assert (found.rows, found.phases, found.steps) == (expected.rows, expected.phases, expected.steps)
-
-
 def test_validation_without_no_grad_is_recognised_too(program: Program) -> None:
     """Once the model has trained in ``train`` mode, ``eval`` mode says enough."""
     program.train()
@@ -187,18 +169,6 @@ def test_a_loader_that_was_seen_to_feed_validation_is_apart_from_its_first_fetch
     assert [frame.phase_ns()[Phase.DATA] for frame in program.watched.sink.frames] == [3] * 6
 
 
-def test_a_loader_given_to_the_session_is_learnt_in_the_same_way(program: Program) -> None:
-    """``session.loader`` around both."""
-    feeds, checks = DataLoader(Batches(program.clock, 2)), DataLoader(Batches(program.clock, 2, ns=1000))
-    for _ in range(2):
-        for batch in program.watched.session.loader(feeds):
-            program.train(batch)
-        program.validate(program.watched.session.loader(checks))
-    summary = program.end()
-    assert program.lengths == [18] * 4
-    assert summary.excluded[0].total_ns == 2 * 2 * (1000 + 110)
-
-
 def test_a_loader_that_feeds_both_is_charged_to_the_steps(program: Program) -> None:
     """Its batches are evaluated and then trained on: but for the first, waiting for them is no validation."""
     feeds = DataLoader(Batches(program.clock, 3))
@@ -223,47 +193,6 @@ def test_validation_inside_a_pause_is_named_so(program: Program) -> None:
         ("validation", 1, 220),
         ("pause", 1, 7),
     ]
-
-
-def switch_slowly(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let attaching and detaching the probes take 4 ns each."""
-    switch = Sampling.switch
-
-    def slow(sampling: Sampling, on: bool) -> None:
-        if on is not sampling._is_on:
-            program.clock.advance(4)
-        switch(sampling, on)
-
-    monkeypatch.setattr(Sampling, "switch", slow)
-
-
-def test_detaching_and_attaching_the_probes_is_no_part_of_validation(
-    program: Program, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It is in no step either."""
-    program.train()
-    with monkeypatch.context() as patched:
-        switch_slowly(program, patched)
-        program.validate()
-        program.train()
-    summary = program.end()
-    assert program.lengths == [15, 15]
-    assert [(one.name, one.total_ns) for one in summary.excluded] == [("validation", 220)]
-
-
-def test_detaching_and_attaching_the_probes_belong_to_the_pause(
-    program: Program, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The pause lasts from its begin, as the program's own clock says, and the step holds none of that work."""
-    program.train()
-    with monkeypatch.context() as patched:
-        switch_slowly(program, patched)
-        with program.watched.session.pause():
-            program.clock.advance(7)
-    program.train()
-    summary = program.end()
-    assert program.lengths == [15, 15]
-    assert [(one.name, one.total_ns) for one in summary.excluded] == [("pause", 15)]
 
 
 def test_validation_at_the_end_of_a_run_is_counted(program: Program) -> None:
@@ -296,17 +225,6 @@ def test_what_follows_the_last_validation_is_no_part_of_it(program: Program) -> 
     summary = program.end()
     assert [(one.name, one.total_ns) for one in summary.excluded] == [("validation", 220)]
     assert program.lengths == [15]
-
-
-def test_the_end_of_a_step_that_logs_for_a_while_is_part_of_it(program: Program) -> None:
-    """Also in the last step, where no mark follows: the time is no longer than the step before it."""
-    for _ in range(2):
-        program.train()
-        program.clock.advance(12)
-    if program.manual:
-        program.watched.step()
-    program.end()
-    assert sum(program.lengths) == 54
 
 
 def test_validation_during_steps_that_are_not_sampled_is_counted() -> None:
@@ -354,15 +272,6 @@ def test_forwards_before_the_first_step_show_that_a_round_begins_with_them(rollo
     assert [one.name for one in summary.findings if one.rule == "excluded"] == [
         "rollout or validation" if rollout else "validation"
     ]
-
-
-def test_the_model_under_validation_is_bare_after_its_first_forward(program: Program) -> None:
-    """Nothing is called but what tells training from validation."""
-    program.train()
-    program.validate()
-    attached = [one for module in program.model.modules() for found in hooks_of(module).values() for one in found]
-    assert len(attached) == 1
-    program.end()
 
 
 def test_validation_is_apart_on_a_devices_clock() -> None:
@@ -499,22 +408,6 @@ def test_validation_in_a_gap_is_recognised_by_its_fetches() -> None:
     assert [frame.duration_ns for frame in program.watched.sink.frames] == [25] * 3
 
 
-def test_a_copy_is_validated_outside_of_steps() -> None:
-    """An average of the model has no hooks: its loader is asked without gradients."""
-    program = Quiet()
-    average = copy_of(program)
-    checks = DataLoader(Batches(program.clock, 2, ns=1000))
-    for i in range(8):
-        program.train()
-        if i % 4 == 3:
-            with torch.no_grad():
-                for batch in checks:
-                    average(batch)
-    summary = program.end()
-    assert program.lengths == [25] * 8
-    assert [(one.name, one.calls) for one in summary.excluded] == [("validation", 2)]
-
-
 def test_a_copy_without_a_loader_is_validated_outside_of_steps() -> None:
     """A block without gradients that hardly any step has: no hook sees the copy, made before the session."""
     program = Quiet()
@@ -540,20 +433,6 @@ def test_a_copy_without_a_loader_is_validated_outside_of_steps() -> None:
     assert [(one.name, one.calls, one.total_ns) for one in summary.excluded] == [("forward without gradients", 3, 180)]
 
 
-def test_blocks_without_gradients_in_unsampled_steps_are_excluded_where_steps_have_fewer() -> None:
-    """Each step has one such block; two of the unsampled steps have another one, which is longer."""
-    program = Quiet(sample={"every": 4, "warmup": 0, "budget": None})
-    for i in range(20):
-        program.train(lambda: program.clock.advance(2))
-        if i in (13, 14):
-            with torch.no_grad():
-                program.clock.advance(1000)
-    summary = program.end()
-    assert summary.unsampled_steps == 15
-    assert [(one.name, one.calls, one.total_ns) for one in summary.excluded] == [("forward without gradients", 2, 2000)]
-    assert all(frame.gap_ns in (0, 3 * 27) for frame in program.watched.sink.frames)
-
-
 def test_a_teacher_that_each_step_calls_stays_in_the_step() -> None:
     """Before the forward of the student, without gradients: under its own name."""
     program = Quiet()
@@ -564,32 +443,6 @@ def test_a_teacher_that_each_step_calls_stays_in_the_step() -> None:
     assert sum(program.lengths) == 12 * 35
     rows = {(row.name, row.phase): row.calls for row in summary.rows}
     assert rows["teacher", Phase.FORWARD] == 12
-
-
-def test_a_generator_without_gradients_in_a_step_of_two_updates_stays_there() -> None:
-    """One of the two updates of each step is followed by it, the other is not."""
-    program = Quiet()
-    model, parts = program.model, (program.model.encoder, program.model.head)
-    optimizers = [torch.optim.SGD(part.parameters(), lr=0.01) for part in parts]
-    for _ in range(12):
-        for optimizer, guard in zip(optimizers, (torch.no_grad, torch.enable_grad), strict=True):
-            with guard():
-                made = model.encoder(program.x).expand(-1, 2)
-            model.head(made).sum().backward()
-            optimizer.step()
-    summary = program.end()
-    assert summary.excluded == ()
-    assert program.lengths[3:-1] == [40] * (len(program.lengths) - 4)
-
-
-def test_autoprofs_own_work_without_gradients_is_no_block_of_the_program() -> None:
-    """A count of FLOPs runs a copy of the model."""
-    program = Quiet()
-    for _ in range(5):
-        program.train()
-        with program.watched.session._steps.work, torch.no_grad():  # type: ignore[attr-defined]
-            program.clock.advance(0)
-    assert program.end().excluded == ()
 
 
 def test_validation_beside_a_teacher_is_recognised() -> None:
@@ -603,21 +456,6 @@ def test_validation_beside_a_teacher_is_recognised() -> None:
     summary = program.end()
     assert sum(program.lengths) - 12 * 35 <= 2 * 7
     assert sum(one.calls for one in summary.excluded) == 2
-
-
-def test_what_comes_before_the_forward_that_shows_validation_is_excluded_once() -> None:
-    """A part is called before the model, in ``train`` mode and in no block under ``no_grad``."""
-    program = Quiet()
-    for i in range(12):
-        program.train()
-        if i in (5, 9):
-            torch.set_grad_enabled(False)
-            program.model.teacher(program.x)
-            whole_model(program)
-            torch.set_grad_enabled(True)
-    summary = program.end()
-    assert program.lengths == [25] * 12
-    assert [(one.name, one.total_ns) for one in summary.excluded] == [("forward without gradients", 2 * (10 + 81))]
 
 
 def test_a_forward_that_every_second_step_has_is_a_row_of_its_own_and_said() -> None:
@@ -678,18 +516,6 @@ def test_saving_a_checkpoint_is_charged_to_no_step(program: Program, monkeypatch
     assert torch.save is SAVE
     torch.save({"slow": Slow(), "model": program.model.state_dict()}, files[1])
     assert len(files[0].getvalue()) == len(files[1].getvalue())
-
-
-def test_saving_after_validation_is_counted_by_itself(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Validation lasts until the model trains again; what was saved meanwhile is no part of it."""
-    monkeypatch.setattr(Slow, "clock", program.clock, raising=False)
-    program.train()
-    program.validate()
-    torch.save(Slow(), io.BytesIO())
-    program.train()
-    summary = program.end()
-    assert program.lengths == [15, 15]
-    assert [(one.name, one.total_ns) for one in summary.excluded] == [("torch.save", 1000), ("validation", 220)]
 
 
 def test_an_error_while_saving_is_the_users_and_the_step_goes_on(program: Program) -> None:

@@ -6,21 +6,17 @@ import json
 from pathlib import Path
 
 import numpy as np
-import pytest
 import torch
 from engine_laws import Watched, check_laws, everything
-from fake_engine import Beside, On, Op
+from fake_engine import Beside, Op
 from torch import nn
 
-import autoprof
 from autoprof import StepFrame, read_run
 from autoprof._reports.log import render_step
 from autoprof._reports.name_averages import NameAverages
 from autoprof._reports.panel import render_panel
 from autoprof._reports.summary_text import render_summary
-from autoprof._resolve.launch_lag import DRIFT_PPM, EMPTY_QUEUE_NS
 from autoprof._storage.steps_jsonl import FrameDecoder, FrameEncoder
-from autoprof.frame import STREAM_LANES
 from autoprof.testing import FakeClock, FakeDevice
 
 FORWARD = everything(targets=[{"match": ".+", "phases": ["forward"]}])
@@ -57,14 +53,6 @@ def test_a_span_at_whose_end_the_queue_was_empty_is_marked() -> None:
     model = nn.Sequential(*[Op(device, 5 * US, host_ns=100 * US) for _ in range(2)])
     (frame,) = run(device, model).frames
     assert bound(frame) == {"0": (105 * US, 105 * US, True), "1": (100 * US, 100 * US, True)}
-
-
-@pytest.mark.parametrize(("lead_ns", "marked"), [(EMPTY_QUEUE_NS, True), (EMPTY_QUEUE_NS + 1, False)])
-def test_the_queue_is_empty_up_to_the_scatter_of_events(lead_ns: int, marked: bool) -> None:
-    """To the nanosecond: a lead of 30 µs is none, one of a nanosecond more is one."""
-    device = FakeDevice(FakeClock())
-    (frame,) = run(device, nn.Sequential(Op(device, lead_ns, host_ns=500 * US))).frames
-    assert bound(frame)["0"][2] is marked
 
 
 def test_a_parent_is_marked_when_more_than_half_of_it_is_host_bound() -> None:
@@ -105,23 +93,6 @@ def test_a_queue_that_ran_dry_before_knows_its_lead_in_the_next_step() -> None:
         assert [span.host_bound for span in frame.spans] == [False] * len(frame.spans)
 
 
-def test_the_zero_of_the_steps_before_fades_as_clocks_may_drift() -> None:
-    """A lead that has not been gone for longer than the drift allows is taken for the clocks' own."""
-    device = FakeDevice(FakeClock())
-    length_ns = 300_000_000
-    assert DRIFT_PPM * length_ns // 10**6 == EMPTY_QUEUE_NS == 30 * US
-    with Watched(nn.Sequential(nn.Identity()), clock=device.device_clock(), config=FORWARD) as watched:
-        device.work(100 * US)
-        watched.step()
-        for _ in range(5):
-            with autoprof.span("level"):
-                device.work(length_ns)
-                device.clock.advance(length_ns)
-            watched.step()
-    # The lead seems to be 100, 70, 40, 10 µs, then it is the zero.
-    assert [frame.spans[0].host_bound for frame in watched.frames[1:]] == [False, False, False, True, True]
-
-
 def test_a_host_that_waited_for_the_device_makes_no_span_before_it_host_bound() -> None:
     """Reading the loss empties the queue; what the device did until then was in the queue all the same."""
     device = FakeDevice(FakeClock())
@@ -142,31 +113,6 @@ def test_each_stream_has_a_queue_of_its_own_and_the_devices_zero() -> None:
     (frame,) = run(device, model).frames
     assert bound(frame)["0/side"] == (5_000 * US, 0, False)
     assert bound(frame)["0/main"] == (305 * US, 305 * US, True)
-
-
-def test_another_device_has_a_zero_of_its_own() -> None:
-    """Its clock is set by the host's: only its own marks say where its queue was empty."""
-    device = FakeDevice(FakeClock())
-    far = nn.Sequential(Op(device, 5 * US, host_ns=200 * US), Op(device, 700 * US, host_ns=5 * US))
-    (frame,) = run(device, nn.Sequential(Op(device, 900 * US), On(device, far, (1, 0)))).frames
-    assert frame.spans[-1].lane == STREAM_LANES
-    assert bound(frame)["1/child/1"][2] is False
-    assert bound(frame)["0"] == (900 * US, 0, False)
-
-
-def test_a_pause_is_not_host_bound() -> None:
-    """The device idles while nothing is charged to the step."""
-    device = FakeDevice(FakeClock())
-    model = nn.Sequential(Op(device, 400 * US, host_ns=US))
-    with Watched(model, clock=device.device_clock(), config=FORWARD) as watched:
-        with autoprof.span("around"):
-            model(torch.ones(1))
-            with watched.session.pause():
-                device.clock.advance(50_000 * US)
-        watched.step()
-    (frame,) = watched.frames
-    check_laws(frame)
-    assert bound(frame)["around"] == (401 * US, 0, False)
 
 
 def test_a_hosts_clock_says_nothing_of_it() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import pickle
 from typing import Any
 
 import pytest
@@ -55,22 +54,6 @@ def nothing_stays_wrapped() -> Any:
 def model() -> nn.Module:
     """Return a small model."""
     return nn.Sequential(nn.Linear(2, 3))
-
-
-def test_a_loss_is_timed_forward_and_backward() -> None:
-    """Its backward comes before the model's, inside the pass; the account adds up."""
-    made, criterion = model(), nn.CrossEntropyLoss()
-    with Watched(made) as watched:
-        criterion(made(torch.ones(4, 2)), torch.zeros(4, dtype=torch.long)).backward()
-        watched.step()
-    frame = watched.frames[0]
-    check_laws(frame)
-    assert count(frame, Phase.FORWARD)["Loss/CrossEntropyLoss"] == 1
-    assert count(frame, Phase.BACKWARD)["Loss/CrossEntropyLoss"] == 1
-    backward = [span for span in frame.spans if span.phase is Phase.BACKWARD]
-    names = [span.name for span in backward]
-    assert names.index("Loss/CrossEntropyLoss") < names.index("Sequential")
-    assert not any(hooks_of(criterion).values())
 
 
 class _Slow(torch.autograd.Function):
@@ -167,20 +150,6 @@ def test_a_loss_changes_no_bit_and_copies_are_plain() -> None:
 
     for one, other in zip(run(True), run(False), strict=True):
         assert one.numpy().tobytes() == other.numpy().tobytes()
-
-
-def test_an_error_in_a_loss_is_the_users_and_the_next_step_is_right() -> None:
-    """Its span ends where it failed."""
-    made, criterion = model(), nn.CrossEntropyLoss()
-    with Watched(made) as watched:
-        with pytest.raises((RuntimeError, ValueError, IndexError)):
-            criterion(made(torch.ones(4, 2)), torch.zeros(5, dtype=torch.long))
-        watched.step()
-        criterion(made(torch.ones(4, 2)), torch.zeros(4, dtype=torch.long)).backward()
-        watched.step()
-    for frame in watched.frames:
-        check_laws(frame)
-    assert count(watched.frames[1], Phase.BACKWARD)["Loss/CrossEntropyLoss"] == 1
 
 
 @pytest.mark.parametrize("reentrant", [True, False])
@@ -288,15 +257,3 @@ def test_a_model_and_its_loss_in_one_module_are_no_loss() -> None:
     names = count(frame, Phase.FORWARD)
     assert "Loss/WithLoss" not in names
     assert names["Loss/CharbonnierLoss"] == 1
-
-
-@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
-def test_a_loss_of_the_programs_can_be_scripted_and_copied() -> None:
-    """While a session is open."""
-    made, criterion = model(), CharbonnierLoss()
-    with Watched(made) as watched:
-        scripted = torch.jit.script(criterion)
-        twin = pickle.loads(pickle.dumps(copy.deepcopy(criterion)))
-        values = [one(torch.ones(2), torch.zeros(2)) for one in (criterion, scripted, twin)]
-        watched.step()
-    assert len({float(value) for value in values}) == 1

@@ -6,12 +6,8 @@ from typing import Any
 
 import pytest
 import torch
-from engine_laws import count
 from mark_promises import ALL, as_bare, backwards, batch, forwards, recorded, train_step, two_layers
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
-
-from autoprof import Phase
 
 
 def test_a_backward_of_a_backward_gives_the_same_gradients() -> None:
@@ -68,18 +64,6 @@ def test_a_gradient_that_stops_at_a_hidden_output_runs_no_module_before_it() -> 
         assert backwards(frame) == {"2": 1}
 
 
-def test_a_gradient_of_a_hidden_output_and_of_a_weight_before_it_runs_both_layers() -> None:
-    """The node whose gradient is handed out runs as well."""
-
-    def work(model: Any) -> Any:
-        hidden = model[0](batch())
-        output = model[2](torch.tanh(hidden))
-        return torch.autograd.grad(output.square().sum(), [hidden, model[0].weight])
-
-    for frame in as_bare(two_layers, work):
-        assert backwards(frame) == {"0": 1, "2": 1}
-
-
 def test_a_gradient_of_the_output_itself_runs_no_module() -> None:
     """Only what computed the loss of it."""
 
@@ -104,19 +88,6 @@ def test_a_backward_into_a_hidden_output_runs_the_node_that_made_it() -> None:
         assert forwards(frame) == {"0": 1, "2": 1}
         assert backwards(frame)["2"] == 1
         assert backwards(frame)["0"] <= 1
-
-
-def test_a_backward_with_chosen_inputs_gives_the_same_gradients() -> None:
-    """``backward(inputs=…)``."""
-
-    def work(model: Any) -> Tensor:
-        output: Tensor = model(batch())
-        output.square().sum().backward(inputs=[model[2].bias])
-        return output
-
-    for frame in as_bare(two_layers, work):
-        assert backwards(frame)["2"] == 1
-        assert not backwards(frame)["0"]
 
 
 def test_several_losses_and_accumulation_are_recorded_each() -> None:
@@ -160,48 +131,7 @@ def test_anomaly_detection_gives_the_same_gradients() -> None:
         assert forwards(frame) == backwards(frame) == ALL
 
 
-class Checkpointed(nn.Module):
-    """Two layers, each recomputed in backward."""
-
-    def __init__(self, reentrant: bool) -> None:
-        super().__init__()
-        self.reentrant = reentrant
-        self.first, self.second = nn.Linear(3, 3), nn.Sequential(nn.Linear(3, 3), nn.Dropout(0.5), nn.Tanh())
-
-    def forward(self, x: Tensor) -> Tensor:
-        for layer in (self.first, self.second):
-            x = checkpoint(layer, x.requires_grad_(), use_reentrant=self.reentrant)
-        return x
-
-
-@pytest.mark.parametrize("reentrant", [False, True])
-def test_checkpointed_layers_are_recorded_again_in_backward(reentrant: bool) -> None:
-    """As recompute, whose random numbers are those of the forward."""
-    expected = {"first": 1, "second": 1, "second/0": 1, "second/1": 1, "second/2": 1}
-    for frame in as_bare(lambda: Checkpointed(reentrant), lambda model: train_step(model).detach()):
-        assert forwards(frame) == {"Checkpointed": 1, **expected}
-        recomputed = count(frame, Phase.RECOMPUTE)
-        assert {name: recomputed[name] for name in expected} == expected
-        assert {name: backwards(frame)[name] for name in expected} == expected
-
-
 # Sessions that come and go.
-
-
-def test_sessions_one_after_the_other_record_the_same_model() -> None:
-    """Five of them, each cleaned up; a graph of an earlier one still has its backward."""
-    model = two_layers()
-    kept: list[Tensor] = []
-    for _ in range(5):
-        with recorded(model) as watched:
-            for earlier in kept:
-                earlier.sum().backward()
-            kept = [model(batch())]
-            train_step(model)
-            watched.step()
-        (frame,) = watched.sink.frames
-        assert forwards(frame) == dict.fromkeys(ALL, 2)
-        assert all(calls <= 2 for calls in backwards(frame).values())
 
 
 def test_a_graph_made_before_the_session_runs_unrecorded() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections import namedtuple
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -147,42 +147,6 @@ def test_a_wrong_call_raises_the_error_of_the_bare_model() -> None:
         assert backwards(frame) == ALL
 
 
-class Generates(nn.Module):
-    """A module whose forward is a generator, over another module that takes one."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.layer = nn.Linear(3, 3)
-        self.total = Totals()
-
-    def forward(self, x: Tensor) -> Iterator[Tensor]:
-        for _ in range(3):
-            x = self.layer(x)
-            yield x
-
-
-class Totals(nn.Module):
-    """Add up what a generator gives."""
-
-    def forward(self, parts: Iterator[Tensor]) -> Tensor:
-        return torch.stack(list(parts)).sum()
-
-
-def test_generators_are_handed_on_untouched() -> None:
-    """As an output and as an argument; what runs inside them is recorded."""
-
-    def work(model: Any) -> Tensor:
-        parts = model(batch())
-        assert type(parts).__name__ == "generator"
-        total = model.total(parts)
-        total.backward()
-        return total
-
-    for frame in as_bare(Generates, work):
-        assert forwards(frame) == {"Generates": 1, "layer": 3, "total": 1}
-        assert backwards(frame)["layer"] == 3
-
-
 def test_a_module_that_returns_its_input_returns_the_very_object() -> None:
     """And its neighbours have their backward."""
 
@@ -194,12 +158,6 @@ def test_a_module_that_returns_its_input_returns_the_very_object() -> None:
     for frame in as_bare(lambda: nn.Sequential(nn.Linear(3, 3), nn.Identity(), nn.Linear(3, 3)), work):
         assert forwards(frame) == {"Sequential": 1, "0": 1, "1": 2, "2": 1}
         assert {name: backwards(frame)[name] for name in ("Sequential", "0", "2")} == {"Sequential": 1, "0": 1, "2": 1}
-
-
-def test_a_module_that_changes_its_input_in_place_is_recorded() -> None:
-    """Forward and backward."""
-    for frame in as_bare(lambda: nn.Sequential(nn.Linear(3, 3), nn.ReLU(inplace=True), nn.Linear(3, 3)), train_step):
-        assert forwards(frame) == backwards(frame) == ALL
 
 
 # Repeated, nested, shared.
@@ -225,29 +183,6 @@ def test_a_module_that_calls_itself_is_recorded_at_each_depth() -> None:
         lines = tree(frame, Phase.FORWARD)
         assert [line.strip() for line in lines].count("Recursive forward") == 4
         assert max(len(line) - len(line.lstrip()) for line in lines) == 8
-
-
-def test_a_shared_module_is_recorded_at_each_call() -> None:
-    """In one row."""
-
-    def make() -> nn.Module:
-        layer = nn.Linear(3, 3)
-        return nn.Sequential(layer, nn.Tanh(), layer)
-
-    for frame in as_bare(make, train_step):
-        assert sum(forwards(frame).values()) == sum(backwards(frame).values()) == 4
-
-
-def test_a_module_called_outside_the_model_is_recorded() -> None:
-    """A layer alone, without the model around it."""
-
-    def work(model: Any) -> Tensor:
-        output: Tensor = model[0](batch())
-        output.sum().backward()
-        return output
-
-    for frame in as_bare(two_layers, work):
-        assert forwards(frame) == backwards(frame) == {"0": 1}
 
 
 @pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode, torch.enable_grad])
@@ -410,24 +345,6 @@ def test_an_exception_in_a_backward_leaves_it_as_it_is() -> None:
 # Torch's fused layers.
 
 
-def test_a_fused_attention_in_eval_gives_the_same_bits() -> None:
-    """``nn.MultiheadAttention`` with a rule on its children; a call in eval without gradients is validation."""
-
-    def work(model: Any) -> Any:
-        x = torch.linspace(-1, 1, 48).reshape(2, 3, 8)
-        model.eval()
-        with torch.no_grad():
-            fused = model(x, x, x)
-        model.train()
-        output, _ = model(x, x, x)
-        output.square().sum().backward()
-        return fused, output
-
-    for frame in as_bare(lambda: nn.MultiheadAttention(8, 2, batch_first=True), work):
-        assert forwards(frame)["MultiheadAttention"] == 1
-        assert backwards(frame)["MultiheadAttention"] == 1
-
-
 @pytest.mark.filterwarnings("ignore:.*nested tensors")
 def test_validation_of_a_transformer_encoder_takes_its_fused_way(monkeypatch: pytest.MonkeyPatch) -> None:
     """In eval mode, between training steps."""
@@ -448,17 +365,3 @@ def test_validation_of_a_transformer_encoder_takes_its_fused_way(monkeypatch: py
 
     as_bare(make, work)
     assert fused_calls == ["_transformer_encoder_layer_fwd"] * 2
-
-
-def test_a_recurrent_layer_on_packed_sequences_gives_the_same_bits() -> None:
-    """``nn.LSTM``, whose input is no tensor."""
-
-    def work(model: Any) -> Any:
-        x = torch.linspace(-1, 1, 24).reshape(2, 4, 3)
-        packed = nn.utils.rnn.pack_padded_sequence(x, [4, 2], batch_first=True)
-        output, state = model(packed)
-        output.data.square().sum().backward()
-        return output.data, state
-
-    for frame in as_bare(lambda: nn.LSTM(3, 4, batch_first=True), work):
-        assert forwards(frame) == backwards(frame) == {"LSTM": 1}

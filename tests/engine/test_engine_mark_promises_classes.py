@@ -10,7 +10,7 @@ import pytest
 import torch
 from mark_promises import ALL, as_bare, backwards, batch, counting_steps, forwards, train_step, two_layers
 from torch import Tensor, nn
-from torch.nn.utils import parametrizations, parametrize, prune
+from torch.nn.utils import parametrizations, prune
 
 
 class Doubles(nn.Module):
@@ -134,14 +134,6 @@ def test_a_module_of_an_unusual_class_trains_as_without_a_session(kind: type[nn.
             assert forwards(frame)[kind.__name__] == backwards(frame)[kind.__name__] == 1
 
 
-@pytest.mark.parametrize("kind", [Doubles, Closed, Slots, Properties, Watchful, Equal])
-def test_a_module_of_an_unusual_class_is_recorded_inside_another(kind: type[nn.Module]) -> None:
-    """Two of them."""
-    for frame in as_bare(lambda: nn.Sequential(kind(), kind()), train_step):
-        expected = {"Sequential": 1, "0": 1, "0/inner": 1, "1": 1, "1/inner": 1}
-        assert forwards(frame) == backwards(frame) == expected
-
-
 @pytest.mark.filterwarnings("ignore:`torch.jit")
 def test_scripted_children_are_called_as_without_a_session() -> None:
     """And the modules around them are recorded."""
@@ -193,23 +185,6 @@ def test_a_parametrized_layer_trains_as_without_a_session(name: str, when: int) 
     for frame in as_bare(make, counting_steps(work), steps=3):
         assert {name: forwards(frame)[name] for name in ALL} == ALL
         assert {name: backwards(frame)[name] for name in ALL} == ALL
-
-
-def test_parametrizations_removed_during_the_session_are_gone() -> None:
-    """The layer has its class again."""
-
-    def make() -> nn.Module:
-        model = two_layers()
-        parametrizations.orthogonal(model[0])
-        return model
-
-    def work(model: Any, step: int) -> Any:
-        if step == 2:
-            parametrize.remove_parametrizations(model[0], "weight")
-        return train_step(model)
-
-    for frame in as_bare(make, counting_steps(work), steps=3):
-        assert {name: forwards(frame)[name] for name in ALL} == ALL
 
 
 class Adder:

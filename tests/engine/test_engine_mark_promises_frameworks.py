@@ -10,7 +10,7 @@ import pytest
 import torch
 import torch.distributed as dist
 from engine_laws import count
-from mark_promises import ALL, as_bare, backwards, batch, forwards, recorded, train_step, two_layers
+from mark_promises import ALL, as_bare, backwards, forwards, train_step, two_layers
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
@@ -45,85 +45,6 @@ def test_a_model_in_ddp_trains_as_without_a_session(options: dict[str, Any]) -> 
         assert {name: backwards(frame)[name] for name in "012"} == LAYERS
 
 
-@pytest.mark.usefixtures("one_rank")
-def test_a_recorded_model_that_is_put_into_ddp_trains_as_without_a_session() -> None:
-    """The session was opened first."""
-    results = []
-    for record in (False, True):
-        torch.manual_seed(0)
-        model = two_layers()
-        if record:
-            with recorded(model) as watched:
-                train_step(DistributedDataParallel(model))
-                watched.step()
-            (frame,) = watched.sink.frames
-            assert forwards(frame) == backwards(frame) == ALL
-        else:
-            train_step(DistributedDataParallel(model))
-        results.append([p.grad for p in model.parameters()])
-    assert all(torch.equal(bare, found) for bare, found in zip(*results, strict=True))  # type: ignore[arg-type]
-
-
-@pytest.mark.usefixtures("one_rank")
-def test_accumulation_without_synchronisation_in_ddp_is_recorded() -> None:
-    """``no_sync``."""
-
-    def work(model: Any) -> Tensor:
-        with model.no_sync():
-            train_step(model)
-        return train_step(model)
-
-    for frame in as_bare(lambda: DistributedDataParallel(two_layers()), work):
-        assert of_layers(frame) == dict.fromkeys("012", 2)
-
-
-def sharded() -> nn.Module:
-    """Return a model whose layers and root are sharded on the host."""
-    from torch.distributed.device_mesh import init_device_mesh
-    from torch.distributed.fsdp import fully_shard
-
-    mesh, model = init_device_mesh("cpu", (1,)), two_layers()
-    for layer in (model[0], model[2]):
-        fully_shard(layer, mesh=mesh)
-    fully_shard(model, mesh=mesh)
-    return model
-
-
-def local_gradients(model: nn.Module) -> Any:
-    """Train a step; return output and gradients as plain tensors."""
-    output = train_step(model)
-    grads = [p.grad.full_tensor().clone() for p in model.parameters() if p.grad is not None]
-    model.zero_grad()
-    return output, grads
-
-
-@pytest.mark.usefixtures("one_rank")
-@pytest.mark.filterwarnings("ignore")
-def test_a_fully_sharded_model_trains_as_without_a_session() -> None:
-    """FSDP2, whose hooks swap parameters around each call; every layer is recorded."""
-    pytest.importorskip("torch.distributed.fsdp")
-    if not hasattr(torch.distributed.fsdp, "fully_shard"):
-        pytest.skip("this torch has no fully_shard")
-    results = []
-    for record in (False, True):
-        torch.manual_seed(0)
-        model, made = sharded(), []
-        local_gradients(model)  # FSDP registers hooks at the first call
-        if record:
-            with recorded(model) as watched:
-                for _ in range(2):
-                    made.append(local_gradients(model))
-                    watched.step()
-            for frame in watched.sink.frames:
-                assert of_layers(frame) == {name: backwards(frame)[name] for name in "012"} == LAYERS
-        else:
-            made = [local_gradients(model) for _ in range(2)]
-        results.append(made)
-    for (bare, bare_grads), (found, found_grads) in zip(*results, strict=True):
-        assert torch.equal(bare, found)
-        assert all(torch.equal(one, other) for one, other in zip(bare_grads, found_grads, strict=True))
-
-
 # Frameworks that may be there.
 
 
@@ -138,21 +59,6 @@ def test_a_model_prepared_by_accelerate_trains_as_without_a_session() -> None:
 
     for frame in as_bare(make, train_step, steps=3):
         assert forwards(frame) == backwards(frame) == ALL
-
-
-def test_a_recorded_model_is_prepared_and_unwrapped_by_accelerate() -> None:
-    """During the session; the forward that the program had is back."""
-    accelerate = pytest.importorskip("accelerate", reason="the package accelerate is not installed")
-
-    def work(model: nn.Module) -> Any:
-        accelerator = accelerate.Accelerator(cpu=True, mixed_precision="bf16")
-        prepared = accelerator.prepare(model)
-        output = train_step(prepared)
-        accelerator.unwrap_model(prepared, keep_fp32_wrapper=False)
-        return output, train_step(model)
-
-    for frame in as_bare(two_layers, work):
-        assert forwards(frame) == backwards(frame) == dict.fromkeys(ALL, 2)
 
 
 def test_hooks_of_accelerate_run_as_without_a_session() -> None:
@@ -177,24 +83,6 @@ def adapted() -> Any:
     """Return a model with adapters on its linear layers."""
     peft = pytest.importorskip("peft", reason="the package peft is not installed")
     return peft.get_peft_model(two_layers(), peft.LoraConfig(target_modules=["0", "2"], r=2, init_lora_weights=False))
-
-
-@pytest.mark.filterwarnings("ignore")
-def test_a_model_with_adapters_trains_as_without_a_session() -> None:
-    """PEFT; adapters switched off, merged and unmerged during the session."""
-
-    def work(model: Any) -> Any:
-        first = train_step(model)
-        with model.disable_adapter():
-            second = model(batch())
-        model.merge_adapter()
-        third = model(batch())
-        model.unmerge_adapter()
-        return first, second, third
-
-    for frame in as_bare(adapted, work):
-        assert forwards(frame)["Sequential"] == forwards(frame)["0/base_layer"] == 3
-        assert backwards(frame)["Sequential"] == backwards(frame)["2/lora_A/default"] == 1
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -247,25 +135,3 @@ def test_a_transformer_with_its_own_checkpointing_trains_as_without_a_session(re
             assert forwards(frame)[f"{block}/mlp"] == 1
             assert backwards(frame)[f"{block}/mlp"] == 1
             assert count(frame, Phase.RECOMPUTE)[f"{block}/mlp"] == (reentrant is not None)
-
-
-@pytest.mark.filterwarnings("ignore")
-def test_checkpointing_enabled_during_the_session_recomputes_from_then_on() -> None:
-    """And stops when it is disabled."""
-    steps: dict[int, int] = {}
-    kept: list[Any] = []
-
-    def make() -> Any:
-        kept.append(gpt2())
-        return kept[-1]
-
-    def work(model: Any) -> Tensor:
-        step = steps[id(model)] = steps.get(id(model), 0) + 1
-        if step == 2:
-            model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
-        if step == 3:
-            model.gradient_checkpointing_disable()
-        return train_tokens(model)
-
-    frames = as_bare(make, work, steps=3)
-    assert [count(frame, Phase.RECOMPUTE)["transformer/h/0/mlp"] for frame in frames] == [0, 1, 0]

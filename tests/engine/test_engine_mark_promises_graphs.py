@@ -31,11 +31,9 @@ from mark_promises import (
     with_dense,
 )
 from torch import Tensor, nn
-from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
-from torch.utils.module_tracker import ModuleTracker
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -105,16 +103,11 @@ def saved_script(model: nn.Module) -> Any:
 
 READERS: dict[str, Callable[[nn.Module], Any]] = {
     "fx": lambda model: torch.fx.symbolic_trace(model).code,
-    "fx, traced twice": lambda model: torch.fx.symbolic_trace(torch.fx.symbolic_trace(model)).code,
     "fx, no leaf": code_without_leaves,
-    "fx, called": lambda model: torch.fx.symbolic_trace(model)(batch()),
     "make_fx": lambda model: make_fx(model)(batch()).code,
     "jit.trace": traced_graph,
-    "jit.trace, called": lambda model: torch.jit.trace(model, (batch(),))(batch() + 1),
-    "jit.script": lambda model: unmangled(torch.jit.script(model).code),
     "jit.script, saved": saved_script,
     "export": lambda model: str(torch.export.export(model, (batch(),)).graph),
-    "export, called": lambda model: torch.export.export(model, (batch(),)).module()(batch() + 1),
     "dynamo.explain": lambda model: torch._dynamo.explain(model)(batch()).graph_count,
 }
 
@@ -148,18 +141,6 @@ def test_what_was_made_of_the_model_works_after_the_session_is_closed(name: str)
         made = makers[name](model)
     assert frozen(made(batch())) == frozen(model(batch()))
     assert entries(made) == entries(bare)
-
-
-def test_a_fake_tensor_mode_of_the_program_sees_the_bare_model() -> None:
-    """Shapes without data."""
-
-    def work(model: nn.Module) -> Any:
-        with FakeTensorMode(allow_non_fake_inputs=True) as mode:
-            shape = tuple(model(mode.from_tensor(batch())).shape)
-        return shape, train_step(model)
-
-    for frame in as_bare(two_layers, work):
-        assert backwards(frame) == ALL
 
 
 class Listing(TorchDispatchMode):
@@ -224,52 +205,7 @@ def test_the_flop_counter_of_the_program_counts_the_same() -> None:
         assert forwards(frame) == ALL
 
 
-def test_the_module_tracker_of_the_program_sees_the_same_modules() -> None:
-    """Around each operator."""
-
-    def work(model: nn.Module) -> Any:
-        seen: list[list[str]] = []
-        with ModuleTracker() as tracker:
-            for layer in model:  # type: ignore[attr-defined]
-                layer.seen = lambda: seen.append(sorted(tracker.parents))
-            handle = model[2].register_forward_hook(lambda *_: seen.append(sorted(tracker.parents)))  # type: ignore[index]
-            model(batch())
-            handle.remove()
-            for layer in model:  # type: ignore[attr-defined]
-                del layer.seen
-        return seen
-
-    for frame in as_bare(two_layers, work):
-        assert forwards(frame) == ALL
-
-
 # Compilation.
-
-
-@pytest.mark.parametrize("make", [two_layers, Inside])
-def test_a_compiled_model_is_the_one_graph_that_it_is_without_a_session(make: Callable[[], nn.Module]) -> None:
-    """``fullgraph``, over several steps: the code of the graphs is equal."""
-
-    def graphs(record: bool) -> list[str]:
-        torch._dynamo.reset()
-        model, backend = make(), Counting()
-
-        def steps(end: Callable[[], None]) -> None:
-            compiled = torch.compile(model, backend=backend, fullgraph=True)
-            for _ in range(4):
-                compiled(batch()).sum().backward()
-                end()
-
-        if record:
-            with recorded(model) as watched:
-                steps(watched.step)
-        else:
-            steps(lambda: None)
-        return backend.graphs
-
-    bare = graphs(False)
-    assert graphs(True) == bare
-    assert len(bare) == 1
 
 
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
@@ -309,19 +245,6 @@ def test_nothing_is_compiled_again_when_sessions_begin_and_end() -> None:
     assert len(backend.graphs) == 1
 
 
-def test_nothing_is_compiled_again_when_steps_are_not_recorded() -> None:
-    """Every second step, and pauses."""
-    model, backend = two_layers(), Counting()
-    with recorded(model, sample={"every": 2, "warmup": 0, "budget": None}) as watched:
-        compiled = torch.compile(model, backend=backend, fullgraph=True)
-        for _ in range(6):
-            compiled(batch()).sum().backward()
-            with watched.session.pause():
-                compiled(batch())
-            watched.step()
-    assert len(backend.graphs) == 1
-
-
 class Broken(nn.Module):
     """A model whose graph is broken between two layers."""
 
@@ -358,19 +281,6 @@ def test_a_model_with_graph_breaks_and_new_shapes_is_compiled_as_often_as_withou
     as_bare(make, work, steps=3)
 
 
-def test_a_layer_that_is_compiled_alone_leaves_the_others_recorded() -> None:
-    """``torch.compile`` of one layer, put into the model before the session."""
-
-    def make() -> nn.Module:
-        torch._dynamo.reset()
-        model = two_layers()
-        model[0] = torch.compile(model[0], backend="eager")
-        return model
-
-    for frame in as_bare(make, train_step):
-        assert {name: forwards(frame)[name] for name in ("Sequential", "1", "2")} == {"Sequential": 1, "1": 1, "2": 1}
-
-
 # Module.compile.
 
 
@@ -390,19 +300,6 @@ def test_a_module_compiled_before_the_session_stays_compiled() -> None:
     assert vars(model[0])["_compiled_call_impl"] is own
     for frame in watched.sink.frames:
         assert {name: forwards(frame)[name] for name in ("Sequential", "1", "2")} == {"Sequential": 1, "1": 1, "2": 1}
-
-
-def test_a_model_compiled_before_the_session_stays_compiled() -> None:
-    """The whole of it is one graph."""
-    model = Inside()
-    expected = frozen(model(batch()))
-    backend = counted_compile(model)
-    with recorded(model) as watched:
-        for _ in range(3):
-            assert frozen(model(batch())) == expected
-            watched.step()
-    assert frozen(model(batch())) == expected
-    assert len(backend.graphs) == 1
 
 
 def test_a_module_compiled_during_the_session_runs_compiled_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

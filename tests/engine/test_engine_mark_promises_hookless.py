@@ -13,7 +13,6 @@ from attached import hooks_of
 from engine_laws import Watched, everything
 from mark_promises import (
     ALL,
-    COPIERS,
     Counting,
     as_bare,
     backwards,
@@ -35,16 +34,6 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 # Copies.
-
-
-@pytest.mark.parametrize("name", COPIERS)
-def test_a_copy_has_nothing_of_the_session(name: str) -> None:
-    """Already before its first call."""
-    model = two_layers()
-    bare = entries(COPIERS[name](model))
-    with recorded(model):
-        copied = COPIERS[name](model)
-        assert entries(copied) == bare
 
 
 def test_a_pickle_of_a_recorded_model_has_the_bytes_of_the_bare_one() -> None:
@@ -184,16 +173,6 @@ def test_a_model_prepared_for_quantization_has_nothing_of_the_session_after_it(q
     assert frozen(train_step(made)) == frozen(train_step(bare))
 
 
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("name", ["copy", "fx"])
-def test_a_model_prepared_for_quantization_has_nothing_of_the_session_at_once(quantization: Any, name: str) -> None:
-    """While the session is open."""
-    bare = entries(PREPARED[name](quantization, quantizable(quantization)))
-    model = quantizable(quantization)
-    with Watched(model, config=everything()):
-        assert not changed(bare, entries(PREPARED[name](quantization, model)))
-
-
 # Compiled calls.
 
 
@@ -219,26 +198,6 @@ def test_a_model_of_torchs_own_layers_compiled_in_place_makes_the_graphs_of_the_
     bare = graphs(False)
     assert graphs(True) == bare
     torch._dynamo.reset()
-
-
-class CallsItsOwn(nn.Module):
-    """A class that has torch's attribute for compiled calls itself."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.inner = nn.Linear(3, 3)
-
-    def _compiled_call_impl(self, x: Tensor) -> Tensor:  # type: ignore[override]
-        return self.inner(x) * 5
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.inner(x)
-
-
-def test_a_compiled_call_that_the_class_defines_is_called() -> None:
-    """Not the forward."""
-    for frame in as_bare(CallsItsOwn, train_step):
-        assert forwards(frame)["inner"] == 1
 
 
 # Exceptions that are no errors.

@@ -255,23 +255,6 @@ def test_a_hook_that_always_runs_is_called_where_forward_raises() -> None:
         assert forwards(frame) == {"Sequential": 1, "0": 1, "1": 1}
 
 
-def test_a_hook_that_removes_itself_runs_once() -> None:
-    """During a call."""
-
-    def make() -> nn.Module:
-        model = with_log()
-
-        def once(*_args: Any) -> None:
-            model.log.append("once")
-            handle.remove()
-
-        handle = model[0].register_forward_hook(once)
-        return model
-
-    for frame in as_bare(make, logged):
-        assert forwards(frame) == ALL
-
-
 def test_hooks_of_tensors_and_nodes_run_in_the_order_of_the_bare_model() -> None:
     """On outputs of layers, before and after what a session may put there."""
 

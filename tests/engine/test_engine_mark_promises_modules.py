@@ -46,24 +46,6 @@ def test_a_forward_replaced_on_the_instance_is_called_and_recorded() -> None:
         assert forwards(frame) == backwards(frame) == ALL
 
 
-def test_a_forward_replaced_before_the_session_and_deleted_in_it_is_the_classs_again() -> None:
-    """As mixed precision wrappers do."""
-
-    def make() -> nn.Module:
-        model = two_layers()
-        own = model[0].forward
-        model[0].forward = lambda x: own(x) * 2
-        return model
-
-    def work(model: Any, step: int) -> Any:
-        if step == 2:
-            del model[0].forward
-        return train_step(model)
-
-    for frame in as_bare(make, counting_steps(work), steps=3):
-        assert forwards(frame) == backwards(frame) == ALL
-
-
 def test_a_forward_replaced_before_the_session_is_left_on_the_instance() -> None:
     """The very object."""
     model = two_layers()
@@ -75,19 +57,6 @@ def test_a_forward_replaced_before_the_session_is_left_on_the_instance() -> None
     assert frozen(output) == frozen(model(batch()))
     assert vars(model[0])["forward"] is replaced
     assert forwards(watched.sink.frames[0]) == ALL
-
-
-def test_a_forward_replaced_during_the_session_stays_after_it() -> None:
-    """It is the program's."""
-    model, before = two_layers(), functions()
-    with Watched(model, config=everything()) as watched:
-        own = model[0].forward
-        replaced = model[0].forward = lambda x: own(x) * 2
-        output = model(batch())
-        watched.step()
-    check_closed(watched, before)
-    assert vars(model[0])["forward"] is replaced
-    assert frozen(model(batch())) == frozen(output)
 
 
 def test_a_forward_patched_on_the_class_is_called_and_recorded() -> None:
@@ -139,28 +108,6 @@ def test_a_call_that_a_class_implements_itself_is_called() -> None:
         assert forwards(frame) == backwards(frame) == ALL
 
 
-def test_an_implementation_of_calls_patched_for_all_modules_is_called() -> None:
-    """``nn.Module._call_impl``, during the session."""
-    own = nn.Module._call_impl
-    seen: list[str] = []
-
-    def implementation(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
-        seen.append(type(self).__name__)
-        return own(self, *args, **kwargs)
-
-    def work(model: Any, step: int) -> Any:
-        seen.clear()
-        if step == 2:
-            nn.Module._call_impl = implementation  # type: ignore[method-assign]
-        try:
-            return train_step(model), list(seen)
-        finally:
-            nn.Module._call_impl = own  # type: ignore[method-assign]
-
-    for frame in as_bare(two_layers, counting_steps(work), steps=3):
-        assert forwards(frame) == backwards(frame) == ALL
-
-
 def test_a_module_without_a_forward_raises_what_it_raises_without_a_session() -> None:
     """The same message; the next call is recorded as always."""
 
@@ -199,21 +146,6 @@ def test_what_programs_ask_of_a_model_is_answered_as_without_a_session() -> None
 # Modules that come and go.
 
 
-def test_a_module_that_is_replaced_is_not_recorded_any_more() -> None:
-    """The one in its place computes with its own weights."""
-
-    def work(model: Any, step: int) -> Any:
-        if step == 2:
-            torch.manual_seed(1)
-            model[0] = nn.Linear(3, 3)
-        return train_step(model)
-
-    first, *others = as_bare(two_layers, counting_steps(work), steps=3)
-    assert forwards(first) == backwards(first) == ALL
-    for frame in others:
-        assert {name: forwards(frame)[name] for name in ("Sequential", "1", "2")} == {"Sequential": 1, "1": 1, "2": 1}
-
-
 def test_a_module_that_left_the_model_has_nothing_of_the_session_after_it() -> None:
     """Though the tree no longer leads to it; it can be called during the session and after it."""
     model, before = two_layers(), functions()
@@ -227,32 +159,6 @@ def test_a_module_that_left_the_model_has_nothing_of_the_session_after_it() -> N
     check_closed(watched, before)
     model[0] = removed
     assert entries(model) == own
-
-
-def test_modules_that_were_appended_are_called_and_not_recorded() -> None:
-    """Nor do they break what is."""
-
-    def work(model: Any, step: int) -> Any:
-        if step == 2:
-            torch.manual_seed(1)
-            model.append(nn.Linear(3, 3))
-            model.insert(0, nn.Linear(3, 3))
-        return train_step(model)
-
-    for frame in as_bare(two_layers, counting_steps(work), steps=3):
-        assert forwards(frame) == backwards(frame) == ALL
-
-
-def test_a_module_that_moved_to_another_model_computes_there_as_before() -> None:
-    """The other model is none of the session's."""
-
-    def work(model: Any, step: int) -> Any:
-        other = nn.Sequential(model[2], nn.ReLU())
-        return train_step(other), train_step(model)
-
-    for frame in as_bare(two_layers, counting_steps(work)):
-        assert forwards(frame)["Sequential"] == 1
-        assert forwards(frame)["2"] <= 2
 
 
 def test_a_model_whose_class_changes_is_called_as_the_new_class() -> None:
@@ -269,19 +175,3 @@ def test_a_model_whose_class_changes_is_called_as_the_new_class() -> None:
 
     for frame in as_bare(two_layers, counting_steps(work), steps=3):
         assert forwards(frame) == backwards(frame) == ALL
-
-
-def test_conversions_of_a_recorded_model_are_those_of_the_bare_one() -> None:
-    """``double``, ``float``, ``eval``, ``train``, ``requires_grad_``, ``apply``, ``zero_grad``, ``to_empty``."""
-
-    def work(model: Any, step: int) -> Any:
-        seen: list[str] = []
-        model.double()
-        wide = model(batch().double())
-        model.float().eval().requires_grad_(False).train().requires_grad_(True)
-        model.apply(lambda module: seen.append(type(module).__name__))
-        model.zero_grad()
-        return wide, seen, train_step(model), repr(model), [name for name, _ in model.named_modules()]
-
-    for frame in as_bare(two_layers, counting_steps(work)):
-        assert forwards(frame) == dict.fromkeys(ALL, 2)

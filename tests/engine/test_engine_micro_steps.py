@@ -58,40 +58,6 @@ def test_micro_steps_are_counted_inside_one_optimizer_step(step: str, reentrant:
     assert watched.sink.summary.micro_steps == 4
 
 
-def test_several_losses_of_one_forward_are_one_micro_step() -> None:
-    """The second backward pass uses the graph of the same forward."""
-    model = Net()
-    with Watched(model) as watched:
-        output = model(torch.ones(3, 2))
-        output.sum().backward(retain_graph=True)
-        output.mean().backward()
-        watched.step()
-    assert watched.frames[0].micro_steps == 1
-
-
-def test_several_forwards_before_several_backwards_are_as_many_micro_steps() -> None:
-    """The losses are collected first: three graphs, three passes, and the second loss of one of them."""
-    model = Net()
-    optimizer = sgd(model)
-    with Watched(model, optimizer=optimizer) as watched:
-        losses = [model(torch.ones(3, 2)).sum() for _ in range(3)]
-        for loss in losses:
-            loss.backward(retain_graph=True)
-        (2 * losses[0]).backward()
-        optimizer.step()
-        watched.step()
-    assert watched.frames[0].micro_steps == 3
-
-
-def test_one_backward_of_several_forwards_is_one_micro_step() -> None:
-    """The losses are added before the pass."""
-    model = Net()
-    with Watched(model) as watched:
-        sum(model(torch.ones(3, 2)).sum() for _ in range(3)).backward()
-        watched.step()
-    assert watched.frames[0].micro_steps == 1
-
-
 def test_two_optimizers_that_take_turns_are_no_accumulation() -> None:
     """A GAN: each optimizer steps after a round of its own, in one step of the session."""
     model = Net()
@@ -101,17 +67,6 @@ def test_two_optimizers_that_take_turns_are_no_accumulation() -> None:
             accumulate(model, optimizer, 1)
         watched.step()
     assert watched.frames[0].micro_steps == 1
-
-
-def test_two_optimizers_in_a_row_follow_the_same_micro_steps() -> None:
-    """One for the embeddings: the second step has no round of its own."""
-    model = Net()
-    first, second = sgd(model.first), sgd(model.second)
-    with Watched(model, optimizer=[first, second]) as watched:
-        accumulate(model, first, 3)
-        second.step()
-        watched.step()
-    assert watched.frames[0].micro_steps == 3
 
 
 def test_what_an_optimizers_closure_runs_is_the_optimizers() -> None:
@@ -130,26 +85,6 @@ def test_what_an_optimizers_closure_runs_is_the_optimizers() -> None:
         optimizer.step(closure)  # type: ignore[no-untyped-call]
         watched.step()
     assert watched.frames[0].micro_steps == 2
-
-
-@pytest.mark.parametrize(("before", "expected"), [(0, 1), (3, 4)])
-def test_the_last_micro_step_may_run_in_the_optimizers_closure(before: int, expected: int) -> None:
-    """As Lightning's does; the next step begins to count anew."""
-    model = Net()
-    optimizer = sgd(model)
-
-    def closure() -> float:
-        loss: Tensor = model(torch.ones(3, 2)).sum()
-        loss.backward()
-        return loss.item()
-
-    with Watched(model, optimizer=optimizer) as watched:
-        for _ in range(2):
-            for _ in range(before):
-                closure()
-            optimizer.step(closure)  # type: ignore[no-untyped-call]
-            watched.step()
-    assert [frame.micro_steps for frame in watched.frames] == [expected] * 2
 
 
 def test_where_no_backward_pass_is_seen_the_count_is_unknown_not_zero() -> None:

@@ -88,18 +88,6 @@ def test_the_models_own_time_is_written_and_read_back() -> None:
     assert (back.model_ns, back.phase_ns()) == (frame.model_ns, frame.phase_ns())
 
 
-def test_a_model_that_is_a_target_has_a_span_and_no_time_beside_it() -> None:
-    """Its own time is then the self time of its row."""
-    clock = FakeClock()
-    model = make_model(clock)
-    with Watched(model, clock=clock) as watched:
-        model(torch.ones(3, requires_grad=True)).sum().backward()
-        watched.step()
-    (frame,) = watched.frames
-    assert frame.model_ns == {}
-    assert {span.name for span in frame.spans} == {"Model", "inner", "(backward)"}
-
-
 def test_the_phases_of_a_device_are_whole_too() -> None:
     """Device time between the targets is the model's own."""
     device = FakeDevice(FakeClock())

@@ -13,15 +13,13 @@ from engine_laws import Watched, everything
 from hypothesis import given
 from random_nests import build, nests
 from random_programs import Life, Program, programs
-from small_models import MODELS, make, train
 from test_engine_laws import EXAMPLES, TooLarge, bare
 from torch import nn
 
-from autoprof import Phase
 from autoprof._capture.hooks.autograd_hooks import CallHooks
 from autoprof._capture.hooks.call_sites import table
 from autoprof._capture.hooks.native_hooks import native_context
-from autoprof._capture.marks import native, state
+from autoprof._capture.marks import native
 from autoprof._capture.marks.native import PURE_VARIABLE, uses_extension
 from autoprof._capture.marks.source_hash import source_hash
 from autoprof._capture.recorder import Recorder
@@ -87,25 +85,6 @@ def test_any_nest_has_the_same_spans_in_both_ways(description: Any, program: Pro
         fast = record()
         in_python(patch, True)
         assert record() == fast
-
-
-@needs_c
-@pytest.mark.filterwarnings("ignore:None of the inputs have requires_grad=True")  # reentrant, first block
-@pytest.mark.parametrize("name", MODELS)
-def test_each_model_has_the_same_spans_in_both_ways(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Recurrent, checkpointed, convolving, structured: with backward and without."""
-
-    def record(**changes: Any) -> Frames:
-        model, draw = make(name)
-        with Watched(model, config={**everything(flops="off"), **changes}) as watched:
-            train(model, draw, 3, watched.step)
-            return frames_of(watched)
-
-    plain = {"targets": [{"match": ".*", "name": "all", "phases": ["forward", "recompute"]}]}
-    in_python(monkeypatch, False)
-    fast = record(), record(**plain)
-    in_python(monkeypatch, True)
-    assert (record(), record(**plain)) == fast
 
 
 class Between(nn.Module):
@@ -388,29 +367,6 @@ def test_codes_in_c_are_those_in_python() -> None:
     assert source_hash() == _c.SOURCE_HASH
 
 
-@needs_c
-def test_the_buffer_in_c_has_the_state_that_python_keeps_of_a_step() -> None:
-    """Hooks in Python use either."""
-    twin, buffer = state.PythonMarkBuffer(), native.extension.MarkBuffer(0, 1)
-    names = "serial", "running", "captures", "suspended", "idle", "skips_other_threads", "skipped"
-    assert [getattr(twin, name) for name in names] == [getattr(buffer, name) for name in names]
-
-
-def test_functions_of_torch_in_cpp_are_called_where_they_return_the_numbers_of_those_in_python(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """A torch without them, or with others under their names, has its functions in Python called."""
-    found = native._addresses()
-    monkeypatch.setattr(native, "_sequence_nr", lambda: -1)
-    assert native._addresses() == {**found, "sequence_nr_at": 0}
-
-    def fail(_path: str) -> None:
-        raise OSError
-
-    monkeypatch.setattr(native.ctypes, "CDLL", fail)
-    assert set(native._addresses().values()) == {0}
-
-
 def test_without_the_extension_marks_are_made_in_python(monkeypatch: pytest.MonkeyPatch) -> None:
     """No compiler, no headers, or an interpreter without a lock: nothing else is missing."""
     monkeypatch.setattr(native, "extension", None)
@@ -451,21 +407,3 @@ def test_calls_of_the_model_get_the_same_numbers_in_both_ways(monkeypatch: pytes
     in_python(monkeypatch, True)
     assert numbers() == fast
     assert fast == 3 * [0, 0, 1, 2, 3, 4, 5, 6, 7, 0]
-
-
-@pytest.mark.parametrize("pure", [pytest.param(False, marks=needs_c), True])
-def test_a_graph_of_thousands_of_steps_ago_is_harmless(pure: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its codes keep only that they are that old: they fit 64 bits, and no mark is lost."""
-    in_python(monkeypatch, pure)
-    model = nn.Linear(2, 2)
-    config = everything(step="manual", flops="off")
-    with Watched(model, config=config) as watched:
-        old = model(torch.ones(1, 2)).sum()
-        for _ in range(3000):
-            watched.session._recorder.take()
-        old.backward()
-        model(torch.ones(1, 2)).sum().backward()
-        watched.step()
-        assert not watched.session._recorder.failures
-    (frame,) = watched.frames
-    assert [span.name for span in frame.spans if span.phase is Phase.BACKWARD].count("Linear") == 1

@@ -80,26 +80,6 @@ def count_backwards(frame: StepFrame) -> int:
     return sum(span.phase is Phase.BACKWARD and span.fqn is not None for span in frame.spans)
 
 
-def replica_of(layer: nn.Module) -> nn.Module:
-    """Return a replica with the weights of the original, as ``torch.nn.parallel.replicate`` makes it."""
-    replica: nn.Module = layer._replicate_for_data_parallel()
-    for name, weight in layer.named_parameters():
-        setattr(replica, name, weight.detach())
-    return replica
-
-
-def test_a_replica_on_another_thread_is_recorded_where_other_threads_are_off(changes: dict[str, object]) -> None:
-    """``nn.DataParallel`` runs the training step itself on such threads."""
-    model = two_layers()
-    with Watched(model, config=everything(**changes)) as watched:
-        watched.session._recorder.others.switch_off()
-        replicas = [replica_of(layer) for layer in model]
-        on_another_thread(lambda: [infer(replica) for replica in replicas])
-        watched.step()
-        (frame,) = watched.frames
-    assert forwards(frame, training=False) == 2
-
-
 def test_a_step_records_a_limited_number_of_marks_of_other_threads(
     changes: dict[str, object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -115,31 +95,6 @@ def test_a_step_records_a_limited_number_of_marks_of_other_threads(
             assert (forwards(frame, training=True), forwards(frame, training=False)) == (3, 6)
             check_laws(frame)
         assert sum("more often than is recorded in a step" in note for note in watched.session.summary().notes) == 1
-
-
-def test_a_call_that_was_cut_leaves_the_next_step_of_its_thread_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The end of a call was passed over: the next call of that thread begins anew."""
-    monkeypatch.setattr(other_threads, "MAX_OTHER_MARKS", 2)
-    model, turns = two_layers(), [threading.Event() for _ in range(4)]
-
-    def actor() -> None:
-        for begin, end in (turns[:2], turns[2:]):
-            begin.wait()
-            infer(model)
-            end.set()
-
-    with Watched(model, config=everything()) as watched:
-        thread = threading.Thread(target=actor)
-        thread.start()
-        for begin, end in (turns[:2], turns[2:]):
-            begin.set()
-            end.wait()
-            watched.step()
-        thread.join()
-        for frame in watched.frames:
-            check_laws(frame)
-        assert not watched.session._recorder.failures
-        assert not watched.session.summary().skipped
 
 
 def test_marks_of_other_threads_are_switched_off_once_the_budget_does_not_pay_for_them(
@@ -160,17 +115,6 @@ def test_marks_of_other_threads_are_switched_off_once_the_budget_does_not_pay_fo
     assert [forwards(frame, training=False) for frame in frames] == [3, 0, 0]
     assert [forwards(frame, training=True) for frame in frames] == [3, 3, 3]
     assert sum(note.startswith(NOTE) for note in notes) == 1
-
-
-def test_without_a_budget_other_threads_stay_on() -> None:
-    """Who asks for every step gets every call, up to the limit of a step."""
-    model = two_layers()
-    with Watched(model, config=everything()) as watched:
-        for _ in range(3):
-            on_another_thread(lambda: infer(model))
-            watched.step()
-        assert not any(note.startswith(NOTE) for note in watched.session.summary().notes)
-        assert [forwards(frame, training=False) for frame in watched.frames] == [3, 3, 3]
 
 
 def test_the_cost_on_other_threads_is_part_of_the_steps_overhead(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -208,19 +152,3 @@ def test_an_evaluation_on_another_thread_is_no_validation_and_ends_no_step() -> 
         summary = watched.session.summary()
     assert summary.excluded == ()
     assert [frame.step for frame in watched.frames] == [*range(1, MIN_UPDATES + 5)]
-
-
-def test_training_on_another_thread_after_a_while_is_followed() -> None:
-    """Its first step may be counted with the one before."""
-    model = two_layers()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-
-    def train(steps: int) -> None:
-        for _ in range(steps):
-            model(torch.ones(1, 2)).sum().backward()
-            optimizer.step()
-
-    with Watched(model, config=everything(step="auto"), optimizer=optimizer) as watched:
-        train(MIN_UPDATES + 1)
-        on_another_thread(lambda: train(6))
-    assert len(watched.sink.frames) >= MIN_UPDATES + 1 + 5

@@ -94,16 +94,6 @@ def outputs(*sinks: Any, summaries: Summaries | None = None) -> tuple[Outputs, N
     return out, notes, source
 
 
-def test_every_sink_receives_every_frame() -> None:
-    """In their order."""
-    first, second = Sink(), ListSink()
-    out, _, _ = outputs(first, second)
-    for step in (1, 2):
-        out.write(frame(step))
-    assert first.of("write") == [("write", 1), ("write", 2)]
-    assert [one.step for one in second.frames] == [1, 2]
-
-
 @pytest.mark.parametrize("fails", ["write", "calibrate", "due", "show", "refresh", "limit_note"])
 def test_a_sink_that_fails_is_closed_with_the_summary_so_far_and_called_no_more(fails: str) -> None:
     """A note says so, once; the others go on."""
@@ -141,25 +131,6 @@ def test_the_sinks_of_rank_0_are_closed_without_a_summary_on_another_rank() -> N
     assert notes.all == ()
 
 
-def test_a_sink_that_fails_while_there_is_no_summary_receives_an_empty_one() -> None:
-    """With the notes so far."""
-    sink = Sink("write")
-    out, notes, _ = outputs(sink, summaries=Summaries(error=KeyError("gone")))
-    out.write(frame(1))
-    assert sink.calls[-1] == ("close", notes.all)
-
-
-def test_a_sink_that_fails_again_when_it_is_closed_costs_nothing_more() -> None:
-    """The note names its first failure."""
-    broken, whole = Sink("write close"), Sink()
-    out, notes, _ = outputs(broken, whole)
-    for step in (1, 2):
-        out.write(frame(step))
-    assert broken.of("write", "close") == [("write", 1), ("close", ("summary 1",))]
-    assert len(whole.of("write")) == 2
-    assert notes.all == ("Sink is off after ValueError: write",)
-
-
 def test_a_sink_hears_a_limit_of_the_clock_once() -> None:
     """And each one that differs; zero is none yet."""
     sink = Sink()
@@ -185,26 +156,6 @@ def test_a_limit_that_a_sink_has_reached_is_noted_once() -> None:
 # Live summaries.
 
 
-def test_a_live_sink_that_is_due_is_shown_the_summary_of_the_last_step() -> None:
-    """Without a frame since there is nothing new."""
-    sink = Sink()
-    out, _, _ = outputs(sink)
-    out.show()
-    for step in (6, 7):
-        out.write(frame(step))
-    out.show()
-    out.show()
-    assert sink.of("due", "show") == [("due",), ("show", ("summary 1",), 7)]
-
-
-def test_where_no_sink_is_live_there_is_no_summary() -> None:
-    """It would be computed for nobody."""
-    out, _, source = outputs(ListSink())
-    out.write(frame(1))
-    out.show()
-    assert source.begun == 0
-
-
 def test_only_the_sinks_that_are_due_are_shown_the_summary() -> None:
     """It is computed once for all of them, and not where none is due."""
     now, later, also = Sink(), Sink(due=0), Sink(due=1)
@@ -218,17 +169,6 @@ def test_only_the_sinks_that_are_due_are_shown_the_summary() -> None:
     never.write(frame(1))
     never.show()
     assert source.begun == 0
-
-
-def test_a_sink_that_was_not_due_yet_is_asked_again() -> None:
-    """The last steps before a gap are shown in it."""
-    sink = Sink(due=0)
-    out, _, _ = outputs(sink)
-    out.write(frame(1))
-    out.show()
-    sink.dues = 1
-    out.show()
-    assert sink.of("due", "show") == [("due",), ("due",), ("show", ("summary 1",), 1)]
 
 
 @pytest.mark.parametrize(("ns", "pause_ns"), [(0, 0), (10 * MS, round(10 * MS / SHOW_SHARE)), (10**10, MAX_SHOW_NS)])
@@ -248,16 +188,6 @@ def test_a_summary_that_takes_long_is_computed_the_less_often(ns: int, pause_ns:
     assert source.begun == 2
 
 
-def test_a_sink_that_ages_is_refreshed_whether_or_not_there_is_a_new_summary() -> None:
-    """It decides itself whether its figures are old."""
-    sink = Sink(due=1)
-    out, _, _ = outputs(sink)
-    out.write(frame(1))
-    for _ in range(3):
-        out.show()
-    assert sink.of("show", "refresh") == [("show", ("summary 1",), 1), ("refresh",), ("refresh",), ("refresh",)]
-
-
 def test_a_summary_that_fails_switches_the_sinks_off_that_it_was_for() -> None:
     """Not those that were not due."""
     asked, later = Sink(due=1), Sink(due=0)
@@ -274,40 +204,3 @@ def test_a_summary_that_fails_switches_the_sinks_off_that_it_was_for() -> None:
 
 
 # The end.
-
-
-def test_at_the_end_all_sinks_are_closed() -> None:
-    """In their order, whatever fails; a failure is noted."""
-    first, broken, last = Sink(due=0), Sink("close", due=0), Sink(due=0)
-    out, notes, _ = outputs(first, broken, last)
-    out.close(Summary.empty(("the end",)))
-    assert first.of("close") == [("close", ("the end",))]
-    assert len(broken.of("close")) == 1
-    assert last.of("close") == [("close", ("the end",))]
-    assert notes.all == ("at the end of the run: ValueError: close",)
-    out.close(Summary.empty(()))
-    assert len(last.of("close")) == 1
-
-
-def test_at_the_end_nobody_is_asked_for_a_live_summary() -> None:
-    """The last summary is for all."""
-    sink = Sink()
-    out, _, source = outputs(sink)
-    out.write(frame(1))
-    out.close(Summary.empty(()))
-    assert sink.of("due", "show") == []
-    assert source.begun == 0
-
-
-def test_a_fork_forgets_the_sinks() -> None:
-    """They belong to its parent: none is called again."""
-    sink = Sink()
-    out, _, _ = outputs(sink)
-    out.write(frame(1))
-    out.abandon()
-    before = list(sink.calls)
-    out.write(frame(2))
-    out.calibrate(9)
-    out.show()
-    out.close(Summary.empty(()))
-    assert sink.calls == before

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Mapping
-from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -17,16 +16,13 @@ from autoprof._capture.marks.mark_batch import MarkBatch
 from autoprof._capture.recorder import Recorder
 from autoprof._notes import Notes
 from autoprof._process import lifecycle
-from autoprof._resolve import PENDING, RawStep
+from autoprof._resolve import RawStep
 from autoprof._resolve.observer import Observer
-from autoprof._resolve.resolver import MAX_TOGETHER
 from autoprof._session import pipeline
 from autoprof._session.host_times import HostTimes
 from autoprof._session.outputs import MAX_SHOW_NS, SHOW_SHARE
 from autoprof._session.pipeline import (
     CATCH_UP_NS,
-    LONG_PASS_NS,
-    MAX_PAUSE_NS,
     MAX_WAITING_VALUES,
     MAX_WITH_EVENTS,
     PASS_EVERY_NS,
@@ -36,9 +32,8 @@ from autoprof._session.pipeline import (
     STEP_VALUES,
     Pipeline,
 )
-from autoprof._session.summarizer import FOREIGN_RECOMPUTES
 from autoprof.devices import Clock
-from autoprof.frame import NO_GAP, FrameRun, Gap, StepFrame
+from autoprof.frame import FrameRun, StepFrame
 from autoprof.summary import Summary
 from autoprof.testing import FakeClock, FakeDevice, ListSink
 
@@ -208,28 +203,6 @@ def test_steps_longer_than_that_are_passed_on_at_each_end() -> None:
         assert bench.passed == list(range(1, number + 1))
 
 
-def test_an_unsampled_step_makes_a_pass_that_is_due() -> None:
-    """Where none is, nothing happens."""
-    bench, _ = busy()
-    bench.step(ns=MS)
-    bench.pipeline.make_due_pass()
-    assert bench.passed == []
-    bench.due()
-    bench.pipeline.make_due_pass()
-    assert bench.passed == [1]
-
-
-def test_what_waits_is_passed_on_at_once_when_a_summary_is_asked_for() -> None:
-    """However long it takes."""
-    bench, _ = slow(PASS_NS)
-    for _ in range(20):
-        bench.step(ns=1)
-    assert bench.passed == []
-    bench.pipeline.flush()
-    assert bench.pipeline._outputs._sinks[0].frames[-1].step == 20  # type: ignore[attr-defined]
-    assert bench.pipeline.summary().steps == 20
-
-
 def test_no_more_steps_wait_than_take_four_megabytes() -> None:
     """A pass is due then: the sinks, or the program without a budget, are faster than half a second allows."""
     bench, observer = busy()
@@ -253,18 +226,6 @@ def test_half_as_many_steps_as_may_wait_for_a_device_make_a_pass_due() -> None:
     for _ in range(MAX_WITH_EVENTS + 9):
         bench.step(ns=1)
     assert len(bench.passed) == MAX_WITH_EVENTS
-
-
-def test_steps_that_the_device_has_passed_are_all_passed_on() -> None:
-    """However many there are, none is given up, and few wait."""
-    bench, most = Bench(device=FakeDevice(FakeClock())), 0
-    for _ in range(4 * PENDING):
-        bench.step(ns=1)
-        most = max(most, bench.pipeline._resolver.waiting)
-    bench.pipeline.flush()
-    assert bench.passed == list(range(1, 4 * PENDING + 1))
-    assert bench.pipeline.summary().skipped == {}
-    assert most <= MAX_WITH_EVENTS
 
 
 # How long a pass takes.
@@ -312,14 +273,6 @@ def test_work_that_a_pass_has_left_is_done_fifty_milliseconds_later() -> None:
     assert len(sink.frames) == 5
 
 
-def test_a_pass_always_does_a_part_of_the_work() -> None:
-    """Even where each part takes longer than a pass may."""
-    bench, sink = slow(10 * PASS_NS)
-    for number in range(1, 6):
-        bench.step(ns=MAX_PAUSE_NS)
-        assert len(sink.frames) == number
-
-
 def test_other_programs_make_no_pass_end_earlier() -> None:
     """They take the wall clock's time, not the processor's: what is left for the next pass would look like cost."""
     bench, sink = slow(0)
@@ -330,35 +283,6 @@ def test_other_programs_make_no_pass_end_earlier() -> None:
     bench.pipeline.make_due_pass()
     assert len(sink.frames) == 6
     assert bench.excesses == []
-
-
-def test_the_excess_of_passes_that_fall_behind_is_that_of_their_frames_and_not_of_the_display() -> None:
-    """The first pass that leaves steps for the next one may have had work that is done once, such as to plan spans."""
-    bench, sink = slow(4 * MS)
-    sink.show_ns = 20 * MS
-    for _ in range(6):
-        bench.step(ns=1)
-    bench.due()
-    bench.pipeline.make_due_pass()
-    assert len(sink.frames) == 2
-    assert bench.pipeline.passes_ns == 28 * MS
-    assert bench.excesses == []
-    bench.due()
-    bench.pipeline.make_due_pass()
-    assert len(sink.frames) == 4
-    assert bench.excesses == [8 * MS - (PASS_EVERY_NS + 28 * MS) // 100]
-
-
-def test_a_pass_ends_between_two_groups_of_steps() -> None:
-    """Steps with the same marks are one group, of a limited size."""
-    bench, observer = busy(2 * PASS_NS, sinks=[])
-    for _ in range(MAX_TOGETHER + 3):
-        bench.step(ns=1)
-    bench.step(2, ns=1)
-    for expected in (MAX_TOGETHER, MAX_TOGETHER + 3, MAX_TOGETHER + 4, MAX_TOGETHER + 4):
-        bench.due()
-        bench.pipeline.make_due_pass()
-        assert sum(map(len, observer.runs)) == expected
 
 
 def test_the_end_of_a_run_passes_on_what_a_pass_has_left() -> None:
@@ -373,31 +297,6 @@ def test_the_end_of_a_run_passes_on_what_a_pass_has_left() -> None:
     assert [frame.step for frame in sink.frames] == list(range(1, 10))
     assert sink.summary is not None
     assert sink.summary.steps == 9
-
-
-@pytest.mark.parametrize(("ns", "long"), [(LONG_PASS_NS - 1, False), (LONG_PASS_NS, True)])
-def test_after_a_long_pass_a_step_is_not_counted(ns: int, long: bool) -> None:
-    """It would be longer by the time that counting FLOPs takes; the pipeline says so once."""
-    bench, _ = busy(ns)
-    bench.step(ns=PASS_EVERY_NS)
-    assert [bench.pipeline.took_long() for _ in range(2)] == [long, False]
-
-
-def test_a_step_of_many_seconds_is_counted_after_the_pass_that_it_has_time_for() -> None:
-    """A hundredth of it is longer than what makes a pass long for short steps."""
-    bench, _ = busy(2 * LONG_PASS_NS)
-    bench.step(ns=round(2 * LONG_PASS_NS / PASS_SHARE))
-    assert not bench.pipeline.took_long()
-
-
-def test_address_space_is_checked_before_each_pass(monkeypatch: pytest.MonkeyPatch) -> None:
-    """numpy would end the process where there is none."""
-    bench, checked = Bench(), list[int]()
-    monkeypatch.setattr(pipeline, "require_address_space", lambda: checked.append(bench.now_ns))
-    for _ in range(3):
-        bench.step(ns=PASS_EVERY_NS)
-        bench.step(ns=1)
-    assert len(checked) == 3
 
 
 class Live(ListSink):
@@ -442,14 +341,6 @@ def test_the_garbage_collector_is_off_while_frames_and_summaries_are_made() -> N
     assert gc.isenabled()
 
 
-def test_a_live_display_follows_the_run_within_half_a_second() -> None:
-    """At the end of each pass."""
-    bench, sink = live()
-    for _ in range(2_000):
-        bench.step(ns=MS)
-    assert sink.shown == [(n * PASS_EVERY_NS, 500 * n) for n in range(1, 5)]
-
-
 @pytest.mark.parametrize(("show_ns", "every_ns"), [(15 * MS, round(15 * MS / SHOW_SHARE)), (MAX_SHOW_NS, MAX_SHOW_NS)])
 def test_a_live_display_that_takes_long_is_shown_less_often(show_ns: int, every_ns: int) -> None:
     """It takes a fiftieth of the time, and about a second passes between two of them at most."""
@@ -459,31 +350,6 @@ def test_a_live_display_that_takes_long_is_shown_less_often(show_ns: int, every_
         bench.step(ns=PASS_EVERY_NS - 100 * MS)
     times = [ns for ns, _step in sink.shown]
     assert all(every_ns <= later - first < every_ns + 2 * PASS_EVERY_NS for first, later in pairwise(times))
-
-
-class Calibrated(ListSink):
-    """A sink that hears the clock's limit."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.limits: list[int] = []
-
-    def calibrate(self, limit_ns: int) -> None:
-        self.limits.append(limit_ns)
-
-
-@pytest.mark.parametrize("flushed", [False, True])
-def test_a_sink_hears_the_clocks_limit_before_the_first_frame(flushed: bool) -> None:
-    """And again when another clock is read."""
-    sink = Calibrated()
-    bench = Bench(sinks=[sink], limit_ns=40)
-    for limit_ns in (40, 40, 7):
-        bench.pipeline.use_clock(FakeClock(limit_ns=limit_ns))
-        bench.step(ns=MS if flushed else PASS_EVERY_NS)
-        if flushed:
-            bench.pipeline.flush()
-    assert sink.limits == [40, 7]
-    assert len(sink.frames) == 3
 
 
 # The way of one step.
@@ -548,22 +414,6 @@ def test_an_observer_that_fails_with_a_step_is_called_no_more(fails: str) -> Non
     assert bench.notes.all == (f"no throughput after ValueError: {fails}",)
 
 
-def test_a_summary_in_a_gap_counts_its_steps_so_far() -> None:
-    """Without them the cost of recording would be a share of the recorded steps alone. No later summary keeps them."""
-    bench = Bench()
-    bench.step(ns=MS)
-    bench.pipeline.flush()
-    bench.pipeline.open_gap = Gap(9, 9 * MS, MS // 10)
-    inside = bench.pipeline.summary()
-    bench.pipeline.open_gap = NO_GAP
-    after = bench.pipeline.summary()
-    assert (inside.unsampled_steps, inside.unsampled_ns, inside.run_steps) == (9, 9 * MS, 10)
-    assert inside.run_ns == 10 * MS + MS // 10
-    assert inside.overhead == pytest.approx(0.1 / 10.1, rel=1e-3)
-    assert (after.unsampled_steps, after.run_steps) == (0, 1)
-    assert after.overhead < 1e-5
-
-
 # The clock's limits.
 
 
@@ -575,14 +425,6 @@ def test_the_limit_of_the_clock_is_noted_once_and_passed_to_the_summary() -> Non
     assert bench.pipeline.summary().clock_limit_ns == 40
     limits = {"resolution_ns": 40, "mark_ns": 0, "scatter_ns": 0, "limit_ns": 40}
     assert bench.folder.noted == [("clock", limits)]
-
-
-def test_another_clock_has_a_limit_of_its_own() -> None:
-    """The model has moved to a device."""
-    bench = Bench(limit_ns=40)
-    bench.pipeline.use_clock(FakeClock(limit_ns=7))
-    assert bench.pipeline.summary().clock_limit_ns == 7
-    assert [value["limit_ns"] for _, value in bench.folder.noted] == [40, 7]
 
 
 def test_a_limit_that_the_device_has_not_shown_yet_is_none() -> None:
@@ -597,34 +439,7 @@ def test_a_limit_that_the_device_has_not_shown_yet_is_none() -> None:
     assert [key for key, _ in bench.folder.noted] == ["clock"]
 
 
-def test_a_limit_that_cannot_be_written_is_passed_on_all_the_same() -> None:
-    """The disk is full."""
-    bench = Bench(folder=Folder(OSError("no space left")), limit_ns=40)
-    assert bench.pipeline.summary().clock_limit_ns == 40
-    assert bench.notes.all == ()
-
-
 # The summary.
-
-
-class Annotates(Observer):
-    """Add a note of its own to the summary, or fail."""
-
-    def __init__(self, provides: str, error: Exception | None = None) -> None:
-        self.provides, self.error = provides, error
-
-    def annotate(self, summary: Summary) -> Summary:
-        if self.error is not None:
-            raise self.error
-        return replace(summary, notes=(*summary.notes, self.provides))
-
-
-def test_an_observer_that_fails_costs_its_own_annotation() -> None:
-    """The others are in the summary, and a note says what is missing and why."""
-    bench = Bench(Annotates("a"), Annotates("throughput", ValueError("no time")), Annotates("b"))
-    bench.step()
-    assert bench.pipeline.summary().notes == ("no throughput after ValueError: no time", "b")
-    assert bench.notes.all == ("no throughput after ValueError: no time",)
 
 
 def test_a_summary_says_what_was_lost_and_why() -> None:
@@ -643,16 +458,6 @@ def test_a_summary_says_what_was_lost_and_why() -> None:
         "backward of leaves": 3,
         "steps of another thread": 1,
     }
-
-
-def test_recomputes_of_another_package_are_noted() -> None:
-    """Their time is timed only in targets."""
-    bench = Bench()
-    raw = bench.raw()
-    codes = [marks.GRAPH_BEGIN, bench.layer | marks.RECOMPUTE, bench.layer | marks.LEAVE, marks.GRAPH_END]
-    bench.pipeline.submit(raw._replace(mark_batch=MarkBatch(codes, [raw.start] * 4, 0, False, 0)))
-    bench.pipeline.flush()
-    assert FOREIGN_RECOMPUTES in bench.pipeline.summary().notes
 
 
 # The end.
@@ -685,15 +490,6 @@ def test_an_end_without_patience_gives_a_device_that_hangs_two_seconds(monkeypat
     assert bench.passed == []
     assert bench.sink.summary is not None
     assert bench.sink.summary.skipped == {"steps that the device had not passed": 2}
-
-
-def test_an_end_without_patience_takes_the_steps_that_the_device_passes_soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And ends as soon as none waits."""
-    bench, device, slept = hung(monkeypatch, 500 * MS)
-    bench.pipeline.finish(patient=False)
-    assert bench.passed == [1, 2]
-    assert sum(slept) == pytest.approx(0.5, abs=0.01)
-    assert device.waits == 0
 
 
 def test_a_patient_end_waits_for_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -753,41 +549,6 @@ def test_postponed_work_is_done_where_a_run_ends_well(
     assert any("layer" in line for line in report)
 
 
-def test_an_observer_that_is_added_in_a_run_is_one_as_any_other() -> None:
-    """It takes the frames from then on, annotates the summary, and is part of the end."""
-
-    class Late(Ends):
-        def frames(self, run: FrameRun) -> None:
-            self.calls.extend(run.steps)
-
-    late, bench = Late(), Bench()
-    bench.step()
-    bench.pipeline.flush()
-    bench.pipeline.follow(late)
-    bench.step()
-    bench.pipeline.flush()
-    bench.pipeline.close(pipeline.CLOSED)
-    assert late.calls == [2, True, "annotate"]
-
-
-def test_the_observer_that_came_last_ends_first() -> None:
-    """The exchange with other ranks, which may begin during a run, ends before the diagnosis compares them."""
-    ended: list[str] = []
-
-    class Named(Observer):
-        def __init__(self, name: str) -> None:
-            self.name = name
-
-        def finish(self, *, complete: bool) -> Mapping[str, Any]:
-            ended.append(self.name)
-            return {}
-
-    bench = Bench(Named("diagnosis"), Named("memory"))
-    bench.pipeline.follow(Named("exchange"))
-    bench.pipeline.close(pipeline.CLOSED)
-    assert ended == ["exchange", "memory", "diagnosis"]
-
-
 @pytest.mark.parametrize("fails", ["finish", "annotate"])
 def test_an_observer_that_fails_at_the_end_costs_nobody_elses_end(fails: str) -> None:
     """The others are called as ever, the reports are written, and a note says what failed."""
@@ -806,21 +567,6 @@ def test_an_observer_that_fails_at_the_end_costs_nobody_elses_end(fails: str) ->
     assert note == f"{where}ValueError: {fails}"
 
 
-def test_without_a_summary_everything_is_closed_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sinks receive an empty one, which says why."""
-    bench = Bench()
-    bench.step()
-
-    def fail(*_args: Any, **_more: Any) -> Summary:
-        raise MemoryError("no room")
-
-    monkeypatch.setattr(bench.pipeline._aggregate, "summary", fail)
-    bench.pipeline.close(pipeline.CLOSED)
-    assert bench.sink.summary is not None
-    assert bench.sink.summary.notes == ("no summary after MemoryError: no room",)
-    assert bench.folder.ends == [pipeline.CLOSED]
-
-
 def test_a_folder_that_fails_at_the_end_costs_its_files() -> None:
     """The sinks receive the summary."""
     bench = Bench(Ends(), folder=Folder(OSError("no space left")))
@@ -831,15 +577,6 @@ def test_a_folder_that_fails_at_the_end_costs_its_files() -> None:
     assert bench.sink.summary is not None
     assert bench.sink.summary.steps == 1
     assert bench.notes.all == ("at the end of the run: OSError: no space left",)
-
-
-def test_the_garbage_collector_is_on_after_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also where an exception of a signal handler left a block in which it is off."""
-    bench = Bench()
-    bench.pipeline._gc_paused.__enter__()
-    assert not gc.isenabled()
-    bench.pipeline.close(pipeline.CLOSED)
-    assert gc.isenabled()
 
 
 def test_a_fork_closes_no_sink_and_writes_no_file() -> None:

@@ -98,24 +98,6 @@ def test_different_sequences_do_not_mix(monkeypatch: pytest.MonkeyPatch) -> None
         assert len([s for s in frame.spans if s.name != "(backward)"]) == 2 * (1 + depth)
 
 
-def test_plans_are_bounded_and_the_least_used_goes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The sequence that every other step has stays, however many strangers pass."""
-    monkeypatch.setattr(resolving, "PLANS", 4)
-    counted = Counted(monkeypatch)
-    model = Choice()
-    with Watched(model) as watched:
-        resolver = watched.session._pipeline._resolver
-        run(model, watched, 1)
-        for i in range(12):
-            for _ in range(i + 1):
-                model(torch.ones(1, 2), 2)
-            watched.step()
-            run(model, watched, 1)
-            watched.session.summary()
-            assert len(resolver._plans) <= 4
-    assert counted.made == 1 + 12
-
-
 def test_a_backward_into_an_earlier_step_is_not_taken_from_the_cache() -> None:
     """The same marks mean another call each time."""
     model = Choice()
@@ -132,16 +114,6 @@ def test_a_backward_into_an_earlier_step_is_not_taken_from_the_cache() -> None:
     assert tree(frames[2]) == tree(frames[3])
     check_laws(frames[2])
     check_laws(frames[3])
-
-
-def test_the_history_of_calls_is_bounded() -> None:
-    """A hundred steps leave no more than the limit to refer to."""
-    model = Choice()
-    with Watched(model) as watched:
-        for _ in range(100):
-            run(model, watched, 2)
-        watched.session.summary()
-        assert len(watched.session._pipeline._resolver._history) <= resolving.HISTORY
 
 
 def mixed_steps(clock: FakeClock) -> list[tuple[object, ...]]:

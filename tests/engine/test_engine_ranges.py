@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-import io
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -20,7 +18,6 @@ from torch.utils.checkpoint import checkpoint
 
 import autoprof
 from autoprof._capture.hooks import ranges as ranges_module
-from autoprof._capture.hooks.ranges import NvtxRanges, Ranges
 from autoprof.errors import SessionError
 from autoprof.frame import Phase
 from autoprof.testing import ListSink
@@ -140,16 +137,6 @@ def test_a_recompute_is_a_range_inside_the_backward(reentrant: bool) -> None:
     assert "[backward]" in around["block [recompute]"]
 
 
-def test_the_phases_of_a_rule_are_the_ranges() -> None:
-    """What a rule does not ask for is no range."""
-    config = {
-        **CONFIG,
-        "targets": [{"match": "block", "phases": ["backward"]}, {"match": "head", "phases": ["forward"]}],
-    }
-    names = [name for name, _ in flat(profiled(Net(), config))]
-    assert sorted(names) == ["(backward)", "Loss/VGG", "Optimizer", "block [backward]", "head"]
-
-
 def test_without_the_option_there_is_nothing() -> None:
     """The hooks and the recorder are those of a session without the option."""
     model = Net()
@@ -193,30 +180,6 @@ def test_a_forward_that_raises_leaves_no_range_open() -> None:
         ranges = session._recorder.ranges  # type: ignore[attr-defined]
         assert ranges._threads.stack == []
     assert [name for name, _ in tree(found, names_of(model))] == ["Net", "Loss/VGG", "(backward)", "Optimizer"]
-
-
-def test_a_copy_and_a_pickle_are_the_bare_model() -> None:
-    """A copied model opens no range, and a saved one loads."""
-    model = Net()
-    with autoprof.instrument(model, CONFIG):
-        twin = copy.deepcopy(model)
-        buffer = io.BytesIO()
-        torch.save(model, buffer)
-        with profile(activities=[ProfilerActivity.CPU]) as found:
-            twin(torch.ones(2, 4))
-    assert tree(found, names_of(model)) == []
-    buffer.seek(0)
-    assert torch.equal(torch.load(buffer, weights_only=False)(torch.ones(2, 4)), model(torch.ones(2, 4)))
-
-
-def test_a_graph_that_outlives_the_session_opens_nothing() -> None:
-    """The nodes keep their hooks, which do nothing any more."""
-    model = Net()
-    with autoprof.instrument(model, CONFIG):
-        loss = model(torch.ones(2, 4)).sum()
-    with profile(activities=[ProfilerActivity.CPU]) as found:
-        loss.backward()
-    assert tree(found, names_of(model)) == []
 
 
 def test_a_compiled_model_is_one_graph_with_the_option_too() -> None:
@@ -343,18 +306,6 @@ def test_nsight_gets_the_same_ranges(option: str, nvtx: FakeNvtx) -> None:
     ]  # fmt: skip
 
 
-def test_a_range_that_ends_in_another_thread_is_popped_in_its_own(nvtx: FakeNvtx) -> None:
-    """A backward on a device's thread may be over elsewhere; its stack is settled when the thread comes by again."""
-    made = NvtxRanges()
-    close = made.open("backward")
-    other = threading.Thread(target=close)
-    other.start()
-    other.join()
-    assert nvtx.said == ["+backward"]
-    made.open("next")()
-    assert nvtx.said == ["+backward", "-backward", "+next", "-next"]
-
-
 def test_a_torch_without_nvtx_is_an_error_at_set_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """The message names the key and what is allowed; nothing is attached."""
 
@@ -386,21 +337,3 @@ def test_a_failure_of_ours_is_counted_and_ends_the_ranges() -> None:
     skipped = session.summary().skipped
     assert sum(count for reason, count in skipped.items() if "range" in reason) >= 1
     assert session.summary().steps + session.summary().warmup_steps == 2
-
-
-def test_ranges_of_threads_keep_apart() -> None:
-    """A range closes the innermost of its key in its own thread only."""
-    said: list[str] = []
-
-    def opener(name: str) -> Any:
-        said.append(f"+{name}")
-        return lambda: said.append(f"-{name}")
-
-    made = Ranges([opener])
-    made.open(1, "here")
-    other = threading.Thread(target=lambda: made.close(1))
-    other.start()
-    other.join()
-    assert said == ["+here"]
-    made.close(1)
-    assert said == ["+here", "-here"]

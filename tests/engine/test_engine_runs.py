@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import asdict, fields
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from engine_laws import EVERYTHING, Watched, everything
@@ -15,7 +14,6 @@ from torch import nn
 
 import autoprof
 from autoprof._resolve import group
-from autoprof._resolve import resolver as resolving
 from autoprof._stats import Aggregate
 from autoprof._stats import cut_statistics as folding
 from autoprof._stats.unit_rates import UnitRates
@@ -101,79 +99,6 @@ def test_a_run_has_the_gap_before_each_of_its_steps() -> None:
     assert {**described(together), "run_ns": 0} == {**described(alone), "run_ns": 0}
     assert (together.steps, together.unsampled_steps) == (24, 24)
     assert max(lengths) > 8
-
-
-def test_a_warm_up_and_another_cut_end_a_run() -> None:
-    """What a run has no column for is a frame of its own; a change of targets begins another run."""
-    model = Block()
-    with Watched(model, config=everything(targets=[{"match": "first"}])) as watched:
-        resolver, raws = watched.session._pipeline._resolver, []
-        for _ in range(12):
-            model(torch.ones(1, 2), 1)
-            watched.session.step()
-        submit = watched.session._pipeline.submit
-        watched.session._pipeline.submit = raws.append
-        for _ in range(9):
-            model(torch.ones(1, 2), 1)
-            watched.session.step()
-        watched.session._pipeline.submit = submit
-        watched.session.summary()
-        raws[5] = raws[5]._replace(warmup=True)
-        raws[7:] = [raw._replace(cut=1) for raw in raws[7:]]
-        for raw in raws:
-            resolver.submit(raw)
-        found = []
-        while (run := resolver.next_run()) is not None:
-            found.append(([frame.step for frame in run.frames], run.plain))
-    first = raws[0].step
-    steps = [[0, 1, 2, 3, 4], [5], [6], [7, 8]]
-    assert found == [([first + at for at in group], group != [5]) for group in steps]
-
-
-def test_few_readings_are_resolved_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Work for steps of very many modules is done in pieces: it would lengthen one step of the user's."""
-    monkeypatch.setattr(resolving, "MAX_READINGS", 3 * 7)  # a step has six marks, and its end
-    counts = []
-    make = resolving.make_runs
-    monkeypatch.setattr(resolving, "make_runs", lambda raws, *rest: counts.append(len(raws)) or make(raws, *rest))
-    model = Block()
-    config = everything(targets=[{"match": "first|second", "phases": ["forward"]}])
-    with Watched(model, config=config) as watched:
-        for _ in range(8):
-            model(torch.ones(1, 2), 1)
-            watched.step()
-        watched.session.summary()
-    assert (sum(counts), max(counts)) == (8, 3)
-
-
-def test_the_longest_steps_do_not_keep_their_run_alive() -> None:
-    """The times of one step are copied: a view would hold the matrix of up to a hundred."""
-    model = Block()
-    with Watched(model, config=everything(targets=[{"match": "first"}])) as watched:
-        for _ in range(12):
-            model(torch.ones(1, 2), 1)
-            watched.step()
-        watched.session.summary()
-        diagnosis = watched.session._pipeline._summarizer._observers
-        (collector,) = [one._collector for one in diagnosis if hasattr(one, "_collector")]
-        longest = collector.longest()
-    assert longest
-    assert all(isinstance(one.total_ns, np.ndarray) and one.total_ns.base is None for one in longest)
-
-
-def test_equal_steps_share_their_codes() -> None:
-    """A plan is found, and steps are recognised as equal, by one object; other marks have another."""
-    model = Block()
-    with Watched(model, config=everything(targets=[{"match": ".+"}])) as watched:
-        raws: list[Any] = []
-        watched.session._pipeline.submit = raws.append
-        for times in (1, 1, 2, 2, 1):
-            model(torch.ones(1, 2), times)
-            watched.session.step()
-        codes = [raw.mark_batch.raw_codes for raw in raws]
-    assert codes[0] is codes[1]
-    assert codes[2] is codes[3]
-    assert len({bytes(str(list(one)), "ascii") for one in codes}) == 2
 
 
 LOGGED = st.sampled_from([{}, {"samples": 8.0}, {"samples": 0.1, "tokens": 3.0}, {"samples": float("nan")}])

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from attached import hooks_of
@@ -15,9 +13,7 @@ from torch.optim import optimizer as torch_optimizer
 import autoprof
 from autoprof import Phase, span
 from autoprof._capture import recorder as recording
-from autoprof._reports.summary_text import render_summary
 from autoprof._session import builder
-from autoprof._session.host_times import HostTimes
 from autoprof._session.sampler import Sampler
 from autoprof._storage.steps_jsonl import FrameDecoder, FrameEncoder
 from autoprof.testing import FakeClock, FakeDevice, ListSink, open_session
@@ -94,20 +90,6 @@ def test_an_unsampled_step_makes_no_marks(govern: Any) -> None:
         train(model, optimizer)
 
 
-def test_a_live_summary_imports_no_part_of_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
-    """``np.percentile`` imports ``numpy.ma`` where nothing has: milliseconds of a step."""
-    assert np.ma.masked is not None  # imported here, so that it can be forgotten
-    monkeypatch.delitem(sys.modules, "numpy.ma")
-    monkeypatch.delattr(np, "ma")
-    model, optimizer = model_and_optimizer()
-    with autoprof.instrument(model, {**MANUAL, "sample": {"budget": None}}) as session:
-        for _ in range(30):
-            train(model, optimizer)
-            session.step()
-        assert session.summary().findings
-        assert "numpy.ma" not in sys.modules
-
-
 def test_step_numbers_go_on_over_a_gap(govern: Any) -> None:
     """Steps 1, 2, then three unsampled, 6, then one, 8."""
     govern(0, 3, 1)
@@ -121,23 +103,6 @@ def test_step_numbers_go_on_over_a_gap(govern: Any) -> None:
     assert sink.summary is not None
     assert (sink.summary.steps, sink.summary.warmup_steps, sink.summary.unsampled_steps) == (4, 0, 4)
     assert sink.summary.unsampled_ns == sum(f.gap_ns for f in sink.frames) > 0
-
-
-def fake_host_time(monkeypatch: pytest.MonkeyPatch) -> FakeClock:
-    """Return the clock of the host from now on."""
-    clock = FakeClock()
-    monkeypatch.setattr("autoprof._session.builder.HOST", HostTimes(lambda: clock.now_ns))
-    return clock
-
-
-def test_each_nth_step_is_recorded_from_the_first_one_on() -> None:
-    """Each of them counts."""
-    sink = ListSink()
-    config = {**MANUAL, "sample": {"warmup": 0, "every": 3}}
-    with autoprof.instrument(nn.Sequential(nn.Identity()), config, sinks=[sink]) as session:
-        for _ in range(7):
-            session.step()
-    assert [(f.step, f.warmup) for f in sink.frames] == [(1, False), (4, False), (7, False)]
 
 
 def test_without_step_optimizer_steps_count_a_gap(govern: Any) -> None:
@@ -154,31 +119,6 @@ def test_without_step_optimizer_steps_count_a_gap(govern: Any) -> None:
         assert sum(s.name == "Optimizer" for s in frame.spans) == 1
 
 
-def test_without_step_unsampled_steps_have_the_hooks_that_report_events(govern: Any) -> None:
-    """On the optimizer and on the model itself."""
-    govern(3)
-    model, optimizer = model_and_optimizer()
-    with autoprof.instrument(model, EVERYTHING, optimizer=optimizer):
-        for _ in range(2):
-            train(model, optimizer)
-        assert hooked(model) == 1
-        assert len(optimizer._optimizer_step_pre_hooks) == 1
-        assert len(optimizer._optimizer_step_post_hooks) == 1
-
-
-def test_without_step_several_optimizers_count_once_a_step(govern: Any) -> None:
-    """A step of two optimizers ends once; so does an unsampled one."""
-    govern(2)
-    model, first = model_and_optimizer()
-    second = torch.optim.SGD(model.parameters(), lr=0.01)
-    sink = ListSink()
-    with autoprof.instrument(model, EVERYTHING, sinks=[sink]):
-        for _ in range(5):
-            train(model, first)
-            second.step()
-    assert [f.step for f in sink.frames] == [1, 4, 5]
-
-
 def test_without_step_the_fetch_after_a_gap_is_recorded(govern: Any) -> None:
     """And the fetches in it are not."""
     govern(2)
@@ -190,22 +130,6 @@ def test_without_step_the_fetch_after_a_gap_is_recorded(govern: Any) -> None:
             optimizer.step()
     assert [f.step for f in sink.frames] == [1, 4, 5]
     assert [sum(s.name == "Data" for s in f.spans) for f in sink.frames] == [1, 1, 1]
-
-
-def test_the_first_explicit_step_may_fall_into_a_gap(govern: Any) -> None:
-    """From then on the session is manual; nothing is counted twice for good."""
-    govern(4)
-    model, optimizer = model_and_optimizer()
-    sink = ListSink()
-    with autoprof.instrument(model, EVERYTHING, sinks=[sink]) as session:
-        for _ in range(3):
-            train(model, optimizer)
-        for _ in range(6):
-            train(model, optimizer)
-            session.step()
-        assert not torch_optimizer._global_optimizer_post_hooks or hooked(model)
-    assert sink.frames[1].gap_steps == 4
-    assert [f.step for f in sink.frames[1:]] == list(range(6, 6 + len(sink.frames) - 1))
 
 
 def test_time_in_a_gap_is_training_time(govern: Any) -> None:
@@ -277,18 +201,6 @@ def test_a_summary_in_a_gap_counts_the_steps_so_far(govern: Any, config: dict[st
     assert session.summary().unsampled_steps == 6
 
 
-def test_a_run_that_ends_where_a_gap_begins_left_no_step_alone(govern: Any) -> None:
-    """The time from there to the end is no step's, and the report has no mean of none."""
-    govern(5)
-    model = nn.Linear(2, 2)
-    with autoprof.instrument(model, MANUAL) as session:
-        model(torch.ones(1, 2))
-        session.step()
-    summary = session.summary()
-    assert (summary.steps, summary.unsampled_steps, summary.unsampled_ns) == (1, 0, 0)
-    assert "unsampled steps" not in render_summary(summary)
-
-
 def test_no_event_is_recorded_in_a_gap(govern: Any) -> None:
     """Loaders, optimizers and spans of the user leave the device alone."""
     govern(3)
@@ -308,34 +220,6 @@ def test_no_event_is_recorded_in_a_gap(govern: Any) -> None:
             session.step()
         device.record = device_record  # type: ignore[method-assign]
     assert not made
-
-
-def test_scalars_of_a_step_left_alone_are_not_kept(govern: Any) -> None:
-    """They would belong to no frame."""
-    govern(1)
-    sink = ListSink()
-    with autoprof.instrument(nn.Sequential(nn.Identity()), MANUAL, sinks=[sink]) as session:
-        for i in range(3):
-            session.log(loss=i)
-            session.step()
-    assert [f.scalars for f in sink.frames] == [{"loss": 0.0}, {"loss": 2.0}]
-
-
-def test_a_backward_through_a_graph_of_a_recorded_step_is_harmless_in_a_gap(govern: Any) -> None:
-    """Its nodes still have their hooks; they find nobody recording."""
-    govern(2)
-    model, _ = model_and_optimizer()
-    sink = ListSink()
-    with autoprof.instrument(model, MANUAL, sinks=[sink]) as session:
-        loss = model(torch.ones(4, 2)).sum()
-        session.step()
-        loss.backward()
-        session.step()
-        session.step()
-        session.step()
-    assert [len(f.layout) for f in sink.frames] == [5, 0]
-    assert sink.summary is not None
-    assert not sink.summary.skipped
 
 
 def test_the_gap_before_a_step_goes_to_the_file_and_back(govern: Any) -> None:

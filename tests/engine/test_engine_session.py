@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections import OrderedDict
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,6 @@ from autoprof._capture import recorder as recording
 from autoprof.testing import FakeClock, ListSink, open_session
 
 AUTO = everything(step="auto")
-CHILDREN = everything(targets=[{"match": ".+"}])
 
 
 def mlp() -> nn.Sequential:
@@ -99,42 +97,6 @@ def test_logging_after_the_optimizer_belongs_to_the_step() -> None:
     assert [count(f, Phase.USER)["logging"] for f in watched.sink.frames] == [1, 1]
 
 
-def test_micro_batches_before_one_optimizer_step_are_one_step() -> None:
-    """Accumulation."""
-    model = mlp()
-    optimizer = sgd(model)
-    with Watched(model, config=AUTO, optimizer=optimizer) as watched:
-        for _ in range(2):
-            train(model, optimizer, micro_batches=3)
-    assert [count(f, Phase.FORWARD)["Sequential"] for f in watched.sink.frames] == [3, 3]
-
-
-def test_several_optimizer_steps_in_a_row_are_one_step() -> None:
-    """A GAN's two optimizers, or one for the embeddings."""
-    model = mlp()
-    first, second = sgd(model[0]), sgd(model[2])
-    with Watched(model, config=AUTO, optimizer=[first, second]) as watched:
-        for _ in range(2):
-            model(torch.ones(4, 2)).sum().backward()
-            first.step()
-            second.step()
-    assert [count(f, Phase.OPTIMIZER)["Optimizer"] for f in watched.sink.frames] == [2, 2]
-
-
-def test_an_eval_forward_ends_no_step() -> None:
-    """Validation right after the optimizer belongs to no step: it is apart."""
-    model = mlp()
-    optimizer = sgd(model)
-    with Watched(model, config=AUTO, optimizer=optimizer) as watched:
-        train(model, optimizer)
-        model.eval()
-        with torch.no_grad():
-            model(torch.ones(1, 2))
-        model.train()
-        train(model, optimizer)
-    assert [count(f, Phase.FORWARD)["Sequential"] for f in watched.sink.frames] == [1, 1]
-
-
 def test_the_first_explicit_step_makes_the_session_manual() -> None:
     """From then on nothing else ends a step."""
     model = mlp()
@@ -148,18 +110,6 @@ def test_the_first_explicit_step_makes_the_session_manual() -> None:
     assert [count(f, Phase.FORWARD)["Sequential"] for f in watched.frames] == [1, 2]
 
 
-def test_a_manual_session_never_ends_a_step_by_itself() -> None:
-    """``step: manual`` from the start."""
-    model = mlp()
-    optimizer = sgd(model)
-    with Watched(model, optimizer=optimizer) as watched:
-        train(model, optimizer)
-        train(model, optimizer)
-        assert watched.frames == []
-        watched.step()
-    assert len(watched.frames) == 1
-
-
 def test_optimizers_of_others_count_only_when_none_is_named() -> None:
     """With ``optimizer=``, another one's step is neither a span nor an end."""
     model, other = mlp(), mlp()
@@ -171,30 +121,6 @@ def test_optimizers_of_others_count_only_when_none_is_named() -> None:
             stranger.step()
             watched.step()
         assert count(watched.frames[0], Phase.OPTIMIZER)["Optimizer"] == expected
-
-
-def test_an_exception_in_the_optimizer_leaves_unchanged_and_the_next_step_is_right() -> None:
-    """Its span ends with the step."""
-    model = mlp()
-    optimizer = sgd(model)
-    fail = [True]
-    with Watched(model, optimizer=optimizer) as watched:
-        model(torch.ones(1, 2)).sum().backward()
-
-        def closure() -> float:
-            if fail:
-                raise KeyError("mine")
-            return 0.0
-
-        with pytest.raises(KeyError, match="mine"):
-            optimizer.step(closure)
-        watched.step()
-        fail.clear()
-        optimizer.step(closure)
-        watched.step()
-    for frame in watched.frames:
-        check_laws(frame)
-    assert count(watched.frames[1], Phase.OPTIMIZER) == {"Optimizer": 1}
 
 
 def test_a_closure_that_trains_lies_inside_the_optimizer() -> None:
@@ -284,22 +210,6 @@ def test_only_each_nth_step_is_recorded_and_the_rest_is_counted() -> None:
         assert count(frame, Phase.BACKWARD) == {"Sequential": 1, "0": 1, "1": 1, "2": 1}
 
 
-def test_automatic_steps_and_sampling_go_together() -> None:
-    """The step begins, and its hooks are attached, inside the model's call: the model's own span is there."""
-    model = mlp()
-    optimizer = sgd(model)
-    config = everything(step="auto", sample={"every": 2, "warmup": 0, "budget": None})
-    with Watched(model, config=config, optimizer=optimizer) as watched:
-        for _ in range(5):
-            train(model, optimizer)
-        summary = watched.session.summary()
-    frames = watched.sink.frames
-    assert [f.step for f in frames] == [1, 3, 5]
-    assert [count(f, Phase.FORWARD)["0"] for f in frames] == [1, 1, 1]
-    assert [count(f, Phase.FORWARD)["Sequential"] for f in frames] == [1, 1, 1]
-    assert not summary.skipped
-
-
 def test_what_happens_in_a_pause_is_charged_to_no_step() -> None:
     """Neither its time nor its calls; what lies around it keeps its own."""
     clock = FakeClock()
@@ -321,25 +231,6 @@ def test_what_happens_in_a_pause_is_charged_to_no_step() -> None:
     assert [(s.name, s.host_ns) for s in frame.spans] == [("around", 13)]
 
 
-def test_pauses_nest() -> None:
-    """Recording goes on where the outer one ends."""
-    clock = FakeClock()
-    with Watched(mlp(), clock=clock) as watched:
-        pause = watched.session.pause
-        with pause():
-            clock.advance(100)
-            with pause():
-                clock.advance(100)
-            clock.advance(100)
-            with span("hidden"):
-                pass
-        with span("seen"):
-            clock.advance(4)
-        watched.step()
-    assert [(s.name, s.host_ns) for s in watched.frames[0].spans] == [("seen", 4)]
-    assert watched.frames[0].duration_ns == 4
-
-
 def test_several_pauses_in_one_step_are_all_taken_out() -> None:
     """Times after each of them move together."""
     clock = FakeClock()
@@ -356,17 +247,6 @@ def test_several_pauses_in_one_step_are_all_taken_out() -> None:
     assert frame.duration_ns == 33
 
 
-def test_a_pause_that_an_exception_leaves_ends() -> None:
-    """Validation may fail; training is recorded on."""
-    model = mlp()
-    with Watched(model) as watched:
-        with pytest.raises(KeyError), watched.session.pause():
-            raise KeyError
-        model(torch.ones(1, 2))
-        watched.step()
-    assert count(watched.frames[0], Phase.FORWARD)["Sequential"] == 1
-
-
 def test_an_optimizer_step_or_forward_in_a_pause_ends_no_step() -> None:
     """A meta-learner's inner loop, an EMA evaluation."""
     model = mlp()
@@ -378,37 +258,6 @@ def test_an_optimizer_step_or_forward_in_a_pause_ends_no_step() -> None:
             train(model, optimizer)
         train(model, optimizer)
     assert len(watched.sink.frames) == 2
-
-
-def test_a_pause_of_a_step_that_is_not_recorded_changes_nothing() -> None:
-    """Nothing is attached when it ends."""
-    model = mlp()
-    config = everything(sample={"every": 2, "warmup": 0, "budget": None})
-    with Watched(model, config=config) as watched:
-        watched.step()
-        with watched.session.pause():
-            pass
-        assert not is_marked(model[0])
-        model(torch.ones(1, 2))
-        watched.step()
-        model(torch.ones(1, 2))
-        watched.step()
-    assert [f.step for f in watched.frames] == [1, 3]
-    assert count(watched.frames[1], Phase.FORWARD)["Sequential"] == 1
-
-
-def test_a_step_that_ends_inside_a_pause_is_charged_nothing_of_it() -> None:
-    """Neither the step that ends nor the one that begins."""
-    clock = FakeClock()
-    with Watched(mlp(), clock=clock) as watched:
-        clock.advance(10)
-        with watched.session.pause():
-            clock.advance(1_000)
-            watched.step()
-            clock.advance(1_000)
-        clock.advance(7)
-        watched.step()
-    assert [f.duration_ns for f in watched.frames] == [10, 7]
 
 
 # Scalars.
@@ -425,20 +274,6 @@ def test_scalars_are_numbers_and_tensors_of_one_element() -> None:
     assert watched.frames[1].scalars == {}
 
 
-def test_a_scalar_keeps_no_graph_alive() -> None:
-    """A loss that was logged is a number."""
-    import weakref
-
-    model = mlp()
-    with Watched(model) as watched:
-        loss = model(torch.ones(1, 2)).sum()
-        watched.session.log(loss=loss)
-        node = weakref.ref(loss)
-        del loss
-        assert node() is None
-        watched.step()
-
-
 def test_values_that_are_no_scalars_are_left_out_and_said_once(caplog: pytest.LogCaptureFixture) -> None:
     """The step goes on, with the good ones."""
     with Watched(mlp()) as watched, caplog.at_level(logging.WARNING, "autoprof"):
@@ -449,19 +284,6 @@ def test_values_that_are_no_scalars_are_left_out_and_said_once(caplog: pytest.Lo
     assert [f.scalars for f in watched.frames] == [{"good": 1.0}] * 3
     assert len(caplog.records) == 4
     assert len(summary.notes) == 4
-
-
-def test_nan_and_infinity_are_values() -> None:
-    """A loss that diverges is just what one wants to see."""
-    with Watched(mlp()) as watched:
-        watched.session.log(a=float("nan"), b=float("inf"), c=torch.tensor(float("nan")))
-        watched.step()
-        summary = watched.session.summary()
-    scalars = watched.frames[0].scalars
-    assert scalars["a"] != scalars["a"]
-    assert scalars["b"] == float("inf")
-    assert scalars["c"] != scalars["c"]
-    assert summary.steps == 1
 
 
 def test_samples_that_are_nan_do_not_spoil_the_throughput() -> None:
@@ -510,14 +332,6 @@ def test_a_sink_that_fails_loses_only_itself(caplog: pytest.LogCaptureFixture) -
     ]
 
 
-def test_the_sink_gets_the_summary_of_the_whole_run() -> None:
-    """The same that ``summary()`` returns after the end."""
-    with Watched(mlp()) as watched:
-        for _ in range(4):
-            watched.step()
-    assert watched.sink.summary == watched.session.summary()
-
-
 # The end.
 
 
@@ -560,26 +374,6 @@ def test_everything_but_step_may_be_called_after_close() -> None:
     assert list(watched.session.loader([3])) == [3]
     watched.session.summary()
     assert not is_marked(model)
-
-
-def test_close_inside_a_pause_leaves_nothing() -> None:
-    """And the pause ends without it."""
-    model = mlp()
-    watched = Watched(model)
-    with watched.session.pause():
-        watched.session.close()
-    assert not any(hooks for module in model.modules() for hooks in hooks_of(module).values())
-
-
-def test_close_inside_a_forward_leaves_nothing() -> None:
-    """The call that is under way goes on, and its leave hook finds no session."""
-    model = mlp()
-    watched = Watched(model)
-    model[1].register_forward_hook(lambda *_: watched.session.close())
-    x = torch.ones(1, 2)
-    model(x).sum().backward()
-    model(x)
-    assert not any(hooks_of(module)["marks"] for module in model.modules())
 
 
 def test_a_session_is_a_context_manager_that_closes_on_errors_too() -> None:
@@ -651,63 +445,6 @@ def test_two_models_at_once_are_two_accounts() -> None:
     assert tree(two.frames[0]) == ["Linear forward", "Linear backward", "whose user"]
 
 
-@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
-def test_two_sessions_may_close_in_either_order(order: tuple[int, int]) -> None:
-    """The one that is left records on, and in the end nobody does."""
-    models = [mlp(), mlp()]
-    watched = [Watched(model) for model in models]
-    watched[order[0]].session.close()
-    left = watched[order[1]]
-    with span("left"):
-        pass
-    models[order[1]](torch.ones(1, 2))
-    left.step()
-    left.session.close()
-    assert "left user" in tree(left.sink.frames[0])
-    assert recording.active is None
-
-
-def test_one_backward_through_two_models_is_in_both_accounts() -> None:
-    """A generator and a discriminator, each with a session of its own."""
-    first, second = nn.Linear(2, 2), nn.Linear(2, 2)
-    with Watched(first) as one, Watched(second) as two:
-        second(first(torch.ones(1, 2))).sum().backward()
-        one.step()
-        two.step()
-    for watched in (one, two):
-        check_laws(watched.frames[0])
-        assert count(watched.frames[0], Phase.BACKWARD) == {"Linear": 1}
-
-
-def test_a_model_may_be_moved_and_cast() -> None:
-    """``to``, ``double``, ``half``, ``load_state_dict``: its hooks stay, and so do its spans."""
-    model = mlp()
-    with Watched(model) as watched:
-        model.double()
-        model(torch.ones(1, 2).double()).sum().backward()
-        watched.step()
-        model.to("cpu", torch.float32).load_state_dict(model.state_dict())
-        model.zero_grad()
-        model(torch.ones(1, 2)).sum().backward()
-        watched.step()
-    assert [count(f, Phase.BACKWARD) for f in watched.frames] == [{"Sequential": 1, "0": 1, "1": 1, "2": 1}] * 2
-
-
-def test_layers_added_and_removed_after_instrumenting_do_not_break() -> None:
-    """What was not there is not timed; what is gone is not missed."""
-    model = mlp()
-    with Watched(model) as watched:
-        model.append(nn.Linear(1, 1))
-        model(torch.ones(1, 2)).sum().backward()
-        watched.step()
-        removed = model.pop(1)
-        model(torch.ones(1, 2)).sum().backward()
-        watched.step()
-    assert count(watched.frames[0], Phase.FORWARD) == {"Sequential": 1, "0": 1, "1": 1, "2": 1}
-    assert count(watched.frames[1], Phase.FORWARD) == {"Sequential": 1, "0": 1, "2": 1}
-    assert not is_marked(removed)
-
-
 def inert(session: autoprof.Session, model: nn.Module) -> None:
     """Assert that a session does nothing at all."""
     optimizer = sgd(model)
@@ -763,31 +500,10 @@ def test_a_failure_in_set_up_leaves_nothing(config: Any, more: Any, error: type[
     assert list(Path().iterdir()) == []
 
 
-def test_a_sink_that_cannot_be_made_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The last thing of set-up fails: everything before it is undone."""
-    import autoprof.sinks
-
-    def fails(*_: Any, **__: Any) -> Any:
-        raise OSError("disk full")
-
-    monkeypatch.setattr(autoprof.sinks._make, "make_sinks", fails)
-    model = mlp()
-    with pytest.raises(OSError, match="disk full"):
-        autoprof.instrument(model, {"sinks": {"log": {}}})
-    assert not any(hooks for module in model.modules() for hooks in hooks_of(module).values())
-    assert not Path("runs").exists()
-
-
 def test_what_is_no_module_is_refused() -> None:
     """The model comes first."""
     with pytest.raises(SessionError, match="must be an nn"):
         autoprof.instrument("model")  # type: ignore[arg-type]
-
-
-def test_a_model_without_parameters_can_be_instrumented() -> None:
-    """There is nothing to ask for its device."""
-    with Watched(nn.Sequential(nn.ReLU(), nn.Tanh())) as watched:
-        watched.step()
 
 
 def test_set_up_touches_no_random_state() -> None:
@@ -862,12 +578,6 @@ def test_an_error_of_the_loader_leaves_unchanged() -> None:
             pass
         watched.step()
     assert tree(watched.frames[0]) == ["Data data", "Data data", "after user"]
-
-
-def test_a_mapping_or_an_ordered_dict_of_batches_is_iterated_as_itself() -> None:
-    """Whatever is iterable."""
-    with Watched(mlp()) as watched:
-        assert list(watched.session.loader(OrderedDict(a=1, b=2))) == ["a", "b"]
 
 
 # Failures of our own.

@@ -11,9 +11,6 @@ from torch import nn
 
 import autoprof
 from autoprof._process.start_time import StartTime
-from autoprof._session.session_cost import SessionCost
-from autoprof.summary import Summary
-from autoprof.testing import FakeClock, open_session
 
 
 class Thread:
@@ -37,40 +34,6 @@ def test_a_block_inside_another_counts_once() -> None:
         thread.ns = 60
     thread.ns = 1000
     assert start.take() == 60
-
-
-def test_a_session_takes_the_time_since_the_one_before() -> None:
-    """The first session of a process has the imports; the block that opens it is still counted."""
-    thread = Thread()
-    start = StartTime(thread)
-    start.add(5)
-    with start.counted():
-        thread.ns = 100
-        assert start.take() == 105
-        thread.ns = 103
-    assert start.take() == 3
-    assert start.take() == 0
-
-
-def test_the_end_is_counted_up_to_the_summary() -> None:
-    """The time between the start and the end belongs to the steps."""
-    thread = Thread()
-    cost = SessionCost(thread)
-    cost.opened(70)
-    thread.ns = 5000
-    assert cost.annotate(Summary.empty()).end_ns is None
-    cost.end_begins()
-    thread.ns = 5040
-    summary = cost.annotate(Summary.empty())
-    assert (summary.start_ns, summary.end_ns) == (70, 40)
-
-
-def test_a_clock_of_the_callers_own_shows_no_cost() -> None:
-    """Its steps take no real time, so that real time beside them would mislead."""
-    session = open_session(nn.Linear(2, 2), {"sinks": {}}, clock=FakeClock(tick_ns=1000))
-    session.close()
-    assert session.summary().start_ns is None
-    assert session.summary().end_ns is None
 
 
 def test_every_report_has_the_start_and_the_end(tmp_path: Path, capsys: Any) -> None:

@@ -343,43 +343,6 @@ def test_gaps_count_the_same_steps(name: str) -> None:
     assert abs(found - 8 * ITERATIONS) <= (1 if name != "several critic steps" else 8 * ITERATIONS / 3)
 
 
-def test_a_gap_goes_on_where_another_optimizer_steps_alone() -> None:
-    """Two parts are trained in turn, then one of them for long: its steps are counted although the other has ended."""
-    net = Net()
-    first, second = sgd(net.encoder), sgd(net.decoder)
-
-    def around(session: Any, iteration: Iteration) -> None:
-        for optimizer, count in ((first, 100), (second, 100), (first, 60)):
-            for _ in range(count):
-                net(X).sum().backward()
-                optimizer.step()
-
-    loop = net, [first, second], lambda: None
-    summary, frames = record(loop, named=False, around=around, sample={"every": 16, "warmup": 0, "budget": None})
-    assert abs(len(frames) + summary.unsampled_steps - 260) <= 2
-
-
-def test_a_step_that_held_those_of_one_optimizer_only_counts_as_many() -> None:
-    """Two optimizers were named, and only one steps: the second step shows that the first one was whole."""
-    net = Net()
-    first, second = sgd(net.encoder), sgd(net.decoder)
-
-    def around(session: Any, iteration: Iteration) -> None:
-        for optimizer in (first, second):
-            for _ in range(ITERATIONS):
-                net(X).sum().backward()
-                optimizer.step()
-
-    summary, frames = record((net, [first, second], lambda: None), named=True, around=around)
-    assert summary.steps + summary.warmup_steps + summary.unsampled_steps == 2 * ITERATIONS
-    assert frames[-1].step == 2 * ITERATIONS
-    assert all(
-        len([one for one in frame.spans if one.fqn == "" and one.phase == "forward"]) == 1
-        for frame in frames
-        if not frame.warmup
-    )
-
-
 def after_the_loop(*, blocks: int = 0, inside: bool = False, settled: int = ITERATIONS) -> tuple[Any, Any]:
     """Train with 10 ms steps, then do something else for 10 s, with ``blocks`` under ``no_grad``."""
     net, clock, sink = Net(), FakeClock(tick_ns=1), ListSink()
@@ -425,26 +388,6 @@ def test_a_model_may_train_in_another_thread() -> None:
 
     _, frames = record(accumulation(), named=False, around=around)
     assert abs(len(frames) - ITERATIONS) <= 1
-
-
-def test_two_sessions_in_one_loop_have_steps_of_their_own() -> None:
-    """Without the optimizers named: each session knows those of its model by their parameters."""
-    first, second = Net(), Net()
-    optimizers = [sgd(first), sgd(second)]
-    sinks = [ListSink(), ListSink()]
-    config = everything(step="auto")
-    clock = FakeClock()
-    with (
-        open_session(first, config, clock=clock, sinks=sinks[:1]),
-        open_session(second, config, clock=clock, sinks=sinks[1:]),
-    ):
-        for i in range(ITERATIONS):
-            for net, optimizer in zip((first, second), optimizers, strict=True):
-                if net is first or i % 3 == 0:
-                    net(X).sum().backward()
-                    optimizer.step()
-    assert abs(len(sinks[0].frames) - ITERATIONS) <= 1
-    assert abs(len(sinks[1].frames) - ITERATIONS // 3) <= 1
 
 
 class Wrapper(torch.optim.Optimizer):

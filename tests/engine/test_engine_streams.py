@@ -14,7 +14,6 @@ import autoprof
 from autoprof import Phase, StepFrame
 from autoprof._resolve.device import ACROSS_PAUSE, TWO_STREAMS
 from autoprof._stats import UNTIMED_STEPS
-from autoprof.devices._device_clock import PREPARED
 from autoprof.frame import STREAM_LANES, TRAINING_LANE, UNTIMED_LANE
 from autoprof.testing import FakeClock, FakeDevice
 
@@ -66,15 +65,6 @@ def test_what_a_side_stream_calls_nests_on_that_stream() -> None:
     assert one(frame, "0/child/1/child").device_ns == 20
 
 
-def test_a_session_stepped_on_the_stream_that_trains_has_that_streams_account() -> None:
-    """Where ``step()`` is called decides which stream the step is."""
-    device = FakeDevice(FakeClock())
-    with device.on(0, 5):
-        (frame,) = run(device, nn.Sequential(Op(device, 40), Op(device, 2))).frames
-    assert frame.device_duration_ns == 42
-    assert frame.phase_ns() == {Phase.FORWARD: 42, Phase.OTHER: 0}
-
-
 @pytest.mark.parametrize("thread", [False, True], ids=["caller's thread", "autograd's thread"])
 def test_backward_is_timed_on_the_forwards_stream(thread: bool) -> None:
     """The node that ends a backward may lie on another stream: the end is read on the one that was left as well."""
@@ -95,15 +85,6 @@ def test_backward_is_timed_on_the_forwards_stream(thread: bool) -> None:
         assert frame.spans[one(frame, "1/child", Phase.BACKWARD).parent] == one(frame, "1", Phase.BACKWARD)
         assert {span.lane for span in frame.spans} == {TRAINING_LANE, STREAM_LANES}
     assert not watched.session.summary().skipped
-
-
-def test_two_branches_of_a_backward_are_timed_on_their_streams() -> None:
-    """Each branch ends where the next one begins, on the stream that it ran on."""
-    device = FakeDevice(FakeClock())
-    model = nn.Sequential(Op(device, 1, 9), Beside(device, Op(device, 4_000, 8_000), Op(device, 1_500, 2_500)))
-    (frame,) = run(device, model, backward=Tensor.backward).frames
-    times = [one(frame, name, Phase.BACKWARD).device_ns for name in ("1/side", "1/main", "0")]
-    assert times == [8_000, 2_500, 9]
 
 
 def test_a_span_between_two_streams_has_no_device_time_and_says_so() -> None:
@@ -130,49 +111,6 @@ def test_a_span_between_two_streams_has_no_device_time_and_says_so() -> None:
     summary = watched.session.summary()
     assert summary.skipped == {TWO_STREAMS: 1}
     assert {row.name for row in summary.rows} == {"around", "0", "there"}
-
-
-def test_a_lane_is_the_same_stream_in_every_step() -> None:
-    """Rows add up over steps whichever stream comes first in one."""
-    device = FakeDevice(FakeClock())
-    first, second = On(device, Op(device, 30), (0, 1)), On(device, Op(device, 50), (0, 2))
-    model = nn.ModuleList([first, second])
-    with Watched(model, clock=device.device_clock(), config=EVERY) as watched:
-        for order in ((0, 1), (1, 0)):
-            for index in order:
-                model[index](torch.ones(1))
-            watched.step()
-    rows = {(row.name, row.lane): row.total_ns for row in watched.session.summary().rows}
-    assert rows["0/child", STREAM_LANES] == 60
-    assert rows["1/child", 2 * STREAM_LANES] == 100
-
-
-def test_a_step_is_over_when_its_slowest_stream_is() -> None:
-    """Streams have lags of their own; no frame comes before the last of them has passed."""
-    device = FakeDevice(FakeClock(), lag_ns=10, lags={(0, 1): 5_000})
-    model = nn.Sequential(On(device, Op(device, 100), (0, 1)))
-    with Watched(model, clock=device.device_clock(), config=EVERY) as watched:
-        model(torch.ones(1))
-        watched.step()
-        device.clock.now_ns = 5_099
-        assert not watched.frames
-        device.clock.now_ns = 5_100
-        assert len(watched.frames) == 1
-
-
-def test_a_step_that_changes_its_stream_is_timed_on_the_one_it_began_on() -> None:
-    """Both steps have a device time, and neither counts what the other did."""
-    device = FakeDevice(FakeClock())
-    model = nn.Sequential(Op(device, 60))
-    with Watched(model, clock=device.device_clock(), config=EVERY) as watched:
-        model(torch.ones(1))
-        device.switch_to(0, 1)
-        watched.step()
-        model(torch.ones(1))
-        model(torch.ones(1))
-        watched.step()
-    assert [frame.device_duration_ns for frame in watched.frames] == [60, 120]
-    assert [one(watched.frames[0], "0").lane, watched.frames[1].spans[0].lane] == [TRAINING_LANE, TRAINING_LANE]
 
 
 def test_a_step_whose_ends_no_stream_knows_has_the_hosts_account() -> None:
@@ -216,34 +154,3 @@ def test_a_pause_cuts_the_spans_of_other_streams_that_lie_across_it() -> None:
     assert one(frame, "1/child").device_ns == 5
     assert one(frame, "across", Phase.USER).device_ns is None
     assert watched.session.summary().skipped == {ACROSS_PAUSE: 1}
-
-
-def test_another_device_is_beside_the_step_and_begins_at_its_host_time() -> None:
-    """Its times are its own clock's; the account of the step's device is not touched by them."""
-    device = FakeDevice(FakeClock())
-    far = On(device, Op(device, 300, 700, host_ns=7), (1, 0))
-    model = nn.Sequential(Op(device, 1_000, 400, host_ns=40), far)
-    for frame in run(device, model, steps=3, backward=Tensor.backward).frames:
-        span = one(frame, "1/child")
-        assert (span.device_ns, span.lane) == (300, STREAM_LANES)
-        assert one(frame, "1/child", Phase.BACKWARD).device_ns == 700
-        assert one(frame, "0", Phase.BACKWARD).device_ns == 400
-        assert frame.device_duration_ns is not None
-        assert sum(frame.phase_ns().values()) == frame.device_duration_ns
-
-
-def test_events_of_streams_that_were_left_go_back_to_the_pool() -> None:
-    """Changing streams costs events, not more of them from step to step."""
-    device = FakeDevice(FakeClock())
-    model = nn.Sequential(*[On(device, Op(device, 1), (0, stream)) for stream in (1, 2, 1)])
-    with Watched(model, clock=device.device_clock(), config=EVERY) as watched:
-        made = []
-        for step in range(1, 201):
-            model(torch.ones(1, requires_grad=True)).sum().backward()
-            device.switch_to(0, 0)
-            watched.step()
-            device.clock.advance(30_000_000)
-            if step % 100 == 0:
-                made.append(device.made)
-        assert made[0] == made[1] > PREPARED
-    assert len(watched.frames) == 200

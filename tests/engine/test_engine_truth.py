@@ -200,39 +200,6 @@ def test_the_backward_of_a_loss_outside_the_model_is_backward(by: str) -> None:
     }
 
 
-def test_a_backward_that_fails_is_over_where_it_failed() -> None:
-    """What comes after it is none of it."""
-    world = World()
-    model = nn.ModuleDict({"net": Layer(world, 10, 1)})
-    model["net"].name = "net"
-
-    def fail(_grad: Tensor) -> None:
-        world.clock.advance(5)
-        raise ValueError("the user's")
-
-    with Watched(model, clock=world.clock, config=MODEL_ONLY) as watched:
-        loss = model["net"](torch.ones(2)).sum()
-        loss.register_hook(fail)
-        with pytest.raises(ValueError, match="the user's"):
-            loss.backward()
-        world.clock.advance(1000)
-        watched.step()
-    assert own_ns(watched) == {("net", Phase.FORWARD): 10, ("(backward)", Phase.BACKWARD): 5}
-
-
-def test_a_backward_beside_a_pause_or_a_session_is_not_marked() -> None:
-    """Where nothing is recorded, ``torch.autograd.backward`` is torch's own; so it is after the last session."""
-    world, original = World(), torch.autograd.backward
-    models = [nn.ModuleDict({"net": Layer(world, 10, 1)}) for _ in range(2)]
-    with Watched(models[0], clock=world.clock, config=MODEL_ONLY) as first:
-        with first.session.pause():
-            assert torch.autograd.backward is original
-        with Watched(models[1], clock=world.clock, config=MODEL_ONLY):
-            assert torch.autograd.backward is not original
-        assert torch.autograd.backward is not original
-    assert torch.autograd.backward is original
-
-
 def test_a_wrapper_of_somebody_else_around_the_backward_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     """Put on before a session, in one, or left on after it: each is called once, and none calls itself."""
     world, called, original = World(), Counter(), torch.autograd.backward

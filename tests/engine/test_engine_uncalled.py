@@ -75,24 +75,6 @@ def test_what_is_called_or_unused_is_not_named(run):
     assert notes(run) == []
 
 
-def test_two_steps_show_nothing():
-    """A module may be used only now and then."""
-    assert notes(lambda model, x: model.b.forward(model.a(x)), steps=2) == []
-
-
-def test_a_module_inside_a_compiled_one_is_not_named():
-    """Another note says so already."""
-    assert notes(lambda model, x: model.b(model.a(x)), match=".*", compiled=True) == []
-
-
-def test_lazy_parameters_are_no_obstacle():
-    """They have neither a shape nor a version yet."""
-    model = nn.LazyLinear(2)
-    with autoprof.instrument(model, {"sinks": {}}) as session:
-        model(torch.ones(1, 2)).sum().backward()
-    assert session.summary().notes == ()
-
-
 def test_a_projection_that_torch_uses_without_a_call_is_not_named():
     """``nn.MultiheadAttention`` reads the weights of its ``out_proj``: nothing in the program can be changed."""
 

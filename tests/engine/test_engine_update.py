@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from engine_laws import Watched, check_laws, count, everything
+from engine_laws import Watched, check_laws, count
 from torch import nn
 from torch.nn.utils import clip_grad, clip_grad_norm_, clip_grad_value_  # bound before any session, as users do
 
@@ -116,26 +116,6 @@ def test_the_phase_is_the_sum_of_its_parts_to_the_nanosecond(monkeypatch: pytest
     assert frame.phase_ns()[Phase.OPTIMIZER] == 18 == frame.step_ns
 
 
-def test_clipping_and_zeroing_change_no_bit() -> None:
-    """Parameters after five clipped steps, and the norms that clipping returns."""
-
-    def run(watch: bool) -> list[torch.Tensor]:
-        torch.manual_seed(1)
-        model, norms = mlp(), list[torch.Tensor]()
-        optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
-        watched = Watched(model) if watch else None
-        for _ in range(5):
-            step(model, optimizer, lambda parameters: norms.append(clip_grad_norm_(parameters, 0.1)))
-            if watched:
-                watched.step()
-        if watched:
-            watched.session.close()
-        return [*norms, *(parameter.detach() for parameter in model.parameters())]
-
-    for one, other in zip(run(True), run(False), strict=True):
-        assert one.numpy().tobytes() == other.numpy().tobytes()
-
-
 def test_a_models_own_zero_grad_counts_and_a_stranger_optimizers_does_not() -> None:
     """``model.zero_grad()``; with ``optimizer=`` another optimizer's is none of this step's."""
     model, other = mlp(), mlp()
@@ -169,46 +149,6 @@ def test_the_gradient_scaler_and_the_schedule_belong_to_the_optimizer() -> None:
     assert spans["Optimizer"].parent == frame.spans.index(spans["Optimizer/scaler.step"])
 
 
-def test_clipping_on_another_thread_is_none_of_the_steps() -> None:
-    """Only the training thread's calls are spans."""
-    from threading import Thread
-
-    model = mlp()
-    with Watched(model) as watched:
-        model(torch.ones(2, 2)).sum().backward()
-        thread = Thread(target=clip_grad_norm_, args=(list(model.parameters()), 0.1))
-        thread.start()
-        thread.join()
-        watched.step()
-    assert not count(watched.frames[0], Phase.OPTIMIZER)
-
-
-def test_an_error_in_clipping_is_the_users_and_ends_its_span() -> None:
-    """``error_if_nonfinite``."""
-    model = mlp()
-    with Watched(model) as watched:
-        model(torch.full((2, 2), float("inf"))).sum().backward()
-        with pytest.raises(RuntimeError, match="non-finite"):
-            clip_grad_norm_(model.parameters(), 0.1, error_if_nonfinite=True)
-        clip_grad_value_(model.parameters(), 0.1)
-        watched.step()
-    assert [span.parent for span in watched.frames[0].spans if span.phase is Phase.OPTIMIZER] == [None, None]
-
-
-def test_sessions_may_end_in_any_order() -> None:
-    """Two sessions share the wrappers; the first to open is the first to close."""
-    first, second = mlp(), mlp()
-    watched = Watched(first)
-    other = Watched(second)
-    first.zero_grad()
-    watched.session.close()
-    assert torch.optim.Optimizer.zero_grad is not BEFORE[0]
-    second.zero_grad()
-    other.step()
-    other.session.close()
-    assert count(other.frames[0], Phase.OPTIMIZER) == {"Optimizer/zero_grad": 2}
-
-
 def test_a_wrapper_that_somebody_puts_over_ours_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     """The other package puts it back; ours below it is idle, and a later session times calls once."""
     model = mlp()
@@ -232,27 +172,6 @@ def test_a_wrapper_that_somebody_puts_over_ours_stays(monkeypatch: pytest.Monkey
         assert torch.optim.Optimizer.zero_grad is theirs
     finally:
         torch.optim.Optimizer.zero_grad = BEFORE[0]  # type: ignore[method-assign]
-
-
-def test_while_torch_compiles_every_function_is_its_own() -> None:
-    """Graphs and guards are those of the bare program; afterwards calls are timed again."""
-    model, seen = mlp(), list[Any]()
-
-    def backend(graph: Any, _inputs: Any) -> Any:
-        seen.append(now())
-        return graph.forward
-
-    with Watched(model, config=everything(targets=[{"match": "0"}])) as watched:
-        compiled = torch.compile(model, backend=backend)
-        compiled(torch.ones(2, 2)).sum().backward()
-        assert seen == [BEFORE]
-        model.zero_grad()
-        watched.step()
-        assert count(watched.frames[0], Phase.OPTIMIZER) == {"Optimizer/zero_grad": 1}
-        compiled(torch.ones(2, 2)).sum().backward()
-        watched.step()
-        assert len(seen) == 1
-    torch._dynamo.reset()
 
 
 @pytest.mark.filterwarnings("ignore")

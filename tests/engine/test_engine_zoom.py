@@ -137,16 +137,6 @@ def test_a_call_inside_which_the_cut_changes_is_one_call_of_the_model() -> None:
     assert (progress.source, progress.no_throughput) == (RECOGNISED, "")
 
 
-def test_the_cut_settles() -> None:
-    """Once it is found it stays: later steps all rest on one cut."""
-    clock, sink = FakeClock(), ListSink()
-    model = deep(clock, 5)
-    with open_session(model, DEFAULT, clock=clock, sinks=[sink]) as session:
-        train(session, model, 100)
-    assert len({frame.cut for frame in sink.frames[10:]}) == 1
-    assert session.summary().steps >= 90
-
-
 class Late(nn.Module):
     """Two branches of which the second takes long only from a step on."""
 
@@ -248,18 +238,6 @@ def test_the_smallest_rows_are_dropped_where_the_budget_does_not_afford_the_cut(
     assert min(times.get(name, 0) for name in again) >= max(times.get(name, 0) for name in set(whole) - again - first)
 
 
-def test_the_model_and_its_blocks_are_never_dropped() -> None:
-    """Three equal blocks of two layers, with a head: the layers go, the blocks stay."""
-    clock = FakeClock()
-    blocks = {f"b{at}": Nest(clock, one=Busy(clock, 3), two=Busy(clock, 5)) for at in range(3)}
-    zoom = make_zoom(Nest(clock, **blocks, head=Busy(clock, 9)), None, 1.0)
-    whole = {group.name for group in zoom.cut.groups}
-    zoom.fit(0.5)
-    kept = list(zoom.cut.groups)
-    assert len(kept) == 3 < len(whole)
-    assert [group.blocks for group in kept] == [1, 3, 1]
-
-
 def test_a_row_at_the_limit_does_not_flap() -> None:
     """Noise around a threshold changes the cut a few times, not forever."""
     zoom = make_zoom(wide(), 0.01, 16.0)
@@ -303,29 +281,6 @@ def test_parts_that_are_called_without_the_model_are_opened() -> None:
     rows = rows_of(session.summary())
     assert "decoder/hot/hot/hot" in rows
     assert "encoder/hot/hot/hot" in rows
-
-
-class Direct(nn.Module):
-    """A model that calls ``forward`` of its part."""
-
-    def __init__(self, clock: FakeClock) -> None:
-        super().__init__()
-        self.part = deep(clock, 4)
-
-    def forward(self, x: Tensor) -> Tensor:
-        out: Tensor = self.part.forward(x)
-        return out
-
-
-def test_a_part_whose_forward_is_called_directly_is_looked_through() -> None:
-    """Its own calls are not seen, those of the modules inside are."""
-    clock = FakeClock()
-    model = Direct(clock)
-    with open_session(model, DEFAULT, clock=clock) as session:
-        train(session, model, 12)
-    rows = rows_of(session.summary())
-    assert "part" not in rows
-    assert "part/hot/hot/hot/hot" in rows
 
 
 def test_the_zoom_changes_no_bit() -> None:
@@ -512,15 +467,3 @@ def test_delays_that_hit_one_block_after_another_split_nothing() -> None:
             part._ns = 200
         assert "blocks.*" in rows_of(session.summary())
         assert not any(target.name.startswith("blocks.1") for target in session.targets)
-
-
-def test_blocks_that_share_a_module_are_not_split() -> None:
-    """The shared module's time would belong to both parts."""
-    clock = FakeClock()
-    model = Stack(clock, [300] * 4)
-    for block in model.blocks:
-        assert isinstance(block, Alike)
-        block.mlp = model.blocks[0].mlp  # type: ignore[assignment]
-    tree = group_tree(model)
-    (blocks,) = tree.children
-    assert split_group(tree, blocks, [blocks.nodes[1]]) is None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import gc
 import pickle
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -65,7 +64,6 @@ class Graphs:
 
 
 Run = Callable[[Tensor], Tensor]
-Compile = Callable[[Any], Any]
 
 
 def wrapper_exists(model: nn.Module, backend: Graphs, watch: Callable[[nn.Module], None]) -> Run:
@@ -222,20 +220,6 @@ def test_a_wrapper_made_in_the_middle_of_a_run_is_timed_from_then_on() -> None:
     assert [count(frame, Phase.FORWARD)["first"] for frame in frames] == [1, 1, 0, 0, 0]
 
 
-def test_the_model_itself_is_timed_beside_its_wrapper() -> None:
-    """A wrapper that only validation calls hides nothing of a training without it."""
-    clock, backend = FakeClock(), Graphs()
-    model = Net(clock)
-    run = torch.compile(model, backend=backend)
-    with Watched(model, clock=clock) as watched:
-        train(model, clock, model, watched.step, 2)
-        train(run, clock, model, watched.step, 2)
-        train(model, clock, model, watched.step, 2)
-        frames = watched.frames
-    assert [count(frame, Phase.FORWARD)["Net"] for frame in frames] == [1] * 6
-    assert [count(frame, Phase.FORWARD)["first"] for frame in frames] == [1, 1, 0, 0, 1, 1]
-
-
 @pytest.mark.parametrize("in_place", [True, False])
 @pytest.mark.parametrize("later", [True, False])
 def test_blocks_compiled_one_by_one_are_timed_one_by_one(in_place: bool, later: bool) -> None:
@@ -326,18 +310,6 @@ def test_copies_and_pickles_of_compiled_models_are_not_profiled() -> None:
         watched.step()
         frame = watched.frames[0]
     assert count(frame, Phase.FORWARD)["Sequential"] == 1
-
-
-def test_a_wrapper_that_is_dropped_is_not_kept() -> None:
-    """The session holds no reference to it."""
-    clock = FakeClock()
-    model = Net(clock)
-    with Watched(model, clock=clock):
-        wrapper: Any = torch.compile(model, backend="eager")
-        kind = type(wrapper)
-        del wrapper
-        gc.collect()
-        assert not [one for one in gc.get_referrers(kind) if type(one) is kind and one._orig_mod is model]
 
 
 def test_hooks_of_the_program_on_a_compiled_model_stay_in_their_order() -> None:

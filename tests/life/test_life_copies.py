@@ -11,7 +11,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pytest
 import torch
 from attached import hooks_of
 from engine_laws import Watched, check_laws, count, everything
@@ -190,21 +189,6 @@ def test_layers_wrapped_replaced_and_removed_after_instrumenting() -> None:
         assert not any(hooks_of(module).values())
 
 
-def test_a_user_who_clears_all_hooks_of_a_module_loses_its_spans_and_nothing_else() -> None:
-    """The idiom ``module._forward_hooks.clear()``."""
-    model = mlp()
-    with Watched(model) as watched:
-        model[0]._forward_hooks.clear()
-        model[2]._forward_pre_hooks.clear()
-        for _ in range(2):
-            model(torch.arange(8.0).reshape(4, 2)).sum().backward()
-            watched.step()
-    for frame in watched.sink.frames:
-        check_laws(frame)
-        assert count(frame, Phase.FORWARD)["3"] == 1
-    assert not any(hooks for module in model.modules() for hooks in hooks_of(module).values())
-
-
 LOAD = """
 import pickle, sys
 sys.modules["autoprof"] = None  # importing it raises
@@ -247,16 +231,3 @@ def test_a_model_inside_an_object_that_is_copied_and_pickled_is_too() -> None:
             other["model"](torch.ones(2, 2)).sum().backward()
             other["optimizer"].step()
             assert other["optimizer"].param_groups[0]["params"][0] is other["model"][0].weight
-
-
-@pytest.mark.parametrize("times", [1, 3])
-def test_a_copy_of_a_copy_is_free_of_us(times: int) -> None:
-    """However often it was copied."""
-    model = mlp()
-    with Watched(model, config=everything(step="auto")):
-        copied: Any = model
-        for _ in range(times):
-            copied = copy.deepcopy(copied)
-        copied(torch.ones(2, 2))
-        assert not any(hooks for module in copied.modules() for hooks in hooks_of(module).values())
-        assert any(hooks for module in model.modules() for hooks in hooks_of(module).values())

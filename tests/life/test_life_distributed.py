@@ -80,25 +80,3 @@ def test_data_parallel_changes_nothing_and_keeps_its_names(before: bool) -> None
         check_laws(frame)
         assert set(count(frame, Phase.FORWARD)) == NAMES
         assert set(count(frame, Phase.BACKWARD)) == NAMES
-
-
-def test_replicas_of_an_instrumented_module_are_called_in_threads_of_their_own() -> None:
-    """What ``DataParallel`` does on several GPUs: shallow copies share the hooks, threads call them, all are seen."""
-    model = build()
-    with Watched(model) as watched:
-        replicas = [model._replicate_for_data_parallel() for _ in range(2)]
-        inputs = [(torch.full((1, 4), float(i)),) for i in range(2)]
-        expected = [model(*given) for given in inputs]
-        watched.step()
-        found = nn.parallel.parallel_apply(replicas, inputs) if torch.cuda.is_available() else _apply(replicas, inputs)
-        watched.step()
-    assert all(torch.equal(one, other) for one, other in zip(found, expected, strict=True))
-    assert not [name for name in watched.sink.summary.skipped if "failures" in name]  # type: ignore[union-attr]
-    assert count(watched.sink.frames[1], Phase.FORWARD)["Sequential"] == 2
-
-
-def _apply(replicas: list[Any], inputs: list[Any]) -> list[Any]:
-    from concurrent.futures import ThreadPoolExecutor
-
-    with ThreadPoolExecutor(len(replicas)) as pool:
-        return list(pool.map(lambda pair: pair[0](*pair[1]), zip(replicas, inputs, strict=True)))

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 import torch
-from attached import hooks_of
 from engine_laws import Watched, check_laws, count, everything
 from torch import Tensor, nn
 
@@ -101,18 +100,6 @@ def test_compiled_after_instrumenting_graphs_and_guards_are_those_of_the_bare_mo
     train(compiled, nothing)
     assert compiler.graphs == expected
     assert guards(Net.forward) == guarded
-
-
-def test_compiled_before_instrumenting_nothing_is_compiled_again() -> None:
-    """Neither when the hooks come nor when they go."""
-    model, compiler = net(), Compiler()
-    compiled = torch.compile(model, backend=compiler)
-    train(compiled, nothing)
-    with Watched(model) as watched:
-        train(compiled, watched.step)
-    train(compiled, nothing)
-    assert len(compiler.graphs) == 1
-    assert len(guards(Net.forward)) <= 1
 
 
 @pytest.mark.parametrize("in_place", [True, False])
@@ -248,40 +235,6 @@ def test_a_session_does_not_load_the_compiler_and_is_there_when_somebody_does() 
     assert found.stdout == "1\n"
 
 
-@pytest.mark.parametrize("strict", [True, False])
-def test_an_exported_program_is_that_of_the_bare_model(strict: bool) -> None:
-    """Same graph, same signature; the model trains on under observation."""
-    expected = torch.export.export(net(), (X,), strict=strict)
-    model = net()
-    with Watched(model) as watched:
-        found = torch.export.export(model, (X,), strict=strict)
-        watched.step()
-        train(model, watched.step, 1)
-        summary = watched.session.summary()
-    assert found.graph_module.code == expected.graph_module.code
-    assert found.graph_signature == expected.graph_signature
-    assert torch.equal(found.module()(X), expected.module()(X))
-    assert not [reason for reason in summary.skipped if "failures" in reason]
-    assert count(watched.frames[1], Phase.BACKWARD)["Net"] == 1
-
-
-def test_a_scripted_model_is_that_of_the_bare_model() -> None:
-    """Scripting compiles hooks, and cannot compile ours: it must not meet them. The original keeps its own."""
-    expected = torch.jit.script(net())
-    model = net()
-    with Watched(model, config=everything(step="auto")) as watched:
-        before = {name: (module, hooks_of(module)) for name, module in model.named_modules()}
-        found = torch.jit.script(model)
-        assert {name: (module, hooks_of(module)) for name, module in model.named_modules()} == before
-        assert torch.equal(found(X), expected(X))
-        assert found.first.weight is model.first.weight
-        train(model, watched.step, 1)
-    assert found.code == expected.code
-    assert found.body.code == expected.body.code
-    assert not any(hooks for module in found.modules() for hooks in hooks_of(module).values())
-    assert count(watched.frames[0], Phase.FORWARD)["first"] == 2
-
-
 def test_scripting_a_part_of_an_instrumented_model_works_and_so_does_the_whole_around_it() -> None:
     """``model.part = torch.jit.script(model.part)`` in the middle of a run."""
     model = net()
@@ -306,19 +259,6 @@ def test_a_module_with_a_way_of_its_own_to_be_scripted_keeps_it() -> None:
 
     with Watched(net()):
         assert torch.equal(torch.jit.script(Prepared(4, 4))(X), X)
-
-
-def test_a_traced_model_is_that_of_the_bare_model() -> None:
-    """Tracing runs the hooks and leaves no trace of them."""
-    expected = torch.jit.trace(net(), X)
-    model = net()
-    with Watched(model) as watched:
-        found = torch.jit.trace(model, X)
-        watched.step()
-        train(model, watched.step, 1)
-    assert found.code == expected.code
-    assert torch.equal(found(X), expected(X))
-    assert count(watched.frames[1], Phase.FORWARD)["Net"] == 1
 
 
 def test_modules_inside_a_scripted_one_are_named_once() -> None:

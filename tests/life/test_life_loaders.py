@@ -16,12 +16,8 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 from autoprof import Phase
-from autoprof._capture.recorder import Recorder
 from autoprof.diagnose import EvidenceCollector
-from autoprof.probes import FetchedBatches, Prefetch
-from autoprof.probes.loaders import LoaderProbe
 from autoprof.summary import Summary
-from autoprof.testing import FakeClock
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -95,33 +91,6 @@ def test_a_loader_on_another_thread_is_no_part_of_the_step() -> None:
     assert not count(watched.frames[0], Phase.DATA)
 
 
-def test_a_loader_inside_a_pause_is_charged_to_nobody() -> None:
-    """Neither a ``DataLoader`` nor one given to the session."""
-    loader = DataLoader(TensorDataset(torch.ones(3, 2)))
-    with Watched(model()) as watched:
-        with watched.session.pause():
-            list(loader)
-            list(watched.session.loader(loader))
-        watched.step()
-    assert not count(watched.frames[0], Phase.DATA)
-
-
-def test_one_loader_inside_another_is_part_of_its_fetch() -> None:
-    """A dataset that reads a loader of its own."""
-
-    class Nested(Dataset):  # type: ignore[type-arg]
-        def __len__(self) -> int:
-            return 2
-
-        def __getitem__(self, index: int) -> Any:
-            return next(iter(DataLoader(TensorDataset(torch.ones(3, 2)))))[0]
-
-    with Watched(model()) as watched:
-        for _ in DataLoader(Nested()):
-            watched.step()
-    assert [count(frame, Phase.DATA)["Data"] for frame in watched.frames[:2]] == [1, 1]
-
-
 def test_an_error_in_a_worker_is_the_users() -> None:
     """It arrives as it always did, and the next epoch is timed again."""
 
@@ -177,40 +146,6 @@ def _open_when(gate: Path, asked: Callable[[], bool]) -> None:
 def _until_ready(iterator: Any) -> None:
     while iterator._data_queue.empty():
         time.sleep(0.001)
-
-
-def test_without_worker_processes_nothing_is_said_of_prefetching() -> None:
-    """Nor where a loader does not show it: absent is not zero."""
-    with Watched(model()) as watched:
-        list(DataLoader(TensorDataset(torch.ones(3, 2))))
-        list(watched.session.loader([1, 2]))
-        watched.step()
-        assert watched.session.summary().loader == {}
-
-
-def test_a_loader_of_a_torch_that_looks_otherwise_inside_is_still_timed() -> None:
-    """What autoprof reads there is private to torch: without it there is no count, and the fetch goes on."""
-
-    class Events:
-        is_excluded = expects_fetches = False
-        is_recording = True
-
-        def report_fetch(self, source: Any, *, explicit: bool) -> None:
-            pass
-
-    class Strange:
-        _dataset = ()
-
-    recorder = Recorder(FakeClock())
-    probe = LoaderProbe(recorder, Events(), Prefetch(), FetchedBatches())
-    begun = probe.enter(next, (Strange(),))
-    probe.fetched(Strange(), torch.ones(8))
-    if begun:
-        probe.leave()
-    assert begun
-    assert probe._batches.take() is None
-    assert probe._prefetch.counts() == {}
-    assert not recorder.failures
 
 
 def test_the_evidence_of_a_wait_says_what_the_workers_had_ready() -> None:

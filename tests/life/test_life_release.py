@@ -18,7 +18,6 @@ from torch.utils.data import DataLoader, Dataset, TensorDataset
 import autoprof
 from autoprof._process import replace
 from autoprof._session.session import Session
-from autoprof.testing import ListSink
 
 References = dict[str, "weakref.ref[Any]"]
 """Weak references to the objects of a training, by name."""
@@ -163,22 +162,6 @@ def test_a_closed_session_keeps_nothing_of_the_training(name: str, tmp_path: Pat
     assert (session.summary().steps > 0) is (name != "off")
 
 
-def test_so_does_a_session_that_was_given_no_optimizer() -> None:
-    """It follows every optimizer of the process, by hooks of torch's own."""
-    with without_collector():
-        _session, references = train(lambda model, _: autoprof.instrument(model, config()))
-        assert alive(references) == set()
-
-
-def test_so_does_a_session_that_an_exception_ended() -> None:
-    """The traceback is the program's: it drops that."""
-    with without_collector():
-        _session, references = train(
-            lambda model, optimizer: autoprof.instrument(model, config(), optimizer=optimizer), fails=True
-        )
-        assert alive(references) == set()
-
-
 def test_so_does_a_program_that_updates_its_parameters_itself() -> None:
     """Its updates are recognised by their gradients."""
 
@@ -234,41 +217,6 @@ def test_a_closed_session_can_still_be_read_and_called() -> None:
     with session.pause():
         assert session.loader([1, 2]) == [1, 2]
     session.close()
-
-
-def test_a_target_of_a_model_that_is_gone_says_so() -> None:
-    """As long as the program has the model, the target has its module."""
-    model = nn.Sequential(nn.Linear(2, 2))
-    with autoprof.instrument(model, config(targets=[{"match": "0"}])) as session:
-        pass
-    (target,) = session.targets
-    assert target.module is model[0]
-    del model
-    with pytest.raises(ReferenceError, match="'0'"):
-        target.module  # noqa: B018
-
-
-def test_notes_made_after_the_end_are_in_the_summary() -> None:
-    """As before it."""
-    with autoprof.instrument(nn.Linear(2, 2), config()) as session:
-        pass
-    session.step()
-    assert any("closed" in note for note in session.summary().notes)
-
-
-class Breaks(ListSink):
-    """A sink that fails when it is closed."""
-
-    def close(self, summary: autoprof.Summary) -> None:
-        """Fail."""
-        raise OSError("no space")
-
-
-def test_the_failure_of_a_sink_at_the_end_is_in_the_summary() -> None:
-    """The sink has seen a summary that cannot have the note."""
-    with autoprof.instrument(nn.Linear(2, 2), config(), sinks=[Breaks()]) as session:
-        pass
-    assert any("no space" in note for note in session.summary().notes)
 
 
 # From one session to the next.
@@ -491,16 +439,6 @@ def test_no_tensor_and_no_graph_lives_longer_than_without_a_session(name: str) -
     with without_collector():
         bare = lifetimes(lambda *_: NoSession())
         assert lifetimes(lambda model, optimizer: autoprof.instrument(model, chosen, optimizer=optimizer)) == bare
-
-
-def test_the_lifetimes_of_a_bare_program_end_where_it_drops_its_objects() -> None:
-    """What the test above compares with."""
-    with without_collector():
-        points = {point: exists for step, point, exists in lifetimes(lambda *_: NoSession()) if step == 3}
-    assert "inside layer 1 of 3" not in points["layer 1 ends"]
-    assert {"x of 3", "the graph of the output of 3"} <= points["the forward is done"]
-    assert "x of 3" not in points["the backward is done"]
-    assert {one for one in points["the step is done"] if one.endswith(" of 3")} == set()
 
 
 def test_an_object_that_is_kept_too_long_is_seen() -> None:

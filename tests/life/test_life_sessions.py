@@ -18,7 +18,6 @@ from torch import nn
 
 import autoprof
 from autoprof import Phase, SessionError
-from autoprof._capture import recorder as recording
 
 
 def mlp() -> nn.Sequential:
@@ -71,19 +70,6 @@ def test_sessions_one_after_another_on_one_model_leave_nothing_behind() -> None:
     assert [ref() for ref in sessions] == [None] * 10
 
 
-def test_a_nested_session_is_refused_with_a_way_out() -> None:
-    """The message says who holds the model and what to do; the session that is open goes on."""
-    model = mlp()
-    with Watched(model) as watched:
-        for part in (model, model[0], nn.Sequential(model)):
-            with pytest.raises(SessionError, match=r"close\(\)") as refused:
-                autoprof.instrument(part, everything())
-            assert "with autoprof.instrument" in str(refused.value)
-        model(torch.ones(1, 2))
-        watched.step()
-    assert count(watched.sink.frames[0], Phase.FORWARD)["0"] == 1
-
-
 # A notebook.
 
 
@@ -99,19 +85,6 @@ def test_a_cell_that_is_run_again_on_the_same_model_is_told_what_to_do() -> None
         model(torch.ones(1, 2))
         second.step()
     assert bare(model)
-
-
-def test_a_cell_that_builds_a_new_model_gets_a_new_session_and_the_old_one_can_be_closed() -> None:
-    """Both names are bound anew; the old session stays open until somebody closes it, and does no harm."""
-    session = autoprof.instrument(mlp(), everything())
-    old, session = session, autoprof.instrument(mlp(), everything())
-    with autoprof.span("mine"):
-        pass
-    session.step()
-    assert [row.name for row in session.summary().rows] == ["mine"]
-    session.close()
-    old.close()
-    assert recording.active is None
 
 
 def test_an_interrupted_cell_goes_on_in_the_next() -> None:
@@ -256,15 +229,3 @@ def test_a_module_that_is_reloaded_has_its_new_functions_during_the_run_and_afte
     assert vars(module.Holder)["method"] is new_method
     assert not hasattr(vars(old_class)["method"], "__wrapped__")
     assert (module.decorated(), module.named(), module.Holder().method()) == (2, 2, 2)
-
-
-def test_a_function_that_the_user_wraps_meanwhile_stays_wrapped(source: Path) -> None:
-    """Close takes off what it put on, and nothing else."""
-    module: Any = importlib.import_module("reloaded_target")
-    config = everything(functions=[{"path": "reloaded_target:named", "name": "Named"}])
-    with Watched(mlp(), config=config):
-        inner = module.named
-        module.named = lambda: inner() + 10
-        users = module.named
-    assert module.named is users
-    assert module.named() == 11

@@ -55,18 +55,6 @@ def test_two_workers_record_nothing_and_touch_no_file(context: str, tmp_path: Pa
     ]  # fmt: skip
 
 
-def test_persistent_workers_started_before_the_session_go_on() -> None:
-    """They know nothing of it."""
-    model = build()
-    loader = DataLoader(
-        Spy(model), num_workers=2, batch_size=None, multiprocessing_context="fork", persistent_workers=True
-    )
-    assert len(list(loader)) == 4
-    with autoprof.instrument(model, EVERY_MODULE) as session:
-        assert not any(item["recording"] for item in session.loader(loader))
-    assert len(list(loader)) == 4
-
-
 @pytest.mark.parametrize("how", ["exit", "error", "sigterm"])
 def test_a_fork_of_the_users_ends_as_it_would_have(how: str, tmp_path: Path) -> None:
     """Its exit status is its own, SIGTERM ends it at once, and the parent's session is still open."""
