@@ -15,8 +15,8 @@ import torch
 from torch import nn
 
 import autoprof
+from autoprof._metrics import flop_meter
 from autoprof._metrics.flops import FlopCount, FlopKey, Kind
-from autoprof._metrics.flops import count as counter_module
 from autoprof._stats import Aggregate
 from autoprof.diagnose import EvidenceCollector, RunFacts, diagnose
 from autoprof.frame import Phase, Span
@@ -119,7 +119,7 @@ def test_the_work_of_a_run_grows_in_proportion_to_its_modules(
     sample: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Twice the modules cost twice the further calls; where the work is quadratic, they cost four times as many."""
-    monkeypatch.setattr(counter_module, "count_call", one_matmul_each)
+    monkeypatch.setattr(flop_meter, "count_call", one_matmul_each)
     train(2, tmp_path / "first", sample)  # imports
     small, middle, large = (fewest(layers, tmp_path, sample) for layers in SIZES)
     growth = {part: (large[part] - middle[part]) / (middle[part] - small[part]) for part in small}

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter as Tally
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import replace
+from math import inf
 from time import perf_counter_ns
 from typing import Any, Final, NamedTuple
 
@@ -18,26 +18,16 @@ from .._units import NS_PER_S, format_span
 from ..devices import Peak, Tf32Flags, device_of
 from ..frame import MODULE_PHASES, Phase
 from ..summary import Summary, UnfusedAttention, Work, WorkKind, WorkRow
-from .flops import FlopCount, FlopCounter, FlopKey, OutermostCall, add_up
-from .model_calls import Shape, StepCalls
+from .flops import FlopCount, FlopKey, ModelCall, add_up, count_call
+from .model_calls import MAX_SHAPES, StepCalls
 from .utilization import Utilization, peak_seconds, utilization
 
 FIRST_NS: Final = 50_000_000
 """Estimated extra time of a process's first count."""
-IMPORT_NS: Final = 1_500_000_000
-"""Estimated extra time of the first count in a process without ``_IMPORTED``, which it imports."""
-_IMPORTED: Final = "torch._dynamo"
-"""Fake tensors need this package of torch; the first optimizer of ``torch.optim`` has imported it."""
 MODULE_NS: Final = 5_000_000
 """Estimated time of a count for each module: some 30 operators, forward and backward, at 0.15 ms."""
 MAX_END_NS: Final = 400_000_000
 """The longest that counts at the end of a run may take where that exceeds the budget: some 70 modules."""
-MAX_WAIT_NS: Final = 30_000_000_000
-"""The longest that counts may take in a run without a budget."""
-MAX_WAIT_SHARE: Final = 0.1
-"""In a longer run without a budget they may take this part of its time."""
-SEQUENCES: Final = 64
-"""Different sequences of shapes in a step, at most; further ones share one entry without a figure."""
 
 OUTSIDE: Final = "modules of the model are called outside of a call of the model itself"
 LATER: Final = "FLOPs are counted when the run is long enough for the budget, or at its end"
@@ -46,7 +36,7 @@ CHANGED: Final = "parameters were frozen or unfrozen before the FLOPs of the ste
 CHECK_EVERY_NS: Final = 1_000_000_000
 """The least time between two checks of which parameters train."""
 PASSES: Final = "the step runs more backward passes than its calls of the model explain"
-TOO_MANY: Final = f"the shapes of the inputs differ in more than {SEQUENCES} ways"
+TOO_MANY: Final = f"the shapes of the inputs differ in more than {MAX_SHAPES} ways"
 
 
 class DevicePeak(NamedTuple):
@@ -76,8 +66,8 @@ class FlopMeter:
 
     A count takes some milliseconds of the training thread for each module. It is postponed until that is less than
     ``budget`` of the run's time so far; a run that ends before is counted when it is closed, if that takes at most
-    ``MAX_END_NS``. The device's peak is found at the first count, because a model may move to its device after set-up;
-    ``place`` is that of a model without parameters.
+    ``MAX_END_NS``. Without a budget it is not postponed. The device's peak is found at the first count, because a
+    model may move to its device after set-up; ``place`` is that of a model without parameters.
     """
 
     def __init__(
@@ -87,15 +77,11 @@ class FlopMeter:
         budget: float | None,
         place: torch.device,
         now_ns: Callable[[], int] = perf_counter_ns,
-        *,
-        trust: bool = False,
     ) -> None:
-        self.counter = FlopCounter(model, trust=trust)
         self._fqns: dict[str, list[str]] = {}
         for name, fqn in targets:
             self._fqns.setdefault(name, []).append(fqn)
         self._budget = budget
-        self._share = MAX_WAIT_SHARE if budget is None else budget
         self._model = model
         self._place = place
         self._peak: DevicePeak | None = None
@@ -103,9 +89,15 @@ class FlopMeter:
         self._began_ns = now_ns()
         self._next_ns: int | None = None
         """The estimated time of the next count, by the one before; None before the first."""
+        self._spent_ns = 0
+        """The time of all counts so far."""
         self._steps: Tally[tuple[int, ...]] = Tally()
-        self._calls: dict[tuple[int, ...], list[tuple[OutermostCall, int]] | str] = {}
+        self._shapes: list[ModelCall] = []
+        self._calls: dict[tuple[int, ...], Tally[tuple[int, bool]] | str] = {}
+        """The calls of each sequence, by shape and whether a backward follows; or why there is no figure."""
         self._counts: dict[tuple[int, ...], FlopCount] = {}
+        self._counted: dict[tuple[int, int, bool], FlopCount] = {}
+        """The counts of single calls, by version of the trained parameters, shape, and whether a backward follows."""
         self._parameters = list(model.parameters())
         self._training: list[tuple[bool, ...]] = []
         self._check_ns = 0
@@ -114,17 +106,18 @@ class FlopMeter:
         """Why the counts that were left at the end of the run were not made."""
 
     def add_steps(
-        self, calls: StepCalls, shapes: list[Shape], training_version: int, *, warmup: bool, steps: int = 1
+        self, calls: StepCalls, shapes: list[ModelCall], training_version: int, *, warmup: bool, steps: int = 1
     ) -> None:
         """Add equal steps with these calls of the model; count their FLOPs if due.
 
         ``training_version`` is that of the moment at which they ended.
         """
+        self._shapes = shapes
         passes = -1 if calls.passes is None else calls.passes
         key = (training_version, passes, *calls.shapes)
         known = self._calls.get(key)
         if known is None:
-            if len(self._calls) >= SEQUENCES:
+            if len(self._calls) >= MAX_SHAPES:
                 key, known = (), TOO_MANY
             else:
                 known = _described(calls, shapes)
@@ -145,22 +138,17 @@ class FlopMeter:
         return len(self._training)
 
     def _due(self) -> bool:
-        return self._cost_ns() <= (self._share_ns() if self._budget is not None else self._most_ns())
+        return self._cost_ns() <= self._affordable_ns()
 
     def _cost_ns(self) -> int:
         """Return the time of all counts after one more."""
         if self._next_ns is not None:
-            return self._next_ns + self.counter.spent_ns
-        imports_ns = FIRST_NS if _IMPORTED in sys.modules else IMPORT_NS
-        return imports_ns + MODULE_NS * sum(1 for _ in self._model.modules())
+            return self._next_ns + self._spent_ns
+        return FIRST_NS + MODULE_NS * sum(1 for _ in self._model.modules())
 
-    def _share_ns(self) -> float:
+    def _affordable_ns(self) -> float:
         """Return the time of counts that the run's time so far affords."""
-        return self._share * (self._now_ns() - self._began_ns)
-
-    def _most_ns(self) -> float:
-        """Return the time that all counts may take by the end of the run."""
-        return max(MAX_WAIT_NS if self._budget is None else MAX_END_NS, self._share_ns())
+        return inf if self._budget is None else self._budget * (self._now_ns() - self._began_ns)
 
     def _count(self, key: tuple[int, ...]) -> None:
         calls = self._calls[key]
@@ -169,25 +157,34 @@ class FlopMeter:
         if key[0] != self.training_version():
             self._calls[key] = CHANGED
             return
-        before = self.counter.spent_ns
+        before = self._spent_ns
         active, recorder.active = recorder.active, None  # spans of this forward belong to no step
         try:
-            self._counts[key] = self.counter.count(calls)
+            self._counts[key] = add_up((self._count_call(key[0], *call), times) for call, times in calls.items())
         finally:
             recorder.active = active
-        self._next_ns = max(self.counter.spent_ns - before, 1)
+        self._next_ns = max(self._spent_ns - before, 1)
         if self._peak is None:
             self._peak = peak_of(self._model, self._place)
+
+    def _count_call(self, version: int, shape: int, backward: bool) -> FlopCount:
+        count = self._counted.get((version, shape, backward))
+        if count is None:
+            count = count_call(self._model, replace(self._shapes[shape], backward=backward))
+            self._counted[version, shape, backward] = count
+            self._spent_ns += count.count_ns
+        return count
 
     def finish(self) -> None:
         """Count the sequences that are not counted yet, those of most steps first, unless that takes too long."""
         for key, _ in self._steps.most_common():
             if key in self._counts or isinstance(self._calls[key], str):
                 continue
-            if (cost_ns := self._cost_ns()) > self._most_ns():
+            cost_ns = self._cost_ns()
+            if self._budget is not None and cost_ns > max(MAX_END_NS, self._affordable_ns()):
                 self._omitted = (
                     f"counting them takes about {format_span(cost_ns)}; a run of at least "
-                    f"{format_span(cost_ns / self._share)} counts them"
+                    f"{format_span(cost_ns / self._budget)} counts them"
                 )
                 return
             self._count(key)
@@ -207,7 +204,7 @@ class FlopMeter:
     def _work(self, summary: Summary) -> Work:
         mean, parts = self._mean_step(summary)
         if mean.reason is not None:
-            return Work(reason=mean.reason, count_ns=self.counter.spent_ns, notes=mean.notes)
+            return Work(reason=mean.reason, count_ns=self._spent_ns, notes=mean.notes)
         # With one sequence of shapes the median is the time of a step; else the mean time belongs to the mean FLOPs.
         step_ns = summary.step_p50_ns if len(self._steps) == 1 else summary.step_mean_ns
         device = self._peak or DevicePeak(reason="the device is not known yet")
@@ -220,7 +217,7 @@ class FlopMeter:
             hfu=found.hfu,
             no_peak=found.reason,
             peak=None if device.peak is None else f"{device.name}{form}",
-            count_ns=self.counter.spent_ns,
+            count_ns=self._spent_ns,
             notes=mean.notes,
             rows=tuple(_rows(summary, parts, device)),
             kinds=tuple(_kinds(mean, device)),
@@ -270,24 +267,18 @@ def _attention(work: FlopCount) -> Iterable[UnfusedAttention]:
             yield UnfusedAttention(sum(found.values()), len(found), next(iter(found)), by_sdpa)
 
 
-def _described(calls: StepCalls, shapes: list[Shape]) -> list[tuple[OutermostCall, int]] | str:
+def _described(calls: StepCalls, shapes: list[ModelCall]) -> Tally[tuple[int, bool]] | str:
+    """Return the calls of a step with their numbers; the reason where its FLOPs cannot be known."""
     if not calls.shapes:
         return NEVER
     if calls.outside:
         return OUTSIDE
     if any(number < 0 for number in calls.shapes):
         return TOO_MANY
-    trained = sum(shapes[number].call.backward for number in calls.shapes)
-    passes = 1 if calls.passes is None or calls.passes <= trained else calls.passes / max(trained, 1)
-    if trained and passes != int(passes):
+    trained = [shapes[number].backward for number in calls.shapes]
+    if calls.passes is not None and calls.passes > max(sum(trained), 1):
         return PASSES
-    found = []
-    for number, times in Tally(calls.shapes).items():
-        call = shapes[number].call
-        if call.backward:
-            call = replace(call, backward=calls.passes != 0, passes=int(passes))
-        found.append((call, times))
-    return found
+    return Tally((number, trains and calls.passes != 0) for number, trains in zip(calls.shapes, trained, strict=True))
 
 
 def _by_phase(work: FlopCount) -> dict[str, int]:

@@ -64,14 +64,13 @@ class Metrics(Observer):
             return
         with contain(self._switch_off):
             records = [self._record_of(step) for step in run.steps]
-            shapes = self._root.shapes
             if self._telemetry is not None:  # first: the throughput may ask for the frames
                 run.scalars[-1] = self._telemetry.complete(run.scalars[-1], warmup=records[-1].warmup)
-            self._throughput.add_run(run, records, shapes)
+            self._throughput.add_run(run, records)
             if self._flops is not None:
                 alike = Counter([(one.calls, one.training_version, one.warmup) for one in records])
                 for (calls, version, warmup), steps in alike.items():
-                    self._flops.add_steps(calls, shapes, version, warmup=warmup, steps=steps)
+                    self._flops.add_steps(calls, self._root.shapes, version, warmup=warmup, steps=steps)
 
     def _record_of(self, step: int) -> StepRecord:
         """Return the record of a step; those before it, which the device has not passed in time, are dropped."""

@@ -14,30 +14,19 @@ from .._capture.hooks.entry_probe import EntryProbe
 from .._capture.marks.codes import ENTER, INDEX_MASK, KIND_BITS, KIND_MASK
 from .._capture.marks.mark_batch import MarkBatch
 from .._capture.recorder import Recorder
-from .._capture.torch_compat import without_modes
 from .._process.replace import skip_frames
-from .batch_dimension import samples_of
-from .flops import OutermostCall, ambient, describe
+from .flops import ModelCall, ambient, describe
 
-SHAPES: Final = 64
-"""Different shapes, at most; a run whose batches all differ gets no figure instead of a growing table."""
+MAX_SHAPES: Final = 32
+"""A run with more different shapes gets no figure instead of a growing table."""
 ITEMS: Final = 64
 """Values of one container that are read in every call; a longer container is represented by its length."""
 DEPTH: Final = 4
-NO_TRAINING: Final = "no call of the model trains"
 
 _compiling = torch.compiler.is_dynamo_compiling
 _task = torch._C._current_graph_task_id
 _NOT_IN_BACKWARD: Final = -1
 _any_autocast = torch._C._is_any_autocast_enabled
-
-
-class Shape(NamedTuple):
-    """The first call of the model with these shapes."""
-
-    call: OutermostCall
-    batch: int | str
-    """The samples in the call, or the reason why that is not certain."""
 
 
 class PassCounter(Protocol):
@@ -73,16 +62,13 @@ class StepCalls(NamedTuple):
 class RootProbe(EntryProbe):
     """Record each call of the model by the shapes of its arguments.
 
-    The expensive work is done once for each shape: the description of the arguments, and the check of the output.
-    ``spent_ns`` is the time of these hooks since it was last reset. ``passes`` counts backward passes, where they are
-    marked.
+    The arguments are described once for each shape. ``passes`` counts backward passes, where they are marked.
     """
 
     def __init__(self, model: nn.Module, recorder: Recorder, passes: PassCounter | None = None) -> None:
         super().__init__(recorder, model)
         self._passes = passes
         self._known: dict[Hashable, int] = {}
-        self._new: int | None = None
         self._inside: list[tuple[int, int]] = []
         self._describes = False
         """Whether a call of the open step had new shapes: its calls are followed to their ends."""
@@ -92,7 +78,8 @@ class RootProbe(EntryProbe):
         self.spent_ns = 0
         """Time of the hooks, in nanoseconds, since it was last set to 0."""
         self._entries = [CallEntry(self, RootProbe.enter, RootProbe.leave)]
-        self.shapes: list[Shape] = []
+        self.shapes: list[ModelCall] = []
+        """The first call with each shape, by number."""
 
     def enter(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Record a call of the model."""
@@ -133,32 +120,18 @@ class RootProbe(EntryProbe):
         return True
 
     def _add_shape(self, module: nn.Module, key: Hashable, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
-        if len(self._known) >= SHAPES:
+        if len(self._known) >= MAX_SHAPES:
             return -1
         number = self._known[key] = len(self.shapes)
         modes = ambient(module)
-        trains = modes.training and modes.grad
-        self.shapes.append(Shape(OutermostCall("", describe(args, kwargs), modes, trains), NO_TRAINING))
-        self._new = number if trains else None
+        self.shapes.append(ModelCall(describe(args, kwargs), modes, modes.training and modes.grad))
         self._describes = True
         return number
 
     def leave(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any, _call: Any) -> None:
-        """Read the output of the first call with its shapes, and the mark at which it ends."""
-        if not self._describes or _compiling():
-            return
-        try:
-            if self._inside and self._inside[-1][1] < 0:
-                self._inside[-1] = self._inside[-1][0], len(self.recorder.buffer) // 2
-            if self._new is not None:
-                number, self._new = self._new, None
-                if torch._C._is_tracing():  # the sizes read here would become a part of the traced graph
-                    return
-                with without_modes():
-                    found = samples_of(self.module, args, kwargs, output)
-                self.shapes[number] = self.shapes[number]._replace(batch=found)
-        except Exception:
-            self.fail()
+        """Record where a call ends, in a step with new shapes."""
+        if self._describes and not _compiling() and self._inside and self._inside[-1][1] < 0:
+            self._inside[-1] = self._inside[-1][0], len(self.recorder.buffer) // 2
 
     def take(self, marks: MarkBatch) -> StepCalls:
         """Return the calls of the step with these marks, and clear them."""
@@ -167,7 +140,7 @@ class RootProbe(EntryProbe):
         passes = self._count_passes()
         if not self._describes:
             return StepCalls(calls, False, passes)
-        self._describes, self._new, self._inside = False, None, []
+        self._describes, self._inside = False, []
         codes = marks.codes
         outside = len(inside) == len(calls) and self._any_outside(codes, inside)
         return StepCalls(calls, outside, passes)

@@ -97,8 +97,7 @@ def make_metrics(setup: Setup, root: RootProbe, batches: FetchedBatches, notes: 
     flops = None
     if settings.flops != "off":
         targets = [(target.name, target.fqn) for target in setup.named]
-        trust = settings.flops == "trust"
-        flops = FlopMeter(setup.model, targets, setup.budget, setup.place, trust=trust)
+        flops = FlopMeter(setup.model, targets, setup.budget, setup.place)
     return Metrics(root, batches, notes, telemetry, flops)
 
 

@@ -77,9 +77,8 @@ class Config(Options):
     unless `session.step()` is called."""
     sample: Sample = Sample()
     """The steps that are recorded, and the overhead allowed for it."""
-    flops: Literal["auto", "trust", "off"] = "auto"
-    """Count the floating-point operations of a step, once for each shape of its inputs. `auto` skips models whose code
-    may write outside of the model; `trust` counts them too."""
+    flops: Literal["auto", "off"] = "auto"
+    """Count the floating-point operations of a step, once for each shape of its inputs."""
     monitor: Literal["auto", "off"] = "auto"
     """Read the host and the GPU once a second: utilisation, memory, power, clocks, temperature."""
     output: Path = Path("runs")

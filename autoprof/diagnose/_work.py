@@ -14,4 +14,4 @@ def counted_work(rule: str, run: Evidence) -> Work | Finding:
         return work
     reason = "" if work is None else f": {work.reason}"
     missing = f"the FLOPs of a step{reason}"
-    return abstain(rule, missing, "set flops: auto, or flops: trust if you know the model's code")
+    return abstain(rule, missing, "set flops: auto")

@@ -10,13 +10,13 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
-from autoprof._metrics.flops import FlopCount, OutermostCall, ambient, count_call, describe
+from autoprof._metrics.flops import FlopCount, ModelCall, ambient, count_call, describe
 from autoprof.frame import Phase
 
 
-def call_of(model: nn.Module, *args: Any, fqn: str = "", backward: bool = True, **kwargs: Any) -> OutermostCall:
+def call_of(model: nn.Module, *args: Any, backward: bool = True, **kwargs: Any) -> ModelCall:
     """Describe a call as a probe would see it."""
-    return OutermostCall(fqn, describe(args, kwargs), ambient(model), backward)
+    return ModelCall(describe(args, kwargs), ambient(model), backward)
 
 
 def counted(model: nn.Module, *args: Any, **kwargs: Any) -> FlopCount:

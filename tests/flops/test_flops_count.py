@@ -222,15 +222,6 @@ def test_a_call_without_gradients_has_no_backward():
     assert self_flops(counted(model, torch.randn(1, 4), backward=False)) == {("", F): 32}
 
 
-def test_a_part_that_is_called_on_its_own_is_counted_under_its_name():
-    """A generator and a discriminator are called separately; each keeps its fqn in the model."""
-    model = nn.ModuleDict({"g": nn.Linear(2, 4), "d": nn.Sequential(nn.Linear(4, 1))})
-    assert self_flops(counted(model, torch.randn(3, 4, requires_grad=True), fqn="d")) == {
-        ("d.0", F): 24,
-        ("d.0", B): 48,
-    }
-
-
 def test_outputs_in_mappings_and_dataclasses_are_followed_backward():
     """A loss and logits in a dictionary, as the language models return them."""
 

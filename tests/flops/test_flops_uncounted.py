@@ -181,11 +181,6 @@ def test_a_model_that_cannot_be_copied_is_refused():
     assert refused(model, torch.randn(1, 4)).startswith("deep-copying the model failed: TypeError")
 
 
-def test_a_name_that_is_not_in_the_model_is_refused():
-    """Nothing is guessed."""
-    assert refused(nn.Linear(4, 4), torch.randn(1, 4), fqn="gone") == "the model has no module 'gone'"
-
-
 def test_an_error_of_the_forward_is_the_reason(capfd, caplog):
     """Its first line; torch's own report of it, a page of traceback, is not written into the user's output."""
     reason = refused(nn.Sequential(nn.Linear(4, 4)), torch.randn(1, 5))

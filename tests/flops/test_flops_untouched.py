@@ -3,7 +3,6 @@
 import gc
 import random
 from collections.abc import Callable
-from functools import lru_cache
 
 import numpy as np
 import pytest
@@ -148,36 +147,6 @@ def test_what_a_forward_keeps_in_itself_stays_in_the_copy():
     model = Keeps()
     counted(model, torch.randn(1, 4))
     assert (model.calls, model.seen, hasattr(model, "last")) == (0, {}, False)
-
-
-@lru_cache
-def cached_mask(size: int) -> torch.Tensor:
-    """Return a mask, as the published VRT caches its own."""
-    return torch.ones(size)
-
-
-class Masks(nn.Linear):
-    """A forward that asks a cache of ``functools``."""
-
-    def forward(self, x):
-        return super().forward(x) * cached_mask(4)
-
-
-def test_a_cache_that_a_count_has_filled_is_emptied(no_fakes):
-    """A fake tensor in it would break the next real step."""
-    cached_mask.cache_clear()
-    counted(Masks(4, 4), torch.randn(1, 4))
-    assert type(cached_mask(4)) is torch.Tensor
-    assert no_fakes()
-
-
-def test_a_cache_that_is_filled_is_used_and_kept():
-    """The step came first, so the mask is there: it is read as a constant of the model."""
-    cached_mask.cache_clear()
-    mask = cached_mask(4)
-    counted(Masks(4, 4), torch.randn(1, 4))
-    assert cached_mask(4) is mask
-    assert torch.equal(mask, torch.ones(4))
 
 
 def test_a_tensor_from_outside_is_not_changed_in_place():

@@ -1,4 +1,4 @@
-"""Throughput, the epoch's length and the time to the end, from logged scalars or the model's inputs."""
+"""Throughput, the epoch's length and the time to the end, from logged scalars or the batches of a loader."""
 
 from __future__ import annotations
 
@@ -11,17 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
-from autoprof._metrics.batch_dimension import NOT_RETURNED, UNCERTAIN, VMAP
-from autoprof._metrics.throughput import (
-    ADVICE,
-    FETCHED,
-    LOGGED,
-    RECOGNISED,
-    SEVERAL_CALLS,
-    SEVERAL_LOADERS,
-    TOO_MANY,
-    VARIES,
-)
+from autoprof._metrics.throughput import ADVICE, FETCHED, LOGGED, SEVERAL_LOADERS, UNKNOWN
 from autoprof._reports.summary_text import render_summary
 from autoprof._session import builder
 from autoprof._session.host_times import HostTimes
@@ -48,49 +38,19 @@ def trained(model: nn.Module, *steps: Any, config: Any = None, loader: Any = Non
     return session.summary()
 
 
-def batch(size: int, *more: int) -> Any:
+def batch(size: int) -> Any:
     """Return a step that calls the model once on a batch of this size."""
-    return lambda model: model(torch.ones(size, *(more or (4,)))).sum().backward()
-
-
-def test_the_batch_size_is_recognised_where_nobody_logs_it() -> None:
-    """It is the size that goes in and comes out; the summary says where it came from."""
-    summary = trained(nn.Linear(4, 4), *[batch(8)] * 4)
-    assert (summary.throughput, summary.throughput_unit) == (8.0, "samples")
-    assert summary.progress is not None
-    assert summary.progress.source == RECOGNISED
+    return lambda model: model(torch.ones(size, 4)).sum().backward()
 
 
 @pytest.mark.parametrize("unit", ["samples", "tokens", "frames"])
-def test_what_is_logged_counts_and_not_what_would_be_recognised(unit: str) -> None:
+def test_what_is_logged_counts_and_not_what_is_fetched(unit: str) -> None:
     """Samples, tokens or frames."""
-    summary = trained(nn.Linear(4, 4), *[batch(8)] * 4, **{unit: 100})
+    step = fetching(DataLoader(samples_of(64, 4), 8), train_once)
+    summary = trained(nn.Linear(4, 4), *[step] * 4, **{unit: 100})
     assert (summary.throughput, summary.throughput_unit) == (100.0, unit)
     assert summary.progress is not None
     assert summary.progress.source == LOGGED
-
-
-def test_a_size_that_does_not_come_out_is_not_taken_for_the_batch() -> None:
-    """A sequence first, a graph, a table of anchors: the batch dimension is unknown."""
-
-    class Pools(nn.Linear):
-        def forward(self, x: Tensor) -> Tensor:
-            return super().forward(x).mean(0)
-
-    assert unknown(trained(Pools(4, 4), *[batch(8)] * 3)) == NOT_RETURNED
-
-
-def test_a_batch_in_a_mapping_is_found() -> None:
-    """As language models are called and answer."""
-
-    class Named(nn.Linear):
-        def forward(self, *, features: Tensor) -> dict[str, Tensor]:
-            return {"logits": super().forward(features)}
-
-    def step(model: nn.Module) -> None:
-        model(features=torch.ones(6, 4))["logits"].sum().backward()
-
-    assert trained(Named(4, 4), *[step] * 3).throughput == 6.0
 
 
 def fetching(loader: Any, use: Any, *, fetches: int = 1) -> Any:
@@ -149,16 +109,10 @@ def test_a_batch_that_the_loader_filtered_counts_the_samples_that_are_left() -> 
     assert summary.throughput == 6.0
 
 
-@pytest.mark.parametrize("expected", [16.0, None], ids=["the model's input says it", "nothing says it"])
-def test_a_loader_of_single_items_whose_data_set_makes_batches_does_not_say_their_size(expected: float | None) -> None:
+def test_a_loader_of_single_items_whose_data_set_makes_batches_does_not_say_their_size() -> None:
     """As in recommenders: its batch size is 1, and the tensors have the samples that the data set put together."""
     loader = DataLoader(samples_of(64, 16, 5), 1, collate_fn=lambda items: [items[0][0], torch.ones(16, 1)])
-
-    def train(model: nn.Module, batch: Any) -> None:
-        model(batch[0] if expected else batch[0].long().float()[:, None].expand(-1, 3, -1)).sum().backward()
-
-    summary = trained(nn.Linear(5, 5), *[fetching(loader, train)] * 4)
-    assert summary.throughput == expected
+    assert unknown(trained(nn.Linear(5, 5), *[fetching(loader, train_once)] * 4)) == UNKNOWN
 
 
 def test_a_loader_of_single_items_has_one_sample_a_batch() -> None:
@@ -178,55 +132,16 @@ def test_a_batch_of_an_iterable_data_set_is_known() -> None:
     assert trained(nn.Linear(4, 4), *[step] * 4).throughput == 8.0
 
 
-def test_a_sequence_first_batch_has_the_loaders_size_or_none() -> None:
+def test_a_sequence_first_batch_has_the_loaders_size() -> None:
     """Fifty steps of a sequence are not fifty samples."""
     model = nn.Sequential(nn.Linear(4, 4))
     loader = DataLoader(samples_of(64, 50, 4), 8, collate_fn=lambda items: [torch.stack([one[0] for one in items], 1)])
     assert trained(model, *[fetching(loader, train_once)] * 4).throughput == 8.0
-    assert unknown(trained(model, *[batch(50, 8, 4)] * 4)) == UNCERTAIN
-
-
-@pytest.mark.parametrize(("batch_first", "expected"), [(True, 8.0), (False, None)])
-def test_a_recurrent_model_says_where_its_batch_is(batch_first: bool, expected: float | None) -> None:
-    """By its setting."""
-
-    class Recurrent(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.cells = nn.LSTM(4, 4, batch_first=batch_first)
-
-        def forward(self, x: Tensor) -> Tensor:
-            return self.cells(x)[0]  # type: ignore[no-any-return]
-
-    assert trained(Recurrent(), *[batch(8, 5, 4)] * 4).throughput == expected
-
-
-def test_images_have_their_batch_first() -> None:
-    """A convolution takes no others."""
-    assert trained(nn.Conv2d(3, 4, 3), *[batch(8, 3, 6, 6)] * 4).throughput == 8.0
-    assert unknown(trained(nn.Sequential(nn.Embedding(9, 4)), *[tokens(50, 8)] * 4)) == UNCERTAIN
-
-
-def tokens(*shape: int) -> Any:
-    """Return a step on token ids."""
-    return lambda model: model(torch.ones(*shape, dtype=torch.long)).sum().backward()
-
-
-def test_a_model_called_under_vmap_has_no_known_batch() -> None:
-    """The call sees one sample, of which dimension 0 are features."""
-
-    def step(model: nn.Module) -> None:
-        torch.func.vmap(model)(torch.ones(256, 4, 4)).sum().backward()
-
-    assert unknown(trained(nn.Linear(4, 4), *[step] * 4)) == VMAP
-    loader = DataLoader(samples_of(512, 4, 4), 256)
-    seen = fetching(loader, lambda model, batch: torch.func.vmap(model)(batch[0]).sum().backward())
-    assert trained(nn.Linear(4, 4), *[seen] * 4).throughput == 256.0
 
 
 @pytest.mark.parametrize("calls", [2, 4])
 def test_a_batch_that_the_model_sees_several_times_counts_once(calls: int) -> None:
-    """SAM, LBFGS, a discriminator, meta-learning; without a loader, nothing shows that it is the same batch."""
+    """SAM, LBFGS, a discriminator, meta-learning."""
 
     def use(model: nn.Module, batch: Any) -> None:
         for _ in range(calls):
@@ -234,7 +149,6 @@ def test_a_batch_that_the_model_sees_several_times_counts_once(calls: int) -> No
 
     model = nn.Sequential(nn.Linear(4, 4))
     assert trained(model, *[fetching(DataLoader(samples_of(64, 4), 8), use)] * 4).throughput == 8.0
-    assert unknown(trained(model, *[lambda one: use(one, [torch.ones(8, 4)])] * 4)) == SEVERAL_CALLS
 
 
 def test_steps_that_ran_out_of_memory_take_their_time() -> None:
@@ -257,7 +171,6 @@ def test_steps_that_ran_out_of_memory_take_their_time() -> None:
 
     loader = DataLoader(samples_of(64, 4), 8)
     assert trained(Full(4, 4), *[fetching(loader, use)] * 8).throughput == 8.0
-    assert unknown(trained(Full(4, 4), *[lambda model: use(model, [torch.ones(8, 4)])] * 8)) == SEVERAL_CALLS
 
 
 def test_a_lost_step_takes_its_time() -> None:
@@ -312,9 +225,10 @@ def test_samples_logged_in_a_gap_are_those_of_one_step_too(monkeypatch: pytest.M
 def test_tokens_logged_now_and_then_are_not_replaced_by_recognised_samples() -> None:
     """Until the first log the samples are recognised; then the user's unit counts."""
     clock, model = FakeClock(), nn.Linear(4, 4)
+    step = fetching(DataLoader(samples_of(640, 4), 8), train_once)
     with open_session(model, CONFIG, clock=clock) as session:
         for number in range(1, 42):
-            batch(8)(model)
+            step(model)
             if number % 10 == 0:
                 session.log(tokens=1000)
             clock.advance(STEP_NS)
@@ -402,19 +316,11 @@ def test_what_is_fetched_in_unsampled_steps_counts(monkeypatch: pytest.MonkeyPat
     assert summary.throughput == pytest.approx(10 / 3 / seconds, rel=0.01)
 
 
-def test_a_batch_that_never_changes_stands_for_unsampled_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that changes at random does not, where few steps were recorded."""
-    seconds, summary = sampled(monkeypatch, batch(8))
-    assert summary.throughput == pytest.approx(8 / seconds, rel=0.01)
-    draw = random.Random(5)
-    _, summary = sampled(monkeypatch, lambda model: batch(draw.choice((1, 8)))(model))
-    assert unknown(summary) == VARIES
-
-
-@pytest.mark.parametrize("log", [None, lambda session, number: session.log(samples=8)], ids=["recognised", "logged"])
+@pytest.mark.parametrize("log", [None, lambda session, number: session.log(samples=8)], ids=["fetched", "logged"])
 def test_the_time_of_autoprofs_own_work_counts(monkeypatch: pytest.MonkeyPatch, log: Any) -> None:
     """Writing a frame takes two steps' time, in the step after it or where a gap begins: the training waits for it."""
-    seconds, summary = sampled(monkeypatch, batch(8), log, steps=1200, write_ns=2 * STEP_NS)
+    step = fetching(DataLoader(samples_of(640, 4), 8), train_once)
+    seconds, summary = sampled(monkeypatch, step, log, steps=1200, write_ns=2 * STEP_NS)
     assert summary.throughput == pytest.approx(8 / seconds, rel=0.01)
     assert summary.run_ns / summary.run_steps / STEP_NS == pytest.approx(seconds, rel=0.01)
     assert summary.unsampled_ns / summary.unsampled_steps / STEP_NS == pytest.approx(1, rel=0.02)
@@ -422,23 +328,8 @@ def test_the_time_of_autoprofs_own_work_counts(monkeypatch: pytest.MonkeyPatch, 
 
 def test_the_report_says_why_there_is_no_throughput() -> None:
     """And what would give one."""
-    text = " ".join(" ".join(render_summary(trained(nn.Sequential(nn.Linear(4, 4)), *[batch(50, 8, 4)] * 4))).split())
-    assert f"throughput unknown: {UNCERTAIN}; {ADVICE}" in text
-
-
-def test_calls_that_do_not_train_hold_no_samples() -> None:
-    """A forward in eval mode, or one without gradients."""
-
-    def step(model: nn.Module) -> None:
-        with torch.no_grad():
-            model(torch.ones(5, 4))
-
-    assert trained(nn.Linear(4, 4), *[step] * 3).throughput is None
-
-
-def test_a_smaller_last_batch_counts_as_what_it_is() -> None:
-    """Samples over time, not the usual batch over the usual step."""
-    assert trained(nn.Linear(4, 4), batch(1), batch(8), batch(8), batch(2)).throughput == 6.0
+    text = " ".join(" ".join(render_summary(trained(nn.Linear(4, 4), *[batch(8)] * 4))).split())
+    assert f"throughput unknown: {UNKNOWN}; {ADVICE}" in text
 
 
 def test_the_epoch_is_as_long_as_the_loader() -> None:
@@ -488,10 +379,3 @@ def test_a_length_that_is_none_is_not_taken(nonsense: float) -> None:
     pace = trained(nn.Linear(4, 4), *[batch(8)] * 2, total_steps=nonsense).progress
     assert pace is not None
     assert pace.remaining_ns is None
-
-
-def test_shapes_that_never_repeat_do_not_make_the_run_grow() -> None:
-    """Shapes beyond the limit have no samples, and use no memory."""
-    summary = trained(nn.Linear(4, 4), *[batch(1 + size) for size in range(200)])
-    assert unknown(summary) == TOO_MANY
-    assert summary.steps == 199

@@ -1,0 +1,170 @@
+"""A count leaves no fake tensor and no changed global behind: the next real step would fail on them."""
+
+from collections import deque
+from dataclasses import dataclass
+from functools import lru_cache
+
+import pytest
+import torch
+from flops_models import counted, refused
+from torch import nn
+from torch._subclasses.fake_tensor import FakeTensor
+
+KEPT = {}
+LOSSES = []
+SEEN = set()
+RECENT = deque()
+CALLS = 0
+MASK = None
+
+
+@dataclass
+class Settings:
+    """An object of the module that a forward writes to."""
+
+    last: object = None
+
+
+SETTINGS = Settings()
+
+
+class KeepsInDict(nn.Linear):
+    def forward(self, x):
+        KEPT["mask"] = y = super().forward(x)
+        return y
+
+
+class KeepsDeep(nn.Linear):
+    def forward(self, x):
+        y = super().forward(x)
+        KEPT.setdefault("masks", []).append(y)
+        return y
+
+
+class Appends(nn.Linear):
+    def forward(self, x):
+        y = super().forward(x)
+        LOSSES.append(("balance", y.sum()))
+        RECENT.append(y)
+        SEEN.add(y)
+        return y
+
+
+class SetsGlobals(nn.Linear):
+    def forward(self, x):
+        global CALLS, MASK
+        CALLS += 1
+        MASK = y = super().forward(x)
+        return y
+
+
+class SetsAttributes(nn.Linear):
+    calls = 0
+    cache = {}  # noqa: RUF012
+
+    def forward(self, x):
+        type(self).calls += 1
+        SETTINGS.last = self.cache["x"] = super().forward(x)
+        return SETTINGS.last
+
+
+def contents():
+    """Return all that the models of this file write to."""
+    kept = SetsAttributes.calls, dict(SetsAttributes.cache), SETTINGS.last
+    return dict(KEPT), [*LOSSES], {*SEEN}, [*RECENT], CALLS, MASK, *kept
+
+
+@pytest.mark.parametrize("cls", [KeepsInDict, KeepsDeep, Appends, SetsGlobals, SetsAttributes])
+@pytest.mark.parametrize("trained", [False, True])
+def test_writes_of_a_forward_outside_of_the_model_are_undone(cls, trained):
+    """Globals, class attributes, containers and objects are as before, also where real steps have filled them."""
+    model, x = cls(4, 4), torch.randn(1, 4)
+    if trained:
+        model(x)
+    before = contents()
+    assert counted(nn.Sequential(model), x).flops() > 0
+    assert contents() == before
+    model(x).sum().backward()
+
+
+def test_a_closure_that_keeps_tensors_is_emptied():
+    """A function that a layer holds is not copied with it."""
+    kept = []
+
+    def keep(y):
+        kept.append(y)
+        return y
+
+    class Calls(nn.Linear):
+        def forward(self, x):
+            return self.act(super().forward(x))
+
+    model = Calls(4, 4)
+    model.act = keep
+    counted(model, torch.randn(1, 4))
+    assert kept == []
+
+
+def test_entries_that_another_thread_adds_stay():
+    """Only fake tensors are taken out of a container."""
+
+    class Prefetches(nn.Linear):
+        def forward(self, x):
+            RECENT.append("a batch")
+            return super().forward(x)
+
+    RECENT.clear()
+    counted(Prefetches(4, 4), torch.randn(1, 4))
+    assert [*RECENT] == ["a batch"]
+
+
+class Slots:
+    """An object whose attributes are not followed."""
+
+    __slots__ = ("last",)
+
+
+SLOTS = Slots()
+
+
+def test_a_tensor_that_is_kept_elsewhere_gives_no_figure():
+    """The report says so: this one would break the next step."""
+
+    class Sneaks(nn.Linear):
+        def forward(self, x):
+            SLOTS.last = super().forward(x)
+            return SLOTS.last
+
+    assert refused(Sneaks(4, 4), torch.randn(1, 4)) == (
+        "the forward keeps a tensor of shape (1, 4) outside of the model"
+    )
+    assert type(SLOTS.last) is FakeTensor
+    del SLOTS.last
+
+
+@lru_cache
+def cached_mask(size):
+    """Return a mask, as the published VRT caches its own."""
+    return torch.ones(size)
+
+
+class Masks(nn.Linear):
+    """A forward that asks a cache of ``functools``."""
+
+    def forward(self, x):
+        return super().forward(x) * cached_mask(4)
+
+
+def test_a_cache_that_a_count_has_filled_is_emptied():
+    """A fake tensor in it would break the next real step."""
+    cached_mask.cache_clear()
+    counted(Masks(4, 4), torch.randn(1, 4))
+    assert type(cached_mask(4)) is torch.Tensor
+
+
+def test_a_cache_that_is_filled_is_used_and_kept():
+    """The step came first, so the mask is there: it is read as a constant of the model."""
+    cached_mask.cache_clear()
+    mask = cached_mask(4)
+    counted(Masks(4, 4), torch.randn(1, 4))
+    assert cached_mask(4) is mask
