@@ -30,6 +30,16 @@ COMMANDS: Final = (
     "completion",
 )
 """The commands in the order of the help: each is a module of this package, imported when it is called."""
+GONE_OPTIONS: Final = {
+    "inspect": {
+        "--follow": "watch -n 10 autoprof inspect LOG",
+        "-f": "watch -n 10 autoprof inspect LOG",
+        "--column": "--plot NAME",
+        "--format": "-o FILE, whose ending is the format",
+        "--show": "-o FILE, or plot_metrics(df, show=True)",
+    },
+}
+"""The options of former versions by command, and what to use instead."""
 DESCRIPTION = """An always-on profiler for PyTorch training.
 
 RUN is the folder of a run. Where it is left out, the latest run in the folder runs is meant.
@@ -57,6 +67,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     if given and not given[0].startswith("-") and given[0] not in COMMANDS:
         print(f"autoprof: {given[0]!r} is not a command; {nearest(given[0], COMMANDS)}", file=sys.stderr)
         return 2
+    for option in given[1:]:
+        instead = GONE_OPTIONS.get(given[0], {}).get(option.partition("=")[0])
+        if instead is not None:
+            print(f"autoprof {given[0]}: {option} is gone; use {instead}", file=sys.stderr)
+            return 2
     parser = make_parser(given[0] if given else None)
     arguments = parser.parse_args(given)
     if arguments.command is None:

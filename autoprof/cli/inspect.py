@@ -31,8 +31,8 @@ def add(commands: Any) -> None:
             "autoprof inspect train.log 'logs/*.csv' -o curves.png": "logs of any tool in one figure",
             r"autoprof inspect train.log --pattern 'it (?P<step>\d+) loss (?P<loss>\S+)'": "a format of your own",
             "autoprof inspect train.log --plot loss -o loss.pdf": "one plot, for a paper",
-            "autoprof inspect train.log --json": "the table, for a program",
-            "autoprof inspect train.log --follow": "the report of a log that grows, again after each change",
+            "autoprof inspect train.log --json": "the numbers of each column, for a program",
+            "watch -n 10 autoprof inspect train.log": "a log that grows",
             "cat train.log.1 train.log | autoprof inspect -": "standard input",
         },
     )
@@ -47,23 +47,11 @@ def add(commands: Any) -> None:
     )
     parser.add_argument("-o", "--output", metavar="FILE", help="write the figure to this file (.png, .svg, .pdf)")
     parser.add_argument(
-        "--format",
-        choices=("png", "svg", "pdf"),
-        help="format of the figure; without -o the file is training_metrics.FORMAT",
-    )
-    parser.add_argument(
         "--plot",
         action="append",
         default=[],
         metavar="NAME",
-        help="draw only this plot, as wide as one column of a paper; may be repeated (loss, 'step time', …)",
-    )
-    parser.add_argument(
-        "--column",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help="draw only this column of the log, whatever its name; may be repeated",
+        help="draw only this plot or this column of the log (loss, 'step time', …); may be repeated",
     )
     parser.add_argument("--x", choices=("step", "time", "tokens"), default="step", help="x axis of the figure (step)")
     parser.add_argument(
@@ -75,93 +63,43 @@ def add(commands: Any) -> None:
     parser.add_argument("--reader", metavar="FORMAT", help="log format, if detection fails (list: docs/logs.md)")
     parser.add_argument("--csv", metavar="FILE", help="write the table to this file")
     parser.add_argument("--json", action="store_true", help="print the numbers of each column as JSON")
-    parser.add_argument("--show", action="store_true", help="open the figure in a window")
-    parser.add_argument(
-        "-f",
-        "--follow",
-        action="store_true",
-        help="read the logs again whenever they have changed, until Ctrl-C; piped, each change is one line",
-    )
     parser.set_defaults(run=_run)
 
 
 def _run(arguments: argparse.Namespace) -> int:
     from .._reports.figures import check_format
-    from ..logs import load_logs
-    from ..logs.figure import check_plots
-    from ..logs.inputs import STANDARD_INPUT
+    from ..logs import load_logs, plot_metrics
     from ..logs.report import render_report
 
-    output = _figure_path(arguments)
+    output = arguments.output or ("training_metrics.png" if arguments.plot else None)
     if output is not None:  # before the logs are read, which may take a while
         check_format(Path(output))
-    check_plots(arguments.plot)
     if arguments.smooth is not None and arguments.smooth < 1:
         raise AutoprofError(f"--smooth: {arguments.smooth} is not a number of records; allowed: 1 or more")
-    options = {"pattern": arguments.pattern, "reader": arguments.reader}
-    if arguments.follow:
-        return _follow(arguments, output, options)
-    if str(STANDARD_INPUT) in arguments.logs and sys.stdin.isatty():
-        print("reading standard input; Ctrl-D ends it", file=sys.stderr)
-    df = load_logs(arguments.logs or _latest(), **options)
+    df = load_logs(arguments.logs or _latest(), pattern=arguments.pattern, reader=arguments.reader)
     if arguments.json:
         print(json.dumps(_numbers(df), indent=1, ensure_ascii=False))
     else:
         encoding = getattr(sys.stdout, "encoding", None) or "ascii"
         print("\n".join(render_report(df, width=shutil.get_terminal_size().columns, encoding=encoding)))
-    lines = _write_files(df, arguments, output)
-    if lines:
-        print("\n".join(lines), file=sys.stderr if arguments.json else sys.stdout)
-    return 0
-
-
-def _follow(arguments: argparse.Namespace, output: str | None, options: dict[str, Any]) -> int:
-    """Show the logs whenever they have changed."""
-    from ..logs.follow import LogFollower
-    from ._follow_logs import show_readings
-
-    if arguments.show:
-        raise AutoprofError("--show: a window cannot follow a log; allowed: --follow with -o FILE, or --show alone")
-
-    def write_files(df: Any) -> list[str]:
-        try:
-            return _write_files(df, arguments, output)[:1]
-        except OutputError:
-            raise
-        except AutoprofError:
-            return [f"figure: nothing to draw in {output} so far"]
-
-    follower = LogFollower(lambda: arguments.logs or _latest(), options=options)
-    show_readings(
-        follower.readings(),
-        write_files,
-        (lambda df: json.dumps(_numbers(df), ensure_ascii=False)) if arguments.json else None,
-    )
-    return 0
-
-
-def _write_files(df: Any, arguments: argparse.Namespace, output: str | None) -> list[str]:
-    """Write the table and the figure that were asked for; return lines about the figure."""
-    from ..logs import plot_metrics
-
     if arguments.csv is not None:
-        try:
-            _plain_cells(df).to_csv(arguments.csv, index=False)
-        except OSError as error:
-            reason = f"cannot be written: {error.strerror}; allowed: a file in a writable folder"
-            raise OutputError(f"--csv: {arguments.csv} {reason}") from error
-    if output is None and not arguments.show:
-        return []
-    figure = plot_metrics(df, output, x=arguments.x, smooth=arguments.smooth, plots=arguments.plot, show=arguments.show)
-    notes: list[str] = getattr(figure, "notes", [])
-    return [f"figure: {output}", *notes] if output is not None else notes
+        _write_csv(df, arguments.csv)
+    if output is not None:
+        figure = plot_metrics(df, output, x=arguments.x, smooth=arguments.smooth, plots=arguments.plot)
+        notes: list[str] = getattr(figure, "notes", [])
+        print("\n".join([f"figure: {output}", *notes]), file=sys.stderr if arguments.json else sys.stdout)
+    return 0
 
 
-def _plain_cells(df: Any) -> Any:
-    """Return the table with texts that no spreadsheet takes for a formula."""
+def _write_csv(df: Any, path: str) -> None:
+    """Write the table with texts that no spreadsheet takes for a formula."""
     texts = df.select_dtypes(exclude=["number", "bool"]).columns
     cells = {name: df[name].map(lambda cell: plain_cell(cell) if isinstance(cell, str) else cell) for name in texts}
-    return df.assign(**cells).rename(columns=lambda name: plain_cell(str(name)))
+    try:
+        df.assign(**cells).rename(columns=lambda name: plain_cell(str(name))).to_csv(path, index=False)
+    except OSError as error:
+        reason = f"cannot be written: {error.strerror}; allowed: a file in a writable folder"
+        raise OutputError(f"--csv: {path} {reason}") from error
 
 
 def _latest() -> list[str]:
@@ -187,23 +125,3 @@ def _numbers(df: Any) -> dict[str, Any]:
             numbers = {key: float(number) for key, number in {**ends, "mean": known.mean()}.items()}
             columns[str(name)] = {"count": len(known), **numbers}
     return {"rows": len(df), "columns": columns}
-
-
-def _figure_path(arguments: argparse.Namespace) -> str | None:
-    """Return the file of the figure; None without ``-o``, ``--format``, ``--plot`` and ``--column``."""
-    if arguments.output is None:
-        return (
-            f"training_metrics.{arguments.format or 'png'}"
-            if arguments.format or arguments.plot or arguments.column
-            else None
-        )
-    path = Path(arguments.output)
-    suffix = path.suffix.lstrip(".").lower()
-    if arguments.format is None or suffix == arguments.format:
-        return str(path)
-    if suffix in ("png", "svg", "pdf"):
-        raise AutoprofError(
-            f"-o: {path} does not end in .{arguments.format}, the --format; allowed: a file name that does, or no "
-            "--format"
-        )
-    return f"{path}.{arguments.format}"

@@ -10,9 +10,13 @@ import re
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+import numpy as np
 import yaml
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +48,7 @@ METRICS: Final = frozenset(FIELDS) - POSITIONS - {"elapsed_s", "tokens", "sample
 """Columns that are measurements."""
 SETTINGS: Final = frozenset({"lr"})
 """Columns that a configuration has too: alone they make no record."""
+RATES: Final = {"throughput": "samples/s", "tokens_per_s": "tokens/s"}
 UNITS: Final[dict[str, dict[str, float]]] = {
     kind: {str(unit): float(scale) for names, scale in units.items() for unit in names.split()}
     for kind, units in TABLE["units"].items()
@@ -62,7 +67,7 @@ _LOSS: Final = re.compile(r"(?:^|_)loss|loss(?:es)?(?:$|_)|损失")
 _GPU: Final = re.compile(r"gpu_?(\d+)_util\w*|gpu_util\w*?_(\d+)")
 _SUFFIX: Final = re.compile(r"(.+?)_(?:in_)?([a-z]+|mib|gib)")
 _STEP: Final = r"(?:it|its|iters?|iterations?|steps?|batch|batches|updates?)"
-_RATES: Final = {
+_RATE_UNITS: Final = {
     "tokens_per_s": re.compile(r"[kmg]?(?:tok|toks|tokens?|words?)/s"),
     "steps_per_s": re.compile(rf"{_STEP}/s"),
     "throughput": re.compile(r"[kmg]?(?:samples?|images?|imgs?|examples?|seqs?|sequences?|sents?)/s"),
@@ -155,7 +160,7 @@ def scale_of(kind: str, unit: str | None) -> float | None:
         return UNITS[kind].get(text.partition("/")[0])
     if kind in ("rate", "count") and text:
         thousands = re.match(r"[kmb](?=$|tok|word|sam|im|ex|se)", text)
-        is_rate = kind == "rate" and any(pattern.match(text) for pattern in _RATES.values())
+        is_rate = kind == "rate" and any(pattern.match(text) for pattern in _RATE_UNITS.values())
         return _THOUSANDS[thousands[0]] if thousands else 1.0 if is_rate else None
     return None
 
@@ -163,4 +168,15 @@ def scale_of(kind: str, unit: str | None) -> float | None:
 def column_of_rate(unit: str | None) -> str | None:
     """Return the column of a rate's unit: ``tok/s`` is ``tokens_per_s``."""
     text = (unit or "").lower().replace(" ", "")
-    return next((column for column, pattern in _RATES.items() if pattern.match(text)), None)
+    return next((column for column, pattern in _RATE_UNITS.items() if pattern.match(text)), None)
+
+
+def unknown_columns(table: pd.DataFrame) -> list[str]:
+    """Return the columns of numbers whose names are not known, without empty ones.
+
+    A second key of a known column (``learning_rate`` beside ``lr``) has a known name.
+    """
+    names = [str(name) for name in table.select_dtypes("number") if name not in FIELDS and name != "rank"]
+    names = [name for name in names if not name.startswith("gpu_util_") and np.isfinite(table[name]).any()]
+    meanings = {name: meaning_of(name) for name in names}
+    return [name for name, meaning in meanings.items() if meaning is None or meaning.field not in table]

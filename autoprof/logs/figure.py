@@ -4,27 +4,34 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
 
 from .._reports.figures import (
     FAINT,
+    INK,
     ONE_COLUMN_IN,
+    SMALL,
     TEXT,
     TITLE,
     TWO_COLUMNS_IN,
     Legend,
+    bare,
     blank_figure,
     encode_figure,
+    legend_of,
     save_figure,
+    set_title,
     settle,
     styled,
 )  # fmt: skip
 from .._reports.fonts import Script, script_for
 from .._reports.text import cells, elide
 from ..errors import AutoprofError, nearest
-from . import panels
-from .series import COLORS, Runs
+from .fields import FIELDS, RATES, is_loss, unknown_columns
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,41 +40,76 @@ if TYPE_CHECKING:
 
 OUTPUT: Final = "training_metrics.png"
 X_COLUMNS: Final = {"step": "step", "time": "elapsed_s", "tokens": "tokens"}
-"""The column of each x axis."""
-HEIGHT_IN: Final = 2.35
-"""Of one plot."""
-RUN_CELLS: Final = 46
-"""Cells of a run's name in one column."""
-CELLS_PER_IN: Final = 17.0
-"""Characters of the runs' names on an inch."""
-MAX_RUNS: Final = len(COLORS)
-"""Runs with a colour of their own; further ones are not drawn."""
-_Plot = Callable[["Axes", Runs], Legend]
-PLOTS: Final[Mapping[str, _Plot]] = {
-    "loss": panels.draw_loss,
-    "throughput": panels.draw_throughput,
-    "step time": panels.draw_step_time,
-    "throughput by step time": panels.draw_throughput_by_step_time,
-    "utilisation": panels.draw_gpu_mean,
-    "utilisation by GPU": panels.draw_gpu_boxes,
-    "estimated utilisation": panels.draw_estimated_utilisation,
-    "gradient norm": panels.draw_grad_norm,
-    "memory": panels.draw_memory,
-    "time by name": panels.draw_timers,
-}
-"""All plots, in the order of the figure."""
-OTHER_COLUMNS: Final = "other columns"
-"""The plots of columns whose names are not known, one each."""
-MAX_OTHER_COLUMNS: Final = 6
-"""Columns of unknown names with a plot each; beside the plots of a training two less, or one to fill a row."""
-_MAX_NAMED_COLUMNS: Final = 12
-_NAMED_IF_MISSING: Final = ("lr", "loss", "throughput", "step time", "utilisation", "gradient norm", "memory")
-"""Columns that a training log usually has; the figure names those that are missing."""
+COLORS: Final = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#8c564b", "#7f7f7f", "#b2a900")
+RED: Final = "#d00000"
+_VALIDATION: Final = "#d55e00"
+_HEIGHT_IN: Final = 2.35
+_MAX_NAME_CELLS: Final = 44
+_NAME_CELLS_PER_IN: Final = 17.0
+_MAX_OTHER_COLUMNS: Final = 6
+_MAX_TIMERS: Final = 6
+_MAX_GPUS: Final = 16
+_MIN_RECORDS_TO_SMOOTH: Final = 24
+_TIMER_SUFFIX: Final = " (ms)"
+"""The end of a name of a timing log's column."""
+
+
+@dataclass(frozen=True, slots=True)
+class Runs:
+    """The runs of a figure and the settings that all its plots share."""
+
+    tables: Mapping[str, pd.DataFrame]
+    x: str
+    """The column on the x axis."""
+    x_label: str
+    x_unit: float
+    """The unit of the x axis in the unit of the column, as 60 for minutes."""
+    window: int | None
+    """Records of the moving average, 1 for none; None: a hundredth of the records."""
+    script: Script
+    notes: list[str] = field(default_factory=list)
+
+    def color(self, run: str) -> str:
+        """Return the colour of a run, the same in every plot."""
+        return COLORS[list(self.tables).index(run)]
+
+    def columns(self) -> list[str]:
+        """Return the names of all columns."""
+        return list(dict.fromkeys(str(name) for table in self.tables.values() for name in table))
+
+    def has(self, name: str, above: float = -np.inf) -> bool:
+        """Return whether a run has a finite value of a column above a limit."""
+        columns = [table[name] for table in self.tables.values() if name in table]
+        numbers = [values for values in columns if values.dtype.kind in "iuf"]
+        return any(bool((np.isfinite(values) & (values > above)).any()) for values in numbers)
+
+    @property
+    def rate(self) -> str:
+        """The column of the throughput: samples if logged, else tokens."""
+        return next((name for name in RATES if self.has(name)), "throughput")
+
+    def lines(self, name: str) -> list[tuple[str, pd.DataFrame]]:
+        """Return the finite values of a column in each run that has it: mean, min and max over its ranks, by x."""
+        found = []
+        for run, table in self.tables.items():
+            if name in table and self.x in table:
+                known = table[[self.x, name]].replace([np.inf, -np.inf], np.nan).dropna()
+                if len(known):
+                    by_x = known[name].groupby(known[self.x] / self.x_unit)
+                    found.append((run, by_x.agg(["mean", "min", "max"])))
+        return found
+
+
+class _Plot(NamedTuple):
+    draw: Callable[[Axes, Runs], Legend]
+    is_possible: Callable[[Runs], bool]
+    is_expected: bool = False
+    """Whether a training log usually has its columns: the figure then names it if it is missing."""
 
 
 def plot_metrics(
     df: pd.DataFrame, output: str | os.PathLike[str] | None = OUTPUT, *, x: str = "step", smooth: int | None = None,
-    plots: Collection[str] = (), columns: Collection[str] = (), show: bool = False,
+    plots: Collection[str] = (), show: bool = False,
 ) -> Figure:  # fmt: skip
     """Draw a table of ``load_logs`` and save the figure.
 
@@ -76,9 +118,8 @@ def plot_metrics(
         output: the file (.png, .svg, .pdf); None saves nothing.
         x: ``step``, ``time`` or ``tokens``.
         smooth: records of the moving average; 1 for none, None for a hundredth of the records.
-        plots: only these, of ``loss``, ``throughput``, ``step time`` and the others in ``PLOTS``; one alone is as wide
-            as one column of a paper.
-        columns: only these columns of the log, whatever their names, in addition to ``plots``.
+        plots: only these plots (``loss``, ``step time``, …) or columns of the log; one alone is as wide as one column
+            of a paper.
         show: whether to open a window. A notebook displays the returned figure without it.
 
     Returns:
@@ -89,15 +130,12 @@ def plot_metrics(
     """
     if not len(df):
         raise AutoprofError("plot_metrics: the table is empty; allowed: a table of load_logs with at least one row")
-    runs, notes = _make_runs(df, x, smooth)
-    chosen, missing = _choose_plots(runs, check_plots(plots)) if plots or not columns else ([], [])
-    most = MAX_OTHER_COLUMNS - 2 * bool(chosen)
-    drawn, further = _choose_columns(runs, plots, columns, most + (len(chosen) + most) % 2)  # two plots in each row
-    chosen, missing = chosen + drawn, missing + further
+    runs = _make_runs(df, x, smooth)
+    chosen = _choose_plots(runs, plots)
     if not chosen:
         names = ", ".join(str(name) for name in df.columns)
         raise AutoprofError(f"plot_metrics: nothing to draw in the columns {names}; allowed: a column of numbers")
-    figure = _draw(runs, chosen, missing + notes)
+    figure = _draw(runs, chosen)
     if output is not None:
         save_figure(figure, output)
     if show:
@@ -105,129 +143,352 @@ def plot_metrics(
     return figure
 
 
-def _make_runs(df: pd.DataFrame, x: str, smooth: int | None) -> tuple[Runs, list[str]]:
-    """Return the runs of the table, with their x axis, and notes about them."""
+def _make_runs(df: pd.DataFrame, x: str, smooth: int | None) -> Runs:
+    """Return the runs of the table, with their x axis."""
     if x not in X_COLUMNS:
         raise AutoprofError(f"x: {x!r} is not an axis; {nearest(x, X_COLUMNS)}")
-    table = df if "step" in df else df.assign(step=range(1, len(df) + 1))
-    names = list(dict.fromkeys(table["run"].astype(str))) if "run" in table else [""]
-    tables = {name: table[table["run"].astype(str) == name] for name in names} if "run" in table else {"": table}
-    has_ranks = any("rank" in part and part["rank"].nunique() > 1 for part in tables.values())
-    notes = ["Lines and bars are means over the ranks, shades and thin lines their range."] if has_ranks else []
-    notes += [f"{len(names) - MAX_RUNS} more runs are not drawn."] if len(names) > MAX_RUNS else []
-    tables = dict(list(tables.items())[:MAX_RUNS])
     column = X_COLUMNS[x]
+    table = df if "step" in df else df.assign(step=range(1, len(df) + 1))
     if column not in table or not table[column].notna().any():
         raise AutoprofError(f"x: {x!r} is not in the log; allowed: 'step'")
-    label, unit = _label_x(x, float(table[column].max()))
-    script = script_for([*names, *map(str, table.columns)])
-    return Runs(tables, column, label, unit, smooth, script.show, []), notes
-
-
-def _label_x(x: str, largest: float) -> tuple[str, float]:
-    """Return the label of the x axis and its unit in the unit of the column."""
+    tables = {"": table}
+    if "run" in table:
+        names = table["run"].astype(str)
+        tables = {name: table[names == name] for name in dict.fromkeys(names)}
+    notes = []
+    if any("rank" in part and part["rank"].nunique() > 1 for part in tables.values()):
+        notes.append("Lines are means over the ranks, shades their range.")
+    if len(tables) > len(COLORS):
+        notes.append(f"{len(tables) - len(COLORS)} more runs are not drawn.")
+    label, unit = x, 1.0
+    most = float(table[column].max())
     if x == "time":
-        seconds, unit = (3600.0, "h") if largest > 2 * 3600 else (60.0, "min") if largest > 120 else (1.0, "s")
-        return f"time since the start ({unit})", seconds
-    if x == "tokens" and largest > 2e6:
-        tokens, unit = (1e9, "billions") if largest > 2e9 else (1e6, "millions")
-        return f"tokens ({unit})", tokens
-    return x, 1.0
+        unit, word = (3600.0, "h") if most > 7200 else (60.0, "min") if most > 120 else (1.0, "s")
+        label = f"time since the start ({word})"
+    elif x == "tokens" and most > 2e6:
+        unit, word = (1e9, "billions") if most > 2e9 else (1e6, "millions")
+        label = f"tokens ({word})"
+    script = script_for([*tables, *map(str, table.columns)])
+    return Runs(dict(list(tables.items())[: len(COLORS)]), column, label, unit, smooth, script, notes)
 
 
-def check_plots(plots: Collection[str]) -> Collection[str]:
-    """Return the plots. Raises ``AutoprofError`` for one that does not exist."""
-    allowed = [*PLOTS, OTHER_COLUMNS]
-    unknown = [plot for plot in plots if plot not in allowed]
-    if unknown:
-        raise AutoprofError(f"plots: {unknown[0]!r} is not a plot; {nearest(unknown[0], allowed)}")
-    return plots
+def _choose_plots(runs: Runs, wanted: Collection[str]) -> list[Callable[[Axes, Runs], Legend]]:
+    """Return the plots that the columns allow, all or the wanted ones; add notes about the others."""
+    possible = {name: plot for name, plot in PLOTS.items() if plot.is_possible(runs)}
+    if wanted:
+        allowed = [*PLOTS, *(name for name in runs.columns() if runs.has(name))]
+        unknown = next((name for name in wanted if name not in allowed), None)
+        if unknown is not None:
+            raise AutoprofError(f"plots: {unknown!r} is no plot and no column of numbers; {nearest(unknown, allowed)}")
+        missing = [name for name in wanted if name in PLOTS and name not in possible]
+        chosen = [
+            possible[name].draw if name in possible else partial(_draw_column, name=name)
+            for name in dict.fromkeys(wanted)
+            if name not in missing
+        ]
+    else:
+        missing = [name for name, plot in PLOTS.items() if plot.is_expected and name not in possible]
+        others = _other_columns(runs)
+        shown = others[: _MAX_OTHER_COLUMNS if len(possible) % 2 == 0 else _MAX_OTHER_COLUMNS - 1]
+        chosen = [plot.draw for plot in possible.values()] + [partial(_draw_column, name=name) for name in shown]
+        missing = missing if possible else []  # else it is no log of a training
+        if len(others) > len(shown):
+            rest = ", ".join(elide(runs.script.show(name), _MAX_NAME_CELLS) for name in others[len(shown) :])
+            runs.notes.insert(0, f"Not drawn (--plot NAME draws one): {elide(rest, 400)}.")
+    if missing:
+        runs.notes.insert(0, f"Not in the log, so not drawn: {', '.join(missing)}.")
+    return chosen
 
 
-def _choose_columns(
-    runs: Runs, plots: Collection[str], columns: Collection[str], most: int
-) -> tuple[list[_Plot], list[str]]:
-    """Return the plots of the wanted columns, or of all whose names are not known, and a note that names the rest."""
-    for name in columns:
-        if not runs.has(name):
-            known = sorted({str(column) for table in runs.tables.values() for column in table.select_dtypes("number")})
-            raise AutoprofError(f"columns: {name!r} is not a column of numbers in the log; {nearest(name, known)}")
-    others = panels.other_columns(runs) if OTHER_COLUMNS in plots or not (plots or columns) else []
-    varying = [name for name in others if runs.varies(name)] or others
-    shown = varying[:most]
-    rest = [name for name in others if name not in shown]
-    notes = [f"Not drawn (--column NAME draws one): {_list_names(rest, runs)}."] if rest else []
-    return [partial(panels.draw_column, name=name) for name in dict.fromkeys([*columns, *shown])], notes
+def _other_losses(runs: Runs) -> list[str]:
+    """Return the losses that are not called ``loss``, such as ``loss_bbox``."""
+    return [name for name in runs.columns() if name not in FIELDS and is_loss(name) and runs.has(name)][:4]
 
 
-def _list_names(names: Collection[str], runs: Runs) -> str:
-    shown = [elide(runs.show(name), RUN_CELLS) for name in list(names)[:_MAX_NAMED_COLUMNS]]
-    return ", ".join(shown) + (f" and {len(names) - len(shown)} more" if len(names) > len(shown) else "")
-
-
-def _choose_plots(runs: Runs, wanted: Collection[str]) -> tuple[list[_Plot], list[str]]:
-    """Return the plots that the columns allow, all or the wanted ones, and a note that names the missing ones."""
-    has_rate = runs.has("throughput") or runs.has("tokens_per_s")
-    has_time = runs.has_positive("step_time_s")
-    can_estimate = runs.has_positive(runs.rate) or (runs.has("data_time") and has_time)
-    has_loss = runs.has("loss") or runs.has("val_loss") or bool(panels.other_losses(runs))
-    can_draw = {
-        "loss": has_loss,
-        "throughput": has_rate,
-        "step time": runs.has("step_time_s"),
-        "throughput by step time": has_rate and has_time,
-        "utilisation": runs.has("gpu_util"),
-        "utilisation by GPU": runs.has("gpu_util") and panels.has_gpu_columns(runs),
-        "estimated utilisation": not runs.has("gpu_util") and can_estimate,
-        "gradient norm": runs.has("grad_norm"),
-        "memory": runs.has("memory"),
-        "time by name": panels.has_timers(runs),
+def _other_columns(runs: Runs) -> list[str]:
+    """Return the columns of numbers that no plot draws, those that vary first."""
+    drawn = [] if runs.has("loss") else _other_losses(runs)
+    names = list(dict.fromkeys(name for table in runs.tables.values() for name in unknown_columns(table)))
+    names = [name for name in names if name not in drawn and not name.endswith(_TIMER_SUFFIX)]
+    is_constant = {
+        name: all(table[name].nunique() < 2 for table in runs.tables.values() if name in table) for name in names
     }
-    can_name = {**can_draw, "lr": runs.has("lr"), OTHER_COLUMNS: bool(panels.other_columns(runs))}
-    has_any = any(can_draw[name] for name in can_draw if name != "time by name")  # else it is no log of a training
-    asked = [name for name in (wanted or (_NAMED_IF_MISSING if has_any else ())) if not can_name[name]]
-    shown = ["GPU utilisation" if name == "utilisation" else name for name in asked]
-    notes = [f"Not in the log, so not drawn: {', '.join(shown)}."] if shown else []
-    return [draw for name, draw in PLOTS.items() if can_draw[name] and (not wanted or name in wanted)], notes
+    return sorted(names, key=lambda name: is_constant[name])
 
 
-def _draw(runs: Runs, chosen: list[_Plot], notes: list[str]) -> Figure:
-    script = script_for([*runs.tables, *(str(name) for table in runs.tables.values() for name in table)])
+def _draw(runs: Runs, chosen: list[Callable[[Axes, Runs], Legend]]) -> Figure:
     columns = 1 if len(chosen) == 1 else 2
     rows = -(-len(chosen) // columns)
-    with styled(script):
+    with styled(runs.script):
         width = TWO_COLUMNS_IN if columns == 2 else ONE_COLUMN_IN
-        figure: Any = blank_figure(width, HEIGHT_IN * rows + 0.45, _figure_class())
+        figure: Any = blank_figure(width, _HEIGHT_IN * rows + 0.45, _figure_class())
         places = list(figure.subplots(rows, columns, squeeze=False).flat)
         legends = [draw(axes, runs) for draw, axes in zip(chosen, places, strict=False)]
         for axes in places[len(chosen) :]:
             axes.remove()
-        _name_runs(figure, runs, script, columns)
-        figure.notes = [*notes, *runs.notes, *([script.note] if script.note else [])]
+        _name_runs(figure, runs)
+        figure.notes = [*runs.notes, *([runs.script.note] if runs.script.note else [])]
         settle(figure, legends, " ".join(figure.notes))
     drawn: Figure = figure
     return drawn
 
 
-def _name_runs(figure: Figure, runs: Runs, script: Script, columns: int) -> None:
+def _name_runs(figure: Figure, runs: Runs) -> None:
     """Name the runs once, above all plots."""
     from matplotlib.lines import Line2D
 
-    if len(runs.tables) < 2:
-        name = next(iter(runs.tables))
-        if name:
-            shown = elide(script.show(name), RUN_CELLS * columns)
-            figure.suptitle(shown, fontsize=TITLE, color=FAINT, x=0.01, ha="left", parse_math=False)
+    labels = [elide(runs.script.show(name), _MAX_NAME_CELLS) for name in runs.tables]
+    if len(labels) == 1:
+        if labels[0]:
+            figure.suptitle(labels[0], fontsize=TITLE, color=FAINT, x=0.01, ha="left", parse_math=False)
         return
-    handles = [Line2D([], [], color=COLORS[at % len(COLORS)], linewidth=2.5) for at in range(len(runs.tables))]
-    labels = [elide(script.show(name), RUN_CELLS) for name in runs.tables]
-    fitting = int(CELLS_PER_IN * figure.get_figwidth() / (max(map(cells, labels)) + 6))
+    handles = [Line2D([], [], color=runs.color(name), linewidth=2.5) for name in runs.tables]
+    fitting = int(_NAME_CELLS_PER_IN * figure.get_figwidth() / (max(map(cells, labels)) + 6))
     legend = figure.legend(
         handles, labels, loc="outside upper left", ncols=max(1, min(len(labels), fitting)), frameon=False,
         fontsize=TEXT, handlelength=1.2,
     )  # fmt: skip
     for text in legend.get_texts():
         text.set_parse_math(False)
+
+
+def _draw_loss(axes: Axes, runs: Runs) -> Legend:
+    """Draw the loss, below it in depth the validation loss, and lr on a second axis."""
+    names = ["loss"] if runs.has("loss") else _other_losses(runs)
+    for at, name in enumerate(names):
+        for run, line in runs.lines(name):
+            color = runs.color(run) if len(names) == 1 else COLORS[at]
+            _draw_line(axes, line, color, runs, label=runs.script.show(name))
+    for run, line in runs.lines("val_loss"):
+        color = runs.color(run) if len(runs.tables) > 1 else _VALIDATION
+        axes.plot(
+            line.index, line["mean"], "D--", color=color, markersize=3, linewidth=0.8, markerfacecolor="none",
+            markeredgewidth=0.7, markevery=-(-len(line) // 12), zorder=1.9, label="validation loss",
+        )  # fmt: skip
+    _finish(axes, runs, "Loss", "loss")
+    if not runs.has("lr"):
+        return legend_of(axes)
+    right = axes.twinx()
+    for run, line in runs.lines("lr"):
+        color = FAINT if len(runs.tables) == 1 else runs.color(run)
+        right.plot(line.index, line["mean"], ":", color=color, linewidth=0.9, label="lr (right)", zorder=1)
+    right.set_ylabel("lr", color=FAINT)
+    right.yaxis.set_major_formatter(lambda value, _: f"{value:.3g}")
+    right.tick_params(colors=FAINT)
+    right.spines["top"].set_visible(False)
+    right.set_ylim(0, None if runs.has("lr", above=0) else 1)
+    return legend_of(axes, right)
+
+
+def _draw_throughput(axes: Axes, runs: Runs) -> Legend:
+    """Draw the throughput; records below the run's P10 are red."""
+    label = "below P10"
+    for run, line in runs.lines(runs.rate):
+        _draw_line(axes, line, runs.color(run), runs, label="throughput")
+        rate = line["mean"]
+        slow = rate[rate < rate.quantile(0.1)] if len(rate) >= 10 else rate[:0]
+        axes.plot(slow.index, slow, ".", color=RED, label=label, markersize=3, zorder=1.95)
+        label = "_"
+    _finish(axes, runs, "Throughput", RATES[runs.rate], from_zero=True)
+    return legend_of(axes)
+
+
+def _draw_step_time(axes: Axes, runs: Runs) -> Legend:
+    """Draw the step time, and below it the time of waiting for data."""
+    lines = runs.lines("step_time_s")
+    typical = max(float(line["mean"].quantile(0.95)) for _, line in lines)
+    scale, unit = (1.0, "s") if typical >= 1 else (1e3, "ms")
+    for run, line in lines:
+        _draw_line(axes, line * scale, runs.color(run), runs, label="step")
+    for run, line in runs.lines("data_time"):
+        color = runs.color(run) if len(runs.tables) > 1 else COLORS[1]
+        _draw_line(axes, line * scale, color, runs, label="waiting for data", linestyle="--")
+    _finish(axes, runs, "Step time", unit, from_zero=True)
+    most = scale * max(float(line["mean"].max()) for _, line in lines)
+    if most > 2 * scale * typical > 0:
+        axes.set_ylim(0, 2 * scale * typical)
+        axes.set_title(f"up to {most:.3g} {unit}", loc="right", fontsize=SMALL, color=FAINT)
+    return legend_of(axes)
+
+
+def _draw_column(
+    axes: Axes, runs: Runs, name: str, title: str = "", y_label: str = "", from_zero: bool = False
+) -> Legend:
+    """Draw one column."""
+    for run, line in runs.lines(name):
+        _draw_line(axes, line, runs.color(run), runs)
+    _finish(axes, runs, title or elide(runs.script.show(name), _MAX_NAME_CELLS), y_label, from_zero=from_zero)
+    if y_label == "%":
+        axes.set_ylim(0, 103)
+    return legend_of(axes)
+
+
+def _draw_timers(axes: Axes, runs: Runs) -> Legend:
+    """Draw the longest names of the first run's timing log."""
+    table = next(iter(runs.tables.values()))
+    names = [name for name in table if str(name).endswith(_TIMER_SUFFIX) and name != f"other{_TIMER_SUFFIX}"]
+    for at, name in enumerate(sorted(names, key=lambda name: -float(table[name].mean()))[:_MAX_TIMERS]):
+        for _, line in runs.lines(name)[:1]:
+            label = runs.script.show(str(name).removesuffix(_TIMER_SUFFIX))
+            marker = "." if len(line) < 40 else None
+            axes.plot(line.index, line["mean"], color=COLORS[at], linewidth=1.1, marker=marker, label=label)
+    _finish(axes, runs, "Time by name", "ms", from_zero=True)
+    return legend_of(axes)
+
+
+def _draw_gpu_boxes(axes: Axes, runs: Runs) -> Legend:
+    """Draw a box per GPU: median, quartiles, whiskers to P5 and P95."""
+    at, ticks, labels = 0, [], []
+    for run, table in runs.tables.items():
+        names = [str(name) for name in table if str(name).startswith("gpu_util_") and table[name].notna().any()]
+        for name in names[:_MAX_GPUS] or ["gpu_util"] * ("gpu_util" in table):
+            low, first, middle, third, high = table[name].quantile([0.05, 0.25, 0.5, 0.75, 0.95])
+            color = runs.color(run)  # by hand: Axes.boxplot loads pyplot, and with it a backend
+            axes.bar(at, third - first, 0.6, bottom=first, color=color, alpha=0.35)
+            axes.vlines([at, at], [low, third], [first, high], color=color, linewidth=0.9)
+            axes.hlines([low, high], at - 0.15, at + 0.15, color=color, linewidth=0.9)
+            axes.hlines(middle, at - 0.3, at + 0.3, color=INK, linewidth=1.2)
+            ticks.append(at)
+            labels.append(name.removeprefix("gpu_util_") if name != "gpu_util" else "all")
+            at += 1
+        at += 1
+        if len(names) > _MAX_GPUS:
+            runs.notes.append(f"Only the first {_MAX_GPUS} of {len(names)} GPUs have a box.")
+    axes.set_xticks(ticks, labels)
+    set_title(axes, "GPU utilisation by GPU")
+    bare(axes)
+    axes.set_ylabel("%")
+    axes.set_xlabel("GPU (box: quartiles, whiskers: P5 to P95)")
+    axes.set_ylim(0, 103)
+    return legend_of(axes)
+
+
+def _draw_estimated_utilisation(axes: Axes, runs: Runs) -> Legend:
+    """Draw an estimate of the utilisation if none was logged: an upper bound, or relative to the run's own best."""
+    by_wait = runs.has("data_time") and runs.has("step_time_s", above=0)
+    needed = {"data_time", "step_time_s"} if by_wait else {runs.rate}
+    formula = "1 − waiting for data / step time" if by_wait else "throughput / its P95 in the run"
+    tables = {}
+    for run, table in runs.tables.items():
+        if needed <= set(table):
+            if by_wait:
+                share = 1 - table["data_time"] / table["step_time_s"].where(table["step_time_s"] > 0)
+            else:
+                share = table[runs.rate] / table[runs.rate].quantile(0.95)
+            tables[run] = table.assign(_share=100 * share.clip(0, 1))
+    estimated = Runs(tables, runs.x, runs.x_label, runs.x_unit, runs.window, runs.script)
+    for run, line in estimated.lines("_share"):
+        _draw_line(axes, line, runs.color(run), runs, label=formula)
+    _finish(axes, runs, "Utilisation, estimate (none logged)", "% (estimate)")
+    axes.set_ylim(0, 103)
+    meaning = "an upper bound" if by_wait else "relative to this run, not to the device's peak"
+    runs.notes.append(f"Utilisation was not logged; the estimate is {formula}: {meaning}.")
+    return legend_of(axes)
+
+
+def _draw_throughput_by_step_time(axes: Axes, runs: Runs) -> Legend:
+    """Draw the throughput over batch size / step time (equal if all time is in steps), else over the step time."""
+    is_ideal = runs.has("batch_size") and runs.has("throughput")
+    most = 0.0
+    for run, table in runs.tables.items():
+        if not {runs.rate, "step_time_s"} <= set(table) or (is_ideal and "batch_size" not in table):
+            continue
+        seconds = table["step_time_s"].where(table["step_time_s"] > 0)
+        across = table["batch_size"] / seconds if is_ideal else seconds
+        axes.plot(across, table[runs.rate], ".", color=runs.color(run), markersize=3, alpha=0.55, markeredgewidth=0)
+        most = max(most, float(across.max()), float(table[runs.rate].max()))
+    title = "Throughput vs batch size / step time" if is_ideal else "Throughput vs step time"
+    _style(axes, title, RATES[runs.rate])
+    axes.set_xlabel("batch size / step time (samples/s)" if is_ideal else "step time (s)")
+    if is_ideal:
+        axes.plot([0, most], [0, most], color=FAINT, linewidth=0.8, linestyle="--", label="equal")
+        axes.set_xlim(0)
+        axes.set_ylim(0)
+    return legend_of(axes)
+
+
+def _draw_line(axes: Axes, line: pd.DataFrame, color: str, runs: Runs, label: str = "_", linestyle: str = "-") -> None:
+    """Draw the values pale and their moving average strong; few values are drawn alone. The range is a shade."""
+    count, window = len(line), runs.window
+    if window is None:
+        window = max(5, count // 100) if count >= _MIN_RECORDS_TO_SMOOTH else 1
+    if (line["max"] > line["min"]).any():
+        axes.fill_between(line.index, line["min"], line["max"], color=color, alpha=0.15, linewidth=0)
+    if window <= 1:
+        marker = "o" if count <= 40 else None
+        axes.plot(
+            line.index, line["mean"], color=color, linewidth=1.3, label=label, linestyle=linestyle, marker=marker,
+            markersize=2.6,
+        )  # fmt: skip
+        return
+    axes.plot(line.index, line["mean"], color=color, linewidth=0.6, alpha=0.35, zorder=1.8)
+    smooth = line["mean"].rolling(window, min_periods=1, center=True).mean()
+    text = label if label == "_" or len(runs.tables) > 1 else f"{label}, mean of {window}"
+    axes.plot(line.index, smooth, color=color, linewidth=1.5, linestyle=linestyle, label=text)
+
+
+def _finish(axes: Axes, runs: Runs, title: str, y_label: str, *, from_zero: bool = False) -> None:
+    _style(axes, title, y_label)
+    axes.set_xlabel(runs.x_label)
+    if axes.dataLim.width == 0 and np.isfinite(axes.dataLim.x0):  # one record
+        axes.set_xticks([axes.dataLim.x0])
+    elif runs.x == "step":
+        axes.locator_params(axis="x", integer=True)
+    if from_zero:
+        most = axes.dataLim.ymax  # autoscaling leaves no margin above values that differ little
+        axes.set_ylim(0, 1.06 * most if np.isfinite(most) and most > 1e-12 else 1)
+
+
+def _style(axes: Axes, title: str, y_label: str) -> None:
+    set_title(axes, title)
+    axes.set_ylabel(y_label)
+    bare(axes)
+    axes.ticklabel_format(axis="y", useOffset=False)
+    if not 1e-3 <= max(map(abs, axes.get_ylim())) < 1e6:  # an exponent of the axis would stand where the legend is
+        axes.yaxis.set_major_formatter(lambda value, _: f"{value:.6g}")
+
+
+def _has_rate(runs: Runs) -> bool:
+    return runs.has("throughput") or runs.has("tokens_per_s")
+
+
+PLOTS: Final[Mapping[str, _Plot]] = {
+    "loss": _Plot(
+        _draw_loss, lambda runs: runs.has("loss") or runs.has("val_loss") or bool(_other_losses(runs)), is_expected=True
+    ),
+    "throughput": _Plot(_draw_throughput, _has_rate, is_expected=True),
+    "step time": _Plot(_draw_step_time, lambda runs: runs.has("step_time_s"), is_expected=True),
+    "throughput by step time": _Plot(
+        _draw_throughput_by_step_time, lambda runs: _has_rate(runs) and runs.has("step_time_s", above=0)
+    ),
+    "GPU utilisation": _Plot(
+        partial(_draw_column, name="gpu_util", title="GPU utilisation, mean of all GPUs", y_label="%"),
+        lambda runs: runs.has("gpu_util"),
+        is_expected=True,
+    ),
+    "utilisation by GPU": _Plot(_draw_gpu_boxes, lambda runs: runs.has("gpu_util")),
+    "estimated utilisation": _Plot(
+        _draw_estimated_utilisation,
+        lambda runs: (
+            not runs.has("gpu_util")
+            and (runs.has(runs.rate, above=0) or (runs.has("data_time") and runs.has("step_time_s", above=0)))
+        ),
+    ),
+    "gradient norm": _Plot(
+        partial(_draw_column, name="grad_norm", title="Gradient norm", y_label="norm", from_zero=True),
+        lambda runs: runs.has("grad_norm"),
+        is_expected=True,
+    ),
+    "memory": _Plot(
+        partial(_draw_column, name="memory", title="Memory", y_label="GiB", from_zero=True),
+        lambda runs: runs.has("memory"),
+        is_expected=True,
+    ),
+    "time by name": _Plot(
+        _draw_timers, lambda runs: any(name.endswith(_TIMER_SUFFIX) for name in next(iter(runs.tables.values())))
+    ),
+}
+"""All plots, in the order of the figure."""
 
 
 def _figure_class() -> Any:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from ..errors import AutoprofError
-from .inputs import STANDARD_INPUT, is_pipe, shown_name
+from .log_file import STANDARD_INPUT, LogFile, is_pipe
 
 _CHECKPOINT: Final = re.compile(r"^checkpoint-(\d+)$")
 _RANK: Final = re.compile(r"^rank[_-]?(\d+)$")
@@ -19,7 +19,6 @@ _NO_LOGS: Final = frozenset(
      ".safetensors", ".npz", ".npy", ".png", ".jpg", ".pdf", ".svg"}
 )  # fmt: skip
 """Ends of the names of files that are no logs, skipped in folders; a file that is named itself is read."""
-_MAX_NAME_PARTS: Final = 64
 
 
 def find_files(path: str | os.PathLike[str]) -> list[Path]:
@@ -84,20 +83,17 @@ def rank_of(file: Path) -> int | None:
 def name_runs(files: Sequence[Path]) -> dict[Path, str]:
     """Return the name of each file's run: the shortest end of its path that is unique. Ranks of one run share it."""
     places = {}
-    pipes = {file: shown_name(file) for file in files if is_pipe(file)}
+    pipes = {file: LogFile(file).name for file in files if is_pipe(file)}
     for file in files:
-        if file in pipes:
-            continue
         place = file.resolve()
-        if _RANK.match(place.parent.name) or _CHECKPOINT.match(place.parent.name):
-            place = place.parent.parent
-        places[file] = place
-    distinct = sorted(set(places.values()))
-    names: dict[Path, str] = {}
-    for length in range(1, _MAX_NAME_PARTS):
+        is_part = _RANK.match(place.parent.name) or _CHECKPOINT.match(place.parent.name)
+        places[file] = place.parent.parent if is_part else place
+    distinct = sorted({place for file, place in places.items() if file not in pipes})
+    names = {place: place.name for place in distinct}
+    length = 1
+    while len(set(names.values())) < len(distinct):
+        length += 1
         names = {place: "/".join(place.parts[-length:]) for place in distinct}
-        if len(set(names.values())) == len(distinct):
-            break
     if len(distinct) > 1 and len({name.rpartition("/")[2] for name in names.values()}) == 1:
         names = {place: name.rpartition("/")[0] or name for place, name in names.items()}  # the same file name in each
-    return {file: names[place] for file, place in places.items()} | pipes
+    return {file: pipes.get(file) or names[place] for file, place in places.items()}

@@ -6,21 +6,23 @@ import bz2
 import codecs
 import gzip
 import lzma
-import os
 import re
+import shutil
+import tempfile
 import zlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
 from ..errors import OutputError
 
+STANDARD_INPUT: Final = Path("-")
+"""The path that means standard input. A file of this name is ``./-``."""
 _BLOCK_BYTES: Final = 2 << 20
 _SAMPLE_BYTES: Final = 192 << 10
-"""Bytes of the sample from each of three places: beginning, middle and end."""
 _MAX_LINE_BYTES: Final = 64 << 20
-"""Longer lines are split. No record is as long, and the whole line would have to be in memory."""
+"""Longer lines are split, so that a file without line ends does not fill the memory."""
 _COMPRESSIONS: Final[tuple[tuple[bytes, Callable[..., Any]], ...]] = (
     (b"\x1f\x8b", gzip.open), (b"BZh", bz2.open), (b"\xfd7zXZ\x00", lzma.open),
 )  # fmt: skip
@@ -33,39 +35,46 @@ _BYTE_ORDER_MARKS: Final = (
 )  # fmt: skip
 
 
-@dataclass
+def is_pipe(path: Path) -> bool:
+    """Return whether a path can be read only once: standard input, a FIFO, ``/dev/fd/63`` of a process substitution."""
+    return path == STANDARD_INPUT or (path.exists() and not path.is_file() and not path.is_dir())
+
+
 class LogFile:
     """One log file. A byte order mark decides the encoding; else each line is UTF-8, GB 18030 or Latin-1.
 
-    Lines are decoded one by one because a log may be written by several programs. Raises ``OutputError`` if the file
-    cannot be read.
+    Lines are decoded one by one because a log may be written by several programs. A pipe is copied to a temporary
+    file, because a log is read more than once. Raises ``OutputError`` if the file cannot be read.
     """
 
-    path: Path
-    on_progress: Callable[[int], None] = lambda _bytes: None
-    """Called after each block with the number of its bytes."""
-    copy: Path | None = None
-    """The copy of a pipe, which is read instead of ``path``."""
-    non_utf8_lines: int = field(default=0, init=False)
-    is_truncated: bool = field(default=False, init=False)
-    """Valid after ``blocks`` has ended: the compressed file ends in the middle."""
-    is_damaged: bool = field(default=False, init=False)
-    """The compressed data contradict their checksum, or cannot be decompressed: no value of them is certain."""
-    ends_with_newline: bool = field(default=True, init=False)
-    """Valid after ``blocks`` has ended. False: the last line may be cut off."""
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.non_utf8_lines = 0
+        self.is_truncated = False
+        """Valid after ``blocks`` has ended: the compressed file ends in the middle."""
+        self.is_damaged = False
+        """The compressed data contradict their checksum, or cannot be decompressed: no value of them is certain."""
+        self.ends_with_newline = True
+        """Valid after ``blocks`` has ended. False: the last line may be cut off."""
+
+    @property
+    def name(self) -> str:
+        """The name in reports and errors."""
+        return "standard input" if self.path == STANDARD_INPUT else str(self.path)
 
     def sample(self) -> list[str]:
         """Return lines from the beginning, the middle and the end; from a compressed file only the beginning."""
         with self._open() as file:
             head = self._read(file, _SAMPLE_BYTES).lstrip(b"\0")
             parts, encoding = [head], _marked_encoding(head)
-            if encoding is None and self._opener() is None:
-                size = os.stat(self.copy or self.path).st_size
-                for place in sorted({max(size // 2, _SAMPLE_BYTES), max(size - _SAMPLE_BYTES, _SAMPLE_BYTES)}):
+            if encoding is None and not isinstance(file, (gzip.GzipFile, bz2.BZ2File, lzma.LZMAFile)):
+                size = file.seek(0, 2)
+                for place in (max(size // 2, _SAMPLE_BYTES), max(size - _SAMPLE_BYTES, 2 * _SAMPLE_BYTES)):
                     if place < size:
                         file.seek(place)
                         parts.append(file.read(_SAMPLE_BYTES).partition(b"\n")[2])
-        texts = [part.decode(encoding, "ignore") if encoding else self._decode(part, count=False) for part in parts]
+        texts = [part.decode(encoding, "ignore") if encoding else self._decode(part) for part in parts]
+        self.non_utf8_lines = 0
         return [line for text in texts for line in _clean(text).split("\n")]
 
     def is_text(self) -> bool:
@@ -91,7 +100,6 @@ class LogFile:
             decoder = codecs.getincrementaldecoder(encoding)("replace") if encoding else None
             block, rest = rest, b""
             while block:
-                self.on_progress(len(block))
                 rest += decoder.decode(block).encode("utf-8") if decoder is not None else block
                 end = rest.rfind(b"\n")
                 if end < 0:
@@ -106,16 +114,27 @@ class LogFile:
         if rest:
             yield _clean(self._decode(rest)).removesuffix("\n")
 
-    def _opener(self) -> Callable[..., Any] | None:
-        with open(self.copy or self.path, "rb") as file:
-            start = file.read(8)
-        return next((opener for magic, opener in _COMPRESSIONS if start.startswith(magic)), None)
+    @cached_property
+    def _copy(self) -> Any:
+        """The temporary file with the bytes of a pipe; None for a file. It is removed with this object."""
+        if not is_pipe(self.path):
+            return None
+        copy = tempfile.NamedTemporaryFile(prefix="autoprof-")  # noqa: SIM115
+        is_standard = self.path == STANDARD_INPUT
+        with open(0 if is_standard else self.path, "rb", closefd=not is_standard) as pipe:
+            shutil.copyfileobj(pipe, copy)
+        copy.flush()
+        return copy
 
     def _open(self) -> Any:
         try:
-            return (self._opener() or open)(self.copy or self.path, "rb")
+            place = self.path if self._copy is None else self._copy.name
+            with open(place, "rb") as file:
+                start = file.read(8)
+            opener = next((opener for magic, opener in _COMPRESSIONS if start.startswith(magic)), open)
+            return opener(place, "rb")
         except OSError as error:
-            raise OutputError(f"{self.path}: cannot be read: {error.strerror}; allowed: a readable file") from error
+            raise OutputError(f"{self.name}: cannot be read: {error.strerror}; allowed: a readable file") from error
 
     def _read(self, file: Any, size: int) -> bytes:
         """Return at most ``size`` bytes; of a compressed file that ends in the middle those before its end."""
@@ -137,7 +156,7 @@ class LogFile:
             size -= len(part)
         return b"".join(parts)
 
-    def _decode(self, raw: bytes, count: bool = True) -> str:
+    def _decode(self, raw: bytes) -> str:
         try:
             return raw.decode("utf-8").replace("\0", "")
         except UnicodeDecodeError:
@@ -146,7 +165,7 @@ class LogFile:
                 try:
                     lines.append(line.decode("utf-8"))
                 except UnicodeDecodeError:
-                    self.non_utf8_lines += count
+                    self.non_utf8_lines += 1
                     lines.append(_decode_other(line))
             return "\n".join(lines).replace("\0", "")
 

@@ -7,24 +7,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from .._reports.text import cells, elide, fit, pad, safe
+from .._reports.text import elide, fit, safe
 from .._units import NS_PER_S, format_ns, format_span
-from .series import RATES, is_constant, unknown_columns
+from .fields import RATES, unknown_columns
 
 if TYPE_CHECKING:
     import pandas as pd
 
 _MAX_UNREAD: Final = 5
-"""Names of files without a record that are listed."""
-_MIN_PATH_WIDTH: Final = 20
 _MAX_COLUMNS: Final = 12
-"""Columns of unknown names with a row in the report of a run."""
-_MAX_PLAIN: Final = 1e8
-"""Larger numbers are written with an exponent."""
 _NUMBER_WIDTH: Final = 12
-_MIN_NAME_WIDTH: Final = 12
-_MAX_RUNS_IN_LINE: Final = 4
-_LINE_LABELS: Final = {"val_loss": "val loss", "step_time_s": "step time", **dict.fromkeys(RATES, "")}
+_MIN_TEXT_WIDTH: Final = 20
 
 
 def render_report(df: pd.DataFrame, *, width: int = 80, encoding: str = "utf-8") -> list[str]:
@@ -34,7 +27,7 @@ def render_report(df: pd.DataFrame, *, width: int = 80, encoding: str = "utf-8")
         lines += [elide(str(run), width), *(f"  {name:<11}{text}" for name, text in _facts(table))]
         lines += [*_other_columns(table, width), ""]
     for entry in df.attrs.get("files", []):
-        path = elide(entry["path"], max(width - 40, _MIN_PATH_WIDTH))
+        path = elide(entry["path"], max(width - 40, _MIN_TEXT_WIDTH))
         lines += _wrap(f"read {path} as {entry['reader']}: {_counts(entry)}", width)
         for note in entry["notes"]:
             lines += _wrap(note, width, "  - ")
@@ -87,56 +80,18 @@ def _facts(table: pd.DataFrame) -> list[tuple[str, str]]:
 def _other_columns(table: pd.DataFrame, width: int) -> list[str]:
     """Return a row for each column whose name is not known, of many only for the first."""
     names = unknown_columns(table)
-    varying = [name for name in names if not is_constant(table[name])]
-    constant = [f"{name} {_constant(table[name])}" for name in names if name not in varying]
-    shown = varying[:_MAX_COLUMNS]
-    rows = []
-    if shown:
-        room = max(width - 2 - 4 * _NUMBER_WIDTH, _MIN_NAME_WIDTH)
-        wide = min(room, max(cells(name) for name in ["column", *shown]) + 1)
-        head = "".join(f"{word:>{_NUMBER_WIDTH}}" for word in ("min", "median", "max", "last"))
-        rows = [f"  {pad('column', wide)}{head}"]
-        for name in shown:
-            known = _finite(table[name])
-            numbers = (known.min(), known.median(), known.max(), known.iloc[-1])
-            rows.append(f"  {fit(name, wide)}" + "".join(f"{_short(value):>{_NUMBER_WIDTH}}" for value in numbers))
-    if len(varying) > len(shown):
-        rows.append(f"  and {_count(len(varying) - len(shown), 'more column')}: --json has all")
-    if constant:
-        more = f" and {len(constant) - _MAX_COLUMNS} more" if len(constant) > _MAX_COLUMNS else ""
-        rows += _wrap(f"constant: {', '.join(constant[:_MAX_COLUMNS])}{more}", width, "  ")
+    if not names:
+        return []
+    name_width = max(width - 2 - 4 * _NUMBER_WIDTH, _MIN_TEXT_WIDTH)
+    heads = "".join(f"{word:>{_NUMBER_WIDTH}}" for word in ("min", "median", "max", "last"))
+    rows = [f"  {fit('column', name_width)}{heads}"]
+    for name in names[:_MAX_COLUMNS]:
+        known = table[name][np.isfinite(table[name])]
+        numbers = (known.min(), known.median(), known.max(), known.iloc[-1])
+        rows.append(f"  {fit(name, name_width)}" + "".join(f"{_short(value):>{_NUMBER_WIDTH}}" for value in numbers))
+    if len(names) > _MAX_COLUMNS:
+        rows.append(f"  and {len(names) - _MAX_COLUMNS} more: --json has all")
     return rows
-
-
-def _constant(values: Any) -> str:
-    known = _finite(values)
-    return _short(known.iloc[0]) + (" (in one record)" if len(known) == 1 and len(values) > 1 else "")
-
-
-def _finite(values: Any) -> Any:
-    return values[np.isfinite(values)]
-
-
-def render_line(df: pd.DataFrame, *, encoding: str = "utf-8") -> str:
-    """Return the last step of each run with its latest values, as one line."""
-    parts = []
-    for run, table in df.groupby("run", observed=True, sort=False):
-        facts = [f"step {table['step'].iloc[-1]:,.0f}", *_latest(table)]
-        parts.append((f"{run}: " if df["run"].nunique() > 1 else "") + "  ".join(facts))
-    more = [f"and {len(parts) - _MAX_RUNS_IN_LINE} more"] if len(parts) > _MAX_RUNS_IN_LINE else []
-    return safe("; ".join(parts[:_MAX_RUNS_IN_LINE] + more), encoding)
-
-
-def _latest(table: pd.DataFrame) -> list[str]:
-    """Return the latest value of the columns that a training log usually has."""
-    facts = []
-    for name in ("loss", "val_loss", "step_time_s", *RATES, "lr"):
-        values: Any = table[name].dropna() if name in table else ()
-        if len(values):
-            value, unit = values.iloc[-1], f" {RATES[name]}" if name in RATES else ""
-            shown = format_ns(NS_PER_S * value) if name == "step_time_s" else f"{_short(value)}{unit}"
-            facts.append(f"{_LINE_LABELS.get(name, name)} {shown}".strip())
-    return facts
 
 
 def _records(table: pd.DataFrame) -> str:
@@ -149,12 +104,12 @@ def _records(table: pd.DataFrame) -> str:
 
 
 def _counts(entry: dict[str, Any]) -> str:
-    skipped = f"{_count(entry['skipped'], 'line')} skipped" if entry["skipped"] else "no line skipped"
-    return f"{_count(entry['lines'], 'line')}, {_count(entry['records'], 'record')}, {skipped}"
-
-
-def _count(number: int, word: str) -> str:
-    return f"{number:,} {word}{'' if number == 1 else 's'}"
+    return ", ".join(
+        f"{number:,} {word}{'' if number == 1 else 's'}{end}"
+        for number, word, end in (
+            (entry["lines"], "line", ""), (entry["records"], "record", ""), (entry["skipped"], "line", " skipped"),
+        )
+    )  # fmt: skip
 
 
 def _wrap(text: str, width: int, indent: str = "") -> list[str]:
@@ -163,4 +118,4 @@ def _wrap(text: str, width: int, indent: str = "") -> list[str]:
 
 
 def _short(value: float) -> str:
-    return f"{value:,.0f}" if 1000 <= abs(value) < _MAX_PLAIN else f"{value:.4g}"
+    return f"{value:,.0f}" if 1000 <= abs(value) < 1e8 else f"{value:.4g}"

@@ -51,7 +51,7 @@ def judge(truth_file: Path) -> Verdict:
     verdict = Verdict()
     training, validation = truth.get("training", {}), truth.get("validation", {})
     try:
-        table = load_logs(log, progress=False)
+        table = load_logs(log)
     except AutoprofError:
         for column, values in [*training.items(), *validation.items()]:
             if column in CLAIMS and column not in truth.get("derivable", {}):

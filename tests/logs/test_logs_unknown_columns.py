@@ -8,9 +8,7 @@ from pathlib import Path
 import pytest
 
 from autoprof.cli import main
-from autoprof.errors import AutoprofError
 from autoprof.logs import load_logs, plot_metrics
-from autoprof.logs.fields import FIELDS
 
 _ROWS = [(at, at % 7 - 2.5, 100.0 - at) for at in range(1, 31)]
 WITH_STEPS = {
@@ -19,13 +17,6 @@ WITH_STEPS = {
     "JSON lines": "".join(json.dumps({"step": at, "foo": foo, "bar": bar}) + "\n" for at, foo, bar in _ROWS),
     "key=value": "start\n" + "".join(f"step={at} foo={foo} bar={bar}\n" for at, foo, bar in _ROWS),
     "key: value": "".join(f"step: {at}, foo: {foo}, bar: {bar}\n" for at, foo, bar in _ROWS),
-}
-WITHOUT_STEPS = {
-    "table": "foo,bar\n" + "".join(f"{foo},{bar}\n" for _, foo, bar in _ROWS),
-    "table of pandas": ",foo,bar\n" + "".join(f"{at},{foo},{bar}\n" for at, foo, bar in _ROWS),
-    "JSON lines": "".join(json.dumps({"foo": foo, "bar": bar}) + "\n" for _, foo, bar in _ROWS),
-    "key=value": "".join(f"foo={foo} bar={bar}\n" for _, foo, bar in _ROWS),
-    "key: value": "".join(f"foo: {foo}, bar: {bar}\n" for _, foo, bar in _ROWS),
 }
 
 
@@ -53,26 +44,6 @@ def test_numbers_beside_a_step_are_summarised_and_drawn(
     assert titles == ["foo", "bar"]
 
 
-@pytest.mark.parametrize("form", WITHOUT_STEPS)
-def test_numbers_without_a_step_are_read_on_request(form: str, tmp_path: Path) -> None:
-    """They may be a data set; ``--reader numbers`` reads them, and numbers the records."""
-    log = _write(tmp_path, WITHOUT_STEPS[form])
-    with pytest.raises(AutoprofError, match="--reader numbers"):
-        load_logs(log)
-    df = load_logs(log, reader="numbers")
-    assert df["foo"].tolist() == [foo for _, foo, _ in _ROWS]
-    assert df["bar"].tolist() == [bar for _, _, bar in _ROWS]
-    assert df["step"].tolist() == list(range(1, 31))
-
-
-def test_a_known_name_in_a_file_of_numbers_is_no_known_column(tmp_path: Path) -> None:
-    """A memory, a time or a loss of another kind of file keeps its name, and its numbers."""
-    lines = "".join(f"memory: {at * 1e7}, time: {at}, loss: {at}\n" for at in range(1, 31))
-    df = load_logs(_write(tmp_path, lines), reader="numbers")
-    assert not (set(df) & set(FIELDS)) - {"step"}
-    assert df["memory (logged)"].iloc[0] == 1e7
-
-
 def test_a_figure_has_a_limited_number_of_them(tmp_path: Path) -> None:
     """Six columns that vary, five beside a loss, so that rows are full; the others are named, and drawn on request."""
     names = [f"m{at}" for at in range(30)]
@@ -81,9 +52,8 @@ def test_a_figure_has_a_limited_number_of_them(tmp_path: Path) -> None:
     figure = plot_metrics(df, None)
     assert [axes.get_title(loc="left") for axes in figure.axes] == ["m1", "m2", "m3", "m4", "m5", "m6"]
     (note,) = figure.notes  # type: ignore[attr-defined]
-    assert note.startswith("Not drawn (--column NAME draws one): m0, m7, m8,")
-    assert note.endswith(" and 12 more.")
-    chosen = plot_metrics(df, None, columns=["m0", "m29"])
+    assert note.startswith("Not drawn (--plot NAME draws one): m7, m8,")
+    chosen = plot_metrics(df, None, plots=["m0", "m29"])
     assert [axes.get_title(loc="left") for axes in chosen.axes] == ["m0", "m29"]
     with_loss = plot_metrics(df.assign(loss=1.0), None)
     assert [axes.get_title(loc="left") for axes in with_loss.axes] == ["Loss", "m1", "m2", "m3", "m4", "m5"]
@@ -96,27 +66,7 @@ def test_a_second_key_of_a_known_column_is_not_unknown(tmp_path: Path) -> None:
     assert [axes.get_title(loc="left") for axes in figure.axes if axes.get_title(loc="left")] == ["Loss"]
 
 
-def test_constant_columns_share_a_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A value that is in one record only says so."""
-    lines = "".join(f'{{"step": {at}, "foo": {at}, "seed": 7}}\n' for at in range(1, 9))
-    assert main(["inspect", _write(tmp_path, lines + '{"step": 9, "foo": 1, "score": 0.5}\n')]) == 0
-    assert "  constant: seed 7, score 0.5 (in one record)\n" in capsys.readouterr().out
-
-
 def test_one_record_is_drawn(tmp_path: Path) -> None:
-    """A point at its step, without fractions of steps on the axis; times of one step are bars."""
+    """A point at its step, without fractions of steps on the axis."""
     (axes,) = plot_metrics(load_logs(_write(tmp_path, '{"step": 5, "loss": 1.6e24}\n')), None).axes
     assert axes.get_xticks().tolist() == [5.0]
-    line = "[RANK 0] {}, start=1.0, end=2.0, cpu_dur=1.0s, cuda_dur={}ms\n"
-    bars = plot_metrics(load_logs(_write(tmp_path, line.format("a", 3) + line.format("b", 9))), None)
-    assert [label.get_text() for label in bars.axes[0].get_yticklabels()] == ["b", "a"]
-    assert [patch.get_width() for patch in bars.axes[0].patches] == [9.0, 3.0]
-
-
-@pytest.mark.parametrize("scale", [1e24, 1e-7])
-def test_exponents_stand_at_the_ticks(tmp_path: Path, scale: float) -> None:
-    """One for the whole axis would be drawn over the legend."""
-    lines = "".join(f'{{"step": {at}, "loss": {at * scale}, "foo": {at * scale}}}\n' for at in range(1, 30))
-    figure = plot_metrics(load_logs(_write(tmp_path, lines)), None)
-    assert [axes.yaxis.get_offset_text().get_text() for axes in figure.axes] == ["", ""]
-    assert all("e" in label.get_text() for label in figure.axes[0].get_yticklabels() if label.get_position()[1] > 0)

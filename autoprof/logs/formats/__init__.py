@@ -13,13 +13,11 @@ from ..._plugins import PartKind
 from ..log_file import LogFile
 from ._base import FormatHints, LogFormat, RawRecords
 from ._json import JsonFormat
-from ._pattern import PatternFormat
-from ._text import TextFormat
-from ._tools import TOOL_FORMATS
+from ._text import TOOL_FORMATS, TextFormat, make_pattern_format
 
 __all__ = [
-    "FormatHints", "JsonFormat", "LogFormat", "PatternFormat", "RawRecords", "TextFormat",
-    "detect_format", "formats_by_name",
+    "FormatHints", "JsonFormat", "LogFormat", "RawRecords", "TextFormat",
+    "detect_format", "formats_by_name", "make_pattern_format",
 ]  # fmt: skip
 
 LOG_FORMATS: Final = PartKind("log format", "autoprof.logs.formats", "FORMAT", LogFormat)

@@ -12,9 +12,8 @@ import numpy as np
 from ..extras import import_pandas
 from ..fields import FIELDS, Meaning, column_of_rate, meaning_of, normalize_key, scale_of
 from ..log_file import LogFile
-from ..values import Value, number_of
+from ..values import Value
 
-_NUMBERS: Final = frozenset({int, float})
 CUT_NOTE: Final = "the file ends within a line, which may be cut and is not read"
 
 
@@ -68,30 +67,13 @@ class RawRecords:
     spoiled_by_validation: str | None = None
     """A column whose value includes the validation at the steps that validate."""
     _columns: dict[str, array[float]] = field(default_factory=dict)
-    _scales: dict[str, tuple[str, float]] = field(default_factory=dict)
-    """By key: the name and the factor of numbers without a unit."""
-    _structures: dict[tuple[str, ...], list[tuple[str, float]]] = field(default_factory=dict)
-    """By keys of a record whose values are all numbers: their names and factors."""
     _count: int = 0
-
-    def add(self, columns: Mapping[str, Any], offset: int = 0) -> None:
-        """Append records, a column per key; ``offset`` is the number of lines before their block."""
-        count = len(columns["_n"])
-        for key, values in columns.items():
-            numbers = np.asarray(values, dtype=np.float64) + (offset if key == "_n" else 0)
-            self._column(key).frombytes(numbers.tobytes())
-        self._count += count
 
     def add_row(self, row: Mapping[str, float]) -> None:
         """Append one record."""
         for key, value in row.items():
             self._column(key).append(value)
         self._count += 1
-
-    def add_rows(self, rows: Sequence[Mapping[str, float]]) -> None:
-        """Append records given one by one; a key that a record lacks is NaN."""
-        for row in rows:
-            self.add_row(row)
 
     def _column(self, key: str) -> array[float]:
         """Return the column of a key, filled with NaN up to the records so far."""
@@ -108,12 +90,8 @@ class RawRecords:
         None for a value whose unit contradicts its key. The unit of the value overrules the one of the key, and that
         overrules the one of the format.
         """
-        known = self._scales.get(key) if value.unit is None else None
-        if known is not None:
-            return known[0], value.number * known[1]
         meaning = hints.meaning(key)
         if meaning is None:
-            self._scales[key] = hints.name(key), 1.0
             return hints.name(key), value.number
         if meaning.field == "throughput" and value.unit is not None:
             column = column_of_rate(value.unit)
@@ -125,23 +103,7 @@ class RawRecords:
         given = scale_of(kind, meaning.unit or hints.units.get(meaning.field))
         scale = own if own is not None else given
         self.add_meaning(key, meaning, scale is not None or kind not in ("size", "percent"))
-        scale = 1.0 if scale is None else scale
-        if value.unit is None:
-            self._scales[key] = key, scale
-        return key, value.number * scale
-
-    def remember(self, row: Mapping[str, float]) -> None:
-        """Keep the keys of a record whose values are all numbers: others with the same keys are records, too."""
-        self._structures[tuple(row)] = [self._scales[key] for key in row if key in self._scales]
-
-    def repeats(self, row: Mapping[str, Any], n: int) -> bool:
-        """Append a record of numbers whose keys are those of an earlier one; return False for another."""
-        scales = self._structures.get(tuple(row))
-        if scales is None or len(scales) != len(row) or not _NUMBERS.issuperset(map(type, row.values())):
-            return False
-        numbers = zip(scales, row.values(), strict=True)
-        self.add_row({"_n": n, **{name: number_of(value) * scale for (name, scale), value in numbers}})
-        return True
+        return key, value.number * (1.0 if scale is None else scale)
 
     def add_meaning(self, key: str, meaning: Meaning | None, unit_known: bool = True) -> None:
         """Record the meaning of a key, and whether its unit is known. The first meaning of a key stays."""
@@ -162,11 +124,6 @@ class RawRecords:
         columns = {key: np.frombuffer(self._column(key), dtype=np.float64) for key in list(self._columns)}
         frame = import_pandas().DataFrame(columns)
         return frame.sort_values("_n", kind="stable", ignore_index=True) if self._count else frame
-
-    @property
-    def skipped(self) -> int:
-        """The number of lines that are not empty and gave no record."""
-        return max(self.lines - self.used_lines, 0)
 
 
 def read_lines(log_file: LogFile, raw: RawRecords, *, keeps_last: bool = False) -> Iterator[tuple[int, str]]:

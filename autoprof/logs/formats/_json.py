@@ -27,7 +27,6 @@ _POSITION: Final = re.compile(r"(\d+)/\d+")
 """A counter with its end: ``10/100``."""
 _OWN_KEYS_WEIGHT: Final = 10.0
 """Other objects may stand between those of a tool that is known."""
-_NUMBERS: Final = frozenset({int, float})
 _MAX_DEPTH: Final = 4
 _MAX_LIST: Final = 64
 _MAX_TEXT: Final = 80
@@ -42,8 +41,6 @@ class JsonFormat(LogFormat):
     hints: FormatHints = field(default_factory=FormatHints)
     ignored_keys: frozenset[str] = frozenset()
     """Keys that are skipped with all below them."""
-    any_names: bool = False
-    """Whether an object without a counter and without a known name is a record, too; then no name is known."""
 
     def score(self, sample: Sequence[str]) -> float:
         """Count the records in the sample; records with the format's own keys count a little more."""
@@ -74,8 +71,8 @@ class JsonFormat(LogFormat):
         """Return whether an object has a measurement of training, or a counter and another number."""
         if not _SUMMARIES.isdisjoint(data) or not self.own_keys <= data.keys():
             return False
-        if self.any_names or self.has_metric(data):
-            return any(True for _ in self._values(data))
+        if self.has_metric(data):
+            return True
         fields = {
             None if (meaning := self.hints.meaning(key)) is None else meaning.field for key, _ in self._values(data)
         }
@@ -93,8 +90,6 @@ class JsonFormat(LogFormat):
 
     def add_object(self, raw: RawRecords, data: Mapping[str, Any], n: int, prefix: str = "") -> bool:
         """Append the object of line ``n`` if it is a record; ``prefix`` is the text before it."""
-        if not prefix and raw.repeats(data, n):
-            return True
         kinds = [value for key, value in data.items() if normalize_key(str(key)) in _KINDS]
         if not self.is_record(data) or any(isinstance(kind, str) and _OTHER_EVENT.match(kind) for kind in kinds):
             return False
@@ -113,8 +108,6 @@ class JsonFormat(LogFormat):
             for name, number in self._numbers(raw, key, value):
                 row[name] = number
         raw.add_row(row)
-        if not kinds and not prefix and not self.any_names and _NUMBERS.issuperset(map(type, data.values())):
-            raw.remember(data)
         return True
 
     def _numbers(self, raw: RawRecords, key: str, value: Any) -> Iterator[tuple[str, float]]:
@@ -137,11 +130,7 @@ class JsonFormat(LogFormat):
         converted = None if parsed is None else raw.convert(key, parsed, self.hints)
         if converted is None:
             return
-        name, number = converted
-        if self.any_names and (meaning := raw.meanings.get(name)) is not None and meaning.field in METRICS:
-            del raw.meanings[name]
-            name = f"{name} (logged)"
-        yield name, number
+        yield converted
 
     def _values(self, data: Mapping[str, Any], parent: str = "", depth: int = 1) -> Iterator[tuple[str, Any]]:
         """Yield each number, text of a number and short list, with the path of keys that leads to it."""

@@ -1,18 +1,19 @@
-"""The lines of one tool: an expression recognises them, named groups and names give the columns."""
+"""The lines of one tool, of the table ``tools.yaml`` or of a user's own expression, and the formats of the table."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, partial
-from typing import Final
+from functools import cached_property
+from typing import Any, Final
 
-from ..fields import meaning_of
+from ...errors import AutoprofError
+from ..fields import TABLE, meaning_of
 from ..log_file import LogFile
 from ..values import parse_value
 from ._base import FormatHints, LogFormat, RawRecords, read_lines
-from ._forms import FormReader
+from ._json import JsonFormat
 from ._pairs import PLAIN, SPACED, find_pairs, take_counters, take_prefix, take_time
 
 _HINTS: Final = FormatHints()
@@ -54,11 +55,9 @@ class TextFormat(LogFormat):
     def read(self, log_file: LogFile) -> RawRecords:
         """Read the file line by line."""
         raw = RawRecords(self.name)
-        parse = partial(self._parse, raw=raw)
-        forms = FormReader(parse)
         for n, whole_line in read_lines(log_file, raw):
             line, time = take_time(whole_line) if self.reads_names else (whole_line, {})
-            row = forms.read(line) if self.reads_names else parse(line)
+            row = self._parse(line, raw)
             if row is not None:
                 raw.used_lines += 1
                 raw.add_row({"_n": n, **time, **row})
@@ -101,3 +100,45 @@ class TextFormat(LogFormat):
                 converted = raw.convert(name, value, self.hints)
                 row |= {} if converted is None else {converted[0]: converted[1]}
         return row
+
+
+def make_pattern_format(pattern: str) -> TextFormat:
+    """Return the format of a user's own expression. Raises ``AutoprofError`` for one that is not usable."""
+    try:
+        groups = re.compile(pattern).groupindex
+    except re.error as error:
+        raise AutoprofError(f"pattern: {pattern!r} is not a regular expression: {error}") from error
+    if not groups:
+        raise AutoprofError(
+            rf"pattern: {pattern!r} has no named group; allowed: groups such as (?P<step>\d+) and (?P<loss>[\d.]+)"
+        )
+    return TextFormat(name="pattern", record=pattern, reads_names=False)
+
+
+def _make_tool_format(name: str, entry: dict[str, Any]) -> LogFormat:
+    """Return the format of one entry: of JSON objects with its ``keys``, or of lines that its ``lines`` match."""
+    hints = FormatHints(
+        rename=entry.get("names", {}),
+        units=entry.get("units", {}),
+        averages=entry.get("averages", {}),
+        spoiled_by_validation=entry.get("spoiled_by_validation"),
+    )
+    if "keys" in entry:
+        return JsonFormat(
+            name=name,
+            priority=entry.get("priority", 30),
+            own_keys=frozenset(entry["keys"].split()),
+            ignored_keys=frozenset(entry.get("ignored", "").split()),
+            hints=hints,
+        )
+    return TextFormat(
+        name=name,
+        record=tuple(entry["lines"]),
+        unnamed=tuple((pattern, column) for column, pattern in entry.get("values", {}).items()),
+        spaced=entry.get("spaced", False),
+        hints=hints,
+        weight=entry.get("weight", 1.3),
+    )
+
+
+TOOL_FORMATS: Final = [_make_tool_format(name, entry) for name, entry in TABLE["tools"].items()]

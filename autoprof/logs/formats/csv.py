@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from ..fields import COUNTERS, METRICS, POSITIONS, SETTINGS, is_loss, meaning_of
+from ..fields import COUNTERS, METRICS, SETTINGS, is_loss, meaning_of
 from ..log_file import LogFile
 from ..values import Value, parse_value
 from ._base import FormatHints, LogFormat, RawRecords, read_lines
@@ -39,15 +39,12 @@ class _Header:
 class CsvFormat(LogFormat):
     """A table with separators. Lines above its header and repeated headers are skipped."""
 
-    any_names: bool = False
-    """Whether a table without a counter and without a known name is read, too; then no name is known."""
-
     def score(self, sample: Sequence[str]) -> float:
         """Count the lines below the header with as many cells as it has names."""
         header, rows = None, 0
         for line, below in zip(sample, [*sample[1:], ""], strict=True):
             if header is None:
-                header = _find_header(line, below, self.any_names)
+                header = _find_header(line, below)
             else:
                 rows += line.count(header.separator) == len(header.names) - 1
         if header is None or rows < 0.3 * sum(bool(line.strip()) for line in sample):
@@ -61,7 +58,7 @@ class CsvFormat(LogFormat):
         before: str | None = None
         for n, line in read_lines(log_file, raw):
             if header is None and before is not None:
-                header = _find_header(before, line, self.any_names)
+                header = _find_header(before, line)
                 raw.used_lines += header is not None
             before = line
             cells = [] if header is None else header.cells(line)
@@ -80,18 +77,14 @@ class CsvFormat(LogFormat):
             if converted is None:
                 continue
             meaning = raw.meanings.get(name)
-            if self.any_names and meaning is not None and meaning.field not in POSITIONS:
-                del raw.meanings[name]
-                row[f"{name} (logged)"] = converted[1]
-            else:
-                row[name] = converted[1]
+            row[name] = converted[1]
             is_measured |= meaning is None or meaning.field in METRICS
         if is_measured:
             raw.add_row(row)
         return is_measured
 
 
-def _find_header(line: str, below: str, any_names: bool) -> _Header | None:
+def _find_header(line: str, below: str) -> _Header | None:
     """Return the header that a line is: distinct names, one a measurement or a counter, with numbers below."""
     for separator in _SEPARATORS:
         if separator not in line or len(line) > _MAX_HEADER:
@@ -106,7 +99,7 @@ def _find_header(line: str, below: str, any_names: bool) -> _Header | None:
         fields = {meaning.field for name in names if (meaning := meaning_of(name)) is not None}
         is_known = bool(fields & (METRICS - SETTINGS)) or any(map(is_loss, names))
         cells = below.strip("\n").split(separator)
-        if len(cells) != len(names) or not (is_known or fields & COUNTERS or any_names):
+        if len(cells) != len(names) or not (is_known or fields & COUNTERS):
             continue
         values: list[Value | None] = [parse_value(cell) for cell in cells[:2] if cell.strip()]
         if all(values):

@@ -106,9 +106,8 @@ class GlobalTimerLog(LogFormat):
             raw.used_lines += dumps.add(line, raw.lines)
         raw.notes += dumps.notes()
         raw.add_meaning("step", Meaning("step", 0))
-        rows = dumps.to_rows()
-        if rows:
-            raw.add_rows(rows)
+        for row in dumps.to_rows():
+            raw.add_row(row)
         return raw
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Final
 
 from ..fields import (
@@ -27,7 +26,6 @@ from ..fields import (
 from ..log_file import LogFile
 from ..values import Value, to_float
 from ._base import FormatHints, LogFormat, RawRecords, read_lines
-from ._forms import FormReader
 from ._pairs import POSITION, RATE, find_pairs, take_counters, take_prefix, take_time
 
 _UNCERTAIN: Final = re.compile(
@@ -52,9 +50,6 @@ _HINTS: Final = FormatHints()
 class PlainText(LogFormat):
     """Lines with names and numbers."""
 
-    any_names: bool = False
-    """Whether a line without a counter is a record, too; then no name is a known column."""
-
     def score(self, sample: Sequence[str]) -> float:
         """Count the records of the sample, at a lower weight than a format of its own."""
         raw = RawRecords(self.name)
@@ -64,11 +59,10 @@ class PlainText(LogFormat):
     def read(self, log_file: LogFile) -> RawRecords:
         """Read the file line by line."""
         raw = RawRecords(self.name)
-        reader = FormReader(partial(self._parse, raw=raw), rejects=True)
         is_validating, reached, epoch = False, -1.0, None
         for n, whole_line in read_lines(log_file, raw):
             line, time = take_time(whole_line)
-            row = reader.read(line)
+            row = self._parse(line, raw)
             if row is None:
                 is_validating = is_validating != _changes_data(line, is_validating)
                 epoch = _epoch_of_header(line) or epoch
@@ -88,8 +82,6 @@ class PlainText(LogFormat):
         rest, row = take_prefix(line)
         rest, counters = take_counters(rest)
         pairs = list(find_pairs(rest))
-        if self.any_names:
-            return row | counters | {_own_name(name): value.number for _, name, value in pairs} if pairs else None
         words = _words_between(rest, [found for found, _, _ in pairs])
         if _UNCERTAIN.search(words) or not (counters or any(_is_counted([name]) for _, name, _ in pairs)):
             return None
@@ -156,11 +148,6 @@ def _epoch_of_header(line: str) -> float | None:
         return None
     counters = take_counters(line)[1] if "poch" in line or "轮" in line else {}
     return counters.get("epoch") if counters.keys() <= {"epoch"} else None
-
-
-def _own_name(name: str) -> str:
-    meaning = meaning_of(name)
-    return name if meaning is None or meaning.field in POSITIONS else f"{name} (logged)"
 
 
 FORMAT: Final = PlainText(name="text", priority=-10)

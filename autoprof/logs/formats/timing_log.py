@@ -59,8 +59,8 @@ class TimingLog(LogFormat):
             elif set(line.strip()) == {"="} or (row is not None and _read_line(line, row, path, raw)):
                 raw.used_lines += 1
         raw.meanings |= {key: Meaning(key, 0) for key in _FIELDS}
-        if rows:
-            raw.add_rows(rows)
+        for row in rows:
+            raw.add_row(row)
         return raw
 
 
