@@ -39,7 +39,7 @@ GONE_OPTIONS: Final = {
         "--show": "-o FILE, or plot_metrics(df, show=True)",
     },
 }
-"""The options of former versions by command, and what to use instead."""
+"""The options of former versions by command, and their replacements."""
 DESCRIPTION = """An always-on profiler for PyTorch training.
 
 RUN is the folder of a run. Where it is left out, the latest run in the folder runs is meant.
