@@ -55,7 +55,6 @@ TESTS = {
     "autoprof/_session/sampler.py": ["tests/test_sampler.py"],
     "autoprof/_session/row_choice.py": ["tests/test_sampler_rows.py", f"{E}zoom.py"],
     "autoprof/_session/step_detector.py": [f"{E}step_detector.py", *STEPS],
-    "autoprof/_session/regularity.py": [f"{E}step_detector.py"],
     "autoprof/_session/optimizer_cycle.py": [f"{E}optimizer_cycle.py"],
 }
 """The modules, each with the tests that are about it: a mutant then takes seconds."""

@@ -21,11 +21,10 @@ NEGLIGIBLE_BIAS: Final = 0.1
 """The difference between recorded and unsampled steps, as a fraction, up to which reports do not mention it."""
 
 VALIDATION: Final = "validation"
-UNGRADED: Final = "forward without gradients"
 ROLLOUT: Final = "rollout or validation"
-"""The kinds of excluded forwards; the first two are names, too."""
+"""The kinds of excluded forwards; the first one is a name, too."""
 MIN_ROUNDS: Final = 3
-"""Times after which it is known that forwards without gradients and training take turns."""
+"""Times after which it is known that evaluation and training take turns."""
 MIN_FIRST: Final = 0.5
 """Time before the first step, as a fraction of the mean time between steps: a sanity check is shorter."""
 
@@ -192,17 +191,11 @@ class Excluded:
 
     @property
     def kind(self) -> str:
-        """The name for reports: that of forwards without gradients that may be validation or a rollout says so.
-
-        Such forwards take turns with training. In ``train`` mode they may always be a rollout, in ``eval`` mode if
-        they came before the first step too.
-        """
-        if self.times < MIN_ROUNDS:
+        """The name for reports. Validation that takes turns with training and came first may be a rollout."""
+        if self.name != VALIDATION or self.times < MIN_ROUNDS:
             return self.name
         each_ns = (self.total_ns - self.before_ns) / self.times
-        if self.name == UNGRADED or (self.name == VALIDATION and self.before_ns >= MIN_FIRST * each_ns):
-            return ROLLOUT
-        return self.name
+        return ROLLOUT if self.before_ns >= MIN_FIRST * each_ns else self.name
 
 
 @dataclass(frozen=True, slots=True)

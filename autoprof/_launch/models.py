@@ -11,7 +11,7 @@ from itertools import compress
 from types import FrameType
 from typing import Any, Final
 
-from torch import Tensor, nn
+from torch import nn
 
 from .._process.ranks import world_size
 
@@ -19,8 +19,6 @@ WRAPPERS: Final = ("DistributedDataParallel", "FullyShardedDataParallel")
 """The classes that a framework puts around a model whose ranks train together."""
 MAX_FRAMES: Final = 40
 """Frames of the program that are searched for the names of models."""
-MAX_NODES: Final = 100_000
-"""Nodes of an autograd graph that are searched for parameters."""
 
 
 class Models(nn.Module):
@@ -54,23 +52,6 @@ def find_models(trained: AbstractSet[int], called: nn.Module | None) -> list[nn.
                 covers.setdefault(id(root), set()).update(owned[id(module)])
     around = set() if called is None else {id(one) for one in _outermost(called, parents)}
     return _cover(roots, covers, around)
-
-
-def parameters_behind(loss: Tensor) -> list[nn.Parameter]:
-    """Return the parameters that a backward pass from this tensor gives gradients."""
-    found: list[nn.Parameter] = []
-    pending: list[Any] = [loss.grad_fn]
-    seen: set[Any] = {None}
-    while pending and len(seen) < MAX_NODES:
-        node = pending.pop()
-        if node in seen:
-            continue
-        seen.add(node)
-        variable = getattr(node, "variable", None)
-        if isinstance(variable, nn.Parameter):
-            found.append(variable)
-        pending += [one for one, _ in node.next_functions]
-    return found
 
 
 def holds_trained(trained: AbstractSet[int], called: nn.Module) -> bool:

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 _SITE = "sitecustomize"
 NO_TRAINING: Final = (
-    "no training was found: the program made no torch.optim optimizer and called no backward(); "
-    "if it trains by torch.func or torch.autograd.grad, call autoprof.instrument(model) in it"
+    "no training was found: the program made no torch.optim optimizer; if it updates the parameters itself, "
+    "call autoprof.instrument(model) in it, and session.step() at the end of each iteration"
 )
 OWN_SESSION: Final = (
     "the program opens a session itself (autoprof.instrument or a framework callback): "
@@ -59,29 +59,17 @@ class Launch:
     def __init__(self, settings: LaunchSettings) -> None:
         self._settings = settings
         self._trainings: Trainings | None = None
-        self._backwards: Announced | None = None
         self._failed = False
 
     def optimizers_imported(self, module: ModuleType) -> None:
         """Called when ``torch.optim.optimizer`` is imported."""
         Announced(module.Optimizer, "__init__", self._optimizer_made).put()
-        self._backwards = Announced(module.torch.Tensor, "backward", self._backward_called)
-        self._backwards.put()
 
     def _optimizer_made(self, optimizer: Any) -> None:
         """Called before each optimizer is initialised."""
-        self._pass_on("optimizer_made", optimizer)
-
-    def _backward_called(self, loss: Any) -> None:
-        """Called before the first backward pass of a program that has made no optimizer."""
-        self._pass_on("backward_called", loss)
-
-    def _pass_on(self, event: str, source: Any) -> None:
         if self._failed:
             return
         try:
-            if self._backwards is not None:
-                self._backwards.remove()
             from .._process.start_time import start_time
 
             with start_time.counted():
@@ -89,7 +77,7 @@ class Launch:
                     from .trainings import Trainings
 
                     self._trainings = Trainings(self._settings, say)
-                getattr(self._trainings, event)(source)
+                self._trainings.optimizer_made(optimizer)
         except Exception as error:
             self._failed = True
             say(f"this program is not recorded: {type(error).__name__}: {error}")

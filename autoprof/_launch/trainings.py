@@ -25,7 +25,7 @@ from .._process.ranks import launch_name, rank, world_size
 from .._process.start_time import start_time
 from ..errors import AutoprofError
 from .announced import Announced
-from .models import calling_frame, find_models, holds_trained, join_models, parameters_behind
+from .models import calling_frame, find_models, holds_trained, join_models
 from .settings import LaunchSettings
 
 if TYPE_CHECKING:
@@ -57,8 +57,6 @@ class Trainings:
             start_time.add(settings.spent_ns)
         self._optimizers: list[weakref.ref[Any]] = []
         """The optimizers of the training, and those whose parameters have not been called yet."""
-        self._by_hand: list[weakref.ref[nn.Parameter]] = []
-        """The parameters that have gradients in a program without a torch optimizer."""
         self._former: dict[int, weakref.ref[Any]] = {}
         """The optimizers of earlier trainings, by id."""
         self._joins = False
@@ -84,11 +82,6 @@ class Trainings:
         """Return why nothing was recorded; None where a session was opened, or a failure was reported."""
         if self._opened or self._failed:
             return None
-        if not self._optimizers and not self._stepped:
-            return (
-                "the program made no torch.optim optimizer, and called no nn.Module with gradients after its first "
-                "backward pass; if it trains, call autoprof.instrument(model) in it"
-            )
         if not self._stepped:
             return "an optimizer was made, but no module was called that holds its parameters, and it made no step"
         return "an optimizer made steps, but no nn.Module holds its parameters"
@@ -99,15 +92,6 @@ class Trainings:
         """Called before each optimizer is initialised."""
         self._optimizers.append(weakref.ref(optimizer))
         if self._searches < MAX_SEARCHES and not self._failed and not lifecycle.program_has_session():
-            self._search()
-
-    def backward_called(self, loss: torch.Tensor) -> None:
-        """Called before the first backward pass of a program that has made no optimizer: it updates parameters itself.
-
-        Its session opens with the next forward: the first step shows which model it trains.
-        """
-        self._by_hand = [weakref.ref(parameter) for parameter in parameters_behind(loss)]
-        if not lifecycle.program_has_session():
             self._search()
 
     def _module_called(self, module: nn.Module) -> None:
@@ -179,8 +163,6 @@ class Trainings:
         living = [(ref, one) for ref in self._optimizers if (one := ref()) is not None]
         self._optimizers = [ref for ref, _ in living]
         groups = [group for _, one in living for group in getattr(one, "param_groups", ())]
-        if not living:
-            return {id(one) for ref in self._by_hand if (one := ref()) is not None}
         return {id(parameter) for group in groups for parameter in group["params"]}
 
     def _begin(self, module: nn.Module) -> None:

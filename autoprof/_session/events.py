@@ -9,20 +9,10 @@ from typing import Any, NamedTuple, TypeAlias
 
 
 class OutermostModuleCall(NamedTuple):
-    """An outermost call of a module, by the positions of its marks; an end of -1: the call has not returned."""
+    """An outermost call of a module, by the position of its first mark."""
 
     start: int
-    end: int
     fqn: str
-
-
-class Moment(NamedTuple):
-    """A point of the open step."""
-
-    position: int
-    """The position of its mark; -1 in an unsampled step."""
-    ns: int
-    """Host time without the pauses before it."""
 
 
 Calls: TypeAlias = tuple[OutermostModuleCall, ...] | None
@@ -39,9 +29,6 @@ class ForwardBegins(NamedTuple):
     graded: bool
     """Whether gradients are enabled."""
     thread: int
-    updated: bool = False
-    """Whether the program has changed the parameters since the last step, without an optimizer of torch."""
-    calls: Calls = None
 
 
 class Fetch(NamedTuple):
@@ -52,8 +39,6 @@ class Fetch(NamedTuple):
     explicit: bool
     """Whether the loader was given to ``session.loader``."""
     graded: bool
-    updated: bool = False
-    calls: Calls = None
 
 
 class UpdateBegins(NamedTuple):
@@ -80,26 +65,7 @@ class BackwardBegins(NamedTuple):
     """A backward pass begins."""
 
     thread: int
-    watched: bool = False
-    """Whether the program may update without an optimizer of torch, so that ``BackwardEnds`` follows."""
     calls: Calls = None
-
-
-class BackwardEnds(NamedTuple):
-    """A backward pass has ended, after which the program may update without an optimizer of torch."""
-
-    position: int = 0
-
-
-class UngradedBlockBegins(NamedTuple):
-    """An outermost block under ``no_grad`` or ``inference_mode`` begins."""
-
-
-class UngradedBlockEnds(NamedTuple):
-    """The block has ended. Both moments are None where the detector did not ask for them."""
-
-    began: Moment | None = None
-    ended: Moment | None = None
 
 
 class ModeChanged(NamedTuple):
@@ -111,8 +77,6 @@ class ModeChanged(NamedTuple):
 
 class StepCalled(NamedTuple):
     """``session.step()`` was called."""
-
-    calls: Calls = None
 
 
 class PauseBegins(NamedTuple):
@@ -129,8 +93,6 @@ class LoopEnds(NamedTuple):
     """The session closes."""
 
     position: int = 0
-    updated: bool = False
-    calls: Calls = None
 
 
 Event: TypeAlias = (
@@ -139,9 +101,6 @@ Event: TypeAlias = (
     | UpdateBegins
     | UpdateEnds
     | BackwardBegins
-    | BackwardEnds
-    | UngradedBlockBegins
-    | UngradedBlockEnds
     | ModeChanged
     | StepCalled
     | PauseBegins
@@ -163,8 +122,6 @@ class Exclude(NamedTuple):
     """Time belongs to no step from now on."""
 
     name: str
-    fetches: bool = False
-    """Whether the fetches right before belong to no step either."""
     recognised: bool = False
     """Whether the detector recognised it, and the program did not name it."""
 
@@ -175,26 +132,6 @@ class Include(NamedTuple):
     name: str | None
     recognised: bool = False
     """Whether the detector had recognised the excluded time."""
-
-
-class ExcludeMarks(NamedTuple):
-    """The marks from ``start`` to ``end`` belong to no step: a block, or calls with the fetches right before them."""
-
-    start: Moment
-    end: Moment
-    fetches: bool = False
-
-
-class RenameMarks(NamedTuple):
-    """The calls between these positions become one span, and a note names the module."""
-
-    start: int
-    end: int
-    fqn: str
-
-
-class MarkBlock(NamedTuple):
-    """Note the moment: a block without gradients begins that may belong to no step."""
 
 
 class Follow(NamedTuple):
@@ -219,15 +156,4 @@ class EndLast(NamedTuple):
     """The position of its update, after which the loop may have ended; None where the program ends steps by calls."""
 
 
-Decision: TypeAlias = (
-    EndStep
-    | Exclude
-    | Include
-    | ExcludeMarks
-    | RenameMarks
-    | MarkBlock
-    | Follow
-    | TrainsInUpdate
-    | ExcludeOpen
-    | EndLast
-)
+Decision: TypeAlias = EndStep | Exclude | Include | Follow | TrainsInUpdate | ExcludeOpen | EndLast

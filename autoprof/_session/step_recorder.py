@@ -18,7 +18,6 @@ from .._resolve import RawStep
 from .._units import UNITS
 from ..devices import Clock, DeviceClock, Memory, Reading
 from ..frame import NO_GAP, Gap, Phase
-from .events import ExcludeMarks, Moment
 from .host_times import HOST, HostTimes
 from .step_marks import StepMarks
 
@@ -205,16 +204,18 @@ class StepRecorder:
 
     # Close.
 
-    def close(self, held: int = 1, *, end: Reading = None, until: int | None = None) -> RawStep | None:
+    def close(self, held: int = 1, *, until: int | None = None) -> RawStep | None:
         """Close the open step, which held so many; return it if it was recorded.
 
-        It ends at the reading ``end``, by default at one taken now. Marks from the position ``until`` on are dropped.
+        It ends now, or with the last mark before the position ``until``.
         """
         if self.open is None:
             self._close_unsampled(held)
             return None
-        if end is None:
+        if until is None:
             end, self._end_unix_ns = self.clock.read(), self._unix_ns()
+        else:
+            end = self._recorder.buffer[until - 1]
         if held > 1:
             self._divide(self.open, end, held)
         raw = self._raw_step(self.open, end, until)
@@ -285,17 +286,12 @@ class StepRecorder:
 
     # Excluded time.
 
-    def pause(self, *, fetches: bool = False) -> int:
-        """Record nothing from now on, or from the fetches right before; return the host time of that in ns."""
+    def pause(self) -> int:
+        """Record nothing from now on; return the host time in ns."""
         self.pauses += 1
         reading = self.clock.read()
         began_ns = self.clock.host_ns(reading)
-        since = self.marks.retract_fetches() if fetches else None
-        if since is not None:
-            self.clock.release((reading,))
-            began_ns = self.clock.host_ns(since)
-        else:
-            self._mark(PAUSE, reading, counts=self.pauses == 1)
+        self._mark(PAUSE, reading, counts=self.pauses == 1)
         if self.pauses == 1:
             self._paused_at_ns = began_ns
         return began_ns
@@ -317,25 +313,6 @@ class StepRecorder:
         else:
             self.clock.release((reading,))
 
-    def moment(self) -> Moment | None:
-        """Return the present moment, which is marked; None where no mark can be made any more."""
-        if self.open is None:
-            return Moment(-1, self.now_ns() - self._excluded_ns)
-        if not self._recorder.is_appending:
-            return None
-        position = self.marks.mark_edge()
-        return Moment(position, self.clock.host_ns(self._recorder.buffer[position + 1]) - self._excluded_ns)
-
-    def exclude(self, marks: ExcludeMarks) -> int:
-        """Exclude a part of the open step afterwards; return its length in ns."""
-        if self.open is None:
-            ns = marks.end.ns - marks.start.ns
-        else:
-            start = marks.start.position
-            ns = self.marks.exclude(self.marks.begin_of_fetches(start) if marks.fetches else start, marks.end.position)
-        self._excluded_ns += ns
-        return ns
-
     # The end.
 
     def open_gap(self) -> Gap:
@@ -346,8 +323,8 @@ class StepRecorder:
     def close_last(self, *, whole: bool, updated_at: int | None) -> tuple[RawStep | None, Gap]:
         """Close the open step where it is whole; return it if it was recorded, and unsampled steps in no raw step.
 
-        The loop may have ended with any mark after the position ``updated_at``. No unsampled step is longer than the
-        step before it: the loop may have ended long ago.
+        ``updated_at`` is the position of the step's update. No unsampled step is longer than the step before it: the
+        loop may have ended long ago.
         """
         opened, raw = self.open, None
         if opened is None:
@@ -355,8 +332,9 @@ class StepRecorder:
                 self._close_unsampled(1, self.last_ns or None)
                 self.number += 1
         elif whole and updated_at is not None:
-            until = self.marks.end_of_loop(self.clock.host_ns(opened.start), updated_at)
-            raw = self.close(end=None if until is None else self._recorder.buffer[until - 1], until=until)
+            raw = self.close(
+                until=self.marks.end_of_loop(self.clock.host_ns(opened.start), updated_at, self._excluded_ns)
+            )
             self.number += 1
         else:
             self._gap = opened.gap

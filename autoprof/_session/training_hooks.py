@@ -11,7 +11,7 @@ from typing import Any, Final
 import torch
 from torch import nn
 
-from .._capture.hooks.backward import BACKWARD, GRAD, unwatch, watch
+from .._capture.hooks.backward import BACKWARD, unwatch, watch
 from .._capture.hooks.boundary import BoundaryProbe
 from .._capture.hooks.optimizer_hooks import OptimizerHooks, running_steps
 from .._capture.recorder import Recorder
@@ -20,7 +20,6 @@ from .._targets import find_module
 from .._units import NS_PER_S
 from .events import (
     BackwardBegins,
-    BackwardEnds,
     Decision,
     EndStep,
     Event,
@@ -36,7 +35,6 @@ from .events import (
     UpdateEnds,
 )
 from .host_times import HOST, HostTimes
-from .own_updates import OwnUpdates
 from .training_steps import TrainingSteps
 
 MIN_SLEEP: Final = 4
@@ -50,21 +48,6 @@ MAX_EVENT_NS: Final = 50_000
 MAX_OWNERS: Final = 256
 """Optimizers of which is remembered whether they hold parameters of the model."""
 _graph_task = torch._C._current_graph_task_id
-
-
-class _GradListener:
-    """Report calls of ``torch.autograd.grad``. A ``Listener``."""
-
-    def __init__(self, called: Callable[[], None]) -> None:
-        self._called = called
-
-    def enter(self, function: Callable[..., Any], args: tuple[Any, ...]) -> bool:
-        """Report a call."""
-        self._called()
-        return False
-
-    def leave(self) -> None:
-        """Never called."""
 
 
 class TrainingHooks:
@@ -92,8 +75,6 @@ class TrainingHooks:
         self._entries = {id(one): one for one in (model, *called)}
         """The modules whose forwards are reported: the model, and those that the program calls in its place."""
         self._training_forward_calls = tuple(training_forward_calls)
-        self._own: OwnUpdates | None = None
-        self._grad_listener: _GradListener | None = None
         self._owned: dict[int, bool] = {}
         self._ends_with_update = False
         self._events = 0
@@ -118,9 +99,6 @@ class TrainingHooks:
         if auto:
             for hooks in self._optimizer_hooks():
                 hooks.attach()
-            if not self._optimizers:
-                self._own, self._grad_listener = OwnUpdates(self._model), _GradListener(self._grad_called)
-                watch(GRAD, self._grad_listener)
         for module in self._entries.values():
             self._boundary(module).attach()
         if auto:
@@ -146,13 +124,7 @@ class TrainingHooks:
         """Return the functions that remove all hooks but that after optimizer steps, which may be running."""
         boundaries = [self._boundary(module).detach for module in self._entries.values()]
         before = self._optimizer_hooks()[1].detach
-        return [partial(unwatch, BACKWARD, self), self._forget_own_updates, before, *boundaries]
-
-    def _forget_own_updates(self) -> None:
-        self._own = None
-        if self._grad_listener is not None:
-            unwatch(GRAD, self._grad_listener)
-            self._grad_listener = None
+        return [partial(unwatch, BACKWARD, self), before, *boundaries]
 
     # Calls of the program.
 
@@ -162,7 +134,6 @@ class TrainingHooks:
         if self._steps.detector.auto:
             for hooks in self._optimizer_hooks():
                 hooks.detach()
-            self._forget_own_updates()
             if not self._steps.detector.is_validating:
                 unwatch(BACKWARD, self)
         self._report(StepCalled())
@@ -171,15 +142,14 @@ class TrainingHooks:
         """Close the open step where it is whole, and wait for the device."""
         self.wake()
         self._report_begun()
-        self._steps.finish(updated=self._has_updated(), patient=patient)
+        self._steps.finish(patient=patient)
 
     # Forwards, updates and backward passes.
 
     def forward_begins(self, module: nn.Module) -> None:
         """Called before each forward of the model, or of a module that the program calls in its place."""
         graded, training = torch.is_grad_enabled(), module.training
-        updated = graded and self._has_updated()
-        self._report(ForwardBegins(id(module), module is self._model, training, graded, get_ident(), updated))
+        self._report(ForwardBegins(id(module), module is self._model, training, graded, get_ident()))
         if graded and training and self._steps.is_recording:
             for call in self._training_forward_calls:
                 call()
@@ -236,47 +206,21 @@ class TrainingHooks:
             self._begun.pop()
         self._updates.append(key)
         owned, is_last = self._owns(optimizer), False
-        if owned and self._own is not None:
-            self._forget_own_updates()
         if self._ends_with_update:
             self._ends_with_update, is_last = False, self._optimizer_hooks()[0].is_last(optimizer)
         in_backward, position = _graph_task() != -1, self._steps.position
         self._report(UpdateEnds(key, get_ident(), owned, in_backward, is_last, position))
 
     def enter(self, function: Callable[..., Any], args: tuple[Any, ...]) -> bool:
-        """Called before each backward pass; return whether ``leave`` is to be called after it."""
-        if _graph_task() != -1:
-            return False
-        self._report_begun()
-        thread, own, detector = get_ident(), self._own, self._steps.detector
-        if own is None and not detector.expects_backward:
-            return False
-        self._report(BackwardBegins(thread, watched=own is not None))
-        if own is None or thread != detector.thread or detector.is_excluding or detector.is_updating:
-            return False
-        own.begin_pass()
-        return True
+        """Called before each backward pass."""
+        if _graph_task() == -1:
+            self._report_begun()
+            if self._steps.detector.expects_backward:
+                self._report(BackwardBegins(get_ident()))
+        return False
 
     def leave(self) -> None:
-        """Called after a backward pass of a program that may update its parameters without an optimizer."""
-        if self._own is None:
-            return
-        try:
-            self._own.end_pass()
-        except Exception:  # a parameter of another kind of tensor may raise anything
-            self._own = None
-            self._recorder.handle_failure("backward passes")
-            return
-        self._report(BackwardEnds(self._steps.position))
-
-    def _grad_called(self) -> None:
-        """Called before each call of ``torch.autograd.grad``, until a torch optimizer steps."""
-        if self._own is not None and get_ident() == self._steps.detector.thread and _graph_task() == -1:
-            self._own.end_gradless_pass()
-            self._report(BackwardEnds(self._steps.position))
-
-    def _has_updated(self) -> bool:
-        return self._own is not None and self._own.has_updated
+        """Never called."""
 
     def _report_begun(self) -> None:
         """Report the optimizer steps in which something else happens."""
@@ -301,8 +245,6 @@ class TrainingHooks:
             if isinstance(decision, EndStep):
                 self._usual = self._updates[0] if len(self._updates) == 1 and self._may_sleep else None
                 self._updates.clear()
-                if self._own is not None:
-                    self._own.begin_step()
             elif isinstance(decision, (Exclude, Include)):
                 self._watch_validation(decision)
             elif isinstance(decision, TrainsInUpdate):
@@ -322,7 +264,7 @@ class TrainingHooks:
     @property
     def _may_sleep(self) -> bool:
         """Whether updates of an optimizer count the steps: it ends them, and nothing else needs each step's end."""
-        return self._steps.detector.auto and self._own is None and self._steps.may_skip
+        return self._steps.detector.auto and self._steps.may_skip
 
     def _watch_validation(self, decision: Exclude | Include) -> None:
         """Have a backward pass reported that ends validation; where steps end without calls all are."""
@@ -367,16 +309,7 @@ class TrainingHooks:
             if torch.is_grad_enabled():
                 return
             self.wake()
-        self._report(Fetch(source, explicit, torch.is_grad_enabled(), self._has_updated()))
-
-    def report_ungraded(self, *, begins: bool) -> None:
-        """Called where an outermost block under ``no_grad`` or ``inference_mode`` begins, and where it has ended."""
-        self._report_begun()
-        if begins:
-            self.wake()
-            self._steps.block_begins()
-        else:
-            self._steps.block_ends()
+        self._report(Fetch(source, explicit, torch.is_grad_enabled()))
 
     def report_mode(self, training: bool) -> None:
         """Called by ``model.train()`` and ``model.eval()``."""

@@ -16,24 +16,17 @@ from .._process.signals import DeferSignals, raised_by_handler
 from .._resolve import RawStep
 from .._units import count
 from ..frame import NO_GAP
-from ..summary import UNGRADED
 from .events import (
     Decision,
     EndLast,
     EndStep,
     Event,
     Exclude,
-    ExcludeMarks,
     ExcludeOpen,
     Include,
     LoopEnds,
-    MarkBlock,
-    Moment,
     PauseBegins,
     PauseEnds,
-    RenameMarks,
-    UngradedBlockBegins,
-    UngradedBlockEnds,
 )
 from .host_times import HOST, HostTimes
 from .observers import ExcludedTime
@@ -54,6 +47,10 @@ OTHER_THREADS_OFF: Final = (
 OTHER_THREADS_CUT: Final = (
     f"other threads called the model more often than is recorded in a step ({MAX_OTHER_MARKS:,} marks): "
     "their further calls in such steps are not in the reports"
+)
+
+NO_UPDATES: Final = (
+    "no step was found, because no torch optimizer made a step: call session.step() at the end of each iteration"
 )
 
 StepListener = Callable[[int], object]
@@ -105,19 +102,11 @@ class TrainingSteps:
         """The number of the recorded step after the open unsampled one."""
         self._captures_next = False
         """Whether a deep capture begins with the step after the one that ends."""
-        self._is_last = False
-        """Whether the session closes, so that no event ends the open step or validation."""
         self._paused_ns = self._paused_cpu_ns = 0
-        self._pause_work_ns = 0
-        """Autoprof's own work in the last pause: detaching the probes, and attaching them again."""
         self._pause_begins: list[int] = []
         """The begins of the open pauses that the program, or a probe, has named."""
         self._validation_ns = 0
         """The begin of the validation that was recognised, without the pauses inside it."""
-        self._block: Moment | None = None
-        """The begin of the open block without gradients, where it matters."""
-        self._block_ended_ns = 0
-        """The host time at which a block without gradients ended last during this validation."""
 
     @property
     def is_recording(self) -> bool:
@@ -162,23 +151,8 @@ class TrainingSteps:
     def _calls_since(self, position: int) -> Any:
         with contain(ignore):
             return self.steps.marks.calls_since(position)
-        self._recorder.count_failure("forwards without gradients")
+        self._recorder.count_failure("calls of modules")
         return None
-
-    def block_begins(self) -> None:
-        """Called where an outermost block without gradients begins."""
-        if not self.work.depth:  # autoprof's own, such as a count of FLOPs
-            self._block = None
-            self.report(UngradedBlockBegins())
-
-    def block_ends(self) -> None:
-        """Called where it has ended."""
-        if self.work.depth or self.is_off:
-            return
-        began, self._block = self._block, None
-        if self.detector.is_validating:
-            self._block_ended_ns = self.steps.now_ns()
-        self.report(UngradedBlockEnds(began, None if began is None else self.steps.moment()))
 
     @contextmanager
     def exclude(self, name: str) -> Iterator[None]:
@@ -201,7 +175,7 @@ class TrainingSteps:
 
     def _end_step(self, decision: EndStep) -> None:
         """End the open step, and begin the next one; a failure ends the recording."""
-        began_ns, self._block = self._times.wall_ns(), None
+        began_ns = self._times.wall_ns()
         if self._goes_on_unsampled(began_ns, decision.held):
             self.steps.go_on_unsampled(decision.held)
             return
@@ -350,44 +324,27 @@ class TrainingSteps:
     def _exclude(self, decision: Exclude) -> None:
         """Record nothing from now on."""
         with self.work:
-            began_ns = self.steps.pause(fetches=decision.fetches)
+            began_ns = self.steps.pause()
             if decision.recognised:
-                self._validation_ns, self._block_ended_ns = began_ns, 0
+                self._validation_ns = began_ns
             else:
                 self._pause_begins.append(began_ns)
             if self.steps.pauses == 1:
-                paused_ns = self.steps.now_ns()
                 self._attach(False)
-                self._pause_work_ns = self.steps.now_ns() - paused_ns
 
     def _include(self, decision: Include) -> None:
         """Record again, and count the time since."""
         with self.work:
-            resumed_ns = self.steps.now_ns()
             if self.steps.pauses == 1:
                 self._attach(True)
             ended_ns = self.steps.resume()
-            if not self.steps.pauses:
-                self._pause_work_ns += ended_ns - resumed_ns
         if decision.recognised:
-            ns = self._validation_length_ns(ended_ns)
+            ns = ended_ns - self._validation_ns
         else:
             ns = ended_ns - self._pause_begins.pop()
             self._validation_ns += 0 if decision.name is None else ns
         if decision.name is not None:
             self._excluded.add(decision.name, ns, self.steps.ended)
-
-    def _validation_length_ns(self, ended_ns: int) -> int:
-        """Return the length of the validation that has ended.
-
-        At the end of the run no event ends it: time after its last block without gradients that is longer than all of
-        it is no part of it.
-        """
-        began_ns, known_ns = self._validation_ns, self._block_ended_ns
-        ended_ns -= self._pause_work_ns  # the program waited for it before its validation, and after it
-        if self._is_last and known_ns > began_ns and ended_ns - known_ns > known_ns - began_ns:
-            ended_ns = known_ns
-        return ended_ns - began_ns
 
     def _attach(self, on: bool) -> None:
         """Attach or detach the probes of the open step, if it is recorded."""
@@ -395,47 +352,26 @@ class TrainingSteps:
         for listener in self._pause_listeners:
             listener(not on)
         if on:
-            self._exclude_pause(now_ns - self._paused_ns, self._times.processor_ns() - self._paused_cpu_ns)
+            ns = now_ns - self._paused_ns
+            self._sampling.exclude_pause(ns, self._times.processor_ns() - self._paused_cpu_ns)
+            if self._flight is not None:
+                self._flight.ring.exclude(ns)
         else:
             self._paused_ns, self._paused_cpu_ns = now_ns, self._times.processor_ns()
         if self.is_recording:
             self._sampling.switch(on)
 
-    def _exclude_pause(self, ns: int, cpu_ns: int = 0) -> None:
-        """Exclude so much of the open step from the account."""
-        self._sampling.exclude_pause(ns, cpu_ns)
-        if self._flight is not None:
-            self._flight.ring.exclude(ns)
-
-    def _exclude_marks(self, decision: ExcludeMarks) -> None:
-        ns = self.steps.exclude(decision)
-        self._exclude_pause(ns)
-        self._excluded.add(UNGRADED, ns, self.steps.ended)
-
-    def _rename_marks(self, decision: RenameMarks) -> None:
-        self.steps.marks.rename(decision.start, decision.end)
-        self._notes.warn_once(
-            f"{decision.fqn or 'the model'} was called between an update and the next training forward in some steps "
-            f"and not in others: validation, or part of training? Its time is in the row {UNGRADED!r}, in no forward; "
-            "call model.eval() before validation, or put session.pause() around it"
-        )
-
-    def _mark_block(self, _decision: MarkBlock) -> None:
-        self._block = self.steps.moment()
-
     # The end.
 
-    def finish(self, *, updated: bool, patient: bool) -> None:
-        """Close the open step where it is whole, and wait for the device.
-
-        ``updated``: the program has changed the parameters since the last step, without an optimizer of torch.
-        """
-        self._is_last = True
-        for decision in self.report(LoopEnds(self.position, updated)):
+    def finish(self, *, patient: bool) -> None:
+        """Close the open step where it is whole, and wait for the device."""
+        for decision in self.report(LoopEnds(self.position)):
             if isinstance(decision, EndLast):  # a failure here is one of the last step
                 self._end_last(decision)
         self._pipeline.finish(patient=patient)
         found = self.steps.ended
+        if self.detector.lacks_updates:
+            self._notes.warn_once(NO_UPDATES)
         made = self.detector.steps_missed(found)
         if made is not None:
             self._notes.warn_once(
@@ -475,9 +411,6 @@ _ACTIONS: Final[dict[type, Callable[[TrainingSteps, Any], None]]] = {
     EndStep: TrainingSteps._end_step,
     Exclude: TrainingSteps._exclude,
     Include: TrainingSteps._include,
-    ExcludeMarks: TrainingSteps._exclude_marks,
-    RenameMarks: TrainingSteps._rename_marks,
-    MarkBlock: TrainingSteps._mark_block,
     ExcludeOpen: TrainingSteps._exclude_open,
 }
 """The method that carries a decision out; hooks carry out others."""

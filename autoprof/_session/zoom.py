@@ -3,26 +3,23 @@
 The tree of module groups is recorded down to a *cut*. After the first steps, and then ever more rarely, the rows of the
 cut are compared with the step: a row that takes ``OPEN_SHARE`` of it is opened, which means that the groups inside it
 are recorded too. It stays closed where it is a leaf, a small part of the step, or where the budget does not afford the
-marks inside it. A block that takes much longer than the others of its group is split off it, and has a row of its own
-from then on.
+marks inside it.
 """
 
 from __future__ import annotations
 
-from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 from .._capture.mark_cost import MarkCost
 from .._notes import Notes
-from .._targets import ModuleGroup, ModuleNode, split_group
-from ..frame import FrameRun, StepFrame
+from .._targets import ModuleGroup
+from ..frame import FrameRun
 from ..summary import Stopped, Summary
 from .observers import CompiledModules
 from .row_choice import Measured, Meter, RowChoice
 from .sampling import TargetSet
-from .unlike_members import KEPT_FRAMES, MAX_UNLIKE, unlike_members
 
 OPEN_SHARE: Final = 0.03
 """The part of a step from which a row is opened: the modules inside a smaller one cannot be what makes a step slow."""
@@ -79,23 +76,17 @@ class Zoom(RowChoice):
         self._budget = budget
         self._mark_ns = PASS_COST * mark_cost.of(1)
         self._notes = notes
-        self._index_tree()
+        self._groups = {group.name: group for group in root.below()}
+        self._parents = {child.name: group for group in root.below() for child in group.children}
         self._opened = {root.name, *(self._parents[one.name].name for one in first if one is not root)}
         self._over_budget: set[str] = set()
         self._changes = self._unchanged = 0
-        self._recent: deque[StepFrame] = deque(maxlen=KEPT_FRAMES)
-        self._split_off: Counter[str] = Counter()
-        """The members that were split off each group."""
         self._due = 1
         self._silent_steps = 0
         self.cut = self._cut()
         """The present cut."""
         self.chosen = make_set(self.cut.groups, 0)
         """The targets of the present cut."""
-
-    def _index_tree(self) -> None:
-        self._groups = {group.name: group for group in self._root.below()}
-        self._parents = {child.name: group for group in self._root.below() for child in group.children}
 
     # From one frame to the next.
 
@@ -104,7 +95,6 @@ class Zoom(RowChoice):
         for frame in run.frames:
             if frame.cut == self._number and not frame.dropped and frame.step > 1:  # a first step initialises
                 self._meter.add(frame)
-                self._recent.append(frame)
                 if self._meter.steps >= self._due:
                     self._check()
 
@@ -120,8 +110,7 @@ class Zoom(RowChoice):
             )
         self._calls.update(measured.calls)
         before = self._recorded_names()
-        if not self._split_unlike():  # a row that is split off is measured first
-            self._choose(measured)
+        self._choose(measured)
         self._due *= 2
         if self._recorded_names() != before:
             self._changes += 1
@@ -152,42 +141,6 @@ class Zoom(RowChoice):
 
     def describe_change(self) -> None:
         """Return nothing: the rows of reports say which of them the budget keeps closed."""
-
-    # Blocks unlike the others of their group.
-
-    def _split_unlike(self) -> bool:
-        """Split off members that are unlike the others of their recorded group; return whether there are any."""
-        found = False
-        pending = [self._root]
-        while pending:  # from the outside in: a slow part of a block that stands alone is in no group
-            group = pending.pop()
-            members = unlike_members(group, self._recent)
-            if members and self._split_off[group.name] + len(members) <= MAX_UNLIKE:
-                found = self._split(group, members) or found
-                group = self._groups[group.name]
-            if group.name in self._opened:
-                pending.extend(group.children)
-        return found
-
-    def _split(self, group: ModuleGroup, members: Collection[ModuleNode]) -> bool:
-        """Give these members groups of their own, as open as theirs was; return whether that is possible."""
-        split = split_group(self._root, group, members)
-        if split is None:
-            return False
-        self._root = split.root
-        self._index_tree()
-        self._split_off[group.name] += len(members)
-        for one in group.below():  # calls of fewer members now, until they are measured
-            self._calls.pop(one.name, None)
-        for alone in split.alone:
-            for one in alone.below():
-                old = group.name + one.name.removeprefix(alone.name)
-                if old in self._opened:
-                    self._opened.add(one.name)
-                if old in self._dropped:
-                    self._dropped[one.name] = self._dropped[old]
-        self._dropped = {name: share for name, share in self._dropped.items() if name in self._groups}
-        return True
 
     # The choice.
 

@@ -5,7 +5,6 @@ from .cut_rules import CutGroup, CutRules
 from .groups import ModuleGroup, group_tree
 from .select import Selection, select_targets
 from .sources import find_sources
-from .split import split_group
 from .suggest import first_cut, suggest_targets, suggested_yaml
 from .target import NO_RULE, Target
 from .tree import ModuleNode, find_module, unwrap, walk
@@ -25,7 +24,6 @@ __all__ = [
     "first_cut",
     "group_tree",
     "select_targets",
-    "split_group",
     "suggest_targets",
     "suggested_yaml",
     "unwrap",

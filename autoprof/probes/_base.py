@@ -41,9 +41,6 @@ class StepEvents(Protocol):
     def report_fetch(self, source: Any, *, explicit: bool) -> None:
         """Called before each fetch; ``source`` is the dataset, ``explicit`` for loaders of ``session.loader``."""
 
-    def report_ungraded(self, *, begins: bool) -> None:
-        """Called where an outermost block under ``no_grad`` or ``inference_mode`` begins, and where it has ended."""
-
     def report_mode(self, training: bool) -> None:
         """Called by each ``model.train()`` and ``model.eval()``."""
 

@@ -63,9 +63,6 @@ class _NoEvents:
     def report_fetch(self, source: Any, *, explicit: bool) -> None:
         """Do nothing."""
 
-    def report_ungraded(self, *, begins: bool) -> None:
-        """Do nothing."""
-
     def report_mode(self, training: bool) -> None:
         """Do nothing."""
 

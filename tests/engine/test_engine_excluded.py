@@ -170,13 +170,13 @@ def test_a_loader_that_was_seen_to_feed_validation_is_apart_from_its_first_fetch
 
 
 def test_a_loader_that_feeds_both_is_charged_to_the_steps(program: Program) -> None:
-    """Its batches are evaluated and then trained on: but for the first, waiting for them is no validation."""
+    """Its batches are evaluated and then trained on: waiting for them is no validation."""
     feeds = DataLoader(Batches(program.clock, 3))
     for batch in feeds:
         program.validate([batch])
         program.train(batch)
     program.end()
-    assert sum(frame.phase_ns().get(Phase.DATA, 0) for frame in program.watched.sink.frames) == 6
+    assert sum(frame.phase_ns().get(Phase.DATA, 0) for frame in program.watched.sink.frames) == 9
 
 
 def test_validation_inside_a_pause_is_named_so(program: Program) -> None:
@@ -211,20 +211,6 @@ def test_what_follows_the_loop_is_no_part_of_the_last_step(program: Program) -> 
     summary = program.end()
     assert program.lengths == [15, 15]
     assert summary.run_ns == 30
-
-
-def test_what_follows_the_last_validation_is_no_part_of_it(program: Program) -> None:
-    """A figure is drawn after it: the last block without gradients has ended long before."""
-    program.train()
-    program.model.eval()
-    with torch.no_grad():
-        program.model(torch.ones(1, 2))
-        program.clock.advance(210)
-    program.model.train()
-    program.clock.advance(1000)
-    summary = program.end()
-    assert [(one.name, one.total_ns) for one in summary.excluded] == [("validation", 220)]
-    assert program.lengths == [15]
 
 
 def test_validation_during_steps_that_are_not_sampled_is_counted() -> None:
@@ -353,44 +339,33 @@ def copy_of(program: Quiet) -> Parts:
     return made
 
 
-def whole_model(program: Quiet) -> None:
-    """Validate as people do who forget ``eval``, with metrics."""
-    for _ in range(3):
-        program.model(program.x)
-        program.clock.advance(7)
-
-
-def parts_in_eval(program: Quiet) -> None:
-    """Validate with the parts in ``eval`` mode, and the model not."""
-    for part in program.model.children():
-        part.eval()
-    whole_model(program)
-    for part in program.model.children():
-        part.train()
-
-
-def parts_called(program: Quiet) -> None:
-    """Validate after ``model.eval()`` by calls of the parts."""
-    program.model.eval()
-    for _ in range(3):
-        program.model.head(program.model.encoder(program.x).expand(-1, 2))
-        program.clock.advance(7)
-    program.model.train()
-
-
 @pytest.mark.parametrize("guard", [torch.no_grad, torch.inference_mode])
-@pytest.mark.parametrize("validate", [whole_model, parts_in_eval, parts_called])
-def test_validation_without_the_model_in_eval_mode_is_recognised(validate: Any, guard: Any) -> None:
-    """Hardly any step has it, so it is no part of a step."""
+def test_validation_by_calls_of_the_parts_is_recognised(guard: Any) -> None:
+    """By ``model.eval()`` before it."""
     program = Quiet()
     for i in range(12):
         program.train()
         if i % 4 == 3:
             with guard():
-                validate(program)
+                program.model.eval()
+                program.model.head(program.model.encoder(program.x).expand(-1, 2))
+                program.model.train()
     summary = program.end()
     assert program.lengths == [25] * 12
-    assert [(one.calls, one.total_ns) for one in summary.excluded] == [(3, 3 * 3 * 27)]
+    assert [(one.name, one.calls) for one in summary.excluded] == [("validation", 3)]
+
+
+def test_a_forward_without_gradients_in_train_mode_belongs_to_its_step() -> None:
+    """Nothing tells it from a teacher's: the program excludes it by ``model.eval()`` or ``session.pause()``."""
+    program = Quiet()
+    for i in range(8):
+        program.train()
+        if i == 5:
+            with torch.no_grad():
+                program.model(program.x)
+    summary = program.end()
+    assert summary.excluded == ()
+    assert sorted(program.lengths) == [25] * 7 + [45]
 
 
 def test_validation_in_a_gap_is_recognised_by_its_fetches() -> None:
@@ -408,31 +383,6 @@ def test_validation_in_a_gap_is_recognised_by_its_fetches() -> None:
     assert [frame.duration_ns for frame in program.watched.sink.frames] == [25] * 3
 
 
-def test_a_copy_without_a_loader_is_validated_outside_of_steps() -> None:
-    """A block without gradients that hardly any step has: no hook sees the copy, made before the session."""
-    program = Quiet()
-    average = copy_of(program)
-
-    def update() -> None:
-        program.clock.advance(2)
-
-    def validate() -> None:
-        for _ in range(3):
-            average(program.x)
-
-    for i in range(12):
-        program.train()
-        with torch.no_grad():
-            update()
-        if i % 4 == 3:
-            with torch.inference_mode():
-                validate()
-        program.clock.advance(1)
-    summary = program.end()
-    assert program.lengths == [28] * 12
-    assert [(one.name, one.calls, one.total_ns) for one in summary.excluded] == [("forward without gradients", 3, 180)]
-
-
 def test_a_teacher_that_each_step_calls_stays_in_the_step() -> None:
     """Before the forward of the student, without gradients: under its own name."""
     program = Quiet()
@@ -443,30 +393,6 @@ def test_a_teacher_that_each_step_calls_stays_in_the_step() -> None:
     assert sum(program.lengths) == 12 * 35
     rows = {(row.name, row.phase): row.calls for row in summary.rows}
     assert rows["teacher", Phase.FORWARD] == 12
-
-
-def test_validation_beside_a_teacher_is_recognised() -> None:
-    """More forwards than each step has: the first ones are too many."""
-    program = Quiet()
-    for i in range(12):
-        program.train(lambda: program.model.teacher(program.x))
-        if i in (5, 9):
-            with torch.no_grad():
-                whole_model(program)
-    summary = program.end()
-    assert sum(program.lengths) - 12 * 35 <= 2 * 7
-    assert sum(one.calls for one in summary.excluded) == 2
-
-
-def test_a_forward_that_every_second_step_has_is_a_row_of_its_own_and_said() -> None:
-    """It may be validation or part of training: it is mixed into no forward."""
-    program = Quiet()
-    for i in range(16):
-        program.train((lambda: program.model.teacher(program.x)) if i % 2 else None)
-    summary = program.end()
-    rows = {(row.name, row.phase): row.calls for row in summary.rows}
-    assert rows["forward without gradients", Phase.USER] >= 5
-    assert any("forward without gradients" in note and "session.pause()" in note for note in summary.notes)
 
 
 def test_a_frozen_part_without_gradients_inside_the_step_stays_there() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from autoprof._session import events
-from autoprof._session.events import Moment, OutermostModuleCall
+from autoprof._session.events import OutermostModuleCall
 from autoprof._session.step_detector import MAX_ENTRIES, MAX_OPTIMIZERS, MIN_UPDATES, RULES, Situation, StepDetector
 
 TRAIN = "forward backward update"
@@ -34,11 +34,10 @@ class Program:
         self.outcomes: list[str] = []
         self.loaders: dict[str, Loader] = {}
         self.calls: list[OutermostModuleCall] = []
-        self.records, self.position, self.ns, self.thread = True, 0, 0, 0
-        self.block: Moment | None = None
+        self.position, self.thread = 0, 0
 
     def run(self, text: str) -> str:
-        """Run a line of words, and return the decisions after the semicolon, without those that mark a block."""
+        """Run a line of words, and return the decisions after the semicolon."""
         past, _, present = text.rpartition(";")
         for word in past.split():
             self._run_word(word)
@@ -64,28 +63,22 @@ class Program:
         since = self.detector.calls_needed(event)
         if since is not None:
             calls = tuple(call for call in self.calls if call.start >= since)
-            event = event._replace(calls=calls if self.records else None)
+            event = event._replace(calls=calls)
         for decision in self.detector.decide(event):
             if isinstance(decision, events.EndStep):
-                self.calls, self.position, self.block = [], 0, None
-            elif isinstance(decision, events.MarkBlock):
-                self.block = Moment(self.position, self.ns)
-                continue
+                self.calls, self.position = [], 0
             self.outcomes.append(outcome(decision))
 
     def _forward(self, *how: str) -> None:
         module, training, graded = 1 + ("part" in how), "eval" not in how, "ungraded" not in how
         self.report(events.ForwardBegins(module, module == 1, training, graded, self.thread))
 
-    def _call(self, fqn: str, *how: str) -> None:
-        end = -1 if "open" in how else self.position + 2
-        self.calls.append(OutermostModuleCall(self.position, end, fqn))
+    def _call(self, fqn: str) -> None:
+        self.calls.append(OutermostModuleCall(self.position, fqn))
         self.position += 4
 
-    def _backward(self, *how: str) -> None:
-        self.report(events.BackwardBegins(self.thread, watched="watched" in how))
-        if "watched" in how:
-            self.report(events.BackwardEnds(self.position))
+    def _backward(self) -> None:
+        self.report(events.BackwardBegins(self.thread))
 
     def _begin(self, optimizer: str = "1") -> None:
         self.report(events.UpdateBegins(int(optimizer)))
@@ -100,25 +93,7 @@ class Program:
 
     def _fetch(self, loader: str = "feeds", *how: str) -> None:
         source = self.loaders.setdefault(loader, Loader())
-        self.report(events.Fetch(source, "given" in how, "ungraded" not in how, updated="updated" in how))
-
-    def _updated(self, *_how: str) -> None:
-        """A forward before which the program has changed the parameters by itself."""
-        self.report(events.ForwardBegins(1, True, True, True, self.thread, updated=True))
-
-    def _block(self, ns: str = "7") -> None:
-        self._enter()
-        self.ns += int(ns)
-        self._leave()
-
-    def _enter(self) -> None:
-        self.block = None
-        self.report(events.UngradedBlockBegins())
-        self.position += 2
-
-    def _leave(self) -> None:
-        self.position += 2
-        self.report(events.UngradedBlockEnds(self.block, Moment(self.position, self.ns)))
+        self.report(events.Fetch(source, "given" in how, "ungraded" not in how))
 
     def _eval(self) -> None:
         self.report(events.ModeChanged(False, self.thread))
@@ -141,22 +116,15 @@ class Program:
     def _thread(self, number: str) -> None:
         self.thread = int(number)
 
-    def _unrecorded(self) -> None:
-        self.records = False
-
 
 def outcome(decision: Any) -> str:
     """Return a decision in words."""
     if isinstance(decision, events.EndStep):
         return "end" if decision.held == 1 else f"end*{decision.held}"
     if isinstance(decision, events.Exclude):
-        return f"exclude:{decision.name.split()[0]}{':fetches' * decision.fetches}"
+        return f"exclude:{decision.name}"
     if isinstance(decision, events.Include):
-        return f"include:{decision.name.split()[0] if decision.name else None}"
-    if isinstance(decision, events.ExcludeMarks):
-        return f"cut:{decision.start.position}-{decision.end.position}{':fetches' * decision.fetches}"
-    if isinstance(decision, events.RenameMarks):
-        return f"rename:{decision.start}-{decision.end}:{decision.fqn}"
+        return f"include:{decision.name}"
     if isinstance(decision, events.Follow):
         return f"follow:{decision.fqn}"
     if isinstance(decision, events.EndLast):
@@ -201,10 +169,6 @@ def test_each_happening_has_a_rule_in_each_situation() -> None:
         ("forward backward ; update:2:foreign forward", ""),
         # Optimizers that step inside a backward pass, one for each parameter, are one.
         ("forward update:1:inside update:2:inside ; forward update:1:inside update:2:inside forward", "end end"),
-        # Updates of the program's own.
-        ("forward backward:watched ; updated", "end"),
-        ("forward backward:watched ; forward", ""),
-        ("fetch train forward ; fetch:feeds:updated", "end"),
         # Calls of the program.
         ("train ; step step", "end end"),
         ("step train ; forward backward fetch:feeds:given", ""),
@@ -238,9 +202,9 @@ def test_a_step_waits_for_the_optimizers_that_are_expected(text: str, expected: 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        # A forward in ``eval`` mode begins validation, with the fetch right before it; one that trains ends it.
-        ("train*2 ; forward:eval:ungraded forward", "exclude:validation:fetches include:validation end"),
-        ("train ; forward:eval forward", "exclude:validation:fetches include:validation end"),
+        # A forward in ``eval`` mode begins validation; one that trains ends it.
+        ("train*2 ; forward:eval:ungraded forward", "exclude:validation include:validation end"),
+        ("train ; forward:eval forward", "exclude:validation include:validation end"),
         # The loader is known from then on.
         ("fetch train fetch:checks forward:eval:ungraded fetch train ; fetch:checks", "exclude:validation"),
         ("fetch train fetch:checks forward:eval:ungraded ; fetch", "include:validation end"),
@@ -258,9 +222,9 @@ def test_a_step_waits_for_the_optimizers_that_are_expected(text: str, expected: 
         ("train ; training eval training forward", "exclude:validation include:validation end"),
         ("train begin:2 ; eval", ""),
         # A backward pass shows that the model trains in ``eval`` mode: the step is in no statistic.
-        ("train*2 ; forward:eval backward", "exclude:validation:fetches ExcludeOpen include:validation"),
+        ("train*2 ; forward:eval backward", "exclude:validation ExcludeOpen include:validation"),
         ("train*2 forward:eval backward update ; forward:eval", "end*2"),
-        ("train*2 ; forward:eval:ungraded backward", "exclude:validation:fetches include:validation"),
+        ("train*2 ; forward:eval:ungraded backward", "exclude:validation include:validation"),
         # From the first step on in ``eval`` mode.
         ("forward:eval backward update ; forward:eval", "end"),
         # A loader of unknown use, given to the session, ends no step during validation.
@@ -298,71 +262,6 @@ def test_a_pause_belongs_to_no_step(text: str, expected: str) -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        # The first three steps decide nothing; then forwards are excluded that hardly any step has.
-        ("train ; forward:ungraded train", "end"),
-        ("train*5 ; forward:ungraded train", "exclude:forward:fetches include:forward end"),
-        ("fetch train " * 5 + "fetch ; forward:ungraded", "exclude:forward"),
-        # A loader whose batches a part evaluated feeds validation.
-        ("fetch train*5 fetch:a forward:ungraded fetch train ; fetch:a", "exclude:validation"),
-        # After the first training forward, in an optimizer or in a pause they are part of what is open.
-        ("train*5 forward ; forward:ungraded", ""),
-        ("train*5 begin ; forward:ungraded", ""),
-        # A teacher in ``eval`` mode is called in each step: no validation.
-        ("; forward:part:eval:ungraded forward backward update", ""),
-        # Forwards that are more than each step has: the first ones.
-        (
-            "forward:ungraded call:teacher train "
-            + "forward:ungraded call:teacher train " * 4
-            + "forward:ungraded call:teacher forward:ungraded call:teacher forward:ungraded call:teacher ; forward",
-            "cut:0-6:fetches end",
-        ),
-        # Calls of a module that is not reported, in every second step: a row of its own, and the module is followed.
-        (
-            "train " + "call:teacher train train " * 4 + "call:teacher call:second ; forward",
-            "rename:0-6:teacher end",
-        ),
-        # The call around the first training forward is part of the step.
-        ("train*5 call:teacher:open ; forward", "follow:teacher end"),
-        # An unsampled step has no calls: it decides nothing, and is no part of the regularity.
-        ("forward:ungraded train*9 unrecorded ; forward", "end"),
-    ],
-)
-def test_forwards_without_gradients_are_placed_by_their_regularity(text: str, expected: str) -> None:
-    """Between an update and the next training forward."""
-    check(text, expected)
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        # A block that hardly any step has is excluded from its begin on, also where steps have no forward.
-        ("train*5 ; block train", "exclude:forward include:forward end"),
-        ("backward update " * 6 + "; block", "exclude:forward include:forward"),
-        # Of more blocks than each step has, the longest.
-        ("block train " * 5 + "block:300 block:10 block:200 ; forward", "cut:8-12 cut:0-4 end"),
-        # The same in unsampled steps.
-        ("unrecorded " + "block train " * 5 + "block:300 block:10 block:200 ; forward", "cut:8-12 cut:0-4 end"),
-        # One that is excluded already is not excluded again.
-        ("train*2 block train*3 block ; block:30 forward", "exclude:forward include:forward end"),
-        # In an optimizer, after the forward, in validation or in a pause it is part of what is open.
-        ("train*5 begin ; block", ""),
-        ("train*5 forward ; block", ""),
-        ("train*5 eval ; block", ""),
-        ("train*5 ; pause block resume", "exclude:pause include:pause"),
-        # One around an update has no place.
-        ("train*5 forward enter update ; leave forward", "end"),
-        # One that began before the session.
-        ("; leave", ""),
-    ],
-)
-def test_blocks_without_gradients_are_placed_by_their_regularity(text: str, expected: str) -> None:
-    """Between an update and the next training forward."""
-    check(text, expected)
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
         # The first module of the step, and where that is known the next.
         ("call:first call:second ; update", "follow:first"),
         ("call:first call:second update call:first call:second ; update", "follow:second"),
@@ -383,16 +282,10 @@ def test_a_limited_number_of_modules_is_followed() -> None:
     check("call:new ; update", "", entries=map(str, range(MAX_ENTRIES)))
 
 
-def test_each_update_of_a_step_has_its_own_regularity() -> None:
-    """A generator without gradients follows the first of two updates in each step: it is part of the step."""
-    program = "forward update:1 forward:ungraded call:g forward update:2 "
-    assert "exclude" not in Program().run(program * 9)
-
-
 def test_forwards_on_another_thread_are_passed_over_once_this_one_trains() -> None:
     """An actor, or an evaluation beside the training."""
     check(f"train*{MIN_UPDATES} thread:1 ; eval forward:eval:ungraded", "")
-    check("train thread:1 ; forward:eval:ungraded", "exclude:validation:fetches")
+    check("train thread:1 ; forward:eval:ungraded", "exclude:validation")
 
 
 def test_a_backward_pass_on_another_thread_decides_nothing() -> None:

@@ -176,59 +176,6 @@ def in_backward() -> Loop:
     return net, [*optimizers.values()], lambda: net(X).sum().backward()
 
 
-def by_hand(clear: str) -> Callable[[], Loop]:
-    """Updates without an optimizer; the gradients are cleared after them, before the forward, or before backward."""
-
-    def make() -> Loop:
-        net = Net()
-
-        def iteration() -> None:
-            if clear == "before":
-                net.zero_grad()
-            loss = net(X).sum()
-            if clear == "late":
-                net.zero_grad()
-            loss.backward()
-            with torch.no_grad():
-                for one in net.parameters():
-                    one.data -= 0.01 * one.grad  # type: ignore[operator]
-            if clear == "after":
-                for one in net.parameters():
-                    one.grad = None
-
-        return net, [], iteration
-
-    return make
-
-
-def by_hand_accumulated() -> Loop:
-    net = Net()
-
-    def iteration() -> None:
-        for _ in range(3):
-            net(X).sum().backward()
-        with torch.no_grad():
-            for one in net.parameters():
-                one -= 0.01 * one.grad  # type: ignore[operator]
-        net.zero_grad()
-
-    return net, [], iteration
-
-
-def functional() -> Loop:
-    net = Net()
-    parameters = {name: one.detach() for name, one in net.named_parameters()}
-
-    def loss(values: dict[str, Tensor]) -> Any:
-        return torch.func.functional_call(net, values, (X,)).sum()
-
-    def iteration() -> None:
-        for name, gradient in torch.func.grad(loss)(parameters).items():
-            parameters[name] = parameters[name] - 0.01 * gradient
-
-    return net, [], iteration
-
-
 def teacher_first() -> Loop:
     """A part without gradients is called before the one that is trained."""
     net = nn.ModuleDict({"teacher": nn.Linear(2, 2), "student": nn.Linear(2, 2)})
@@ -274,11 +221,6 @@ LOOPS: dict[str, Callable[[], Loop]] = {
     "optimizers in turn": in_turn,
     "optimizers together": together,
     "in backward": in_backward,
-    "by hand, cleared after": by_hand("after"),
-    "by hand, cleared before": by_hand("before"),
-    "by hand, cleared late": by_hand("late"),
-    "by hand, accumulated": by_hand_accumulated,
-    "functional": functional,
 }
 
 

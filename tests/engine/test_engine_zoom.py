@@ -17,7 +17,7 @@ from autoprof._capture.mark_cost import MarkCost
 from autoprof._notes import Notes
 from autoprof._session.sampling import TargetSet
 from autoprof._session.zoom import SILENT_STEPS, Zoom
-from autoprof._targets import CutRules, first_cut, group_tree, select_targets, split_group
+from autoprof._targets import first_cut, group_tree, select_targets
 from autoprof.config import load_config
 from autoprof.frame import FrameRun, Phase, Span, StepFrame
 from autoprof.summary import Row, Summary
@@ -375,91 +375,3 @@ class Stack(nn.Module):
         for block in self.blocks:
             x = block(x)
         return x
-
-
-def test_a_block_much_longer_than_its_equals_stands_alone() -> None:
-    """It has rows of its own, the others keep the group's, and all rows close."""
-    clock, sink = FakeClock(), ListSink()
-    model = Stack(clock, [300 if i != 13 else 9000 for i in range(20)])
-    with open_session(model, DEFAULT, clock=clock, sinks=[sink]) as session:
-        for _ in range(4):
-            train(session, model, 15)
-            session.summary()  # which passes the frames on
-    for frame in sink.frames:
-        check_laws(frame)
-    assert len({frame.cut for frame in sink.frames[20:]}) == 1
-    rows = rows_of(session.summary())
-    assert set(rows) >= {f"blocks.{one}{part}" for one in ("13", "*") for part in ("", "/attn", "/mlp")}
-    assert rows["blocks.13"].total_ns == 9000 * rows["blocks.13"].steps
-    assert rows["blocks.*"].total_ns == 19 * 300 * rows["blocks.*"].steps
-    assert rows["blocks.*"].calls == 19 * rows["blocks.*"].steps
-    for name in ("blocks.13", "blocks.*"):
-        inside = sum(row.total_ns for row in rows.values() if row.parent == name)
-        assert rows[name].total_ns == rows[name].self_ns + inside
-    names = {target.fqn: target.name for target in session.targets}
-    assert names["blocks.13.mlp"] == "blocks.13/mlp"
-    assert names["blocks.12.mlp"] == "blocks.*/mlp"
-
-
-def test_a_split_cut_is_selected_again_by_its_rules() -> None:
-    """Rules written for the cut select the same modules under the same names."""
-    clock = FakeClock()
-    model = Stack(clock, [300 if i != 13 else 9000 for i in range(20)])
-    tree = group_tree(model)
-    (blocks,) = tree.children
-    split = split_group(tree, blocks, [blocks.nodes[13]])
-    assert split is not None
-    groups = list(split.root.below())[1:]
-    assert [(one.name, one.blocks) for one in groups] == [
-        ("blocks.*", 19),
-        ("blocks.*/attn", 19),
-        ("blocks.*/mlp", 19),
-        ("blocks.13", 1),
-        ("blocks.13/attn", 1),
-        ("blocks.13/mlp", 1),
-    ]
-    chosen = select_targets(model, load_config(CutRules(model).mapping(groups)))
-    wanted = {(target.fqn, target.name) for group in groups for target in group.targets()}
-    assert {(target.fqn, target.name) for target in chosen} == wanted
-
-
-@pytest.mark.parametrize(
-    "times",
-    [
-        [100, 100, 180, 100, 100, 100],
-        [100, 100, 100, 900, 900, 900],
-        [100 + 200 * i for i in range(12)],
-        [100, 900],
-        [*[10000] * 40, *[100] * 41, 210],
-    ],
-    ids=["a little longer", "half of them", "each another", "two", "a small part of the step"],
-)
-def test_blocks_that_are_not_clearly_unlike_stay_in_their_group(times: list[int]) -> None:
-    """A split needs a usual time, a few members far from it, and an excess that matters."""
-    clock = FakeClock()
-    model = Stack(clock, times)
-    with open_session(model, DEFAULT, clock=clock) as session:
-        for _ in range(3):
-            train(session, model, 15)
-            session.summary()
-    assert {name for name in rows_of(session.summary()) if name.startswith("blocks")} <= {
-        "blocks.*",
-        "blocks.*/attn",
-        "blocks.*/mlp",
-    }
-
-
-def test_delays_that_hit_one_block_after_another_split_nothing() -> None:
-    """A block is unlike the others only where it is so step after step."""
-    clock = FakeClock()
-    model = Stack(clock, [300] * 12)
-    with open_session(model, DEFAULT, clock=clock) as session:
-        for step in range(60):
-            part = model.blocks[(step * 7) % 12].mlp  # type: ignore[union-attr]
-            assert isinstance(part, Part)
-            part._ns = 9000
-            train(session, model, 1)
-            session.summary()
-            part._ns = 200
-        assert "blocks.*" in rows_of(session.summary())
-        assert not any(target.name.startswith("blocks.1") for target in session.targets)

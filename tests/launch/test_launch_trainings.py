@@ -230,35 +230,6 @@ def test_a_model_whose_modules_are_never_called_is_found_by_its_optimizer(traini
     assert found(recorded(trainings)) == 5
 
 
-@pytest.mark.parametrize("clear", ["none", "zero"])
-def test_updates_by_hand_are_found(trainings: Trainings, clear: str) -> None:
-    """A program without a torch optimizer: its first backward shows the parameters, its next forward opens the run."""
-    model = mlp()
-    for _ in range(8):
-        loss = model(torch.ones(2, 4)).sum()
-        trainings.backward_called(loss) if trainings.session is None else None
-        loss.backward()
-        with torch.no_grad():
-            for parameter in model.parameters():
-                assert parameter.grad is not None
-                parameter -= 0.1 * parameter.grad
-                parameter.grad = None if clear == "none" else torch.zeros_like(parameter)
-    assert trainings.session is not None
-    summary = recorded(trainings)
-    assert found(summary) == 7
-    assert {"0", "2"} <= names(summary)
-
-
-def test_an_optimizer_made_after_the_first_backward_has_the_same_run(trainings: Trainings) -> None:
-    """A check of the gradients before the optimizer is made does not split the training."""
-    model = mlp()
-    loss = model(torch.ones(2, 4)).sum()
-    trainings.backward_called(loss)
-    loss.backward()
-    train(model, torch.optim.SGD(model.parameters(), lr=0.1), 6)
-    assert found(recorded(trainings)) == 6
-
-
 def test_trainings_one_after_another_have_a_session_each(trainings: Trainings) -> None:
     """Another model with another optimizer, as in cross-validation, ends the session before."""
     sessions = []

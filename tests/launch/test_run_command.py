@@ -142,22 +142,6 @@ def test_an_optimizer_without_a_step_is_named(tmp_path: Path) -> None:
     assert "it made no step" in result.stderr
 
 
-def test_updates_without_an_optimizer_are_recorded(tmp_path: Path) -> None:
-    """The first backward pass is announced without a frame on the stack, and nothing waits for another one."""
-    program = write(
-        tmp_path,
-        "import torch\nmodel = torch.nn.Linear(4, 4)\nbackward = vars(torch.Tensor)['backward']\n"
-        "for step in range(6):\n"
-        "    model(torch.ones(2, 4)).sum().backward()\n"
-        "    with torch.no_grad():\n"
-        "        for p in model.parameters(): p -= 0.1 * p.grad; p.grad = None\n"
-        "print(type(vars(torch.Tensor)['backward']).__name__)\n",
-    )
-    result = call(RUN, tmp_path, program)
-    assert (result.returncode, result.stdout) == (0, "function\n")
-    assert "autoprof: 5 steps" in result.stderr
-
-
 def test_training_by_functions_is_named(tmp_path: Path) -> None:
     """``torch.func`` shows no training: the line says what to call."""
     program = write(

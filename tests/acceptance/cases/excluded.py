@@ -103,27 +103,13 @@ def validation_of_submodules_in_inference_mode() -> Judge:
     return train_and(validate).excluded()
 
 
-@program("excluded", "validation with only the children in eval mode; the model stays in train mode")
-def validation_with_children_in_eval() -> Judge:
-    def validate(model: Model, session: Any) -> None:
-        with CLOCK.phase(EXCLUDED), torch.no_grad():
-            for child in model.children():
-                child.eval()
-            for batch in batches(BATCHES):
-                model(batch)
-            for child in model.children():
-                child.train()
-
-    return train_and(validate).excluded()
-
-
 @program("excluded", "validation of an EMA copy made by deepcopy before instrument")
 def validation_of_an_average() -> Judge:
     model = Model()
     average = copy.deepcopy(model).eval()
 
     def validate(model: Model, session: Any) -> None:
-        with CLOCK.phase(EXCLUDED), torch.no_grad():
+        with CLOCK.phase(EXCLUDED), session.pause("validation"), torch.no_grad():
             for mine, theirs in zip(average.parameters(), model.parameters(), strict=True):
                 mine.lerp_(theirs, 0.1)
             for batch in batches(BATCHES):
@@ -137,7 +123,7 @@ def validation_of_an_averaged_model() -> Judge:
     averages: list[Any] = []
 
     def validate(model: Model, session: Any) -> None:
-        with CLOCK.phase(EXCLUDED), torch.no_grad():
+        with CLOCK.phase(EXCLUDED), session.pause("validation"), torch.no_grad():
             if not averages:
                 averages.append(torch.optim.swa_utils.AveragedModel(model))
             averages[0].update_parameters(model)
@@ -260,26 +246,6 @@ def pausing() -> Judge:
             rest(30)
 
     return train_and(pause).excluded()
-
-
-@program("excluded", "accuracy on a training batch, in train mode under no_grad: never mixed into the forward")
-def accuracy_in_train_mode() -> Judge:
-    def measure(model: Model, session: Any) -> None:
-        with CLOCK.phase(EXCLUDED), torch.no_grad():
-            for batch in batches(BATCHES):
-                model(batch)
-
-    model = Model()
-    optimizer = sgd(model)
-    session = autoprof.instrument(model, optimizer=optimizer)
-    CLOCK.start()
-    for number, batch in enumerate(batches(STEPS), 1):
-        train_step(model, optimizer, batch)
-        if number % EVERY == 0:
-            measure(model, session)
-        CLOCK.step()
-    session.close()
-    return Judge(session).steps().phases("forward", "backward").closes()
 
 
 class Distilled(Root):

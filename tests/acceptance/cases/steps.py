@@ -307,7 +307,7 @@ def optimizers_in_backward() -> Judge:
     return Judge(session).steps().phases("forward").step_time()
 
 
-@program("steps", "a custom update without a torch optimizer")
+@program("steps", "a custom update without a torch optimizer, and session.step()")
 def custom_update() -> Judge:
     model = two_layers()
     session = autoprof.instrument(model)
@@ -321,6 +321,7 @@ def custom_update() -> Judge:
                 if parameter.grad is not None:
                     parameter -= 1e-4 * parameter.grad  # type: ignore[misc]
                 parameter.grad = None
+        session.step()
         CLOCK.step()
     session.close()
     return Judge(session).steps().phases("forward", "backward").step_time()
