@@ -125,7 +125,7 @@ def test_a_call_inside_which_the_cut_changes_is_one_call_of_the_model() -> None:
     model = deep(clock, 5)
     optimizer = torch.optim.SGD(model.parameters(), 0.1)
     config = {**DEFAULT, "step": "auto"}
-    with open_session(model, config, clock=clock, sinks=[sink], optimizer=optimizer) as session:
+    with open_session(model, config, clock=clock, sinks=[sink], optimizer=optimizer):
         for _ in range(20):
             model(torch.ones(8, 1)).sum().backward()
             optimizer.step()
