@@ -287,21 +287,6 @@ def test_work_of_a_thread_of_autoprofs_own_is_paid_for() -> None:
     assert sampler.k == 4
 
 
-def test_other_threads_are_affordable_until_their_marks_cost_more_than_the_loan_and_their_share() -> None:
-    """10 ms, and half of the budget; then they are off for good. Without a budget they never are."""
-    sampler, free = Sampler(0.01), Sampler(None)
-    for _ in range(200):  # steps of 10 ms earn 0.1 ms each
-        for one in (sampler, free):
-            one.charge_other_threads(90 * US)
-            one.close(0, 10 * MS, 10 * MS)
-    assert sampler.affords_other_threads
-    for _ in range(100):
-        for one in (sampler, free):
-            one.charge_other_threads(200 * US)
-            one.close(0, 10 * MS, 10 * MS)
-    assert (sampler.affords_other_threads, free.affords_other_threads) == (False, True)
-
-
 def test_rows_stay_where_their_marks_are_not_what_a_step_costs() -> None:
     """Fewer rows would make no step affordable: each k-th one is recorded, with all rows."""
     sampler = Sampler(0.01)

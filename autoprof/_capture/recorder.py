@@ -31,7 +31,6 @@ from .marks.codes import (
 from .marks.mark_batch import MarkBatch
 from .marks.native import extension, uses_extension
 from .marks.state import PythonMarkBuffer
-from .other_threads import OtherThreads
 
 MAX_USER_NAMES: Final = 4096
 """Names that code may make up while it runs; further names share one label."""
@@ -52,7 +51,6 @@ class Recorder:
         # torch.compile of torch 2.4 and 2.6 recompiles a hooked model when a closure of a hook holds another object.
         self.native_buffer = extension.MarkBuffer(0, MAX_MARKS) if uses_extension() else None
         self.buffer: PythonMarkBuffer = PythonMarkBuffer() if self.native_buffer is None else self.native_buffer
-        self.others = OtherThreads(self.buffer)
         self._extend_buffer = self.buffer.extend
         self.extend: Callable[[tuple[Any, ...]], None] = self._extend_buffer
         self.thread = threading.get_ident()
@@ -197,23 +195,17 @@ class Recorder:
 
         Marks that other threads append meanwhile stay for the next step.
         """
-        raw_codes, raw_readings = self.buffer.take(self.serial + 1)
+        buffer = self.buffer
+        codes, readings = buffer.take(self.serial + 1)
         shapes, detail_ns = tuple(self.shapes), self.detail_ns
         batch = MarkBatch(
-            raw_codes,
-            raw_readings,
-            self.thread,
-            self.buffer.multithreaded,
-            self.dropped,
-            shapes,
-            detail_ns,
-            self.others.take(),
+            codes, readings, self.thread, buffer.multithreaded, self.dropped, shapes, detail_ns, buffer.skipped
         )
         if detail_ns or shapes:
             del self.shapes[: len(shapes)]
             self.detail_ns = 0
-        self.buffer.multithreaded = False
-        self.dropped = 0
+        buffer.multithreaded = False
+        self.dropped = buffer.skipped = 0
         thread = threading.get_ident()
         if thread != self.thread or self.extend is not self._extend_buffer:
             self.thread, self.extend = thread, self._extend_buffer

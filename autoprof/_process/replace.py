@@ -123,8 +123,6 @@ class Replacement:
         self._make = make or call_listeners
         self._in_compiler = in_compiler
         self._holders: list[object] = []
-        self._until_compiled: list[object] = []
-        """The holders that need it no longer once torch compiles."""
         self._ours: Any = None
         self._original: Any = None
         self._made: tuple[Any, list[Any], Any] | None = None
@@ -134,14 +132,10 @@ class Replacement:
         """Whether the function is replaced, or held and to be replaced again."""
         return bool(self._holders) or self._ours is not None
 
-    def hold(self, holder: object, *, until_compiled: bool = False) -> None:
-        """Replace the function, unless that is done; ``until_compiled`` as if it were ``RETIRED`` for this holder."""
-        if until_compiled and has_compiled():
-            return
+    def hold(self, holder: object) -> None:
+        """Replace the function, unless that is done."""
         if holder not in self._holders:
             self._holders.append(holder)
-        if until_compiled and holder not in self._until_compiled:
-            self._until_compiled.append(holder)
         if self not in held:
             held.append(self)
         self.put()
@@ -150,8 +144,6 @@ class Replacement:
         """Put the original back once no session holds it; one that another package has wrapped stays, idle."""
         if holder in self._holders:
             self._holders.remove(holder)
-        if holder in self._until_compiled:
-            self._until_compiled.remove(holder)
         if not self._holders:
             if self in held:
                 held.remove(self)
@@ -179,11 +171,6 @@ class Replacement:
         self._original = self._place.get()
         self._ours = self._replacement(self._original)
         self._place.put(self._ours)
-
-    def retire(self) -> None:
-        """Forget the holders that need the replacement no longer once torch compiles."""
-        self._holders = [holder for holder in self._holders if holder not in self._until_compiled]
-        self._until_compiled.clear()
 
     def put_back(self, *, compiling: bool = False) -> bool:
         """Put the original back; return False where another package's wrapper is in the way."""
@@ -222,7 +209,6 @@ def remove_while_compiling() -> None:
     _compiled = True
     for replacement in held:
         replacement.put_back(compiling=True)
-        replacement.retire()
 
 
 def restore_after_compiling() -> None:

@@ -18,7 +18,6 @@ from .._capture.handle import Handle, Probe
 from .._capture.hooks.call_sites import keep_calls
 from .._capture.hooks.checkpointing import SEES_CHECKPOINTS
 from .._capture.hooks.compiled_calls import CompiledCalls
-from .._capture.hooks.compiled_checkpoints import watch_compiled_checkpoints
 from .._capture.hooks.function import probe_function
 from .._capture.hooks.module_hooks import make_hooks
 from .._capture.hooks.optimizer_hooks import OptimizerHooks
@@ -327,7 +326,6 @@ class _Builder:
         compiled = CompiledModules(self._setup.recorder, self._unseen(), self._notes)
         self._attached.add(keep_calls().remove)
         self._attached.add(around_compiler(_nothing, compiled.compiled).remove)
-        self._attached.add(watch_compiled_checkpoints(compiled.compiled_checkpoint).remove)
         nodes = walk(self._setup.model)
         calls = CompiledCalls([(node.inner, node.module) for node in nodes], unwrap, compiled.found)
         self._attached.add(calls.close)

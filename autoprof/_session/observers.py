@@ -18,10 +18,6 @@ from ..summary import Excluded, Summary
 
 COMPILED: Final = "steps in which torch compiled, excluded as warm-up"
 """The reason for an excluded step: compiling takes seconds that no other step takes."""
-COMPILED_CHECKPOINTS: Final = (
-    "torch.compile has put activation checkpointing into a graph: recompute inside it cannot be timed, and is part of "
-    "backward; without torch.compile it is a phase of its own"
-)
 
 
 class MemoryTable(Observer):
@@ -75,7 +71,7 @@ class ExcludedTime(Observer):
 
 
 class CompiledModules(Observer):
-    """Note what torch compiled and hooks no longer see, modules and checkpoints; exclude the step that compiled."""
+    """Note what torch compiled and hooks no longer see; exclude the step that compiled."""
 
     provides = "notes on compiled modules"
 
@@ -87,11 +83,6 @@ class CompiledModules(Observer):
         self.model_hidden = False
         """Whether torch compiled a function around the model, so that no module is seen: a note says so."""
         self._compiled = self._found = False
-        self._compiled_checkpoint = False
-
-    def compiled_checkpoint(self) -> None:
-        """Called when a checkpoint was traced into a graph."""
-        self._compiled_checkpoint = True
 
     def compiled(self) -> None:
         """Called when torch has compiled: the open step shows which modules hooks no longer see."""
@@ -109,8 +100,6 @@ class CompiledModules(Observer):
         compiled, self._compiled, self._found = self._compiled, False, False
         if not compiled:
             return raw
-        if self._compiled_checkpoint:
-            self._notes.warn_once(COMPILED_CHECKPOINTS)
         if raw.warmup:
             return raw
         self._notes.skip(COMPILED)
@@ -135,6 +124,6 @@ class CompiledModules(Observer):
         else:
             self._notes.warn_once(
                 f"hooks do not fire inside graphs of torch.compile: step {raw.step} did not call {names}. A compiled "
-                "module is timed as a whole; to see parts of it, compile them one by one, as in block.compile(), or "
-                "train some steps without torch.compile"
+                "module is timed as a whole, and recompute in its graph is part of backward; to see parts of it, "
+                "compile them one by one, as in block.compile(), or train some steps without torch.compile"
             )

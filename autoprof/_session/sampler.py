@@ -37,10 +37,6 @@ ROOM: Final = 1.25
 """More is recorded where that is expected to cost the budget divided by this, so that rows do not come and go."""
 MAX_EVERY: Final = 4096
 """The largest k: of steps of 0.1 ms one in half a second is recorded."""
-OTHER_THREADS_LOAN_NS: Final = 10_000_000
-"""Marks of other threads may cost this before the budget pays for them: an evaluation beside the training is short."""
-OTHER_THREADS_SHARE: Final = 0.5
-"""The part of the budget that marks of other threads may spend; the training itself needs the rest."""
 
 
 class DroppableRows(Protocol):
@@ -111,14 +107,10 @@ class Sampler(Observer):
         """This rank affords every k-th of the steps that are considered."""
         self.agreed_rate = 1.0
         """The part of the steps that each of the other ranks affords, as far as it is known."""
-        self.affords_other_threads = True
-        """Whether the budget pays for marks of other threads; once it does not, they are switched off for good."""
         self._recorded = 0
         self._size = MIN_WINDOW
         self._window = _Window()
         self._before: _Window | None = None
-        self._other_threads_ns = 0
-        self._earned_ns = 0.0
         self._waits_ns: deque[int] = deque(maxlen=KEPT_STEPS)
         """How long the device waited for the host in each of the last recorded steps; empty without a device."""
         self._events_ns = 0
@@ -159,15 +151,6 @@ class Sampler(Observer):
         self.spend(ns)
         self._window.passes_ns += ns
 
-    def charge_other_threads(self, cost_ns: int) -> None:
-        """Count the part of a recorded step's cost that marks of other threads caused, before ``close``."""
-        if self._budget is None or not self.affords_other_threads:
-            return
-        self._other_threads_ns += cost_ns
-        if self._other_threads_ns > OTHER_THREADS_LOAN_NS + OTHER_THREADS_SHARE * self._earned_ns:
-            self.affords_other_threads = False
-            self.restart()  # the steps that follow cost less
-
     def close(self, cost_ns: int, cpu_ns: int, wall_ns: int, marks_ns: int | None = None, gap_ns: int = 0) -> None:
         """Count a recorded step; decide at the end of a window.
 
@@ -176,7 +159,6 @@ class Sampler(Observer):
         """
         if self._budget is None:
             return
-        self._earned_ns += self._budget * wall_ns * self.k
         self._recorded += 1
         if self._recorded <= FIRST_STEPS:
             return

@@ -7,7 +7,6 @@ from typing import NamedTuple, Protocol
 
 from .._capture.handle import Probe
 from .._capture.mark_cost import MarkCost
-from .._capture.other_threads import NO_OTHER_MARKS, OtherMarks
 from .._capture.recorder import Recorder, activate
 from .._targets import Target
 from .host_times import HOST, HostTimes
@@ -161,33 +160,23 @@ class Sampling:
         """Leave the open step out of the account: the user has asked for ``ns`` of work in it."""
         self._asked = self._asked or ns > 0
 
-    def close(self, marks: int, paid_ns: int, ended_ns: int, ended_cpu_ns: int, other: OtherMarks) -> None:
+    def close(self, marks: int, paid_ns: int, ended_ns: int, ended_cpu_ns: int) -> None:
         """Count the cost and the length of a recorded step.
 
-        ``marks`` were made in it, ``other`` on other threads; ``paid_ns`` is autoprof's own processor time so far. Its
-        work at the end of the step began at ``ended_ns``, by the thread's clock ``ended_cpu_ns``.
+        ``marks`` were made in it; ``paid_ns`` is autoprof's own processor time so far. Its work at the end of the step
+        began at ``ended_ns``, by the thread's clock ``ended_cpu_ns``.
         """
-        work_ns, others_ns, self._paid_ns = paid_ns - self._paid_ns, 0, paid_ns
+        work_ns, self._paid_ns = paid_ns - self._paid_ns, paid_ns
         marks_ns = round(self._mark_cost.of(marks))
-        if other is not NO_OTHER_MARKS:
-            others_ns = self.cost_of(other)
-        if other.marks:  # each of them follows a mark that names its thread
-            self._sampler.charge_other_threads(round(others_ns + work_ns * min(2 * other.marks / marks, 1.0)))
-            if not self._sampler.affords_other_threads:
-                self._recorder.others.switch_off()
         wall_ns = max(ended_ns - self._began_ns - marks_ns, 1)
         cpu_ns = min(max(ended_cpu_ns - self._began_cpu_ns - marks_ns, 0), wall_ns)
         if not self._asked:
-            self._sampler.close(work_ns + others_ns + marks_ns, cpu_ns, wall_ns, marks_ns, self._gap_ns)
+            self._sampler.close(work_ns + marks_ns, cpu_ns, wall_ns, marks_ns, self._gap_ns)
         self._asked, self._gap_ns = False, 0
 
     def spend_on_gap(self, ns: int) -> None:
         """Count the part of autoprof's own work that a gap causes, where it begins or ends."""
         self._gap_ns += ns
-
-    def cost_of(self, other: OtherMarks) -> int:
-        """Return the cost of module calls on other threads, on these threads, in nanoseconds."""
-        return other.ns + round(self._mark_cost.of(other.skipped))
 
     # The begins and ends of steps.
 

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 
-from .._capture.other_threads import MAX_OTHER_MARKS, NO_OTHER_MARKS, OtherMarks
 from .._capture.recorder import Recorder
 from .._notes import Notes
 from .._process import lifecycle
@@ -40,13 +39,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("autoprof")
 
-OTHER_THREADS_OFF: Final = (
-    "other threads call the model while it trains, and recording their calls costs more than the budget allows: these "
-    "calls are no longer recorded, only those of the training thread; `sample: {budget: null}` records all of them"
-)
-OTHER_THREADS_CUT: Final = (
-    f"other threads called the model more often than is recorded in a step ({MAX_OTHER_MARKS:,} marks): "
-    "their further calls in such steps are not in the reports"
+OTHER_THREADS: Final = (
+    "other threads call the model while it trains: their calls are not recorded, only those of the training thread"
 )
 
 NO_UPDATES: Final = (
@@ -230,13 +224,13 @@ class TrainingSteps:
         steps, sampling = self.steps, self._sampling
         raw = steps.close(held)
         if raw is not None:
-            self._submit(raw)
+            self._pipeline.submit(raw)
             batch = raw.mark_batch
             ended_cpu_ns = self._times.processor_ns()
             paid_ns = steps.work_ns + steps.metered_ns + ended_cpu_ns - began_cpu_ns - self._pipeline.passes_ns
-            sampling.close(batch.mark_count, paid_ns, began_ns, began_cpu_ns, batch.other)
-            if batch.other is not NO_OTHER_MARKS:
-                self._note_other_threads(batch.other)
+            sampling.close(batch.mark_count, paid_ns, began_ns, began_cpu_ns)
+            if batch.skipped:
+                self._notes.warn_once(OTHER_THREADS)
         steps.number += 1
         self._next_recorded = steps.number if self._captures_next else sampling.next_recorded(steps.number)
         self._captures_next = False
@@ -246,12 +240,6 @@ class TrainingSteps:
             self._begin_recorded(None if raw is None else raw.end, raw)
         if (raw is None) != (steps.open is None):
             sampling.spend_on_gap(self._times.processor_ns() - (began_cpu_ns if raw is None else ended_cpu_ns))
-
-    def _submit(self, raw: RawStep) -> None:
-        other = raw.mark_batch.other
-        if other is not NO_OTHER_MARKS:
-            raw = raw._replace(overhead_ns=raw.overhead_ns + self._sampling.cost_of(other))
-        self._pipeline.submit(raw)
 
     def _begin_unsampled(self, ended: RawStep | None) -> None:
         if ended is not None:
@@ -287,12 +275,6 @@ class TrainingSteps:
         if not steps.pauses:
             sampling.switch(True)
         steps.started()
-
-    def _note_other_threads(self, other: OtherMarks) -> None:
-        if not self._recorder.others.recorded:
-            self._notes.warn_once(OTHER_THREADS_OFF)
-        elif other.exceeded:
-            self._notes.warn_once(OTHER_THREADS_CUT)
 
     def _exclude_open(self, _decision: ExcludeOpen) -> None:
         if self.steps.open is not None:
@@ -385,7 +367,7 @@ class TrainingSteps:
         self.is_off = True
         raw, gap = self.steps.close_last(whole=decision.whole, updated_at=decision.updated_at)
         if raw is not None:
-            self._submit(raw)
+            self._pipeline.submit(raw)
         self._pipeline.open_gap = gap
 
     def detach(self) -> None:

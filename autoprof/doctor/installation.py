@@ -12,8 +12,6 @@ from importlib import metadata
 from pathlib import Path
 from typing import Final
 
-from .._capture.hooks.call_sites import HAS_CALL_ATTRIBUTE
-from .._capture.hooks.native_hooks import HAS_HOOK_DICTS
 from .._capture.marks.native import uses_extension
 from .._process.switch import SWITCH, is_off
 from .._units import format_bytes
@@ -63,10 +61,6 @@ def check_versions(distribution: str = DISTRIBUTION) -> Result:
         if uses_extension()
         else ", marks in Python: not built, built from other sources, or AUTOPROF_PURE is set"
     )
-    if not HAS_CALL_ATTRIBUTE:
-        shown += "; this torch has no Module._compiled_call_impl, so modules are marked by hooks, which cost more"
-    elif not HAS_HOOK_DICTS:
-        shown += "; this torch has no Node._register_hook_dict, so backward is marked by prehooks, which cost more"
     if getattr(sys, "_is_gil_enabled", lambda: True)() is False:
         return warning(
             "versions",

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from .._capture.hooks.checkpointing import CheckpointListener, CheckpointMarks, CheckpointProbe
-from .._capture.hooks.ranges import CheckpointRanges, RangingRecorder
+from .._capture.hooks.checkpointing import CheckpointMarks, CheckpointProbe
 from ._base import ProbeContext, ProbeFactory
 
 
 def _make(context: ProbeContext) -> CheckpointProbe:
-    recorder, passes = context.recorder, context.module_hooks.passes
-    listeners: list[CheckpointListener] = [CheckpointMarks(recorder, passes, follows_backward=context.follows_backward)]
-    if isinstance(recorder, RangingRecorder):
-        listeners.append(CheckpointRanges(recorder))
-    return CheckpointProbe(listeners)
+    passes = context.module_hooks.passes
+    return CheckpointProbe(CheckpointMarks(context.recorder, passes, follows_backward=context.follows_backward))
 
 
 PROBE = ProbeFactory(_make)

@@ -18,10 +18,8 @@ from torch import nn
 from torch.nn.modules.loss import _Loss
 
 from .._capture import recorder as recorders
-from .._capture.hooks.autograd_hooks import CallHooks
-from .._capture.hooks.cross_device import hooks_by_input
 from .._capture.hooks.hook_owner import HookOwner
-from .._capture.hooks.module_hooks import Hooks
+from .._capture.hooks.module_hooks import Hooks, hooks_by_input
 from .._capture.recorder import Recorder
 from .._process.replace import Attribute, CallProbe, Replacement
 from ..frame import MODULE_PHASES, Phase
@@ -39,12 +37,8 @@ class _LossClass(HookOwner):
         self._recorder = recorder
         self._failed = False
         several = hooks.passes.several
-
-        def make(index: int | None) -> CallHooks:
-            device = None if index == recorder.clock.device_index else index
-            return hooks.tracking(device, several)
-
-        self._before, self._after, _ = hooks_by_input(recorder, make, None) if several else make(None)
+        made = hooks_by_input(recorder, hooks.tracking) if several else hooks.tracking(None)
+        self._before, self._after = made.before, made.after
 
     def enter(self, module: nn.Module, args: Any, kwargs: Any) -> Any:
         """Mark that a call begins; return the call, or None where no mark was made."""

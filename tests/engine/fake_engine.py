@@ -64,7 +64,7 @@ def threads_of_devices(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         return threading.get_ident() if _engine["thread"] is None else int(_engine["thread"])
 
     with monkeypatch.context() as patch:
-        probes = ("backward", "cross_device", "checkpointing")
+        probes = ("backward", "checkpointing", "module_hooks")
         for module in ("devices._device_clock", *(f"_capture.hooks.{probe}" for probe in probes)):
             patch.setattr(f"autoprof.{module}.get_ident", ident)
         patch.setattr("autoprof._capture.recorder.threading", SimpleNamespace(get_ident=ident, Lock=threading.Lock))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 from typing import Any
 
@@ -13,9 +12,6 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from autoprof import Phase, span, timed
-from autoprof._capture.hooks import backward
-from autoprof._capture.marks.codes import UNTIMED_HIDDEN, UNTIMED_LEAF
-from autoprof._process import replace
 from autoprof.testing import FakeClock
 
 CHILDREN = everything(targets=[{"match": ".+"}])
@@ -45,14 +41,6 @@ class Again(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return checkpoint(self.child, x, use_reentrant=self.reentrant)
-
-
-@pytest.fixture
-def nothing_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Forget what other tests have compiled: calls of ``autograd.grad`` are seen until torch compiles."""
-    monkeypatch.setattr(replace, "_compiled", False)
-    if "torch._dynamo.utils" in sys.modules:
-        sys.modules["torch._dynamo.utils"].counters.clear()
 
 
 def linear() -> nn.Module:
@@ -198,42 +186,6 @@ def test_a_tensor_is_found_wherever_an_output_hides_it(wrap: Any) -> None:
         summary = watched.session.summary()
     assert count(watched.frames[0], Phase.BACKWARD) == {"a": 1, "hides": 1}
     assert not summary.skipped
-
-
-class Prompt(nn.Module):
-    """Return a parameter as it is."""
-
-    def __init__(self, wrap: Any = lambda x: x) -> None:
-        super().__init__()
-        self.weight, self.wrap = nn.Parameter(torch.ones(2)), wrap
-
-    def forward(self, x: Tensor) -> Any:
-        return self.wrap(self.weight)
-
-
-@pytest.mark.parametrize("wrap", [lambda x: x, lambda x: (x, None), lambda x: {"a": [x]}, Opaque])
-def test_a_call_that_returns_a_leaf_has_no_backward_and_is_counted(wrap: Any) -> None:
-    """No node made it, so nothing marks when its backward would be; the summary says so, call by call."""
-    model = Prompt(wrap)
-    with Watched(model) as watched:
-        for _ in range(3):
-            model(data())
-            model.weight.sum().backward()
-            watched.step()
-        with torch.no_grad():
-            model(data())  # nothing will ask for a backward
-        summary = watched.session.summary()
-    assert summary.skipped == {UNTIMED_LEAF: 3}
-
-
-def test_an_output_too_large_to_be_searched_is_counted() -> None:
-    """What may have been missed is said."""
-    model = nn.Identity()
-    with Watched(model) as watched:
-        model([Opaque(torch.ones(1)) for _ in range(2000)])
-        watched.step()
-        summary = watched.session.summary()
-    assert summary.skipped == {UNTIMED_HIDDEN: 1}
 
 
 def test_a_module_still_in_forward_has_no_backward_yet() -> None:
@@ -448,44 +400,6 @@ def test_ctrl_c_inside_forward_leaves_unchanged_and_the_next_step_is_right() -> 
     ]
 
 
-def test_two_threads_in_one_module_at_once_get_lanes_of_their_own() -> None:
-    """Each thread's call is closed by itself, whichever leaves first."""
-    first_in, second_in, first_out = threading.Event(), threading.Event(), threading.Event()
-
-    class Meets(nn.Module):
-        def forward(self, x: Tensor) -> Tensor:
-            if threading.current_thread() is threading.main_thread():
-                first_in.set()
-                assert second_in.wait(10)
-            else:
-                second_in.set()
-                assert first_out.wait(10)
-            return x * 2
-
-    model = Named(a=Meets())
-    results: list[Tensor] = []
-
-    def work() -> None:
-        assert first_in.wait(10)
-        results.append(model(data()))
-
-    with Watched(model) as watched:
-        thread = threading.Thread(target=work)
-        thread.start()
-        results.append(model(data()))
-        first_out.set()
-        thread.join()
-        sum(result.sum() for result in results).backward()
-        watched.step()
-        summary = watched.session.summary()
-    (frame,) = watched.frames
-    check_laws(frame)
-    assert not summary.skipped
-    forwards = {(s.name, s.lane): s for s in frame.spans if s.phase is Phase.FORWARD}
-    assert sorted(forwards) == [("Named", 0), ("Named", 1), ("a", 0), ("a", 1)]
-    assert frame.spans[forwards["a", 1].parent or 0].lane == 1
-
-
 def test_what_another_thread_does_is_no_part_of_the_steps_account() -> None:
     """Phases and other are those of the training thread; the other thread's rows are beside it."""
     clock = FakeClock()
@@ -594,73 +508,3 @@ def test_a_step_that_ends_inside_a_backward_closes() -> None:
         "a": 1,
         "b": 1,
     }
-
-
-class Slow(torch.autograd.Function):
-    """An operation whose backward takes 100 ns, and 30 ns more where its backward is differentiated."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, clock: FakeClock, ns: int) -> Tensor:
-        ctx.clock, ctx.ns = clock, ns
-        return x * 1.0
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Any, ...]:
-        ctx.clock.advance(ctx.ns)
-        slow: Tensor = Slow.apply(gradients[0], ctx.clock, 30) if ctx.ns == 100 else gradients[0] * 1.0  # type: ignore[no-untyped-call]
-        return slow, None, None
-
-
-@pytest.mark.usefixtures("nothing_compiled")
-def test_a_gradient_penalty_lies_wholly_in_backward() -> None:
-    """``autograd.grad`` with a graph, then ``backward`` through it; the loss is outside the model in both."""
-    clock = FakeClock()
-    model = Named(a=linear(), b=nn.Tanh())
-    with Watched(model, config=CHILDREN, clock=clock) as watched:
-        x = data()
-        score = Slow.apply(model(x), clock, 100).square().sum()  # type: ignore[no-untyped-call]
-        (slope,) = torch.autograd.grad(score, x, create_graph=True)
-        clock.advance(7)
-        (score + (slope.norm() - 1).square()).backward()
-        watched.step()
-    (frame,) = watched.frames
-    check_laws(frame)
-    assert frame.duration_ns == 237
-    roots = [span for span in frame.spans if span.parent is None and span.phase is Phase.BACKWARD]
-    assert [span.host_ns for span in roots if span.host_ns] == [100, 130]
-
-
-@pytest.mark.usefixtures("nothing_compiled")
-def test_a_gradient_that_reaches_no_module_is_no_backward_pass() -> None:
-    """``autograd.grad`` of something else than the model's output is counted in no phase, and is no micro-step."""
-    clock = FakeClock()
-    model = Named(a=linear())
-    with Watched(model, config=CHILDREN, clock=clock) as watched:
-        y = model(data())
-        x = data()
-        torch.autograd.grad(Slow.apply(x, clock, 50).sum(), x)  # type: ignore[no-untyped-call]
-        y.sum().backward()
-        watched.step()
-    (frame,) = watched.frames
-    check_laws(frame)
-    assert sum(span.host_ns for span in frame.spans) == 0
-    assert frame.duration_ns == 50
-    assert not backward.GRAD.in_place
-
-
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.usefixtures("nothing_compiled")
-def test_calls_of_grad_are_not_replaced_any_more_once_torch_has_compiled() -> None:
-    """A graph that calls it is guarded by the function; a wrapper would have it compiled anew."""
-    clock = FakeClock()
-    model = Named(a=linear())
-    with Watched(model, config=CHILDREN, clock=clock) as watched:
-        for _ in range(2):
-            x = data()
-            torch.autograd.grad(Slow.apply(model(x), clock, 100).sum(), x)  # type: ignore[no-untyped-call]
-            torch.compile(lambda x: x * 2, backend="eager")(torch.ones(1))
-            assert not backward.GRAD.in_place
-            watched.step()
-    torch._dynamo.reset()
-    spent = [sum(span.host_ns for span in frame.spans if span.parent is None) for frame in watched.frames]
-    assert spent == [100, 0]

@@ -331,20 +331,6 @@ def test_another_packages_checkpointing_is_noted_once() -> None:
     assert not train(Net(world, checkpointed(FUNCTIONS["module"], False)), world, everything()).session.summary().notes
 
 
-def test_checkpointing_inside_a_compiled_graph_is_noted_once() -> None:
-    """No Python code of the recompute runs there."""
-    torch._dynamo.reset()
-    model = Block(nn.Sequential(nn.Linear(4, 4), nn.Tanh()), reentrant=False)
-    compiled = torch.compile(model, backend="aot_eager")
-    with Watched(model, clock=FakeClock(tick_ns=1)) as watched:
-        for _ in range(2):
-            compiled(torch.ones(1, 4)).sum().backward()
-            watched.step()
-        notes = watched.session.summary().notes
-    assert sum("has put activation checkpointing into a graph" in note for note in notes) == 1
-    assert count(watched.frames[1], RECOMPUTE) == {}
-
-
 class Launched(nn.Module):
     """A checkpointed operator between two others, on a device."""
 

@@ -251,7 +251,7 @@ def test_a_modules_memory_is_that_of_its_device() -> None:
     recorder = Recorder(FakeClock())
     module, hooks = nn.Identity(), make_hooks(recorder)
     probe = ModuleProbe(recorder, hooks, Target(module, "m", "m", frozenset((Phase.FORWARD,)), True, 0), Level(0))
-    probe.place(hooks, 1, 0, several=True)
+    probe.place(hooks, 1, 0)
     probe.attach()
     module(torch.ones(1))
     probe.detach()

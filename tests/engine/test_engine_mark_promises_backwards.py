@@ -51,31 +51,6 @@ def test_a_gradient_of_weights_alone_runs_the_modules_on_its_way() -> None:
         assert not backwards(frame)["0"]
 
 
-def test_a_gradient_that_stops_at_a_hidden_output_runs_no_module_before_it() -> None:
-    """``autograd.grad(inputs=hidden)`` hands the gradient out; the layer that made it has no backward."""
-
-    def work(model: Any) -> Any:
-        hidden = model[0](batch())
-        output = model[2](torch.tanh(hidden))
-        return torch.autograd.grad(output.square().sum(), hidden)
-
-    for frame in as_bare(two_layers, work):
-        assert forwards(frame) == {"0": 1, "2": 1}
-        assert backwards(frame) == {"2": 1}
-
-
-def test_a_gradient_of_the_output_itself_runs_no_module() -> None:
-    """Only what computed the loss of it."""
-
-    def work(model: Any) -> Any:
-        output = model(batch())
-        return torch.autograd.grad(output.square().sum(), output)
-
-    for frame in as_bare(two_layers, work):
-        assert forwards(frame) == ALL
-        assert not backwards(frame)
-
-
 def test_a_backward_into_a_hidden_output_runs_the_node_that_made_it() -> None:
     """``backward(inputs=[hidden])``: torch runs this node, though nobody needs its gradients."""
 

@@ -16,8 +16,8 @@ from random_programs import Life, Program, programs
 from test_engine_laws import EXAMPLES, TooLarge, bare
 from torch import nn
 
-from autoprof._capture.hooks.autograd_hooks import CallHooks
 from autoprof._capture.hooks.call_sites import table
+from autoprof._capture.hooks.module_hooks import CallHooks
 from autoprof._capture.hooks.native_hooks import native_context
 from autoprof._capture.marks import native
 from autoprof._capture.marks.native import PURE_VARIABLE, uses_extension
@@ -269,17 +269,16 @@ def test_another_error_in_an_attribute_of_an_input_is_counted_and_never_reaches_
 
 
 @needs_c
-@pytest.mark.parametrize("attribute", ["grad_fn", "requires_grad"])
 @pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError])
 def test_an_error_in_an_attribute_of_an_output_leaves_the_same_marks_in_both_ways(
-    attribute: str, error: type[BaseException], monkeypatch: pytest.MonkeyPatch
+    error: type[BaseException], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The call is over: its span ends before the hook looks at the output."""
 
     def record() -> tuple[Frames, dict[str, int], bool]:
         model, interrupted = nn.Sequential(Returns()), False
         with Watched(model, config=everything(step="manual", flops="off")) as watched:
-            model[0].prepared = raises_once(monkeypatch, attribute, error())
+            model[0].prepared = raises_once(monkeypatch, "grad_fn", error())
             try:
                 model(torch.ones(1, 2))
             except KeyboardInterrupt:
@@ -372,7 +371,7 @@ def test_without_the_extension_marks_are_made_in_python(monkeypatch: pytest.Monk
     monkeypatch.setattr(native, "extension", None)
     assert not uses_extension()
     recorder = Recorder(FakeClock())
-    assert native_context(recorder, lambda: recorder.read) is None
+    assert native_context(recorder, lambda: recorder.read, None, None) is None
 
 
 @needs_c

@@ -133,8 +133,7 @@ def test_a_recompute_is_a_range_inside_the_backward(reentrant: bool) -> None:
         assert [names.count(f"{layer}{suffix}") for suffix in ("", " [recompute]", " [backward]")] == [1, 1, 1]
     around = dict(pairs)
     assert around["block [backward]"] == "Net [backward]"
-    assert around["block/first [recompute]"] == "block [recompute]"
-    assert "[backward]" in around["block [recompute]"]
+    assert "[backward]" in around["block/first [recompute]"]
 
 
 def test_without_the_option_there_is_nothing() -> None:
@@ -260,7 +259,8 @@ def test_on_any_nest_the_ranges_are_the_spans(description: Any) -> None:
             continue
         name = span.phase.qualify(span.name)
         spans[name] += 1
-        timed[name] += span.host_ns > 0 or span.phase is not Phase.BACKWARD
+        # A checkpointed function that is no target has a span, but no range.
+        timed[name] += span.phase is not Phase.RECOMPUTE and (span.host_ns > 0 or span.phase is not Phase.BACKWARD)
     del listener.opened["(backward)"]
     assert timed <= listener.opened <= spans
 

@@ -6,30 +6,24 @@ which calls its entries and, between them, what torch would have called. Nothing
 pickles and replicas of a module have no marks, compiled graphs have no guard of ours, and code that asks whether a
 module has hooks finds none.
 
-The table exists in C (``marks/call_site.c``) and here, with the same members. A torch without that attribute gets
-public hooks in its place (``HookedCallTable``).
+The table exists in C (``marks/call_site.c``) and here, with the same members.
 """
 
 from __future__ import annotations
 
-import threading
-import types
 import weakref
 from collections.abc import Callable
-from contextlib import nullcontext
 from functools import partial
 from typing import Any, Final
 
 from torch import nn
 
-from ..._process.replace import Attribute, InCompiler, Replacement, never_compile, skip_frames
+from ..._process.replace import Attribute, InCompiler, Replacement, never_compile
 from ..handle import Handle
 from ..marks.native import extension, uses_extension
 
 NAME: Final = "_compiled_call_impl"
 """The attribute, which belongs to ``nn.Module.compile``."""
-
-_nothing = nullcontext().__exit__  # takes any arguments, returns None, and pickles by name
 
 
 class PythonCallEntry:
@@ -156,112 +150,24 @@ class PythonCallTable:
 
     def _add(self, module: nn.Module, source: Any = None, wraps: bool = False) -> Any:
         key, sites = id(module), self._sites
-        site = sites[key] = self._make(module, source, wraps, lambda _reference: sites.pop(key, None))
+        site = sites[key] = PythonCallSite(module, source, wraps=wraps, gone=lambda _reference: sites.pop(key, None))
         return site
-
-    def _make(self, module: nn.Module, source: Any, wraps: bool, gone: Callable[[Any], object]) -> Any:
-        return PythonCallSite(module, source, wraps=wraps, gone=gone)
 
 
 for _name in ("__get__", "__set__", "__delete__"):
     never_compile(getattr(PythonCallTable, _name))
 
 
-class _HookedSite(PythonCallSite):
-    """The marked calls of one module by public hooks, outermost. A copied hook finds a site without entries."""
-
-    def __init__(self, module: nn.Module, source: Any, *, wraps: bool, gone: Any) -> None:
-        super().__init__(module, source, wraps=wraps, gone=gone)
-        self._handles: list[Any] = []
-        self._calls = threading.local()
-
-    def hook(self) -> None:
-        """Attach the hooks. Called on the class: a scripted module has no such methods of its own."""
-        module = self._module()
-        if module is not None and not self._handles:
-            before, after = nn.Module.register_forward_pre_hook, nn.Module.register_forward_hook
-            self._handles.append(before(module, self.pre, prepend=True, with_kwargs=True))
-            self._handles.append(after(module, self.post, with_kwargs=True, always_call=True))
-
-    def unhook(self) -> None:
-        """Remove the hooks."""
-        while self._handles:
-            self._handles.pop().remove()
-
-    def pre(self, module: nn.Module, args: Any, kwargs: Any) -> None:
-        """Call the functions before a call of the module."""
-        if not isinstance(self, _HookedSite):  # the hook of a copy
-            return
-        marked, shown = (self, module) if self._source is None else (self._source, self._source._module())
-        stack = self._stack()
-        if shown is None or self._inside:
-            stack.append(None)
-            return
-        marked._inside += self._wraps
-        stack.append((marked, marked.begin(shown, args, kwargs), shown))
-
-    def post(self, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
-        """Call all that is called after the module."""
-        if not isinstance(self, _HookedSite):
-            return
-        stack = self._stack()
-        call = stack.pop() if stack else None
-        if call is not None:
-            marked, entered, shown = call
-            marked._inside -= self._wraps
-            marked.end(entered, shown, args, kwargs, output)
-
-    def _stack(self) -> list[Any]:
-        stack: list[Any] = self._calls.__dict__.setdefault("stack", [])
-        return stack
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
-        return types.SimpleNamespace(pre=_nothing, post=_nothing)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return types.SimpleNamespace, (), {"pre": _nothing, "post": _nothing}
-
-
-for _name in ("pre", "post"):
-    skip_frames(getattr(_HookedSite, _name), callees=True)
-
-
-class HookedCallTable(PythonCallTable):
-    """The same by public hooks, for a torch without ``Module._compiled_call_impl``."""
-
-    def drop(self, module: nn.Module) -> None:
-        """Remove the site of a module, and its hooks."""
-        site = self.find(module)
-        if site is not None:
-            site.unhook()
-        super().drop(module)
-
-    def _make(self, module: nn.Module, source: Any, wraps: bool, gone: Callable[[Any], object]) -> Any:
-        site = _HookedSite(module, source, wraps=wraps, gone=gone)
-        site.hook()
-        return site
-
-
-HAS_CALL_ATTRIBUTE: Final = NAME in vars(nn.Module)
-"""Whether this torch has the attribute; if not, modules are hooked."""
-
-
-def _make_table() -> Any:
-    if not HAS_CALL_ATTRIBUTE:
-        return HookedCallTable()
-    return extension.CallTable() if uses_extension() else PythonCallTable()
-
-
-table: Final[Any] = _make_table()
+table: Final[Any] = extension.CallTable() if uses_extension() else PythonCallTable()
 """The modules of all sessions."""
-CallEntry: Final[Any] = extension.CallEntry if HAS_CALL_ATTRIBUTE and uses_extension() else PythonCallEntry
+CallEntry: Final[Any] = extension.CallEntry if uses_extension() else PythonCallEntry
 
 
 def _alias_replica(original: Any, listeners: list[Any]) -> Any:
     def _replicate_for_data_parallel(self: nn.Module) -> nn.Module:
         replica: nn.Module = original(self)
         site = table.find(self)
-        if site is not None and not isinstance(table, HookedCallTable):  # hooks are copied with the module's attributes
+        if site is not None:
             table.alias(replica, site, wraps=False)
         return replica
 
@@ -277,8 +183,7 @@ _REPLICATE: Final = Replacement(
 def keep_calls() -> Handle:
     """Keep the table in place until the handle is removed."""
     handle = Handle()
-    replacements = (_ATTRIBUTE, _REPLICATE) if HAS_CALL_ATTRIBUTE else ()
-    for replacement in replacements:
+    for replacement in (_ATTRIBUTE, _REPLICATE):
         replacement.hold(handle)
         handle.add(partial(replacement.release, handle))
     return handle
@@ -328,7 +233,7 @@ def remove_alias(wrapper: nn.Module) -> None:
 
 
 def _site(module: nn.Module) -> Any:
-    if HAS_CALL_ATTRIBUTE and not _ATTRIBUTE.in_place:
+    if not _ATTRIBUTE.in_place:
         _ATTRIBUTE.hold(_own)
     return table.site(module)
 
@@ -340,5 +245,5 @@ def _drop_empty(module: nn.Module, site: Any) -> None:
 
 
 def _release_empty() -> None:
-    if not len(table) and HAS_CALL_ATTRIBUTE:
+    if not len(table):
         _ATTRIBUTE.release(_own)

@@ -15,9 +15,9 @@ The function itself is timed: saving and restoring the state of random number ge
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from threading import get_ident
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import torch
 import torch.utils.checkpoint as torch_checkpoint
@@ -42,21 +42,8 @@ def is_marking(recorder: Recorder) -> bool:
     return not recorder.suspended and recorders.active is not None and not torch.compiler.is_dynamo_compiling()
 
 
-class CheckpointListener(Protocol):
-    """A ``Listener`` of recomputations that is also called in the forward of each checkpointed call."""
-
-    def remember(self, call: Any) -> None:
-        """Called at the begin of a checkpointed call; ``call`` is torch's object of it."""
-
-    def enter(self, function: Callable[..., Any], args: tuple[Any, ...]) -> bool:
-        """Called before a recomputation; the object of its call is the only one of ``args``."""
-
-    def leave(self) -> None:
-        """Called after the recomputation."""
-
-
 class CheckpointMarks:
-    """Mark the checkpointed calls of one session, and their recomputations. No method raises an exception."""
+    """Mark the checkpointed calls of one session, and their recomputations: a ``Listener`` of these. Never raises."""
 
     def __init__(self, recorder: Recorder, passes: BackwardPasses, *, follows_backward: bool) -> None:
         self._recorder = recorder
@@ -107,8 +94,8 @@ class CheckpointMarks:
             self._recorder.handle_failure("checkpoints")
 
     def _append(self, code: int, thread: int) -> None:
-        append = self._passes.append if self._passes.several else self._recorder.append
-        append(code, self._recorder.clock.reader(None)(), thread)  # autograd makes the device and stream current
+        # Autograd makes the device and stream current.
+        self._passes.append(code, self._recorder.clock.reader(None)(), thread)
 
 
 class TimedFunction:
@@ -116,7 +103,7 @@ class TimedFunction:
 
     __slots__ = ("_call", "_listeners", "function")
 
-    def __init__(self, function: Any, listeners: list[CheckpointListener], call: Any) -> None:
+    def __init__(self, function: Any, listeners: list[CheckpointMarks], call: Any) -> None:
         self.function: Any = function.function if isinstance(function, TimedFunction) else function
         self._listeners = listeners
         self._call = call
@@ -129,11 +116,11 @@ class TimedFunction:
             _leave(entered)
 
 
-def _enter(listeners: list[CheckpointListener], function: Any, call: Any) -> list[CheckpointListener]:
+def _enter(listeners: list[CheckpointMarks], function: Any, call: Any) -> list[CheckpointMarks]:
     return [listener for listener in listeners[:] if listener.enter(function, (call,))]
 
 
-def _leave(entered: list[CheckpointListener]) -> None:
+def _leave(entered: list[CheckpointMarks]) -> None:
     while entered:
         entered.pop().leave()
 
@@ -141,7 +128,7 @@ def _leave(entered: list[CheckpointListener]) -> None:
 skip_frames(TimedFunction.__call__)
 
 
-def _remembering_hook(original: Any, listeners: list[CheckpointListener]) -> Any:
+def _remembering_hook(original: Any, listeners: list[CheckpointMarks]) -> Any:
     """Return torch's context manager around a checkpointed forward, which remembers its calls."""
 
     class RememberingHook(original):  # type: ignore[misc]
@@ -153,7 +140,7 @@ def _remembering_hook(original: Any, listeners: list[CheckpointListener]) -> Any
     return _named_like(original, RememberingHook, "__init__")
 
 
-def _recomputing_hook(original: Any, listeners: list[CheckpointListener]) -> Any:
+def _recomputing_hook(original: Any, listeners: list[CheckpointMarks]) -> Any:
     """Return torch's context manager around a recomputation, which has the function in it timed."""
 
     class RecomputingHook(original):  # type: ignore[misc]
@@ -161,7 +148,7 @@ def _recomputing_hook(original: Any, listeners: list[CheckpointListener]) -> Any
             super().__init__(*args, **kwargs)
             self._reference = args[0] if args else _no_call
             self._replaced: tuple[Cell, Any] | None = None
-            self._entered: list[CheckpointListener] = []
+            self._entered: list[CheckpointMarks] = []
 
         def __enter__(self) -> Any:
             if listeners:
@@ -200,7 +187,7 @@ def _named_like(original: Any, hook: Any, *methods: str) -> Any:
     return hook
 
 
-def _remembering_forward(original: Any, listeners: list[CheckpointListener]) -> Any:
+def _remembering_forward(original: Any, listeners: list[CheckpointMarks]) -> Any:
     """Return the forward of torch's reentrant checkpoint, which remembers its calls."""
     function = original.__func__
 
@@ -214,7 +201,7 @@ def _remembering_forward(original: Any, listeners: list[CheckpointListener]) -> 
     return staticmethod(forward)
 
 
-def _recomputing_backward(original: Any, listeners: list[CheckpointListener]) -> Any:
+def _recomputing_backward(original: Any, listeners: list[CheckpointMarks]) -> Any:
     """Return the backward of torch's reentrant checkpoint, which has the function in it timed."""
     function = original.__func__
 
@@ -239,7 +226,7 @@ _PLACES: Final[tuple[tuple[Any, str, Callable[[Any, list[Any]], Any]], ...]] = (
     (torch_checkpoint.CheckpointFunction, "forward", _remembering_forward),
     (torch_checkpoint.CheckpointFunction, "backward", _recomputing_backward),
 )
-_SHARED: Final[list[CheckpointListener]] = []
+_SHARED: Final[list[CheckpointMarks]] = []
 _REPLACEMENTS: Final = tuple(
     Replacement(place, make, listeners=_SHARED)
     for owner, name, make in _PLACES
@@ -252,7 +239,6 @@ SEES_CHECKPOINTS: Final = len(_REPLACEMENTS) == len(_PLACES)
 class CheckpointProbe(CallProbe):
     """Have checkpointed calls and their recomputations reported while the probe is attached."""
 
-    def __init__(self, listeners: Sequence[CheckpointListener]) -> None:
-        for listener in listeners:
-            skip_frames(listener.remember, callees=True)
-        super().__init__((replacement, listener) for listener in listeners for replacement in _REPLACEMENTS)
+    def __init__(self, marks: CheckpointMarks) -> None:
+        skip_frames(marks.remember, callees=True)
+        super().__init__((replacement, marks) for replacement in _REPLACEMENTS)

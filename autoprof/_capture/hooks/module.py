@@ -12,11 +12,9 @@ from ...devices import Memory
 from ...frame import Phase
 from ..marks.codes import MEMORY
 from ..recorder import Recorder
-from .autograd_hooks import CallHooks
 from .call_sites import CallEntry
-from .cross_device import hooks_by_input
 from .entry_probe import EntryProbe
-from .module_hooks import Hooks
+from .module_hooks import Hooks, hooks_by_input
 
 if TYPE_CHECKING:
     from ..._targets import Target
@@ -36,34 +34,23 @@ class ModuleProbe(EntryProbe):
         super().__init__(recorder, target.module, code)
         self._memory = memory if target.memory else None
         self._tracks_backward = Phase.BACKWARD in target.phases
-        self._placement: tuple[Any, ...] | None = None
+        self._placement: Any = ()
         self.place(hooks)
 
     def place(
-        self,
-        hooks: Hooks,
-        device: int | None = None,
-        home: int | None = None,
-        *,
-        several: bool = False,
-        by_input: bool = False,
+        self, hooks: Hooks, device: int | None = None, home: int | None = None, *, by_input: bool = False
     ) -> None:
         """Make the hooks for a module on ``device`` of a model whose home device is ``home``.
 
-        ``several``: the model is on several devices; ``by_input``: each call runs on the device of its input.
+        ``by_input``: each call runs on the device of its input.
         """
-        placement = device, home, several, by_input
-        if placement == self._placement:
+        if (device, home, by_input) == self._placement:
             return
-        self._placement = placement
+        self._placement = device, home, by_input
         attached = self._attached
         self.detach()
-
-        def make(index: int | None) -> CallHooks:
-            place = None if index == home else index
-            return hooks.tracking(place, several) if self._tracks_backward else hooks.plain(place)
-
-        made = hooks_by_input(self.recorder, make, device) if by_input else make(device)
+        make = hooks.tracking if self._tracks_backward else hooks.plain
+        made = hooks_by_input(self.recorder, make, device) if by_input else make(None if device == home else device)
         self._entries = [made.entry(self)]
         self._is_native = made.context is not None
         if self._memory is not None:  # the memory is read behind each of the two marks

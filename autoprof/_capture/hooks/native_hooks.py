@@ -1,13 +1,9 @@
-"""Put the usual case of hooks in C (``_capture/marks/hook.c``) in front of the hooks in Python.
-
-A hook in C handles the usual call as the one in Python would, and passes every other call on to that, unchanged. Where
-the extension is not used, each function here returns the hooks in Python as they are.
-"""
+"""Put the usual case of hooks in C in front of the hooks in Python, which take every other case, unchanged."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
 import torch
 
@@ -16,32 +12,23 @@ from ..marks.native import extension
 from ..marks.state import PythonNodeMarks
 from ..recorder import Recorder
 from ..torch_compat import without_modes
-from .autograd_hooks import CallTracker, Hook
+from .autograd_hooks import CallTracker
 
 ClockReader = Callable[[], Any]
 
-RUN_NAME: Final = "_engine_run_backward"
-"""The function of ``torch.autograd`` that starts the engine."""
-HAS_HOOK_DICTS: Final = hasattr(torch._C._FunctionBase, "_register_hook_dict") and hasattr(torch.autograd, RUN_NAME)
-"""Whether autograd nodes take hooks from a dict, which needs no Python; if not, they get prehooks."""
-
 
 def native_context(
-    recorder: Recorder, clock_reader: Callable[[], ClockReader], tracker: CallTracker | None = None
+    recorder: Recorder, clock_reader: Callable[[], ClockReader], passes: Any, tracker: CallTracker | None
 ) -> Any:
-    """Return the context in C that marks the usual calls of modules; None where there is none.
+    """Return the context in C that marks the usual calls of modules; None without the extension.
 
     ``clock_reader`` returns the function that reads the clock now. With ``tracker``, backward is tracked.
     """
     if recorder.native_buffer is None:
         return None
-    tracking: dict[str, Any] = {}
-    if tracker is not None:
-        if isinstance(tracker.nodes, PythonNodeMarks):
-            return None
-        tracking = {"nodes": tracker.nodes, "gaps": tracker.gaps}
+    tracking = {} if tracker is None else {"nodes": tracker.nodes, "gaps": tracker.gaps}
     context = extension.HookContext(recorder.native_buffer, **tracking)
-    _follow(recorder, context, clock_reader, lambda: recorder.is_appending)
+    _follow(recorder, context, clock_reader, lambda: recorder.is_appending and not (tracker and passes.several))
     return context
 
 
@@ -57,10 +44,13 @@ def make_carrier(hooks: dict[int, Any]) -> torch.Tensor:
 
 
 def make_node_marks(
-    recorder: Recorder, prehook: Hook, clock_reader: Callable[[], ClockReader], passes: Any
+    recorder: Recorder,
+    prehook: Callable[[Any, Any], None],
+    clock_reader: Callable[[], ClockReader],
+    passes: Any,
 ) -> PythonNodeMarks:
-    """Return the marks of a recorder's autograd nodes, in C where nodes can take their prehooks from dicts."""
-    if not HAS_HOOK_DICTS or recorder.native_buffer is None:
+    """Return the marks of a recorder's autograd nodes, in C where the extension is used."""
+    if recorder.native_buffer is None:
         return PythonNodeMarks(prehook, recorder.buffer)
 
     def handle_failure(_mark: Any, _gradients: Any, error: Exception) -> None:
@@ -82,14 +72,8 @@ def _follow(
 
     def update() -> None:
         read_clock = clock_reader()
-        skip_frames(
-            read_clock, callees=True
-        )  # called from C, it would be compiled beside the graph of a compiled model
-        context.update(
-            enabled=enabled(),
-            training_thread=recorder.thread,
-            read_clock=read_clock,
-        )
+        skip_frames(read_clock, callees=True)  # or dynamo would compile it beside the graph of a compiled model
+        context.update(enabled=enabled(), training_thread=recorder.thread, read_clock=read_clock)
 
     recorder.on_change(update)
     update()

@@ -88,8 +88,6 @@ class Placement:
         anchor = self._anchor()
         if anchor is not None and anchor.is_cpu is not self._on_host:
             return True
-        if not self._evidence:
-            return False
         index_of = self._recorder.clock.index_of
         try:
             return any([index_of(table[name]) != device for table, name, device in self._evidence.values()])  # noqa: C419
@@ -125,52 +123,44 @@ class Placement:
         return note
 
     def _place_probes(self) -> None:
-        recorder, hooks, clock = self._recorder, self._hooks, self._recorder.clock
+        recorder, passes, clock = self._recorder, self._hooks.passes, self._recorder.clock
         self._evidence.clear()
-        model_evidence = _find(self._model, clock)
-        home = None if model_evidence is None else model_evidence.device
+        home = self._device_of(self._model)
         if clock.device_index != home:
             clock.use_device(home)
             recorder.use_clock(clock)
-        if model_evidence is None:
-            devices: list[tuple[int | None, bool]] = [(None, True)] * len(self._probes)
-        else:
-            self._keep(model_evidence)
-            devices = self._devices(clock)
-        several = len({home, *(index for index, own in devices if own)}) > 1
-        if hooks.passes.several is not several:
-            hooks.passes.several = several
+        devices = self._devices() if home is not None else [(None, True) for _ in self._probes]
+        several = len({home, *(device for device, own in devices if own)}) > 1
+        if passes.several is not several:
+            passes.several = several
             recorder.use_clock(clock)
-        for probe, (index, own) in zip(self._probes, devices, strict=True):
-            probe.place(hooks, index, home, several=several, by_input=several and not own)
+        for probe, (device, own) in zip(self._probes, devices, strict=True):
+            probe.place(self._hooks, device, home, by_input=several and not own)
 
-    def _devices(self, clock: Clock) -> list[tuple[int | None, bool]]:
+    def _devices(self) -> list[tuple[int | None, bool]]:
         """Return the device of each probe's module, and whether its own tensors show it."""
-        parents = _parents(self._model)
+        parents: dict[nn.Module, nn.Module] = {}
+        for outer in self._model.modules():
+            for child in outer.children():
+                parents.setdefault(child, outer)
         devices: list[tuple[int | None, bool]] = []
         for probe in self._probes:
             module: nn.Module | None = probe.module
-            evidence = _find(probe.module, clock)
-            own = evidence is not None
-            while evidence is None and module is not None:
+            device = self._device_of(probe.module)
+            own = device is not None
+            while device is None and module is not None:
                 module = parents.get(module)
-                evidence = None if module is None else _find(module, clock)
-            if evidence is not None:
-                self._keep(evidence)
-            devices.append((None if evidence is None else evidence.device, own))
+                device = None if module is None else self._device_of(module)
+            devices.append((device, own))
         return devices
 
-    def _keep(self, evidence: _Evidence) -> None:
+    def _device_of(self, module: nn.Module) -> int | None:
+        """Return the device of a module by its own tensors, whose moves are detected from now on."""
+        evidence = _find(module, self._recorder.clock)
+        if evidence is None:
+            return None
         self._evidence[id(evidence.table), evidence.name] = evidence
-
-
-def _parents(model: nn.Module) -> dict[nn.Module, nn.Module]:
-    """Map each module to the first module that contains it."""
-    parents: dict[nn.Module, nn.Module] = {}
-    for module in model.modules():
-        for child in module.children():
-            parents.setdefault(child, module)
-    return parents
+        return evidence.device
 
 
 def _find(model: nn.Module, clock: Clock) -> _Evidence | None:

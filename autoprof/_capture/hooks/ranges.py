@@ -14,7 +14,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
-from weakref import WeakKeyDictionary
 
 import torch
 from torch import nn
@@ -26,7 +25,6 @@ from ..marks.codes import ENTER, GRAPH_BEGIN, GRAPH_END, INDEX_MASK, KIND_BITS, 
 from ..recorder import Recorder
 from ..torch_compat import queue_callback
 from .call_sites import CallEntry
-from .checkpointing import RECOMPUTE_NAME, is_marking
 from .entry_probe import EntryProbe
 from .tensors import nodes_of
 
@@ -278,44 +276,6 @@ class RangingRecorder(Recorder):
         """Append no more marks, and open no more ranges."""
         super().stop()
         self.ranges.stop()
-
-
-class CheckpointRanges:
-    """Show recomputations by ``torch.utils.checkpoint`` as ranges. A ``CheckpointListener`` as that of the marks."""
-
-    def __init__(self, recorder: RangingRecorder) -> None:
-        self._recorder = recorder
-        self._ranges = recorder.ranges
-        self._around: WeakKeyDictionary[Any, ModuleCall] = WeakKeyDictionary()
-        """By torch's object of a checkpointed call: the innermost call that contains it."""
-
-    def remember(self, call: Any) -> None:
-        """Remember the call that contains a checkpointed one."""
-        try:
-            around = self._ranges.innermost()
-            if around is not None and is_marking(self._recorder):
-                self._around[call] = around
-        except Exception:
-            self._recorder.handle_failure("ranges")
-
-    def enter(self, function: Callable[..., Any], args: tuple[Any, ...]) -> bool:
-        """Open the range of a recomputation."""
-        try:
-            around = self._around.get(args[0])
-            if not is_marking(self._recorder) or (around is not None and Phase.RECOMPUTE not in around.phases):
-                return False
-            self._ranges.open(self, RECOMPUTE_NAME if around is None else Phase.RECOMPUTE.qualify(around.name))
-        except Exception:
-            self._recorder.handle_failure("ranges")
-            return False
-        return True
-
-    def leave(self) -> None:
-        """Close the range that was opened last."""
-        try:
-            self._ranges.close(self)
-        except Exception:
-            self._recorder.handle_failure("ranges")
 
 
 def make_recorder(clock: Clock, ranges: str) -> Recorder:

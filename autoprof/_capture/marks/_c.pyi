@@ -54,16 +54,12 @@ class MarkBuffer:
     """Id of the graph task of the backward pass that the last mark belonged to."""
     multithreaded: bool
     """Whether another thread than the training thread made a mark in the step."""
-    captures: bool
-    """Whether nodes may be asked for gradients without being run."""
     suspended: bool
     """Whether nothing is appended: the step is unsampled."""
     idle: bool
     """Whether calls of modules are not marked, and nothing is called for them."""
-    skips_other_threads: bool
-    """Whether hooks pass over module calls on other threads than the training thread."""
     skipped: int
-    """How often they did."""
+    """Marks of module calls on other threads that hooks passed over."""
 
     def __init__(self, serial: int, limit: int) -> None:
         """Start the step ``serial``. From ``limit`` marks on, hooks call their fallback, which counts dropped marks."""

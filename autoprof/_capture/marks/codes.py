@@ -59,10 +59,6 @@ MAX_BUFFER_LENGTH: Final = 2 * MAX_MARKS
 """Items of a full buffer: a code and a reading for each mark."""
 MAX_STEPS_BACK: Final = 1024
 """Age in steps from which a graph counts as this old: the codes of its calls are not kept any longer."""
-UNTIMED_LEAF: Final = "backward of calls that return a leaf"
-"""Reason for a call without a backward span although a gradient may reach its output: no node made that output."""
-UNTIMED_HIDDEN: Final = "backward of calls whose output was not searched to its end"
-"""Reason for a call that may lack its backward span: its output holds more objects than the search visits."""
 
 
 class Label(NamedTuple):

@@ -8,7 +8,6 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from ...frame import Nanoseconds, ShapeChange
-from ..other_threads import NO_OTHER_MARKS, OtherMarks
 
 INTEGER_BYTES: Final = 8
 """Size of an integer in a buffer in C."""
@@ -20,7 +19,7 @@ class MarkBatch(NamedTuple):
     ``raw_codes`` and ``raw_readings`` are as the buffer held them: 64-bit integers in bytes or memory (C), or lists.
     They become arrays when steps are resolved, several at a time: with cold caches that took half of a step's end.
     ``thread`` is the training thread; with ``multithreaded``, THREAD marks name the threads of other marks.
-    ``other`` counts module calls on other threads.
+    ``skipped`` counts marks of module calls on other threads, which are not recorded.
     """
 
     raw_codes: bytes | list[int]
@@ -30,7 +29,7 @@ class MarkBatch(NamedTuple):
     dropped: int
     shapes: tuple[ShapeChange, ...] = ()
     detail_ns: int = 0
-    other: OtherMarks = NO_OTHER_MARKS
+    skipped: int = 0
 
     @property
     def mark_count(self) -> int:

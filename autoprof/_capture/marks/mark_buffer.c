@@ -278,12 +278,9 @@ static PyMemberDef members[] = {
     {"serial", T_LONGLONG, offsetof(MarkBuffer, serial), READONLY, "number of the open step"},
     {"running", T_LONGLONG, offsetof(MarkBuffer, running), 0, "id of the backward pass that the last mark belonged to"},
     {"multithreaded", T_BOOL, offsetof(MarkBuffer, multithreaded), 0, "whether another thread made a mark in the step"},
-    {"captures", T_BOOL, offsetof(MarkBuffer, captures), 0, "whether nodes may be asked for gradients without being run"},
     {"suspended", T_BOOL, offsetof(MarkBuffer, suspended), 0, "whether nothing is appended: the step is unsampled"},
     {"idle", T_BOOL, offsetof(MarkBuffer, idle), 0, "whether calls of modules are not marked"},
-    {"skips_other_threads", T_BOOL, offsetof(MarkBuffer, skips_other_threads), 0,
-     "whether module calls on other threads than the training thread are passed over"},
-    {"skipped", T_LONGLONG, offsetof(MarkBuffer, skipped), 0, "how often they were"},
+    {"skipped", T_LONGLONG, offsetof(MarkBuffer, skipped), 0, "marks of calls on other threads that were passed over"},
     {NULL},
 };
 

@@ -8,8 +8,7 @@
 thread than the training thread, and no part of a backward pass. -1 with an exception. */
 static int is_passed_over(HookContext *self, marked_call *call) {
     long long task;
-    if (self->buffer == NULL || !self->buffer->skips_other_threads ||
-        PyThread_get_thread_ident() == self->training_thread)
+    if (self->buffer == NULL || PyThread_get_thread_ident() == self->training_thread)
         return 0;
     PyObject *module = PyObject_GetAttr(call->owner, self->module->str_module);
     Py_XDECREF(module); /* the owner holds it */
@@ -124,8 +123,8 @@ hook_outcome enter_call(HookContext *self, marked_call *call, PyObject *args, Py
     return append_reading(self, call->ordinal | code) < 0 ? HOOK_FAILED : HOOK_DONE;
 }
 
-/* Get the node that made the output: None if no backward pass will reach it. A call that ends by an exception returns
-None. Python searches other values than tensors, and tensors that need a gradient and have no node. */
+/* Get the node that made the output: None if there is none. A call that ends by an exception returns None. Python
+searches other values than tensors. */
 static hook_outcome output_node(HookContext *self, PyObject *output, PyObject **node) {
     if (output == Py_None) {
         *node = Py_NewRef(Py_None);
@@ -133,20 +132,8 @@ static hook_outcome output_node(HookContext *self, PyObject *output, PyObject **
     }
     if (!PyObject_TypeCheck(output, self->module->tensor_type))
         return HOOK_FALLBACK;
-    if ((*node = PyObject_GetAttr(output, self->module->str_grad_fn)) == NULL)
-        return HOOK_FAILED;
-    if (*node != Py_None)
-        return HOOK_DONE;
-    PyObject *requires_grad = PyObject_GetAttr(output, self->module->str_requires_grad);
-    if (requires_grad == Py_False) {
-        Py_DECREF(requires_grad);
-        return HOOK_DONE;
-    }
-    Py_CLEAR(*node);
-    if (requires_grad == NULL)
-        return HOOK_FAILED;
-    Py_DECREF(requires_grad);
-    return HOOK_FALLBACK;
+    *node = PyObject_GetAttr(output, self->module->str_grad_fn);
+    return *node == NULL ? HOOK_FAILED : HOOK_DONE;
 }
 
 /* Whether a call inside this one has a gap before it; -1 with an exception. */

@@ -76,7 +76,7 @@ typedef struct {
     PyObject *str_compiled_call, *str_call_impl, *str_forward, *str_backward_hooks, *str_backward_pre_hooks,
         *str_forward_hooks, *str_forward_pre_hooks, *str_register_hook_dict;
     PyObject *perf_counter_ns;
-    PyObject *str_event, *str_host_ns, *str_place, *str_grad_fn, *str_is_here, *str_module, *str_requires_grad, *str_sequence_nr;
+    PyObject *str_event, *str_host_ns, *str_place, *str_grad_fn, *str_is_here, *str_module, *str_sequence_nr;
 } module_state;
 
 extern struct PyModuleDef native_module;
@@ -99,13 +99,11 @@ typedef struct {
     Py_ssize_t limit; /* marks from which the hooks in C hand over to Python, which counts dropped marks */
     long long ordinal, serial;
     PyObject *last_codes;     /* bytes: the codes of the step that was taken last, or NULL */
-    long long skipped;        /* calls on other threads that were passed over */
+    long long skipped;        /* marks of calls on other threads that were passed over */
     long long running;        /* id of the backward pass that the last mark belonged to */
     char multithreaded; /* whether another thread than the training thread has made a mark */
-    char captures;  /* whether nodes are asked for gradients without being run: Python tells which */
     char suspended; /* whether nothing is appended: the step is unsampled */
     char idle;      /* whether calls of modules are not marked */
-    char skips_other_threads; /* whether module calls on other threads than the training thread are passed over */
 } MarkBuffer;
 
 int mark_buffer_grow(MarkBuffer *self);

@@ -54,7 +54,7 @@ static hook_outcome append_node(HookContext *context, NodeMark *mark) {
         return HOOK_FALLBACK;
     if (current_graph_task(context->module, &task) < 0)
         return HOOK_FAILED;
-    if (task != context->buffer->running || context->buffer->captures)
+    if (task != context->buffer->running)
         return HOOK_FALLBACK;
     return append_reading(context, mark->code) < 0 ? HOOK_FAILED : HOOK_DONE;
 }

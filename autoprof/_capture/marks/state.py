@@ -14,14 +14,11 @@ class PythonMarkBuffer(list[Any]):
     """The marks of the open step: a code and a reading for each, and the state that hooks read."""
 
     suspended = idle = False
-    skips_other_threads = False
     skipped = 0
     running = -1
     """Id of the backward pass that the last mark belonged to, which may be inside another pass."""
     multithreaded = False
     """Whether another thread than the training thread made a mark in the step."""
-    captures = False
-    """Whether nodes may be asked for gradients without being run."""
     serial = 0
     """Number of the step."""
     next_ordinal: Callable[[], int]
