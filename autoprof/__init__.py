@@ -19,10 +19,9 @@ if TYPE_CHECKING:
     from ._session.session import Session
     from ._storage.runs import Run, read_run
     from ._targets import suggest_targets
-    from .config import Config
     from .deep import deep_capture
     from .frame import Phase, Span, StepFrame
-    from .sinks import Sink
+    from .sinks import Config, Sink
     from .summary import Finding, Row, Summary
 
 __version__ = "0.1.0"
@@ -53,7 +52,7 @@ __all__ = [
 ]
 
 _LAZY = {
-    "Config": "config",
+    "Config": "sinks",
     "Finding": "summary",
     "Phase": "frame",
     "Row": "summary",
@@ -86,6 +85,8 @@ def __getattr__(name: str) -> Any:
             import_module("torch")  # the program's own import, if it comes later: not a cost of autoprof
         with start_time.counted(), GcPaused():
             value = globals()[name] = getattr(import_module(f".{_LAZY[name]}", __name__), name)
+            from . import _reports  # noqa: F401 (a notebook shows a summary through it)
+
             age_all()
         return value
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from importlib import import_module
 from math import isfinite
-from typing import Any, Final, Literal
+from typing import Any, ClassVar, Final, Literal
 
 from .frame import NamedShape, Phase
 
@@ -382,6 +381,9 @@ class Summary:
     session is open, in older runs, and with a clock of the caller's own.
     """
 
+    _repr_html_: ClassVar[Callable[[Summary], str]]
+    """The short report as HTML, which a notebook shows; set by ``_reports``."""
+
     clock: ClockName
     steps: int
     warmup_steps: int
@@ -470,11 +472,6 @@ class Summary:
             overhead_ns=0,
             notes=notes,
         )
-
-    def _repr_html_(self) -> str:
-        """Return the short report as HTML: a notebook shows it for a summary at the end of a cell."""
-        # The reports are built on this module, so their part is found by name, as the parts of other packages are.
-        return str(import_module("autoprof._reports.html").render_html(self))
 
     def with_note(self, note: str) -> Summary:
         """Return the summary with one more note."""

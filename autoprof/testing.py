@@ -26,8 +26,7 @@ from .probes.sync_calls import METHODS
 from .summary import Summary
 
 if TYPE_CHECKING:
-    from .config import Config
-    from .sinks import Sink
+    from .sinks import Config, Sink
 
 __all__ = ["FakeAllocator", "FakeClock", "FakeDevice", "ListSink", "make_frame", "open_session"]
 

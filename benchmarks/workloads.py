@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from autoprof._targets import select_targets
-from autoprof.config import load_config
+from autoprof.sinks import load_config
 
 from .gpt import SmallGPT
 

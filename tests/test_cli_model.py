@@ -149,7 +149,7 @@ def test_a_tree_for_a_terminal_without_boxes_is_ascii(
     """The tree, the ellipses and the names are all drawn in ASCII."""
     from autoprof._targets import select_targets
     from autoprof.cli._model_tree import render_model
-    from autoprof.config import load_config
+    from autoprof.sinks import load_config
 
     model = torch.nn.Sequential(*(torch.nn.Linear(2, 2) for _ in range(5)))
     lines = render_model(model, select_targets(model, load_config(None)), ascii_only=True)

@@ -7,7 +7,7 @@ from torch import nn
 
 import autoprof
 from autoprof._targets import CutGroup, CutRules, first_cut, group_tree, select_targets
-from autoprof.config import load_config, parse_config
+from autoprof.sinks import load_config, parse_config
 
 
 def block(width=4):

@@ -13,7 +13,7 @@ import pytest
 from forking_python import ForkingPython
 
 from autoprof.cli import COMMANDS, make_parser
-from autoprof.config import parse_config
+from autoprof.sinks import parse_config
 from docs.blocks import ROOT, Block, Folder, blocks_of, needs_runs, part_of, runs_here, sample_runs
 
 GENERATED = {"api.md"}

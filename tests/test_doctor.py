@@ -21,11 +21,11 @@ from torch import nn
 
 from autoprof._capture.hooks.module import ModuleProbe
 from autoprof.cli import main
-from autoprof.config import Config, parse_config
 from autoprof.doctor import CheckVerdict, Report, Result, Subject, examine, load_subject, render_report
 from autoprof.doctor.digest import RandomState, digest
 from autoprof.doctor.installation import check_output, check_switch, check_versions
 from autoprof.errors import AutoprofError, TargetError
+from autoprof.sinks import Config, parse_config
 
 OK, WARNING, PROBLEM, UNKNOWN = CheckVerdict.OK, CheckVerdict.WARNING, CheckVerdict.PROBLEM, CheckVerdict.UNKNOWN
 scripting = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")

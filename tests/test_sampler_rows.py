@@ -14,8 +14,8 @@ from autoprof._session.row_choice import RuleRows
 from autoprof._session.sampler import Sampler
 from autoprof._session.sampling import TargetSet
 from autoprof._targets import select_targets
-from autoprof.config import load_config
 from autoprof.frame import FrameRun, Phase, Span, StepFrame
+from autoprof.sinks import load_config
 from autoprof.testing import FakeClock, ListSink, make_frame, open_session
 
 

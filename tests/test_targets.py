@@ -9,9 +9,9 @@ from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoi
 from torch.nn.utils import parametrize
 
 from autoprof._targets import Selection, Target, select_targets
-from autoprof.config import Config, load_config, parse_config
 from autoprof.errors import TargetError
 from autoprof.frame import Phase
+from autoprof.sinks import Config, load_config, parse_config
 
 
 class Stage(nn.Module):

@@ -37,7 +37,7 @@ from .watch import Hang, Look, StepWatch, format_length
 if TYPE_CHECKING:
     from .._ranks import Exchange
     from .._storage.runs import RunFolder
-    from ..config.flight import FlightOptions
+    from ..config import FlightOptions
 
 MAX_HANG_REPORTS: Final = 5
 """Hangs that are reported in a run."""
@@ -53,6 +53,10 @@ CONFIRMATIONS: Final = 3
 """Looks, a millisecond apart, at a thread that may wait for the GIL only."""
 SLOW_SHARE: Final = 0.05
 """The excess of a rank's own work, as a share of a step, from which it is asked for a deep capture of a slow step."""
+
+
+MAX_CAPTURES: Final = 3
+"""The most deep captures of a run, on each rank."""
 
 
 def open_flight_recorder(
@@ -76,17 +80,14 @@ def open_flight_recorder(
     return FlightRecorder(
         ring,
         recorder,
-        CaptureRequests(ring, wanted.max_captures),
+        CaptureRequests(ring, MAX_CAPTURES),
         folder.path,
         folder.rank,
         ranks,
         names=names,
         warn=warn,
         hang_s=wanted.hang_s,
-        on_slow="slow" in wanted.capture_on,
-        on_hang="hang" in wanted.capture_on,
-        on_signal="signal" in wanted.capture_on,
-        on_file="file" in wanted.capture_on,
+        on_signal=True,
         culprit=partial(_named_rank, exchange),
     )
 

@@ -30,7 +30,7 @@ from .settings import LaunchSettings
 
 if TYPE_CHECKING:
     from .._session.session import Session
-    from ..config import Config
+    from ..sinks import Config
 
 MAX_SEARCHES: Final = 200
 """Searches in one process: each changes a method of ``nn.Module``, and Python caches no class that changes often."""
@@ -251,7 +251,7 @@ class Trainings:
             session.close()
 
     def _config(self) -> Config:
-        from ..config import load_config
+        from ..sinks import load_config
 
         settings = self._settings
         config = load_config(settings.config)

@@ -1,1 +1,12 @@
 """Views: functions from data to text or a figure. They open no file, print nothing and hold no state."""
+
+from ..summary import Summary
+
+
+def _show_in_notebook(summary: Summary) -> str:
+    from .html import render_html  # only notebooks need it
+
+    return render_html(summary)
+
+
+Summary._repr_html_ = _show_in_notebook

@@ -37,7 +37,6 @@ from .._ranks import Exchange, RankMonitor
 from .._resolve.observer import Observer
 from .._storage.runs import RunFolder
 from .._targets import find_unseen, group_tree, select_targets, unwrap, walk
-from ..config import Config, load_config
 from ..devices import Clock, Memory, device_of
 from ..diagnose import CallMonitor, Diagnosis, Environment, RunFacts, StackMonitor, ThreadMonitor
 from ..errors import SessionError
@@ -51,7 +50,7 @@ from ..probes.loaders import LoaderProbe
 from ..probes.log_calls import LogProbe
 from ..probes.stacks import StackProbe
 from ..probes.sync_calls import SyncProbe
-from ..sinks import Sink, close_unused, open_sinks, writes_files
+from ..sinks import Config, Sink, close_unused, load_config, open_sinks, writes_files
 from .host_times import HOST
 from .late_ranks import LateRanks
 from .module_sources import ModuleSources
@@ -464,7 +463,6 @@ class _Builder:
             captures.begin()
         if flight is not None:
             requested = RequestedCaptures(
-                settings.flight_recorder,
                 *place,
                 output_max_mb=settings.output_max_mb,
                 targets=named,

@@ -21,10 +21,10 @@ from .._metrics import FlopMeter, Metrics, RootProbe, Telemetry, open_telemetry
 from .._names import clean_name
 from .._notes import Notes
 from .._targets import NO_RULE, ModuleGroup, Selection, Target, first_cut, walk
-from ..config import Config
 from ..devices import Device, Memory
 from ..frame import MODULE_PHASES, Phase
 from ..probes import FetchedBatches
+from ..sinks import Config
 from .observers import CompiledModules
 from .row_choice import RuleRows
 from .sampling import TargetSet

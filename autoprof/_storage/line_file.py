@@ -12,6 +12,8 @@ from typing import Final
 
 from ..errors import OutputError
 
+FLUSH_S: Final = 5.0
+"""The longest time that a line waits before it reaches a file without an option for it."""
 BUFFER_BYTES: Final = 64 * 1024
 """The most text in memory, in characters: a write of so much takes about 30 µs."""
 

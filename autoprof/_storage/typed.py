@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import is_dataclass
 from math import isfinite
 from types import NoneType, UnionType
-from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, Final, Literal, Union, get_args, get_origin, get_type_hints
 
 MAX_NUMBER: Final = 2**63
 """Integers are below it, as those that a run writes."""
@@ -67,5 +67,6 @@ _HINTS: Final[dict[type, Mapping[str, Any]]] = {}
 def _hints(cls: type) -> Mapping[str, Any]:
     found = _HINTS.get(cls)
     if found is None:
-        found = _HINTS[cls] = get_type_hints(cls)
+        found = {name: hint for name, hint in get_type_hints(cls).items() if get_origin(hint) is not ClassVar}
+        _HINTS[cls] = found
     return found

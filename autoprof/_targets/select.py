@@ -9,7 +9,7 @@ from typing import overload
 from torch import nn
 
 from .._names import clean_name
-from ..config import Config, TargetRule
+from ..config import Settings, TargetRule
 from ..config.source import IN_PYTHON
 from ..errors import TargetError
 from ..frame import Phase
@@ -42,7 +42,7 @@ class Selection(Sequence[Target]):
         return self.targets[index]
 
 
-def select_targets(model: nn.Module, config: Config, where: str = IN_PYTHON) -> Selection:
+def select_targets(model: nn.Module, config: Settings, where: str = IN_PYTHON) -> Selection:
     """Return the targets of the configuration's rules; without rules, the model's first levels of nesting.
 
     ``where`` names a configuration that has no file. Raises one ``TargetError`` for all rules that match nothing.

@@ -40,8 +40,8 @@ def add(commands: Any) -> None:
 def _run(arguments: argparse.Namespace) -> int:
     from .._reports.text import glyphs_for
     from .._targets import select_targets
-    from ..config import load_config
     from ..errors import AutoprofError
+    from ..sinks import load_config
     from ._model import load_model
     from ._model_tree import render_model
 

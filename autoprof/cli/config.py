@@ -28,10 +28,11 @@ def add(commands: Any) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from ..config import json_schema, load_config
+    from ..config.json_schema import json_schema
+    from ..sinks import Config, load_config
 
     if arguments.schema:
-        print(json.dumps(json_schema(), indent=2, ensure_ascii=False))
+        print(json.dumps(json_schema(Config), indent=2, ensure_ascii=False))
         return 0
     settings = load_config(arguments.file)
     print(f"{arguments.file}: ok, {len(settings.targets)} rules and {len(settings.functions)} functions")

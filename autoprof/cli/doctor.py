@@ -47,9 +47,9 @@ def add(commands: Any) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from ..config import load_config
     from ..doctor import examine, load_subject, reference_subject, render_report
     from ..errors import AutoprofError
+    from ..sinks import load_config
 
     if arguments.input is not None and arguments.model is None:
         raise AutoprofError("autoprof doctor: --input needs a model; allowed: together with --model")

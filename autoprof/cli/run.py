@@ -138,7 +138,7 @@ def _check_python() -> None:
 def _settings(arguments: argparse.Namespace) -> LaunchSettings:
     config = arguments.config
     if config is not None:
-        from ..config import load_config
+        from ..sinks import load_config
 
         load_config(config)
         config = os.path.abspath(config)

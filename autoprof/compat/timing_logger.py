@@ -129,7 +129,7 @@ class TimingLogger:
         Without ``log_dir`` it writes to ``{SAVE_DIR}/logs``. With ``ENABLE_TIMING_LOG: false`` it does nothing.
         Raises ``ConfigError`` as ``autoprof.instrument`` does.
         """
-        from ..config import load_config
+        from ..sinks import load_config
 
         settings = load_config(config)
         console, log = settings.sinks.console, settings.sinks.log

@@ -1,4 +1,4 @@
-"""A YAML file or a mapping → ``Config``, or one error that reports every problem of the file together."""
+"""A YAML file or a mapping → a configuration, or one error that reports every problem of the file together."""
 
 from __future__ import annotations
 
@@ -6,18 +6,16 @@ import logging
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from pydantic import ValidationError
 
 from .._names import visible
 from ..errors import ConfigError, nearest
+from .describe import explain, shown
 from .legacy import foreign_keys, translate
-from .mappings import read_mapping
-from .problems import explain, shown
-from .schema import Config
-from .source import IN_PYTHON, Problem, Source, config_error
-from .yaml_text import read_yaml
+from .schema import Settings
+from .source import IN_PYTHON, MAX_DEPTH, KeyPath, Problem, Source, config_error, dotted
 
 logger = logging.getLogger("autoprof")
 
@@ -25,23 +23,30 @@ SIZE_LIMIT: Final = 1_000_000
 """The largest accepted file in bytes; larger files are not configurations."""
 
 
-def read_config(source: str | os.PathLike[str] | Mapping[str, Any]) -> Config:
+S = TypeVar("S", bound=Settings)
+
+
+def read_config(source: str | os.PathLike[str] | Mapping[str, Any], schema: type[S]) -> S:
     """Return the configuration of a YAML file, or of a mapping with the same keys."""
     if isinstance(source, Mapping):
-        return _validate(*read_mapping(source, IN_PYTHON, foreign_keys))
+        skipped = foreign_keys({key for key in source if isinstance(key, str)})
+        given = {key: value for key, value in source.items() if key not in skipped}
+        return _validate(given, Source(IN_PYTHON), [], schema)
     if isinstance(source, (str, os.PathLike)):
         if isinstance(source, str) and "\n" in source:
             raise ConfigError([f"{IN_PYTHON}: this is YAML text, not a path; allowed: a path, or parse_config(text)"])
-        return _from_file(Path(os.fsdecode(source)))
+        return _from_file(Path(os.fsdecode(source)), schema)
     raise ConfigError([f"{IN_PYTHON}: {shown(source)}; allowed: the path of a YAML file, a mapping, a Config or None"])
 
 
-def read_text(text: str, where: str) -> Config:
-    """Return the configuration that the YAML text describes."""
-    return _validate(*read_yaml(text, where, foreign_keys))
+def read_text(text: str, where: str, schema: type[S]) -> S:
+    """Return the configuration that the YAML text describes; ``where`` names the file in messages."""
+    from .yaml_text import read_yaml  # a mapping needs no parser
+
+    return _validate(*read_yaml(text, where, foreign_keys), schema)
 
 
-def _from_file(path: Path) -> Config:
+def _from_file(path: Path, schema: type[S]) -> S:
     where = visible(str(path))
     try:
         with path.open("rb") as file:
@@ -53,7 +58,7 @@ def _from_file(path: Path) -> Config:
         raise ConfigError([f"{where}: cannot be read: {reason}; allowed: a readable YAML file"]) from None
     if len(raw) > SIZE_LIMIT:
         raise ConfigError([f"{where}: larger than {SIZE_LIMIT:,} bytes; allowed: a YAML file of ordinary size"])
-    return read_text(_decode(raw, where), where)
+    return read_text(_decode(raw, where), where, schema)
 
 
 def _decode(raw: bytes, where: str) -> str:
@@ -76,15 +81,18 @@ def _neighbours(path: Path) -> str:
     return f"{there}; {visible(nearest(path.name, names))}" if names else f"{there}, nor any YAML file"
 
 
-def _validate(data: dict[str, Any], source: Source, problems: list[Problem]) -> Config:
-    """Build the ``Config``; a key with a known problem is not reported a second time."""
-    current, legacy_problems, notes = translate(data)
+def _validate(given: Mapping[Any, Any], source: Source, problems: list[Problem], schema: type[S]) -> S:
+    """Build the configuration; a key with a known problem is not reported a second time."""
+    known = {problem.key for problem in problems}
+    data, legacy_problems, notes = translate(_plain(given, (), problems, source.where))
     found = [*problems, *legacy_problems]
+    sinks = data.get("sinks")
+    if isinstance(sinks, dict):  # ``log:`` in YAML is null, and means its defaults
+        data = {**data, "sinks": {name: {} if options is None else options for name, options in sinks.items()}}
     try:
-        config = Config.model_validate(_with_named_sinks(current), context=source)
+        config = schema.model_validate(data, context=source)
     except ValidationError as error:
-        known = {problem.key for problem in problems}
-        found += [problem for problem in explain(error, Config) if problem.key not in known]
+        found += [problem for problem in explain(error, schema) if problem.key not in known]
     if found:
         raise config_error(source, found)
     for note in notes:
@@ -92,9 +100,19 @@ def _validate(data: dict[str, Any], source: Source, problems: list[Problem]) -> 
     return config
 
 
-def _with_named_sinks(data: dict[str, Any]) -> dict[str, Any]:
-    """Enable sinks without a value: ``log:`` in YAML is null, which means off in ``Sinks``."""
-    sinks = data.get("sinks")
-    if not isinstance(sinks, dict):
-        return data
-    return {**data, "sinks": {name: {} if options is None else options for name, options in sinks.items()}}
+def _plain(value: Any, key: KeyPath, problems: list[Problem], where: str) -> Any:
+    """Copy a value into plain dicts and lists, also from the mapping types of configuration libraries."""
+    if len(key) > MAX_DEPTH:
+        raise ConfigError([f"{where}: {dotted(key[:1])}: nested too deeply; allowed: {MAX_DEPTH} levels"])
+    if isinstance(value, (list, tuple)):
+        return [_plain(item, (*key, index), problems, where) for index, item in enumerate(value)]
+    if not isinstance(value, Mapping):
+        return value
+    values: dict[str, Any] = {}
+    for key_given, inner in value.items():
+        name = "on" if key_given is True else key_given  # YAML 1.1 reads a bare `on` as true
+        if isinstance(name, str):
+            values[name] = _plain(inner, (*key, name), problems, where)
+        else:
+            problems.append(Problem(key, f"a key here is not text: {shown(name)}; allowed: text"))
+    return values

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from functools import cached_property
 from typing import Final, Literal, get_args
 
@@ -11,11 +12,12 @@ from pydantic import ConfigDict, Field, ValidationInfo, field_validator, model_v
 from .._names import clean_name, quoted
 from .._options import Options
 from ..frame import Phase
-from .patterns import ANY_FQN, check_template, compile_pattern
 
 ModulePhase = Literal[Phase.FORWARD, Phase.RECOMPUTE, Phase.BACKWARD]
 """``MODULE_PHASES`` as a type, which has to be written out."""
 
+ANY_FQN: Final = "(?s:.*)"
+"""The pattern of a rule without ``match``, so that ``\\g<0>`` is the fqn there too."""
 _FUNCTION_PATH: Final = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 
 
@@ -44,25 +46,25 @@ class TargetRule(Options):
     @cached_property
     def match_pattern(self) -> re.Pattern[str]:
         """`match`, compiled; without `match` a pattern that matches every fqn."""
-        return compile_pattern(ANY_FQN if self.match is None else self.match)
+        return _compile(ANY_FQN if self.match is None else self.match)
 
     @cached_property
     def type_pattern(self) -> re.Pattern[str] | None:
         """`type`, compiled."""
-        return None if self.type is None else compile_pattern(self.type)
+        return None if self.type is None else _compile(self.type)
 
     @field_validator("match", "type")
     @classmethod
     def _compiles(cls, value: str | None) -> str | None:
         if value is not None:
-            compile_pattern(value)
+            _compile(value)
         return value
 
     @field_validator("name")
     @classmethod
     def _expands(cls, value: str | None, info: ValidationInfo) -> str | None:
         if value is not None and "match" in info.data:
-            check_template(value, compile_pattern(ANY_FQN if info.data["match"] is None else info.data["match"]))
+            _check_template(value, _compile(ANY_FQN if info.data["match"] is None else info.data["match"]))
         return value
 
     @field_validator("phases")
@@ -99,3 +101,30 @@ class FunctionRule(Options):
     def label(self) -> str:
         """The name to show, clean."""
         return clean_name(self.name or self.path.replace(".", "/").replace(":", "/"))
+
+
+def _compile(pattern: str) -> re.Pattern[str]:
+    """Compile a pattern, ignoring warnings about future syntax; raise a ``ValueError`` with the position."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return re.compile(pattern)
+    except re.error as error:
+        at = "" if error.pos is None else f" at character {error.pos + 1}"
+        problem = f"{quoted(pattern)} is not a regular expression: {error.msg}{at}; allowed: the syntax of Python's re"
+    except (RecursionError, OverflowError) as error:
+        problem = f"{quoted(pattern)} is too large for a regular expression: {error}; allowed: a smaller one"
+    raise ValueError(problem)
+
+
+def _check_template(template: str, pattern: re.Pattern[str]) -> None:
+    """Raise a ``ValueError`` when the template refers to a group that the pattern does not have."""
+    try:
+        pattern.sub(template, "")  # parses the template whether or not anything matches
+    except (re.error, IndexError) as error:
+        groups = ["\\g<0>", *(f"\\{index}" for index in range(1, pattern.groups + 1))]
+        groups += [f"\\g<{word}>" for word in pattern.groupindex]
+        problem = f"{quoted(template)} does not fit 'match': {error}; allowed: text with {', '.join(groups)}"
+    else:
+        return
+    raise ValueError(problem)

@@ -3,28 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Final, Literal
 
-from pydantic import Field, PrivateAttr, ValidationInfo, field_validator
+from annotated_types import Ge
+from pydantic import ConfigDict, Field, PrivateAttr, Strict, field_validator, model_validator
 
 from .._options import Options
-from .deep import Deep, DeepPattern
-from .flight import FlightOptions
 from .rules import FunctionRule, TargetRule
-from .sinks import Sinks
 from .source import Source
 
-__all__ = [
-    "Config",
-    "Deep",
-    "DeepPattern",
-    "FlightOptions",
-    "FunctionRule",
-    "MemorySnapshot",
-    "Sample",
-    "Sinks",
-    "TargetRule",
-]
+MAX_DEEP_STEPS: Final = 100
+"""The most steps of one deep capture: viewers do not open larger traces."""
 
 
 class Sample(Options):
@@ -52,18 +41,62 @@ class MemorySnapshot(Options):
     """The number of steps in the window. Their times include the overhead of the recording."""
     oom: bool = Field(default=False, strict=True)
     """Write the memory held at that moment to `memory_snapshot_rank<N>_oom.pickle` when memory runs out."""
-    history: bool = Field(default=False, strict=True)
-    """Record during the whole run, so that an out-of-memory snapshot also shows the code that allocated. It slows
-    every allocation in every step."""
-    entries: int = Field(default=100_000, ge=1, strict=True)
-    """The largest number of recorded allocations and frees; the last ones are kept."""
-    stacks: Literal["python", "all"] = "python"
-    """Record the Python stack of each, or Python and C++ stacks."""
-    max_mib: int = Field(default=256, ge=1, strict=True)
-    """The largest size of a file in MiB. If it would be larger, the older half of the history is dropped repeatedly."""
 
 
-class Config(Options):
+class Deep(Options):
+    """A deep capture of some steps through `torch.profiler`, under autoprof's names. It needs `steps` or `on`.
+
+    The steps are recorded whatever the budget is, and are excluded from the statistics.
+    """
+
+    model_config = ConfigDict(json_schema_extra={"anyOf": [{"required": ["steps"]}, {"required": ["on"]}]})
+
+    steps: tuple[Annotated[int, Strict(), Ge(1)], ...] | None = Field(default=None, min_length=1, max_length=2)
+    """The first and the last step, both captured; one number is one step."""
+    on: Literal["verdict"] | None = None
+    """`verdict`: also capture the next three steps, once, after the first finding of a problem."""
+
+    @property
+    def window_of_steps(self) -> tuple[int, int] | None:
+        """The first and the last of `steps`."""
+        return None if self.steps is None else (self.steps[0], self.steps[-1])
+
+    @field_validator("steps")
+    @classmethod
+    def _in_order(cls, value: tuple[int, ...] | None) -> tuple[int, ...] | None:
+        if value is not None and not 0 <= value[-1] - value[0] < MAX_DEEP_STEPS:
+            raise ValueError(
+                f"{list(value)} is not a first and a last step; allowed: two ascending numbers, at most "
+                f"{MAX_DEEP_STEPS} steps, or one"
+            )
+        return value
+
+    @model_validator(mode="after")
+    def _captures(self) -> Deep:
+        if self.steps is None and self.on is None:
+            raise ValueError("it captures nothing; add 'steps' or 'on', or both")
+        return self
+
+
+class FlightOptions(Options):
+    """The flight recorder: the last steps of each rank, readable after the process was killed, and hangs.
+
+    SIGUSR2, if the program does not handle it, or a file `capture.request` in the run's folder makes a deep capture of
+    two steps.
+    """
+
+    mode: Literal["auto", "on", "off"] = "auto"
+    """`auto`: on where several ranks train; `on`: also with one; `off`: no file, no thread, no signal handler."""
+    hang_s: float = Field(default=30.0, ge=1, strict=True, allow_inf_nan=False)
+    """A step that has not ended after so many seconds may hang; also needed: 20 times the usual length."""
+
+    @field_validator("mode", mode="before")
+    @classmethod
+    def _bool_is_word(cls, value: Any) -> Any:
+        return {False: "off", True: "on"}.get(value, value) if isinstance(value, bool) else value  # YAML 1.1
+
+
+class Settings(Options):
     """The configuration of a run: recorded modules and steps, and the outputs."""
 
     enabled: bool = Field(default=True, strict=True)
@@ -86,17 +119,12 @@ class Config(Options):
     output_max_mb: float | None = Field(default=1000.0, ge=10, strict=True, allow_inf_nan=False)
     """The largest size of a run's folder in MB. When it is reached, old sections of `timing.log` go, and of the records
     steps spread over the run. `null`: no limit."""
-    sinks: Sinks = Field(default_factory=Sinks.all_with_defaults)
-    """The outputs. `{}`: none. Without this key: console, log, jsonl, memory_plot; for several ranks ranks_trace."""
-    ranges: Literal["off", "nvtx", "profiler", "both"] = "off"
+    ranges: Literal["off", "nvtx", "profiler"] = "off"
     """Show the spans of recorded steps to other tools as well: `nvtx` to Nsight, `profiler` to `torch.profiler`."""
-
     memory_snapshot: MemorySnapshot | None = None
     """Memory held by the CUDA allocator and its origin, for a window of steps or when memory runs out."""
-
     deep: Deep | None = None
     """A deep capture of some steps through `torch.profiler`."""
-
     flight_recorder: FlightOptions = FlightOptions()
     """The last steps of each rank, hangs, and deep captures that are asked for during the run."""
 
@@ -112,19 +140,15 @@ class Config(Options):
         """The file of the configuration, with the line of each key."""
         return self._source
 
-    @field_validator("targets", "functions", "sample", "flight_recorder", mode="before")
+    @field_validator("targets", "functions", mode="before")
     @classmethod
-    def _empty_is_default(cls, value: Any, info: ValidationInfo) -> Any:
-        return (
-            {} if value is None and info.field_name in ("sample", "flight_recorder") else () if value is None else value
-        )
+    def _empty_is_no_list(cls, value: Any) -> Any:
+        return () if value is None else value
 
-    @field_validator("sinks", mode="before")
+    @field_validator("sample", "flight_recorder", mode="before")
     @classmethod
-    def _not_empty(cls, value: Any) -> Any:
-        if value is None:
-            raise ValueError("the value is missing; write {} for no sinks, or remove the key for the default sinks")
-        return value
+    def _empty_is_default(cls, value: Any) -> Any:
+        return {} if value is None else value
 
     @field_validator("flops", "monitor", "ranges", mode="before")
     @classmethod

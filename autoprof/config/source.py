@@ -17,6 +17,8 @@ IN_PYTHON: Final = "config"
 KeyPath = tuple[str | int, ...]
 """The path to a value: ``("targets", 1, "match")`` is ``targets[1].match``."""
 
+MAX_DEPTH: Final = 50
+"""The most levels of nesting: a mapping that contains itself has no end."""
 MAX_PROBLEMS: Final = 100
 """The largest number of problems that one error reports: a text with more is no configuration."""
 

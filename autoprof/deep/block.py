@@ -28,7 +28,7 @@ from .text import render_profile
 
 if TYPE_CHECKING:
     from .._targets import Target
-    from ..config import Config
+    from ..sinks import Config
 
 Result = TypeVar("Result")
 logger = logging.getLogger("autoprof")
@@ -247,7 +247,7 @@ def _targets(model: nn.Module | None, config: Any) -> tuple[Target, ...]:
     if model is None:
         return ()
     from .._targets import select_targets
-    from ..config import load_config
+    from ..sinks import load_config
 
     return select_targets(model, load_config(config)).targets
 

@@ -17,9 +17,11 @@ from .window import SamplingControl
 
 if TYPE_CHECKING:
     from .._targets import Target
-    from ..config.flight import FlightOptions
 
 MB: Final = 1_000_000
+CAPTURE_STEPS: Final = 2
+MAX_MB: Final = 50
+"""The largest size of a trace; of a larger one the shortest events are dropped."""
 CAPTURES_SHARE: Final = 0.1
 """The part of ``output_max_mb`` for the traces of all ranks."""
 STEM: Final = "flight"
@@ -27,14 +29,13 @@ STEM: Final = "flight"
 
 
 class RequestedCaptures:
-    """Capture the next steps when ``take`` returns a reason, as many as ``wanted`` says.
+    """Capture the next steps when ``take`` returns a reason, a few of them.
 
     ``output_max_mb`` is the limit of a run's files, of which the traces of all ranks have a part; None for no limit.
     """
 
     def __init__(
         self,
-        wanted: FlightOptions,
         folder: Path,
         rank: int,
         *,
@@ -46,7 +47,6 @@ class RequestedCaptures:
     ) -> None:
         self._folder = folder
         self._rank = rank
-        self._steps = wanted.capture_steps
         self._targets = tuple(targets)
         self._sampling = sampling
         self._take = take
@@ -55,7 +55,7 @@ class RequestedCaptures:
         self._last = 0
         self._done: list[Capture] = []
         self._process = os.getpid()
-        self._max_bytes = wanted.max_mb * MB
+        self._max_bytes = MAX_MB * MB
         self._max_run_bytes = None if output_max_mb is None else CAPTURES_SHARE * output_max_mb * MB
 
     def step_begins(self, step: int) -> bool:
@@ -97,10 +97,10 @@ class RequestedCaptures:
         if max_bytes < MIB:
             self._warn(f"{reason}: no deep capture, because its trace would exceed output_max_mb")
             return
-        last = step + self._steps - 1
+        last = step + CAPTURE_STEPS - 1
         stem = f"step{step}" if last == step else f"steps{step}-{last}"
         made = Capture(
-            make_options(max_steps=self._steps, max_mib=max_bytes // MIB),
+            make_options(max_steps=CAPTURE_STEPS, max_mib=max_bytes // MIB),
             self._folder,
             clean_stem(STEM, stem),
             self._rank,
@@ -109,8 +109,8 @@ class RequestedCaptures:
         )
         if made.begin():
             self._open, self._last = made, last
-            self._sampling.reserve(step, self._steps + 1)
-            self._warn(f"{reason}: a deep capture of {count(self._steps, 'step')} from step {step} on")
+            self._sampling.reserve(step, CAPTURE_STEPS + 1)
+            self._warn(f"{reason}: a deep capture of {count(CAPTURE_STEPS, 'step')} from step {step} on")
 
     def _end(self) -> None:
         made, self._open = self._open, None

@@ -19,11 +19,15 @@ from .._units import format_bytes
 from ..devices import AllocatorHistory, find_allocator_history
 
 if TYPE_CHECKING:
-    from ..config.schema import MemorySnapshot
+    from ..config import MemorySnapshot
 
 OOM_FILES: Final = 4
 """Snapshots written when memory runs out, each over the last: cuDNN retries with less memory, and a search for the
 largest batch runs out many times."""
+HISTORY_EVENTS: Final = 100_000
+"""The most allocations and frees recorded; the last ones are kept."""
+MAX_MIB: Final = 256
+"""The largest size of a file; of a larger history the older half is dropped repeatedly."""
 MIB: Final = 2**20
 
 
@@ -60,8 +64,6 @@ class SnapshotWindow:
             return
         if self._wanted.oom:
             _observe_oom(self, self._history)
-        if self._wanted.history:
-            self._attempt(self._record)
         self._attempt(self._enter)
 
     def step_begins(self, step: int) -> None:
@@ -90,13 +92,12 @@ class SnapshotWindow:
     def _leave(self) -> None:
         if self._open and self._ended >= (self._wanted.first or 1) - 1 + self._wanted.window:
             self._write_window()
-            if not self._wanted.history:
-                self._stop()
+            self._stop()
 
     def _record(self) -> None:
         history = self._history
         if history is not None and not self._started and not history.recording():
-            history.start(entries=self._wanted.entries, stacks=self._wanted.stacks)
+            history.start(entries=HISTORY_EVENTS, stacks="python")
             self._started = True
 
     def _stop(self) -> None:
@@ -126,10 +127,10 @@ class SnapshotWindow:
     def _write(self, suffix: str) -> Path | None:
         path = self._stem.with_name(f"{self._stem.name}{suffix}.pickle")
         assert self._history is not None
-        limit = self._wanted.max_mib * MIB
+        limit = MAX_MIB * MIB
         content = bounded(self._history.snapshot(), limit)
         if content is None:
-            self._warn(f"{path.name} is not written: even without history it exceeds {format_bytes(limit)} (max_mib)")
+            self._warn(f"{path.name} is not written: even without history it exceeds {format_bytes(limit)}")
             return None
         write_atomic(path, content)
         return path

@@ -25,6 +25,10 @@ MAX_CHECK_INTERVAL: Final = 4096
 """The largest number of recorded steps between two checks."""
 
 
+VERDICT_STEPS: Final = 3
+"""Steps of the capture after the first verdict."""
+
+
 class SamplingControl(Protocol):
     """The part of the session's sampling that a window uses."""
 
@@ -49,7 +53,6 @@ class DeepWindow:
         summary: Callable[[], Summary],
         warn: Callable[[str], None],
     ) -> None:
-        self._wanted = wanted
         self._folder = folder
         self._rank = rank
         self._targets = tuple(targets)
@@ -65,15 +68,7 @@ class DeepWindow:
         self._done: list[Capture] = []
         self._process = os.getpid()
         self._options = make_options(
-            activities=wanted.activities or None,
-            patterns={one.label: one.match for one in wanted.patterns} or None,
-            max_steps=max((last - first + 1 for first, last in self._windows), default=1) + wanted.window,
-            max_mib=wanted.max_mib,
-            memory=wanted.memory,
-            layer_memory=wanted.memory,
-            shapes=wanted.shapes,
-            stacks=wanted.stacks,
-            snapshot=wanted.snapshot,
+            max_steps=max((last - first + 1 for first, last in self._windows), default=1) + VERDICT_STEPS,
         )
 
     def begin(self) -> None:
@@ -118,14 +113,13 @@ class DeepWindow:
         if found is None or not isinstance(summary, Summary):
             return
         self._awaits_verdict = False
-        first, last = step + 1, step + self._wanted.window
+        first, last = step + 1, step + VERDICT_STEPS
         self._windows.append((first, last))
         self._sampling.reserve(first, last - first + 2)
         self._warn(f"the verdict is {verdict_line(summary, gain=False)}: a deep capture of steps {first} to {last}")
 
     def _begin(self, step: int, last: int) -> None:
-        name = f"{self._wanted.prefix}_" if self._wanted.prefix else ""
-        stem = clean_stem("", f"{name}step{step}" if step == last else f"{name}steps{step}-{last}")
+        stem = clean_stem("", f"step{step}" if step == last else f"steps{step}-{last}")
         self._windows = [window for window in self._windows if not window[0] <= step <= window[1]]
         made = Capture(self._options, self._folder, stem, self._rank, targets=self._targets, warn=self._warn)
         if made.begin():

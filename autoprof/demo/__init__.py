@@ -70,7 +70,7 @@ def run(args: argparse.Namespace) -> int:
 def _train(args: argparse.Namespace, device: str, ranks: DemoRanks) -> int:
     import torch
 
-    from autoprof.config import load_config
+    from autoprof.sinks import load_config
 
     from .progress import ProgressLine
     from .train import DemoOptions, train

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from .._names import shorten, visible
-from ..config import Config, parse_config
+from ..sinks import Config, parse_config
 from .installation import check_output, check_switch, check_versions
 from .result import Report, Result, ok, problem, unknown, warning
 from .subject import RETURNS, Subject

@@ -15,8 +15,7 @@ from typing import Final
 from .._capture.marks.native import uses_extension
 from .._process.switch import SWITCH, is_off
 from .._units import format_bytes
-from ..config import Config
-from ..sinks import writes_files
+from ..sinks import Config, writes_files
 from .result import Result, ok, problem, unknown, warning
 
 DISTRIBUTION: Final = "torch-autoprof"

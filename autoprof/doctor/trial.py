@@ -14,8 +14,9 @@ from torch import Tensor, nn
 
 from .._process.switch import SWITCH
 from .._session.builder import open_session
-from ..config import Config, Sample, Sinks
+from ..config import Sample
 from ..errors import AutoprofError
+from ..sinks import Config, Sinks
 from .digest import Digests, RandomState, digest, digest_gradients, digest_output, digest_random, digest_state
 from .subject import Subject, users_line
 

@@ -25,8 +25,7 @@ from ..errors import SessionError
 from ..probes import unwrap_optimizer
 
 if TYPE_CHECKING:
-    from ..config import Config
-    from ..sinks import Sink
+    from ..sinks import Config, Sink
 
 SAVING: Final = "checkpoint saving"
 AGAIN: Final = "error: the training began again before it ended"
@@ -115,7 +114,7 @@ class Training:
             self._saving.attach()
 
     def _settings(self) -> Config:
-        from ..config import load_config
+        from ..sinks import load_config
 
         settings = load_config(self._config)
         return settings.model_copy(update={"step": "manual"}) if self._manual else settings

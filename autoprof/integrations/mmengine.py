@@ -17,8 +17,7 @@ from ._training import Training, close_with, length_of
 
 if TYPE_CHECKING:
     from .._session.session import Session
-    from ..config import Config
-    from ..sinks import Sink
+    from ..sinks import Config, Sink
 
 __all__ = ["AutoprofHook"]
 

@@ -18,7 +18,7 @@ from ._batches import FetchedBatches
 from ._prefetch import Prefetch
 
 if TYPE_CHECKING:
-    from ..config import Config
+    from ..config import Settings
 
 logger = logging.getLogger("autoprof")
 P = TypeVar("P")
@@ -52,7 +52,7 @@ class ProbeContext:
     model: nn.Module
     optimizers: tuple[Any, ...]
     """The optimizers given to ``instrument``; none: those of the whole process."""
-    settings: Config
+    settings: Settings
     recorder: Recorder
     """Takes marks; its ``clock`` reads the time, also where the model moves to another device."""
     module_hooks: Hooks

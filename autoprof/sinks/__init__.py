@@ -16,11 +16,13 @@ from ._make import close_unused, make_sinks, only_on_rank_0, open_sinks, writes_
 
 if TYPE_CHECKING:
     from .._options import Options
+    from ._config import Config, Sinks, load_config, parse_config
 
 __all__ = [
     "SINKS",
     "CalibratedSink",
     "CloseOrder",
+    "Config",
     "DiscardedSink",
     "Export",
     "LimitedSink",
@@ -30,18 +32,25 @@ __all__ = [
     "RunInfo",
     "Sink",
     "SinkKind",
+    "Sinks",
     "close_unused",
+    "load_config",
     "make_sinks",
     "only_on_rank_0",
     "open_sinks",
+    "parse_config",
     "writes_files",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    """Load ``Options``, and with it pydantic, only when a sink is defined: the process that draws needs neither."""
+    """Load pydantic only when a sink is defined or a configuration is read."""
     if name == "Options":
         from .._options import Options
 
         return Options
+    if name in ("Config", "Sinks", "load_config", "parse_config"):
+        from . import _config
+
+        return getattr(_config, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -20,7 +20,7 @@ from ._kind import SINKS, SinkKind
 if TYPE_CHECKING:
     from .._options import Options
     from .._storage.runs import RunFolder
-    from ..config import Config, Sinks
+    from ._config import Config, Sinks
 
 MAX_SHOWN: Final = 300
 """Characters shown of another library's message."""

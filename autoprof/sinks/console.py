@@ -29,6 +29,10 @@ WIDEST: Final = 100
 """Cells of the report at the end on a wider terminal."""
 LONGEST_WAIT_S: Final = 10.0
 """The time after which statistics are shown although fewer than N steps have passed."""
+REDRAW_S: Final = 0.5
+"""The least time between two drawings of the panel."""
+LINE_INTERVAL_S: Final = 10.0
+"""The least time between two lines."""
 LINE_SHARE: Final = 0.05
 """The share of the run's time that two lines are apart at least: a long run has a line less often."""
 LONGEST_LINE_INTERVAL_S: Final = 600.0
@@ -43,16 +47,12 @@ class ConsoleOptions(Options):
     """Number of names shown, the longest first."""
     every: int = Field(default=10, ge=1, strict=True)
     """Redraw, or print a line where there is no terminal, after N steps; with long steps after 10 s."""
-    interval_s: float = Field(default=0.5, ge=0, strict=True, allow_inf_nan=False)
-    """The least time between two redraws, in seconds."""
-    line_interval_s: float = Field(default=10.0, ge=0, strict=True, allow_inf_nan=False)
-    """Without a terminal, the least time between two lines in seconds, growing with the run; 0: a line per N steps."""
 
 
 class ConsoleSink:
     """Show the run on its stream.
 
-    On a terminal, and in a notebook, the panel is redrawn after N steps, at most every ``interval_s`` seconds; where it
+    On a terminal, and in a notebook, the panel is redrawn after N steps, at most twice a second; where it
     does not fit, and elsewhere, a line is printed at times. A reader that does not read gets no drawing, and one that
     has left ends them. Where the stream fails otherwise, ``show`` restores the screen as far as possible and raises.
     """
@@ -103,11 +103,9 @@ class ConsoleSink:
         return shown is not None and shown != PinnedLines.terminal_size(self._stream)
 
     def _interval_s(self) -> float:
-        least_s = self._options.line_interval_s
         if self._drawn is not None:
-            return self._options.interval_s
-        share_s = min(LINE_SHARE * (self._clock() - self._started), LONGEST_LINE_INTERVAL_S)
-        return max(least_s, share_s) if least_s else 0.0
+            return REDRAW_S
+        return min(max(LINE_INTERVAL_S, LINE_SHARE * (self._clock() - self._started)), LONGEST_LINE_INTERVAL_S)
 
     def show(self, summary: Summary, step: int) -> None:
         """Draw the panel, or print a line."""
@@ -135,7 +133,7 @@ class ConsoleSink:
         now_s = self._clock()
         if now_s < self._due or self._reader_left:
             return
-        self._due = now_s + self._options.interval_s
+        self._due = now_s + REDRAW_S
         self._draw(summary, step, PinnedLines.terminal_size(self._stream), now_s - drawn_s)
 
     def _show_summary(self, summary: Summary, step: int) -> None:

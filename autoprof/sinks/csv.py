@@ -14,13 +14,12 @@ from pathlib import Path
 from typing import Final, Literal
 
 import numpy as np
-from pydantic import Field
 
 from .._names import plain_cell
 from .._options import Options
 from .._stats.unit_rates import LogPeriods, UnitsSinceLog
 from .._storage.atomic import open_replacing
-from .._storage.line_file import LineFile
+from .._storage.line_file import FLUSH_S, LineFile
 from .._units import UNITS
 from ..frame import NOT_MEASURED, Layout, Nanoseconds, Phase, StepFrame
 from ..summary import Summary
@@ -34,10 +33,6 @@ class CsvOptions(Options):
 
     per: Literal["step", "span"] = "step"
     """A row is a step, or a span."""
-    every: int = Field(default=1, ge=1, strict=True)
-    """Write each Nth recorded step."""
-    flush_s: float = Field(default=5.0, ge=0, strict=True, allow_inf_nan=False)
-    """The longest time that a row may wait before it reaches the file, in seconds."""
 
 
 _BEFORE_PHASES: Final = (
@@ -174,27 +169,24 @@ def _cells(frame: StepFrame, name: str) -> list[object]:
 
 
 class CsvSink:
-    """Write each Nth frame.
+    """Write each frame.
 
     The columns of steps are those of the first row. Values that are logged later for the first time go to the last
     column as JSON; when the sink is closed, the file is rewritten with columns of their own.
     """
 
     def __init__(self, options: CsvOptions, run: RunInfo) -> None:
-        self._every = options.every
-        self._count = 0
         self._path = folder_of(run).rank_path / f"{options.per}s.csv"
         self._steps = StepTable(run.rank) if options.per == "step" else None
         self._spans = SpanTable(run.rank)
-        self._file = LineFile(self._path, options.flush_s, run.clock)
+        self._file = LineFile(self._path, FLUSH_S, run.clock)
         self._begun = False
         self._max_bytes = run.max_bytes
         self._bytes = 0
 
     def write(self, frame: StepFrame) -> None:
         """Append the frame's row or rows."""
-        self._count += 1
-        if self._count % self._every or self.limit_note is not None:
+        if self.limit_note is not None:
             return
         if not self._begun:
             self._begun = True

@@ -15,27 +15,19 @@ from ._kind import CloseOrder, SinkKind
 class JsonlOptions(Options):
     """The records: `steps.jsonl`, one JSON object a step, and `spans.bin`, the times of its spans."""
 
-    every: int = Field(default=1, ge=1, strict=True)
-    """Write each Nth recorded step."""
     flush_s: float = Field(default=5.0, ge=0, strict=True, allow_inf_nan=False)
     """The longest time that a record may wait before it reaches the file, in seconds."""
 
 
 class JsonlSink:
-    """Write each Nth frame as a record that ``autoprof.read_run`` reads back exactly."""
+    """Write each frame as a record that ``autoprof.read_run`` reads back exactly."""
 
     def __init__(self, options: JsonlOptions, run: RunInfo) -> None:
-        self._every = options.every
-        self._count = 0
         self._records = RecordWriter(folder_of(run).rank_path, options.flush_s, run.clock, max_bytes=run.max_bytes)
 
     def write(self, frame: StepFrame) -> None:
         """Append the frame's record; those of several steps are made together."""
-        self._count += 1
-        if self._count % self._every == 0:
-            self._records.write(frame)
-        else:
-            self._records.skip(frame)
+        self._records.write(frame)
 
     @property
     def limit_note(self) -> str | None:

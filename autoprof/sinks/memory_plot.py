@@ -1,27 +1,25 @@
-"""``memory.png``: drawn at the end, and where it was asked for now and then before it, without slowing a step."""
+"""``memory.png``: the memory over the steps of a run, drawn at its end."""
 
 from __future__ import annotations
 
-import sys
 from array import array
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
 import numpy as np
-from pydantic import Field
 
 from .._options import Options
 from .._process.address_space import require_address_space
-from .._reports.figures import check_format, save_figure
+from .._reports.figures import check_format, encode_figure, save_figure
 from .._reports.memory import HeldMemory, MemoryHistory, held_memory, memory_figure
+from .._storage.atomic import write_atomic
 from ..errors import OutputError
 from ..frame import NOT_MEASURED, StepFrame
 from ..summary import Summary
 from ._base import RunInfo, folder_of
 from ._export import SavedSteps
 from ._kind import CloseOrder, Export, SinkKind
-from ._redraw import Redrawer, write_picture
 
 PICTURE: Final = "memory.png"
 POINTS: Final = 2048
@@ -91,66 +89,39 @@ class History:
 
 
 class MemoryPlotOptions(Options):
-    """The picture `memory.png`."""
+    """The picture `memory.png`, drawn at the end.
 
-    redraw_s: float | None = Field(default=60.0, ge=5, strict=True, allow_inf_nan=False)
-    """The time between two drawings, in seconds; `null` draws only at the end. Without the key `sinks` the picture is
-    drawn only at the end, of a run whose budget covers a second for it: of 100 s at 1 %."""
+    Without the key `sinks` it is drawn only in a run whose budget covers a second for it: of 100 s at 1 %.
+    """
 
 
 class MemoryPlotSink:
-    """Keep the memory readings of a run, bounded, and draw them.
+    """Keep the memory readings of a run, bounded, and draw them at its end.
 
-    Before the end another process draws (``_redraw``), started here so that no step includes its start. matplotlib is
-    imported in this process only by ``close``. A run without a reading gets no picture, and neither does one that
-    named no sink and is too short to afford it: ``autoprof show RUN --memory-plot`` draws it from the records.
+    A run without a reading gets no picture, and neither does one that named no sink and is too short to afford it:
+    ``autoprof show RUN --memory-plot`` draws it from the records.
     """
 
     def __init__(self, options: MemoryPlotOptions, run: RunInfo) -> None:
         self._clock = run.clock
         self._picture = folder_of(run).path / PICTURE
         self._history = History()
-        self._redraw_s = options.redraw_s
-        self._redrawer: Redrawer | None = None
-        self._due = float("inf")
         self._budget = run.budget
         self._began_s = run.clock()
-        if options.redraw_s is not None and run.budget is None and sys.executable:
-            try:
-                self._redrawer = Redrawer(folder_of(run).rank_path / f".{PICTURE}.data", self._picture)
-            except OSError:  # no process can be started here: the picture at the end remains
-                return
-            self._due = run.clock() + options.redraw_s
 
     def write(self, frame: StepFrame) -> None:
         """Add the frame's readings."""
         if frame.memory:
             self._history.add(frame.step, frame.memory)
 
-    def due(self, idle_s: float | None = None) -> bool:
-        """Return whether the interval since the last drawing is over."""
-        now = self._clock()
-        if idle_s is not None or now < self._due or self._redraw_s is None:
-            return False
-        self._due = now + self._redraw_s
-        return True
-
-    def show(self, summary: Summary, step: int) -> None:
-        """Request a drawing of the history so far."""
-        if self._redrawer is not None:
-            self._redrawer.request(self._history.snapshot(held_memory(summary)))
-
     def close(self, summary: Summary) -> None:
         """Draw the whole run."""
-        if self._redrawer is not None:
-            self._redrawer.close()
-            self._redrawer = None
         if self._budget is not None and self._budget * (self._clock() - self._began_s) < DRAWING_S:
             return
         held = held_memory(summary)
         if len(self._history) or held.names:
             require_address_space(DRAWING_MIB)
-            write_picture(self._history.snapshot(held), self._picture)
+            write_atomic(self._picture, encode_figure(memory_figure(self._history.snapshot(held))))
 
 
 def export_memory_plot(saved: SavedSteps, path: Path) -> None:

@@ -26,6 +26,12 @@ from .trace import write_trace
 
 TRACE: Final = "trace.json"
 NO_COMMON_STEP: Final = "autoprof: no trace of all ranks: this run's folder has no step that several ranks recorded"
+MAX_RANKS: Final = 32
+"""The most ranks in the file; of more: rank 0, those that findings name, and others evenly spread."""
+MAX_BYTES: Final = 20 * BYTES_PER_MB
+"""The largest size of the file; each rank has the same part of it."""
+WAIT_S: Final = 2.0
+"""The longest time that rank 0 waits at its end for the last records of the others."""
 READ_STEPS: Final = 64
 """The last steps of each rank that are read: they align the clocks."""
 FLUSH_S: Final = 0.2
@@ -40,19 +46,17 @@ class RanksTraceOptions(Options):
 
     count: int = Field(default=5, ge=1, strict=True)
     """Number of steps."""
-    ranks: int = Field(default=32, ge=2, strict=True)
-    """The largest number of ranks in the file. Of more: rank 0, those that findings name, and others evenly spread."""
-    max_mb: int = Field(default=20, ge=1, strict=True)
-    """The largest size of the file in megabytes; each rank has the same part of it."""
-    wait_s: float = Field(default=2.0, ge=0, strict=True, allow_inf_nan=False)
-    """The longest time that rank 0 waits at its end for the last records of the others, in seconds."""
 
 
 class RanksTraceSink:
     """Write the trace when the run is closed. Ranks whose records are missing then are named."""
 
-    def __init__(self, options: RanksTraceOptions, run: RunInfo) -> None:
-        self._options = options
+    def __init__(
+        self, options: RanksTraceOptions, run: RunInfo, *, wait_s: float = WAIT_S, max_bytes: int = MAX_BYTES
+    ) -> None:
+        self._count = options.count
+        self._wait_s = wait_s
+        self._max_bytes = max_bytes
         self._folder = folder_of(run)
         self._world_size = run.world_size
         self._stream = run.stream
@@ -62,10 +66,10 @@ class RanksTraceSink:
 
     def close(self, summary: Summary) -> None:
         """Wait for the last records of the other ranks, for a limited time, and write the trace."""
-        wanted = choose_ranks(self._world_size, self._options.ranks, summary)
+        wanted = choose_ranks(self._world_size, MAX_RANKS, summary)
         read = self._read(wanted)
         ranks, common = choose_common({rank: {frame.step for frame in held} for rank, held in read.items()})
-        steps = common[-self._options.count :]
+        steps = common[-self._count :]
         if not steps:
             print(NO_COMMON_STEP, file=self._stream)
             return
@@ -82,7 +86,7 @@ class RanksTraceSink:
 
     def _read(self, ranks: list[int]) -> Mapping[int, list[StepFrame]]:
         """Return the last frames of each rank whose records are here, once all have ended or the time is over."""
-        until = time.monotonic() + self._options.wait_s
+        until = time.monotonic() + self._wait_s
         ended: dict[int, float] = {}
         while time.monotonic() < until and not all(self._is_complete(rank, ended) for rank in ranks):
             time.sleep(POLL_S)
@@ -118,7 +122,7 @@ class RanksTraceSink:
         def frames_of(rank: int) -> Iterator[StepFrame]:
             return (frame for frame in frames[rank] if frame.step in chosen)
 
-        write_trace(self._folder.path / TRACE, frames_of, timeline, list(frames), self._options.max_mb * BYTES_PER_MB)
+        write_trace(self._folder.path / TRACE, frames_of, timeline, list(frames), self._max_bytes)
 
 
 def choose_ranks(world_size: int, limit: int, summary: Summary) -> list[int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pydantic import Field
+from typing import Final
 
 from .._options import Options
 from .._storage.runs import read_records
@@ -12,13 +12,12 @@ from ._base import RunInfo, folder_of
 from ._kind import CloseOrder, SinkKind
 from ._timeline import BYTES_PER_MB
 
+MAX_MB: Final = 64
+"""The largest records of which the page is written at the end: it takes about 4 s per 100 MB."""
+
 
 class ReportOptions(Options):
-    """The page `report.html`, written at the end of the run."""
-
-    max_mb: float = Field(default=64.0, gt=0, allow_inf_nan=False)
-    """The size of the records in megabytes up to which the page is written at the end: it takes about 4 s per 100 MB.
-    For longer ones `autoprof report` writes it."""
+    """The page `report.html`, written at the end of the run if its records have at most 64 MB."""
 
 
 class ReportSink:
@@ -26,7 +25,6 @@ class ReportSink:
 
     def __init__(self, options: ReportOptions, run: RunInfo) -> None:
         self._folder = folder_of(run)
-        self._limit = options.max_mb * BYTES_PER_MB
         self._stream = run.stream
 
     def write(self, frame: StepFrame) -> None:
@@ -38,7 +36,7 @@ class ReportSink:
 
         run = read_records(self._folder.path)
         size = sum(run.rank_frames(rank).size_bytes for rank in run.ranks)
-        if size > self._limit:
+        if size > MAX_MB * BYTES_PER_MB:
             why = f"report.html was not written: its records have {size / BYTES_PER_MB:.0f} MB"
             print(f"autoprof: {why}; autoprof report writes it", file=self._stream)
             return

@@ -15,12 +15,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
-from pydantic import Field
-
 from .._ranks import step_collectives
 from .._stats.unit_rates import LogPeriods
 from .._storage.atomic import open_replacing
-from .._storage.line_file import LineFile
+from .._storage.line_file import FLUSH_S, LineFile
 from .._units import UNITS
 from ..frame import NOT_MEASURED, Layout, StepFrame
 from ..summary import Summary
@@ -33,9 +31,6 @@ from ._timeline import BYTES_PER_MB, GRID_NS, STEP, LayoutTracks, Slicer, StepWi
 
 class TraceOptions(WindowOptions):
     """The file `trace.json`, for Perfetto: a window of steps."""
-
-    flush_s: float = Field(default=5.0, ge=0, strict=True, allow_inf_nan=False)
-    """The longest time that an event may wait before it reaches the file, in seconds."""
 
 
 OPEN: Final = "[\n"
@@ -214,7 +209,7 @@ class TraceSink:
         self._window = StepWindow(options.first, options.count)
         self._bytes_left = options.max_mb * BYTES_PER_MB - len(OPEN) - len(CLOSE)
         self._encoder = TraceEncoder(run.rank)
-        self._file = LineFile(folder_of(run).rank_path / "trace.json", options.flush_s, run.clock)
+        self._file = LineFile(folder_of(run).rank_path / "trace.json", FLUSH_S, run.clock)
         self._file.write(OPEN)
         self._open = True
 

@@ -10,7 +10,7 @@ import torch
 
 from autoprof._session.builder import open_session
 from autoprof._targets import select_targets
-from autoprof.config import load_config
+from autoprof.sinks import load_config
 from autoprof.testing import FakeClock, ListSink
 from benchmarks.hot_path.__main__ import main
 from benchmarks.hot_path.agreement import Agreement, Record, close

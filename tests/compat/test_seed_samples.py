@@ -17,7 +17,7 @@ from torch import nn
 
 from autoprof.compat.timer_logs import read_timer_logs
 from autoprof.compat.timing_logger import TimingLogger, log_timing, set_global_timing_logger
-from autoprof.config import load_config
+from autoprof.sinks import load_config
 
 IN_TRAINING = """
 from autoprof.compat.timing_logger import TimingLogger, set_global_timing_logger, log_timing

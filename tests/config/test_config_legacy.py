@@ -1,11 +1,13 @@
-"""The ``LOG:`` block of the timing logger that came before autoprof still means what it meant."""
+"""Keys of earlier versions: the ``LOG:`` block keeps its meaning, removed keys name their replacement."""
 
 from pathlib import Path
 
 import pytest
 
-from autoprof.config import Sinks, load_config, parse_config
+from autoprof.config.describe import parts
+from autoprof.config.removed import REMOVED
 from autoprof.errors import ConfigError
+from autoprof.sinks import Config, Sinks, load_config, parse_config
 from autoprof.sinks.console import ConsoleOptions
 from autoprof.sinks.log import LogOptions
 
@@ -29,81 +31,39 @@ def problems(text):
     return raised.value.problems
 
 
-def test_the_block_asks_for_console_and_log():
-    """Both intervals arrive, and nothing is written that the old logger did not write."""
-    config = parse_config(SEED)
-    assert config.enabled
-    assert config.sinks == Sinks(console=ConsoleOptions(every=20), log=LogOptions(flush_every=50))
-    assert config.output == Path("outputs/run_001")
-
-
-@pytest.mark.parametrize("text", ["LOG:", "LOG: {}"])
-def test_an_empty_block_has_the_old_defaults(text):
-    """Console each 10 steps, file flushed each 50, output where autoprof puts it."""
+@pytest.mark.parametrize(
+    ("text", "sinks", "output"),
+    [
+        (SEED, Sinks(console=ConsoleOptions(every=20), log=LogOptions(flush_every=50)), "outputs/run_001"),
+        ("LOG:", Sinks(console=ConsoleOptions(every=10), log=LogOptions(flush_every=50)), "runs"),
+        ("LOG: {TIMING_CONSOLE: false}\nSAVE_DIR: out", Sinks(log=LogOptions(flush_every=50)), "out"),
+        ("LOG: {ENABLE_TIMING_LOG: false, TIMING_CONSOLE: true}", Sinks(), "runs"),
+    ],
+)
+def test_the_block_configures_console_and_log(text, sinks, output):
+    """Switches and intervals arrive; a project's own keys beside the block are ignored."""
     config = parse_config(text)
-    assert config.sinks == Sinks(console=ConsoleOptions(every=10), log=LogOptions(flush_every=50))
-    assert config.output == Path("runs")
+    assert (config.sinks, config.output) == (sinks, Path(output))
+    assert config.enabled is ("ENABLE_TIMING_LOG: false" not in text)
 
 
 def test_the_block_reads_the_same_from_a_mapping():
     """A project that has parsed its file already passes the result on."""
-    given = {"LOG": {"TIMING_CONSOLE": False}, "SAVE_DIR": "out", "MODEL": object()}
-    config = load_config(given)
-    assert config.sinks == Sinks(log=LogOptions(flush_every=50))
-    assert config.output == Path("out")
+    config = load_config({"LOG": {"TIMING_CONSOLE": False}, "SAVE_DIR": "out", "MODEL": object()})
+    assert (config.sinks, config.output) == (Sinks(log=LogOptions(flush_every=50)), Path("out"))
 
 
-def test_a_block_that_is_switched_off_switches_autoprof_off():
-    """``ENABLE_TIMING_LOG: false`` is ``enabled: false`` without sinks."""
-    config = parse_config("LOG: {ENABLE_TIMING_LOG: false, TIMING_CONSOLE: true}")
-    assert not config.enabled
-    assert config.sinks == Sinks()
-
-
-def test_todays_keys_stand_beside_the_block():
-    """Targets and sinks of today join; the block's intervals fill in what they leave open."""
-    config = parse_config(SEED + "targets: [{match: a}]\nsinks: {console: {top: 3}, log: , jsonl: }\noutput: here\n")
+def test_todays_keys_take_precedence(caplog):
+    """Beside ``sinks`` the block configures no sink, and a warning says so."""
+    config = parse_config(SEED + "targets: [{match: a}]\nsinks: {console: {top: 3}, log: }\noutput: here\n")
     assert config.targets[0].match == "a"
-    assert config.sinks.console == ConsoleOptions(top=3, every=20)
-    assert config.sinks.log == LogOptions(flush_every=50)
-    assert config.sinks.jsonl is not None
+    assert config.sinks == Sinks(console=ConsoleOptions(top=3), log=LogOptions())
     assert config.output == Path("here")
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "problem"),
-    [
-        ("ENABLE_TIMING_LOG: true", "enabled: false", "enabled: false disagrees with LOG.ENABLE_TIMING_LOG: true"),
-        ("ENABLE_TIMING_LOG: false", "enabled: true", "enabled: true disagrees with LOG.ENABLE_TIMING_LOG: false"),
-        ("TIMING_CONSOLE: true", "sinks: {}", "sinks.console: its absence disagrees with LOG.TIMING_CONSOLE: true"),
-        ("TIMING_FILE: false", "sinks: {log: }", "sinks.log: its presence disagrees with LOG.TIMING_FILE: false"),
-        (
-            "TIMING_CONSOLE_INTERVAL: 10",
-            "sinks: {console: {every: 5}}",
-            "sinks.console.every: 5 disagrees with LOG.TIMING_CONSOLE_INTERVAL: 10",
-        ),
-        (
-            "TIMING_FILE_INTERVAL: 7",
-            "sinks: {log: {flush_every: null}}",
-            "sinks.log.flush_every: null disagrees with LOG.TIMING_FILE_INTERVAL: 7",
-        ),
-    ],
-)
-def test_a_disagreement_names_both_keys(old, new, problem):
-    """Where the two were written and differ, neither wins silently."""
-    assert problems(f"LOG: {{{old}}}\n{new}") == (
-        f"train.yaml:2: {problem}; allowed: one of the two keys, or equal values",
-    )
-
-
-def test_equal_values_do_not_disagree():
-    """The same may be said twice."""
-    text = "LOG: {TIMING_CONSOLE_INTERVAL: 5, TIMING_CONSOLE: true}\nsinks: {console: {every: 5}}"
-    assert parse_config(text).sinks == Sinks(console=ConsoleOptions(every=5))
+    assert "beside the key sinks" in caplog.text
 
 
 def test_problems_of_the_block_are_named_in_its_own_words():
-    """Unknown keys get the nearest old one, wrong values what is allowed, and today's keys are checked as well."""
+    """Unknown keys get the nearest old one, and today's keys are checked as well."""
     assert problems("LOG:\n  TIMING_FIL: true\n  TIMING_CONSOLE_INTERVAL: 0\n  TIMING_FILE: 1\nstep: x\n") == (
         "train.yaml:2: LOG.TIMING_FIL: the key is unknown; "
         "did you mean 'TIMING_FILE' or 'TIMING_FILE_INTERVAL' or 'TIMING_CONSOLE'?",
@@ -113,18 +73,37 @@ def test_problems_of_the_block_are_named_in_its_own_words():
     )
 
 
-def test_the_block_is_a_mapping():
-    """Anything else is an error that lists its keys."""
-    (problem,) = problems("LOG: true")
-    assert problem.startswith("train.yaml:1: LOG: true is a boolean; allowed: a mapping with the keys ENABLE_TIMING")
-
-
-@pytest.mark.parametrize("text", ["MODEL: {}", "SAVE_DIR: out"])
-def test_a_projects_keys_are_passed_over_only_beside_the_block(text):
-    """Without ``LOG`` the file is autoprof's own, and keys in capitals are mistakes."""
+@pytest.mark.parametrize("text", ["MODEL: {}", "SAVE_DIR: out", "LOG: {}\ntarget: []"])
+def test_only_a_projects_keys_beside_the_block_are_ignored(text):
+    """Without ``LOG`` the file is autoprof's own, and lower-case keys always are."""
     assert "the key is unknown" in problems(text)[0]
 
 
-def test_lower_case_keys_are_always_autoprofs():
-    """A typing mistake is found beside the block too."""
-    assert problems("LOG: {}\ntarget: []") == ("train.yaml:2: target: the key is unknown; did you mean 'targets'?",)
+@pytest.mark.parametrize("word", ["inside", "off", "'off'"])
+def test_the_key_compile_has_no_effect_and_a_warning(word, caplog):
+    """Code under ``torch.compile`` is always timed from outside (a bare ``off`` is false in YAML)."""
+    assert parse_config(f"step: manual\ncompile: {word}") == parse_config("step: manual")
+    assert "config:2: compile: no effect" in caplog.text
+    caplog.clear()
+    assert parse_config("compile: outside") == Config()
+    assert not caplog.records
+
+
+@pytest.mark.parametrize("key", [key for key in REMOVED if ": " not in key])
+def test_a_removed_key_is_refused_with_its_replacement(key):
+    """Each key of the table is unknown to the schema."""
+    *sections, name = key.split(".")
+    given = {name: 1}
+    for section in reversed(sections):
+        given = {section: {**({"steps": [1]} if section == "deep" else {}), **given}}
+    with pytest.raises(ConfigError) as raised:
+        load_config(given)
+    assert raised.value.problems == (f"config: {key}: the key was removed; {REMOVED[key]}",)
+    assert name not in dict(parts(Config))[".".join(sections)].model_fields
+
+
+@pytest.mark.parametrize("text", [key for key in REMOVED if ": " in key])
+def test_a_removed_value_is_refused_with_its_replacement(text):
+    """The key remains, with other values."""
+    key, value = text.split(": ")
+    assert problems(text) == (f"train.yaml:1: {key}: '{value}' was removed; {REMOVED[text]}",)

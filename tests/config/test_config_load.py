@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 import autoprof.config
-from autoprof.config import Config, Sinks, TargetRule, load_config, parse_config
+from autoprof.config import TargetRule
 from autoprof.errors import ConfigError
+from autoprof.sinks import Config, Sinks, load_config, parse_config
 
 
 @pytest.fixture

@@ -1,20 +1,18 @@
-"""The documentation of the configuration is true: its examples load, its messages are those that are given."""
+"""``docs/configuration.md`` is true: its examples load, its messages are those that are given."""
 
 import json
 import re
-from pathlib import Path
 
 import pytest
 from torch import nn
 
 from autoprof._targets import select_targets
-from autoprof.config import json_schema, parse_config
-from autoprof.config.__main__ import main
-from autoprof.config.publish import with_reference
+from autoprof.config.json_schema import json_schema
 from autoprof.errors import AutoprofError
+from autoprof.sinks import Config, parse_config
+from docs.settings import REFERENCE_FILE, SCHEMA_FILE, count_keys, with_reference
 
-ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
+PAGE = REFERENCE_FILE.read_text(encoding="utf-8")
 EXAMPLES = re.findall(r"```yaml\n(.*?)```(?:\n\n```text\n(.*?)```)?", PAGE, re.DOTALL)
 
 
@@ -50,13 +48,8 @@ def test_every_bad_example_of_the_page_gives_the_message_below_it(text, message)
     assert str(raised.value) == message.rstrip("\n")
 
 
-def test_the_page_is_current():
-    """The tables of the reference are those that the schema's docstrings give now."""
-    assert with_reference(PAGE) == PAGE, "run: python -m autoprof.config --refresh"
-
-
 def outline(schema):
-    """Reduce a JSON Schema to what it says, leaving out how this version of pydantic arranges it."""
+    """Reduce a JSON Schema to its content, without its arrangement by this version of pydantic."""
     words = ("description", "default", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
     return {
         name: {key: {word: field[word] for word in words if word in field} for key, field in part["properties"].items()}
@@ -64,23 +57,30 @@ def outline(schema):
     }
 
 
-def test_the_published_json_schema_is_current():
-    """The JSON Schema in ``configs`` says what the schema says now."""
-    published = json.loads((ROOT / "configs" / "autoprof.schema.json").read_text(encoding="utf-8"))
-    assert outline(published) == outline(json_schema()), "run: python -m autoprof.config --refresh"
+def test_the_published_files_are_current():
+    """The tables of the page and the JSON Schema in ``configs`` are those of the schema."""
+    assert with_reference(PAGE) == PAGE, "run: python -m docs.settings"
+    published = json.loads(SCHEMA_FILE.read_text(encoding="utf-8"))
+    assert outline(published) == outline(json_schema(Config)), "run: python -m docs.settings"
 
 
-def test_the_command_prints_the_json_schema(capsys):
-    """Who has only the installed package gets the file for the editor from it."""
-    assert main([]) == 0
-    assert json.loads(capsys.readouterr().out) == json_schema()
+def test_the_configuration_is_small():
+    """Each key is one more thing to know."""
+    assert count_keys() <= 90
 
 
-def test_the_command_renews_nothing_outside_a_checkout(capsys, tmp_path, monkeypatch):
-    """It says where it wants to be called, and how."""
-    monkeypatch.chdir(tmp_path)
-    assert main(["--refresh"]) == 1
-    assert "the root of a checkout" in capsys.readouterr().err
-    assert main(["--wrong"]) == 2
-    assert "usage: " in capsys.readouterr().err
-    assert not list(tmp_path.iterdir())
+def test_every_field_is_documented():
+    """The docstring under each field reaches the JSON Schema that editors read."""
+    schema = json_schema(Config)
+    parts = [schema, *schema["$defs"].values()]
+    fields = {f"{part['title']}.{key}": field for part in parts for key, field in part["properties"].items()}
+    assert not [key for key, field in fields.items() if not field.get("description")]
+    assert len(fields) > 30
+
+
+def test_the_json_schema_refuses_unknown_keys_but_knows_the_old_block():
+    """Editors mark typing mistakes, and ignore a project's own keys."""
+    schema = json_schema(Config)
+    assert schema["additionalProperties"] is False
+    assert {"LOG", "SAVE_DIR", "targets"} <= set(schema["properties"])
+    assert schema["patternProperties"] == {"^[A-Z][A-Z0-9_]*$": {}}

@@ -9,7 +9,6 @@ import torch
 from deep_builders import Program, events
 from torch import nn
 
-from autoprof.config.flight import FlightOptions
 from autoprof.deep import RequestedCaptures
 from autoprof.deep.requested import CAPTURES_SHARE
 
@@ -30,13 +29,13 @@ class Sampling:
 class Captures:
     """Requested captures in a folder of the test's."""
 
-    def __init__(self, folder: Path, *, max_mb: int = 50, max_run_mb: float | None = None) -> None:
+    def __init__(self, folder: Path, *, max_run_mb: float | None = None) -> None:
         self.requests: list[str] = []
         self.notes: list[str] = []
         self.sampling = Sampling()
         self.folder = folder / "rank3"
         self.made = RequestedCaptures(
-            FlightOptions(capture_steps=2, max_mb=max_mb), self.folder, 3,
+            self.folder, 3,
             output_max_mb=None if max_run_mb is None else max_run_mb / CAPTURES_SHARE, targets=(),
             sampling=self.sampling, take=lambda: self.requests.pop() if self.requests else None, warn=self.notes.append,
         )  # fmt: skip
@@ -64,7 +63,7 @@ def test_the_next_steps_are_captured_and_excluded(tmp_path: Path) -> None:
 
 def test_a_trace_above_the_limit_is_cut_when_it_is_written(tmp_path: Path) -> None:
     """Not at the end of the run, which may never come."""
-    captures = Captures(tmp_path, max_mb=2)
+    captures = Captures(tmp_path, max_run_mb=2)
     model, x = nn.Sequential(*(nn.Linear(4, 4) for _ in range(150))), torch.ones(1, 4)
     captures.requests.append("a test")
     for step in range(1, 4):

@@ -13,9 +13,10 @@ from deep_builders import TARGETS, Program, ranges
 from torch.profiler import ProfilerActivity, profile
 
 import autoprof
-from autoprof.config import Config, Deep, parse_config
+from autoprof.config import Deep
 from autoprof.deep import DeepWindow, read_trace
 from autoprof.errors import ConfigError
+from autoprof.sinks import Config, parse_config
 from autoprof.summary import Finding, Summary
 
 
@@ -119,7 +120,7 @@ def test_results_are_the_same_to_the_last_bit() -> None:
     bare, seen = Program(), Program()
     for _ in range(4):
         bare.step()
-    run(seen, {"steps": [2, 3], "shapes": True}, 4)
+    run(seen, {"steps": [2, 3]}, 4)
     pairs = zip(bare.model.parameters(), seen.model.parameters(), strict=True)
     assert all(torch.equal(a, b) for a, b in pairs)
 
@@ -155,10 +156,10 @@ def make_window(wanted: Deep, sampling: Any = None, summary: Any = None, notes: 
 
 
 def test_a_verdict_that_stands_out_is_captured_once() -> None:
-    """The next steps, as many as ``window``; another verdict later is not."""
+    """The next three steps; another verdict later is not."""
     findings: list[Finding] = [QUIET]
     reserved, notes = Reserved(), list[str]()
-    window = make_window(Deep(on="verdict", window=2), reserved, lambda: summary_of(*findings), notes)
+    window = make_window(Deep(on="verdict"), reserved, lambda: summary_of(*findings), notes)
     apart = [step for step in range(1, 41) if window.step_begins(step)]
     assert (apart, reserved.steps) == ([], [])
     findings[:] = [FOUND]
@@ -166,9 +167,9 @@ def test_a_verdict_that_stands_out_is_captured_once() -> None:
     window.close()
     assert len(reserved.steps) == 1
     ((first, count),) = reserved.steps
-    assert (apart, count) == ([first, first + 1, first + 2], 3)
-    assert notes[0] == f"the verdict is data-wait: a deep capture of steps {first} to {first + 1}"
-    assert Path("out", f"steps{first}-{first + 1}_rank0_trace.json").exists()
+    assert (apart, count) == ([first, first + 1, first + 2, first + 3], 4)
+    assert notes[0] == f"the verdict is data-wait: a deep capture of steps {first} to {first + 2}"
+    assert Path("out", f"steps{first}-{first + 2}_rank0_trace.json").exists()
 
 
 def test_the_verdict_is_checked_ever_more_rarely() -> None:
@@ -208,9 +209,7 @@ def test_a_verdict_that_fails_is_said_and_harms_nothing() -> None:
         ("deep: {steps: [1, 2, 3]}", "deep.steps"),
         ("deep: {steps: ['a']}", "'a' is text; allowed: a whole number, at least 1"),
         ("deep: {on: never}", "'never' is unknown; allowed: verdict"),
-        ("deep: {steps: [1], prefix: a/b}", "'a/b' is a path; allowed: the beginning of a file's name"),
-        ("deep: {steps: [1], patterns: [{match: '('}]}", "deep.patterns[0].match"),
-        ("deep: {steps: [1], activities: [gpu]}", "'gpu' is unknown"),
+        ("deep: {steps: [1], activities: [gpu]}", "deep.activities: the key was removed; use autoprof.deep_capture"),
     ],
 )
 def test_wrong_captures_are_errors_of_the_configuration(text: str, message: str) -> None:
@@ -228,7 +227,7 @@ def test_one_step_and_the_issues_own_line_are_understood() -> None:
     one = parse_config("deep: {steps: [7]}").deep
     assert one is not None
     assert one.window_of_steps == (7, 7)
-    config = parse_config("deep: {steps: [7], patterns: [{match: a, name: b}]}")
+    config = parse_config("deep: {steps: [7]}")
     assert Config.model_validate(config.model_dump(mode="json")) == config
 
 

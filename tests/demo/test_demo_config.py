@@ -11,9 +11,9 @@ import pytest
 import yaml
 
 import autoprof
-from autoprof.config import load_config
 from autoprof.demo.model import VRTWithSpike
 from autoprof.demo.presets import PRESETS
+from autoprof.sinks import load_config
 
 SHIPPED = (files("autoprof.demo") / "vrt_spike.yaml").read_text(encoding="utf-8")
 CONFIG: dict[str, Any] = yaml.safe_load(SHIPPED)

@@ -6,6 +6,7 @@ import gc
 import io
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -105,7 +106,7 @@ def test_without_a_panel_a_line_is_printed_when_the_verdict_changes() -> None:
     def summary() -> Summary:
         return diagnose(evidence_of(next(now), repeat=20))
 
-    sink = ConsoleSink(ConsoleOptions(every=1, line_interval_s=0.0), RunInfo(None, 0, stream, clock=lambda: 0.0))
+    sink = ConsoleSink(ConsoleOptions(every=1), RunInfo(None, 0, stream, clock=count(0, 1000).__next__))
     for step in range(5):
         sink.write(make_frame([], step=step, duration_ns=1))
         if sink.due():
@@ -221,7 +222,7 @@ def demo(*, checkpoint: bool) -> Summary:
     """Train the reference workload for a moment."""
     from importlib.resources import as_file, files
 
-    from autoprof.config import load_config
+    from autoprof.sinks import load_config
 
     with as_file(files("autoprof.demo") / "vrt_spike.yaml") as packaged:
         config = load_config(packaged)

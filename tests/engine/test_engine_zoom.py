@@ -18,8 +18,8 @@ from autoprof._notes import Notes
 from autoprof._session.sampling import TargetSet
 from autoprof._session.zoom import SILENT_STEPS, Zoom
 from autoprof._targets import first_cut, group_tree, select_targets
-from autoprof.config import load_config
 from autoprof.frame import FrameRun, Phase, Span, StepFrame
+from autoprof.sinks import load_config
 from autoprof.summary import Row, Summary
 from autoprof.testing import FakeClock, ListSink, make_frame, open_session
 

@@ -14,7 +14,7 @@ from torch import nn
 import autoprof
 from autoprof._storage.runs import read_run
 from autoprof._targets import select_targets
-from autoprof.config import load_config
+from autoprof.sinks import load_config
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "frameworks.md").read_text("utf-8")

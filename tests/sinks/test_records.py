@@ -221,7 +221,7 @@ def test_a_log_keeps_its_last_lines(tmp_path: Path) -> None:
 
 def test_the_limit_is_shared_by_the_files_that_grow(tmp_path: Path, clock: Clock) -> None:
     """Each of two gets half of it."""
-    from autoprof.config import Sinks
+    from autoprof.sinks import Sinks
 
     run = RunInfo(RunFolder.create(tmp_path), 0, io.StringIO(), clock, max_bytes=1000)
     made = {type(sink).__name__: sink for sink in make_sinks(Sinks(log={}, jsonl={}), run)}

@@ -22,7 +22,7 @@ from autoprof.summary import Summary
 from autoprof.testing import ListSink
 
 SINKS = {
-    "log": {}, "jsonl": {}, "csv": {}, "memory_plot": {"redraw_s": None},
+    "log": {}, "jsonl": {}, "csv": {}, "memory_plot": {},
     "trace": {"first": 1, "count": None}, "speedscope": {"first": 1, "count": None},
 }  # fmt: skip
 

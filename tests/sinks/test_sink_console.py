@@ -112,17 +112,6 @@ def test_long_steps_get_a_line_before_the_nth(clock: Clock) -> None:
     assert _steps_of_lines(stream) == [1, 2, 3, 4]
 
 
-def test_a_pipe_may_get_a_line_every_n_steps(clock: Clock) -> None:
-    """With ``line_interval_s: 0``, however fast the steps are."""
-    stream = io.StringIO()
-    console = Console(stream, clock, every=10, line_interval_s=0.0)
-    for step in range(1, 41):
-        console.step(step, seconds=0.001)
-    lines = stream.getvalue().splitlines()
-    assert [line.split(" | ")[1] for line in lines] == ["step 10", "step 20", "step 30", "step 40"]
-    assert console.asked == 4
-
-
 def test_a_dumb_terminal_gets_lines(terminal: TerminalStream, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     """``TERM=dumb`` is no terminal to draw on."""
     monkeypatch.setenv("TERM", "dumb")
@@ -302,9 +291,9 @@ def test_a_full_screen_makes_room_first(terminal: TerminalStream, clock: Clock) 
 
 def test_drawing_is_throttled_by_steps_and_time(terminal: TerminalStream, clock: Clock) -> None:
     """Nothing is drawn, and no summary asked for, before N steps and the interval have passed."""
-    console = Console(terminal, clock, every=10, interval_s=1.0)
-    for step in range(1, 101):
-        console.step(step, seconds=0.02)  # 2 s in all
+    console = Console(terminal, clock, every=10)
+    for step in range(1, 81):
+        console.step(step, seconds=0.01)  # 0.8 s in all
     assert console.asked == len(terminal.writes) == 2
 
 
@@ -362,10 +351,10 @@ def test_a_new_age_renders_the_title_only(
 
 def test_the_age_is_not_drawn_more_often_than_the_panel(terminal: TerminalStream, clock: Clock) -> None:
     """The interval holds, and without a panel nothing is printed."""
-    console = Console(terminal, clock, every=1, interval_s=2.0)
+    console = Console(terminal, clock, every=1)
     console.step(1)
     for _ in range(41):
-        clock.now += 0.1
+        clock.now += 0.025
         console.outputs.show()
     assert len(terminal.writes) == 2 + 1
     stream = io.StringIO()
@@ -382,7 +371,7 @@ def _panel(terminal: TerminalStream) -> list[str]:
 
 def test_without_a_terminal_a_gap_prints_nothing(clock: Clock) -> None:
     """A line is printed each Nth step, and no other."""
-    console = Console(io.StringIO(), clock, every=10, interval_s=1.0)
+    console = Console(io.StringIO(), clock, every=10)
     for step in range(1, 13):
         console.step(step)
     console.outputs.show()
@@ -493,14 +482,15 @@ def test_no_color_is_respected(
 
 _PROGRAM = """
 import os, signal, sys
+from itertools import count
 sys.path.insert(0, sys.argv[1])
 from autoprof.sinks.console import ConsoleOptions
 from autoprof.sinks._base import RunInfo
 from autoprof.sinks.console import ConsoleSink
 from sink_builders import frame_of, summary_of
 from tqdm import tqdm
-run = RunInfo(None, 0, sys.stdout)
-sink = ConsoleSink(ConsoleOptions(every=1, interval_s=0.0), run)
+run = RunInfo(None, 0, sys.stdout, clock=count().__next__)
+sink = ConsoleSink(ConsoleOptions(every=1), run)
 for step in tqdm(range(1, 31), mininterval=0, file=sys.stdout):
     sink.write(frame_of(step=step))
     if sink.due():

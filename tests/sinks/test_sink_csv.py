@@ -105,8 +105,9 @@ def test_self_times_add_up() -> None:
 
 def test_what_is_logged_late_gets_a_column_at_the_end(tmp_path: Path, clock: Clock) -> None:
     """During the run late scalars are in the last column; afterwards each has its own."""
-    sink, path = open_sink(tmp_path, clock, flush_s=0)
+    sink, path = open_sink(tmp_path, clock)
     for step in range(1, 5):
+        clock.now += 10
         sink.write(frame_of(step=step, scalars={"lr": 0.1} | ({"loss": 1 / step} if step % 2 == 0 else {})))
     assert read(path.read_text("utf-8"))[1]["more"] == '{"scalar/loss": "0.5"}'
     sink.close(summary_of([]))
@@ -115,15 +116,6 @@ def test_what_is_logged_late_gets_a_column_at_the_end(tmp_path: Path, clock: Clo
     assert [row["scalar/lr"] for row in rows] == ["0.1"] * 4
     assert [row["more"] for row in rows] == [""] * 4
     assert [one.name for one in path.parent.iterdir()] == ["steps.csv"]
-
-
-def test_every_n_writes_each_nth_step(tmp_path: Path, clock: Clock) -> None:
-    """``every: 2`` keeps each second step, here as spans."""
-    sink, path = open_sink(tmp_path, clock, per="span", every=2)
-    for step in range(1, 5):
-        sink.write(vrt_frame(step))
-    sink.close(summary_of([]))
-    assert sorted({row["step"] for row in read(path.read_text("utf-8"))}) == ["2", "4"]
 
 
 def test_a_time_that_the_device_did_not_see_is_empty() -> None:

@@ -97,17 +97,6 @@ def test_the_jsonl_of_a_run_reads_back(tmp_path: Path, clock: Clock) -> None:
     assert frames[4].spans == frame_of(step=5).spans
 
 
-def test_every_n_writes_each_nth_frame(tmp_path: Path, clock: Clock) -> None:
-    """``every: 2`` keeps each second step."""
-    run = run_info(tmp_path, clock)
-    sink = JsonlSink(JsonlOptions(every=2), run)
-    for step in range(1, 6):
-        sink.write(frame_of(step=step))
-    sink.close(summary_of([]))
-    assert run.folder is not None
-    assert [frame.step for frame in read_run(run.folder.path).frames] == [2, 4]
-
-
 def test_the_log_ends_with_the_summary(tmp_path: Path, clock: Clock) -> None:
     """``timing.log`` has a section a step and the statistics at the end."""
     run = run_info(tmp_path, clock)

@@ -20,7 +20,8 @@ SINK = re.findall(r"```python\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)[0]
 PROGRAM = """
 import json, sys, torch, autoprof
 from autoprof.cli import main
-from autoprof.config import json_schema, reference_markdown
+from autoprof.config.json_schema import json_schema
+
 
 model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.ReLU())
 session = autoprof.instrument(model, sys.argv[1])
@@ -28,11 +29,10 @@ for _ in range(5):
     model(torch.ones(1, 2)).sum().backward()
     session.step()
 session.close()
-schema = json_schema()
+schema = json_schema(autoprof.Config)
 print(json.dumps({
     "folder": str(session.folder),
     "field": schema["$defs"]["CountOptions"]["properties"]["name"]["description"],
-    "reference": "sinks.count" in reference_markdown(),
     "default": "count" in autoprof.Config().sinks.model_dump(exclude_none=True),
     "status": main(["show", str(session.folder), "--count", sys.argv[2]]),
 }))
@@ -59,7 +59,7 @@ def run(code: str, environment: dict[str, str], *arguments: str) -> subprocess.C
 
 
 def test_a_sink_of_another_package_is_one_file_there(tmp_path: Path, environment: dict[str, str]) -> None:
-    """Options, JSON Schema, reference page, frames, summary and ``autoprof show`` all come from its registration."""
+    """Options, JSON Schema, frames, summary and ``autoprof show`` all come from its registration."""
     config, out = tmp_path / "run.yaml", tmp_path / "steps.json"
     sinks = "{jsonl: , count: {name: mine.json}}"
     settings = "sample: {budget: null}\ntargets: [{match: '0'}]\nflops: 'off'\n"  # no further warm-up steps
@@ -71,7 +71,7 @@ def test_a_sink_of_another_package_is_one_file_there(tmp_path: Path, environment
         "steps": [1, 2, 3, 4, 5],
         "recorded": 2,
     }
-    assert (found["field"], found["reference"], found["default"]) == ("The name of the file.", True, False)
+    assert (found["field"], found["default"]) == ("The name of the file.", False)
     assert (found["status"], json.loads(out.read_text())) == (0, [1, 2, 3, 4, 5])
 
 
@@ -86,7 +86,7 @@ def test_a_sink_of_another_package_is_one_file_there(tmp_path: Path, environment
 def test_its_options_are_validated_as_the_others(sinks: str, message: str, environment: dict[str, str]) -> None:
     """A wrong option of a foreign sink, or a wrong name of it, is an error with the nearest word."""
     done = run(
-        "import sys; from autoprof.config import parse_config; parse_config(sys.argv[1])",
+        "import sys; from autoprof.sinks import parse_config; parse_config(sys.argv[1])",
         environment,
         f"sinks: {sinks}",
     )
@@ -95,7 +95,7 @@ def test_its_options_are_validated_as_the_others(sinks: str, message: str, envir
 
 def test_a_sink_that_cannot_be_loaded_is_left_out(environment: dict[str, str]) -> None:
     """A defective package, or a name that is no key, costs one warning each and no run."""
-    code = "import logging; logging.basicConfig(); from autoprof.config import parse_config; parse_config('')"
+    code = "import logging; logging.basicConfig(); from autoprof.sinks import parse_config; parse_config('')"
     done = run(code, environment)
     assert done.returncode == 0, done.stderr
     assert "sink 'broken' of another package: AttributeError" in done.stderr

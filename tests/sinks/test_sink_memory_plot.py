@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import subprocess
 import sys
 import warnings
@@ -16,11 +14,11 @@ import pytest
 from sink_builders import Clock, frame_of, summary_of
 
 from autoprof._reports import fonts
+from autoprof._reports.figures import encode_figure
 from autoprof._reports.fonts import script_for
 from autoprof._reports.memory import MODULES, MemoryHistory, NameMemory, memory_figure, name_memory
 from autoprof._storage.runs import RunFolder
 from autoprof.sinks._base import RunInfo
-from autoprof.sinks._redraw import Redrawer, pack, unpack, write_picture
 from autoprof.sinks.memory_plot import POINTS, SERIES, History, MemoryPlotOptions, MemoryPlotSink
 from autoprof.summary import Summary
 
@@ -70,18 +68,6 @@ def test_kinds_of_readings_are_bounded() -> None:
     for step in range(3 * SERIES):
         kept.add(step, {f"kind{step}": 1})
     assert len(kept.snapshot().series) == SERIES
-
-
-def test_a_history_survives_its_way_to_the_other_process() -> None:
-    """An unpacked history equals the packed one."""
-    whole = NameMemory("", 0, 0, 1, 2, 3)
-    before = replace(history(4, NameMemory("时间", 3, 4)), stride=2, whole=whole, capacity_bytes=80)
-    after = unpack(pack(before))
-    assert after.steps.tolist() == before.steps.tolist()
-    assert {key: column.tolist() for key, column in after.series.items()} == {
-        key: column.tolist() for key, column in before.series.items()
-    }
-    assert (after.names, after.stride, after.whole, after.capacity_bytes) == (before.names, 2, whole, 80)
 
 
 def test_the_phases_of_a_name_are_one_bar() -> None:
@@ -173,11 +159,11 @@ def test_a_font_installed_after_matplotlibs_list_was_written_is_found(monkeypatc
         fonts._installed_since.cache_clear()
 
 
-def test_cjk_names_are_drawn_without_a_missing_glyph(tmp_path: Path) -> None:
+def test_cjk_names_are_drawn_without_a_missing_glyph() -> None:
     """With whatever fonts this machine has, nothing is drawn as an empty box, which matplotlib would warn of."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        write_picture(history(3, NameMemory("Spike时间自注意力/前向", MIB, MIB)), tmp_path / "memory.png")
+        encode_figure(memory_figure(history(3, NameMemory("Spike时间自注意力/前向", MIB, MIB))))
     assert not any("Last Resort" in family for family in script_for("时间").families)
 
 
@@ -204,7 +190,7 @@ def run_of(tmp_path: Path, clock: Clock, summary: Summary | None = None) -> RunI
 def test_the_picture_is_drawn_at_the_end(tmp_path: Path, clock: Clock) -> None:
     """``close`` leaves ``memory.png`` in the run's folder, and nothing else."""
     run = run_of(tmp_path, clock)
-    sink = MemoryPlotSink(MemoryPlotOptions(redraw_s=None), run)
+    sink = MemoryPlotSink(MemoryPlotOptions(), run)
     sink.write(frame_of(memory={"rss_bytes": 5 * MIB}))
     sink.close(summary_of([]))
     assert run.folder is not None
@@ -216,12 +202,11 @@ def test_the_picture_is_drawn_at_the_end(tmp_path: Path, clock: Clock) -> None:
 def test_a_picture_that_no_configuration_names_is_drawn_where_the_budget_covers_it(
     tmp_path: Path, clock: Clock, budget: float | None, seconds: int, drawn: int
 ) -> None:
-    """Drawing takes a second of processor time; no process is started that draws before the end."""
+    """Drawing takes a second of processor time."""
     run = replace(run_of(tmp_path, clock), budget=budget)
-    sink = MemoryPlotSink(MemoryPlotOptions(redraw_s=None if budget is None else 60.0), run)
+    sink = MemoryPlotSink(MemoryPlotOptions(), run)
     sink.write(frame_of(memory={"rss_bytes": 5 * MIB}))
     clock.now += seconds
-    assert not sink.due()
     sink.close(summary_of([]))
     assert len(list(tmp_path.rglob("memory.png"))) == drawn
 
@@ -229,59 +214,11 @@ def test_a_picture_that_no_configuration_names_is_drawn_where_the_budget_covers_
 def test_a_run_without_readings_has_no_picture(tmp_path: Path, clock: Clock) -> None:
     """Nothing measured is no picture of nothing."""
     run = run_of(tmp_path, clock)
-    sink = MemoryPlotSink(MemoryPlotOptions(redraw_s=None), run)
+    sink = MemoryPlotSink(MemoryPlotOptions(), run)
     sink.write(frame_of())
     sink.close(summary_of([]))
     assert run.folder is not None
     assert not (run.folder.path / "memory.png").exists()
-
-
-def test_a_drawing_is_asked_for_when_it_is_due(tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Between two drawings a step only keeps its readings."""
-    asked: list[int] = []
-    monkeypatch.setattr(Redrawer, "request", lambda self, history: asked.append(len(history.steps)))
-    sink = MemoryPlotSink(MemoryPlotOptions(redraw_s=10.0), run_of(tmp_path, clock))
-    for step in range(1, 26):
-        clock.now = float(step)
-        sink.write(frame_of(step=step, memory={"rss_bytes": step}))
-        if sink.due():
-            sink.show(summary_of([]), step)
-    sink.close(summary_of([]))
-    assert asked == [10, 20]
-
-
-def test_another_process_draws_meanwhile(tmp_path: Path) -> None:
-    """A request becomes a picture without this process drawing, and the process ends with its input."""
-    picture = tmp_path / "memory.png"
-    redrawer = Redrawer(tmp_path / ".data", picture)
-    redrawer.request(history())
-    redrawer._pipe.close()  # what a process that dies does to it
-    assert redrawer._process.wait(60)
-    assert picture.read_bytes().startswith(PNG)
-    redrawer.close()
-    assert [path.name for path in tmp_path.iterdir()] == ["memory.png"]
-
-
-def test_a_process_that_has_ended_is_ignored(tmp_path: Path) -> None:
-    """A drawing process that was killed costs its drawings, not a step."""
-    redrawer = Redrawer(tmp_path / ".data", tmp_path / "memory.png")
-    redrawer._process.kill()
-    assert redrawer._process.wait(60)
-    redrawer.request(history())
-    redrawer.close()
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_requests_to_a_busy_process_do_not_wait(tmp_path: Path) -> None:
-    """A full pipe is a process that is busy; asking it returns at once."""
-    redrawer = Redrawer(tmp_path / ".data", tmp_path / "memory.png")
-    os.kill(redrawer.pid, signal.SIGSTOP)
-    fill = iter(lambda: os.write(redrawer._pipe.fileno(), b"." * 4096), 0)
-    with pytest.raises(BlockingIOError):
-        list(fill)
-    redrawer.request(history())
-    os.kill(redrawer.pid, signal.SIGCONT)
-    redrawer.close()
 
 
 @pytest.mark.parametrize("heavy", ["matplotlib", "rich.console"])

@@ -57,7 +57,7 @@ def notebook(monkeypatch: pytest.MonkeyPatch) -> Notebook:
 
 
 def console(clock: Clock, stream: io.StringIO, folder: RunFolder | None = None) -> ConsoleSink:
-    return ConsoleSink(ConsoleOptions(every=1, interval_s=0.5), RunInfo(folder, 0, stream, clock))
+    return ConsoleSink(ConsoleOptions(every=1), RunInfo(folder, 0, stream, clock))
 
 
 def step(sink: ConsoleSink, clock: Clock, number: int) -> None:

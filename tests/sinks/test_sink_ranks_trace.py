@@ -27,14 +27,13 @@ NOTHING = summary_of([])
 class Ranks:
     """The folders of the ranks of one run, with the sink of rank 0."""
 
-    def __init__(self, folder: Path, world_size: int, **options: Any) -> None:
+    def __init__(self, folder: Path, world_size: int, count: int = 5, wait_s: float = 0.0, **limits: Any) -> None:
         self.folders = [
             RunFolder.create(folder, rank=at, world_size=world_size, name="run") for at in range(world_size)
         ]
         self.stream = io.StringIO()
         run = RunInfo(self.folders[0], 0, self.stream, world_size=world_size)
-        chosen = {"count": 5, "ranks": 32, "max_mb": 20, "wait_s": 0.0, **options}
-        self.sink = RanksTraceSink(RanksTraceOptions.model_construct(**chosen), run)
+        self.sink = RanksTraceSink(RanksTraceOptions(count=count), run, wait_s=wait_s, **limits)
         self.path = folder / "run" / "trace.json"
 
     def record(self, rank: int, steps: range | list[int], late_ms: float = 0.0) -> None:
@@ -133,7 +132,7 @@ def test_the_end_does_not_wait_longer_for_a_rank_that_hangs(tmp_path: Path) -> N
 
 def test_the_file_is_limited_in_size(tmp_path: Path) -> None:
     """Each rank has its part of it, and the file is whole."""
-    ranks = Ranks(tmp_path, 2, count=2000, max_mb=0.02)
+    ranks = Ranks(tmp_path, 2, count=2000, max_bytes=20_000)
     many = range(1, 65)
     for rank in range(2):
         ranks.record(rank, many)
@@ -156,7 +155,7 @@ def test_of_many_ranks_a_few_are_in_the_file() -> None:
 
 def test_a_run_of_one_rank_has_none(tmp_path: Path) -> None:
     """And none of the other ranks has."""
-    from autoprof.config import parse_config
+    from autoprof.sinks import parse_config
 
     wanted = parse_config("sinks: {ranks_trace: {}}").sinks
     folder = RunFolder.create(tmp_path)

@@ -10,9 +10,8 @@ import pytest
 from sink_builders import Clock, frame_of, summary_of
 
 from autoprof._storage.runs import RunFolder
-from autoprof.config import Sinks
 from autoprof.errors import MissingExtra, OutputError
-from autoprof.sinks import RunInfo, make_sinks
+from autoprof.sinks import RunInfo, Sinks, make_sinks
 from autoprof.sinks._metrics_sink import QUEUE_SIZE, BackgroundSender, MetricsOptions, MetricsSink, StepSums
 from autoprof.sinks.mlflow import MlflowOptions
 from autoprof.sinks.opentelemetry import OpentelemetryOptions

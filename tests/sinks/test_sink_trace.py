@@ -229,9 +229,9 @@ from sink_builders import summary_of
 from test_sink_trace import vrt_frame
 run = RunInfo(RunFolder.create(Path(sys.argv[1])), 0, io.StringIO())
 sinks = [
-    TraceSink(TraceOptions(first=1, count=None, flush_s=0.001), run),
-    CsvSink(CsvOptions(flush_s=0.001), run),
-    CsvSink(CsvOptions(per="span", flush_s=0.001), run),
+    TraceSink(TraceOptions(first=1, count=None), run),
+    CsvSink(CsvOptions(), run),
+    CsvSink(CsvOptions(per="span"), run),
 ]
 print(run.folder.rank_path, flush=True)
 step = 0
@@ -239,7 +239,7 @@ while True:
     step += 1
     for sink in sinks:
         sink.write(vrt_frame(step))
-    if step == 50:
+    if step == 1000:
         print("running", flush=True)
 """
 

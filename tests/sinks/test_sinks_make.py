@@ -11,9 +11,8 @@ import pytest
 from sink_builders import Clock, frame_of, summary_of
 
 from autoprof._storage.runs import RunFolder
-from autoprof.config import Sinks
 from autoprof.errors import OutputError
-from autoprof.sinks import SINKS, RunInfo, Sink, make_sinks, writes_files
+from autoprof.sinks import SINKS, RunInfo, Sink, Sinks, make_sinks, writes_files
 from autoprof.sinks._make import _open
 from autoprof.sinks.console import ConsoleOptions
 from autoprof.sinks.jsonl import JsonlOptions
@@ -25,9 +24,7 @@ from autoprof.sinks.tensorboard import TensorboardOptions
 from autoprof.sinks.trace import TraceOptions
 from autoprof.sinks.wandb import WandbOptions
 
-ALL = Sinks(
-    console=ConsoleOptions(), log=LogOptions(), jsonl=JsonlOptions(), memory_plot=MemoryPlotOptions(redraw_s=None)
-)
+ALL = Sinks(console=ConsoleOptions(), log=LogOptions(), jsonl=JsonlOptions(), memory_plot=MemoryPlotOptions())
 
 
 def run_info(folder: RunFolder | None, clock: Clock, rank: int = 0) -> RunInfo:

@@ -10,7 +10,7 @@ from zoo_registry import chosen_cases
 
 import autoprof
 from autoprof._targets import CutGroup, CutRules, ModuleGroup, first_cut, group_tree, select_targets
-from autoprof.config import Config, load_config, parse_config
+from autoprof.sinks import Config, load_config, parse_config
 
 pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.filterwarnings("error:::autoprof")]
 

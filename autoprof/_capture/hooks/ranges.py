@@ -281,7 +281,7 @@ class RangingRecorder(Recorder):
 def make_recorder(clock: Clock, ranges: str) -> Recorder:
     """Return the recorder of a session. Raises ``SessionError`` for ``nvtx`` where torch has none."""
     openers: list[Open] = []
-    if ranges in ("nvtx", "both"):
+    if ranges == "nvtx":
         try:
             nvtx.mark("autoprof")
         except Exception as error:
@@ -289,6 +289,6 @@ def make_recorder(clock: Clock, ranges: str) -> Recorder:
                 f"ranges: {ranges!r} needs NVTX, which this torch does not have ({error}); allowed: off or profiler"
             ) from error
         openers.append(NvtxRanges().open)
-    if ranges in ("profiler", "both"):
+    if ranges == "profiler":
         openers.append(open_profiler)
     return RangingRecorder(clock, Ranges(openers)) if openers else Recorder(clock)

@@ -1,0 +1,48 @@
+"""Keys and values of earlier versions that are refused, each with its replacement."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from .source import KeyPath, dotted
+
+_DEEP: Final = "use autoprof.deep_capture(model, …) around the steps, which has this option"
+_SNAPSHOT: Final = "remove it: the default is used"
+_CAPTURE: Final = "remove it: SIGUSR2, or a file capture.request in the run's folder, captures two steps"
+_EVERY: Final = "use sample.every, which chooses the recorded steps"
+_FIXED: Final = "remove it: the time is fixed"
+
+REMOVED: Final[Mapping[str, str]] = {
+    **{
+        f"deep.{key}": _DEEP
+        for key in ("activities", "max_mib", "memory", "patterns", "shapes", "snapshot", "stacks", "window")
+    },
+    "deep.prefix": "remove it: the files are named by their steps",
+    **{f"memory_snapshot.{key}": _SNAPSHOT for key in ("entries", "history", "max_mib", "stacks")},
+    **{f"flight_recorder.{key}": _CAPTURE for key in ("capture_on", "capture_steps", "max_captures", "max_mb")},
+    "sinks.console.interval_s": _FIXED,
+    "sinks.console.line_interval_s": _FIXED,
+    "sinks.csv.every": _EVERY,
+    "sinks.csv.flush_s": _FIXED,
+    "sinks.jsonl.every": _EVERY,
+    "sinks.memory_plot.redraw_s": "remove it: the picture is drawn at the end; autoprof show RUN --memory-plot FILE "
+    "draws it before",
+    "sinks.ranks_trace.max_mb": "remove it: the file has at most 20 MB",
+    "sinks.ranks_trace.ranks": "remove it: the file has at most 32 ranks",
+    "sinks.ranks_trace.wait_s": _FIXED,
+    "sinks.report.max_mb": "remove it: above 64 MB of records, autoprof report writes the page",
+    "sinks.trace.flush_s": _FIXED,
+    "flops: trust": "use auto, or off",
+    "ranges: both": "use nvtx or profiler",
+}
+"""By dotted key, or ``key: value`` for one value of a key that remains."""
+
+
+def replacement(key: KeyPath, value: object = None) -> str | None:
+    """Return the sentence for a removed key, or a removed value of a key; None for any other."""
+    name = dotted(key)
+    found = REMOVED.get(name if value is None else f"{name}: {value}")
+    if found is None:
+        return None
+    return f"{'the key' if value is None else repr(value)} was removed; {found}"
