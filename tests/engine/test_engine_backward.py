@@ -8,11 +8,14 @@ from typing import Any
 import pytest
 import torch
 from engine_laws import Referee, Watched, check_laws, count, everything, tree
+from hook_ways import both_ways
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from autoprof import Phase, span, timed
 from autoprof.testing import FakeClock
+
+pytestmark = both_ways
 
 CHILDREN = everything(targets=[{"match": ".+"}])
 BACKWARD = (Phase.BACKWARD,)

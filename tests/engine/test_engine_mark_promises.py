@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 import torch.fx
+from hook_ways import both_ways
 from mark_promises import (
     ALL,
     COPIERS,
@@ -24,6 +25,8 @@ from mark_promises import (
     two_layers,
 )
 from torch import Tensor, nn
+
+pytestmark = both_ways
 
 
 def shift(model: nn.Module) -> None:

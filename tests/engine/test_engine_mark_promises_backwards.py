@@ -6,8 +6,11 @@ from typing import Any
 
 import pytest
 import torch
+from hook_ways import both_ways
 from mark_promises import ALL, as_bare, backwards, batch, forwards, recorded, train_step, two_layers
 from torch import Tensor, nn
+
+pytestmark = both_ways
 
 
 def test_a_backward_of_a_backward_gives_the_same_gradients() -> None:

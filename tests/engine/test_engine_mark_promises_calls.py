@@ -12,11 +12,14 @@ from typing import Any
 import pytest
 import torch
 from engine_laws import tree
+from hook_ways import both_ways
 from mark_promises import ALL, as_bare, backwards, batch, count_fused_calls, forwards, train_step, two_layers
 from torch import Tensor, nn
 
 from autoprof import Phase
 from autoprof.frame import TRAINING_LANE
+
+pytestmark = both_ways
 
 # Arguments and outputs.
 

@@ -8,9 +8,12 @@ from typing import Any
 
 import pytest
 import torch
+from hook_ways import both_ways
 from mark_promises import ALL, as_bare, backwards, batch, counting_steps, forwards, train_step, two_layers
 from torch import Tensor, nn
 from torch.nn.utils import parametrizations, prune
+
+pytestmark = both_ways
 
 
 class Doubles(nn.Module):

@@ -364,6 +364,7 @@ ENABLE = getattr(torch._dynamo.compiled_autograd, "_enable", None) or torch._dyn
 """Torch renamed the function."""
 
 
+@pytest.mark.slow
 def test_compiled_autograd_gives_the_same_gradients() -> None:
     """By the compiler that runs graphs as they are."""
 

@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 import torch
+from hook_ways import both_ways
 from mark_promises import ALL, as_bare, backwards, batch, forwards, train_step, two_layers
 from torch import Tensor, nn
 from torch.nn.modules import module as torch_module
 
 pytestmark = [
+    both_ways,
     pytest.mark.filterwarnings("ignore:.*non-full backward hook"),
     pytest.mark.filterwarnings("ignore:Using a non-full backward hook"),
     pytest.mark.filterwarnings("ignore:Full backward hook is firing"),

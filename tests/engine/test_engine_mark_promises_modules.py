@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from engine_laws import Watched, everything
+from hook_ways import both_ways
 from mark_promises import (
     ALL,
     as_bare,
@@ -25,6 +26,8 @@ from mark_promises import (
     two_layers,
 )
 from torch import Tensor, nn
+
+pytestmark = both_ways
 
 # Forward replaced.
 

@@ -41,11 +41,6 @@ class Ends(Life):
         self._watched.step()
 
 
-@pytest.fixture
-def hooks_in() -> None:
-    """Do not run each test in both ways: the tests here choose the way themselves."""
-
-
 def frames_of(watched: Watched) -> Frames:
     """Return names, phases, nesting and times of all spans, step by step."""
     return [

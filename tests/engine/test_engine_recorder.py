@@ -9,6 +9,7 @@ import threading
 import pytest
 import torch
 from engine_laws import Watched, check_laws, count
+from hook_ways import both_ways
 from torch import nn
 
 from autoprof import Phase, log_timing, span
@@ -18,6 +19,8 @@ from autoprof._capture.marks.mark_batch import MarkBatch
 from autoprof._capture.recorder import Recorder
 from autoprof.devices import HostClock, device_of
 from autoprof.testing import FakeClock
+
+pytestmark = both_ways
 
 
 def marks_of(batch: MarkBatch) -> list[tuple[int, int]]:

@@ -17,11 +17,6 @@ from autoprof._session.step_detector import MAX_ENTRIES, MAX_OPTIMIZERS, MIN_UPD
 TRAIN = "forward backward update"
 
 
-@pytest.fixture(autouse=True)
-def hooks_in() -> None:
-    """Run each test once: no mark of a module is made here."""
-
-
 class Loader:
     """A loader, which can be referred to weakly."""
 
