@@ -18,7 +18,7 @@ from torch import nn
 import autoprof
 from autoprof import Phase
 from autoprof._capture import recorder as recording
-from autoprof._capture.hooks import hooks
+from autoprof._capture.hooks import autograd_hooks
 from autoprof._capture.marks.codes import MAX_MARKS
 from autoprof.testing import FakeClock, ListSink
 
@@ -34,7 +34,7 @@ def room(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     """Set how many marks of a step are kept."""
 
     def keep(marks: int) -> None:
-        for module in (recording, hooks):
+        for module in (recording, autograd_hooks):
             monkeypatch.setattr(module, "MAX_MARKS", marks, raising=False)
             monkeypatch.setattr(module, "MAX_BUFFER_LENGTH", 2 * marks, raising=False)
 
