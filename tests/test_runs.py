@@ -15,9 +15,9 @@ from autoprof._reports.summary_text import render_summary
 from autoprof._storage.atomic import write_atomic
 from autoprof._storage.runs import RunFolder, read_run
 from autoprof._storage.steps_jsonl import FrameEncoder
+from autoprof.diagnose import saved_summary
 from autoprof.errors import OutputError
 from autoprof.frame import Layout, Phase, StepFrame
-from autoprof.sinks._export import saved_summary
 from autoprof.summary import Summary
 
 

@@ -41,7 +41,6 @@ from ..devices import Clock, Memory, device_of
 from ..diagnose import CallMonitor, Diagnosis, Environment, RunFacts, StackMonitor, ThreadMonitor
 from ..errors import SessionError
 from ..probes import FetchedBatches, Prefetch, ProbeContext, StepProbes, optimizers_in
-from ..probes.cleanup_calls import CleanupProbe
 from ..probes.collectives import CommProbe
 from ..probes.compilations import CompilationProbe
 from ..probes.debug_modes import DebugProbe
@@ -427,9 +426,7 @@ class _Builder:
         )
         ranks = RankMonitor(None if folder is None else folder.path, number, world_size(), exchange)
         find = capture.probes.find
-        calls = CallMonitor(
-            find(SyncProbe), find(LogProbe), find(CleanupProbe), find(CompilationProbe), find(DebugProbe)
-        )
+        calls = CallMonitor(find(SyncProbe), find(LogProbe), find(CompilationProbe), find(DebugProbe))
         return Diagnosis(facts, capture.footprint, calls, ranks, StackMonitor(find(StackProbe)), ThreadMonitor())
 
     def _unseen(self) -> list[str]:

@@ -49,8 +49,8 @@ def _run(arguments: argparse.Namespace) -> int:
     from .._reports.page.page import write_page
     from .._storage.runs import Run, find_run, read_run
     from .._units import format_bytes
+    from ..diagnose import saved_summary
     from ..errors import OutputError
-    from ..sinks._export import saved_summary
     from ..summary import Summary
 
     def read(folder: str) -> tuple[Run, Summary]:

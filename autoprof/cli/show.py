@@ -15,8 +15,8 @@ from ._runs import add_run
 
 if TYPE_CHECKING:
     from .._storage.runs import Run
+    from ..diagnose import SavedSteps
     from ..sinks import Export
-    from ..sinks._export import SavedSteps
     from ..summary import Summary
 
 WIDEST: Final = 120
@@ -65,7 +65,7 @@ def _exports() -> list[Export]:
 
 def _run(arguments: argparse.Namespace) -> int:
     from .._storage.runs import find_run, read_run
-    from ..sinks._export import saved_summary
+    from ..diagnose import saved_summary
 
     run = read_run(find_run(arguments.run_folder))
     if arguments.rank is not None and arguments.rank not in run.ranks:
@@ -123,7 +123,7 @@ def _last_states(run: Run) -> list[str]:
 
 
 def _saved_steps(run: Run, arguments: argparse.Namespace) -> SavedSteps:
-    from ..sinks._export import SavedSteps
+    from ..diagnose import SavedSteps
 
     ranks = run.ranks if arguments.rank is None else (arguments.rank,)
     text = arguments.steps or ":"

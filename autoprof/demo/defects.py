@@ -20,7 +20,7 @@ from torch.utils.checkpoint import checkpoint
 
 import autoprof
 
-from ..diagnose import Environment, Evidence, RunFacts, ThreadStatistics, diagnose
+from ..diagnose import Environment, Evidence, RunFacts, diagnose
 from ..summary import MetricStats, Summary, Work
 from ..testing import FakeAllocator, FakeClock, FakeDevice, open_session
 
@@ -244,7 +244,6 @@ def diagnose_again(
     metrics: Mapping[str, float] | None = None,
     environment: Environment | None = None,
     leaf_modules: int | None = None,
-    threads: ThreadStatistics | None = None,
 ) -> Summary:
     """Diagnose a run as if its device or its machine had other properties; each metric has one value throughout."""
     constant = {name: MetricStats(value, value, value, value, 5) for name, value in (metrics or {}).items()}
@@ -254,6 +253,5 @@ def diagnose_again(
         memory_capacity_bytes=memory_capacity_bytes,
         leaf_modules=leaf_modules,
         environment=environment or Environment(),
-        threads=threads,
     )
     return diagnose(Evidence(summary, facts, longest=()))

@@ -6,13 +6,14 @@ Each rule is one module of ``autoprof.diagnose.rules``, or an entry point of tha
 from ._calls import CallStatistics
 from ._diagnosis import CallMonitor, Diagnosis
 from ._environment import Environment
-from ._evidence import Evidence, EvidenceCollector, LongStep, evidence_of_run, facts_of_run
+from ._evidence import Evidence, EvidenceCollector, LongStep
 from ._experiment import Change, Experiment, Operation, Quantity, edit_module, less_often, longest_call
 from ._facts import RunFacts
 from ._judge import diagnose, find_rules, judge
 from ._optimizers import OptimizerInfo, describe_optimizers
-from ._python_threads import PythonThread, ThreadMonitor, ThreadStatistics
+from ._python_threads import PythonThread, ThreadMonitor
 from ._rule import MIN_STEPS, Defect, Rule
+from ._saved import SavedSteps, evidence_of_run, facts_of_run, saved_summary
 from ._stacks import StackMonitor, StackTable
 from ._thresholding import (
     ExceededBound,
@@ -44,10 +45,10 @@ __all__ = [
     "Quantity",
     "Rule",
     "RunFacts",
+    "SavedSteps",
     "StackMonitor",
     "StackTable",
     "ThreadMonitor",
-    "ThreadStatistics",
     "abstain",
     "classify",
     "describe_longest",
@@ -62,6 +63,7 @@ __all__ = [
     "judge",
     "less_often",
     "longest_call",
+    "saved_summary",
     "threshold_rows",
     "threshold_time",
 ]

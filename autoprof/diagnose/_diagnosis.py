@@ -11,7 +11,6 @@ from .._resolve import RawStep
 from .._resolve.observer import Observer
 from ..frame import FrameRun
 from ..probes._call_table import TimedCall
-from ..probes.cleanup_calls import CleanupProbe
 from ..probes.compilations import CompilationProbe
 from ..probes.debug_modes import DebugProbe
 from ..probes.log_calls import LogProbe
@@ -39,13 +38,11 @@ class CallMonitor:
         self,
         syncs: SyncProbe,
         logs: LogProbe,
-        cleanups: CleanupProbe,
         compilations: CompilationProbe,
         debug: DebugProbe,
     ) -> None:
         self._syncs = syncs
         self._logs = logs
-        self._cleanups = cleanups
         self._debug = debug
         self._compilations = compilations
         self._waiting: dict[int, tuple[int, list[TimedCall]]] = {}
@@ -62,14 +59,13 @@ class CallMonitor:
         self._count_quiet_steps()
         self._compilations.close_step(step_ns, counts)
         self._debug.close_step(counts)
-        logs, cleanups, waits = self._logs.table, self._cleanups.table, self._syncs.table
+        logs, waits = self._logs.table, self._syncs.table
         if not counts:
-            for table in (logs, cleanups, waits):
-                table.drop()
+            logs.drop()
+            waits.drop()
             return
-        for table in (logs, cleanups):
-            calls = table.take()
-            table.close_step(table.count(calls) if calls else 0)
+        calls = logs.take()
+        logs.close_step(logs.count(calls) if calls else 0)
         if self._syncs.on_device:
             calls = waits.take()
             if calls:
@@ -82,11 +78,7 @@ class CallMonitor:
     def _saw_nothing(self) -> bool:
         """Return whether the open step has no call, compilation or debugging switch; False on a device."""
         return not (
-            self._syncs.on_device
-            or self._logs.table.has_calls
-            or self._cleanups.table.has_calls
-            or self._compilations.has_compiled
-            or self._debug.is_on
+            self._syncs.on_device or self._logs.table.has_calls or self._compilations.has_compiled or self._debug.is_on
         )
 
     def _count_quiet_steps(self) -> None:
@@ -97,7 +89,6 @@ class CallMonitor:
             self._compilations.close_steps_without(count, length_ns)
             self._debug.steps += count
             self._logs.table.close_steps_without_calls(count)
-            self._cleanups.table.close_steps_without_calls(count)
 
     def frames(self, run: FrameRun) -> None:
         """Add the cost of the waits in these steps: their frames show when the device had work again."""
@@ -115,7 +106,6 @@ class CallMonitor:
         return {
             "waits": summarize_calls(self._syncs.table, 1) if self._syncs.on_device else None,
             "logs": summarize_calls(self._logs.table),
-            "cleanups": summarize_calls(self._cleanups.table),
             "debug": {name: count / max(self._debug.steps, 1) for name, count in self._debug.counts.items()},
             "compiled": summarize_compilations(self._compilations),
         }
@@ -162,7 +152,7 @@ class Diagnosis(Observer):
         return raw
 
     def frames(self, run: FrameRun) -> None:
-        """Add the frames of steps, and look at the threads if that was long ago."""
+        """Add the frames of steps, and look at the other threads."""
         self._collector.add_run(run)
         self._calls.frames(run)
         self._stacks.frames(run)
@@ -201,7 +191,7 @@ class Diagnosis(Observer):
             collections=self._collections.count,
             ranks=self._ranks.comparison(longest, final=final),
             stacks=self._stacks.statistics(),
-            threads=self._threads.statistics(),
+            threads=self._threads.busy(),
             **self._calls.facts(),
         )
 

@@ -4,21 +4,16 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from heapq import heappush, heappushpop
 from statistics import median
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from .._ranks import compare_saved
-from .._stats import Aggregate
 from .._stats.intervals import Interval, mean_from_moments, median_from_quantiles
 from ..frame import TRAINING_LANE, FrameRun, Layout, Nanoseconds, Phase, StepFrame
 from ..summary import Row, Summary
 from ._facts import RunFacts
-
-if TYPE_CHECKING:
-    from .._storage.runs import Run
 
 LONGEST_STEPS: Final = 8
 """Longest steps kept: enough to recognise a recurring cause."""
@@ -191,22 +186,3 @@ class EvidenceCollector:
         peaks = tuple(peak for _, _, peak in self._memory if peak is not None)
         known = peaks if len(peaks) == len(readings) else ()
         return Evidence(summary, facts, self.longest(), readings, self._memory_kind, clock, rest, known)
-
-
-def evidence_of_run(run: Run) -> Evidence:
-    """Return the evidence of a saved run; without a saved summary it is computed from the records."""
-    collector, aggregate = EvidenceCollector(), Aggregate()
-    for frame in run.frames if run.ranks else ():
-        collector.add(frame)
-        if run.summary is None:
-            aggregate.add(frame)
-    return collector.evidence(run.summary or aggregate.summary(), facts_of_run(run, collector))
-
-
-def facts_of_run(run: Run, collector: EvidenceCollector) -> RunFacts:
-    """Return the facts of a saved run."""
-    facts = RunFacts.of_run_info(run.info)
-    if facts.world_size <= 1:
-        return facts
-    longest = tuple(long.step for long in collector.longest())
-    return replace(facts, rank=0, ranks=compare_saved(run.path, facts.world_size, facts.ranks, longest))

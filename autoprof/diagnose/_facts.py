@@ -13,7 +13,7 @@ from ._calls import CallStatistics
 from ._compilations import CompileStatistics
 from ._environment import Environment
 from ._optimizers import OptimizerInfo
-from ._python_threads import ThreadStatistics
+from ._python_threads import PythonThread
 from ._stacks import StackTable
 
 
@@ -35,8 +35,6 @@ class RunFacts:
     """Calls that waited for the device; None without a device's clock."""
     logs: CallStatistics | None = None
     """Calls that logged."""
-    cleanups: CallStatistics | None = None
-    """Calls that free memory by hand."""
     debug: Mapping[str, float] = field(default_factory=dict)
     """Debugging switches, with the share of the recorded steps in which each was on."""
     compiled: CompileStatistics | None = None
@@ -50,8 +48,8 @@ class RunFacts:
     environment: Environment = field(default_factory=Environment)
     stacks: Mapping[str, StackTable] = field(default_factory=dict)
     """Samples of the training thread's stack by kind of time; empty where nothing had to be sampled."""
-    threads: ThreadStatistics | None = None
-    """The other Python threads that compute; None where there were no others, or they were not looked at."""
+    threads: tuple[PythonThread, ...] = ()
+    """The other Python threads that compute."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the facts as plain JSON types."""
@@ -60,11 +58,15 @@ class RunFacts:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> RunFacts:
         """Read back the result of ``to_dict``, also that of older versions."""
-        values = {_RENAMED_KEYS.get(name, name): value for name, value in data.items()}
+        values = {_RENAMED_KEYS.get(name, name): value for name, value in data.items() if name not in _GONE_KEYS}
         if values.get("collected") is not None:
             values["collected"] = tuple(values["collected"])
         if values.get("optimizers") is not None:
             values["optimizers"] = tuple(OptimizerInfo(**one) for one in values["optimizers"])
+        if isinstance(values.get("threads"), list):
+            values["threads"] = tuple(PythonThread(**one) for one in values["threads"])
+        else:  # older versions kept other figures of them
+            values.pop("threads", None)
         for name, read in _READERS.items():
             if values.get(name) is not None:
                 values[name] = read(values[name])
@@ -91,14 +93,14 @@ class RunFacts:
         return cls(budget=sample.get("budget"), world_size=info.get("world_size") or 1)
 
 
-_RENAMED_KEYS: Final = {"surroundings": "environment"}  # key of saved runs
+_RENAMED_KEYS: Final = {"surroundings": "environment"}
+"""Keys of older runs."""
+_GONE_KEYS: Final = frozenset({"cleanups"})
 _READERS: Final[dict[str, Callable[[Mapping[str, Any]], Any]]] = {
     "waits": CallStatistics.from_dict,
     "logs": CallStatistics.from_dict,
-    "cleanups": CallStatistics.from_dict,
     "compiled": CompileStatistics.from_dict,
     "ranks": RankComparison.from_dict,
     "environment": Environment.from_dict,
-    "threads": ThreadStatistics.from_dict,
     "stacks": lambda tables: {kind: StackTable.from_dict(table) for kind, table in tables.items()},
 }

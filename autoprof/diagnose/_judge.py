@@ -8,9 +8,10 @@ from typing import Final
 
 from .._plugins import PartKind
 from ..summary import Finding, Summary
-from ._contention import QUIET, Contention, contention
+from ._contention import FIRM, QUIET, is_crowded
 from ._evidence import Evidence
 from ._rule import MIN_STEPS, Rule
+from ._setting_notes import new_notes
 from ._thresholding import abstain
 from ._what_if import what_if
 
@@ -33,8 +34,7 @@ def judge(run: Evidence) -> tuple[Finding, ...]:
     rules, steps = find_rules().values(), run.summary.steps
     few = abstain("", f"recorded steps: {MIN_STEPS} needed, {steps} so far", "let the run continue")
     found: list[Finding] = []
-    used = contention(run)
-    others = used is not None and used.by_others
+    crowded = is_crowded(run)
     for rule in rules:
         try:
             finding = None if steps < MIN_STEPS and rule.needs_steps else rule.judge(run)
@@ -44,7 +44,7 @@ def judge(run: Evidence) -> tuple[Finding, ...]:
         if steps < MIN_STEPS and (finding is None or finding.severity == "info"):
             finding = replace(few, rule=rule.name)
         if finding is not None:
-            finding = _on_busy_machine(rule, finding, used) if used is not None and others else finding
+            finding = _on_busy_machine(rule, finding) if crowded else finding
             found.append(_without_device(rule, run, finding))
     found = [finding for finding in found if steps or finding.severity != "info"]
     enough = steps >= MIN_STEPS
@@ -60,9 +60,11 @@ def _without_device(rule: Rule, run: Evidence, finding: Finding) -> Finding:
     return abstain(rule.name, "a GPU", "nothing to do when the model trains on the CPU")
 
 
-def _on_busy_machine(rule: Rule, finding: Finding, used: Contention) -> Finding:
+def _on_busy_machine(rule: Rule, finding: Finding) -> Finding:
     """Return an abstention of a rule whose finding other processes may have caused."""
-    if finding.severity == "info" or not (rule.needs_quiet or (rule.host_times and used.explains(finding.evidence))):
+    share, bound = finding.evidence.get("share_low"), finding.evidence.get("bound")
+    near = rule.host_times and share is not None and bound is not None and share < FIRM * bound
+    if finding.severity == "info" or not (rule.needs_quiet or near):
         return finding
     return abstain(rule.name, QUIET, "stop them and measure again", finding.evidence)
 
@@ -73,5 +75,5 @@ def _sort_key(places: dict[str, int], finding: Finding) -> tuple[bool, int, int,
 
 
 def diagnose(run: Evidence) -> Summary:
-    """Return the summary with its findings and its what-if table."""
-    return replace(run.summary, findings=judge(run), what_if=what_if(run))
+    """Return the summary with its findings, its what-if table and the notes on settings."""
+    return replace(run.summary, findings=judge(run), what_if=what_if(run), notes=run.summary.notes + new_notes(run))

@@ -31,34 +31,25 @@ MIN_SHARE: Final = 0.2
 COMMON_SHARE: Final = 0.2
 """A line with this share of all other samples calls the training itself (``trainer.train()``), so a line below it is
 named."""
-NAMELESS: Final = "<lambda>"
-"""The name of every lambda: the line in it that calls something says more than the line that calls it."""
-MAX_TABLES: Final = 64
-MAX_LINES: Final = 256
-"""Lines kept of each kind of time."""
-KEPT_LINES: Final = 5
-MAX_WAITING: Final = 256
-"""Steps whose samples wait for their frames."""
+MAX_KEPT: Final = 256
+"""Kinds of time, lines of each, and steps whose samples wait for their frames."""
+NAMED_LINES: Final = 5
+"""Lines of a table."""
 ENABLE_SHARE: Final = 0.1
 """Sampling begins when this part of the recorded steps is in no span, or waits for data."""
 OWN_SHARE: Final = 0.3
-"""Sampling also begins when the modules that hold others take this part of the steps themselves: three quarters of
-where ``hot-module`` names one of them."""
+"""Sampling also begins when the own code of modules that hold others takes this part of the steps."""
 MIN_FRAMES: Final = 4
 """Recorded steps before that is decided."""
 
 
 @dataclass(frozen=True, slots=True)
 class StackTable:
-    """Samples of one kind of time. ``lines`` are those with most of it.
-
-    In ``blocked_ns`` the training thread waited for something that is neither a processor nor the GIL.
-    """
+    """Samples of one kind of time. ``lines`` are those with most of it."""
 
     samples: int
     ns: int
     lines: tuple[CallSite, ...]
-    blocked_ns: int = 0
 
     @property
     def named(self) -> tuple[CallSite, ...]:
@@ -74,13 +65,6 @@ class StackTable:
     def share_low(self, line: CallSite) -> float:
         """Return the low end of the interval of that share."""
         return self.share(line) * proportion_factors(line.count, self.samples)[0]
-
-    @property
-    def blocked_low(self) -> float:
-        """The low end of the interval of the share of blocked time."""
-        share = self.blocked_ns / max(self.ns, 1)
-        count = round(share * self.samples)
-        return min(share * proportion_factors(count, self.samples)[0], 1.0) if count else 0.0
 
     @property
     def dominant(self) -> str | None:
@@ -100,14 +84,12 @@ class StackTable:
             {"where": line.location, "call": line.call, "function": line.function, "share": round(self.share(line), 3)}
             for line in self.lines
         ]
-        return {"samples": self.samples, "lines": lines, "blocked": round(self.blocked_low, 3)}
+        return {"samples": self.samples, "lines": lines}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> StackTable:
         """Read back the result of ``dataclasses.asdict``."""
-        return cls(
-            data["samples"], data["ns"], tuple(CallSite(**line) for line in data["lines"]), data.get("blocked_ns", 0)
-        )
+        return cls(data["samples"], data["ns"], tuple(CallSite(**line) for line in data["lines"]))
 
 
 def describe_line(line: CallSite) -> str:
@@ -130,7 +112,6 @@ class StackMonitor:
     def __init__(self, probe: StackProbe) -> None:
         self._probe = probe
         self._tables: dict[str, dict[Sites, list[int]]] = {}
-        self._blocked_ns: Counter[str] = Counter()
         self._waiting: dict[int, list[tuple[int, StackSample]]] = {}
         self._later: list[StackSample] = []
         """Samples taken after the end of the last completed step."""
@@ -172,7 +153,7 @@ class StackMonitor:
         known = self._waiting.setdefault(step, inside)
         if known is not inside:
             known += inside
-        elif len(self._waiting) > MAX_WAITING:
+        elif len(self._waiting) > MAX_KEPT:
             del self._waiting[next(iter(self._waiting))]
 
     def _add_frame(self, frame: StepFrame) -> None:
@@ -231,14 +212,13 @@ class StackMonitor:
     def _add(self, kind: str, sample: StackSample) -> None:
         table = self._tables.get(kind)
         if table is None:
-            if len(self._tables) >= MAX_TABLES:
+            if len(self._tables) >= MAX_KEPT:
                 return
             table = self._tables[kind] = {}
         key = sample.users, sample.inner
-        sums = table.get(key) or table.setdefault(key if len(table) < MAX_LINES else ((), None), [0, 0])
+        sums = table.get(key) or table.setdefault(key if len(table) < MAX_KEPT else ((), None), [0, 0])
         sums[0] += 1
         sums[1] += sample.weight_ns
-        self._blocked_ns[kind] += sample.weight_ns * sample.blocked
 
     def statistics(self) -> dict[str, StackTable]:
         """Return the table of each kind of time."""
@@ -246,19 +226,17 @@ class StackMonitor:
 
     def _table(self, kind: str) -> StackTable:
         """Add the samples up by the outermost line of each that does not call the rest of the step as well."""
-        common = self._common_lines(kind)
-        loops = self._common_functions(kind) if kind.startswith(Phase.DATA) else set()
+        common = set() if kind.startswith(Phase.DATA) else self._common_lines(kind)  # the loop fetches every batch
         groups: dict[tuple[str, int], dict[Site, list[int]]] = {}
         for (users, inner), (count, ns) in self._tables[kind].items():
-            if loops:  # every batch is fetched by the loop: a line below it says more
-                inner = None if inner is not None and (inner.file, inner.function) in loops else inner
-                users = tuple(user for user in users if (user.file, user.function) not in loops)
-            own = (user for user in reversed(users) if _line(user) not in common and user.call != NAMELESS)
+            # A lambda has no name: the line in it that calls something says more than the line that calls it.
+            own = (user for user in reversed(users) if _line(user) not in common and user.call != "<lambda>")
             site = next(own, inner) if common else inner
             if site is not None:
                 sums = groups.setdefault(_line(site), {}).setdefault(site, [0, 0])
                 sums[0], sums[1] = sums[0] + count, sums[1] + ns
-        return _longest(groups.values(), *_sums(self._tables[kind].values()), self._blocked_ns[kind])
+        longest = sorted(groups.values(), key=lambda group: -_sums(group.values())[1])[:NAMED_LINES]
+        return StackTable(*_sums(self._tables[kind].values()), tuple(map(_call_site, longest)))
 
     def _common_lines(self, kind: str) -> set[tuple[str, int]]:
         """Return the user's lines that are on the stack in a good part of the samples of all other kinds.
@@ -275,24 +253,6 @@ class StackMonitor:
                 for line in {_line(user) for user in users}:
                     counts[line] += count
         return {line for line, count in counts.items() if count >= COMMON_SHARE * total}
-
-    def _common_functions(self, kind: str) -> set[tuple[str, str]]:
-        """Return the user's functions on the stack in samples of any other kind of step time: those of the loop."""
-        others = (table for other, table in self._tables.items() if other not in (kind, EXCLUDED))
-        return {(user.file, user.function) for table in others for users, _inner in table for user in users}
-
-
-def table_of(counted: Mapping[Site, list[int]]) -> StackTable:
-    """Return the table of these sites, each with its samples and their time, added up by line."""
-    groups: dict[tuple[str, int], dict[Site, list[int]]] = {}
-    for site, sums in counted.items():
-        groups.setdefault(_line(site), {})[site] = sums
-    return _longest(groups.values(), *_sums(counted.values()))
-
-
-def _longest(groups: Iterable[dict[Site, list[int]]], samples: int, total_ns: int, blocked_ns: int = 0) -> StackTable:
-    longest = sorted(groups, key=lambda group: -_sums(group.values())[1])[:KEPT_LINES]
-    return StackTable(samples, total_ns, tuple(_call_site(group) for group in longest), blocked_ns)
 
 
 def _line(site: Site) -> tuple[str, int]:

@@ -21,9 +21,6 @@ CRITICAL: Final = 3.0
 CRITICAL_SHARE: Final = 0.3
 """Where nearly a third of every step is lost, this is the first thing to look at."""
 
-MAX_SPREAD: Final = 4.0
-"""The largest ratio of the ends of an interval that is shown: a wider one says nothing."""
-
 Position = Literal["above", "near", "below"]
 
 
@@ -42,9 +39,6 @@ def abstain(rule: str, missing: str, remedy: str, evidence: Mapping[str, Any] | 
 
 def inconclusive(rule: str, share: Interval, bound: float, evidence: Mapping[str, Any]) -> Finding:
     """Return the abstention for a share of the step that is too near to its bound, or too uncertain."""
-    if share.high > MAX_SPREAD * max(share.low, bound):
-        missing = f"inconclusive: its time differs too much from step to step; the bound is {format_percent(bound)}"
-        return abstain(rule, missing, "more recorded steps narrow the interval", evidence)
     spread = f"{format_percent(share.low)} to {format_percent(min(share.high, 1.0))}"
     missing = f"inconclusive: {spread} of the step; the bound is {format_percent(bound)}"
     return abstain(rule, missing, "more recorded steps narrow the interval", evidence)

@@ -7,8 +7,7 @@ class Prefetch:
     """Count fetches from loaders with worker processes, and the starts of these processes."""
 
     def __init__(self) -> None:
-        self._workers = self._fetches = self._unready = 0
-        self._starts = self._start_ns = self._start_min_ns = self._start_max_ns = 0
+        self._workers = self._fetches = self._unready = self._starts = self._start_ns = 0
         self._begun_ns: int | None = None
         self._begun_before = False
 
@@ -31,14 +30,10 @@ class Prefetch:
 
     def end_start(self, now_ns: int) -> None:
         """Count the start, which ends with the first batch."""
-        begun_ns, self._begun_ns = self._begun_ns, None
-        if begun_ns is None:
-            return
-        took_ns = max(now_ns - begun_ns, 0)
-        self._start_min_ns = min(self._start_min_ns, took_ns) if self._starts else took_ns
-        self._start_max_ns = max(self._start_max_ns, took_ns)
-        self._starts += 1
-        self._start_ns += took_ns
+        if self._begun_ns is not None:
+            self._starts += 1
+            self._start_ns += max(now_ns - self._begun_ns, 0)
+            self._begun_ns = None
 
     def counts(self) -> dict[str, int]:
         """Return the counts; nothing where no worker process prepared a batch, no starts where there were none."""
@@ -46,6 +41,5 @@ class Prefetch:
             return {}
         counts = {"workers": self._workers, "fetches": self._fetches, "unready": self._unready}
         if self._starts:
-            least_ns, most_ns = self._start_min_ns, self._start_max_ns
-            counts.update(starts=self._starts, start_ns=self._start_ns, start_min_ns=least_ns, start_max_ns=most_ns)
+            counts.update(starts=self._starts, start_ns=self._start_ns)
         return counts

@@ -11,12 +11,14 @@ import builtins
 import logging
 import sys
 from collections.abc import Iterator
+from functools import wraps
+from threading import get_ident
 from typing import Any, Final
 
 from .._capture.recorder import Recorder
-from .._process.replace import Attribute, InCompiler, Replacement
+from .._process.replace import Attribute, InCompiler, Make, Replacement, never_compile
 from ._base import ProbeContext, ProbeFactory
-from ._timed_calls import TimedCallProbe, time_calls
+from ._call_table import CallTable, site_of
 
 WRITERS: Final = (
     ("torch.utils.tensorboard.writer", "SummaryWriter"),
@@ -28,13 +30,54 @@ METHODS: Final = (
     "add_scalar", "add_scalars", "add_histogram", "add_image", "add_images", "add_figure", "add_text", "add_video",
     "add_audio", "add_embedding", "add_pr_curve", "log",
 )  # fmt: skip
+_caller = sys._getframe
 
 
-class LogProbe(TimedCallProbe):
-    """Record the calls that log."""
+class LogProbe:
+    """Record the calls that log in one session's sampled steps in a table. A ``Probe``."""
 
     def __init__(self, recorder: Recorder) -> None:
-        super().__init__(recorder, listeners, _find_replacements, "calls that log")
+        self.table = CallTable(recorder.clock)
+        self.thread = recorder.thread
+        self.inside = False
+        """Whether such a call is open: calls inside it belong to it."""
+        self._recorder = recorder
+        self._clock = recorder.clock
+        self._held: tuple[Replacement, ...] = ()
+        recorder.on_change(self._update)
+
+    def _update(self) -> None:
+        self.thread = self._recorder.thread
+        if self._recorder.clock is not self._clock:
+            self._clock = self._recorder.clock
+            self.table.drop()
+            self.table.use_clock(self._clock)
+
+    def attach(self) -> None:
+        """Record calls from now on."""
+        if not self._held:
+            self._held = tuple(_find_replacements())
+            for replacement in self._held:
+                replacement.hold(self)
+        if self not in listeners:
+            listeners.append(self)
+
+    def detach(self) -> None:
+        """Record no more; the replacements stay until ``remove``."""
+        self.inside = False
+        if self in listeners:
+            listeners.remove(self)
+
+    def remove(self) -> None:
+        """Put the originals back once no session needs the replacements."""
+        self.detach()
+        for replacement in self._held:
+            replacement.release(self)
+        self._held = ()
+
+    def count_failure(self) -> None:
+        """Count a failure of ours."""
+        self._recorder.handle_failure("calls that log")
 
 
 listeners: Final[list[LogProbe]] = []
@@ -48,7 +91,7 @@ def _find_replacements() -> Iterator[Replacement]:
             in_compiler = InCompiler.RETIRED if owner is builtins else InCompiler.ABSENT
             place = Attribute(owner, name)
             _replacements[owner, name] = Replacement(
-                place, time_calls(call), in_compiler=in_compiler, listeners=listeners
+                place, _time_calls(call), in_compiler=in_compiler, listeners=listeners
             )
         yield _replacements[owner, name]
 
@@ -61,6 +104,51 @@ def _places() -> Iterator[tuple[Any, str, str]]:
         for name in METHODS if owner is not None else ():
             if name in vars(owner):
                 yield owner, name, f"{kind}.{name}"
+
+
+def _time_calls(name: str) -> Make:
+    """Return the maker of a replacement that reports each call under this name."""
+
+    def make(original: Any, _listeners: list[Any]) -> Any:
+        @wraps(original)
+        def timed_call(*args: Any, **kwargs: Any) -> Any:
+            begun = _begin() if listeners else None
+            if not begun:
+                return original(*args, **kwargs)
+            try:
+                return original(*args, **kwargs)
+            finally:
+                _end(begun, name, _caller(1))
+
+        never_compile(timed_call)
+        return timed_call
+
+    return make
+
+
+def _begin() -> list[tuple[LogProbe, int]]:
+    """Return the probes that record a call beginning here, outside any other, each with the time."""
+    thread, begun = get_ident(), []
+    for probe in listeners:
+        if thread == probe.thread and not probe.inside:
+            probe.inside = True
+            begun.append((probe, probe.table.now()))
+    return begun
+
+
+def _end(begun: list[tuple[LogProbe, int]], name: str, frame: Any) -> None:
+    site = site_of(frame, name)
+    for probe, start_ns in begun:
+        probe.inside = False
+        try:
+            if site is not None:
+                probe.table.add(site, start_ns, probe.table.now())
+        except Exception:
+            probe.count_failure()
+
+
+for _function in (_begin, _end):
+    never_compile(_function)
 
 
 def _make(context: ProbeContext) -> LogProbe:

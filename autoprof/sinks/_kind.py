@@ -12,8 +12,8 @@ from .._plugins import PartKind
 
 if TYPE_CHECKING:
     from .._options import Options
+    from ..diagnose import SavedSteps
     from ._base import RunInfo, Sink
-    from ._export import SavedSteps
 
 
 class CloseOrder(IntEnum):

@@ -21,10 +21,10 @@ from .._stats.unit_rates import LogPeriods, UnitsSinceLog
 from .._storage.atomic import open_replacing
 from .._storage.line_file import FLUSH_S, LineFile
 from .._units import UNITS
+from ..diagnose import SavedSteps
 from ..frame import NOT_MEASURED, Layout, Nanoseconds, Phase, StepFrame
 from ..summary import Summary
 from ._base import RunInfo, folder_of
-from ._export import SavedSteps
 from ._kind import CloseOrder, Export, SinkKind
 
 

@@ -12,10 +12,10 @@ from .._reports.log import render_log_summary, render_step
 from .._reports.name_averages import NameAverages
 from .._storage.atomic import open_replacing
 from .._storage.line_file import LineFile
+from ..diagnose import SavedSteps
 from ..frame import StepFrame
 from ..summary import Summary
 from ._base import RunInfo, folder_of
-from ._export import SavedSteps
 from ._kind import CloseOrder, Export, SinkKind
 
 REMOVED_SECTIONS: Final = (

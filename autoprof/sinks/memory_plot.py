@@ -14,11 +14,11 @@ from .._process.address_space import require_address_space
 from .._reports.figures import check_format, encode_figure, save_figure
 from .._reports.memory import HeldMemory, MemoryHistory, held_memory, memory_figure
 from .._storage.atomic import write_atomic
+from ..diagnose import SavedSteps
 from ..errors import OutputError
 from ..frame import NOT_MEASURED, StepFrame
 from ..summary import Summary
 from ._base import RunInfo, folder_of
-from ._export import SavedSteps
 from ._kind import CloseOrder, Export, SinkKind
 
 PICTURE: Final = "memory.png"

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from .._storage.atomic import open_replacing, write_atomic
+from ..diagnose import SavedSteps
 from ..frame import StepFrame
 from ..summary import Summary
 from ._base import RunInfo, folder_of
-from ._export import SavedSteps
 from ._kind import CloseOrder, Export, SinkKind
 from ._timeline import BYTES_PER_MB, GRID_NS, STEP, Slice, Slicer, StepWindow, Track, WindowOptions, track_name
 

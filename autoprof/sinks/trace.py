@@ -20,10 +20,10 @@ from .._stats.unit_rates import LogPeriods
 from .._storage.atomic import open_replacing
 from .._storage.line_file import FLUSH_S, LineFile
 from .._units import UNITS
+from ..diagnose import SavedSteps
 from ..frame import NOT_MEASURED, Layout, StepFrame
 from ..summary import Summary
 from ._base import RunInfo, folder_of
-from ._export import SavedSteps
 from ._kind import CloseOrder, Export, SinkKind
 from ._rank_timeline import MARGIN_STEPS, CollectiveLink, RankTimeline, align_ranks
 from ._timeline import BYTES_PER_MB, GRID_NS, STEP, LayoutTracks, Slicer, StepWindow, Track, WindowOptions, track_name

@@ -488,42 +488,10 @@ def test_a_model_called_for_each_sample_is_a_batch_in_pieces(calls: int, named: 
     assert (finding is not None and "the whole model is called 32 times" in finding.why) is named
 
 
-@pytest.mark.parametrize(
-    ("calls", "waiting", "step_ms", "named"),
-    [
-        (40, 0.0, 10, True),  # 83 µs a call, in a loop: as many operations between the calls as in them
-        (1, 0.0, 0.25, False),  # the same without a loop is arithmetic
-        (40, 0.0, 20, False),  # 167 µs are arithmetic in a loop, too
-        (40, 0.5, 20, True),  # but not if half of that was the wait for a processor
-    ],
-)
-def test_a_loop_over_small_modules_is_named_with_its_module(
-    calls: int, waiting: float, step_ms: float, named: bool
-) -> None:
-    """A recurrent layer in Python: three modules, each called once a time step; the FLOPs show little arithmetic."""
-    aggregate, collector = Aggregate(), EvidenceCollector()
-    step_ns = round(step_ms * MS)
-    each_ns = step_ns // calls // 4
-    for number in range(1, 8):
-        spans = [Span("Model", "", Phase.FORWARD, None, 0, step_ns)]
-        spans += [Span(f"c{at % 3}", f"c{at % 3}", Phase.FORWARD, 0, at * each_ns, each_ns) for at in range(3 * calls)]
-        frame = make_frame(spans, step=number, duration_ns=step_ns)
-        aggregate.add(frame)
-        collector.add(frame)
-    values = {"host_cpu_cores": 1.0 - waiting, "host_cpu_busy": 1.0, "host_cpu_waiting": waiting}
-    metrics = {name: MetricStats(value, value, value, value, 5) for name, value in values.items()}
-    facts = RunFacts(leaf_modules=3, environment=Environment("cpu", machine_cores=2))
-    work = Work({"forward": 1000}, flops_per_s=1e8)
-    finding = finding_of(
-        diagnose(collector.evidence(replace(aggregate.summary(), metrics=metrics, work=work), facts)), "small-batch"
-    )
-    assert (finding is not None and "each forward calls them 40 times, in a loop of Model" in finding.why) is named
-
-
 def test_long_steps_outside_all_spans_are_named_by_the_line_that_runs_there() -> None:
     """A picture every eighth step."""
     line = CallSite("train.py", 88, "main", "save_image", "", 90, 90 * MS)
-    facts = RunFacts(stacks={UNATTRIBUTED: StackTable(100, 100 * MS, (line,), 90 * MS)})
+    facts = RunFacts(stacks={UNATTRIBUTED: StackTable(100, 100 * MS, (line,))})
     steps = ([STEP] * 7 + [{**STEP, "step": 1100}]) * 5
     finding = finding_of(diagnose(evidence_of(*steps, facts=facts)), "jitter")
     assert finding is not None

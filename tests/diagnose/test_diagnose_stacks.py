@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from types import FrameType, SimpleNamespace
+from types import FrameType
 
 import pytest
 import torch
@@ -17,7 +17,6 @@ from torch import nn
 import autoprof
 from autoprof._capture.recorder import Recorder
 from autoprof._resolve import RawStep
-from autoprof.devices import HostClock
 from autoprof.diagnose import RunFacts, StackMonitor, StackTable, diagnose
 from autoprof.diagnose._calls import CallSite
 from autoprof.diagnose._stacks import EXCLUDED, UNATTRIBUTED
@@ -25,11 +24,8 @@ from autoprof.frame import FrameRun, Phase, Span
 from autoprof.probes import stacks
 from autoprof.probes._call_table import Site
 from autoprof.probes.stacks import (
-    RESUME,
     StackProbe,
     StackSample,
-    caller_at_entry,
-    frames_of,
     is_blocked,
     shows_its_moment,
     sites_of,
@@ -272,21 +268,6 @@ def test_the_line_of_the_loop_is_not_named_for_its_data(probe: StackProbe, clock
     assert [line.function for line in monitor.statistics()["data Data"].lines] == ["__getitem__"]
 
 
-def test_a_frame_between_two_lines_has_the_line_before() -> None:
-    """The jump at the end of a loop's body belongs to no line; ``f_lineno`` is None there."""
-    frame = SimpleNamespace(
-        f_code=SimpleNamespace(
-            co_filename=__file__, co_name="loop", co_firstlineno=3,
-            co_lines=lambda: [(0, 2, 3), (2, 8, 4), (8, 10, None)],
-        ),
-        f_lineno=None,
-        f_lasti=8,
-        f_back=None,
-    )  # fmt: skip
-    users, inner = sites_of(frame)  # type: ignore[arg-type]
-    assert (users[0].line, inner and inner.line) == (4, 4)
-
-
 @pytest.mark.parametrize(("own_ms", "enabled"), [(20, False), (40, True)])
 def test_samples_begin_when_modules_that_hold_others_take_long_themselves(
     clock: FakeClock, own_ms: int, enabled: bool
@@ -302,81 +283,6 @@ def test_samples_begin_when_modules_that_hold_others_take_long_themselves(
         monitor.frames(FrameRun.of([make_frame(spans, step=step, duration_ns=100 * MS)]))
     assert probe.enabled is enabled
     probe.remove()
-
-
-class FakeTimer:
-    """A ``StackTimer`` whose samples the test makes."""
-
-    def __init__(self, *samples: object) -> None:
-        self.active = self.excluded = self.blocked = self.closed = False
-        self.late = False
-        """Whether the main thread has not run the last call."""
-        self.samples = list(samples)
-
-    def wait(self, _mean_ns: int, _rounds: int) -> bool:
-        """Return at once."""
-        return self.late
-
-    def cancel(self, _within_ns: int) -> int:
-        """Return the time that the sample stands for."""
-        return 20 * MS
-
-    def take(self) -> tuple[list[object], int, int]:
-        """Return the samples once, each at a cost of 5 µs."""
-        taken, self.samples = self.samples, []
-        return taken, len(taken), 5_000 * len(taken)
-
-    def close(self) -> None:
-        """Note the end."""
-        self.closed = True
-
-
-def main_thread_sample(
-    *, excluded: bool = False, blocked: bool = False
-) -> tuple[int, int, bool, bool, int, list[object]]:
-    """Return a sample as the timer would take it in the function that calls."""
-    frame = sys._getframe(1)
-    return 1_010 * MS, 30 * MS, excluded, blocked, frame.f_lasti, [frame.f_code, frame.f_lineno]
-
-
-def with_timer(probe: StackProbe, timer: FakeTimer) -> FakeTimer:
-    probe._timer, probe._thread = timer, threading.get_ident()
-    return timer
-
-
-def test_samples_of_the_main_thread_have_the_time_that_passed(probe: StackProbe) -> None:
-    """The function in C that ran when the call was posted took all of it."""
-    with_timer(probe, FakeTimer(main_thread_sample()))
-    (sample,) = probe.take()
-    assert (sample.at_ns, sample.weight_ns, sample.excluded) == (1_010 * MS, 30 * MS, False)
-    assert sample.inner is not None
-    assert sample.inner.function == "test_samples_of_the_main_thread_have_the_time_that_passed"
-    assert sample.users == (sample.inner,)
-    assert probe._count == 1
-    assert probe.spent_ns >= 5_000
-    probe._thread = None
-
-
-def test_samples_of_the_main_thread_are_as_few_as_others(probe: StackProbe) -> None:
-    """Steps that hold more lose the further ones."""
-    with_timer(probe, FakeTimer(*[main_thread_sample()] * (stacks.MAX_SAMPLES + 5)))
-    assert len(probe.take()) == stacks.MAX_SAMPLES
-    probe._thread = None
-
-
-@pytest.mark.parametrize("sleeps", [False, True])
-def test_a_sample_during_a_function_in_c_shows_whether_that_waits(
-    probe: StackProbe, monkeypatch: pytest.MonkeyPatch, sleeps: bool
-) -> None:
-    """The kernel knows whether the training thread runs; a sample that it takes itself, late, has the same answer."""
-    timer = with_timer(probe, FakeTimer())
-    timer.late, probe.enabled = True, True
-    monkeypatch.setattr(stacks, "is_blocked", lambda _native_id: sleeps)
-    probe._look_where_late(timer)
-    assert (probe.samples[0].weight_ns, probe.samples[0].blocked, timer.blocked) == (20 * MS, sleeps, sleeps)
-    timer.samples = [main_thread_sample(blocked=sleeps)]
-    assert [sample.blocked for sample in probe.take()] == [sleeps] * 2
-    probe._thread = None
 
 
 def test_a_thread_that_waits_for_a_lock_is_blocked_and_one_that_runs_is_not() -> None:
@@ -395,105 +301,12 @@ def test_a_thread_that_waits_for_a_lock_is_blocked_and_one_that_runs_is_not() ->
     assert not is_blocked(2**22 + 1)
 
 
-def test_the_share_of_blocked_time_is_in_the_evidence(probe: StackProbe, clock: FakeClock) -> None:
-    """Three quarters were; so many samples show that it was certainly more than half."""
-    monitor = StackMonitor(probe)
-    for at in range(40):
-        clock.now_ns = round((1001 + at) * MS)
-        probe.sample(MS, blocked=at % 4 > 0)
-    observed(monitor, clock, 1000, [], 100)
-    table = monitor.statistics()[UNATTRIBUTED]
-    assert (table.ns, table.blocked_ns) == (40 * MS, 30 * MS)
-    assert 0.5 < table.evidence()["blocked"] < 0.75
-
-
 def test_the_first_samples_are_taken_at_any_cost(probe: StackProbe) -> None:
     """They are few, and a short run has no others."""
-    probe._count, probe.total_ns = stacks.FIRST - 1, stacks.FIRST * MS
+    probe._count, probe.total_ns = stacks.FIRST_SAMPLES - 1, stacks.FIRST_SAMPLES * MS
     assert probe.interval_ns() == stacks.INTERVAL_NS
     probe._count += 1
     assert probe.interval_ns() > 10 * stacks.INTERVAL_NS
-
-
-def test_a_sample_that_cannot_be_read_ends_the_timer(probe: StackProbe) -> None:
-    """Nothing is raised in the training."""
-    timer = with_timer(probe, FakeTimer(("no", "sample")))
-    assert probe.take() == []
-    assert timer.closed
-    probe._thread = None
-
-
-def test_the_timer_is_active_in_recorded_steps_and_excluded_stretches(probe: StackProbe) -> None:
-    """Otherwise it posts nothing."""
-    timer = with_timer(probe, FakeTimer())
-    seen = []
-    probe.detach()
-    seen.append(timer.active)
-    probe.enable()
-    probe.attach()
-    seen.append(timer.active)
-    probe.detach()
-    seen.append(timer.active)
-    probe.exclude(True)
-    seen.append(timer.active and timer.excluded)
-    probe.exclude(False)
-    seen.append(timer.active or timer.excluded)
-    assert seen == [False, True, False, True, False]
-    probe._thread = None
-    probe.remove()
-    assert timer.closed
-
-
-def test_a_training_on_another_thread_has_no_timer(probe: StackProbe) -> None:
-    """The calls would sample the main thread."""
-    timer = with_timer(probe, FakeTimer())
-    probe._recorder.thread += 1
-    probe.enable()
-    assert timer.closed
-    assert probe._timer is None
-    probe._thread = None
-
-
-def test_another_clock_has_no_timer(clock: FakeClock) -> None:
-    """The timer reads the host's clock only."""
-    assert StackProbe(Recorder(clock), 0.01)._timer is None
-
-
-def test_a_function_that_has_just_begun_leaves_the_time_to_its_caller() -> None:
-    """It had not run yet when the time passed."""
-    code, caller = sites_of.__code__, frames_of.__code__
-    entry = code.co_code[::2].index(RESUME) * 2 if RESUME is not None else -1
-    frames: list[object] = [code, 5, caller, 9]
-    begun, later = (caller_at_entry(frames_of(at, frames)) for at in (entry, entry + 2))
-    assert begun is not None
-    assert later is not None
-    assert (begun.f_code, begun.f_lineno) == (caller, 9)
-    assert (later.f_code, later.f_lineno) == (code, 5)
-
-
-def test_a_sampled_frame_without_a_line_has_none() -> None:
-    """The line before is found as for other frames."""
-    frame = frames_of(0, [sites_of.__code__, -1])
-    assert frame is not None
-    assert (frame.f_lineno, frame.f_back) == (None, None)
-    assert frames_of(0, []) is None
-
-
-def test_busy_python_is_sampled_by_the_main_thread() -> None:
-    """With the real timer: each sample taken in this loop has a line of this function."""
-    probe = StackProbe(Recorder(HostClock()), 0.01)
-    if probe._timer is None:
-        pytest.skip("the extension is not built, or has no timer")
-    probe.attach()
-    probe.enable()
-    samples: list[StackSample] = []
-    while not samples:
-        sum(range(100))
-        samples += probe.take()
-    assert samples[0].inner is not None
-    assert samples[0].inner.function == "test_busy_python_is_sampled_by_the_main_thread"
-    probe.remove()
-    assert probe._ended.acquire(timeout=5)
 
 
 def test_samples_of_steps_that_are_completed_together_belong_each_to_its_own(

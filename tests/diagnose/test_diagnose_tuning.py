@@ -14,12 +14,20 @@ import torch
 import torch.distributed as dist
 from evidence_builders import MS, evidence_of, finding_of
 from torch import nn
-from torch.utils.data import DataLoader, Dataset
 
 import autoprof
 from autoprof.devices.cuda import cudnn_benchmark
-from autoprof.diagnose import Environment, OptimizerInfo, RunFacts, describe_optimizers, diagnose, evidence_of_run
-from autoprof.summary import Finding, Summary, UnfusedAttention, Work, WorkKind
+from autoprof.diagnose import (
+    Environment,
+    OptimizerInfo,
+    PythonThread,
+    RunFacts,
+    describe_optimizers,
+    diagnose,
+    evidence_of_run,
+)
+from autoprof.diagnose.rules import data_wait
+from autoprof.summary import Finding, UnfusedAttention, Work, WorkKind
 
 STEP = {"data": 1, "forward": 30, "backward": 60, "optimizer": 4}
 GIB = 2**30
@@ -123,25 +131,23 @@ def convolved(conv: int, *, benchmark: bool | None = False, sequences: int = 1) 
     return Work(FLOPS, kinds=kinds, benchmark=benchmark, sequences=sequences)
 
 
-def test_convolutions_with_one_shape_are_found() -> None:
+def notes(work: Work | None = None, **facts: Any) -> str:
+    """Return the notes of 20 steps with this work and these facts."""
+    return " ".join(diagnose(evidence_of(STEP, repeat=20, work=work, facts=RunFacts(**facts))).notes)
+
+
+def test_convolutions_with_one_shape_are_a_note() -> None:
     """They are most of the work, and the flag is off."""
-    finding = judged("convolution", convolved(80))
-    assert finding is not None
-    assert finding.severity == "warning"
-    assert "cudnn.benchmark = True" in finding.next
+    assert "80.0 % of the counted FLOPs are convolutions of constant shapes" in notes(convolved(80))
 
 
-@pytest.mark.parametrize("work", [convolved(80, benchmark=True), convolved(10), convolved(80, sequences=5)])
-def test_convolutions_with_benchmark_few_flops_or_new_shapes_are_no_finding(work: Work) -> None:
-    """The flag is on; it has little effect; cuDNN would search again for every shape."""
-    assert judged("convolution", work) is None
-
-
-def test_convolution_names_the_missing_signal() -> None:
-    """No cuDNN, one that must be deterministic, no count, a share near the bound."""
-    assert missing(judged("convolution", convolved(80, benchmark=None))) == "cuDNN with a free choice of algorithm"
-    assert missing(judged("convolution", None)) == "the FLOPs of a step"
-    assert missing(judged("convolution", convolved(30))).startswith("inconclusive")
+@pytest.mark.parametrize(
+    "work",
+    [convolved(80, benchmark=True), convolved(80, benchmark=None), convolved(10), convolved(80, sequences=5), None],
+)
+def test_convolutions_with_benchmark_few_flops_or_new_shapes_are_no_note(work: Work | None) -> None:
+    """The flag is on or has no effect; cuDNN would search again for every shape."""
+    assert notes(work) == ""
 
 
 @pytest.mark.parametrize(
@@ -294,68 +300,34 @@ def test_an_optimizer_is_on_the_device_of_most_of_its_parameters() -> None:
     assert fact.device == "meta"
 
 
-# Packing, larger samples.
+# Threads.
 
 
-def loaded(throughput: float | None, workers: int = 0, unit: str = "samples") -> Finding:
-    """Return the finding on steps of 100 ms that wait 40 ms for their batch."""
-    loader = {"workers": workers, "fetches": 20, "unready": 20} if workers else {}
-    seen = evidence_of(
-        {"data": 40, "forward": 50}, repeat=20, throughput=throughput, throughput_unit=unit, loader=loader
-    )
-    finding = finding_of(diagnose(seen), "data-wait")
+@pytest.mark.parametrize(("ranks", "threads", "advised"), [(None, 16, 4), (2, 4, 2), (None, 4, None), (4, 1, None)])
+def test_more_threads_than_processors_are_a_note(ranks: int | None, threads: int, advised: int | None) -> None:
+    """Those of all ranks of the machine together, on four processors."""
+    environment = Environment("cpu", threads=threads, cores=4, machine_cores=4, local_ranks=ranks)
+    assert (f"torch.set_num_threads({advised})" in notes(environment=environment)) is (advised is not None)
+
+
+def test_a_thread_that_computes_is_a_note_and_goes_to_json_and_back() -> None:
+    """It may hold the interpreter; older runs have other figures of threads, which are left out."""
+    facts = {"threads": (PythonThread("prefetch", 0.6, "loader.py:41 parse"),)}
+    assert "thread prefetch keeps 0.6 processors busy at loader.py:41 parse" in notes(**facts)
+    saved = RunFacts(**facts).to_dict()
+    assert RunFacts.from_dict(json.loads(json.dumps(saved))) == RunFacts(**facts)
+    assert RunFacts.from_dict({**saved, "threads": {"looks": 3}, "cleanups": None}) == RunFacts()
+
+
+# Worker processes.
+
+
+@pytest.mark.parametrize(("starts", "change"), [(8, "loader.persistent_workers"), (0, "loader.num_workers")])
+def test_restarts_of_workers_are_evidence_of_the_wait(starts: int, change: str) -> None:
+    """They are named with the batches between two starts, and keeping the workers is the experiment."""
+    loader = {"workers": 2, "fetches": 56, "unready": 50} | ({"starts": 8, "start_ns": 800 * MS} if starts else {})
+    finding = finding_of(diagnose(evidence_of({"data": 40, "forward": 50}, repeat=20, loader=loader)), "data-wait")
     assert finding is not None
-    assert finding.severity != "info"
-    return finding
-
-
-@pytest.mark.parametrize(("throughput", "workers"), [(80_000, 0), (800_000, 4)])
-def test_packing_is_advised_for_tiny_samples(throughput: float, workers: int) -> None:
-    """8,000 samples in 40 ms are 5 µs each; 4 workers cannot have taken more than 400 ms for 80,000."""
-    finding = loaded(throughput, workers)
-    assert "packed into one" in finding.next
-    assert finding.evidence["sample_ns"] == 5_000
-
-
-@pytest.mark.parametrize(
-    ("throughput", "workers", "unit"),
-    [(100, 0, "samples"), (80_000, 4, "samples"), (None, 0, "samples"), (80_000, 0, "tokens")],
-)
-def test_packing_is_not_advised_for_costly_or_uncounted_samples(
-    throughput: float | None, workers: int, unit: str
-) -> None:
-    """4 ms each; at most 50 µs each; unknown."""
-    assert "packed" not in loaded(throughput, workers, unit).next
-
-
-class Rows(Dataset[torch.Tensor]):
-    """Rows of a table in memory."""
-
-    def __init__(self) -> None:
-        self.rows = torch.randn(30_000, 8)
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def __getitem__(self, at: int) -> torch.Tensor:
-        return self.rows[at]
-
-
-def test_packing_is_advised_for_a_real_loader_of_rows() -> None:
-    """On the real clock: PyTorch's own loader takes microseconds a row, and nearly all of them are Python's."""
-    model = nn.Linear(8, 1)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
-    config = {"sinks": {}, "sample": {"warmup": 2, "budget": None}, "flops": "off"}
-    session = autoprof.instrument(model, config, optimizer=optimizer)
-    for batch in DataLoader(Rows(), batch_size=400):
-        model(batch).pow(2).mean().backward()
-        optimizer.step()
-        optimizer.zero_grad()
-        session.log(samples=len(batch))
-        session.step()
-    session.close()
-    summary: Summary = session.summary()
-    finding = finding_of(summary, "data-wait")
-    assert finding is not None
-    assert finding.severity != "info"
-    assert "packed into one" in finding.next
+    text = "2 loader workers started again about every 8 batches, 100.0 ms until the first batch of each start"
+    assert (text in finding.why) is (starts > 0)
+    assert data_wait.RULE.experiment_for(finding).change == change

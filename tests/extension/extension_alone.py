@@ -11,11 +11,9 @@ import ctypes
 import gc
 import importlib.util
 import itertools
-import os
 import random
 import sys
 import threading
-import warnings
 import weakref
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -719,112 +717,6 @@ def check_collection(module: Any, torch: Torch) -> None:
         del session
         gc.collect()
         assert gone() is None
-
-
-@contextlib.contextmanager
-def waiting(timer: Any, rounds: int = 1) -> Iterator[None]:
-    """Have a thread wait on the timer, until it is closed."""
-
-    def wait() -> None:
-        while not ended:
-            timer.wait(100_000, rounds)
-
-    ended: list[bool] = []
-    thread = threading.Thread(target=wait)
-    thread.start()
-    yield
-    ended.append(True)
-    timer.close()
-    thread.join()
-
-
-def run_python(timer: Any, samples: int) -> list[Any]:
-    """Run Python code until so many samples are there, and return them."""
-    found: list[Any] = []
-    while len(found) < samples:
-        found += timer.take()[0]
-    return found
-
-
-def check_stack_timer(module: Any, torch: Torch) -> None:
-    """A sample has the lines of the main thread, the innermost first, a weight, and the state at its time."""
-    if not hasattr(module, "StackTimer"):
-        return
-    timer = module.StackTimer(100, 64)
-    timer.excluded = timer.blocked = True
-    with waiting(timer):
-        timer.active = True
-        before_ns = perf_counter_ns()
-        samples = run_python(timer, 5)
-        after_ns = perf_counter_ns()
-    for at_ns, weight_ns, excluded, blocked, instruction, frames in samples:
-        codes = [code.co_name for code in frames[::2]]
-        assert codes[:2] == ["run_python", "check_stack_timer"], codes
-        assert before_ns <= at_ns <= after_ns
-        assert weight_ns > 0
-        assert (excluded, blocked, instruction > 0) == (True, False, True)  # each call is posted as not blocked
-        assert frames[3] == check_stack_timer.__code__.co_firstlineno + 9
-
-
-def check_stack_timer_bounds(module: Any, torch: Torch) -> None:
-    """No more samples and frames are kept than allowed, and all calls are counted."""
-    if not hasattr(module, "StackTimer"):
-        return
-    timer = module.StackTimer(2, 1)
-    with waiting(timer, rounds=3):
-        timer.active = True
-        samples, count, spent_ns = run_past(timer, 5)
-    assert count >= 5
-    assert spent_ns > 0
-    assert [len(frames) for *_, frames in samples] == [2, 2]
-
-
-def run_past(timer: Any, calls: int) -> tuple[list[Any], int, int]:
-    """Run Python code, longer each time, until the timer was called so often between two takes, and return the last."""
-    rounds = 100_000
-    while True:
-        for _ in range(rounds):
-            pass
-        samples, count, spent_ns = timer.take()
-        if count >= calls:
-            return samples, count, spent_ns
-        rounds *= 2
-
-
-def check_stack_timer_ends(module: Any, torch: Torch) -> None:
-    """Nothing is sampled unless active, after the end, or in a fork; a wait that is over can be repeated."""
-    if not hasattr(module, "StackTimer"):
-        return
-    timer = module.StackTimer(100, 64)
-    assert timer.cancel(10**9) is None
-    with waiting(timer):
-        for _ in range(200_000):
-            pass
-        assert timer.take() == ([], 0, 0)
-        timer.active = True
-        run_python(timer, 1)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # a fork of several threads
-            child = os.fork()
-        if not child:
-            timer.take(), timer.close()
-            del timer
-            os._exit(0)
-        assert os.waitpid(child, 0)[1] == 0
-        timer.active = False
-        timer.take()
-        for _ in range(200_000):
-            pass
-        assert timer.take()[0] == []
-    timer.active = True
-    assert timer.wait(100_000, 1) is False
-    assert timer.take()[1] == 0
-    for wrong in (lambda: timer.wait(0, 1), lambda: timer.wait("a", 1), lambda: timer.cancel("a"), module.StackTimer):
-        try:
-            wrong()
-        except (TypeError, ValueError):
-            continue
-        raise AssertionError(wrong)
 
 
 def check_call_tokens(module: Any, torch: Torch) -> None:

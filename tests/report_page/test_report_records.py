@@ -167,7 +167,7 @@ def test_a_ranks_steps_are_read_without_their_spans(tmp_path: Path) -> None:
 def _payload(run: Path) -> dict[str, Any]:
     from autoprof._reports.page.payload import run_payload
     from autoprof._storage.runs import read_run
-    from autoprof.sinks._export import saved_summary
+    from autoprof.diagnose import saved_summary
 
     opened = read_run(run)
     found: dict[str, Any] = json.loads(json.dumps(run_payload(opened, saved_summary(opened)), allow_nan=False))

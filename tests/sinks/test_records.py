@@ -21,9 +21,9 @@ from autoprof._storage.records import PARTS, Frames, RecordWriter
 from autoprof._storage.runs import RunFolder, read_run
 from autoprof._storage.span_blocks import HEADER, decode_block, encode_block
 from autoprof._storage.steps_jsonl import FrameEncoder
+from autoprof.diagnose import saved_summary
 from autoprof.frame import Layout, Phase, StepFrame
 from autoprof.sinks import RunInfo, make_sinks
-from autoprof.sinks._export import saved_summary
 from autoprof.sinks.log import LogOptions, LogSink
 from autoprof.testing import ListSink
 

@@ -151,40 +151,6 @@ class NodeMarks(PythonNodeMarks):
     def __init__(self, context: HookContext, make_carrier: Callable[[dict[int, Any]], Any]) -> None: ...
 
 @final
-class StackTimer:
-    """Have the main thread sample its own stack at random moments. Only on Linux: other builds have no such class.
-
-    A thread that waits without the GIL posts pending calls (``Py_AddPendingCall``). The main thread runs such a call at
-    once in Python code, and after the call where it runs a function in C: the sample's line is that of the call, and it
-    stands for all the time since the last one. Closed, or in a forked process, it samples nothing.
-    """
-
-    active: bool
-    """Whether samples are taken. To be set with the GIL held; a waiting thread notices it at once."""
-    excluded: bool
-    """Whether samples belong to no step, from now on."""
-    blocked: bool
-    """Whether the main thread was blocked since the last call was posted. To be set before the call runs."""
-    def __init__(self, limit: int, depth: int) -> None:
-        """Keep at most ``limit`` samples between two calls of ``take``, of at most ``depth`` frames each."""
-    def wait(self, mean_ns: int, rounds: int, /) -> bool:
-        """Post this many calls, each after a random time; return early where the main thread does not run one soon.
-
-        True is returned then: a function in C runs. To be called on a thread of its own, which has no GIL meanwhile.
-        """
-    def cancel(self, within_ns: int, /) -> int | None:
-        """Cancel the posted call if that was just now; return the nanoseconds that a sample stands for, or None."""
-    def take(self) -> tuple[list[tuple[int, int, bool, bool, int, list[Any]]], int, int]:
-        """Return the samples since the last call, the number of calls run and the CPU time that they took.
-
-        A sample is the moment at which it was posted, the time that it stands for, ``excluded``, ``blocked``, the
-        innermost frame's ``f_lasti``, and a list of code objects, each followed by its line (-1 for none). The
-        innermost one comes first.
-        """
-    def close(self) -> None:
-        """Sample no more, and end the wait."""
-
-@final
 class TimedMethod:
     """A method of a class in place of the one in C, which a look-up on the class still returns.
 

@@ -86,16 +86,12 @@ static int native_exec(PyObject *module) {
         add_type(module, &node_marks_spec, &state->node_marks_type) < 0 ||
         add_type(module, &timed_method_spec, &state->timed_method_type) < 0 || add_codes(module) < 0)
         return -1;
-#if HAS_STACK_TIMER
-    if (add_type(module, &stack_timer_spec, &state->stack_timer_type) < 0)
-        return -1;
-#endif
     return PyModule_AddStringConstant(module, "SOURCE_HASH", SOURCE_HASH);
 }
 
 #define FOR_EACH_OBJECT(DO)                                                                                         \
     DO(mark_buffer_type) DO(hook_context_type) DO(timed_method_type) DO(event_reader_type)                          \
-    DO(call_table_type) DO(call_site_type) DO(call_entry_type) DO(node_mark_type) DO(node_marks_type) DO(stack_timer_type)              \
+    DO(call_table_type) DO(call_site_type) DO(call_entry_type) DO(node_mark_type) DO(node_marks_type)                                       \
     DO(tensor_type) DO(graph_task_id) DO(sequence_nr) DO(tracing_state) DO(call_impl)                               \
     DO(global_hooks) DO(no_kwargs) DO(perf_counter_ns) DO(str_compiled_call) DO(str_call_impl) DO(str_forward)      \
     DO(str_backward_hooks) DO(str_backward_pre_hooks) DO(str_forward_hooks) DO(str_forward_pre_hooks)               \

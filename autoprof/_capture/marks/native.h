@@ -6,7 +6,6 @@ hook.c          HookContext: the state that the marks of one purpose share
 call_site.c     CallTable, CallSite: calls of modules that are marked, without hooks on the modules
 module_hooks.c  the usual case of the marks before and after a module's forward
 node_marks.c    NodeMarks: the autograd nodes that mark a backward pass, by prehooks without Python
-stack_timer.c   StackTimer: has the main thread sample its own stack at random moments (Linux)
 timed_method.c  TimedMethod: a method of tensors that is timed where it may wait for a device
 module.c        the module and its state
 
@@ -28,18 +27,6 @@ The GIL is the only lock: between a reading of the clock and the end of its appe
 
 #ifdef Py_GIL_DISABLED
 #error "the extension relies on the GIL; without it marks are recorded in Python"
-#endif
-
-/* Where the system's clock is known, and before Python 3.13 with Python's internal headers. */
-#if defined(__linux__) && PY_VERSION_HEX >= 0x030D0000
-#define HAS_STACK_TIMER 1
-#elif defined(__linux__) && defined(__has_include)
-#if __has_include(<internal/pycore_interp.h>)
-#define HAS_STACK_TIMER 1
-#endif
-#endif
-#ifndef HAS_STACK_TIMER
-#define HAS_STACK_TIMER 0
 #endif
 
 /* The hash of the C files, given by the build (source_hash.py); native.py uses no build of other sources. */
@@ -65,7 +52,6 @@ enum {
 typedef struct {
     PyTypeObject *mark_buffer_type, *hook_context_type, *timed_method_type, *event_reader_type;
     PyTypeObject *call_table_type, *call_site_type, *call_entry_type, *node_mark_type, *node_marks_type;
-    PyTypeObject *stack_timer_type; /* NULL where the system has none */
     PyTypeObject *tensor_type;
     PyObject *graph_task_id, *sequence_nr, *tracing_state;
     int (*graph_task_id_at)(void); /* the same functions in C++, or NULL */
@@ -248,7 +234,7 @@ static inline void set_exception(PyObject *error) {
 #endif
 }
 
-extern PyType_Spec mark_buffer_spec, hook_context_spec, event_reader_spec, stack_timer_spec, timed_method_spec,
+extern PyType_Spec mark_buffer_spec, hook_context_spec, event_reader_spec, timed_method_spec,
     call_table_spec, call_site_spec, call_entry_spec, node_mark_spec, node_marks_spec;
 
 #endif

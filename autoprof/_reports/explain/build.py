@@ -8,8 +8,7 @@ from typing import Final
 
 from ..._storage.runs import Run
 from ..._units import NS_PER_S
-from ...diagnose import Experiment, RunFacts, StackTable, find_rules
-from ...sinks._export import saved_summary
+from ...diagnose import Experiment, RunFacts, StackTable, find_rules, saved_summary
 from ...summary import Finding, Summary, format_counts
 from ..card import run_state
 from ..run_facts import bias_text, mean_of_all_ns
@@ -119,7 +118,7 @@ def _place(one: Finding, summary: Summary, run: Run, facts: RunFacts) -> CodePla
 
 def _lines(facts: RunFacts) -> Iterator[tuple[str, int]]:
     """Yield all lines that the run knows with their full paths: the evidence has them as the reports show them."""
-    for table in (facts.waits, facts.logs, facts.cleanups, *facts.stacks.values()):
+    for table in (facts.waits, facts.logs, *facts.stacks.values()):
         if table is not None:
             sites = table.lines if isinstance(table, StackTable) else table.sites
             yield from ((site.file, site.line) for site in sites)

@@ -10,7 +10,6 @@ from . import calls, data, machine, memory, modules, ranks
 
 DEFECTS: Final[Mapping[str, tuple[Defect, ...]]] = {
     "data-wait": (Defect("slow loader", data.train_with_slow_loader),),
-    "worker-restart": (Defect("workers restarted in each epoch", data.train_with_restarts),),
     "h2d-copy": (Defect("batches copied synchronously", data.train_with_pageable_copies, "fake device"),),
     "recompute": (
         Defect("activation checkpointing", memory.train_checkpointed),
@@ -29,25 +28,22 @@ DEFECTS: Final[Mapping[str, tuple[Defect, ...]]] = {
         Defect("float64 as numpy has it", modules.train_in_float64),
     ),
     "attention": (Defect("unfused attention", modules.train_with_unfused_attention, "fake device"),),
-    "convolution": (Defect("convolutions without benchmark", modules.train_without_benchmark, "fake device"),),
     "comm-exposed": (Defect("gradients averaged one by one", ranks.train_with_unbucketed_gradients),),
     "sync-call": (Defect("a value read after each layer", calls.train_with_reads, "fake device"),),
     "logging": (
         Defect("metrics in every step", calls.train_with_metrics),
         Defect("a log line in every step", calls.train_with_log_lines),
     ),
-    "cleanup-call": (Defect("garbage collected in each step", calls.train_with_cleanups, "real clock"),),
     "unattributed": (Defect("pictures drawn in each step", calls.train_with_images, "real clock"),),
     "excluded": (
         Defect("a checkpoint after each step", calls.train_with_saving),
         Defect("validation every fourth step", calls.train_with_validation),
     ),
     "busy-machine": (Defect("others hold the processors", machine.train_beside_others),),
-    "threads": (Defect("more threads than processors", machine.train_with_many_threads),),
     "debug-mode": (Defect("anomaly detection left on", machine.train_with_anomaly_detection),),
-    "interpreter": (Defect("a thread that parses in Python", machine.train_beside_a_thread),),
     "jitter": (
         Defect("a snapshot every sixth step", calls.train_with_stalls),
+        Defect("workers restarted in each epoch", data.train_with_restarts),
         Defect("explicit garbage collections", calls.train_with_collections, "real clock"),
     ),
     "memory-growth": (Defect("a list that keeps activations", memory.train_with_leak, "real clock"),),

@@ -94,19 +94,6 @@ def train_with_log_lines(broken: bool) -> Summary:
         logger.removeHandler(handler)
 
 
-def train_with_cleanups(broken: bool) -> Summary:
-    """Call the garbage collector in each step among 200,000 objects; the healthy twin never does."""
-    alive: list[list[int]] = [[] for _ in range(200_000)] if broken else []
-
-    def collect(_number: int, _output: Tensor) -> None:
-        if broken:
-            gc.collect()
-
-    summary = train_on_real_clock(40, collect)
-    alive.clear()
-    return summary
-
-
 def train_with_collections(broken: bool) -> Summary:
     """Collect garbage every fifth step among a million objects, which makes it long; the healthy twin never does."""
     alive: list[list[int]] = [[] for _ in range(1_000_000)] if broken else []

@@ -9,8 +9,7 @@ from torch import Tensor
 
 import autoprof
 
-from ...diagnose import Environment, PythonThread, StackTable, ThreadStatistics
-from ...diagnose._calls import CallSite
+from ...diagnose import Environment
 from ...summary import Summary
 from ...testing import FakeClock
 from ..defects import STEPS, diagnose_again, four_layers, train, train_on_real_clock
@@ -27,13 +26,6 @@ def train_beside_others(broken: bool) -> Summary:
     )
 
 
-def train_with_many_threads(broken: bool) -> Summary:
-    """Judge a training as with 16 threads on 4 processors, which take half as long again; the healthy twin has 4."""
-    clock = FakeClock()
-    environment = Environment("cpu", threads=16 if broken else 4, cores=4, machine_cores=4)
-    return diagnose_again(train(four_layers(clock, forward_ms=90 if broken else 60), clock), environment=environment)
-
-
 def train_with_anomaly_detection(broken: bool) -> Summary:
     """Detect anomalies in each backward, which doubles the time; the healthy twin does not."""
     clock = FakeClock()
@@ -43,24 +35,6 @@ def train_with_anomaly_detection(broken: bool) -> Summary:
         return train(four_layers(clock, forward_ms=120 if broken else 60), clock)
     finally:
         torch.autograd.set_detect_anomaly(before)
-
-
-def train_beside_a_thread(broken: bool) -> Summary:
-    """Judge a training as with a thread that parses files in Python; in the healthy twin, numpy releases the GIL."""
-    clock = FakeClock()
-    second = 10**9
-    line = CallSite("loader.py", 41, "prefetch", "parse", "", 20, second)
-    thread = PythonThread("prefetch", second, 10**6, 0 if broken else 10**6, StackTable(20, second, (line,)))
-    return diagnose_again(
-        train(four_layers(clock), clock),
-        metrics={
-            "host_cpu_cores": 1.0,
-            "host_cpu_busy": 0.5,
-            "host_cpu_waiting": 0.0,
-            "host_cpu_blocked": 0.5 if broken else 0.0,
-        },
-        threads=ThreadStatistics(40, 2 * second, (thread,)),
-    )
 
 
 def train_with_changing_shapes(broken: bool) -> Summary:

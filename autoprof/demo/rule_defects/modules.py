@@ -132,17 +132,6 @@ def train_with_unfused_attention(broken: bool) -> Summary:
     return train_counted(nn.Sequential(OneHead(16, fused=not broken)), torch.randn(2, 64, 16), _step_ns(broken))
 
 
-def train_without_benchmark(broken: bool) -> Summary:
-    """Convolve constant shapes with ``cudnn.benchmark`` off; in the healthy twin it is on, and steps are shorter.
-
-    The work is counted from the model; the fake device has no cuDNN, so the flag is set in the summary.
-    """
-    model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Conv2d(8, 8, 3))
-    summary = train_counted(model, torch.randn(2, 3, 16, 16), _step_ns(broken))
-    assert summary.work is not None
-    return diagnose_again(summary, work=replace(summary.work, benchmark=not broken))
-
-
 def _step_ns(broken: bool) -> int:
     """Return the length of a step whose FLOPs are counted; the healthy twin is a quarter faster."""
     return COUNTED_STEP_NS if broken else COUNTED_STEP_NS * 3 // 4

@@ -7,7 +7,7 @@ from typing import Final
 from ..._units import format_ms
 from ...frame import Phase
 from ...summary import Finding, Row
-from .._contention import FIRM, QUIET, contention
+from .._contention import FIRM, QUIET, is_crowded
 from .._evidence import Evidence
 from .._experiment import edit_module
 from .._rule import Rule
@@ -41,8 +41,7 @@ def judge(run: Evidence) -> Finding | None:
     if position == "near":
         missing = f"inconclusive: backward is {ratio.low:.1f} to {ratio.high:.1f} x forward, near {MAX_RATIO:.0f} x"
         return abstain("backward-ratio", missing, "more recorded steps narrow the interval", evidence)
-    used = contention(run)
-    if used is not None and used.by_others and ratio.low < FIRM * MAX_RATIO:
+    if is_crowded(run) and ratio.low < FIRM * MAX_RATIO:
         return abstain("backward-ratio", QUIET, "stop them and measure again", evidence)
     steps = run.summary.steps
     excess = {name: _self_ns(backward, name) - USUAL_RATIO * _self_ns(forward, name) for name in names}

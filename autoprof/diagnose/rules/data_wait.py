@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ..._units import NS_PER_S
+from ..._units import count, format_ms
 from ...frame import Phase
 from ...summary import Finding
 from .._evidence import Evidence
@@ -14,14 +14,6 @@ from .._thresholding import ExceededBound, abstain, describe_longest, dominant_n
 
 MAX_SHARE: Final = 0.10
 """A loader that keeps up is waited for by microseconds; a tenth of the step is a machine idle one hour in ten."""
-TINY_SAMPLE_NS: Final = 10_000
-"""Below this loader time per sample Python's overhead is a large part of it. Measured on a CPU, with collation: 1 to
-4 µs for datasets that only index, 0.2 µs for one that reads a whole batch at once."""
-_LARGER_SAMPLES: Final = (
-    "; its samples are so small that much of that time is Python's overhead per sample: use larger samples, several "
-    "packed into one, or a dataset with __getitems__, which reads a whole batch at once"
-)
-
 _NO_LOADER: Final = (
     "nothing to do if the batches lie in memory; a torch DataLoader is found automatically; with autoprof.instrument "
     'wrap any other one: session.loader(loader); under autoprof run put its fetch inside autoprof.span("load")'
@@ -39,30 +31,16 @@ def judge(run: Evidence) -> Finding | None:
     loader = dict(run.summary.loader)
     table = run.facts.stacks.get(f"{Phase.DATA} {max(rows, key=lambda row: row.self_ns).name}")
     lines = f": {table.describe(found.mean_share)}" if table is not None and table.named else ""
-    tiny_ns = _tiny_sample_ns(run, found)
     return found.finding(
-        f"each step waits {found} for its batch{describe_longest(run, rows)}{_describe_prefetch(loader)}{lines}",
+        f"each step waits {found} for its batch{describe_longest(run, rows)}{_describe_prefetch(loader)}{lines}"
+        f"{describe_restarts(run)}",
         "let the loader work ahead: more num_workers, persistent_workers, a larger prefetch_factor; or make each "
-        "sample cheaper (decode and crop once, store the result)" + (_LARGER_SAMPLES if tiny_ns else ""),
+        "sample cheaper (decode and crop once, store the result); where samples are tiny, a dataset with __getitems__ "
+        "reads a whole batch at once",
         name=dominant_name(rows),
-        evidence=({"loader": loader} if loader else {})
-        | ({"sample_ns": round(tiny_ns)} if tiny_ns else {})
+        evidence=({"loader": loader, "restarts": loader.get("starts", 0)} if loader else {})
         | ({} if table is None else table.evidence()),
     )
-
-
-def _tiny_sample_ns(run: Evidence, found: ExceededBound) -> float | None:
-    """Return the most loader time per sample if it is at most ``TINY_SAMPLE_NS``; None otherwise, or if unknown.
-
-    Without workers it is the wait; each worker cannot have taken longer than the step.
-    """
-    summary = run.summary
-    if summary.throughput is None or summary.throughput_unit != "samples":
-        return None
-    samples = summary.throughput * summary.step_mean_ns / NS_PER_S
-    workers = summary.loader.get("workers", 0)
-    sample_ns = (workers * summary.step_mean_ns if workers else found.mean_ns) / max(samples, 1)
-    return sample_ns if sample_ns <= TINY_SAMPLE_NS else None
 
 
 def _describe_prefetch(loader: dict[str, int]) -> str:
@@ -73,9 +51,30 @@ def _describe_prefetch(loader: dict[str, int]) -> str:
     )
 
 
+def describe_restarts(run: Evidence) -> str:
+    """Return the clause on worker processes that were started again; empty where they were started once."""
+    loader = run.summary.loader
+    starts = loader.get("starts", 0)
+    if not starts:
+        return ""
+    batches = round((starts + loader.get("fetches", 0)) / starts)
+    return (
+        f"; {count(loader['workers'], 'loader worker')} started again about every {batches} batches, "
+        f"{format_ms(loader['start_ns'] / starts)} until the first batch of each start: "
+        "persistent_workers=True keeps them between epochs"
+    )
+
+
+def loader_experiment(finding: Finding) -> Experiment:
+    """Return the change of the loader: to keep its workers where they are started again, or else to have more."""
+    if finding.evidence.get("restarts"):
+        return Experiment("loader.persistent_workers", value=True)
+    return Experiment("loader.num_workers", "increase")
+
+
 RULE = Rule(
     "data-wait",
     judge,
     order=10,
-    experiment=Experiment("loader.num_workers", "increase"),
+    experiment=loader_experiment,
 )

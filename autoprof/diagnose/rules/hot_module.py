@@ -16,7 +16,7 @@ from ..._stats.intervals import Interval
 from ..._units import format_ms, format_percent
 from ...frame import TRAINING_LANE, Phase
 from ...summary import Finding, Row
-from .._contention import FIRM, QUIET, contention
+from .._contention import FIRM, QUIET, is_crowded
 from .._evidence import Evidence
 from .._experiment import edit_module
 from .._rule import Rule
@@ -38,8 +38,6 @@ MIN_FORWARD_EXCESS: Final = 0.15
 """Share of the step by which a module's forward is longer than its backward. Backward takes twice as long in theory,
 and hardly ever less: it follows every operation of forward. So the excess is code without gradients, and an expert
 calls a run healthy when at least 85 % of it is explained."""
-MIN_IDLE: Final = 0.2
-"""Share of the step in which a module's own code certainly computes nothing: a fifth is worth a look."""
 SAME_BYTES: Final = 0.01
 _NUMBER: Final = re.compile(r"\d+")
 
@@ -142,8 +140,7 @@ def _judge_siblings(run: Evidence, own: list[OwnTime]) -> Finding | None:
         return None
     if "near" in positions:
         return inconclusive("hot-module", share, MIN_EXCESS, evidence)
-    used = contention(run)
-    if used is not None and used.by_others and times.low < FIRM * MAX_TIMES:
+    if is_crowded(run) and times.low < FIRM * MAX_TIMES:
         return abstain("hot-module", QUIET, "stop them and measure again", evidence)
     return Finding(
         "hot-module",
@@ -178,7 +175,7 @@ def _judge_work(run: Evidence, own: list[OwnTime]) -> Finding | None:
     if classify(share, MIN_SHARE) != "above":
         return None
     if work is None or work.reason is not None:
-        return _judge_idle(run, own, hot, share)
+        return None
     counted = {row.name: sum(row.flops.values()) for row in work.rows}
     total = sum(work.flops.values())
     inside = sum(counted.get(one.name, 0) for one in own if one.parent == hot.name and one.name != hot.name)
@@ -207,37 +204,6 @@ def _judge_work(run: Evidence, own: list[OwnTime]) -> Finding | None:
             "flops_share": round(flops / total, 5),
             "steps": run.summary.steps,
         },
-    )
-
-
-def _judge_idle(run: Evidence, own: list[OwnTime], hot: OwnTime, share: Interval) -> Finding | None:
-    """Judge a module with others in it, without counted FLOPs: in how much of its own time nothing can compute.
-
-    At most all the processors' time was in its own code; so was all the wait for a processor.
-    """
-    used = contention(run)
-    holds_others = any(one.parent == hot.name and one.name != hot.name for one in own)
-    if used is None or not holds_others or run.summary.clock != "host":
-        return None
-    idle, waiting = share.low - used.own - used.children, used.waiting or 0.0
-    if idle < MIN_IDLE:
-        return None
-    idle -= waiting
-    if idle < MIN_IDLE:
-        evidence = {"share": round(share.middle, 4), "waiting": round(waiting, 4)}
-        return abstain("hot-module", QUIET, "stop them and measure again", evidence) if used.by_others else None
-    return Finding(
-        "hot-module",
-        "warning",
-        f"{hot.name} itself takes {format_percent(share.middle)} of the step outside the modules in it, in its "
-        f"{hot.row.phase}; at least {format_percent(idle)} of the step it computes nothing: this process keeps only "
-        f"{used.own:.1f} processors busy{_lines(run, hot, share)}",
-        "look in its forward, outside of the modules in it, for waits: sleep, files, the network, locks, subprocesses; "
-        "move them into the loader's workers or to another thread",
-        hot.name,
-        hot.row.phase,
-        gain_ns=round(idle * run.summary.step_mean_ns),
-        evidence={"share": round(share.middle, 4), "idle": round(idle, 4), "own_cores": round(used.own, 2)},
     )
 
 

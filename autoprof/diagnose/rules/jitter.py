@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from ..._stats.intervals import Interval, proportion_factors
 from ..._stats.rows import step_rows
 from ..._units import format_ms, format_percent
 from ...frame import TRAINING_LANE, Phase
 from ...summary import Finding
-from .._contention import FIRM, QUIET, contention
+from .._contention import FIRM, QUIET, is_crowded
 from .._evidence import Evidence, LongStep
 from .._experiment import Experiment, edit_module, less_often
 from .._rule import Rule
 from .._stacks import UNATTRIBUTED
 from .._thresholding import abstain, classify
-from . import recompile, worker_restart
+from . import recompile
+from .data_wait import describe_restarts, loader_experiment
 
 MAX_SHARE: Final = 0.10
 """Time that long steps add to the mean over the median, as a fraction of all time."""
@@ -28,8 +29,6 @@ CAUSE_SHARE: Final = 0.75
 """Fraction of the outliers in which a cause must occur; a garbage collection also twice as often as in other steps."""
 CLOCK_DROP: Final = 0.8
 """Fraction of the usual clock frequency: boost clocks vary by some percent, throttling takes a fifth and more."""
-MIN_BLOCKED: Final = 0.5
-"""Share of the time outside all spans in which the thread is blocked, from which no other process makes it long."""
 GARBAGE: Final = "garbage collection"
 DEVICE_CLOCK: Final = "device clock"
 
@@ -42,8 +41,8 @@ class Cause(NamedTuple):
     why: str
     next: str
     rank: int | None = None
-    by_span: bool = False
-    """Whether it is only the span that was long, which other processes may have caused."""
+    by_others: bool = True
+    """Whether other processes may have caused it."""
 
 
 def judge(run: Evidence) -> Finding | None:
@@ -52,33 +51,39 @@ def judge(run: Evidence) -> Finding | None:
     lost_ns = summary.step_mean_ns - summary.step_p50_ns
     share = lost_ns / max(summary.step_mean_ns, 1)
     outliers = [step for step in run.longest or () if step.step_ns >= OUTLIER_TIMES * summary.step_p50_ns]
+    numbers = sorted(step.step for step in outliers)
     interval = _lost_share(run, lost_ns, len(outliers))
-    evidence: dict[str, Any] = {
+    evidence = {
         "lost_ns": lost_ns,
         "share": round(share, 4),
         "bound": MAX_SHARE,
         "steps": summary.steps,
         "share_low": round(interval.low, 4),
         "share_high": round(interval.high, 4),
+        "outliers": numbers,
+        "longest_ns": summary.step_max_ns,
     }
     position = classify(interval, MAX_SHARE)
     if position == "below" or _lost_to_compiling(run, lost_ns):
         return None
     if run.longest is None:
         return abstain("jitter", "the records of the longest steps", "keep the sink jsonl on", evidence)
-    numbers = sorted(step.step for step in outliers)
-    evidence = {**evidence, "outliers": numbers, "longest_ns": summary.step_max_ns}
     if len(outliers) < MIN_OUTLIERS or position == "near":
         missing = f"inconclusive: {len(outliers)} outlier steps, {format_percent(share)} of all time lost to long steps"
         return abstain("jitter", missing, "more recorded steps show whether long steps recur", evidence)
-    cause = _find_cause(run, outliers)
-    if cause.phase is Phase.DATA and _is_found(worker_restart.judge(run)):
-        return None
+    cause = (
+        _collection_cause(run, outliers)
+        or _clock_cause(run, outliers)
+        or _rank_cause(run, outliers)
+        or _span_cause(run, outliers)
+    )
     if cause.phase is Phase.COMM and run.facts.ranks is not None and run.facts.ranks.late_comm is not None:
         return None  # rule ``comm-exposed`` names these steps
-    used = contention(run)
-    if cause.by_span and used is not None and used.by_others and interval.low < FIRM * MAX_SHARE + (used.waiting or 1):
+    if cause.by_others and is_crowded(run) and interval.low < FIRM * MAX_SHARE:
         return abstain("jitter", QUIET, "stop them and measure again", evidence)
+    evidence["cause"] = cause.name or ("other" if cause.rank is None else f"rank {cause.rank}")
+    if cause.phase is Phase.DATA:
+        evidence["restarts"] = summary.loader.get("starts", 0)
     return Finding(
         "jitter",
         "warning",
@@ -89,7 +94,7 @@ def judge(run: Evidence) -> Finding | None:
         cause.phase,
         cause.rank,
         gain_ns=lost_ns,
-        evidence={**evidence, "cause": cause.name or ("other" if cause.rank is None else f"rank {cause.rank}")},
+        evidence=evidence,
     )
 
 
@@ -98,10 +103,7 @@ def _lost_to_compiling(run: Evidence, lost_ns: int) -> bool:
     compiled = run.facts.compiled
     if compiled is None or 2 * compiled.ns < lost_ns * run.summary.steps:
         return False
-    return _is_found(recompile.judge(run))
-
-
-def _is_found(finding: Finding | None) -> bool:
+    finding = recompile.judge(run)
     return finding is not None and finding.severity != "info"
 
 
@@ -120,15 +122,6 @@ def _lost_share(run: Evidence, lost_ns: int, kept_outliers: int) -> Interval:
     )
 
 
-def _find_cause(run: Evidence, outliers: list[LongStep]) -> Cause:
-    return (
-        _collection_cause(run, outliers)
-        or _clock_cause(run, outliers)
-        or _rank_cause(run, outliers)
-        or _span_cause(run, outliers)
-    )
-
-
 def _collection_cause(run: Evidence, outliers: list[LongStep]) -> Cause | None:
     collected = len({step.step for step in outliers} & set(run.facts.collected or ()))
     in_others = max(run.facts.collections - collected, 0)
@@ -139,61 +132,60 @@ def _collection_cause(run: Evidence, outliers: list[LongStep]) -> Cause | None:
         f"A full garbage collection ran in {collected} of the {len(outliers)} longest, and in {in_others} of "
         f"{others} other steps."
     )
-    return Cause(GARBAGE, None, why, "gc.freeze() after set-up, or gc.disable() and a gc.collect() between epochs")
+    advice = "gc.freeze() after set-up, or gc.disable() and a gc.collect() between epochs"
+    return Cause(GARBAGE, None, why, advice, by_others=False)
 
 
 def _clock_cause(run: Evidence, outliers: list[LongStep]) -> Cause | None:
     """Return the device's clock frequency as the cause if it was low in these steps; None if it was not read."""
-    usual = run.clock_mhz
-    low = [step.clock_mhz for step in outliers if usual and step.clock_mhz and step.clock_mhz <= CLOCK_DROP * usual]
-    if usual is None or len(low) < CAUSE_SHARE * len(outliers):
+    usual = run.clock_mhz or 0.0
+    low = [step.clock_mhz for step in outliers if step.clock_mhz and step.clock_mhz <= CLOCK_DROP * usual]
+    if len(low) < CAUSE_SHARE * len(outliers):
         return None
     why = (
         f"The device's clock was down to {min(low):.0f} MHz (usually {usual:.0f} MHz) in {len(low)} of the "
         f"{len(outliers)} longest."
     )
     advice = "check the device's temperature and power limit (nvidia-smi -q -d PERFORMANCE)"
-    return Cause(DEVICE_CLOCK, None, why, advice)
+    return Cause(DEVICE_CLOCK, None, why, advice, by_others=False)
 
 
 def _rank_cause(run: Evidence, outliers: list[LongStep]) -> Cause | None:
     """Return another rank as the cause if its own work made these steps long, while this rank waited."""
     explained = {} if run.facts.ranks is None else run.facts.ranks.long_steps
     ranks = Counter(explained[str(step.step)] for step in outliers if str(step.step) in explained)
-    if not ranks:
-        return None
-    (rank, count), *_ = ranks.most_common(1)
+    rank, count = max(ranks.items(), key=lambda one: one[1], default=(run.facts.rank, 0))
     if rank == run.facts.rank or count < CAUSE_SHARE * len(outliers):
         return None
     why = (
         f"In {count} of the {len(outliers)} longest the own work of rank {rank} took that much longer, and the "
         "other ranks waited."
     )
-    return Cause(None, None, why, f"look at these steps in the steps.jsonl of rank {rank}", rank)
+    return Cause(None, None, why, f"look at these steps in the steps.jsonl of rank {rank}", rank, by_others=False)
 
 
 def _span_cause(run: Evidence, outliers: list[LongStep]) -> Cause:
     usual = {(row.name, row.phase): row.p50_ns for row in run.summary.rows if row.lane == TRAINING_LANE}
     excess_by_span: Counter[tuple[str, Phase] | None] = Counter()
-    total_ns = 0
     for step in outliers:
         excess_ns = step.step_ns - run.summary.step_p50_ns
-        total_ns += excess_ns
         excess_by_span[_innermost_cause(step, excess_ns, usual)] += excess_ns
     (span, ns), *_ = excess_by_span.most_common(1)
-    if span is None:
-        table = run.facts.stacks.get(UNATTRIBUTED)
-        if table is not None and table.dominant:
-            why = f"The extra time is outside all spans, where {table.dominant} takes nearly all of the time."
-            advice = "do this less often, or outside of the training step: on another thread, in the loader's workers"
-            return Cause(table.dominant, None, why, advice, by_span=table.blocked_low < MIN_BLOCKED)
-        why = "No single span explains them: the extra time is outside all spans, or spread over many."
-        advice = "put spans around the code between the modules; check what else runs there"
-        return Cause(None, None, why, advice, by_span=True)
-    name, phase = span
-    why = f"{format_percent(ns / total_ns)} of their extra time is in steps that {name} ({phase}) makes long."
-    advice = "more num_workers and a larger prefetch_factor reduce this variation"
-    return Cause(name, phase, why, advice if phase is Phase.DATA else f"look at {name}", by_span=True)
+    if span is not None:
+        name, phase = span
+        part = format_percent(ns / excess_by_span.total())
+        why = f"{part} of their extra time is in steps that {name} ({phase}) makes long"
+        if phase is not Phase.DATA:
+            return Cause(name, phase, f"{why}.", f"look at {name}")
+        advice = "more num_workers and a larger prefetch_factor reduce this variation"
+        return Cause(name, phase, f"{why}{describe_restarts(run)}.", advice)
+    table = run.facts.stacks.get(UNATTRIBUTED)
+    if table is not None and table.dominant:
+        why = f"The extra time is outside all spans, where {table.dominant} takes nearly all of the time."
+        advice = "do this less often, or outside of the training step: on another thread, in the loader's workers"
+        return Cause(table.dominant, None, why, advice)
+    why = "No single span explains them: the extra time is outside all spans, or spread over many."
+    return Cause(None, None, why, "put spans around the code between the modules; check what else runs there")
 
 
 def _innermost_cause(step: LongStep, excess_ns: int, usual: dict[tuple[str, Phase], int]) -> tuple[str, Phase] | None:
@@ -218,7 +210,7 @@ def _experiment(finding: Finding) -> Experiment:
     if finding.name is None:
         return Experiment("span.add", "edit")
     if finding.phase is Phase.DATA:
-        return Experiment("loader.num_workers", "increase")
+        return loader_experiment(finding)
     return less_often(finding) if finding.phase is Phase.USER else edit_module(finding)
 
 

@@ -22,21 +22,11 @@ MIN_SHARE: Final = 0.5
 MIN_CORES: Final = 0.8
 """Processors in use, or waited for: a process that sleeps has another problem."""
 MAX_FLOPS_PER_S: Final = 2e9
-"""A core does ten times as much in products of matrices: from here on arithmetic takes a good part of the time, and
-the model may have modules that are not called."""
-MANY_CALLS: Final = 8
-"""Calls of the whole model in one backward pass from which its batch is in pieces: putting them together saves calls
-whatever the arithmetic in each is."""
-LOOP_CALLS: Final = 8
-"""Calls of each module in a forward of the model from which it loops over time steps or tokens. Such a loop has about
-as many operations of its own between the calls as in them."""
+"""A core does ten times as much in products of matrices: from here on arithmetic takes a good part of the time."""
 MIN_STEPS: Final = 5
 """Recorded steps: a call of a module in each of them is known well from fewer steps than a step is."""
 MIN_CALLS: Final = 8
 """Where a step calls few modules, the loop's own statements are as long as these calls."""
-
-_TOGETHER: Final = "call it once with the whole batch (torch.stack, torch.func.vmap) where no call needs another; "
-_UNROLLED: Final = "replace the loop by operations on the whole sequence (nn.LSTM, one product for all steps); "
 
 
 def judge(run: Evidence) -> Finding | None:
@@ -50,42 +40,33 @@ def judge(run: Evidence) -> Finding | None:
     micro_steps = summary.micro_steps or 1
     model_calls = max(_model_calls(rows), float(micro_steps))
     calls = max(leaves * model_calls, _leaf_calls(run))
-    if calls < MIN_CALLS * micro_steps:
-        return None
-    in_pieces = model_calls >= MANY_CALLS * micro_steps
-    loops = calls / max(leaves * model_calls, 1)
     waited = used.waiting or 0.0  # a call took that much less processor time, over many steps
-    each = Interval(*((1 - waited) * part / calls for part in _total(run, rows)))
+    each_ns = (1 - waited) * sum(run.row_time(row).middle for row in rows) / max(calls, 1)
     phases = (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER)
     model_ns = sum(summary.phases.get(phase, 0) for phase in phases) / summary.steps
-    share = model_ns / max(summary.step_mean_ns, 1)
-    computing = used.own + waited
-    computed = 0.0 if summary.work is None else (summary.work.flops_per_s or 0.0) / max(1 - waited, 0.01)
-    # Where so little was computed, a longer call is no sign of arithmetic, but of further operations around it.
-    bound_ns = MAX_CALL_NS * (2 if 0 < computed <= MAX_FLOPS_PER_S else 1) * (2 if loops >= LOOP_CALLS else 1)
-    position = classify(Interval.exact(each.middle), bound_ns)
-    if position == "above" or share < MIN_SHARE or computing < MIN_CORES:
+    share, computing = model_ns / max(summary.step_mean_ns, 1), used.own + waited
+    flops_per_s = 0.0 if summary.work is None else (summary.work.flops_per_s or 0.0) / max(1 - waited, 0.01)
+    if calls < MIN_CALLS * micro_steps or share < MIN_SHARE or computing < MIN_CORES or flops_per_s > MAX_FLOPS_PER_S:
         return None
-    if computed > MAX_FLOPS_PER_S and not in_pieces:
+    # Where so little was computed, a longer call is no sign of arithmetic, but of further operations around it.
+    bound_ns = MAX_CALL_NS * (2 if flops_per_s else 1)
+    position = classify(Interval.exact(each_ns), bound_ns)
+    if position == "above":
         return None
     if position == "near":
         return abstain("small-batch", "inconclusive: the time of a module is near its bound", "nothing to do")
+    pieces = f"; the whole model is called {model_calls:.0f} times a step" if model_calls > micro_steps else ""
     return Finding(
         "small-batch",
         "warning",
-        f"a step calls the model's {leaves} smallest modules {calls:.0f} times: {format_ns(round(each.middle))} each "
-        "for forward and backward. Calling a module takes about that long whatever the batch is: Python and launching "
-        "operations take most of "
-        f"the {format_ms(model_ns)} ({format_percent(share)} of the step)"
-        + (f"; the whole model is called {model_calls:.0f} times a step" if in_pieces else "")
-        + (f"; each forward calls them {loops:.0f} times, in a loop{_of_loop(run)}" if loops >= LOOP_CALLS else ""),
-        (_TOGETHER if in_pieces else _UNROLLED if loops >= LOOP_CALLS else "")
-        + "a larger batch takes nearly the same time, so each sample costs less; or torch.compile, or fewer and larger "
-        "modules",
-        # The time of as many samples in batches twice as large.
-        gain_ns=round(model_ns / 2),
+        f"a step calls the model's {leaves} smallest modules {calls:.0f} times: {format_ns(round(each_ns))} each for "
+        "forward and backward. Calling a module takes about that long whatever the batch is: Python and launching "
+        f"operations take most of the {format_ms(model_ns)} ({format_percent(share)} of the step){pieces}",
+        "a larger batch takes nearly the same time, so each sample costs less; or one call for the whole batch or "
+        "sequence instead of a loop (torch.stack, torch.func.vmap, nn.LSTM), torch.compile, or fewer, larger modules",
+        gain_ns=round(model_ns / 2),  # the time of as many samples in batches twice as large
         evidence={
-            "call_ns": round(each.middle),
+            "call_ns": round(each_ns),
             "bound_ns": bound_ns,
             "leaves": leaves,
             "model_calls": round(model_calls, 1),
@@ -106,19 +87,6 @@ def _leaf_calls(run: Evidence) -> float:
     forward = [row for row in run.rows.get(Phase.FORWARD, []) if row.fqn is not None]
     holding = {row.parent for row in forward}
     return sum(row.calls / max(row.steps, 1) for row in forward if row.name not in holding)
-
-
-def _of_loop(run: Evidence) -> str:
-    """Return the clause that names the module that calls another most often in a forward; empty without rows."""
-    forward = {row.name: row for row in run.rows.get(Phase.FORWARD, []) if row.fqn is not None}
-    inner = [row for row in forward.values() if row.parent in forward]
-    most = max(inner, key=lambda row: row.calls / max(forward[str(row.parent)].calls, 1), default=None)
-    return "" if most is None else f" of {most.parent}"
-
-
-def _total(run: Evidence, rows: list[Row]) -> Interval:
-    times = [run.row_time(row) for row in rows]
-    return Interval(*(sum(time[at] for time in times) for at in range(3)))
 
 
 RULE = Rule(

@@ -49,10 +49,9 @@ def judge(run: Evidence) -> Finding | None:
 
 
 def _explained_ns(run: Evidence) -> float:
-    """Return the time of a step outside all spans that other rules judge: certain calls, and autoprof's own work."""
-    calls = (run.facts.logs, run.facts.cleanups)
+    """Return the time of a step outside all spans that other rules judge: logging, and autoprof's own work."""
     own_ns = run.summary.overhead * run.summary.step_mean_ns
-    return own_ns + sum(one.mean_ns for one in calls if one is not None)
+    return own_ns + (0 if run.facts.logs is None else run.facts.logs.mean_ns)
 
 
 def _experiment(finding: Finding) -> Experiment:

@@ -1,13 +1,19 @@
-"""The records of a saved run, from which sinks write their files again."""
+"""The records of a saved run: its summary and findings, and the steps from which sinks write their files again."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
+from .._capture.memory import tabulate
+from .._ranks import compare_saved
+from .._stats import Aggregate
 from .._storage.runs import Run
 from ..frame import StepFrame
 from ..summary import Summary
+from ._evidence import Evidence, EvidenceCollector
+from ._facts import RunFacts
+from ._judge import diagnose
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,23 +52,42 @@ class SavedSteps:
         return saved_summary(self.run, self.rank)
 
 
+def evidence_of_run(run: Run) -> Evidence:
+    """Return the evidence of a saved run; without a saved summary it is computed from the records."""
+    aggregate, collector = _read(run.frames if run.ranks else (), summarize=run.summary is None)
+    return collector.evidence(run.summary or aggregate.summary(), facts_of_run(run, collector))
+
+
+def facts_of_run(run: Run, collector: EvidenceCollector) -> RunFacts:
+    """Return the facts of a saved run."""
+    facts = RunFacts.of_run_info(run.info)
+    if facts.world_size <= 1:
+        return facts
+    longest = tuple(long.step for long in collector.longest())
+    return replace(facts, rank=0, ranks=compare_saved(run.path, facts.world_size, facts.ranks, longest))
+
+
 def saved_summary(run: Run, rank: int | None = None) -> Summary:
     """Return the summary of one rank, or of the run (None); of a run that was killed, computed from its records."""
-    from .._capture.memory import tabulate
-    from .._stats import Aggregate
-    from ..diagnose import EvidenceCollector, diagnose, evidence_of_run, facts_of_run
-
     summary = run.summary if rank is None else run.rank_summary(rank)
     if summary is not None:
         return diagnose(evidence_of_run(run)) if rank is None and len(run.ranks) > 1 else summary
-    aggregate, collector = Aggregate(), EvidenceCollector()
     frames = run.frames if rank is None else run.rank_frames(rank)
-    for frame in frames:
-        aggregate.add(frame)
-        collector.add(frame)
-    killed = "this run was not closed; these figures are from its records"
-    notes = (f"{frames.bad_lines} incomplete lines of steps.jsonl were skipped",) if frames.bad_lines else ()
+    aggregate, collector = _read(frames)
+    notes = ["this run was not closed; these figures are from its records"]
+    if frames.bad_lines:
+        notes.append(f"{frames.bad_lines} incomplete lines of steps.jsonl were skipped")
     if frames.has_removed_steps:
-        notes = (*notes, "steps were removed from the records to keep the run's folder below output_max_mb")
-    table = tabulate(aggregate.summary(notes=(killed, *notes)), None)
+        notes.append("steps were removed from the records to keep the run's folder below output_max_mb")
+    table = tabulate(aggregate.summary(notes=tuple(notes)), None)
     return diagnose(collector.evidence(table, facts_of_run(run, collector)))
+
+
+def _read(frames: Iterable[StepFrame], *, summarize: bool = True) -> tuple[Aggregate, EvidenceCollector]:
+    """Add the frames to statistics, unless a summary has them, and to the evidence."""
+    aggregate, collector = Aggregate(), EvidenceCollector()
+    for frame in frames:
+        collector.add(frame)
+        if summarize:
+            aggregate.add(frame)
+    return aggregate, collector

@@ -1,0 +1,41 @@
+"""Notes on settings and threads that may cost time, but of which no figure of a run shows how much."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from .._units import format_percent
+from ._evidence import Evidence
+
+
+def new_notes(run: Evidence) -> tuple[str, ...]:
+    """Return the notes that the summary does not have yet."""
+    return tuple(note for note in _notes(run) if note not in run.summary.notes)
+
+
+def _notes(run: Evidence) -> Iterator[str]:
+    environment = run.facts.environment
+    threads, cores, ranks = environment.threads or 0, environment.cores or 0, environment.local_ranks or 1
+    if environment.device in ("", "cpu") and cores and threads * ranks > cores:
+        each = max(cores // ranks, 1)
+        several = f" in each of {ranks} ranks" if ranks > 1 else ""
+        yield (
+            f"torch computes with {threads} threads{several} on {cores} processors, so threads wait for one another: "
+            f"torch.set_num_threads({each}), or OMP_NUM_THREADS={each} in the environment"
+        )
+    for thread in run.facts.threads:
+        at = f" at {thread.where}" if thread.where else ""
+        yield (
+            f"thread {thread.name} keeps {thread.cores:.1f} processors busy{at}: while it runs Python it holds the "
+            "interpreter (GIL), and the training thread waits; another process would not"
+        )
+    work = run.summary.work
+    if work is not None and work.reason is None and work.benchmark is False and work.sequences == 1:
+        convolved = sum(kind.flops for kind in work.kinds if kind.family == "conv")
+        total = sum(kind.flops for kind in work.kinds)
+        if 2 * convolved > total:
+            yield (
+                f"{format_percent(convolved / total)} of the counted FLOPs are convolutions of constant shapes, and "
+                "torch.backends.cudnn.benchmark is off: True lets cuDNN search for the fastest algorithm, and results "
+                "may differ in the last bits from run to run"
+            )
