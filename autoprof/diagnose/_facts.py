@@ -93,9 +93,8 @@ class RunFacts:
         return cls(budget=sample.get("budget"), world_size=info.get("world_size") or 1)
 
 
-_RENAMED_KEYS: Final = {"surroundings": "environment"}
-"""Keys of older runs."""
-_GONE_KEYS: Final = frozenset({"cleanups"})
+_RENAMED_KEYS: Final = {"surroundings": "environment"}  # key of saved runs
+_GONE_KEYS: Final = frozenset({"cleanups"})  # keys of saved runs
 _READERS: Final[dict[str, Callable[[Mapping[str, Any]], Any]]] = {
     "waits": CallStatistics.from_dict,
     "logs": CallStatistics.from_dict,

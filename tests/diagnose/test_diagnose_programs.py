@@ -22,7 +22,6 @@ DEFECTS = [(rule, defect) for rule in find_rules().values() for defect in defect
 EXACT = [(rule, defect) for rule, defect in DEFECTS if defect.setting != "real clock"]
 REAL = [(rule, defect) for rule, defect in DEFECTS if defect.setting == "real clock"]
 SIGNS = {VERDICT, FOUND, SILENT, ABSTAINS}
-PAGE = Path(__file__).parents[2] / "docs" / "verdict.md"
 
 
 def names_of(defects: list[tuple[Rule, Defect]]) -> list[str]:
@@ -121,23 +120,6 @@ def test_the_table_shows_verdicts_and_abstentions() -> None:
     assert "sync-call           ?" in lines
     assert "optimizer           ." in lines
     assert max(map(len, lines)) <= 110
-
-
-def test_the_page_has_the_table_that_the_command_prints() -> None:
-    """Verdict by verdict and cell by cell, except those that depend on how long the trainings really took."""
-    page = PAGE.read_text(encoding="utf-8").splitlines()
-    cells = {line.split()[0]: line.split()[1:] for line in page if line[:1].islower() and {*line.split()[1:]} <= SIGNS}
-    rules = find_rules()
-    assert set(cells) >= set(rules)
-    for at, (rule, defect) in enumerate(DEFECTS):
-        verdict = "" if defect.setting == "real clock" else f"{rule.name} "  # the machine may add findings
-        assert [line for line in page if line.startswith(f"{at + 1:>3} {defect.name:<33}{verdict}")]
-        if defect.setting == "real clock":
-            continue
-        for name in set(rules) - {"memory-growth", "overhead"}:
-            finding = finding_of(run(defect, True), name)
-            allowed = {SILENT} if finding is None else {ABSTAINS} if finding.severity == "info" else {VERDICT, FOUND}
-            assert cells[name][at] in allowed, (defect.name, name)
 
 
 def test_the_command_fails_when_a_verdict_is_wrong(

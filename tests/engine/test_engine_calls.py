@@ -364,37 +364,6 @@ def test_a_thread_beside_the_training_does_not_count(bench: Bench) -> None:
     assert bench.logs().sites == ()
 
 
-def test_a_collection_by_hand_is_seen_after_a_compilation(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Unlike ``print``, it breaks every graph, with or without its replacement."""
-    monkeypatch.setattr(replace, "_compiled", True)
-    session = open_session(nn.Linear(2, 2), CONFIG, clock=FakeClock())
-    for _ in range(2):
-        gc.collect()
-        session.step()
-    diagnosis = diagnosis_of(session)
-    session.close()
-    cleanups = diagnosis.facts().cleanups
-    assert [(site.call, site.count) for site in cleanups.sites] == [("gc.collect", 2)]
-
-
-@pytest.mark.parametrize("name", ["accelerator", "cuda", "xpu"])
-def test_an_emptied_cache_is_seen_by_each_name(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """``torch.accelerator`` empties the cache of whatever device there is."""
-    module = getattr(torch, name, None)
-    if not hasattr(module, "empty_cache"):
-        pytest.skip(f"this torch has no torch.{name}.empty_cache")
-    monkeypatch.setattr(module, "empty_cache", lambda: None)  # a machine without such a device raises
-    monkeypatch.setattr(replace, "_compiled", False)
-    session = open_session(nn.Linear(2, 2), CONFIG, clock=FakeClock())
-    for _ in range(2):
-        module.empty_cache()
-        session.step()
-    diagnosis = diagnosis_of(session)
-    session.close()
-    cleanups = diagnosis.facts().cleanups
-    assert [(site.call, site.count) for site in cleanups.sites] == [(f"torch.{name}.empty_cache", 2)]
-
-
 def test_a_writer_of_metrics_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """A class of that name and place, imported before the session begins."""
     import types

@@ -616,4 +616,4 @@ def interpreter_held() -> Judge:
     judge = fit(Perceptron(30), vectors(30))
     ended.set()
     thread.join()
-    return judge.verdict(("threads", "interpreter"), "interpreter|thread")
+    return judge.says("the thread may hold the interpreter", r"holds the interpreter \(GIL\)")

@@ -172,7 +172,7 @@ def collecting_by_hand() -> Judge:
     heap = [{"number": number, "list": [number]} for number in range(60_000)]
     judge = loop(net(), after=lambda number, batch: gc.collect())
     assert heap
-    return judge.steps().verdict("cleanup-call", "gc.collect")
+    return judge.steps().verdict("unattributed", "gc.collect")
 
 
 class SmallDataset(Dataset[Tensor]):
@@ -197,7 +197,7 @@ def workers_restarted() -> Judge:
             train_step(model, optimizer, batch)
             CLOCK.step()
     session.close()
-    return Judge(session).steps().verdict("worker-restart", "persistent_workers", also=("data-wait", "jitter"))
+    return Judge(session).steps().verdict(("data-wait", "jitter"), "persistent_workers")
 
 
 @program("findings", "a dataset whose samples take a millisecond each, without workers")
@@ -239,7 +239,7 @@ def too_many_threads() -> Judge:
     session = autoprof.instrument(model, optimizer=optimizer)
     train(model, optimizer, batches(100, 128, 256))
     session.close()
-    return Judge(session).steps().verdict("threads", "OMP_NUM_THREADS", also=("jitter",))
+    return Judge(session).steps().says("torch.set_num_threads", "OMP_NUM_THREADS")
 
 
 @program("findings", "an optimizer that takes a third of the step")
