@@ -371,7 +371,8 @@ class Summary:
     backward pass was seen. ``excluded`` is host time that belongs to no step. ``loader`` has ``workers``, ``fetches``
     and ``unready``, the fetches that found no batch ready; empty where that is unknown. It has ``starts``, if worker
     processes were started again, with ``start_ns`` until their first batches together. ``unsampled_ns`` is the host
-    time of all unsampled steps together. ``run_steps`` are all steps of the run, recorded or not, without the warm-up at its begin, and ``run_ns`` is their host time together,
+    time of all unsampled steps together. ``run_steps`` are all steps of the run, recorded or not, without
+    the warm-up at its begin, and ``run_ns`` is their host time together,
     autoprof's own work between them included; 0 in older runs.
     ``communication`` is None where one
     process trains alone. ``experts`` are those of a mixture of experts.
