@@ -39,7 +39,6 @@ def main() -> None:
         )
         autoprof_command("show", after, "--memory-plot", FOLDER / "memory.png")
         autoprof_command("compare", before, after, "-o", FOLDER / "compare.png")
-        autoprof_command("compare", before, after, "-o", FOLDER / "compare_column.png", "--columns", 1)
         log = train_classifier(work)
         autoprof_command("inspect", log, "-o", FOLDER / "inspect.png")
         autoprof_command("inspect", log, "--plot", "loss", "-o", FOLDER / "inspect_loss.png")

@@ -31,6 +31,15 @@ COMMANDS: Final = (
 )
 """The commands in the order of the help: each is a module of this package, imported when it is called."""
 GONE_OPTIONS: Final = {
+    "compare": {
+        "--format": "--json",
+        "--columns": "-o FILE",
+        "--strict": "--fail-over",
+        "--phase": "--json",
+        "--name": "--json",
+        "--rank": "compare_runs(a, b, rank=N)",
+        "--top": "--min-share",
+    },
     "inspect": {
         "--follow": "watch -n 10 autoprof inspect LOG",
         "-f": "watch -n 10 autoprof inspect LOG",

@@ -1,8 +1,8 @@
 """Comparison of two runs, or two groups of runs: slower and faster modules and phases, with confidence intervals.
 
-``compare_runs`` reads the runs (``series``), pairs their rows (``row_pairs``), computes an interval for each ratio of
-medians (``contrast``) and gives a verdict (``verdicts``). The result is frozen data, a ``Comparison``;
-``render_comparison``, ``render_markdown`` and ``comparison_figure`` show it.
+``compare_runs`` reads the runs (``series``), pairs their rows, computes an interval for each ratio of medians
+(``contrast``) and gives a verdict (``candidates``). The result is frozen data, a ``Comparison``;
+``render_comparison`` and ``comparison_figure`` show it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from .build import compare_runs
 from .data import Change, Comparison, RunNote
-from .markdown import render_markdown
 from .text import render_comparison
 
 if TYPE_CHECKING:
@@ -25,7 +24,6 @@ __all__ = [
     "comparison_figure",
     "plot_comparison",
     "render_comparison",
-    "render_markdown",
 ]
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from glob import glob, has_magic
@@ -16,23 +15,20 @@ import numpy as np
 
 from .._stats.intervals import MIN_STEPS, StepsMean
 from .._units import format_percent
-from ..errors import ConfigError, OutputError, nearest
+from ..errors import ConfigError, OutputError
 from ..frame import Nanoseconds, Phase
 from ..summary import ClockName
+from .candidates import Candidate, Column, estimate, exclude_short, give_verdicts, make_candidate
 from .context import differences, make_notes
 from .data import Change, Comparison, UnpairedRow
-from .memory import memory_changes
-from .row_pairs import ModulesByRow, RowPairs, modules_by_row, pair_rows
-from .series import Floats, PairKey, RankSeries, RunSeries, over_all_steps, read_series
-from .verdicts import Candidate, Column, Limits, candidate, estimate, exclude_short, give_verdicts
+from .series import PairKey, RankSeries, RunSeries, over_all_steps, read_series
 
-UNEQUAL_FREQUENCY: Final = 0.01
+_UNEQUAL_FREQUENCY: Final = 0.01
 """From this difference on (as a share of steps), rows that occur more often on one side are compared by their mean."""
-WALL: Final = "wall time"
-"""The line for the mean time from step to step, validation and saving included."""
-MIN_EXCLUDED: Final = 0.02
-"""Excluded time over the time of steps, from which that line is shown."""
+_MIN_EXCLUDED: Final = 0.02
+"""Excluded time over the time of steps, from which the wall time is shown."""
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+ModulesByRow = Mapping[PairKey, frozenset[str]]
 
 
 def find_runs(paths: Paths) -> tuple[Path, ...]:
@@ -68,41 +64,32 @@ def compare_runs(
     margin: float = 0.02,
     fail_over: float | None = None,
     min_share: float = 0.01,
-    phases: Collection[str | Phase] = (),
-    name: str | None = None,
     rank: int | None = None,
 ) -> Comparison:
     """Compare the run or runs ``b`` with ``a``: slower, faster, the same, or inconclusive.
 
     Changes within the fraction ``margin`` are the same; ``over_limit`` returns slow-downs beyond ``fail_over``. Rows
-    below ``min_share`` of the step on both sides are excluded. ``phases`` and ``name`` (a regular expression) select
-    rows; ``rank`` selects one rank. Raises ``OutputError`` for a run that cannot be read, ``ConfigError`` for an option
-    out of range.
+    below ``min_share`` of the step on both sides are excluded; ``rank`` selects one rank. Raises ``OutputError`` for a
+    run that cannot be read, ``ConfigError`` for an option out of range.
     """
-    chosen, pattern = _parse_phases(phases), _parse_pattern(name)
     _check_fractions(margin=margin, fail_over=fail_over, min_share=min_share)
     ranks = None if rank is None else (rank,)
     side_a, side_b = ([read_series(path, ranks) for path in find_runs(paths)] for paths in (a, b))
-    clock = _common_clock((*side_a, *side_b))
-    limits = Limits(margin, fail_over)
-    filtered = bool(chosen) or pattern is not None
+    clocks = {run.note.clock for run in (*side_a, *side_b) if run.note.steps}
+    clock: ClockName | None = None if len(clocks) > 1 else next(iter(clocks), "host")
     samples = _samples(side_a), _samples(side_b)
     same_work = None in samples or isclose(samples[0] or 0, samples[1] or 0, rel_tol=1e-6)
-    whole = give_verdicts(_whole_step(side_a, side_b, clock, same_work), limits, has_limit=not filtered)
-    wall = give_verdicts(_wall_time(side_a, side_b), limits, has_limit=False)
+    step_limit = fail_over if same_work else None
+    whole = give_verdicts(_whole_step(side_a, side_b, clock), margin, step_limit)
+    rate = give_verdicts(_throughput(side_a, side_b), margin, fail_over)
+    wall = give_verdicts(_wall_time(side_a, side_b), margin)
     sides = _Sides(side_a, side_b, whole[0].a, whole[0].b)
-    modules_a, modules_b = modules_by_row(side_a), modules_by_row(side_b)
-    pairs = pair_rows(modules_a, modules_b) if clock else RowPairs()
-
-    def is_selected(*keys: PairKey) -> bool:
-        named = pattern is None or any(pattern.search(key.name) for key in keys)
-        return named and (not chosen or keys[0].phase in chosen)
-
-    rows = [sides.row(old, new) for old, new in pairs.both if is_selected(old, new)]
+    modules_a, modules_b = _modules_by_row(side_a), _modules_by_row(side_b)
+    both, only_a, only_b = _pair_rows(modules_a, modules_b) if clock else ([], [], [])
+    rows = [sides.row(old, new) for old, new in both]
     large = [row for row in rows if max(row.change.share_a or 0, row.change.share_b or 0) >= min_share]
-    parts = sides.phases(chosen) if clock and pattern is None else []
-    family = [replace(one, comparable=same_work) for one in (*parts, *large)]
-    changes = give_verdicts(family, limits)
+    parts = sides.phases() if clock else []
+    changes = give_verdicts([*parts, *large], margin, step_limit)
     notes_a, notes_b = tuple(run.note for run in side_a), tuple(run.note for run in side_b)
     return Comparison(
         a=notes_a,
@@ -110,70 +97,65 @@ def compare_runs(
         clock=clock,
         margin=margin,
         limit=fail_over,
-        whole=(*whole, *wall),
+        whole=(*whole, *rate, *wall),
         phases=changes[: len(parts)],
         rows=tuple(sorted(changes[len(parts) :], key=lambda row: -abs((row.b or 0) - (row.a or 0)))),
-        memory=memory_changes(side_a, side_b, limits),
-        added=_unpaired(side_b, filter(is_selected, pairs.only_b), modules_b, sides.step_b),
-        removed=_unpaired(side_a, filter(is_selected, pairs.only_a), modules_a, sides.step_a),
-        regrouped=pairs.regrouped,
+        memory=give_verdicts(_memory(side_a, side_b), margin),
+        added=_unpaired(side_b, only_b, modules_b, sides.step_b),
+        removed=_unpaired(side_a, only_a, modules_a, sides.step_a),
         small=len(rows) - len(large),
         differences=differences([run.info for run in side_a], [run.info for run in side_b]),
         notes=tuple(make_notes(notes_a, notes_b, clock, margin, samples, same_work=same_work)),
-        filtered=filtered,
     )
 
 
-def _common_clock(runs: Iterable[RunSeries]) -> ClockName | None:
-    clocks = {run.note.clock for run in runs if run.note.steps}
-    return None if len(clocks) > 1 else next(iter(clocks), "host")
-
-
-def _whole_step(
-    a: Sequence[RunSeries], b: Sequence[RunSeries], clock: ClockName | None, same_work: bool
-) -> list[Candidate]:
-    """Return the lines of the whole step: its median, its mean, its host time, the throughput."""
+def _whole_step(a: Sequence[RunSeries], b: Sequence[RunSeries], clock: ClockName | None) -> list[Candidate]:
+    """Return the lines of the whole step: its median, its mean, its host time."""
     found = []
     blank = Change("step", None, "ns", None, None)
+    step_ns: Column = lambda rank: rank.step_ns  # noqa: E731
+    host_ns: Column = lambda rank: rank.host_ns  # noqa: E731
     if clock is not None:
-        found.append(candidate(blank, a, b, _step_ns, _step_ns))
-        found.append(candidate(replace(blank, name="mean step"), a, b, _step_ns, _step_ns, of=StepsMean))
+        found.append(make_candidate(blank, a, b, (step_ns, step_ns)))
+        found.append(make_candidate(replace(blank, name="mean step"), a, b, (step_ns, step_ns), StepsMean))
     if clock != "host":
-        found.append(candidate(replace(blank, name="step (host time)"), a, b, _host_ns, _host_ns))
-    found = [replace(one, comparable=same_work) for one in found]
-    if all(rank.samples is not None for run in (*a, *b) for rank in run.ranks):
-        rate = candidate(Change("throughput", None, "samples/s", None, None), a, b, _sample_ns, _sample_ns)
-        rate_a, rate_b = (None if ns is None else 1e9 / ns for ns in (rate.change.a, rate.change.b))
-        found.append(replace(rate, change=replace(rate.change, a=rate_a, b=rate_b), inverse=True))
+        found.append(make_candidate(replace(blank, name="step (host time)"), a, b, (host_ns, host_ns)))
     return found
 
 
-def _wall_time(a: Sequence[RunSeries], b: Sequence[RunSeries]) -> list[Candidate]:
-    """Return the line of the wall time where one side has excluded time."""
-    if not any(run.has_excluded and _excludes(rank) for run in (*a, *b) for rank in run.ranks):
+def _throughput(a: Sequence[RunSeries], b: Sequence[RunSeries]) -> list[Candidate]:
+    """Return the line of the throughput, tested by the time of a sample."""
+    if any(rank.samples is None for run in (*a, *b) for rank in run.ranks):
         return []
-    return [candidate(Change(WALL, None, "ns", None, None), a, b, _wall_ns, _wall_ns, of=StepsMean)]
+    column: Column = lambda rank: rank.sample_ns  # noqa: E731
+    one = make_candidate(Change("throughput", None, "samples/s", None, None), a, b, (column, column))
+    rate_a, rate_b = (None if ns is None else 1e9 / ns for ns in (one.change.a, one.change.b))
+    return [replace(one, change=replace(one.change, a=rate_a, b=rate_b), is_inverse=True)]
 
 
-def _excludes(rank: RankSeries) -> bool:
-    """Return whether time outside of steps is a part of the run that a comparison has to show."""
-    return len(rank.wall_ns) >= MIN_STEPS and rank.wall_ns.mean() > (1 + MIN_EXCLUDED) * rank.host_ns.mean()
+def _wall_time(a: Sequence[RunSeries], b: Sequence[RunSeries]) -> list[Candidate]:
+    """Return the line of the mean time from step to step, validation and saving included, where it differs."""
+
+    def excludes(run: RunSeries) -> bool:
+        return run.has_excluded and any(
+            len(rank.wall_ns) >= MIN_STEPS and rank.wall_ns.mean() > (1 + _MIN_EXCLUDED) * rank.host_ns.mean()
+            for rank in run.ranks
+        )
+
+    column: Column = lambda rank: rank.wall_ns  # noqa: E731
+    blank = Change("wall time", None, "ns", None, None)
+    return [make_candidate(blank, a, b, (column, column), StepsMean)] if any(map(excludes, (*a, *b))) else []
 
 
-def _wall_ns(rank: RankSeries) -> Nanoseconds:
-    return rank.wall_ns
+def _memory(a: Sequence[RunSeries], b: Sequence[RunSeries]) -> list[Candidate]:
+    """Return the readings of memory that all ranks of both sides have."""
+    names = set.intersection(*(set(rank.memory) for run in (*a, *b) for rank in run.ranks))
+    columns: dict[str, Column] = {name: partial(_memory_of, name=name) for name in sorted(names)}
+    return [make_candidate(Change(name, None, "bytes", None, None), a, b, (of, of)) for name, of in columns.items()]
 
 
-def _step_ns(rank: RankSeries) -> Nanoseconds:
-    return rank.step_ns
-
-
-def _host_ns(rank: RankSeries) -> Nanoseconds:
-    return rank.host_ns
-
-
-def _sample_ns(rank: RankSeries) -> Floats:
-    return rank.sample_ns
+def _memory_of(rank: RankSeries, name: str) -> Nanoseconds:
+    return rank.memory[name]
 
 
 def _phase_ns(rank: RankSeries, phase: Phase) -> Nanoseconds | None:
@@ -202,11 +184,11 @@ class _Sides:
     def limit_ns(self) -> int:
         return max(run.limit_ns for run in (*self.a, *self.b))
 
-    def phases(self, chosen: set[Phase]) -> list[Candidate]:
+    def phases(self) -> list[Candidate]:
         """Compare the self time of each phase in the steps that have it."""
         present = {phase for run in (*self.a, *self.b) for rank in run.ranks for phase in rank.phases}
         found = []
-        for phase in (phase for phase in Phase if phase in present and (not chosen or phase in chosen)):
+        for phase in (phase for phase in Phase if phase in present):
             whole, part = partial(_phase_ns, phase=phase), partial(_phase_ns_where_present, phase=phase)
             one = self._by_frequency(Change("", phase, "ns", None, None), (part, part), (whole, whole))
             found.append(exclude_short(self._with_shares(one), self.limit_ns))
@@ -218,7 +200,7 @@ class _Sides:
         columns = partial(_row_ns, key=old), partial(_row_ns, key=new)
         if any(rank.fqns.get(key) for run in (*self.a, *self.b) for rank in run.ranks for key in (old, new)):
             # A module that is missing from a step may have been dropped for the budget, which is not zero.
-            one = candidate(blank, self.a, self.b, *columns)
+            one = make_candidate(blank, self.a, self.b, columns)
         else:
             wholes = partial(over_all_steps, key=old), partial(over_all_steps, key=new)
             one = self._by_frequency(blank, columns, wholes)
@@ -231,9 +213,9 @@ class _Sides:
     def _by_frequency(self, blank: Change, parts: tuple[Column, Column], wholes: tuple[Column, Column]) -> Candidate:
         """Compare medians of the steps that have the row, or means of all steps if one side has it less often."""
         often_a, often_b = _frequency(self.a, parts[0]), _frequency(self.b, parts[1])
-        if often_a is None or often_b is None or abs(often_a - often_b) <= UNEQUAL_FREQUENCY:
-            return candidate(blank, self.a, self.b, *parts)
-        one = candidate(blank, self.a, self.b, *wholes, of=StepsMean)
+        if often_a is None or often_b is None or abs(often_a - often_b) <= _UNEQUAL_FREQUENCY:
+            return make_candidate(blank, self.a, self.b, parts)
+        one = make_candidate(blank, self.a, self.b, wholes, StepsMean)
         why = f"mean over all steps: it is in {format_percent(often_a)} of A's, {format_percent(often_b)} of B's"
         return replace(one, change=replace(one.change, why=one.change.why or why))
 
@@ -244,12 +226,41 @@ class _Sides:
         return replace(one, change=replace(change, share_a=share_a, share_b=share_b))
 
 
+def _modules_by_row(runs: Sequence[RunSeries]) -> dict[PairKey, frozenset[str]]:
+    """Return the rows of all runs of one side, each with the fqns of its modules."""
+    found: dict[PairKey, frozenset[str]] = {}
+    for run in runs:
+        for rank in run.ranks:
+            for key, fqns in rank.fqns.items():
+                found[key] = found.get(key, frozenset()) | fqns
+    return found
+
+
+def _pair_rows(a: ModulesByRow, b: ModulesByRow) -> tuple[list[tuple[PairKey, PairKey]], list[PairKey], list[PairKey]]:
+    """Return the pairs of rows and the rows of one side only. A row whose modules have another name in B is a pair."""
+    both = [(key, key) for key in a if key in b]
+    only_a, only_b = [key for key in a if key not in b], [key for key in b if key not in a]
+
+    def by_modules(keys: Iterable[PairKey], modules: ModulesByRow) -> dict[tuple[frozenset[str], str, str], PairKey]:
+        named = [((modules[key], str(key.phase), key.place), key) for key in keys if modules[key]]
+        parts = [part for part, _ in named]
+        return {part: key for part, key in named if parts.count(part) == 1}
+
+    renamed = by_modules(only_b, b)
+    for part, old in by_modules(only_a, a).items():
+        if part in renamed:
+            both.append((old, renamed[part]))
+            only_a.remove(old)
+            only_b.remove(renamed[part])
+    return both, only_a, only_b
+
+
 def _unpaired(
     runs: Sequence[RunSeries], keys: Iterable[PairKey], modules: ModulesByRow, step_ns: float | None
 ) -> tuple[UnpairedRow, ...]:
     found = []
     for key in keys:
-        ns = estimate(runs, partial(_row_ns, key=key)).center
+        _, _, ns = estimate(runs, partial(_row_ns, key=key))
         if ns is not None:
             share = ns / step_ns if step_ns else None
             found.append(UnpairedRow(key.name, key.phase, tuple(sorted(modules[key])), ns, share))
@@ -271,22 +282,6 @@ def _samples(runs: Sequence[RunSeries]) -> float | None:
     counts = [rank.samples for run in runs for rank in run.ranks]
     known = [count for count in counts if count is not None]
     return float(np.median(known)) if len(known) == len(counts) and known else None
-
-
-def _parse_phases(names: Collection[str | Phase]) -> set[Phase]:
-    allowed = [str(phase) for phase in Phase]
-    unknown = [str(name) for name in names if str(name) not in allowed]
-    if unknown:
-        raise ConfigError([f"phase: {name!r} is unknown; {nearest(name, allowed, 1)}" for name in unknown])
-    return {Phase(name) for name in names}
-
-
-def _parse_pattern(name: str | None) -> re.Pattern[str] | None:
-    try:
-        return None if name is None else re.compile(name)
-    except re.error as error:
-        problem = f"name: {name!r} is not a regular expression: {error}; allowed: the syntax of Python's re"
-        raise ConfigError([problem]) from None
 
 
 def _check_fractions(**fractions: float | None) -> None:

@@ -9,23 +9,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from .._process.lifecycle import EXIT
-from .._units import format_count, format_percent
+from .._units import count, format_count, format_percent
 from ..summary import ClockName
 from .data import Difference, RunNote
 
-COMPARED: Final = ("devices", "host", "world_size", "versions", "facts.memory_capacity_bytes", "config", "command")
+_COMPARED: Final = ("devices", "host", "world_size", "versions", "facts.memory_capacity_bytes", "config", "command")
 """Keys of ``run.json``, the most important first. Others (start, end, clock readings) differ between any two runs."""
-WHOLE: Final = ("closed", EXIT)
+_WHOLE: Final = ("closed", EXIT)
 """The ends of runs that nothing cut short: a session that its program leaves open is closed at the exit."""
-EXCLUDED_DIFFERS: Final = 0.05
-"""Difference of the parts of the wall time in no step, from which a note has them: no row compares those."""
-EXCLUDED: Final = frozenset({"config.output"})
+_IGNORED: Final = frozenset({"config.output"})
 
 
 def differences(a: Sequence[Mapping[str, Any]], b: Sequence[Mapping[str, Any]]) -> tuple[Difference, ...]:
     """Return the entries of ``run.json`` that differ between the sides, or between the runs of one side."""
     flat = [[dict(_flatten(info)) for info in side] for side in (a, b)]
-    keys = {key for side in flat for info in side for key in info if key not in EXCLUDED}
+    keys = {key for side in flat for info in side for key in info if key not in _IGNORED}
     found = []
     for key in sorted(keys, key=lambda key: (_rank(key), key)):
         values_a, values_b = (tuple(sorted({info.get(key, "none") for info in side})) for side in flat)
@@ -41,7 +39,7 @@ def _flatten(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
     elif isinstance(value, list) and any(isinstance(one, Mapping) for one in value):
         for at, inner in enumerate(value):
             yield from _flatten(inner, f"{path}[{at}]")
-    elif _rank(path) < len(COMPARED):
+    elif _rank(path) < len(_COMPARED):
         yield path, _as_text(value)
 
 
@@ -55,7 +53,8 @@ def _as_text(value: Any) -> str:
 
 def _rank(path: str) -> int:
     return next(
-        (at for at, key in enumerate(COMPARED) if path == key or path.startswith((f"{key}.", f"{key}["))), len(COMPARED)
+        (at for at, key in enumerate(_COMPARED) if path == key or path.startswith((f"{key}.", f"{key}["))),
+        len(_COMPARED),
     )
 
 
@@ -79,7 +78,7 @@ def make_notes(
             "the whole step is compared in host time"
         )
     if not same_work:
-        counts = " and ".join(format_count(count or 0) for count in samples)
+        counts = " and ".join(format_count(number or 0) for number in samples)
         yield f"{counts} samples a step: the steps are not the same work, so a limit applies to the throughput only"
     for side, runs in (("A", a), ("B", b)):
         for run in runs:
@@ -92,28 +91,16 @@ def make_notes(
                 f"autoprof itself took {format_percent(mean_a)} of A and {format_percent(mean_b)} of B: "
                 "this may be a part of the difference"
             )
-    excluded = [[run.excluded for run in side if run.excluded is not None] for side in (a, b)]
-    if all(excluded):
-        mean_a, mean_b = (sum(side) / len(side) for side in excluded)
-        if abs(mean_a - mean_b) > EXCLUDED_DIFFERS:
-            yield (
-                f"validation, saving and pauses took {format_percent(mean_a)} of the wall time of A and "
-                f"{format_percent(mean_b)} of B; they are in no step"
-            )
 
 
 def _run_notes(run: RunNote) -> Iterator[str]:
     if run.ended is None:
         yield "was not closed (killed, or still running): its records so far are compared"
-    elif run.ended not in WHOLE:
+    elif run.ended not in _WHOLE:
         yield f"ended early ({run.ended}): its records are compared"
     if run.bad_lines:
-        yield f"has {_counted(run.bad_lines, 'unreadable record')}, excluded"
+        yield f"has {count(run.bad_lines, 'unreadable record')}, excluded"
     if run.untimed:
-        yield f"has {_counted(run.untimed, 'step')} without a device time, excluded"
+        yield f"has {count(run.untimed, 'step')} without a device time, excluded"
     if run.stride > 1:
         yield f"is long: one of every {run.stride} recorded steps is compared"
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count} {noun}" + ("" if count == 1 else "s")

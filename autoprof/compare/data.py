@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from ..frame import Phase
 from ..summary import ClockName
 
 Verdict = Literal["faster", "slower", "less", "more", "same", "inconclusive"]
-Over = Literal["yes", "no", "unknown"]
 Unit = Literal["ns", "samples/s", "bytes"]
 
 
@@ -20,8 +18,8 @@ class Change:
 
     ``a`` and ``b`` are medians over steps; with several runs, the geometric mean of their medians. ``ratio`` is b / a
     with its 95 % interval from ``low`` to ``high``. Each is None where it is unknown, and ``why`` gives the reason.
-    ``p`` is adjusted for all rows tested together. ``over`` shows whether it is slower than the limit of ``fail_over``.
-    ``share_a`` and ``share_b`` are of the step.
+    ``p`` is adjusted for all rows tested together. ``over`` says whether it is proven to be slower than the limit of
+    ``fail_over``. ``share_a`` and ``share_b`` are of the step.
     """
 
     name: str
@@ -35,18 +33,13 @@ class Change:
     p: float | None = None
     verdict: Verdict = "inconclusive"
     why: str = ""
-    over: Over | None = None
+    over: bool = False
     share_a: float | None = None
     share_b: float | None = None
     steps_a: int = 0
     steps_b: int = 0
     was: str | None = None
     """The name in A, where B has another name for the same modules."""
-
-    @property
-    def change(self) -> float | None:
-        """``ratio`` as a fraction of a: 0.05 is 5 % more."""
-        return None if self.ratio is None else self.ratio - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +71,6 @@ class RunNote:
     stride: int
     ended: str | None
     overhead: float | None
-    excluded: float | None = None
-    """The part of the wall time in no step: validation, saving, pauses. None where no summary says it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,18 +102,14 @@ class Comparison:
     memory: tuple[Change, ...] = ()
     added: tuple[UnpairedRow, ...] = ()
     removed: tuple[UnpairedRow, ...] = ()
-    regrouped: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = field(default_factory=dict)
-    """Names of different modules in A and B: the modules that only A has, and those that only B has."""
     small: int = 0
     """Rows below ``min_share`` on both sides, which are neither tested nor listed."""
     differences: tuple[Difference, ...] = ()
     notes: tuple[str, ...] = ()
-    filtered: bool = False
 
-    def over_limit(self, *, strict: bool = False) -> tuple[Change, ...]:
-        """Return the changes proven to be slower than the limit; with ``strict`` also those that may be."""
-        accepted = ("yes", "unknown") if strict else ("yes",)
-        return tuple(change for change in (*self.whole, *self.phases, *self.rows) if change.over in accepted)
+    def over_limit(self) -> tuple[Change, ...]:
+        """Return the changes proven to be slower than the limit."""
+        return tuple(change for change in (*self.whole, *self.phases, *self.rows) if change.over)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the comparison as plain JSON types."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .._stats import step_rows
-from .._storage.runs import read_json, read_records, read_run
+from .._storage.runs import read_json, read_records
 from ..errors import OutputError
 from ..frame import LOGGED_LANE, TRAINING_LANE, UNTIMED_LANE, Layout, Nanoseconds, Phase, StepFrame
 from ..summary import ClockName
@@ -21,8 +21,6 @@ from .data import RunNote
 MAX_STEPS: Final = 50_000
 """Steps kept of one rank; of a longer run every second one, every fourth one, …"""
 Floats = npt.NDArray[np.float64]
-
-_MEMORY_PARTS: Final = ("parameter_bytes", "buffer_bytes", "gradient_bytes", "state_bytes")
 
 
 class PairKey(NamedTuple):
@@ -54,7 +52,7 @@ class RankSeries:
     """One rank: columns in nanoseconds over the steps in which a row occurred; ``at`` has the positions of the steps.
 
     ``sample_ns`` is the host time of a sample. ``wall_ns`` is the time from the begin of a step to that of the next,
-    where both were recorded, with excluded time. Memory readings are in bytes; ``peaks`` are the largest of the run.
+    where both were recorded, with excluded time. ``memory`` has readings in bytes.
     """
 
     rows: Mapping[PairKey, Nanoseconds]
@@ -65,8 +63,7 @@ class RankSeries:
     sample_ns: Floats
     wall_ns: Nanoseconds
     samples: float | None
-    levels: Mapping[str, Nanoseconds]
-    peaks: Mapping[str, int]
+    memory: Mapping[str, Nanoseconds]
     fqns: Mapping[PairKey, frozenset[str]]
     calls: Mapping[PairKey, float]
 
@@ -78,8 +75,6 @@ class RunSeries:
     ranks: tuple[RankSeries, ...]
     note: RunNote
     info: Mapping[str, Any]
-    held: Mapping[str, int] = field(default_factory=dict)
-    """Exact bytes of parameters, buffers, gradients and optimizer state by name, from the summary."""
     has_excluded: bool = False
     """Whether the summary has time that belongs to no step, or steps that are excluded."""
 
@@ -145,6 +140,10 @@ class _RankReader:
         rows, at, calls, fqns = _columns(self.steps)
         phases = {phase for step in self.steps for phase in step.phases}
         samples = [(step.host_ns, step.samples) for step in self.steps if step.samples is not None]
+        memory: dict[str, list[int]] = {}
+        for step in self.steps:
+            for name, reading in step.memory.items():
+                memory.setdefault(name, []).append(reading)
         found = RankSeries(
             rows=rows,
             at=at,
@@ -154,12 +153,11 @@ class _RankReader:
             sample_ns=np.array([ns / count for ns, count in samples], dtype=np.float64),
             wall_ns=_array(self._walls),
             samples=float(np.median([count for _, count in samples])) if samples else None,
-            levels={},
-            peaks={},
+            memory={name: _array(readings) for name, readings in memory.items() if name.endswith("_bytes")},
             fqns=fqns,
             calls=calls,
         )
-        return _with_memory(found, self.steps), clock
+        return found, clock
 
 
 def over_all_steps(rank: RankSeries, key: PairKey) -> Nanoseconds | None:
@@ -174,16 +172,6 @@ def over_all_steps(rank: RankSeries, key: PairKey) -> Nanoseconds | None:
 
 def _array(values: Iterable[int]) -> Nanoseconds:
     return np.fromiter(values, dtype=np.int64)
-
-
-def _with_memory(series: RankSeries, steps: list[_Step]) -> RankSeries:
-    levels: dict[str, list[int]] = {}
-    for step in steps:
-        for name, count in step.memory.items():
-            levels.setdefault(name, []).append(count)
-    peaks = {name: max(counts) for name, counts in levels.items() if "peak" in name}
-    columns = {name: _array(counts) for name, counts in levels.items() if name not in peaks and name.endswith("_bytes")}
-    return replace(series, levels=columns, peaks={name: top for name, top in peaks.items() if name.endswith("_bytes")})
 
 
 def _columns(
@@ -261,19 +249,10 @@ def read_series(path: Path, ranks: tuple[int, ...] | None = None) -> RunSeries:
         stride=first.stride,
         ended=run.info.get("ended"),
         overhead=first.overhead_ns / first.observed_ns if first.observed_ns else None,
-        excluded=_excluded_share(path, chosen[0]),
     )
     ranks_found = tuple(series for series, _ in found)
     has_excluded = bool(summary.get("excluded") or summary.get("skipped"))
-    return RunSeries(ranks_found, note, run.info, _held_bytes(summary), has_excluded)
-
-
-def _excluded_share(path: Path, rank: int) -> float | None:
-    try:
-        summary = read_run(path).rank_summary(rank)
-    except OutputError:  # of another version
-        return None
-    return None if summary is None else summary.excluded_share
+    return RunSeries(ranks_found, note, run.info, has_excluded)
 
 
 def _read_summary(path: Path) -> Mapping[str, Any]:
@@ -283,12 +262,3 @@ def _read_summary(path: Path) -> Mapping[str, Any]:
     except (OSError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}
-
-
-def _held_bytes(summary: Mapping[str, Any]) -> dict[str, int]:
-    """Return the bytes held by each name."""
-    try:
-        table = summary["memory_table"]
-        return {row["name"]: sum(row[part] or 0 for part in _MEMORY_PARTS) for row in table if row["name"] is not None}
-    except (ValueError, KeyError, TypeError):
-        return {}

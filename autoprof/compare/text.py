@@ -1,58 +1,112 @@
-"""A comparison for a terminal or a file."""
+"""A comparison as text for a terminal, a file or a pull request."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from rich.cells import set_cell_size
-
-from .._names import visible
 from .._reports.text import cells, crop, fit, glyphs_for, safe, wrap
-from .._units import count, format_ms, format_percent
-from .data import Change, Comparison, Difference, RunNote, UnpairedRow
-from .wording import by_phase, differing, headline, interval, label, limit_result, percent, reason, tally, value
+from .._units import NS_PER_S, count, format_bytes, format_ms, format_percent
+from ..frame import Phase
+from .data import Change, Comparison, Difference, RunNote, UnpairedRow, Verdict
 
-MIN_WIDTH: Final = 80
-ROWS: Final = 40
-"""Rows shown; slower and faster ones are always shown."""
-UNPAIRED_ROWS: Final = 12
-DIFFERENCE_LINES: Final = 12
-"""Lines of one side of a difference; it begins with the first word that differs."""
-MAX_NAME_WIDTH: Final = 40
-"""Numbers far from their name are hard to follow."""
+_MIN_WIDTH: Final = 80
+_MAX_SAME_ROWS: Final = 40
+"""Rows shown besides those that differ."""
+_MAX_UNPAIRED: Final = 12
+_MAX_NAMED: Final = 5
+_MAX_NAME_WIDTH: Final = 40
 _NUMBERS_WIDTH: Final = 10 + 10 + 9 + 17 + 14
+_MIN_SECONDS_NS: Final = 9_999_950_000
+"""From here on times are in seconds: more digits of milliseconds would fill their column."""
+_HOUR_NS: Final = 3600 * NS_PER_S
+_IN_LEGEND: Final = ("the interval is wider than", "not proven among")
+"""Beginnings of the reasons that the legend explains."""
 
 
-def render_comparison(
-    comparison: Comparison, *, width: int = MIN_WIDTH, top: int = ROWS, strict: bool = False, encoding: str = "utf-8"
-) -> list[str]:
+def render_comparison(comparison: Comparison, *, width: int = _MIN_WIDTH, encoding: str = "utf-8") -> list[str]:
     """Return the report, no line wider than ``width`` cells (at least 80)."""
-    width = max(width, MIN_WIDTH)
-    glyphs = glyphs_for(encoding)
+    width = max(width, _MIN_WIDTH)
     lines = [*_runs(comparison, width), *_differences(comparison.differences, width)]
     lines += [""] if comparison.notes else []
     for note in comparison.notes:
         lines += wrap("note", note, width)
-    lines += ["", _head(width), glyphs.rule * (_name_width(width) + _NUMBERS_WIDTH)]
+    head = f"{'A':>10}{'B':>10}{'change':>9}{'95 % interval':>17}  {'verdict':<12}"
+    lines += ["", fit("median per step", _name_width(width)) + head]
+    lines += [glyphs_for(encoding).rule * (_name_width(width) + _NUMBERS_WIDTH)]
     for change in comparison.whole:
         lines += _change(change, change.name + (" (/s)" if change.unit == "samples/s" else ""), width)
     for change in comparison.phases:
         lines += _change(change, f"  {change.phase}", width)
-    lines += _rows(comparison, width, top)
+    lines += _rows(comparison, width)
     lines += _unpaired("only in A", comparison.removed, width) + _unpaired("only in B", comparison.added, width)
-    lines += _regrouped(comparison, width)
     if comparison.memory:
         lines += ["", "memory"]
         for change in comparison.memory:
             lines += _change(change, f"  {label(change)}", width)
     lines += ["", *_legend(comparison, width), ""]
     lines += wrap("verdict", headline(comparison), width)
-    counted = tally(comparison.rows)
-    lines += wrap("", f"rows: {counted}", width) if counted else []
-    result = limit_result(comparison, strict=strict)
-    lines += wrap("limit", result, width) if result else []
+    lines += wrap("", f"rows: {_tally(comparison.rows)}", width) if comparison.rows else []
+    lines += wrap("limit", _limit_result(comparison), width) if comparison.limit is not None else []
     return [crop(safe(line, encoding), width).rstrip() for line in lines]
+
+
+def headline(comparison: Comparison) -> str:
+    """Return the result for the whole step in one sentence."""
+    step = comparison.whole[0]
+    if step.ratio is None:
+        return f"B against A: inconclusive, {step.why}"
+    result = {
+        "slower": "B is slower than A",
+        "faster": "B is faster than A",
+        "same": f"B is as fast as A, within ±{100 * comparison.margin:g} %",
+    }.get(step.verdict, "B against A: inconclusive")
+    return f"{result}: {percent(step.ratio)} % {interval(step)} a step"
+
+
+def value(change: Change, number: float | None) -> str:
+    """Return a value with its unit, the same for both sides; samples per second without it."""
+    if number is None:
+        return "-"
+    if change.unit == "bytes":
+        return format_bytes(number)
+    if change.unit == "ns":
+        longest = max(abs(change.a or 0), abs(change.b or 0))
+        if longest >= _HOUR_NS:
+            return f"{number / _HOUR_NS:.2f} h"
+        return f"{number / NS_PER_S:.2f} s" if longest >= _MIN_SECONDS_NS else format_ms(number)
+    return f"{number:.4g}" if number < 1e4 else f"{number:.0f}"
+
+
+def percent(ratio: float | None) -> str:
+    """Return a ratio as a change in percent: ``+4.1``, ``-0.3``; ``?`` for an infinite end."""
+    if ratio is None:
+        return "?"
+    points = 100 * (ratio - 1)
+    for scale, letter in ((1e6, "M"), (1e3, "k")):
+        if abs(points) >= 9.9995 * scale:
+            return f"{points / scale:+.0f}{letter}"
+    text = f"{points:+.0f}" if abs(points) >= 99.95 else f"{points:+.1f}"
+    return text.replace("-0.0", "0.0").replace("+0.0", "0.0")
+
+
+def interval(change: Change) -> str:
+    """Return the interval of a change: ``[+3.2, +5.0]``; empty where there is none."""
+    return "" if change.ratio is None else f"[{percent(change.low)}, {percent(change.high)}]"
+
+
+def label(change: Change) -> str:
+    """Return the name of a change: ``VRT/Stage8 forward``, ``forward`` for a phase, ``rss peak`` for a reading."""
+    if change.phase is None:
+        is_reading = change.unit == "bytes"
+        return change.name.removesuffix("_bytes").replace("_", " ") if is_reading else change.name
+    return str(change.phase) if change.name in ("", str(change.phase)) else f"{change.name} {change.phase}"
+
+
+def by_phase(change: Change) -> int:
+    """Return the sort key that puts the rows of one name in the order of a step."""
+    return -1 if change.phase is None else list(Phase).index(change.phase)
 
 
 def _runs(comparison: Comparison, width: int) -> Iterator[str]:
@@ -71,44 +125,25 @@ def _steps(run: RunNote) -> str:
 
 
 def _differences(found: Sequence[Difference], width: int) -> Iterator[str]:
+    """Show the entries that differ; of long values the part from shortly before the first difference."""
     if found:
         yield ""
         yield "different in A and B"
     for one in found:
-        sides = [", ".join(visible(text) for text in side) for side in (one.a, one.b)]
-        line = f"  {one.key}: {sides[0]} -> {sides[1]}"
+        a, b = (safe(", ".join(side)) for side in (one.a, one.b))
+        line = f"  {one.key}: {a} -> {b}"
         if cells(line) <= width:
             yield line
             continue
+        same = next((at for at, pair in enumerate(zip(a, b, strict=False)) if pair[0] != pair[1]), min(len(a), len(b)))
+        begin = same - 20 if same > 40 else 0
         yield f"  {one.key}:"
-        for side, text in zip("AB", differing(sides[0], sides[1]), strict=True):
-            yield from _whole(f"    {side} ", text, width)
-
-
-def _whole(label: str, text: str, width: int) -> list[str]:
-    """Wrap a text without cutting any of it up to ``DIFFERENCE_LINES``, also inside a word wider than the line."""
-    room = width - cells(label)
-    pieces = [part for word in text.split(" ") for part in _pieces(word, room)]
-    lines = wrap(label, " ".join(pieces), width, room=cells(label))
-    return lines if len(lines) <= DIFFERENCE_LINES else [*lines[:DIFFERENCE_LINES], " " * cells(label) + "…"]
-
-
-def _pieces(word: str, room: int) -> list[str]:
-    found = []
-    while cells(word) > room:
-        piece = set_cell_size(word, room).rstrip() or word[:1]
-        found.append(piece)
-        word = word[len(piece) :]
-    return [*found, word]
-
-
-def _head(width: int) -> str:
-    numbers = f"{'A':>10}{'B':>10}{'change':>9}{'95 % interval':>17}  {'verdict':<12}"
-    return fit("median per step", _name_width(width)) + numbers
+        for side, text in (("A", a), ("B", b)):
+            yield f"    {side} {'…' if begin else ''}{text[begin:]}"
 
 
 def _name_width(width: int) -> int:
-    return min(width - _NUMBERS_WIDTH, MAX_NAME_WIDTH)
+    return min(width - _NUMBERS_WIDTH, _MAX_NAME_WIDTH)
 
 
 def _change(change: Change, name: str, width: int) -> Iterator[str]:
@@ -116,17 +151,18 @@ def _change(change: Change, name: str, width: int) -> Iterator[str]:
     change_by = "" if change.ratio is None else f"{percent(change.ratio)} %"
     numbers = f"{value(change, change.a):>10}{value(change, change.b):>10}{change_by:>9}{interval(change):>17}"
     yield f"{shown}{numbers}  {change.verdict:<12}"
-    if reason(change):
-        yield from wrap("", reason(change), width, room=4)
+    if change.why and not change.why.startswith(_IN_LEGEND):
+        yield from wrap("", change.why, width, room=4)
 
 
-def _rows(comparison: Comparison, width: int, top: int) -> Iterator[str]:
+def _rows(comparison: Comparison, width: int) -> Iterator[str]:
     """Show names with their phases below them, in descending order of their difference."""
     moved = [row for row in comparison.rows if row.verdict in ("slower", "faster")]
-    shown = moved + [row for row in comparison.rows if row not in moved][: max(top - len(moved), 0)]
+    others = [row for row in comparison.rows if row not in moved]
+    hidden = others[max(_MAX_SAME_ROWS - len(moved), 0) :]
     groups: dict[str, list[Change]] = {}
     for row in comparison.rows:
-        if row in shown:
+        if row not in hidden:
             groups.setdefault(row.name, []).append(row)
     for name, rows in groups.items():
         yield ""
@@ -134,10 +170,9 @@ def _rows(comparison: Comparison, width: int, top: int) -> Iterator[str]:
         yield name if was is None else f"{name} (was {was})"
         for row in sorted(rows, key=by_phase):
             yield from _change(row, f"  {row.phase}", width)
-    hidden = [row for row in comparison.rows if row not in shown]
     if hidden:
         yield ""
-        yield f"… and {count(len(hidden), 'more row')}: {tally(hidden)}"
+        yield f"… and {count(len(hidden), 'more row')}: {_tally(hidden)}"
     if comparison.small:
         yield ""
         text = f"{comparison.small} rows below the minimum share of the step are excluded (--min-share 0 shows them)"
@@ -148,21 +183,11 @@ def _unpaired(title: str, rows: Sequence[UnpairedRow], width: int) -> list[str]:
     if not rows:
         return []
     lines = ["", title]
-    for row in rows[:UNPAIRED_ROWS]:
+    for row in rows[:_MAX_UNPAIRED]:
         share = f"  {format_percent(row.share)} of the step" if row.share is not None else ""
         modules = f"  ({', '.join(row.fqns)})" if row.fqns else ""
         lines.append(crop(f"  {row.name} {row.phase}  {format_ms(row.ns)}{share}{modules}", width))
-    return [*lines, *([f"  … and {len(rows) - UNPAIRED_ROWS} more"] if len(rows) > UNPAIRED_ROWS else [])]
-
-
-def _regrouped(comparison: Comparison, width: int) -> list[str]:
-    if not comparison.regrouped:
-        return []
-    lines = ["", "names of different modules in A and B"]
-    for name, (gone, new) in list(comparison.regrouped.items())[:UNPAIRED_ROWS]:
-        parts = [f"{word} {', '.join(fqns)}" for word, fqns in (("without", gone), ("with", new)) if fqns]
-        lines.append(crop(f"  {name}: {', '.join(parts)} in B", width))
-    return lines
+    return [*lines, *([f"  … and {len(rows) - _MAX_UNPAIRED} more"] if len(rows) > _MAX_UNPAIRED else [])]
 
 
 def _legend(comparison: Comparison, width: int) -> list[str]:
@@ -172,3 +197,21 @@ def _legend(comparison: Comparison, width: int) -> list[str]:
         f"for all rows together; same: proven to lie within ±{100 * comparison.margin:g} %; inconclusive: neither."
     )
     return wrap("", text, width, room=0)
+
+
+def _tally(changes: Iterable[Change]) -> str:
+    """Count verdicts: ``3 slower, 10 same``."""
+    counts = Counter(change.verdict for change in changes)
+    order: tuple[Verdict, ...] = ("slower", "faster", "inconclusive", "same")
+    return ", ".join(f"{counts[verdict]} {verdict}" for verdict in order if counts[verdict])
+
+
+def _limit_result(comparison: Comparison) -> str:
+    """Return the changes beyond the limit in one sentence."""
+    limit = f"{100 * (comparison.limit or 0):g} %"
+    proven = comparison.over_limit()
+    if not proven:
+        return f"pass: nothing is proven to be slower by more than {limit}"
+    named = "; ".join(f"{label(change)} {percent(change.ratio)} % {interval(change)}" for change in proven[:_MAX_NAMED])
+    more = f"; and {len(proven) - _MAX_NAMED} more" if len(proven) > _MAX_NAMED else ""
+    return f"FAIL: slower by more than {limit}: {named}{more}"

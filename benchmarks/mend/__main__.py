@@ -89,7 +89,7 @@ def _explain(run: Path) -> dict[str, Any]:
 
 def _compare(before: Path, after: Path, cause: dict[str, Any]) -> tuple[str, bool]:
     """Return the line of ``autoprof compare`` for the expected quantity, and whether it proves that it fell."""
-    found = json.loads(_autoprof("compare", str(before), str(after), "--format", "json"))
+    found = json.loads(_autoprof("compare", str(before), str(after), "--json"))
     quantity = cause["experiment"]["expect"]["quantity"]
     lines = found["memory"] if quantity.endswith("_bytes") else found["whole"]
     names = QUANTITIES.get(quantity)  # the first one is shown where nothing is proven

@@ -16,8 +16,7 @@ from compare_builders import MS, noise, save, train
 
 from autoprof._reports.text import cells
 from autoprof.cli import main
-from autoprof.compare import compare_runs, comparison_figure, render_comparison, render_markdown
-from autoprof.compare.wording import differing
+from autoprof.compare import compare_runs, comparison_figure, render_comparison
 
 Runs = tuple[Path, Path, Path]
 
@@ -39,7 +38,7 @@ def test_a_limit_fails_a_proven_slow_down(runs: Runs, capsys: pytest.CaptureFixt
     assert status(base, slow, "--fail-over", "5%") == 1
     assert "FAIL: slower by more than 5 %: step" in capsys.readouterr().out
     assert status(base, twin, "--fail-over", "5%") == 0
-    assert "pass: nothing is slower by more than 5 %" in capsys.readouterr().out
+    assert "pass: nothing is proven to be slower by more than 5 %" in capsys.readouterr().out
     assert status(base, slow) == 0
     assert status(slow, base, "--fail-over", "5%") == 0
 
@@ -49,23 +48,6 @@ def test_a_slow_down_below_the_limit_passes(runs: Runs) -> None:
     assert status(runs[0], runs[2], "--fail-over", "120%") == 0
 
 
-def test_an_unproven_slow_down_fails_only_with_strict(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Noise that reaches over the limit: status 0, and 1 with ``--strict``; a quiet pair passes both."""
-    noisy = [save(tmp_path, {("A", "forward"): 100 * noise(40, seed, spread=0.3)}) for seed in (1, 2)]
-    assert status(*noisy, "--fail-over", "5%") == 0
-    assert "but 4 rows may be: step, mean step, forward, A forward" in " ".join(capsys.readouterr().out.split())
-    assert status(*noisy, "--fail-over", "5%", "--strict") == 1
-    quiet = [save(tmp_path, {("A", "forward"): 100 * noise(80, seed, spread=0.002)}) for seed in (1, 2)]
-    assert status(*quiet, "--fail-over", "5%", "--strict", "--name", "A") == 0
-
-
-def test_too_short_a_run_passes_and_fails_with_strict(tmp_path: Path) -> None:
-    """Five steps prove nothing in either direction."""
-    short = [save(tmp_path, {("A", "forward"): [100.0 * factor] * 5}) for factor in (1, 3)]
-    assert status(*short, "--fail-over", "5%") == 0
-    assert status(*short, "--fail-over", "5%", "--strict") == 1
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -73,8 +55,7 @@ def test_too_short_a_run_passes_and_fails_with_strict(tmp_path: Path) -> None:
         (["one"], "runs: does not exist here; allowed: the folder of a run"),
         (["--a", "one"], "two sides are needed; allowed: RUN_A RUN_B, RUN_A alone (B is the latest run), nothing"),
         (["one", "two", "--a", "three"], "two sides are needed"),
-        (["one", "two", "--name", "("], "is not a regular expression"),
-        (["one", "two", "--phase", "forwrd"], "did you mean 'forward'?"),
+        (["one", "two", "--strict"], "autoprof compare: --strict is gone; use --fail-over"),
     ],
 )
 def test_bad_input_is_status_2_and_one_message(
@@ -119,22 +100,14 @@ def test_no_line_is_wider_than_the_terminal(runs: Runs, width: int) -> None:
     assert len(numbers) > 8
 
 
-def test_names_in_chinese_keep_the_columns(tmp_path: Path) -> None:
-    """A character of two cells counts as two."""
-    run = train(tmp_path, seed=1, name="网络/前向传播总耗时的很长的一个名字而且还要更长一些才能超过一行的宽度")
-    lines = render_comparison(compare_runs(run, run))
-    assert any("网络" in line for line in lines)
-    assert max(map(cells, lines)) <= 80
-
-
 def test_names_cannot_act_on_the_terminal(tmp_path: Path) -> None:
     """Escape sequences of a name or of a command in ``run.json`` are shown, not obeyed."""
     bad = save(tmp_path, {("A\x1b[2J", "forward"): 10 * noise(30, 1)}, command="python \x1b]0;x\x07 train.py")
     good = save(tmp_path, {("A", "forward"): 10 * noise(30, 1)})
     comparison = compare_runs(bad, good)
-    for lines in (render_comparison(comparison), render_markdown(comparison)):
-        assert "\x1b" not in "\n".join(lines)
-        assert "\x07" not in "\n".join(lines)
+    text = "\n".join(render_comparison(comparison))
+    assert "\x1b" not in text
+    assert "\x07" not in text
 
 
 def test_a_pipe_without_utf_8_gets_its_own_encoding(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,51 +117,14 @@ def test_a_pipe_without_utf_8_gets_its_own_encoding(runs: Runs, monkeypatch: pyt
     assert status(*runs[:2]) == 0
 
 
-def test_rows_beyond_the_top_are_counted(tmp_path: Path) -> None:
-    """What differs is always shown; of the rest the largest differences."""
-    columns = {(f"M{at}", "forward"): 10 * noise(60, at, spread=0.001) for at in range(30)}
-    a = save(tmp_path, columns)
-    b = save(tmp_path, {**columns, ("M29", "forward"): 10.5 * noise(60, 99, spread=0.001)})
-    text = "\n".join(render_comparison(compare_runs(a, b), top=5))
-    assert text.count("forward") == 6
-    assert "M29" in text
-    assert "… and 25 more rows: 25 same" in text
-
-
-def test_names_of_modules_keep_their_underscores(tmp_path: Path) -> None:
-    """Readings of memory are phrased, names are not."""
-    columns = {("A", "forward"): 10 * noise(30, 1)}
-    runs = []
-    for count in (100, 200):
-        runs.append(save(tmp_path, columns, change=lambda _, fields: {**fields, "memory": {"rss_peak_bytes": 5}}))
-        table = [
-            {"name": "my_block", "parameter_bytes": count, "buffer_bytes": 0, "gradient_bytes": 0, "state_bytes": 0}
-        ]
-        (runs[-1] / "summary.json").write_text(json.dumps({"memory_table": table}))
-    text = "\n".join(render_comparison(compare_runs(*runs)))
-    assert "  my_block" in text
-    assert "  rss peak" in text
-
-
 def test_json_is_the_comparison(runs: Runs, capsys: pytest.CaptureFixture[str]) -> None:
-    """``--format json`` prints all of it, and nothing else."""
-    assert status(runs[0], runs[2], "--format", "json", "--fail-over", "5%") == 1
+    """``--json`` prints all of it, and nothing else."""
+    assert status(runs[0], runs[2], "--json", "--fail-over", "5%") == 1
     data = json.loads(capsys.readouterr().out)
     mixer = next(one for one in data["rows"] if (one["name"], one["phase"]) == ("Net/mixer", "forward"))
     assert mixer["verdict"] == "slower"
-    assert mixer["over"] == "yes"
+    assert mixer["over"] is True
     assert mixer["low"] < mixer["ratio"] < mixer["high"]
-
-
-def test_markdown_is_a_table(runs: Runs, capsys: pytest.CaptureFixture[str]) -> None:
-    """Each row has six cells, whatever its name holds, and the outcome stands above."""
-    assert status(runs[0], runs[2], "--format", "markdown", "--fail-over", "5%") == 1
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith("### B is slower than A: +")
-    assert lines[2].startswith("FAIL: slower by more than 5 %")
-    table = [line for line in lines if line.startswith("|")]
-    assert {line.replace("\\|", "").count("|") for line in table} == {7}
-    assert any(line.startswith("| `Net/mixer` forward |") and line.endswith("| **slower** |") for line in table)
 
 
 @pytest.mark.parametrize("ending", ["png", "svg", "pdf"])
@@ -252,13 +188,6 @@ def test_without_runs_the_two_latest_are_compared(tmp_path: Path, capsys: pytest
     assert [Path(found[side][0]["path"]).name for side in "ab"] == ["day1", "day3"]
 
 
-def test_one_run_is_too_few_for_two_sides(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The message says how many there are."""
-    save(tmp_path / "runs", {("Net", "forward"): [5.0] * 20})
-    assert main(["compare"]) == 2
-    assert "contains 1 run, and 2 are needed" in capsys.readouterr().err
-
-
 def test_long_commands_are_shown_where_they_differ(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Two commands of 4,000 characters that differ in one word: that word is shown, whole."""
     start = "python train.py " + " ".join(f"--option-{at} value-{at}" for at in range(150))
@@ -274,19 +203,6 @@ def test_long_commands_are_shown_where_they_differ(tmp_path: Path, capsys: pytes
     assert "--lr 0.00012345 " in shown
     assert "--option-3 " not in shown
     assert max(map(len, lines)) <= 80
-    assert main(["compare", *runs, "--format", "markdown"]) == 0
-    assert "0.00012345" in capsys.readouterr().out
-
-
-def test_a_word_wider_than_the_line_is_not_cut(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """It is continued on the next line up to its last character."""
-    runs = [
-        str(save(tmp_path, {("Net", "forward"): [5.0] * 20}, command=f"train --data {'x' * 150}{end}")) for end in "YZ"
-    ]
-    assert main(["compare", *runs]) == 0
-    text = "".join(capsys.readouterr().out.split())
-    assert "x" * 150 + "Y" in text
-    assert "x" * 150 + "Z" in text
 
 
 def test_columns_hold_at_twenty_seconds_a_step(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -320,19 +236,6 @@ def test_time_outside_of_steps_is_a_line_of_its_own(tmp_path: Path, capsys: pyte
     assert whole["step"]["verdict"] == "same"
     assert whole["wall time"]["verdict"] == "faster"
     assert whole["wall time"]["a"] == pytest.approx(9 * MS)
-
-
-@pytest.mark.parametrize(("a", "b", "shown"), [
-    ("python train.py --lr 1 --name x", "python train.py --lr 2 --name x", ("… --lr 1 --name x", "… --lr 2 --name x")),
-    ("train --seed 1 " + "--same " * 300 + "--lr 3", "train --seed 2 " + "--same " * 300 + "--lr 4",
-     ("train --seed 1 --same … --lr 3", "train --seed 2 --same … --lr 4")),
-    ("train", "train --compile", ("train", "train --compile")),
-    ("/data/" + "x" * 900 + "/v1" + "/part" * 90, "/data/" + "x" * 900 + "/v2" + "/part" * 90,
-     ("…" + "x" * 98 + "/v1" + "/part" * 20 + "…", "…" + "x" * 98 + "/v2" + "/part" * 20 + "…")),
-])  # fmt: skip
-def test_each_difference_of_two_commands_is_shown(a: str, b: str, shown: tuple[str, str]) -> None:
-    """With the words next to it, however long the equal parts before, between and after, and within a long word."""
-    assert differing(a, b) == shown
 
 
 @pytest.mark.parametrize("step_ms", [0.01, 9.99, 9_999.9, 20_123.4, 3_599_999, 7_200_000])

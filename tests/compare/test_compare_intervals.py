@@ -10,9 +10,9 @@ from compare_builders import noise
 from scipy import stats
 
 from autoprof._stats.intervals import StepsMean, StepsMedian, holm, t_quantile, t_tail
+from autoprof.compare.candidates import Candidate, give_verdicts
 from autoprof.compare.contrast import Contrast, RunEstimate, contrast
 from autoprof.compare.data import Change
-from autoprof.compare.verdicts import Candidate, Limits, give_verdicts
 
 
 def run(values: np.ndarray) -> list[RunEstimate]:
@@ -98,7 +98,7 @@ def test_a_hundred_equal_rows_raise_no_alarm() -> None:
         seeds = range(200 * table, 200 * table + 200, 2)
         pairs = [contrast(run(noise(120, seed, memory=0.4)), run(noise(120, seed + 1, memory=0.4))) for seed in seeds]
         family = [Candidate(Change(str(at), None, "ns", 1, 1), one) for at, one in enumerate(pairs)]
-        accused += any(change.verdict in ("slower", "faster") for change in give_verdicts(family, Limits(0.0001)))
+        accused += any(change.verdict in ("slower", "faster") for change in give_verdicts(family, 0.0001))
         uncorrected += any(p_of(one) < 0.05 for one in pairs)
     assert accused <= stats.binom.ppf(0.999, tables, 0.05)
     assert uncorrected > tables / 2
@@ -111,7 +111,7 @@ def test_a_hundred_equal_rows_fail_no_limit() -> None:
         seeds = range(200 * table, 200 * table + 200, 2)
         pairs = [contrast(run(noise(120, seed)), run(noise(120, seed + 1))) for seed in seeds]
         family = [Candidate(Change(str(at), None, "ns", 1, 1), one) for at, one in enumerate(pairs)]
-        failed += any(change.over == "yes" for change in give_verdicts(family, Limits(0.02, 0.0)))
+        failed += any(change.over for change in give_verdicts(family, 0.02, 0.0))
     assert failed <= stats.binom.ppf(0.999, 60, 0.05)
 
 

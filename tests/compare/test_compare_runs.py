@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import FrozenInstanceError, replace
+from dataclasses import FrozenInstanceError
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,6 @@ import pytest
 from compare_builders import MS, kill, noise, on_device, save, train
 
 from autoprof.compare import Comparison, compare_runs
-from autoprof.compare.context import make_notes
 from autoprof.compare.data import Change
 from autoprof.errors import ConfigError, OutputError
 
@@ -54,14 +53,6 @@ def test_the_healthy_twin_has_no_finding(tmp_path: Path) -> None:
     assert len(changes) > 8
 
 
-def test_the_other_way_round_it_is_faster(tmp_path: Path) -> None:
-    """Less work is ``faster``, and the throughput more."""
-    comparison = compare_runs(train(tmp_path, seed=1, work=3), train(tmp_path, seed=2))
-    assert row(comparison, "Net/mixer").verdict == "faster"
-    assert (whole(comparison, "throughput").ratio or 0) > 1
-    assert whole(comparison, "throughput").verdict == "faster"
-
-
 def test_noise_leaves_small_changes_open(tmp_path: Path) -> None:
     """1 % more in 30 % of noise is neither proven nor ruled out, and the reason is said."""
     a = save(tmp_path, {("A", "forward"): 100 * noise(60, 1, spread=0.3)})
@@ -76,17 +67,6 @@ def test_same_takes_an_interval_within_the_margin(tmp_path: Path) -> None:
     b = save(tmp_path, {("A", "forward"): 101 * noise(400, 2, spread=0.001)})
     assert row(compare_runs(a, b), "A").verdict == "same"
     assert row(compare_runs(a, b, margin=0.005), "A").verdict == "slower"
-
-
-def test_a_run_against_itself_is_the_same(tmp_path: Path) -> None:
-    """A = A of a hundred rows, from the files: all ratios are 1 and none is accused; the report says what was done."""
-    columns = {(f"M{at}", "forward"): 2 * noise(100, at, spread=0.001) for at in range(100)}
-    run = save(tmp_path, columns)
-    comparison = compare_runs(run, run, min_share=0)
-    assert len(comparison.rows) == 100
-    assert {one.ratio for one in comparison.rows} == {1.0}
-    assert {one.verdict for one in comparison.rows} == {"same"}
-    assert "the same run is on both sides" in comparison.notes
 
 
 def test_a_hundred_rows_of_equal_runs_have_no_finding(tmp_path: Path) -> None:
@@ -150,20 +130,6 @@ def test_only_a_run_that_ended_early_is_noted(tmp_path: Path, ended: str, noted:
     assert any("ended early" in note for note in comparison.notes) is noted
 
 
-def test_a_note_has_excluded_time_where_it_differs(tmp_path: Path) -> None:
-    """Validation and saving are in no step, so no row of the comparison shows that one run has less of them."""
-    comparison = compare_runs(train(tmp_path, seed=1), train(tmp_path, seed=2))
-    assert (comparison.a[0].excluded, comparison.b[0].excluded) == (0.0, 0.0)
-
-    def notes(a: float | None, b: float | None) -> str:
-        sides = ((replace(comparison.a[0], excluded=a),), (replace(comparison.b[0], excluded=b),))
-        return "\n".join(make_notes(*sides, "host", 0.03, (None, None), same_work=True))
-
-    assert "took 29.6 % of the wall time of A and 0.1 % of B; they are in no step" in notes(0.296, 0.001)
-    for a, b in ((0.296, 0.290), (None, 0.296), (0.0, 0.0)):
-        assert "in no step" not in notes(a, b)
-
-
 def test_too_few_steps_are_inconclusive(tmp_path: Path) -> None:
     """Twelve steps prove nothing, however long they are, and the reason names the number."""
     a = save(tmp_path, {("A", "forward"): 100 * noise(60, 1)})
@@ -198,13 +164,6 @@ def test_added_and_removed_modules_are_listed(tmp_path: Path) -> None:
     assert [(one.name, one.phase, one.fqns) for one in comparison.added] == [("New", "user", ("new",))]
     assert comparison.removed[0].ns == pytest.approx(29 * MS, rel=0.02)
     assert comparison.removed[0].share == pytest.approx(0.29, abs=0.02)
-
-
-def test_a_name_that_stands_for_other_modules_is_pointed_out(tmp_path: Path) -> None:
-    """One name, another module: the times are compared, and the change of meaning is said."""
-    a = save(tmp_path, {("A", "forward"): 70 * noise(60, 1)}, fqns={"A": "stage1"})
-    b = save(tmp_path, {("A", "forward"): 70 * noise(60, 2)}, fqns={"A": "stage2"})
-    assert compare_runs(a, b).regrouped == {"A": (("stage1",), ("stage2",))}
 
 
 def test_rows_of_fewer_steps_are_compared_by_their_mean(tmp_path: Path) -> None:
@@ -380,42 +339,6 @@ def test_rows_below_the_clocks_limit_are_inconclusive(tmp_path: Path) -> None:
     assert (one.verdict, one.why) == ("inconclusive", "shorter than the clock can measure (1.5 µs)")
 
 
-def test_memory_is_compared_over_steps_and_by_name(tmp_path: Path) -> None:
-    """Readings have intervals; the largest of a run has none alone; what names hold is counted."""
-
-    def reads(level: int) -> Any:
-        draws = np.random.default_rng(level)
-        return lambda _, fields: {
-            **fields,
-            "memory": {"allocated_bytes": level + int(draws.integers(0, 1000)), "peak_bytes": 2 * level},
-        }
-
-    def hold(run: Path, count: int) -> Path:
-        table = [{"name": "A", "parameter_bytes": count, "buffer_bytes": 0, "gradient_bytes": None, "state_bytes": 8}]
-        (run / "summary.json").write_text(json.dumps({"memory_table": table, "from_another_version": True}))
-        return run
-
-    columns = {("A", "forward"): 10 * noise(60, 1)}
-    a = hold(save(tmp_path, columns, change=reads(1_000_000)), 400)
-    b = hold(save(tmp_path, columns, change=reads(1_500_000)), 800)
-    found = {one.name: one for one in compare_runs(a, b).memory}
-    assert found["allocated_bytes"].verdict == "more"
-    assert found["allocated_bytes"].ratio == pytest.approx(1.5, rel=0.01)
-    assert found["peak_bytes"].verdict == "inconclusive"
-    assert (found["A"].a, found["A"].b, found["A"].verdict, found["A"].why) == (408, 808, "more", "counted")
-    again = compare_runs([a, hold(save(tmp_path, columns, change=reads(1_000_000)), 400)], b)
-    assert {one.name: one.verdict for one in again.memory}["peak_bytes"] == "more"
-    assert {one.verdict for one in compare_runs(a, a).memory} == {"same"}
-
-
-def test_a_summary_of_another_version_is_no_obstacle(tmp_path: Path) -> None:
-    """The records are what is compared: ``summary.json`` may be of the next version, or torn."""
-    a, b = train(tmp_path, seed=1), train(tmp_path, seed=2)
-    (b / "summary.json").write_text('{"written by": "a later version"}')
-    (a / "summary.json").write_text('{"torn')
-    assert compare_runs(a, b).rows
-
-
 def test_a_long_run_is_thinned_not_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Memory is bounded: of a run beyond the limit each second (fourth, …) step is compared, from all over it."""
     monkeypatch.setattr("autoprof.compare.series.MAX_STEPS", 50)
@@ -438,20 +361,9 @@ def test_a_comparison_is_frozen_and_plain(tmp_path: Path) -> None:
     assert data["limit"] == 0.05
 
 
-def test_phases_and_names_choose_rows(tmp_path: Path) -> None:
-    """``phases`` and ``name`` keep what they name; the chosen rows alone count for a limit."""
-    a, b = train(tmp_path, seed=1), train(tmp_path, seed=2, work=2)
-    comparison = compare_runs(a, b, phases=["forward"], name="mixer|head", fail_over=0.05)
-    assert {(one.name, one.phase) for one in comparison.rows} == {("Net/mixer", "forward"), ("Net/head", "forward")}
-    assert [one.name for one in comparison.over_limit()] == ["Net/mixer"]
-    assert compare_runs(a, b, name="head", fail_over=0.05).over_limit() == ()
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"name": "("}, r"name: '\(' is not a regular expression: missing \), unterminated subpattern at position 0"),
-        ({"phases": ["forwrd"]}, "phase: 'forwrd' is unknown; did you mean 'forward'?"),
         ({"margin": -0.1}, r"margin: -0.1 is out of range; allowed: a fraction from 0 to below 10, such as 0.05"),
     ],
 )

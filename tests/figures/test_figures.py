@@ -168,14 +168,13 @@ def comparison(names: Sequence[str], scale: float, **others: Any) -> Comparison:
     return Comparison(a=side, b=side, whole=(change("step", None, 0),), phases=phases, rows=tuple(rows), **fields)
 
 
-@pytest.mark.parametrize("columns", [1, 2])
 @pytest.mark.parametrize("scale", [0.001, 2000], ids=["10 µs", "20 s"])
 @pytest.mark.parametrize("names", [["head"], ODD, MANY], ids=["one", "odd", "many"])
-def test_the_figure_of_a_comparison(names: list[str], scale: float, columns: Any) -> None:
-    """One or two columns of a paper wide."""
-    figure = comparison_figure(comparison(names, scale), columns=columns)
+def test_the_figure_of_a_comparison(names: list[str], scale: float) -> None:
+    """As wide as a page of a paper."""
+    figure = comparison_figure(comparison(names, scale))
     assert problems(figure) == []
-    assert figure.get_figwidth() == {1: 3.5, 2: 7.2}[columns]
+    assert figure.get_figwidth() == 7.2
 
 
 @pytest.mark.parametrize(("steps", "names"), [(1, ["a"]), (200, ODD), (1200, MANY)])
