@@ -33,6 +33,20 @@ _RENAMED_PROGRESS: Final[Mapping[str, str]] = {"left_steps": "remaining_steps", 
 
 
 @dataclass(frozen=True, slots=True)
+class SlowestMember:
+    """The slowest module of a row that several modules of one structure share, all of them called equally often.
+
+    ``times`` is its time in a typical step (the geometric mean) over the median of the ``members``. ``excess_ns`` is
+    its mean time in a step beyond the median one.
+    """
+
+    fqn: str
+    members: int
+    times: float
+    excess_ns: int
+
+
+@dataclass(frozen=True, slots=True)
 class Row:
     """Statistics of one name in one phase. ``mean_ns`` to ``p95_ns`` are per recorded step in which the row occurred.
 
@@ -45,7 +59,8 @@ class Row:
     steps in which calls of the row would have been seen, the same for all rows of a summary; None in older runs.
     ``stopped`` is the reason for which the modules inside have no rows: ``leaf`` (there are none), ``small`` (a small
     part of the step), ``budget`` (recording them would cost too much), ``hidden`` (hooks do not fire inside); None
-    where they have rows, and where the configuration has targets.
+    where they have rows, and where the configuration has targets. ``slowest`` is the slowest of several modules that
+    share the row.
     """
 
     name: str
@@ -72,6 +87,7 @@ class Row:
     memory_reserved_bytes: int | None = None
     watched: int | None = None
     stopped: Stopped | None = None
+    slowest: SlowestMember | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -503,7 +519,7 @@ class Summary:
         not_finite = data.get("not_finite", {})
         values["scalars"] = {**data["scalars"], **{name: float(text) for name, text in not_finite.items()}}
         values["phases"] = {Phase.add(phase): ns for phase, ns in data["phases"].items()}
-        values["rows"] = tuple(Row(**{**row, "phase": Phase.add(row["phase"])}) for row in data["rows"])
+        values["rows"] = tuple(map(_read_row, data["rows"]))
         values["findings"] = tuple(
             Finding(**{**found, "phase": None if found["phase"] is None else Phase.add(found["phase"])})
             for found in data["findings"]
@@ -524,6 +540,13 @@ class Summary:
 def _renamed(data: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
     """Return a JSON object with its old keys replaced by today's."""
     return {names.get(key, key): value for key, value in data.items()}
+
+
+def _read_row(data: Mapping[str, Any]) -> Row:
+    slowest = data.get("slowest")
+    return Row(
+        **{**data, "phase": Phase.add(data["phase"]), "slowest": None if slowest is None else SlowestMember(**slowest)}
+    )
 
 
 def _read_work(data: Mapping[str, Any]) -> Work:

@@ -14,6 +14,7 @@ import numpy as np
 
 from ..frame import LOGGED_LANE, NOT_MEASURED, UNTIMED_LANE, FrameRun, Layout, Nanoseconds, Phase, StepFrame
 from ..summary import Row
+from .members import MemberPlaces, MemberTimes
 from .rows import RowKey, step_rows
 from .table import UNKNOWN, Table
 
@@ -47,10 +48,11 @@ class _Block:
     ``into`` are the table's rows of the ``kept`` rows of the layout; ``row_of`` has -1 for the others.
     """
 
-    __slots__ = ("count", "into", "kept", "last_step", "layout", "row_of", "rows", "waiting")
+    __slots__ = ("count", "into", "kept", "last_step", "layout", "members", "row_of", "rows", "waiting")
 
-    def __init__(self, layout: Layout, row_of: Nanoseconds) -> None:
+    def __init__(self, layout: Layout, row_of: Nanoseconds, members: MemberPlaces | None) -> None:
         self.layout = layout
+        self.members = members
         self.rows = step_rows(layout)
         self.row_of = row_of
         self.kept = row_of >= 0
@@ -80,6 +82,7 @@ class CutStatistics:
         self.phases: Counter[Phase] = Counter()
         self.micro_steps = Counter[int]()
         self.table = Table()
+        self._members = MemberTimes()
         self.table.row(_WHOLE_STEP, None, None)
         self._blocks: dict[Layout, _Block] = {}
 
@@ -136,7 +139,7 @@ class CutStatistics:
                 continue
             parent = rows.parents[i]
             row_of[i] = table.row(key, rows.fqns[i], rows.keys[parent] if parent >= 0 else None)
-        block = self._blocks[layout] = _Block(layout, row_of)
+        block = self._blocks[layout] = _Block(layout, row_of, self._members.places(layout))
         return block
 
     def flush(self) -> None:
@@ -158,6 +161,8 @@ class CutStatistics:
         table.self_time[into] += rows.sums(self_ns).sum(axis=0)[kept]
         table.host[into] += hosts.sum(axis=0)[kept]
         table.calls[into] += rows.calls[kept] * len(total)
+        if block.members is not None:
+            self._members.add(block.members, total)
         if host_bound is not None:
             table.host_bound[into] += rows.totals(host_bound).sum(axis=0)[kept]
 
@@ -207,6 +212,8 @@ class CutStatistics:
             _measured(table.peak_bound[:used]),
             _measured(table.reserved[:used]),
             [watched] * used,
+            [None] * used,
+            map(self._members.slowest().get, table.index),
         )
         # without the whole step, and rows seen in warm-up only
         return sorted(

@@ -23,10 +23,21 @@ class StepRows:
     """The rows of one layout.
 
     ``keys``, ``fqns``, ``calls`` and ``parents`` (indices of rows, -1 for none) have one entry a row; ``of_span`` has
-    the row of each span.
+    the row of each span, ``outermost`` the spans that lie in no other of their row.
     """
 
-    __slots__ = ("_all", "_all_starts", "_outer", "_outer_starts", "calls", "fqns", "keys", "of_span", "parents")
+    __slots__ = (
+        "_all",
+        "_all_starts",
+        "_outer",
+        "_outer_starts",
+        "calls",
+        "fqns",
+        "keys",
+        "of_span",
+        "outermost",
+        "parents",
+    )
 
     def __init__(self, layout: Layout) -> None:
         index: dict[RowKey, int] = {}
@@ -60,6 +71,7 @@ class StepRows:
         self.of_span: Nanoseconds = np.asarray(rows, dtype=np.int64)
         self._all, self._all_starts = _group(rows, np.ones(len(rows), dtype=bool))
         self._outer, self._outer_starts = _group(rows, np.asarray(outermost, dtype=bool))
+        self.outermost = np.flatnonzero(outermost)
 
     def __len__(self) -> int:
         return len(self.keys)
