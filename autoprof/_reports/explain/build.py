@@ -92,7 +92,7 @@ def _place(one: Finding, summary: Summary, run: Run, facts: RunFacts) -> CodePla
     """Return the place of a finding: the module's code, else the line with the most time."""
     place = CodePlace(None if one.phase is None else str(one.phase), one.name, rank=one.rank)
     row = next((row for row in summary.rows if row.name == one.name and row.fqn), None)
-    fqn = one.name if row is None else row.fqn
+    fqn = one.evidence.get("module") or (one.name if row is None else row.fqn)
     source = (run.info.get("sources") or {}).get(fqn)
     if source is not None:
         file, line = source["file"], source["line"]

@@ -16,6 +16,7 @@ from ..._stats.intervals import Interval
 from ..._units import format_ms, format_percent
 from ...frame import TRAINING_LANE, Phase
 from ...summary import Finding, Row
+from .._calls import NEARLY_ALL
 from .._contention import FIRM, QUIET, is_crowded
 from .._evidence import Evidence
 from .._experiment import edit_module
@@ -49,12 +50,6 @@ class OwnTime(NamedTuple):
     parent: str | None
     ns: Interval
     row: Row
-    calls: float
-
-    @property
-    def is_group(self) -> bool:
-        """Whether it is the sum of several blocks of one structure, such as ``h.*``."""
-        return "*" in self.name
 
 
 def judge(run: Evidence) -> Finding | None:
@@ -64,7 +59,7 @@ def judge(run: Evidence) -> Finding | None:
         return abstain("hot-module", "spans of two modules side by side", "name the model's children as targets")
     if not run.facts.has_model:
         return _judge_names(run, own)
-    return _judge_siblings(run, own) or _judge_work(run, own) or _judge_forward(run, own)
+    return _judge_siblings(run, own) or _judge_members(run) or _judge_work(run, own) or _judge_forward(run, own)
 
 
 def _own_times(run: Evidence) -> list[OwnTime]:
@@ -76,8 +71,7 @@ def _own_times(run: Evidence) -> list[OwnTime]:
     found = []
     for name, several in rows.items():
         longest = max(several, key=lambda row: row.self_ns)
-        calls = max(row.calls / max(row.steps, 1) for row in several)
-        found.append(OwnTime(name, longest.parent, run.self_time(several), longest, calls))
+        found.append(OwnTime(name, longest.parent, run.self_time(several), longest))
     return found
 
 
@@ -112,10 +106,8 @@ def _judge_siblings(run: Evidence, own: list[OwnTime]) -> Finding | None:
     held = {row.name: row.parameter_bytes for row in run.summary.memory_table}
     worst: tuple[float, OwnTime, list[Interval]] | None = None
     for group in groups.values():
-        hot = max((one for one in group if not one.is_group), key=lambda one: one.ns.middle, default=None)
-        if hot is None:
-            continue
-        others = [ns for one in group if one is not hot for ns in _siblings(held, hot, one)]
+        hot = max(group, key=lambda one: one.ns.middle)
+        others = [one.ns for one in group if one is not hot and _is_alike(held, hot, one)]
         if len(others) < MIN_SIBLINGS - 1:
             continue
         excess_ns = hot.ns.middle - median(ns.middle for ns in others)
@@ -147,8 +139,7 @@ def _judge_siblings(run: Evidence, own: list[OwnTime]) -> Finding | None:
         "warning",
         f"{hot.name} takes {format_ms(hot.ns.middle)} of its own, {times.middle:.1f} x as long as its {len(others)} "
         f"siblings of the same structure ({format_ms(usual.middle)} each)",
-        f"compare {hot.name} with its siblings: other inputs (longer, another dtype or memory format), a hook, a copy "
-        "or code that only it runs",
+        _compare_with_siblings(hot.name),
         hot.name,
         hot.row.phase,
         gain_ns=round(excess_ns),
@@ -156,16 +147,55 @@ def _judge_siblings(run: Evidence, own: list[OwnTime]) -> Finding | None:
     )
 
 
-def _siblings(held: Mapping[str | None, int | None], hot: OwnTime, other: OwnTime) -> list[Interval]:
-    """Return the times of modules with the same parameters, as far as they are counted: of each block of a group.
-
-    ``held`` has the bytes of the parameters by name.
-    """
-    count = max(round(other.calls / max(hot.calls, 1.0)), 1) if other.is_group else 1
+def _is_alike(held: Mapping[str | None, int | None], hot: OwnTime, other: OwnTime) -> bool:
+    """Return whether two modules have as many bytes of parameters (``held``, by name), as far as they are counted."""
     mine, theirs = held.get(hot.name), held.get(other.name)
-    if mine is not None and theirs is not None and abs(mine - theirs / count) > SAME_BYTES * max(mine, theirs / count):
-        return []
-    return [Interval(*(part / count for part in other.ns))] * count
+    return mine is None or theirs is None or abs(mine - theirs) <= SAME_BYTES * max(mine, theirs)
+
+
+def _judge_members(run: Evidence) -> Finding | None:
+    """Find the module that takes much longer than the others of its row, which are of the same structure."""
+    excess: dict[str, list[Row]] = defaultdict(list)
+    for row in run.summary.rows:
+        if row.lane == TRAINING_LANE and row.slowest is not None and row.slowest.times >= MAX_TIMES:
+            excess[row.slowest.fqn].append(row)
+    found = {fqn: sum(row.slowest.excess_ns for row in rows if row.slowest) for fqn, rows in excess.items()}
+    least_ns = max(MIN_EXCESS * run.summary.step_mean_ns, NEARLY_ALL * max(found.values(), default=0))
+    # Of a slow block and the slow part of it, the part: it has nearly all of the block's excess.
+    fqn = max((fqn for fqn, ns in found.items() if ns >= least_ns), key=len, default=None)
+    if fqn is None:
+        return None
+    row = max(excess[fqn], key=lambda row: row.total_ns)
+    assert row.slowest is not None
+    others, times = row.slowest.members - 1, max(one.slowest.times for one in excess[fqn] if one.slowest)
+    evidence = {
+        "times": times,
+        "bound": MAX_TIMES,
+        "share": round(found[fqn] / max(run.summary.step_mean_ns, 1), 4),
+        "siblings": others,
+        "module": fqn,
+        "steps": run.summary.steps,
+    }
+    if is_crowded(run) and times < FIRM * MAX_TIMES:
+        return abstain("hot-module", QUIET, "stop them and measure again", evidence)
+    return Finding(
+        "hot-module",
+        "warning",
+        f"{fqn} takes {times:.1f} x as long as the median of its {others} siblings of the same structure: "
+        f"{format_ms(found[fqn])} more in each step",
+        _compare_with_siblings(fqn),
+        row.name,
+        row.phase,
+        gain_ns=found[fqn],
+        evidence=evidence,
+    )
+
+
+def _compare_with_siblings(name: str) -> str:
+    return (
+        f"compare {name} with its siblings: other inputs (longer, another dtype or memory format), a hook, a copy "
+        "or code that only it runs"
+    )
 
 
 def _judge_work(run: Evidence, own: list[OwnTime]) -> Finding | None:
