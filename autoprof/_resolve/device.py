@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..devices import DeviceTimes, Place, Times
-from ..frame import LOGGED_LANE, NOT_MEASURED, STREAM_LANES, UNTIMED_LANE, Layout, Nanoseconds, Phase
+from ..frame import LOGGED_LANE, NOT_MEASURED, STREAM_LANES, UNTIMED_LANE, Layout, Nanoseconds
 from .launch_lag import LaunchLag, host_bound_ns
 from .plan import Plan
 
@@ -62,44 +62,33 @@ def is_on_one_stream(plan: Plan, times: Times) -> bool:
 
 
 class _MarkTimes:
-    """The times of a step's start, its marks and its end; then the same on the streams that were current before.
+    """The times of a step's start, its marks and its end.
 
-    ``stream`` is the index of the stream of each time, ``NOT_MEASURED`` where there is none. ``count`` is the number of
-    times before those of previous streams, which many steps do not have.
+    ``stream`` is the index of the stream of each time, ``NOT_MEASURED`` where there is none.
     """
 
     def __init__(self, plan: Plan, marks: int, host_ns: Nanoseconds, device: DeviceTimes) -> None:
-        self.count = marks + 2
-        at = np.zeros_like(device.ns) if device.place is None else device.place
-        pairs = [(device.ns, at)]
-        if device.previous_place is not None and device.previous_ns is not None:
-            pairs.append((device.previous_ns, device.previous_place))
-        is_time = np.ones(self.count, dtype=bool)
+        is_time = np.ones(marks + 2, dtype=bool)
         is_time[plan.values + 1] = False
-        columns: Nanoseconds = np.full((3, len(pairs), self.count), NOT_MEASURED, dtype=np.int64)
-        for half, pair in enumerate(pairs):
-            columns[0, half, is_time] = host_ns
-            columns[1:, half, is_time] = pair
-        self.host, self.ns, self.stream = columns.reshape(3, -1)
+        columns: Nanoseconds = np.full((3, marks + 2), NOT_MEASURED, dtype=np.int64)
+        columns[0, is_time], columns[1, is_time] = host_ns, device.ns
+        columns[2, is_time] = 0 if device.place is None else device.place
+        self.host, self.ns, self.stream = columns
         self.step_stream = int(self.stream[0])
         """The stream on which the step began."""
-        self.position = np.arange(len(self.ns)) % self.count
 
     def on_step_stream(self, position: int) -> int | None:
         """Return when the step's stream passed a position, None where no event on it shows that."""
-        for index in range(position, len(self.ns), self.count):
-            if self.stream[index] == self.step_stream >= 0:
-                return int(self.ns[index])
-        return None
+        return int(self.ns[position]) if self.stream[position] == self.step_stream >= 0 else None
 
     def remove_pause(self, paused: int, resumed: int) -> bool:
         """Remove the time between two positions; return False where the step's stream has no time for them."""
         start, end = self.on_step_stream(paused), self.on_step_stream(resumed)
         if start is None or end is None:
             return False
-        seen, after = self.stream >= 0, self.position >= resumed
-        self.ns[(self.stream == self.step_stream) & (self.position >= paused) & ~after] = start
-        self.ns[seen & after] -= end - start
+        inside = slice(paused, resumed)
+        self.ns[inside][self.stream[inside] == self.step_stream] = start
+        self.ns[resumed:][self.stream[resumed:] >= 0] -= end - start
         return True
 
     def host_bound(self, lag: Nanoseconds) -> Nanoseconds:
@@ -107,21 +96,19 @@ class _MarkTimes:
         waited = np.zeros_like(self.ns)
         for stream in range(int(self.stream.max(initial=-1)) + 1):
             here = np.flatnonzero(self.stream == stream)
-            here = here[np.argsort(self.position[here], kind="stable")]
             waited[here] = host_bound_ns(self.ns[here], lag[here])
         return waited
 
 
 @dataclass(frozen=True, slots=True)
 class _StreamPlan:
-    """A plan with its spans on the lanes of their streams, the ends of its spans, and the spans with a device time.
+    """A plan with its spans on the lanes of their streams, and the spans with a device time.
 
     ``untimed`` counts the others by their reason. ``source`` is the plan before.
     """
 
     source: Plan
     plan: Plan
-    ends: Nanoseconds
     timed: npt.NDArray[np.bool_]
     untimed: Counter[str]
 
@@ -144,15 +131,14 @@ class DeviceTimer:
             return plan, None
         passed = _MarkTimes(plan, marks, times.host_ns - times.host_ns[0], device)
         of_stream = np.array([*(index for index, _ in device.places), NOT_MEASURED])  # the last is that of stream -1
-        end = passed.count - 1
+        end = len(passed.ns) - 1
         lag = self._lag.of(int(times.host_ns[0]), passed.host, passed.ns, of_stream[passed.stream], end)
         complete = [passed.remove_pause(paused + 1, resumed + 1) for paused, resumed in plan.pauses]
         duration_ns = passed.on_step_stream(end) if all(complete) else None
-        waited, starts = passed.host_bound(lag), plan.starts + 1
+        waited, starts, ends = passed.host_bound(lag), plan.starts + 1, plan.ends + 1
         in_step = int(waited[passed.stream == passed.step_stream].max(initial=0))
         lengths, events_ns = (duration_ns,), self.event_ns * len(times.host_ns)
         if device.place is None:
-            ends = plan.ends + 1
             start = passed.ns[starts]
             bound = waited[ends] - waited[starts]
             ns = passed.ns[ends] - start
@@ -160,8 +146,8 @@ class DeviceTimer:
         found = self._stream_plan(plan, passed, device.places)
         columns = DeviceColumns(
             np.where(found.timed, passed.ns[starts], NOT_MEASURED)[None],
-            np.where(found.timed, passed.ns[found.ends] - passed.ns[starts], NOT_MEASURED)[None],
-            np.where(found.timed, waited[found.ends] - waited[starts], NOT_MEASURED)[None],
+            np.where(found.timed, passed.ns[ends] - passed.ns[starts], NOT_MEASURED)[None],
+            np.where(found.timed, waited[ends] - waited[starts], NOT_MEASURED)[None],
             lengths,
             (in_step,),
             events_ns,
@@ -207,16 +193,11 @@ def _by_stream(plan: Plan, passed: _MarkTimes, numbers: list[int]) -> _StreamPla
     """Find the stream of each span, and its parent among the spans of that stream."""
     starts, ends, stream = plan.starts + 1, plan.ends + 1, passed.stream
     begun, ended = stream[starts], stream[ends]
-    ends_on_previous = np.zeros(len(starts), dtype=bool)
-    if len(stream) > passed.count:
-        # A backward runs on the stream of its nodes, where it starts. The node that ends it may run elsewhere.
-        backward = np.array([phase is Phase.BACKWARD for phase in plan.layout.phases], dtype=bool)
-        ends_on_previous = backward & (begun != ended) & (begun == stream[ends + passed.count]) & (begun >= 0)
     across_pause = np.zeros(len(starts), dtype=bool)
     for paused, resumed in plan.pauses:
         across_pause |= (begun != passed.step_stream) & (plan.starts < resumed) & (plan.ends > paused)
-    unseen = (begun < 0) | ((ended < 0) & ~ends_on_previous)
-    two_streams = (begun != ended) & ~ends_on_previous
+    unseen = (begun < 0) | (ended < 0)
+    two_streams = begun != ended
     timed = ~(unseen | two_streams | across_pause)
     logged = np.array(plan.layout.lanes) == LOGGED_LANE
     untimed: Counter[str] = Counter()
@@ -224,8 +205,7 @@ def _by_stream(plan: Plan, passed: _MarkTimes, numbers: list[int]) -> _StreamPla
         untimed[NO_DEVICE_TIME if unseen[i] else TWO_STREAMS if two_streams[i] else ACROSS_PAUSE] += 1
     streams = [numbers[at] if at >= 0 else None for at in np.where(timed, begun, NOT_MEASURED).tolist()]
     layout = _on_lanes(plan.layout, streams)
-    last = np.where(ends_on_previous, ends + passed.count, ends)
-    return _StreamPlan(plan, replace(plan, layout=layout), last, timed, untimed)
+    return _StreamPlan(plan, replace(plan, layout=layout), timed, untimed)
 
 
 def _on_lanes(layout: Layout, streams: list[int | None]) -> Layout:

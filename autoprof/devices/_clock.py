@@ -24,16 +24,12 @@ class DeviceTimes:
     """When the device passed each reading: ``ns`` since the first one (on another device: by the host's time).
 
     ``places`` are the streams of the readings, by first appearance. ``place`` has each reading's stream as an index
-    into it, or is None when all readings are on the first. Where a thread has changed its stream since its reading
-    before, ``previous_place`` has the earlier stream and ``previous_ns`` when the device passed the same instant there.
-    ``NOT_MEASURED`` marks readings without an event.
+    into it, or is None when all readings are on the first. ``NOT_MEASURED`` marks readings without an event.
     """
 
     ns: Nanoseconds
     places: tuple[Place, ...]
     place: Nanoseconds | None = None
-    previous_place: Nanoseconds | None = None
-    previous_ns: Nanoseconds | None = None
 
 
 @dataclass(frozen=True, slots=True)

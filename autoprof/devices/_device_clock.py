@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from operator import attrgetter
-from threading import get_ident
 from time import perf_counter_ns, sleep
 from typing import Any, Final, Protocol
 
@@ -98,18 +97,14 @@ class TorchEvents:
 
 
 class Stamp:
-    """One reading of a device clock: the host time, and an event (None during a graph capture).
+    """One reading of a device clock: the host time, and an event (None during a graph capture)."""
 
-    ``previous`` is the same instant on the stream of this thread's reading before, where that was another stream.
-    """
-
-    __slots__ = ("event", "host_ns", "place", "previous")
+    __slots__ = ("event", "host_ns", "place")
 
     def __init__(self, event: Any) -> None:
         self.event = event
         self.host_ns = 0
         self.place: Place | None = None
-        self.previous: Stamp | None = None
 
 
 class DeviceClock:
@@ -123,7 +118,6 @@ class DeviceClock:
         self._now = now
         self._source = source
         self._pools: dict[int, list[Stamp]] = {}
-        self._last: dict[int, Place] = {}
         self._readers: dict[int | None, Callable[[], Stamp]] = {}
         self._native: Callable[..., Callable[[], Stamp]] | None = None
         self.use_device(device)
@@ -163,32 +157,15 @@ class DeviceClock:
         return self._readers[device]
 
     def _make_reader(self, device: int | None) -> Callable[[], Stamp]:
-        source, now, take, last_of = self._source, self._now, self._take, self._last
-        here, record = source.here, source.record
+        source, now = self._source, self._now
 
         def read() -> Stamp:
-            place = here(device)
-            thread = get_ident()
-            if place is None:
-                last_of.pop(thread, None)  # its stream before may be the one that is captured now
-                stamp = Stamp(None)
-                stamp.host_ns = now()
-                return stamp
-            stamp = take(place)
-            stamp.host_ns = now()
-            record(stamp.event, place)
-            last = last_of.get(thread)
-            if last != place:
-                last_of[thread] = place
-                if last is not None:
-                    previous = stamp.previous = take(last)
-                    record(previous.event, last)
-            return stamp
+            return self._read_on(source.here(device))
 
         if self._native is None:
             return read
-        calls = {"record": record, **getattr(source, "native", {})}
-        return self._native(read, here, device, self._pools, last_of, now, **calls)
+        calls = {"record": source.record, **getattr(source, "native", {})}
+        return self._native(read, source.here, device, self._pools, now, **calls)
 
     def place(self, device: int | None) -> Place | None:
         return self._source.here(device)
@@ -196,18 +173,20 @@ class DeviceClock:
     def read_at(self, place: Place | None) -> Stamp:
         if place is None or self._source.here() is None or self._source.here(place[0]) is None:
             place = None
-        stamp = Stamp(None) if place is None else self._take(place)
-        stamp.host_ns = self._now()
-        if place is not None:
-            self._source.record(stamp.event, place)
-        return stamp
+        return self._read_on(place)
 
-    def _take(self, place: Place) -> Stamp:
+    def _read_on(self, place: Place | None) -> Stamp:
+        if place is None:
+            stamp = Stamp(None)
+            stamp.host_ns = self._now()
+            return stamp
         try:
             stamp = self._pools[place[0]].pop()
         except (KeyError, IndexError):  # another thread may take the last event: a check before the pop would be a race
             stamp = Stamp(self._source.new())
         stamp.place = place
+        stamp.host_ns = self._now()
+        self._source.record(stamp.event, place)
         return stamp
 
     def host_ns(self, reading: Reading) -> int:
@@ -222,8 +201,7 @@ class DeviceClock:
         """Count device time from the first reading; on another device from its own first, aligned by host time."""
         host = np.array([stamp.host_ns for stamp in readings], dtype=np.int64)
         places = dict.fromkeys([stamp.place for stamp in readings])
-        # The first reading ended the step before.
-        if len(places) == 1 and None not in places and all(stamp.previous is None for stamp in readings[1:]):
+        if len(places) == 1 and None not in places:
             elapsed, first = self._source.elapsed_ns, readings[0].event
             ns = np.array([elapsed(first, stamp.event) for stamp in readings], dtype=np.int64)
             return Times(host, DeviceTimes(ns, tuple(places)))
@@ -231,33 +209,25 @@ class DeviceClock:
 
     def _times_by_place(self, readings: Sequence[Reading], host: Nanoseconds) -> DeviceTimes:
         """Return the times of readings on several streams, or on none."""
-        size = len(readings)
-        ns, previous_ns, place, previous_place = (np.full(size, NOT_MEASURED, dtype=np.int64) for _ in range(4))
+        ns, place = (np.full(len(readings), NOT_MEASURED, dtype=np.int64) for _ in range(2))
         index: dict[Place, int] = {}
         bases: dict[int, tuple[Any, int]] = {}
         for i, stamp in enumerate(readings):
-            for one, into, where in ((stamp, ns, place), (stamp.previous, previous_ns, previous_place)):
-                if one is None or one.place is None:
-                    continue
-                where[i] = index.setdefault(one.place, len(index))
-                base = bases.get(one.place[0])
-                if base is None:
-                    base = bases[one.place[0]] = (one.event, int(host[i] - host[0]))
-                into[i] = base[1] + self._source.elapsed_ns(base[0], one.event)
-        return DeviceTimes(ns, tuple(index), place, previous_place, previous_ns)
+            if stamp.place is not None:
+                place[i] = index.setdefault(stamp.place, len(index))
+                event, begun_ns = bases.setdefault(stamp.place[0], (stamp.event, int(host[i] - host[0])))
+                ns[i] = begun_ns + self._source.elapsed_ns(event, stamp.event)
+        return DeviceTimes(ns, tuple(index), place)
 
     def release(self, readings: Sequence[Reading]) -> None:
         pools = self._pools
         for stamp in readings:
-            place, previous = stamp.place, stamp.previous
+            place = stamp.place
             if place is not None:
                 stamp.place = None  # marks that share a reading release it several times
                 pool = pools[place[0]] if place[0] in pools else pools.setdefault(place[0], [])
                 if len(pool) < POOLED:
                     pool.append(stamp)
-            if previous is not None:
-                stamp.previous = None
-                self.release((previous,))
 
     def on_host(self, reading: Reading) -> Stamp:
         stamp = Stamp(None)
@@ -273,8 +243,5 @@ class DeviceClock:
 def _last_of_each(readings: Sequence[Reading]) -> Iterable[Stamp]:
     """Return the last event of each stream; when the device has passed it, it has passed all before it."""
     last: dict[Place | None, Stamp] = {stamp.place: stamp for stamp in readings}
-    if any(stamp.previous is not None for stamp in readings):
-        both = [one for stamp in readings for one in (stamp, stamp.previous) if one is not None]
-        last = {stamp.place: stamp for stamp in both}
     last.pop(None, None)
     return last.values()

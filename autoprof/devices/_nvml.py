@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from .._names import quoted
 from ..errors import import_extra
 from ._telemetry import DeviceReading
-
-T = TypeVar("T")
 
 _THROTTLES: Final = {
     0x04: "power cap",
@@ -89,83 +86,30 @@ def import_nvml() -> Any:
     return import_extra("pynvml", "gpu", "devices")
 
 
-def open_reader(
-    nvml: Any, index: int, uuid: str | None, environment: Mapping[str, str] = os.environ
-) -> tuple[NvmlReader | None, str | None]:
-    """Return a reader for torch's device ``cuda:<index>``, or the reason why NVML cannot identify it.
+def open_reader(nvml: Any, uuid: str | None) -> tuple[NvmlReader | None, str | None]:
+    """Return a reader for torch's device with this UUID, or the reason why NVML cannot identify it.
 
-    ``uuid`` is ``str(torch.cuda.get_device_properties(index).uuid)`` where torch has it: NVML numbers the devices of
-    the machine by their place on the bus; torch numbers those of CUDA_VISIBLE_DEVICES, the fastest first.
+    The numbers of devices do not identify them: NVML counts those of the machine, torch the visible ones.
     """
+    if uuid is None:
+        return None, "this version of torch does not give the UUID of a device, by which NVML finds it"
     try:
         nvml.nvmlInit()
     except nvml.NVMLError as error:
         return None, f"NVML does not start: {error}"
+    bare = uuid.lower().removeprefix("gpu-").removeprefix("mig-")
+    name, parent = f"GPU-{bare}", None
     try:
-        found = _find(nvml, index, uuid, environment)
+        try:
+            handle = nvml.nvmlDeviceGetHandleByUUID(name)
+        except nvml.NVMLError:
+            name = f"MIG-{bare}"
+            handle = nvml.nvmlDeviceGetHandleByUUID(name)
+            parent = nvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(handle)
     except nvml.NVMLError as error:
-        found = f"NVML does not list the devices: {error}"
-    if isinstance(found, str):
         nvml.nvmlShutdown()
-        return None, found
-    return NvmlReader(nvml, *found), None
-
-
-def _find(nvml: Any, index: int, uuid: str | None, environment: Mapping[str, str]) -> tuple[Any, Any, str] | str:
-    devices = list(_devices(nvml))
-    if uuid is not None:
-        bare = _bare(uuid)
-        same = [device for device in devices if _bare(device[2]) == bare]
-        return same[0] if same else f"NVML has no device {quoted(uuid)}"
-    visible = environment.get("CUDA_VISIBLE_DEVICES")
-    if visible is None:
-        return _by_number(nvml, devices, index, environment)
-    entries = [entry.strip() for entry in visible.split(",")]
-    if index >= len(entries):
-        return f"CUDA_VISIBLE_DEVICES names {len(entries)} devices, torch says cuda:{index}"
-    entry = entries[index]
-    if entry.isdigit():
-        return _by_number(nvml, devices, int(entry), environment)
-    same = [device for device in devices if device[2].startswith(entry)]  # CUDA accepts a unique prefix
-    return same[0] if len(same) == 1 else f"{quoted(entry)} of CUDA_VISIBLE_DEVICES is not the UUID of one device"
-
-
-def _by_number(
-    nvml: Any, devices: list[tuple[Any, Any, str]], number: int, environment: Mapping[str, str]
-) -> tuple[Any, Any, str] | str:
-    whole = [device for device in devices if device[1] is None]
-    if number >= len(whole):
-        return f"NVML has {len(whole)} devices, none numbered {number}"
-    in_bus_order = environment.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID"
-    if not in_bus_order and len({_text(nvml.nvmlDeviceGetName(device[0])) for device in whole}) > 1:
-        return "the devices differ and their order is unknown; set CUDA_DEVICE_ORDER=PCI_BUS_ID"
-    if any(device[1] is whole[number][0] for device in devices):
-        return "the device is split into slices (MIG); which slice is in use is unknown"
-    return whole[number]
-
-
-def _devices(nvml: Any) -> Iterator[tuple[Any, Any, str]]:
-    """Yield each device and each of its slices: its handle, the whole device's handle (None if it is one), its UUID."""
-    for number in range(nvml.nvmlDeviceGetCount()):
-        device = nvml.nvmlDeviceGetHandleByIndex(number)
-        yield device, None, _text(nvml.nvmlDeviceGetUUID(device)) or ""
-        for place in range(_or(0, nvml, nvml.nvmlDeviceGetMaxMigDeviceCount, device)):
-            part = _or(None, nvml, nvml.nvmlDeviceGetMigDeviceHandleByIndex, device, place)
-            if part is not None:
-                yield part, device, _text(nvml.nvmlDeviceGetUUID(part)) or ""
-
-
-def _or(otherwise: T, nvml: Any, function: Callable[..., T], *args: Any) -> T:
-    try:
-        return function(*args)
-    except nvml.NVMLError:
-        return otherwise
-
-
-def _bare(uuid: str) -> str:
-    for kind in ("GPU-", "MIG-"):
-        uuid = uuid.removeprefix(kind)
-    return uuid.lower()
+        return None, f"NVML has no device {quoted(uuid)}: {error}"
+    return NvmlReader(nvml, handle, parent, name), None
 
 
 def _text(value: Any) -> str | None:

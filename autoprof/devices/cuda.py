@@ -139,7 +139,7 @@ class Cuda(Accelerator):
             return None, str(error)
         index = torch.cuda.current_device() if place.index is None else place.index
         uuid = getattr(torch.cuda.get_device_properties(index), "uuid", None)
-        return open_reader(nvml, index, None if uuid is None else str(uuid))
+        return open_reader(nvml, None if uuid is None else str(uuid))
 
     def _type(self) -> str | None:
         return "cuda"

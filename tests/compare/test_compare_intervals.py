@@ -27,7 +27,7 @@ def p_of(one: Contrast) -> float:
 @pytest.mark.parametrize("t", [0.0, 0.3, 1.0, 2.5, 8.0, 30.0])
 def test_students_t_is_that_of_the_tables(t: float, freedom: float) -> None:
     """Our tail is scipy's, also far out, where a hundred rows are judged."""
-    assert t_tail(t, freedom) == pytest.approx(stats.t.sf(t, freedom), rel=1e-6)
+    assert t_tail(t, freedom) == pytest.approx(stats.t.sf(t, freedom), rel=1e-5)
 
 
 def test_a_quantile_undoes_a_tail() -> None:

@@ -41,24 +41,15 @@ class FakeNvml:
     def nvmlShutdown(self) -> None:
         self.users -= 1
 
-    def nvmlDeviceGetCount(self) -> int:
-        return len(self.devices)
-
-    def nvmlDeviceGetHandleByIndex(self, number: int) -> Any:
-        return self.devices[number]
-
-    def nvmlDeviceGetUUID(self, handle: Any) -> str:
-        return handle["uuid"]
-
-    def nvmlDeviceGetMaxMigDeviceCount(self, handle: Any) -> int:
-        if "slices" not in handle:
-            raise NVMLError_NotSupported("Not Supported")
-        return 7
-
-    def nvmlDeviceGetMigDeviceHandleByIndex(self, handle: Any, place: int) -> Any:
-        if place >= len(handle["slices"]):
+    def nvmlDeviceGetHandleByUUID(self, uuid: str) -> Any:
+        known = [one for device in self.devices for one in (device, *device.get("slices", ()))]
+        found = [one for one in known if one["uuid"] == uuid]
+        if not found:
             raise NVMLError("Not Found")
-        return handle["slices"][place]
+        return found[0]
+
+    def nvmlDeviceGetDeviceHandleFromMigDeviceHandle(self, handle: Any) -> Any:
+        return next(device for device in self.devices if handle in device.get("slices", ()))
 
     def nvmlDeviceGetName(self, handle: Any) -> Any:
         return handle.get("name", "NVIDIA H100 80GB HBM3")

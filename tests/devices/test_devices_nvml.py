@@ -16,16 +16,16 @@ CUT = {
 }
 
 
-def read(nvml, index, uuid=None, environment=()):
+def read(nvml, uuid):
     """Read the device once."""
-    reader, reason = open_reader(nvml, index, uuid, dict(environment))
+    reader, reason = open_reader(nvml, uuid)
     assert reason is None
     return reader.read()
 
 
 def test_a_reading_has_everything_with_its_unit():
     """Fractions, bytes, milliwatts, megahertz, degrees."""
-    reading = read(FakeNvml(A), 0, "aaaa-1")
+    reading = read(FakeNvml(A), "aaaa-1")
     assert (reading.name, reading.uuid) == ("NVIDIA H100 80GB HBM3", "GPU-aaaa-1")
     assert reading.utilization_fraction == 0.11
     assert (reading.memory_used_bytes, reading.memory_total_bytes) == (10, 80 << 30)
@@ -38,69 +38,46 @@ def test_a_reading_has_everything_with_its_unit():
 
 def test_why_the_clock_is_low_is_said_in_words():
     """Idle and the user's own limits are no reasons."""
-    reading = read(FakeNvml(A | {"throttle": 0x01 | 0x02 | 0x04 | 0x40}), 0, "aaaa-1")
+    reading = read(FakeNvml(A | {"throttle": 0x01 | 0x02 | 0x04 | 0x40}), "aaaa-1")
     assert reading.throttled_by == ("power cap", "hardware thermal slowdown")
 
 
 def test_the_uuid_decides_whatever_the_numbers_say():
     """torch may number the devices otherwise than the bus does."""
-    assert read(FakeNvml(A, B), 0, "bbbb-2").uuid == "GPU-bbbb-2"
-    assert read(FakeNvml(A, B), 0, "GPU-BBBB-2").uuid == "GPU-bbbb-2"
-
-
-@pytest.mark.parametrize(
-    ("visible", "index", "uuid"),
-    [(None, 1, "GPU-bbbb-2"), ("1", 0, "GPU-bbbb-2"), ("1,0", 1, "GPU-aaaa-1"), ("GPU-bb", 0, "GPU-bbbb-2"),
-     ("GPU-aaaa-1, GPU-bbbb-2", 1, "GPU-bbbb-2")],
-)  # fmt: skip
-def test_without_a_uuid_the_visible_devices_decide(visible, index, uuid):
-    """Numbers, UUIDs and their beginnings, as CUDA reads them."""
-    environment = {} if visible is None else {"CUDA_VISIBLE_DEVICES": visible}
-    assert read(FakeNvml(A, B), index, None, environment).uuid == uuid
+    assert read(FakeNvml(A, B), "bbbb-2").utilization_fraction == 0.22
+    assert read(FakeNvml(A, B), "GPU-BBBB-2").utilization_fraction == 0.22
 
 
 def test_a_slice_is_read_as_a_slice():
     """Its memory is its own; power and clocks are the whole device's; NVML does not tell how busy it is."""
-    nvml = FakeNvml(A, CUT)
-    for reading in (read(nvml, 0, "eeee-5"), read(nvml, 0, None, {"CUDA_VISIBLE_DEVICES": "MIG-eeee-5"})):
-        assert reading.uuid == "MIG-eeee-5"
-        assert reading.memory_used_bytes == 5
-        assert reading.power_mw == 300_000
-        assert reading.utilization_fraction is None
-        assert reading.shared
+    reading = read(FakeNvml(A, CUT), "eeee-5")
+    assert reading.memory_used_bytes == 5
+    assert reading.power_mw == 300_000
+    assert reading.utilization_fraction is None
+    assert reading.shared
 
 
 @pytest.mark.parametrize(
-    ("nvml", "index", "uuid", "environment", "why"),
+    ("nvml", "uuid", "why"),
     [
-        (FakeNvml(A, starts=False), 0, None, {}, "NVML does not start: Driver Not Loaded"),
-        (FakeNvml(A), 0, "zzzz", {}, "NVML has no device 'zzzz'"),
-        (FakeNvml(A), 3, None, {}, "NVML has 1 devices, none numbered 3"),
-        (FakeNvml(A), 1, None, {"CUDA_VISIBLE_DEVICES": "0"}, "names 1 devices, torch says cuda:1"),
-        (FakeNvml(A, B | {"uuid": "GPU-aabb"}), 0, None, {"CUDA_VISIBLE_DEVICES": "GPU-aa"}, "not the UUID of one"),
-        (FakeNvml(A, B | {"name": "Tesla T4"}), 0, None, {}, "set CUDA_DEVICE_ORDER=PCI_BUS_ID"),
-        (FakeNvml(CUT), 0, None, {}, "the device is split into slices"),
+        (FakeNvml(A, starts=False), "aaaa-1", "NVML does not start: Driver Not Loaded"),
+        (FakeNvml(A), "zzzz", "NVML has no device 'zzzz': Not Found"),
+        (FakeNvml(A), None, "does not give the UUID"),
     ],
-)  # fmt: skip
-def test_a_device_that_is_not_identified_is_not_guessed(nvml, index, uuid, environment, why):
+)
+def test_a_device_that_is_not_identified_is_not_guessed(nvml, uuid, why):
     """There is no reader, a reason, and NVML is given back."""
-    reader, reason = open_reader(nvml, index, uuid, environment)
+    reader, reason = open_reader(nvml, uuid)
     assert reader is None
     assert why in reason
     assert nvml.users == 0
-
-
-def test_devices_in_the_order_of_the_bus_may_differ():
-    """Then NVML's numbers are CUDA's."""
-    nvml = FakeNvml(A, B | {"name": "Tesla T4"})
-    assert read(nvml, 1, None, {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}).name == "Tesla T4"
 
 
 def test_what_a_device_does_not_tell_is_none_and_asked_once():
     """A consumer card has no power limit; asking each second would be for nothing."""
     nvml = FakeNvml(A)
     nvml.unsupported = {"power", "throttle"}
-    reader, _ = open_reader(nvml, 0, "aaaa-1", {})
+    reader, _ = open_reader(nvml, "aaaa-1")
     readings = [reader.read() for _ in range(3)]
     assert [reading.power_mw for reading in readings] == [None] * 3
     assert readings[0].throttled_by is None
@@ -111,7 +88,7 @@ def test_what_a_device_does_not_tell_is_none_and_asked_once():
 def test_a_driver_that_fails_once_is_asked_again():
     """A value missed is None, not zero and not the old one."""
     nvml = FakeNvml(A)
-    reader, _ = open_reader(nvml, 0, "aaaa-1", {})
+    reader, _ = open_reader(nvml, "aaaa-1")
     nvml.broken = {"memory", "clock"}
     assert (reader.read().memory_used_bytes, reader.read().sm_clock_mhz) == (None, None)
     nvml.broken = set()
@@ -121,16 +98,15 @@ def test_a_driver_that_fails_once_is_asked_again():
 def test_nvml_is_given_back():
     """It counts its users."""
     nvml = FakeNvml(A)
-    reader, _ = open_reader(nvml, 0, "aaaa-1", {})
+    reader, _ = open_reader(nvml, "aaaa-1")
     assert nvml.users == 1
     reader.close()
     assert nvml.users == 0
 
 
 def test_older_bindings_give_bytes():
-    """Names and UUIDs are text all the same."""
-    nvml = FakeNvml({"uuid": b"GPU-aaaa-1", "name": b"Tesla T4"})
-    assert (read(nvml, 0, "aaaa-1").name, read(nvml, 0).uuid) == ("Tesla T4", "GPU-aaaa-1")
+    """Names are text all the same."""
+    assert read(FakeNvml({"uuid": "GPU-aaaa-1", "name": b"Tesla T4"}), "aaaa-1").name == "Tesla T4"
 
 
 def test_a_missing_package_says_how_to_get_it(monkeypatch):

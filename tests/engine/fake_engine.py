@@ -65,8 +65,8 @@ def threads_of_devices(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
     with monkeypatch.context() as patch:
         probes = ("backward", "checkpointing", "module_hooks")
-        for module in ("devices._device_clock", *(f"_capture.hooks.{probe}" for probe in probes)):
-            patch.setattr(f"autoprof.{module}.get_ident", ident)
+        for probe in probes:
+            patch.setattr(f"autoprof._capture.hooks.{probe}.get_ident", ident)
         patch.setattr("autoprof._capture.recorder.threading", SimpleNamespace(get_ident=ident, Lock=threading.Lock))
         patch.setitem(_engine, "apart", True)
         yield

@@ -69,22 +69,11 @@ def times_of(
     place: list[int] | None = None,
     *,
     host: list[int] | None = None,
-    before: dict[int, tuple[int, int]] | None = None,
     streams: tuple[tuple[int, int], ...] = STREAMS,
 ) -> Times:
-    """Return times of the step's start, its marks and its end.
-
-    ``before`` has the stream that was left at a time, and when the device passed the same instant there.
-    """
-    previous_place = previous_ns = None
-    if before is not None:
-        previous_place, previous_ns = as_column([NONE] * len(ns)), as_column([NONE] * len(ns))
-        for index, (stream, passed) in before.items():
-            previous_place[index], previous_ns[index] = stream, passed
+    """Return times of the step's start, its marks and its end."""
     places = streams if place is not None else streams[:1]
-    device = DeviceTimes(
-        as_column(ns), places, None if place is None else as_column(place), previous_place, previous_ns
-    )
+    device = DeviceTimes(as_column(ns), places, None if place is None else as_column(place))
     return Times(as_column(ns if host is None else host), device)
 
 
@@ -207,14 +196,6 @@ def test_a_pause_whose_ends_the_steps_stream_does_not_show_leaves_the_step_witho
     assert placed is plan
 
 
-def test_a_pause_that_was_left_on_another_stream_is_known_from_the_one_before() -> None:
-    """The thread has changed its stream in the pause; both streams passed that instant."""
-    plan = plan_of(Name(0, 3), pauses=((1, 2),))
-    times = times_of([0, 10, 20, 7, 8, 9], [0, 0, 0, 1, 1, 1], before={3: (0, 1_020), 5: (0, 1_100)})
-    _, columns = columns_of(plan, times)
-    assert columns.duration_ns == 100
-
-
 def test_spans_of_another_stream_across_pauses_have_no_time_and_each_is_counted() -> None:
     """Whatever pause it is; those before, between and after them have theirs."""
     spans = Name(0, 3), Name(1, 2), Name(4, 5), Name(6, 9), Name(10, 11)
@@ -303,44 +284,6 @@ def test_a_duration_that_was_logged_needs_no_device_time() -> None:
     assert timer.untimed == {}
 
 
-def test_a_backward_ends_on_the_stream_where_it_began() -> None:
-    """The node that ends it runs on another one, and no event of the current stream is its end."""
-    spans = Name(0, 1, phase=Phase.BACKWARD), Name(2, 3, phase=Phase.BACKWARD)
-    place = [0, 1, 2, 1, NONE, 0]
-    ns = [0, 10, 500, 30, NONE, 60]
-    times = times_of(ns, place, host=[0, 1, 2, 3, 4, 5], before={2: (1, 25), 4: (1, 50)})
-    placed, columns = columns_of(plan_of(*spans), times)
-    assert columns.ns.tolist() == [15, 20]
-    assert placed.layout.lanes == (STREAM_LANES, STREAM_LANES)
-
-
-def test_a_backward_that_ends_on_two_other_streams_has_no_time() -> None:
-    """Neither the current one nor the one before it is its own."""
-    timer = DeviceTimer()
-    times = times_of([0, 10, 20, 30], [0, 0, 1, 0], before={2: (2, 25)})
-    _, columns = columns_of(plan_of(Name(0, 1, phase=Phase.BACKWARD)), times, timer)
-    assert columns.ns.tolist() == [NONE]
-    assert timer.untimed == {TWO_STREAMS: 1}
-
-
-def test_a_forward_that_changes_its_stream_has_no_time() -> None:
-    """What it does goes on there: the stream before shows a part of it."""
-    timer = DeviceTimer()
-    times = times_of([0, 10, 20, 30], [0, 0, 1, 0], before={2: (0, 25)})
-    _, columns = columns_of(plan_of(Name(0, 1)), times, timer)
-    assert columns.ns.tolist() == [NONE]
-    assert timer.untimed == {TWO_STREAMS: 1}
-
-
-def test_a_backward_that_the_device_clock_did_not_see_begin_has_no_time() -> None:
-    """Also where the stream before is unknown as well."""
-    timer = DeviceTimer()
-    times = times_of([0, NONE, 20, 30], [0, NONE, 1, 0], host=[0, 1, 2, 3], before={0: (1, 3)})
-    _, columns = columns_of(plan_of(Name(0, 1, phase=Phase.BACKWARD)), times, timer)
-    assert columns.ns.tolist() == [NONE]
-    assert timer.untimed == {NO_DEVICE_TIME: 1}
-
-
 def test_a_step_that_the_device_clock_did_not_see_begin_has_no_device_time() -> None:
     """Two times that are unseen are not on one stream."""
     plan = plan_of(Name(0, 1))
@@ -362,17 +305,16 @@ def test_a_step_without_a_device_time_counts_no_span_as_untimed() -> None:
 
 
 def test_each_stream_waits_for_the_host_by_itself() -> None:
-    """In the order of its times, those of a stream that was left among them."""
+    """In the order of its times."""
     spans = Name(0, 3), Name(1, 2)
     times = times_of(
         [0, 100_000, 110_000, 310_000, 900_000, 1_000_000],
         [0, 0, 1, 1, 0, 0],
         host=[0, 100_000, 105_000, 305_000, 390_000, 1_000_000],
-        before={2: (0, 120_000), 4: (1, 400_000)},
     )
     _, columns = columns_of(plan_of(*spans), times)
     assert columns.ns.tolist() == [800_000, 200_000]
-    assert columns.host_bound_ns.tolist() == [20_000, 200_000]
+    assert columns.host_bound_ns.tolist() == [0, 200_000]
 
 
 def test_a_device_that_starts_later_has_an_empty_queue_of_its_own() -> None:

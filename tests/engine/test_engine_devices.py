@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -27,10 +26,10 @@ from autoprof.testing import FakeClock, FakeDevice
 EVERY = everything(targets=[{"match": ".+"}])
 
 
-@pytest.fixture(params=["one thread", "a thread for each device"])
-def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Run backward nodes as the CPU's engine does, or as that of several devices does."""
-    with nullcontext() if request.param == "one thread" else threads_of_devices(monkeypatch):
+@pytest.fixture
+def engine(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Run backward nodes as torch's engine does, which has a thread for each device."""
+    with threads_of_devices(monkeypatch):
         yield
 
 

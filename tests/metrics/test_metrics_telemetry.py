@@ -6,6 +6,7 @@ import os
 import sys
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -31,7 +32,7 @@ class StillMonitor(Monitor):
 
 def of_device(nvml: FakeNvml) -> tuple[Telemetry, StillMonitor]:
     """Return telemetry of the first device."""
-    reader, reason = open_reader(nvml, 0, UUID)
+    reader, reason = open_reader(nvml, UUID)
     assert reader is not None, reason
     numbers = iter(range(1, 1000))
     reader._unix_ns = lambda: next(numbers)
@@ -178,7 +179,7 @@ def test_a_driver_that_does_not_start_is_one_note(monkeypatch: pytest.MonkeyPatc
     """As on a machine whose driver was updated under the program."""
     monkeypatch.setattr(torch.version, "hip", None)
     monkeypatch.setattr("autoprof.devices.cuda.import_nvml", lambda: FakeNvml(starts=False))
-    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda index: object())
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda index: SimpleNamespace(uuid=UUID))
     telemetry, note = open_telemetry(Cuda(), torch.device("cuda", 0))
     assert note == "no telemetry of the GPU: NVML does not start: Driver Not Loaded"
     telemetry.close()
@@ -189,8 +190,7 @@ def test_a_device_is_read_by_a_thread_that_ends_with_the_session(monkeypatch: py
     nvml = FakeNvml({"uuid": UUID})
     monkeypatch.setattr(torch.version, "hip", None)
     monkeypatch.setattr("autoprof.devices.cuda.import_nvml", lambda: nvml)
-    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda index: object())
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda index: SimpleNamespace(uuid=UUID))
     before = threading.active_count()
     telemetry, note = open_telemetry(Cuda(), torch.device("cuda", 0))
     assert note is None

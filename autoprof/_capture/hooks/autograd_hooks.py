@@ -84,6 +84,6 @@ class CallTracker:
         # The newest node made before the call runs after all nodes made since; often it has a prehook already.
         ordinal, next_number = gap
         if next_number - 1 not in self.nodes:
-            node = self._search.find_node(output, code, next_number, self.nodes)
+            node = self._search.find_node(output, code, next_number)
             if node is not None:
                 self.nodes.track_input(node._sequence_nr(), node, ordinal)

@@ -8,32 +8,30 @@ path to it is the same at each step: it is searched once and then followed.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Container
 from typing import Any, Final, NamedTuple
 
 SEARCH_NODES: Final = 512
 """Nodes visited in the search of a path."""
-COST_NODES: Final = 64
-"""Nodes visited to see whether the backward between two marks takes any time."""
 MAX_PATHS: Final = 4096
 """Paths remembered, and searches in one session."""
 LEAF: Final = (1 << 64) - 1
 """The sequence number of a leaf's ``AccumulateGrad``: the engine runs it before everything else."""
-VIEWS: Final = frozenset(
-    f"{name}Backward0"
-    for name in ("View", "UnsafeView", "ReshapeAlias", "T", "Transpose", "Permute", "Squeeze", "Unsqueeze", "Alias")
-)
-"""Nodes whose backward is a view: a few microseconds of host time, not worth a mark."""
 
 
 class EdgePath(NamedTuple):
-    """The edge to take at each node, and how many nodes before the call the last node was made.
-
-    No edges: no mark is worth making.
-    """
+    """The edge to take at each node, and how many nodes before the call the last node was made; no edges: no path."""
 
     edges: tuple[int, ...] = ()
     made_before: int = 0
+
+    def follow(self, node: Any, made: int) -> Any:
+        """Return the node at the end of the path from ``node``; None where this graph has another one there."""
+        for edge in self.edges:
+            next_nodes = node.next_functions
+            node = next_nodes[edge][0] if edge < len(next_nodes) else None
+            if node is None:
+                return None
+        return node if made - node._sequence_nr() == self.made_before else None
 
 
 class GraphSearch:
@@ -43,33 +41,21 @@ class GraphSearch:
         self._paths: dict[tuple[int, int], EdgePath] = {}
         self._searches = 0
 
-    def find_node(self, output: Any, code: int, made: int, marked: Container[int]) -> Any:
+    def find_node(self, output: Any, code: int, made: int) -> Any:
         """Return the newest node made before ``made`` that ``output``, an output node of the module ``code``, needs.
 
-        None where the mark would add nothing: the node has one (its number is in ``marked``), or no node between it
-        and the next marked one takes time. None also where the node is too far away to be found.
+        None where the node is too far away to be found.
         """
         key = code, output._sequence_nr() - made
         path = self._paths.get(key)
         if path is not None:
-            if not path.edges:
-                return None
-            node = output
-            for edge in path.edges:
-                next_nodes = node.next_functions
-                node = next_nodes[edge][0] if edge < len(next_nodes) else None
-                if node is None:
-                    break
-            else:
-                if made - node._sequence_nr() == path.made_before:
-                    return node
+            found = path.follow(output, made) if path.edges else None
+            if found is not None or not path.edges:
+                return found
         if self._searches >= MAX_PATHS:
             return None
         self._searches += 1
-        node, path = _search(output, made)
-        if node is None or not _takes_time(node, marked):
-            node, path = None, EdgePath()
-        self._paths[key] = path
+        node, self._paths[key] = _search(output, made)
         return node
 
 
@@ -92,18 +78,3 @@ def _search(output: Any, made: int) -> tuple[Any, EdgePath]:
         if len(visited) > SEARCH_NODES:
             return None, EdgePath()
     return found, path
-
-
-def _takes_time(node: Any, marked: Container[int]) -> bool:
-    """Return whether any node from ``node`` (inclusive) to the marked ones is more than a view."""
-    pending, visited = [node], set[int]()
-    while pending and len(visited) < COST_NODES:
-        current = pending.pop()
-        number = current._sequence_nr()
-        if number == LEAF or number in marked or number in visited:
-            continue
-        if type(current).__name__ not in VIEWS:  # not name(): a Function may have an attribute of this name
-            return True
-        visited.add(number)
-        pending += [following for following, _ in current.next_functions if following is not None]
-    return False

@@ -87,8 +87,8 @@ class MarkBuffer:
 class EventReader:
     """A reading of a device's clock: a free stamp whose event is recorded on this thread's current stream.
 
-    It does what ``read`` does, a function in Python, which is called where the thread has changed its stream since its
-    reading before, where no stamp is free, and while a graph is captured.
+    It does what ``read`` does, a function in Python, which is called where no stamp is free, and while a graph is
+    captured.
     """
 
     def __init__(
@@ -97,7 +97,6 @@ class EventReader:
         here: Callable[[int | None], tuple[int, Any] | None],
         device: int | None,
         pools: dict[int, list[Any]],
-        last: dict[int, tuple[int, Any]],
         now: Callable[[], int],
         record: Callable[[Any, Any], Any],
         *,
@@ -108,9 +107,9 @@ class EventReader:
     ) -> None:
         """Read ``device``, None: the current one.
 
-        ``here`` returns the place, device and stream. ``pools`` has the free stamps of each device, ``last`` the place
-        of each thread's last reading. ``record`` takes the event and the place, or the place's stream in ``streams``.
-        The last three, all or none, tell without ``here`` whether the place is still the same.
+        ``here`` returns the place, device and stream. ``pools`` has the free stamps of each device. ``record`` takes
+        the event and the place, or the place's stream in ``streams``. The last three, all or none, tell without
+        ``here`` whether the place is still the same.
         """
     def __call__(self) -> Any:
         """Return a stamp."""

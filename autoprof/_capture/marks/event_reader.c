@@ -9,7 +9,7 @@ typedef struct {
     module_state *module; /* borrowed: the type of this object holds the module */
     PyObject *read;       /* the reading in Python */
     PyObject *here, *device;         /* here(device) returns the place: a tuple of device and stream, or None */
-    PyObject *pools, *last; /* free stamps by device, the last place by thread */
+    PyObject *pools; /* free stamps by device */
     PyObject *streams;      /* by place, or NULL: record() takes the place */
     PyObject *record, *now;
     PyObject *current_device, *current_stream, *is_capturing; /* or NULL: here() is called for each reading */
@@ -58,15 +58,10 @@ static PyObject *find_place(EventReader *self) {
     return place;
 }
 
-/* Get the stream of a place on which to record, NULL where this is not the usual case: a stream that was not this thread's at its reading
-before, or no free stamp. Returns a borrowed reference. */
+/* Get the stream of a place on which to record, NULL where this is not the usual case: no free stamp, or a graph is
+captured. Returns a borrowed reference. */
 static PyObject *usual_stream(EventReader *self, PyObject *place, PyObject **pool) {
     if (!PyTuple_CheckExact(place) || PyTuple_GET_SIZE(place) != 2)
-        return NULL;
-    PyObject *thread = PyLong_FromUnsignedLong(PyThread_get_thread_ident());
-    PyObject *last = thread == NULL ? NULL : PyDict_GetItemWithError(self->last, thread);
-    Py_XDECREF(thread);
-    if (last == NULL || is_equal(last, place) <= 0)
         return NULL;
     *pool = PyDict_GetItemWithError(self->pools, PyTuple_GET_ITEM(place, 0));
     if (*pool == NULL || !PyList_CheckExact(*pool) || PyList_GET_SIZE(*pool) == 0)
@@ -122,13 +117,13 @@ static PyObject *event_reader_call(PyObject *op, PyObject *const *Py_UNUSED(args
 }
 
 static PyObject *event_reader_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
-    static char *names[] = {"read",   "here",    "device",         "pools",          "last",         "now",
-                            "record", "streams", "current_device", "current_stream", "is_capturing", NULL};
+    static char *names[] = {"read",    "here",           "device",         "pools",        "now", "record",
+                            "streams", "current_device", "current_stream", "is_capturing", NULL};
     module_state *module = state_of_type(type);
-    PyObject *read, *here, *device, *pools, *last, *now, *record;
+    PyObject *read, *here, *device, *pools, *now, *record;
     PyObject *streams = NULL, *current_device = NULL, *current_stream = NULL, *is_capturing = NULL;
-    if (module == NULL || !PyArg_ParseTupleAndKeywords(args, kwargs, "OOOO!O!OO|$O!OOO:EventReader", names, &read, &here,
-                                                       &device, &PyDict_Type, &pools, &PyDict_Type, &last, &now, &record,
+    if (module == NULL || !PyArg_ParseTupleAndKeywords(args, kwargs, "OOOO!OO|$O!OOO:EventReader", names, &read, &here,
+                                                       &device, &PyDict_Type, &pools, &now, &record,
                                                        &PyDict_Type, &streams, &current_device, &current_stream,
                                                        &is_capturing))
         return NULL;
@@ -145,7 +140,6 @@ static PyObject *event_reader_new(PyTypeObject *type, PyObject *args, PyObject *
     self->here = Py_NewRef(here);
     self->device = Py_NewRef(device);
     self->pools = Py_NewRef(pools);
-    self->last = Py_NewRef(last);
     self->now = Py_NewRef(now);
     self->record = Py_NewRef(record);
     self->streams = Py_XNewRef(streams);
@@ -156,7 +150,7 @@ static PyObject *event_reader_new(PyTypeObject *type, PyObject *args, PyObject *
 }
 
 #define FOR_EACH_REFERENCE(DO)                                                                                      \
-    DO(read) DO(here) DO(device) DO(pools) DO(last) DO(streams) DO(record) DO(now) DO(current_device)               \
+    DO(read) DO(here) DO(device) DO(pools) DO(streams) DO(record) DO(now) DO(current_device)               \
     DO(current_stream) DO(is_capturing) DO(known_device) DO(known_stream) DO(known_place)
 
 static int event_reader_traverse(PyObject *op, visitproc visit, void *arg) {
