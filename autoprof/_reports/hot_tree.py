@@ -38,7 +38,7 @@ WIDEST: Final = 60
 
 @dataclass(frozen=True, slots=True)
 class TreeRow:
-    """A name of the tree: nanoseconds per step, in total and by phase; ``phase`` where it has only another phase.
+    """A name of the tree: nanoseconds per step, in total and by phase; ``phase`` is that of its longest row.
 
     A time below ``limit_ns``, the resolution of the clock, is shown as less than that.
     """
@@ -86,7 +86,7 @@ def hot_tree(summary: Summary, room: int, cells: int = WIDEST) -> HotTree:
 
     All rows at the left edge add up to the step. A joined name takes at most ``cells`` with its indentation.
     """
-    return _longest_rows(list(_rows(summary)) if summary.steps else [], room, cells)
+    return _longest_rows(list(tree_rows(summary)), room, cells)
 
 
 def separate_tree(summary: Summary, room: int, cells: int = WIDEST) -> HotTree:
@@ -148,8 +148,10 @@ def _joined(outer: TreeRow, inner: TreeRow) -> TreeRow | None:
     return outer if inner.path and outer.path.startswith(f"{inner.path}/") else None
 
 
-def _rows(summary: Summary) -> Iterator[TreeRow]:
-    """Yield every row, parents first, siblings in descending order of time."""
+def tree_rows(summary: Summary) -> Iterator[TreeRow]:
+    """Yield every row, parents first, siblings in descending order of time; no row without a recorded step."""
+    if not summary.steps:
+        return
     lines, phases = name_lines(summary).roots, summary.phases
     limit_ns = summary.clock_limit_ns * summary.steps
     named = (
@@ -175,11 +177,9 @@ def _line_rows(summary: Summary, line: Line, depth: int, above: str) -> Iterator
     name = line.name.removeprefix(f"{above}/") if above else line.name
     parts = line.forward_ns, line.recompute_ns, line.backward_ns
     limit_ns = line.limit_ns(summary.clock_limit_ns)
-    phase = line.rows[0].phase
-    is_said = any(parts) or phase.value == name or phase.value == name.partition("/")[0].lower()
     yield replace(
         _row(summary, name, depth, line.total_ns, parts, limit_ns),
-        phase=None if is_said else phase,
+        phase=line.rows[0].phase,
         calls=line.calls / summary.steps,
         steps=max(row.steps for row in line.rows),
         is_host_bound=line.is_host_bound,

@@ -72,7 +72,8 @@ def render_tree(
 
 def row_name(row: TreeRow, *, calls: bool = True) -> str:
     """Return the name of a row: indented, with its calls in a step, its phase where no column shows it, and marks."""
-    phase = "" if row.phase is None else f" ({row.phase})"
+    words = row.name, row.name.partition("/")[0].lower()
+    phase = "" if row.phase is None or row.is_split or str(row.phase) in words else f" ({row.phase})"
     number = f" ×{format_count(row.calls)}" if calls and row.calls >= SEVERAL else ""
     marks = f"{' +' if row.is_unopened else ''}{' *' if row.is_host_bound else ''}"
     return safe(f"{'  ' * min(row.depth, INDENT)}{row.name}{number}{phase}{marks}")

@@ -28,12 +28,11 @@ def add(commands: Any) -> None:
         ),
         examples={
             "autoprof report": "the latest run in the folder runs",
-            "autoprof report runs/a --compare runs/b": "two runs side by side",
             "autoprof report runs/a -o a.html --no-open": "on a machine without a display",
         },
     )
     add_run(parser)
-    parser.add_argument("--compare", metavar="OTHER", help="another run to show beside it")
+    parser.add_argument("--compare", metavar="OTHER", help=argparse.SUPPRESS)
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="the page (default: RUN/report.html)")
     parser.add_argument("--rank", type=int, metavar="N", help="show the steps of this rank (default: the lowest)")
     parser.add_argument(
@@ -47,25 +46,21 @@ def add(commands: Any) -> None:
 
 def _run(arguments: argparse.Namespace) -> int:
     from .._reports.page.page import write_page
-    from .._storage.runs import Run, find_run, read_run
+    from .._storage.runs import find_run, read_run
     from .._units import format_bytes
     from ..diagnose import saved_summary
     from ..errors import OutputError
-    from ..summary import Summary
 
-    def read(folder: str) -> tuple[Run, Summary]:
-        run = read_run(find_run(folder))
-        if arguments.rank is not None and arguments.rank not in run.ranks:
-            known = ", ".join(map(str, run.ranks)) or "none"
-            raise OutputError(f"--rank: {run.path} has no records of rank {arguments.rank}; it has: {known}")
-        size = sum(run.rank_frames(rank).size_bytes for rank in run.ranks)
-        if size > LONG_BYTES:
-            print(f"reading the records of {run.path}: {format_bytes(size)}, about a minute per GiB", file=sys.stderr)
-        return run, saved_summary(run, arguments.rank)
-
-    run, summary = read(arguments.run_folder)
-    other = None if arguments.compare is None else read(arguments.compare)
-    path = write_page(run, summary, arguments.output, rank=arguments.rank, other=other)
+    if arguments.compare is not None:
+        raise OutputError(f"--compare: the page shows one run; use autoprof compare RUN {arguments.compare}")
+    run = read_run(find_run(arguments.run_folder))
+    if arguments.rank is not None and arguments.rank not in run.ranks:
+        known = ", ".join(map(str, run.ranks)) or "none"
+        raise OutputError(f"--rank: {run.path} has no records of rank {arguments.rank}; it has: {known}")
+    size = sum(run.rank_frames(rank).size_bytes for rank in run.ranks)
+    if size > LONG_BYTES:
+        print(f"reading the records of {run.path}: {format_bytes(size)}, about a minute per GiB", file=sys.stderr)
+    path = write_page(run, saved_summary(run, arguments.rank), arguments.output, rank=arguments.rank)
     print(path)
     if arguments.open or (arguments.open is None and _has_display()):
         webbrowser.open(path.resolve().as_uri())

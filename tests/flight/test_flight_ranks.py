@@ -103,7 +103,7 @@ def test_show_and_report_begin_with_the_last_states(
     assert main(["report", str(run), "--no-open"]) == 0
     page = (run / "report.html").read_text(encoding="utf-8")
     data = json.loads(page.split('id="data">', 1)[1].split("</script>", 1)[0])
-    found = data["runs"][0]["flight"]
+    found = data["run"]["flight"]
     assert found["verdict"].startswith(f"rank {SLOW} did not wait")
     assert [row[0] for row in found["rows"]] == ["0", f"{SLOW} *", "2"]
     assert found["hidden"] == 0

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from report_builders import EVIL, MS, frame_of, frames_of, layout_of, save_run
+from report_builders import EVIL, frame_of, frames_of, layout_of, save_run
 
 import autoprof
 from autoprof._reports.page import page as page_module
@@ -64,7 +64,7 @@ def test_the_command_writes_the_page_into_the_run(tmp_path: Path, capsys: pytest
     run = save_run(tmp_path, frames_of(20))
     parts = _report(run)
     assert capsys.readouterr().out.strip() == str(run / "report.html")
-    assert parts.data["runs"][0]["steps"] == 18
+    assert parts.data["run"]["steps"] == 18
 
 
 def test_the_latest_run_is_found_in_a_folder_of_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -98,7 +98,7 @@ def test_a_name_cannot_become_markup(tmp_path: Path) -> None:
     """The data has no character that could end its element."""
     run = save_run(tmp_path, frames_of(20))
     parts = _report(run)
-    assert EVIL in parts.data["runs"][0]["rows"]["texts"]
+    assert EVIL in parts.data["run"]["rows"]["texts"]
     assert EVIL not in (run / "report.html").read_text("utf-8")
     assert parts.tags.count("script") == 3
 
@@ -139,32 +139,20 @@ def test_a_run_of_an_older_version_is_shown(tmp_path: Path) -> None:
     run.mkdir()
     (run / "run.json").write_text("{}", "utf-8")
     (run / "summary.json").write_text(old.read_text("utf-8"), "utf-8")
-    assert _report(run).data["runs"][0]["headline"].startswith("autoprof:")
+    assert _report(run).data["run"]["headline"].startswith("autoprof:")
 
 
 def test_steps_that_are_recorded_twice_are_shown(tmp_path: Path) -> None:
     """As in records that were put together by hand: equal steps of equal length have no order."""
     run = save_run(tmp_path, [*frames_of(30), *frames_of(30)])
-    assert _report(run).data["runs"][0]["headline"].startswith("autoprof:")
+    assert _report(run).data["run"]["headline"].startswith("autoprof:")
 
 
-def test_two_runs_are_on_one_page_with_their_changes(tmp_path: Path) -> None:
-    """``--compare OTHER``: both runs, and the verdicts of ``autoprof compare``."""
-    a = save_run(tmp_path, frames_of(60), name="a")
-    slower = [frame_of(one.layout, one.step, [10, 40, 25, 5, 80, 70, 10, 5], 140) for one in frames_of(60)]
-    b = save_run(tmp_path, slower, name="b")
-    data = _report(a, "--compare", str(b)).data
-    assert [run["name"] for run in data["runs"]] == ["a", "b"]
-    (step,) = [one for one in data["comparison"]["whole"] if one["name"] == "step"]
-    assert (step["a"], step["b"]) == (pytest.approx(100 * MS), pytest.approx(140 * MS))
-
-
-def test_runs_that_cannot_be_compared_are_still_shown(tmp_path: Path) -> None:
-    """With the reason."""
-    a = save_run(tmp_path, frames_of(60), name="a")
-    b = save_run(tmp_path, frames_of(60), name="b")
-    (b / "rank0/steps.jsonl").unlink()
-    assert "no records" in _report(a, "--compare", str(b)).data["comparison"]["reason"]
+def test_two_runs_are_compared_by_another_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """``--compare`` of older versions is refused with its replacement."""
+    run = save_run(tmp_path, frames_of(20))
+    assert main(["report", str(run), "--compare", "runs/b"]) == 2
+    assert "autoprof compare RUN runs/b" in capsys.readouterr().err
 
 
 def test_many_modules_fit_into_the_page(tmp_path: Path) -> None:
@@ -192,7 +180,7 @@ def test_the_sink_writes_the_page_at_the_end_of_a_run(tmp_path: Path) -> None:
     assert session.folder is not None
     session.close()
     data = PageParts((session.folder / "report.html").read_text("utf-8")).data
-    assert data["runs"][0]["recorded"] == data["runs"][0]["steps"] > 0
+    assert data["run"]["records"]["recorded"] == data["run"]["steps"] > 0
 
 
 def test_the_sink_leaves_large_records_to_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

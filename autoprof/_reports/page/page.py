@@ -14,69 +14,39 @@ from typing import Any, Final
 
 from ..._storage.atomic import write_atomic
 from ..._storage.runs import Run
-from ...errors import AutoprofError, OutputError
+from ...errors import OutputError
+from ...frame import Phase
 from ...summary import Summary
+from ..figures import phase_color
 from ..text import safe
-from .payload import ROW_BYTES, comparison_payload, default_path, phase_colors, run_payload
+from .payload import run_payload
 
-SCRIPTS: Final = (
-    "data.js", "format.js", "dom.js", "tree.js", "charts.js", "icicle.js", "module.js", "steps.js", "card.js",
-    "memory.js", "lines.js", "comm.js", "rankmap.js", "ranks.js", "last_states.js",
-    "compare.js", "search.js", "app.js",
-)  # fmt: skip
+SCRIPTS: Final = "data.js", "dom.js", "charts.js", "tree.js", "steps.js", "sections.js", "app.js"
 """The scripts in the order in which they are run; they share one scope."""
 _ASSETS: Final = Path(__file__).parent / "assets"
 _UPLOT: Final = "uplot/uPlot.iife.min.js", "uplot/uPlot.min.css"
 
 
-def write_page(
-    run: Run,
-    summary: Summary,
-    path: Path | None = None,
-    *,
-    rank: int | None = None,
-    other: tuple[Run, Summary] | None = None,
-) -> Path:
-    """Write the page of a run, beside an ``other`` run where there is one, and return its path.
-
-    Raises ``OutputError`` where the file cannot be written.
-    """
-    target = path or default_path(run)
-    text = render_page(run, summary, rank=rank, other=other)
+def write_page(run: Run, summary: Summary, path: Path | None = None, *, rank: int | None = None) -> Path:
+    """Write the page of a run and return its path. Raises ``OutputError`` where the file cannot be written."""
+    target = path or run.path / "report.html"
     try:
-        write_atomic(target, text)
+        write_atomic(target, render_page(run, summary, rank=rank))
     except OSError as error:
         raise OutputError(f"{target}: cannot be written ({error.strerror}); it must be a file in a folder") from error
     return target
 
 
-def render_page(
-    run: Run, summary: Summary, *, rank: int | None = None, other: tuple[Run, Summary] | None = None
-) -> str:
+def render_page(run: Run, summary: Summary, *, rank: int | None = None) -> str:
     """Return the page as HTML."""
-    room = ROW_BYTES if other is None else ROW_BYTES // 2
-    runs = [run_payload(run, summary, rank=rank, room=room)]
-    comparison = None
-    if other is not None:
-        runs.append(run_payload(*other, rank=rank, room=room))
-        comparison = _compare(run, other[0], rank)
+    payload = run_payload(run, summary, rank=rank)
     data = {
         "version": _version(),
         "written": datetime.now(timezone.utc).astimezone().isoformat(timespec="seconds"),
-        "colors": phase_colors(),
-        "runs": runs,
-        "comparison": comparison,
+        "colors": {str(phase): phase_color(phase) for phase in Phase},
+        "run": payload,
     }
-    return _document(f"{runs[0]['name']} · autoprof", data)
-
-
-def _compare(a: Run, b: Run, rank: int | None) -> dict[str, Any]:
-    from ...compare import compare_runs
-
-    try:
-        return comparison_payload(compare_runs(a.path, b.path, rank=rank), "")
-    except AutoprofError as error:
-        return comparison_payload(None, str(error))
+    return _document(f"{payload['name']} · autoprof", data)
 
 
 def _document(title: str, data: dict[str, Any]) -> str:

@@ -1,5 +1,6 @@
-// Elements. Every text of the run enters the page as a text node, so that a name is never markup.
+// Elements, numbers as the reports of the terminal write them, and the choice that the page shows.
 
+// Every text of the run enters the page as a text node, so that a name is never markup.
 function h(tag, attributes = {}, ...children) {
   const element = document.createElement(tag);
   for (const [key, value] of Object.entries(attributes)) {
@@ -8,12 +9,12 @@ function h(tag, attributes = {}, ...children) {
     else if (key.startsWith("on")) element.addEventListener(key.slice(2), value);
     else element.setAttribute(key, value === true ? "" : value);
   }
-  element.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
+  replace(element, ...children);
   return element;
 }
 
 function replace(element, ...children) {
-  element.replaceChildren(...children.flat(Infinity).filter((child) => child !== null && child !== undefined));
+  element.replaceChildren(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
 }
 
 function css(name) {
@@ -24,62 +25,43 @@ function phaseColor(phase) {
   return DATA.colors[phase] || DATA.colors.other;
 }
 
-// The colour of a phase as a line, which on a dark page has to be lighter than an area.
-function lineColor(phase) {
-  const color = phaseColor(phase);
-  if (!isDark()) return color;
-  const parts = [1, 3, 5].map((at) => parseInt(color.slice(at, at + 2), 16));
-  return `rgb(${parts.map((part) => Math.round(part + 0.3 * (255 - part))).join(", ")})`;
-}
-
 // Black or white, whichever is legible on a colour.
 function inkOn(color) {
-  const [red, green, blue] = [1, 3, 5].map((at) => {
-    const part = parseInt(color.slice(at, at + 2), 16) / 255;
-    return part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4;
-  });
-  return 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.3 ? "#111" : "#fff";
+  const [red, green, blue] = [1, 3, 5].map((at) => parseInt(color.slice(at, at + 2), 16));
+  return 0.299 * red + 0.587 * green + 0.114 * blue > 140 ? "#111" : "#fff";
 }
 
-function swatch(phase) {
-  return h("i", { class: "swatch", style: { background: phaseColor(phase) } });
+function swatch(phase, color = phaseColor(phase)) {
+  return h("i", { class: "swatch", style: { background: color } });
 }
 
-// A table: heads are texts; a cell is a text, a number's text or an element. The first column is left-aligned.
+// A table: heads and cells are texts or elements. The first column is left-aligned.
 function table(heads, rows, attributes = {}) {
-  return h(
-    "div",
-    { class: "scroll" },
-    h(
-      "table",
-      attributes,
-      h("thead", {}, h("tr", {}, heads.map((head) => h("th", { scope: "col" }, head)))),
-      h("tbody", {}, rows.map((cells) => h("tr", {}, cells.map((cell) => h("td", {}, cell))))),
-    ),
-  );
+  const head = h("thead", {}, h("tr", {}, heads.map((one) => h("th", { scope: "col" }, one))));
+  const body = h("tbody", {}, rows.map((cells) => h("tr", {}, cells.map((cell) => h("td", {}, cell)))));
+  return h("div", { class: "scroll" }, h("table", attributes, head, body));
 }
 
 function section(id, title, about, ...children) {
-  return h(
-    "section",
-    { id, "aria-labelledby": `${id}-title` },
-    h("h2", { id: `${id}-title` }, title),
-    about ? h("p", { class: "about" }, about) : null,
-    ...children,
-  );
+  const head = [h("h2", { id: `${id}-title` }, title), about ? h("p", { class: "about" }, about) : null];
+  return h("section", { id, "aria-labelledby": `${id}-title` }, head, ...children);
 }
 
-// A bar of a table, with its share of the cell in the colour of a phase.
-function bar(share, color = css("--accent")) {
-  const width = `${(100 * Math.min(Math.max(share, 0), 1)).toFixed(2)}%`;
-  return h("span", { class: "meter" }, h("span", { style: { width, background: color } }));
+// A strip of parts, each with its share of the whole and its colour.
+function strip(parts, kind = "meter") {
+  const spans = parts.map(([share, background]) => h("span", { style: { width: `${100 * Math.min(Math.max(share, 0), 1)}%`, background } }));
+  return h("span", { class: kind }, spans);
 }
 
 function moduleLink(name, text = name) {
   return h("a", { href: hashFor({ module: name }), class: "name", title: name }, text);
 }
 
-// Show text near the pointer while it is over an element.
+function facts(entries, kind = "facts") {
+  return h("dl", { class: kind }, entries.map(([word, text]) => [h("dt", {}, word), h("dd", {}, text)]));
+}
+
+// Show a text near the pointer while it is over an element.
 function tip(element, describe) {
   const box = document.getElementById("tip");
   element.addEventListener("pointermove", (event) => {
@@ -93,13 +75,63 @@ function tip(element, describe) {
   element.addEventListener("pointerleave", () => (box.hidden = true));
 }
 
-// The choice that the page shows, kept in its address so that it can be linked to.
-const STATE = { module: null, step: null, view: "phase", zoom: null };
+function digits(value) {
+  const size = Math.abs(value);
+  return value.toFixed(size >= 99.95 ? 0 : size >= 9.995 ? 1 : 2);
+}
+
+function formatNs(ns) {
+  if (ns === null || ns === undefined) return "–";
+  for (const [scale, unit] of [[1e9, "s"], [1e6, "ms"], [1e3, "µs"]]) {
+    if (Math.abs(ns) >= 0.9995 * scale) return `${digits(ns / scale)} ${unit}`;
+  }
+  return `${Math.round(ns)} ns`;
+}
+
+// A time of a row; below the resolution of the clock it is only known to be less.
+function formatTime(ns, calls = 1) {
+  const limit = RUN.clockLimit * Math.max(calls, 1);
+  return ns && ns < limit ? `<${formatNs(limit)}` : formatNs(ns);
+}
+
+function formatChange(ns) {
+  return `${ns > 0 ? "+" : ns < 0 ? "−" : ""}${formatNs(Math.abs(ns))}`;
+}
+
+function formatShare(share) {
+  if (share === null || share === undefined) return "–";
+  return share && Math.abs(share) < 0.0005 ? "<0.1 %" : `${(100 * share).toFixed(1)} %`;
+}
+
+function formatBytes(count) {
+  if (count === null || count === undefined) return "–";
+  let size = count;
+  for (const [unit, places] of [["B", 0], ["KiB", 1], ["MiB", 1], ["GiB", 2]]) {
+    if (Math.abs(size) < 1023.95) return `${size.toFixed(places)} ${unit}`;
+    size /= 1024;
+  }
+  return `${size.toFixed(2)} TiB`;
+}
+
+function formatCount(count) {
+  return Math.abs(count - Math.round(count)) < 0.05 ? Math.round(count).toLocaleString("en") : count.toFixed(1);
+}
+
+function plural(count, word) {
+  return `${formatCount(count)} ${word}${count === 1 ? "" : "s"}`;
+}
+
+function stepsText(first, last) {
+  const [from, to] = [first, last].map((step) => step.toLocaleString("en"));
+  return first === last ? `step ${from}` : `steps ${from} to ${to}`;
+}
+
+// The choice is kept in the page's address, so that a view can be linked to.
+const STATE = { module: null, step: null, zoom: null };
 const LISTENERS = [];
 
 function hashFor(change) {
-  const next = { ...STATE, ...change };
-  const parts = Object.entries(next).filter(([key, value]) => value !== null && !(key === "view" && value === "phase"));
+  const parts = Object.entries({ ...STATE, ...change }).filter(([, value]) => value !== null);
   return `#${parts.map(([key, value]) => `${key}=${encodeURIComponent(value).replaceAll("%2F", "/").replaceAll("%20", "+")}`).join("&")}`;
 }
 
@@ -114,7 +146,6 @@ function applyHash() {
   const before = { ...STATE };
   STATE.module = found.get("module");
   STATE.step = found.has("step") && Number.isFinite(Number(found.get("step"))) ? Number(found.get("step")) : null;
-  STATE.view = found.get("view") === "module" ? "module" : "phase";
   STATE.zoom = found.get("zoom");
   const changed = new Set(Object.keys(STATE).filter((key) => STATE[key] !== before[key]));
   if (changed.size) LISTENERS.forEach((listener) => listener(changed));

@@ -1,154 +1,215 @@
-// The tree of calls in two forms: by phase (each name below the phase in which it ran) and by module (phases merged).
+// The tree of names as an icicle: a block is as wide as its time, below the name around it. A click zooms.
 
-function makeNode(name, label, phase, total, parent) {
-  return { name, label, phase, total, parent, calls: 0, row: -1, children: [], parts: null, path: "" };
-}
+const ROW_PX = 23;
+const LEAST_PX = 2;
+const PARTS = ["forward", "recompute", "backward"];
 
-// Give nodes their places: the longest child first, a label without the parent's name, a path that names the node.
-function finish(node, keepOrder = false) {
-  if (!keepOrder) node.children.sort((a, b) => b.total - a.total || (a.name < b.name ? -1 : 1));
-  for (const child of node.children) {
-    const above = node.name && child.name.startsWith(`${node.name}/`) ? node.name.length + 1 : 0;
-    child.label = child.label || (child.name === node.name ? child.phase : child.name.slice(above)) || child.name;
-    child.parent = node;
-    child.path = `${node.path}~${child.phase || ""}.${child.name}`;
-    finish(child);
+// Make nodes of the rows, which have their parents first.
+function makeTree() {
+  const root = { key: "", name: "", label: "step", ns: RUN.total / Math.max(RUN.steps, 1), parts: [0, 0, 0], phase: "other", calls: 0, children: [], parent: null };
+  const chain = [root];
+  for (const row of RUN.tree) {
+    const parent = chain[row.depth];
+    const node = { ...row, key: row.name || row.label, children: [], parent };
+    parent.children.push(node);
+    chain[row.depth + 1] = node;
   }
-  return node;
+  root.shares = RUN.phases.map(([phase, ns]) => [phase, ns / Math.max(RUN.steps, 1)]);
+  return root;
 }
 
-// Put siblings that share an unmeasured part of their names below a header: A above A/B and A/C.
-function withHeaders(children, above) {
-  const measured = new Set(children.map((child) => child.name));
-  const prefix = above ? `${above}/` : "";
-  const groups = new Map();
-  const result = [];
-  for (const child of children) {
-    const rest = child.name.startsWith(prefix) ? child.name.slice(prefix.length) : child.name;
-    const head = rest.includes("/") && child.name.startsWith(prefix) ? prefix + rest.split("/")[0] : null;
-    if (head === null || measured.has(head)) result.push(child);
-    else if (groups.has(head)) groups.get(head).push(child);
-    else groups.set(head, [child]);
-  }
-  for (const [head, group] of groups) {
-    if (group.length === 1) result.push(group[0]);
-    else {
-      const node = makeNode(head, "", group[0].phase, group.reduce((sum, one) => sum + one.total, 0), null);
-      node.header = true;
-      node.children = withHeaders(group, head);
-      if (group[0].parts) {
-        node.parts = new Map();
-        for (const one of group) for (const [phase, ns] of one.parts) addPart(node.parts, phase, ns);
-      }
-      result.push(node);
-    }
-  }
-  return result;
-}
-
-function callNodes(run) {
-  const { parent, row, ns, calls } = run.tree;
-  const nodes = row.map((at, index) => {
-    const node = makeNode(run.names[at] || "?", "", run.rows.phase[at] || "other", ns[index], null);
-    node.row = at;
-    node.calls = calls[index];
-    return node;
-  });
-  nodes.forEach((node, at) => {
-    if (parent[at] >= 0) nodes[parent[at]].children.push(node);
-  });
-  return { nodes, roots: nodes.filter((_, at) => parent[at] < 0) };
-}
-
-function headersBelow(node) {
-  node.children.forEach(headersBelow);
-  node.children = withHeaders(node.children, node.name);
-}
-
-function phaseTree(run) {
-  const root = makeNode("", "step", null, run.tree.total, null);
-  const { roots } = callNodes(run);
-  roots.forEach(headersBelow);
-  for (const phase of PHASES) {
-    const below = roots.filter((node) => node.phase === phase);
-    const unnamed = run.tree.model[phase] || 0;
-    const total = below.reduce((sum, node) => sum + node.total, unnamed);
-    if (!total) continue;
-    const node = makeNode("", phase, phase, total, root);
-    node.children = withHeaders(below, "");
-    if (unnamed) node.children.push(makeNode("", "model (in no name)", phase, unnamed, node));
-    const [only] = node.children;
-    if (node.children.length === 1 && only.name.toLowerCase() === phase) root.children.push(only);
-    else root.children.push(node);
-  }
-  if (run.tree.other > 0) root.children.push(makeNode("", "other (in no span)", "other", run.tree.other, root));
-  return finish(root, true);
-}
-
-function addPart(parts, phase, ns) {
-  parts.set(phase, (parts.get(phase) || 0) + ns);
-}
-
-function moduleTree(run) {
-  const root = makeNode("", "step", null, run.tree.total, null);
-  root.parts = new Map();
-  const { roots } = callNodes(run);
-  const place = (node, chain) => {
-    const known = chain.find((one) => one.name === node.name);
-    let own = chain;
-    if (!known) {
-      const above = chain[chain.length - 1];
-      let merged = above.children.find((one) => one.name === node.name);
-      if (!merged) {
-        merged = makeNode(node.name, "", null, 0, above);
-        merged.parts = new Map();
-        above.children.push(merged);
-      }
-      merged.calls = Math.max(merged.calls, node.calls);
-      own = [...chain, merged];
-    }
-    const self = node.total - node.children.reduce((sum, one) => sum + one.total, 0);
-    for (const one of own) addPart(one.parts, node.phase, self);
-    node.children.forEach((child) => place(child, own));
-  };
-  roots.forEach((node) => place(node, [root]));
-  for (const [label, phase, ns] of [
-    ...Object.entries(run.tree.model).map(([phase, ns]) => [`model (in no name)`, phase, ns]),
-    ["other (in no span)", "other", Math.max(run.tree.other, 0)],
-  ]) {
-    if (!ns) continue;
-    addPart(root.parts, phase, ns);
-    const known = root.children.find((one) => one.label === label);
-    if (known) addPart(known.parts, phase, ns);
-    else {
-      const node = makeNode("", label, phase, ns, root);
-      node.parts = new Map([[phase, ns]]);
-      root.children.push(node);
-    }
-  }
-  const total = (node) => {
-    node.children.forEach(total);
-    node.total = node === root ? run.tree.total : [...node.parts.values()].reduce((sum, ns) => sum + ns, 0);
-    node.children = withHeaders(node.children, node.name);
-  };
-  total(root);
-  return finish(root);
-}
-
-const TREES = new Map();
-
-function treeOf(run, view) {
-  const key = `${run.index} ${view}`;
-  if (!TREES.has(key)) TREES.set(key, view === "module" ? moduleTree(run) : phaseTree(run));
-  return TREES.get(key);
-}
+const TREE = makeTree();
 
 function* walk(node) {
   yield node;
   for (const child of node.children) yield* walk(child);
 }
 
-function nodeAt(root, path) {
-  for (const node of walk(root)) if (node.path === path) return node;
+function nodeOf(key) {
+  for (const node of walk(TREE)) if (node.key === key) return node;
   return null;
+}
+
+// The phases of a node with their times; what is in no column is of the phase of its longest row.
+function sharesOf(node) {
+  if (node.shares) return node.shares;
+  const named = PARTS.map((phase, at) => [phase, node.parts[at]]);
+  const rest = node.ns - node.parts.reduce((sum, ns) => sum + ns, 0);
+  const phase = PARTS.includes(node.phase) && rest < 0.01 * node.ns ? null : node.phase;
+  return [...named, [phase, rest]].filter(([word, ns]) => word && ns > 0);
+}
+
+function background(node) {
+  let at = 0;
+  const stops = sharesOf(node).map(([phase, ns]) => {
+    const from = at;
+    at += (100 * ns) / Math.max(node.ns, 1);
+    return `${phaseColor(phase)} ${from.toFixed(2)}% ${at.toFixed(2)}%`;
+  });
+  return `linear-gradient(90deg, ${stops.join(", ")}) bottom / 100% 5px no-repeat`;
+}
+
+function hint(node) {
+  const inside = node.children.reduce((sum, one) => sum + one.ns, 0);
+  const entries = [["a step", `${formatTime(node.ns, node.calls)} · ${formatShare(node.ns / TREE.ns)}`]];
+  if (node.children.length && node !== TREE) entries.push(["self", formatNs(node.ns - inside)]);
+  if (node.calls) entries.push(["calls a step", formatCount(node.calls)]);
+  const phases = sharesOf(node).map(([phase, ns]) => [[swatch(phase), phase], formatNs(ns)]);
+  return [h("b", {}, node.name || node.label), facts([...entries, ...phases], "")];
+}
+
+function pick(node) {
+  document.getElementById("tip").hidden = true;
+  const isZoomed = (STATE.zoom || "") === node.key && (!node.name || STATE.module === node.name);
+  const zoom = isZoomed ? node.parent && node.parent.key : node.children.length ? node.key : STATE.zoom;
+  choose({ zoom: zoom || null, module: BY_NAME.has(node.name) ? node.name : STATE.module });
+}
+
+// Return the places of all blocks that are wide enough: node, left, width, depth.
+function placesOf(focus, width) {
+  const places = [];
+  for (let node = focus.parent; node; node = node.parent) places.unshift([node, 0, width]);
+  places.forEach((place, depth) => place.push(depth, "above"));
+  const place = (node, left, size, depth) => {
+    places.push([node, left, size, depth, ""]);
+    let at = left;
+    const short = [];
+    for (const child of node.children) {
+      const part = (size * child.ns) / Math.max(node.ns, 1);
+      if (part >= LEAST_PX) place(child, at, part, depth + 1);
+      else short.push(child);
+      at += part;
+    }
+    const sum = short.reduce((ns, one) => ns + one.ns, 0);
+    const part = (size * sum) / Math.max(node.ns, 1);
+    if (part >= LEAST_PX) places.push([{ ...short[0], label: "", short, ns: sum, parent: node }, at - part, part, depth + 1, "short"]);
+  };
+  place(focus, 0, width, places.length);
+  return places;
+}
+
+function block([node, left, width, depth, kind]) {
+  const share = `${formatNs(node.ns)} a step, ${formatShare(node.ns / TREE.ns)}`;
+  const label = node.short ? `${plural(node.short.length, "short name")}: ${share}` : `${node.label}: ${share}`;
+  const narrow = width < Math.min(6.4 * node.label.length + 12, 46);
+  const chosen = node.name && node.name === STATE.module && !node.short;
+  const style = { left: `${left}px`, width: `${Math.max(width - 1, 1)}px`, top: `${depth * ROW_PX}px` };
+  if (!node.short) style.background = background(node);
+  const classes = ["block", kind, narrow ? "narrow" : "", chosen ? "chosen" : ""].join(" ");
+  const element = h("button", { type: "button", class: classes, style, "aria-label": label, onclick: () => pick(node.short ? node.parent : node) }, h("span", {}, node.label));
+  tip(element, () => (node.short ? [h("b", {}, label), h("div", {}, "zoom to see them")] : hint(node)));
+  return element;
+}
+
+function treeSection() {
+  if (!TREE.children.length) return null;
+  const holder = h("div", { class: "icicle", role: "group", "aria-label": "Time of a step by module" });
+  const crumbs = h("p", { class: "crumbs" });
+  const draw = () => {
+    const focus = (STATE.zoom && nodeOf(STATE.zoom)) || TREE;
+    const places = placesOf(focus, holder.clientWidth);
+    holder.style.height = `${(Math.max(...places.map(([, , , depth]) => depth)) + 1) * ROW_PX}px`;
+    replace(holder, places.map(block));
+    const path = [];
+    for (let node = focus; node; node = node.parent) path.unshift(node);
+    const links = path.flatMap((node, at) => [at ? " › " : "", h("a", { href: hashFor({ zoom: node.key || null }) }, node.label)]);
+    replace(crumbs, path.length > 1 ? links : h("span", { class: "faint" }, "click a block to zoom"));
+  };
+  LISTENERS.push((changed) => (changed.has("zoom") || changed.has("module")) && draw());
+  LISTENERS.push((changed) => changed.has("module") && drawModule());
+  new ResizeObserver(draw).observe(holder);
+  MOUNTED.push(draw, drawModule);
+  const legend = RUN.phases.map(([phase, ns]) => h("span", {}, swatch(phase), phase, " ", h("b", {}, formatShare(ns / Math.max(RUN.total, 1)))));
+  return section(
+    "tree",
+    "Where a step goes",
+    `A block is as wide as its mean time in ${plural(RUN.steps, "recorded step")}, and its strip has the phases; the blocks below it ran inside it, longest first.`,
+    h("div", { class: "legend" }, legend),
+    crumbs,
+    holder,
+    h("div", { id: "module", class: "panel" }),
+  );
+}
+
+function largestModule() {
+  const found = RUN.card.findings.find((one) => BY_NAME.has(one.name));
+  if (found) return found.name;
+  const modules = ROWS.all.filter((row) => ROWS.lane[row] === 0 && ROWS.fqns[row]); // the whole model, whose path is empty, says little
+  const longest = (modules.length ? modules : ROWS.all).toSorted((a, b) => (ROWS.self_ns[b] || 0) - (ROWS.self_ns[a] || 0));
+  return longest.length ? ROWS.names[longest[0]] : null;
+}
+
+// The panel of one module: its phases, its time over the steps, memory, shapes and findings.
+function drawModule() {
+  const panel = document.getElementById("module");
+  if (!panel) return;
+  const name = STATE.module || largestModule();
+  if (!BY_NAME.has(name)) {
+    replace(panel, STATE.module ? h("p", { class: "note" }, `No module of this run is called ${STATE.module}. The search has all names.`) : null);
+    return;
+  }
+  const rows = BY_NAME.get(name).toSorted((a, b) => PHASES.indexOf(ROWS.phase[a]) - PHASES.indexOf(ROWS.phase[b]));
+  const longest = rows.reduce((a, b) => ((ROWS.total_ns[b] || 0) > (ROWS.total_ns[a] || 0) ? b : a));
+  const fqn = rows.map((row) => ROWS.fqns[row]).find((one) => one && one !== name);
+  const chart = h("div", { class: "chart", id: "module-chart" });
+  const hover = h("p", { class: "hover faint" });
+  replace(
+    panel,
+    h("h3", {}, name, h("span", { class: "faint" }, rows.length > 1 ? ` mostly ${ROWS.phase[longest]}` : ` ${ROWS.phase[longest]}`), fqn ? h("code", { class: "fqn" }, fqn) : null),
+    RUN.card.findings.filter((one) => one.name === name).map((one) => h("p", { class: `found ${one.severity}` }, h("b", {}, one.rule), " ", one.why)),
+    phaseTable(rows),
+    h("h4", {}, "Over the steps"),
+    hover,
+    chart,
+    memoryFacts(name),
+    RUN.shapes.filter(([one]) => one === name).slice(0, 4).map(([, step, inputs, outputs]) => h("p", {}, h("span", { class: "faint" }, `shapes from step ${step} `), h("code", {}, `${inputs} → ${outputs}`))),
+  );
+  drawHistory(chart, hover, rows);
+}
+
+function phaseTable(rows) {
+  const known = rows.filter((row) => (ROWS.mean_ns[row] ?? null) !== null);
+  if (!known.length) return h("p", { class: "faint" }, "Its rows are of steps that were recorded with other targets; they have a history only.");
+  const partial = known.some((row) => ROWS.steps[row] !== RUN.steps);
+  const heads = ["phase", "share", "mean", "p50", "p95", "max", "self", "calls a step", ...(partial ? ["in steps"] : [])];
+  const lines = known.map((row) => {
+    const steps = Math.max(ROWS.steps[row], 1);
+    const calls = ROWS.calls[row] / steps;
+    const lane = ROWS.lane[row] > 0 ? " (other thread or stream)" : ROWS.lane[row] < 0 ? " (logged)" : "";
+    const times = ["mean_ns", "p50_ns", "p95_ns", "max_ns"].map((column) => formatTime(ROWS[column][row], calls));
+    const last = partial ? [`${ROWS.steps[row].toLocaleString("en")} of ${RUN.steps.toLocaleString("en")}`] : [];
+    return [[swatch(ROWS.phase[row]), ROWS.phase[row], lane], formatShare(ROWS.share[row]), ...times, formatNs(ROWS.self_ns[row] / steps), formatCount(calls), ...last];
+  });
+  return table(heads, lines);
+}
+
+function drawHistory(holder, hover, rows) {
+  const found = rows.map((row) => [row, historyOf(row)]).filter(([, one]) => one);
+  if (!found.length) {
+    replace(holder, h("p", { class: "faint" }, RECORDS ? "This page has no room for the histories of the shortest rows." : "There are no records of steps, so there is no history."));
+    return;
+  }
+  const { first, last, middle, stride } = RECORDS.rows;
+  const data = [middle];
+  const series = [];
+  const bands = [];
+  for (const [row, one] of found) {
+    const color = phaseColor(ROWS.phase[row]);
+    data.push(one.p95, one.p50);
+    series.push({ stroke: faint(color, stride > 1 ? 0.35 : 0), width: 1 }, { stroke: color, width: 1.5 });
+    if (stride > 1) bands.push({ series: [data.length - 2, data.length - 1], fill: faint(color, 0.18) });
+  }
+  const show = (at) => {
+    const about = stride > 1 ? `line: p50, band: to p95, of ${plural(stride, "recorded step")} a bin` : "each recorded step";
+    const parts = at === null ? [] : found.map(([row, one]) => `${ROWS.phase[row]} ${formatNs(one.p50[at])}${stride > 1 ? ` (p95 ${formatNs(one.p95[at])})` : ""}`);
+    replace(hover, at === null ? about : `${stepsText(first[at], last[at])}: ${parts.join(" · ")}`);
+  };
+  show(null);
+  makeChart(holder, { data, series, bands, height: 200, y: timeUnit(...data.slice(1)), label: "time of the module over the steps", onHover: show, onPick: (at) => choose({ step: last[at] }) });
+}
+
+function memoryFacts(name) {
+  const row = RUN.memory.names.find((one) => one.name === name);
+  const known = row ? MEMORY_PARTS.filter(([part]) => row[part] !== undefined) : [];
+  return known.length ? h("p", {}, h("b", {}, "Memory "), known.map(([part, word]) => `${word} ${formatBytes(row[part])}`).join(" · ")) : null;
 }
