@@ -31,10 +31,7 @@ class Display:
         self._stream = stream
         self._output = TextOutput(stream)
         self._encoding = getattr(stream, "encoding", None) or "ascii"
-        self._pinned: PinnedLines | None = None
-        if live:
-            self._pinned = PinnedLines(self._output)
-            self._pinned.guard()
+        self._pinned = PinnedLines(self._output) if live else None
 
     def show(self, summary: Summary, step: int) -> None:
         """Redraw the panel, or print a line if the panel does not fit."""
@@ -75,5 +72,4 @@ class Display:
         pinned, self._pinned = self._pinned, None
         if pinned is not None:
             with suppress(OSError, ValueError):
-                pinned.close()
-        self._output.close()
+                pinned.clear(patient=True)

@@ -3,18 +3,15 @@
 The terminal scrolls only the rows above the panel (DECSTBM, as apt sets it for its progress line), so a program's own
 prints, and progress bars that rewrite their line, keep the cursor and work as before. Each drawing is one write that
 saves and restores the cursor, and sets the margins again: a full-screen program or a ``reset`` removes them. Nothing is
-read from the terminal.
+read from the terminal. A program that is killed leaves the margins; ``reset`` removes them.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Sequence
 from typing import Final, TextIO
 
-from .._process.detached import DetachedProcess
-from ._suspend import SuspendHandler
 from ._text_output import TextOutput
 
 SPARE_ROWS: Final = 6
@@ -34,15 +31,6 @@ _RELEASE: Final = "\x1b[?2026l"
 _INDEX: Final = "\x1bD"
 """Move down, scrolling at the bottom, without going to the first column as a newline would."""
 
-_SHELL: Final = "/bin/sh"
-_SCRIPT: Final = """
-trap '' INT HUP TERM
-while read -r word; do state=$word; done
-[ "$state" != shown ] || printf "$0"
-"""
-"""Remember the last word; at the end of the pipe, if the panel is shown, print the argument."""
-_STOP_S: Final = 1.0
-
 
 class PinnedLines:
     """Lines at the bottom of ``stream``'s terminal. Only the process that made the object draws, not its forks."""
@@ -55,28 +43,6 @@ class PinnedLines:
         self._owner = os.getpid()
         self._size: tuple[int, int] | None = None
         self._height = 0
-        self._restorer: Restorer | None = None
-        self._suspend = SuspendHandler(self._clear_at_once)
-
-    def guard(self) -> None:
-        """Restore the screen on Ctrl-Z, and, by a process started here, where this one is killed.
-
-        It takes some ms, so it is called before the run.
-        """
-        stream = self._output.stream
-        if self.terminal_size(stream) is not None and stream.fileno() >= 0:
-            self._restorer = Restorer(stream.fileno(), _RESTORE_SCREEN)
-            self._suspend.install()
-
-    def close(self) -> None:
-        """Remove the lines, which may wait for the terminal, and end the process that guards the screen."""
-        try:
-            self.clear(patient=True)
-        finally:
-            self._suspend.remove()
-            restorer, self._restorer = self._restorer, None
-            if restorer is not None and os.getpid() == self._owner:
-                restorer.close()
 
     @staticmethod
     def terminal_size(stream: TextIO) -> tuple[int, int] | None:
@@ -108,8 +74,6 @@ class PinnedLines:
         rows = size[1]
         PinnedLines._holder = self
         changed = size != self._size or len(lines) != self._height
-        if changed and self._restorer is not None:
-            self._restorer.send(shown=True)
         setup = (self._release() if changed else _RESET_MARGINS) + self._reserve(len(lines), rows)
         first = rows - len(lines) + 1
         drawn = "".join(f"\x1b[{first + i};1H\x1b[2K{line}" for i, line in enumerate(lines))
@@ -124,17 +88,10 @@ class PinnedLines:
         release = self._release()
         if PinnedLines._holder is self:
             PinnedLines._holder = None
-        if release and os.getpid() == self._owner:
-            if not (self._output.write(release) if patient else self._output.offer(release)):
-                return
-            if self._restorer is not None:
-                self._restorer.send(shown=False)
+        write = self._output.write if patient else self._output.offer
+        if release and os.getpid() == self._owner and not write(release):
+            return
         self._height, self._size = 0, None
-
-    def _clear_at_once(self) -> None:
-        # In a signal handler: the program may be in the middle of a flush of the same stream.
-        if self._height and self._output.offer(_RESTORE_SCREEN, flush=False):
-            self._height, self._size = 0, None
 
     @property
     def shown_size(self) -> tuple[int, int] | None:
@@ -157,37 +114,3 @@ def _in_foreground(fd: int) -> bool:
         return os.tcgetpgrp(fd) == os.getpgrp()
     except (OSError, AttributeError):
         return True
-
-
-class Restorer:
-    """A shell that restores the screen of a program that was killed; without ``/bin/sh``, nothing.
-
-    The shell sleeps and takes about a megabyte. It reads a pipe from this process, whose writes never wait; when the
-    pipe ends while lines are shown, it prints ``undo``. Loader workers that outlive this process keep the pipe open.
-    """
-
-    def __init__(self, terminal: int, undo: str) -> None:
-        self._process: DetachedProcess | None = None
-        if not os.path.exists(_SHELL):
-            return
-        with contextlib.suppress(OSError, ValueError):
-            self._process = DetachedProcess(
-                [_SHELL, "-c", _SCRIPT, undo.replace("\x1b", "\\033")],
-                stdout=terminal,
-            )
-
-    def send(self, shown: bool) -> None:
-        """Send whether the lines are shown from now on."""
-        if self._process is not None:
-            with contextlib.suppress(OSError, ValueError):
-                os.write(self._process.stdin.fileno(), b"shown\n" if shown else b"gone\n")
-
-    def close(self) -> None:
-        """End the shell without output."""
-        process, self._process = self._process, None
-        if process is None:
-            return
-        process.stdin.close()
-        if not process.wait(_STOP_S):
-            process.kill()
-            process.wait(_STOP_S)

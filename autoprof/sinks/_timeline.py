@@ -9,8 +9,9 @@ grid is finer than the resolution of any clock that autoprof reads.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Final, NamedTuple, Protocol
 
 import numpy as np
@@ -23,8 +24,8 @@ BYTES_PER_MB: Final = 1_000_000
 GRID_NS: Final = 125
 """The grid of the timeline: 1/8 µs."""
 
-SETS: Final = 8
-"""Sets of spans of one layout (the host's, each stream's) whose nesting is remembered."""
+LAYOUTS: Final = 128
+"""Layouts remembered; a run whose steps all differ forgets them."""
 
 Track = tuple[str, int]
 """``host`` and a thread, or ``device`` and a lane; ``host`` and a negative lane for spans of neither."""
@@ -102,83 +103,40 @@ class Rows:
                 return row
         return len(stacks)
 
-    def reserve(self, track: Track, start: int, end: int) -> bool:
-        """Reserve the first row for an interval that contains all others of a step; return whether the row was free."""
-        busy = self._busy.setdefault(track, [0])
-        if start < busy[0]:
-            return False
-        busy[0] = end
-        return True
-
 
 class LayoutTracks:
     """The tracks and pairs of spans of one layout, the same in all its steps."""
 
     def __init__(self, layout: Layout) -> None:
         self.layout = layout
-        self.tracks: tuple[Track, ...] = tuple(("host", _thread(lane)) for lane in layout.lanes)
-        self.by_track: dict[Track, list[int]] = {}
-        for span, track in enumerate(self.tracks):
-            self.by_track.setdefault(track, []).append(span)
-        self.by_lane: dict[Track, list[int]] = {}
+        self.host: dict[Track, list[int]] = {}
+        self.device: dict[Track, list[int]] = {}
         for span, lane in enumerate(layout.lanes):
+            self.host.setdefault(("host", _thread(lane)), []).append(span)
             if lane >= 0:
-                self.by_lane.setdefault(("device", lane), []).append(span)
+                self.device.setdefault(("device", lane), []).append(span)
 
     @cached_property
     def flows(self) -> tuple[tuple[int, int], ...]:
         """Pairs of a forward and its backward, as indices of spans.
 
-        A frame does not record which call a backward belongs to. Of a name that is called several times the last
-        unpaired call is taken, as in a stack, and only where there are as many backwards as forwards.
+        Of a name that is called several times the last unpaired call is taken, as in a stack, and only where there are
+        as many backwards as forwards: a frame does not record which call a backward belongs to.
         """
+        layout = self.layout
         forward: dict[tuple[str, str | None], list[int]] = {}
         pairs: dict[tuple[str, str | None], list[tuple[int, int]]] = {}
-        count: dict[tuple[str, str | None], int] = {}
-        layout = self.layout
+        count: Counter[tuple[str, str | None]] = Counter()
         for span, phase in enumerate(layout.phases):
             key = layout.names[span], layout.fqns[span]
             if not layout.calls[span] or layout.lanes[span] < 0:
                 continue
             if phase is Phase.FORWARD:
                 forward.setdefault(key, []).append(span)
-                count[key] = count.get(key, 0) + 1
+                count[key] += 1
             elif phase is Phase.BACKWARD and forward.get(key):
                 pairs.setdefault(key, []).append((forward[key].pop(), span))
         return tuple(pair for key, found in pairs.items() if len(found) == count[key] for pair in found)
-
-    def nests(self, spans: Sequence[int], starts: Nanoseconds, ends: Nanoseconds) -> bool:
-        """Return whether these spans are in order of time, one after the other inside their parents."""
-        parents, before = self._relatives(tuple(spans))
-        inside = parents >= 0
-        child, parent = np.flatnonzero(inside), parents[inside]
-        later, earlier = np.flatnonzero(before >= 0), before[before >= 0]
-        return bool(
-            (starts[1:] >= starts[:-1]).all()
-            and (starts[child] >= starts[parent]).all()
-            and (ends[child] <= ends[parent]).all()
-            and (starts[later] >= ends[earlier]).all()
-        )
-
-    def _relatives(self, spans: tuple[int, ...]) -> tuple[Nanoseconds, Nanoseconds]:
-        """Return the parent and the previous sibling of each span, as positions in ``spans``; -1 for none."""
-        relatives = self._known.get(spans)
-        if relatives is None:
-            if len(self._known) >= SETS:
-                self._known.clear()
-            position = {span: at for at, span in enumerate(spans)}
-            parents = [position.get(self.layout.parents[span], -1) for span in spans]
-            newest: dict[int, int] = {}
-            before = []
-            for at, parent in enumerate(parents):
-                before.append(newest.get(parent, -1))
-                newest[parent] = at
-            relatives = self._known[spans] = np.asarray(parents, dtype=np.int64), np.asarray(before, dtype=np.int64)
-        return relatives
-
-    @cached_property
-    def _known(self) -> dict[tuple[int, ...], tuple[Nanoseconds, Nanoseconds]]:
-        return {}
 
 
 def _thread(lane: int) -> int:
@@ -209,8 +167,6 @@ def on_grid(ns: Nanoseconds) -> Nanoseconds:
 
 STEP: Final = -1
 """In a span's place: the whole step."""
-LAYOUTS: Final = 128
-"""Layouts remembered; a run whose steps all differ forgets them all now and then."""
 
 
 class Slice(NamedTuple):
@@ -228,70 +184,40 @@ class Slicer:
 
     def __init__(self, origin_unix_ns: int | None = None) -> None:
         self.placement = StepPlacement(origin_unix_ns)
+        self.tracks_of = lru_cache(maxsize=LAYOUTS)(LayoutTracks)
         self._rows = Rows()
-        self._tracks: dict[Layout, LayoutTracks] = {}
-
-    def tracks_of(self, layout: Layout) -> LayoutTracks:
-        """Return the tracks of a layout."""
-        tracks = self._tracks.get(layout)
-        if tracks is None:
-            if len(self._tracks) >= LAYOUTS:
-                self._tracks.clear()
-            tracks = self._tracks[layout] = LayoutTracks(layout)
-        return tracks
 
     def slices(self, frame: StepFrame) -> Iterator[Slice]:
         """Yield the frame's slices track by track, each track in order of time and an outer slice before an inner."""
         host, device = self.placement.place(frame)
         tracks = self.tracks_of(frame.layout)
-        yield from self._track_by_track(tracks, tracks.by_track, ("host", 0), host, frame.duration_ns, frame)
+        times = frame.start_ns, frame.host_ns
+        yield from self._track_by_track(tracks.host, ("host", 0), (host, frame.duration_ns), times)
         if frame.device_duration_ns is not None:
-            yield from self._track_by_track(
-                tracks, tracks.by_lane, ("device", 0), device, frame.device_duration_ns, frame
-            )
+            if frame.device_start_ns is not None and frame.device_ns is not None:
+                times = frame.device_start_ns, frame.device_ns
+            yield from self._track_by_track(tracks.device, ("device", 0), (device, frame.device_duration_ns), times)
 
     def _track_by_track(
         self,
-        tracks: LayoutTracks,
         groups: dict[Track, list[int]],
         main: Track,
-        at_ns: int,
-        duration_ns: int,
-        frame: StepFrame,
+        step: tuple[int, int],
+        times: tuple[Nanoseconds, Nanoseconds],
     ) -> Iterator[Slice]:
-        starts_ns, lengths_ns = frame.start_ns, frame.host_ns
-        if main[0] == "device" and frame.device_start_ns is not None and frame.device_ns is not None:
-            starts_ns, lengths_ns = frame.device_start_ns, frame.device_ns
+        """Yield the slices of each track; ``step`` and ``times`` are a start and a length."""
+        at_ns, duration_ns = step
+        starts_ns, lengths_ns = times
         begin, end = (int(point) for point in on_grid(np.array([at_ns, at_ns + duration_ns])))
         starts, ends = on_grid(at_ns + starts_ns), on_grid(at_ns + starts_ns + lengths_ns)
-        if main not in groups:
-            yield Slice(STEP, main, self._rows.assign(main, [begin], [end])[0], begin, end)
-        for track, group in groups.items():
+        for track, group in {main: [], **groups}.items():
             spans = group if main[0] == "host" else [span for span in group if lengths_ns[span] != NOT_MEASURED]
-            yield from self._one_track(tracks, track, spans, starts[spans], ends[spans], (begin, end), track == main)
-
-    def _one_track(
-        self,
-        tracks: LayoutTracks,
-        track: Track,
-        spans: list[int],
-        starts: Nanoseconds,
-        ends: Nanoseconds,
-        step: tuple[int, int],
-        is_home: bool,
-    ) -> Iterator[Slice]:
-        inside = is_home and len(spans) > 0 and starts.min() >= step[0] and ends.max() <= step[1]
-        if inside and tracks.nests(spans, starts, ends) and self._rows.reserve(track, *step):
-            yield Slice(STEP, track, 0, *step)
-            for span, start, end in zip(spans, starts.tolist(), ends.tolist(), strict=True):
-                yield Slice(span, track, 0, start, end)
-            return
-        members, begins, finishes = list(spans), starts.tolist(), ends.tolist()
-        if is_home:
-            members, begins, finishes = [STEP, *members], [step[0], *begins], [step[1], *finishes]
-        rows = self._rows.assign(track, begins, finishes)
-        for i in sorted(range(len(members)), key=lambda i: (rows[i], begins[i], -finishes[i], i)):
-            yield Slice(members[i], track, rows[i], begins[i], finishes[i])
+            members, begins, finishes = list(spans), starts[spans].tolist(), ends[spans].tolist()
+            if track == main:
+                members, begins, finishes = [STEP, *members], [begin, *begins], [end, *finishes]
+            rows = self._rows.assign(track, begins, finishes)
+            for i in sorted(range(len(members)), key=lambda i: (rows[i], begins[i], -finishes[i], i)):
+                yield Slice(members[i], track, rows[i], begins[i], finishes[i])
 
 
 class WindowOptions(Options):

@@ -13,7 +13,7 @@ from pydantic import Field
 
 from .._options import Options
 from .._reports.card import verdict_line
-from .._reports.panel import render_panel, render_title
+from .._reports.panel import render_panel
 from .._reports.plain import render_plain, render_plain_verdict
 from .._reports.short_text import render_short
 from ..frame import StepFrame
@@ -73,13 +73,10 @@ class ConsoleSink:
         self._due = float("-inf")
         self._drawn: tuple[Summary, int, float] | None = None
         """The statistics in the panel, their last step, and when they were drawn first."""
-        self._panel: tuple[list[str], Summary | None, int, tuple[int, int] | None] = [], None, 0, None
-        """The lines of the panel, with their statistics, the last step and the size of the terminal."""
         self._reader_left = False
         self._notebook = NotebookOutput.of_this_process()
         self._verdict: str | None = None
         atexit.register(self._restore_screen)
-        self._pinned.guard()
 
     def write(self, frame: StepFrame) -> None:
         """Count the step."""
@@ -150,7 +147,8 @@ class ConsoleSink:
         """
         top = self._options.top
         if size is not None:
-            panel = self._render(summary, step, size, age_s)
+            style: dict[str, Any] = {"width": size[0], "color": self._color, "encoding": self._encoding}
+            panel = render_panel(summary, top=top, step=step, age_s=age_s, **style)
             rows = live_rows()
             fits = size[1] >= len(panel) + max(SPARE_ROWS, rows + 1) and self._pinned.is_free()
             if fits:
@@ -161,16 +159,6 @@ class ConsoleSink:
         if self._notebook is not None:
             self._notebook.draw(render_panel(summary, width=WIDTH, top=top, color=False, step=step, age_s=age_s))
         return self._notebook is not None
-
-    def _render(self, summary: Summary, step: int, size: tuple[int, int], age_s: float) -> list[str]:
-        """Return the lines of the panel; those of known figures have their age in a new title."""
-        style: dict[str, Any] = {"width": size[0], "color": self._color, "encoding": self._encoding}
-        known, *facts = self._panel
-        if facts[0] is summary and facts[1:] == [step, size]:
-            return [render_title(summary, step=step, age_s=age_s, **style), *known[1:]]
-        panel = render_panel(summary, top=self._options.top, step=step, age_s=age_s, **style)
-        self._panel = panel, summary, step, size
-        return panel
 
     def _print_line(self, summary: Summary, step: int, *, on_terminal: bool) -> None:
         line = render_plain(summary, step=step, encoding=self._encoding)
@@ -188,15 +176,14 @@ class ConsoleSink:
         """
         atexit.unregister(self._restore_screen)
         size = PinnedLines.terminal_size(self._stream)
-        with contextlib.closing(self._output), contextlib.suppress(BrokenPipeError):
-            self._pinned.close()
+        with contextlib.suppress(BrokenPipeError):
+            self._pinned.clear(patient=True)
             self._print_report(summary, size)
 
     def discard(self) -> None:
         """Restore the screen, and print nothing."""
         atexit.unregister(self._restore_screen)
-        with contextlib.closing(self._output):
-            self._pinned.close()
+        self._pinned.clear(patient=True)
 
     def _print_report(self, summary: Summary, size: tuple[int, int] | None) -> None:
         width = min(size[0], WIDEST) if size else 80
@@ -212,7 +199,7 @@ class ConsoleSink:
     def _restore_screen(self) -> None:
         # A stream that is closed has no screen to restore.
         with contextlib.suppress(Exception):
-            self._pinned.close()
+            self._pinned.clear(patient=True)
 
 
 def _has_open_bar() -> bool:

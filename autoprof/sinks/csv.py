@@ -13,16 +13,14 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Final, Literal
 
-import numpy as np
-
 from .._names import plain_cell
 from .._options import Options
-from .._stats.unit_rates import LogPeriods, UnitsSinceLog
+from .._stats.unit_rates import LogPeriods
 from .._storage.atomic import open_replacing
 from .._storage.line_file import FLUSH_S, LineFile
 from .._units import UNITS
 from ..diagnose import SavedSteps
-from ..frame import NOT_MEASURED, Layout, Nanoseconds, Phase, StepFrame
+from ..frame import Phase, StepFrame
 from ..summary import Summary
 from ._base import RunInfo, folder_of
 from ._kind import CloseOrder, Export, SinkKind
@@ -47,19 +45,12 @@ SPAN_COLUMNS: Final = (
 MORE: Final = "more"
 """The last column of steps: a JSON object of logged values that have no column of their own."""
 
-_MEASURED: Final = SPAN_COLUMNS[12:]
-"""The columns whose values differ from frame to frame."""
-_LAYOUTS: Final = 128
-"""Layouts remembered; a run whose steps all differ forgets them all now and then."""
-
 
 def line(values: Iterable[object]) -> str:
     """Return one line of CSV, without formulas."""
     text = io.StringIO()
-    cells = [plain_cell(value) if isinstance(value, str) else value for value in values]
-    # Before Python 3.13 only the characters of the line's end are quoted: a return in a cell would be an end otherwise.
-    csv.writer(text, lineterminator="\r\n").writerow(cells)
-    return f"{text.getvalue()[:-2]}\n"
+    csv.writer(text, lineterminator="\n").writerow(plain_cell(one) if isinstance(one, str) else one for one in values)
+    return text.getvalue()
 
 
 class StepTable:
@@ -69,8 +60,6 @@ class StepTable:
         self.rank = rank
         self.extra: tuple[str, ...] = ()
         """The columns after the fixed ones: ``memory/…`` and ``scalar/…``."""
-        self.late: dict[str, None] = {}
-        """The values that were logged after the header was written."""
         self._phases = tuple(Phase)
         """The phases of the header: a phase that is added later has no column."""
         self._periods = LogPeriods()
@@ -82,14 +71,16 @@ class StepTable:
 
     def row(self, frame: StepFrame) -> str:
         """Return the frame's row."""
-        extra = extras(frame)
-        late = {name: value for name, value in extra.items() if name not in self.extra}
-        self.late.update(dict.fromkeys(late))
-        known = (_number(extra.get(name)) for name in self.extra)
-        more = json.dumps({name: _number(value) for name, value in late.items()}, ensure_ascii=False) if late else ""
-        return line(
-            (*_step_values(frame, self.rank, self._phases, self._periods.add(frame).get(UNITS[0])), *known, more)
-        )
+        extra, phases = extras(frame), frame.phase_ns()
+        samples = self._periods.add(frame).get(UNITS[0])
+        throughput = None if samples is None else samples.per_second
+        late = {name: _number(value) for name, value in extra.items() if name not in self.extra}
+        return line((
+            self.rank, frame.step, int(frame.warmup), frame.start_unix_ns, frame.step_ns, frame.duration_ns,
+            frame.device_duration_ns, throughput, *(phases.get(phase, 0) for phase in self._phases),
+            frame.overhead_ns, frame.dropped, *(_number(extra.get(name)) for name in self.extra),
+            json.dumps(late, ensure_ascii=False) if late else "",
+        ))  # fmt: skip
 
 
 def extras(frame: StepFrame) -> dict[str, float]:
@@ -100,28 +91,15 @@ def extras(frame: StepFrame) -> dict[str, float]:
     }
 
 
-def _step_values(
-    frame: StepFrame, rank: int, columns: tuple[Phase, ...], samples: UnitsSinceLog | None
-) -> tuple[object, ...]:
-    phases = frame.phase_ns()
-    throughput = "" if samples is None or samples.per_second is None else samples.per_second
-    device = "" if frame.device_duration_ns is None else frame.device_duration_ns
-    return (
-        rank, frame.step, int(frame.warmup), frame.start_unix_ns, frame.step_ns, frame.duration_ns, device, throughput,
-        *(phases.get(phase, 0) for phase in columns), frame.overhead_ns, frame.dropped,
-    )  # fmt: skip
-
-
 def _number(value: float | None) -> object:
     return "" if value is None else value if isinstance(value, int) else repr(float(value))
 
 
 class SpanTable:
-    """Rows of spans; the columns that depend on the layout alone are formatted once."""
+    """Rows of spans."""
 
     def __init__(self, rank: int = 0) -> None:
         self.rank = rank
-        self._static: dict[Layout, list[str]] = {}
 
     def header(self) -> str:
         """Return the first line."""
@@ -129,51 +107,21 @@ class SpanTable:
 
     def rows(self, frame: StepFrame) -> str:
         """Return a row for each of the frame's spans."""
-        static = self._of(frame.layout)
-        total = frame.total_ns
-        columns = [total.tolist(), frame.layout.self_ns(total).tolist(), *(_cells(frame, name) for name in _MEASURED)]
-        if frame.device_duration_ns is not None and frame.device_ns is not None:  # no device time: no total
-            unseen = frame.device_ns == NOT_MEASURED
-            columns[:2] = (
-                [("" if out else ns) for ns, out in zip(column, unseen, strict=True)] for column in columns[:2]
-            )
-        head = f"{self.rank},{frame.step},{int(frame.warmup)},"
-        return "".join(
-            f"{head}{fixed},{','.join(map(str, values))}\n"
-            for fixed, *values in zip(static, *columns, strict=True)
-        )  # fmt: skip
-
-    def _of(self, layout: Layout) -> list[str]:
-        static = self._static.get(layout)
-        if static is None:
-            if len(self._static) >= _LAYOUTS:
-                self._static.clear()
-            columns = zip(
-                layout.parents, layout.names, layout.fqns, layout.phases, layout.lanes, layout.calls, strict=True
-            )
-            static = self._static[layout] = [
-                line((span, "" if parent < 0 else parent, name, fqn or "", phase, lane, calls))[:-1]
-                for span, (parent, name, fqn, phase, lane, calls) in enumerate(columns)
-            ]
-        return static
-
-
-def _cells(frame: StepFrame, name: str) -> list[object]:
-    column: Nanoseconds | None = getattr(frame, name)
-    if column is None:
-        return [""] * len(frame.layout)
-    if name in ("start_ns", "host_ns"):
-        return list(column.tolist())
-    seen = frame.device_ns if name == "device_start_ns" and frame.device_ns is not None else column
-    return list(np.where(seen == NOT_MEASURED, "", column.astype(object)).tolist())
+        totals, own = frame.total_ns.tolist(), frame.layout.self_ns(frame.total_ns).tolist()
+        head = self.rank, frame.step, int(frame.warmup)
+        rows = []
+        for number, span in enumerate(frame.spans):
+            times: tuple[object, ...] = totals[number], own[number]
+            if frame.device_duration_ns is not None and frame.device_ns is not None and span.device_ns is None:
+                times = None, None  # no device time: no total
+            measured = (getattr(span, name) for name in SPAN_COLUMNS[12:])
+            names = span.parent, span.name, span.fqn, span.phase, span.lane, span.calls
+            rows.append(line((*head, number, *names, *times, *measured)))
+        return "".join(rows)
 
 
 class CsvSink:
-    """Write each frame.
-
-    The columns of steps are those of the first row. Values that are logged later for the first time go to the last
-    column as JSON; when the sink is closed, the file is rewritten with columns of their own.
-    """
+    """Write each frame. The columns of steps are those of the first row; later values are JSON in the last column."""
 
     def __init__(self, options: CsvOptions, run: RunInfo) -> None:
         self._path = folder_of(run).rank_path / f"{options.per}s.csv"
@@ -203,21 +151,8 @@ class CsvSink:
         return f"{self._path.name} has reached its part of output_max_mb: it has no further rows"
 
     def close(self, summary: Summary) -> None:
-        """Write the pending rows, close the file, and give late values columns of their own."""
+        """Write the pending rows and close the file."""
         self._file.close()
-        if self._steps is not None and self._steps.late:
-            add_columns(self._path, tuple(self._steps.late))
-
-
-def add_columns(path: Path, late: tuple[str, ...]) -> None:
-    """Rewrite a table of steps with columns for the values of its last one; one row at a time in memory."""
-    with path.open(encoding="utf-8", newline="") as source, open_replacing(path) as target:
-        rows = csv.reader(source)
-        header = next(rows)
-        target.write(line((*header[:-1], *late, MORE)))
-        for row in rows:
-            more = json.loads(row[-1]) if row[-1] else {}
-            target.write(line((*row[:-1], *(more.get(name, "") for name in late), "")))
 
 
 def export_steps(saved: SavedSteps, path: Path) -> None:

@@ -26,19 +26,20 @@ from ..summary import Summary
 from ._base import RunInfo, folder_of
 from ._kind import CloseOrder, Export, SinkKind
 from ._rank_timeline import MARGIN_STEPS, CollectiveLink, RankTimeline, align_ranks
-from ._timeline import BYTES_PER_MB, GRID_NS, STEP, LayoutTracks, Slicer, StepWindow, Track, WindowOptions, track_name
+from ._timeline import BYTES_PER_MB, GRID_NS, STEP, Slicer, StepWindow, Track, WindowOptions, track_name
 
 
 class TraceOptions(WindowOptions):
     """The file `trace.json`, for Perfetto: a window of steps."""
 
 
+Event = dict[str, Any]
+
 OPEN: Final = "[\n"
 CLOSE: Final = "]\n"
 
 PROCESS_STRIDE: Final = 100_000
 """Ranks are processes; the distance between their numbers leaves numbers for the tracks of each."""
-_GRID_PER_US: Final = 1000 // GRID_NS
 
 _dumps: Final[Callable[[Any], str]] = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
@@ -66,138 +67,116 @@ class TraceEncoder:
         self._pid = (rank + 1) * PROCESS_STRIDE
         self._slicer = Slicer(origin_unix_ns)
         self._first = first
-        self._begun = False
         self._tids: dict[tuple[Track, int], int] = {}
         self._flows = rank << 40
-        self._static: dict[Layout, list[str]] = {}
         self._periods = LogPeriods()
 
     def encode(self, frame: StepFrame) -> str:
         """Return the frame's events, each a line that begins with a comma (but the first line of a file)."""
-        events: list[str] = []
         slices = list(self._slicer.slices(frame))
-        if not self._begun:
-            self._begun = True
-            events += self._process()
-        tracks = self._slicer.tracks_of(frame.layout)
-        static, arrows = self._spans(frame.layout), self._arrows(tracks, frame)
-        memory = _memory_args(frame)
+        events = [] if self._tids else self._process()
+        arrows, memory = self._arrows(frame), _memory_args(frame)
         end = 0
-        for span, track, row, start, stop in slices:
-            tid = self._tids.get((track, row)) or self._begin_track(events, track, row)
-            place = f'"pid":{self._pid},"tid":{tid},"ts":{_us(start)},"dur":{_us(stop - start)}'
-            if span == STEP:
-                end = stop if track[0] == "host" else end
-                events.append(
-                    f'{{"ph":"X","name":"step {frame.step}","cat":"step",{place},"args":{_step_args(frame)}}}'
-                )
-            else:
-                arrow = arrows.get(span, "") if track[0] == "host" else ""
-                link = self._links.get((frame.step, span))
-                more = memory[span] if memory else ""
-                if link is not None and link.kind == track[0]:
-                    arrow, more = _link_arrow(link), more + _link_args(link)
-                events.append(f"{static[span]}{more}}},{place}{arrow}}}")
+        for one in slices:
+            if (one.track, one.row) not in self._tids:
+                events += self._begin_track(one.track, one.row)
+            place = {"tid": self._tids[one.track, one.row], "ts": _us(one.start), "dur": _us(one.end - one.start)}
+            if one.span == STEP:
+                end = one.end if one.track[0] == "host" else end
+                step = {"name": f"step {frame.step}", "cat": "step", **place, "args": _step_args(frame)}
+                events.append({"ph": "X", "pid": self._pid, **step})
+                continue
+            args = self._span_args(frame.layout, one.span) | (memory[one.span] if memory else {})
+            arrow = arrows.get(one.span, {}) if one.track[0] == "host" else {}
+            link = self._links.get((frame.step, one.span))
+            if link is not None and link.kind == one.track[0]:
+                arrow, args = _link_arrow(link), args | _link_args(link)
+            phase = frame.layout.phases[one.span]
+            head = {"ph": "X", "name": phase.qualify(frame.layout.names[one.span]), "cat": str(phase), "pid": self._pid}
+            events.append({**head, **place, "args": args, **arrow})
         events += self._counters(frame, end)
-        lines = "".join(f",{event}\n" for event in events)
+        lines = "".join(f",{_dumps(event)}\n" for event in events)
         if self._first:
             self._first = False
             return lines[1:]
         return lines
 
-    def _process(self) -> list[str]:
+    @staticmethod
+    def _span_args(layout: Layout, span: int) -> Event:
+        fqn = layout.fqns[span]
+        args = {"name": layout.names[span], "phase": str(layout.phases[span])}
+        return args if fqn is None else {**args, "fqn": fqn}
+
+    def _process(self) -> list[Event]:
         origin = {"origin_unix_ns": str(self._slicer.placement.origin_unix_ns)}
-        facts: list[tuple[str, dict[str, Any]]] = [
+        facts: list[tuple[str, Event]] = [
             ("process_name", {"name": f"rank {self._rank}", **origin}),
             ("process_sort_index", {"sort_index": self._rank}),
             *([] if self._label is None else [("process_labels", {"labels": self._label})]),
         ]
-        return [
-            _dumps({"ph": "M", "pid": self._pid, "tid": self._pid, "name": name, "args": args}) for name, args in facts
-        ]
+        return [{"ph": "M", "pid": self._pid, "tid": self._pid, "name": name, "args": args} for name, args in facts]
 
-    def _begin_track(self, events: list[str], track: Track, row: int) -> int:
-        number = self._tids[track, row] = len(self._tids) + 1
-        tid = self._tids[track, row] = self._pid + number
+    def _begin_track(self, track: Track, row: int) -> list[Event]:
+        tid = self._tids[track, row] = self._pid + len(self._tids) + 1
         order = {"host": 0, "device": 10_000}[track[0]] + 100 * (track[1] if track[1] >= 0 else 90 - track[1]) + row
         facts = [("thread_name", {"name": track_name(track, row)}), ("thread_sort_index", {"sort_index": order})]
-        events += [
-            _dumps({"ph": "M", "pid": self._pid, "tid": tid, "name": name, "args": args}) for name, args in facts
-        ]
-        return tid
+        return [{"ph": "M", "pid": self._pid, "tid": tid, "name": name, "args": args} for name, args in facts]
 
-    def _spans(self, layout: Layout) -> list[str]:
-        """Return the constant part of each span's event; ``args`` is left open."""
-        static = self._static.get(layout)
-        if static is None:
-            if len(self._static) >= 128:
-                self._static.clear()
-            static = self._static[layout] = []
-            for name, fqn, phase in zip(layout.names, layout.fqns, layout.phases, strict=True):
-                args = {"name": name, "phase": str(phase), **({} if fqn is None else {"fqn": fqn})}
-                head = _dumps({"ph": "X", "name": phase.qualify(name), "cat": str(phase), "args": args})
-                static.append(head[:-2])
-        return static
-
-    def _arrows(self, tracks: LayoutTracks, frame: StepFrame) -> dict[int, str]:
-        """Return the part of a span's event that makes it one end of an arrow from a forward to its backward."""
-        arrows: dict[int, str] = {}
-        starts = frame.start_ns.tolist() if tracks.flows else []
-        for forward, backward in tracks.flows:
-            if starts[backward] < starts[forward]:  # paired by name alone, it is the backward of another call
+    def _arrows(self, frame: StepFrame) -> dict[int, Event]:
+        """Return the keys of a span's event that make it one end of an arrow from a forward to its backward."""
+        arrows: dict[int, Event] = {}
+        for forward, backward in self._slicer.tracks_of(frame.layout).flows:
+            if frame.start_ns[backward] < frame.start_ns[forward]:  # paired by name alone, it belongs to another call
                 continue
             self._flows += 1
-            arrows[forward] = f',"bind_id":"{self._flows:#x}","flow_out":true'
-            arrows[backward] = f',"bind_id":"{self._flows:#x}","flow_in":true'
+            arrows[forward] = {"bind_id": f"{self._flows:#x}", "flow_out": True}
+            arrows[backward] = {"bind_id": f"{self._flows:#x}", "flow_in": True}
         return arrows
 
-    def _counters(self, frame: StepFrame, at: int) -> list[str]:
-        place = f'"pid":{self._pid},"tid":{self._pid},"ts":{_us(at)}'
+    def _counters(self, frame: StepFrame, at: int) -> list[Event]:
         values: list[tuple[str, Mapping[str, float]]] = [("memory", frame.memory)] if frame.memory else []
-        scalars = {name: value for name, value in frame.scalars.items() if isfinite(value)}
         samples = self._periods.add(frame).get(UNITS[0])
-        throughput = None if samples is None else samples.per_second
-        if throughput is not None:
-            values.append(("throughput", {"samples_per_s": throughput}))
-        values += [(name, {"value": value}) for name, value in scalars.items()]
-        return [f'{{"ph":"C","name":{_dumps(name)},{place},"args":{_dumps(dict(args))}}}' for name, args in values]
+        if samples is not None and samples.per_second is not None:
+            values.append(("throughput", {"samples_per_s": samples.per_second}))
+        values += [(name, {"value": value}) for name, value in frame.scalars.items() if isfinite(value)]
+        place = {"pid": self._pid, "tid": self._pid, "ts": _us(at)}
+        return [{"ph": "C", "name": name, **place, "args": dict(args)} for name, args in values]
 
 
-def _us(points: int) -> str:
-    """Format points of the grid as microseconds, exactly."""
-    whole, rest = divmod(points, _GRID_PER_US)
-    return f"{whole}.{rest * GRID_NS:03d}" if rest else str(whole)
+def _us(points: int) -> float:
+    """Return points of the grid as microseconds, exactly."""
+    return points * GRID_NS / 1000
 
 
-def _step_args(frame: StepFrame) -> str:
-    args: dict[str, Any] = {"duration_ns": frame.duration_ns}
+def _step_args(frame: StepFrame) -> Event:
+    args: Event = {"duration_ns": frame.duration_ns}
     if frame.device_duration_ns is not None:
         args["device_duration_ns"] = frame.device_duration_ns
     args |= {"overhead_ns": frame.overhead_ns, "warmup": frame.warmup}
     if frame.dropped:
         args["dropped"] = frame.dropped
     args["scalars"] = {name: value if isfinite(value) else repr(float(value)) for name, value in frame.scalars.items()}
-    return _dumps(args)
+    return args
 
 
-def _link_arrow(link: CollectiveLink) -> str:
-    """Return the part of a call's event that joins it to the calls of the other ranks, in the order of entering."""
-    into, out = ',"flow_in":true' if link.comes_in else "", ',"flow_out":true' if link.goes_out else ""
-    return f',"bind_id":"{link.flow:#x}"{into}{out}'
+def _link_arrow(link: CollectiveLink) -> Event:
+    """Return the keys that join a call to the calls of the other ranks, in the order of entering."""
+    ends = {"flow_in": True} if link.comes_in else {}
+    return {"bind_id": f"{link.flow:#x}", **ends, **({"flow_out": True} if link.goes_out else {})}
 
 
-def _link_args(link: CollectiveLink) -> str:
+def _link_args(link: CollectiveLink) -> Event:
     if link.last is None:
-        return ""
-    return f',"last_to_enter":"rank {link.last}","entered_earlier_by_ns":{link.waited_ns}'
+        return {}
+    return {"last_to_enter": f"rank {link.last}", "entered_earlier_by_ns": link.waited_ns}
 
 
-def _memory_args(frame: StepFrame) -> list[str]:
+def _memory_args(frame: StepFrame) -> list[Event]:
     """Return the memory readings of each span, empty where it has none."""
     if frame.memory_start_bytes is None or frame.memory_end_bytes is None:
         return []
     return [
-        "" if NOT_MEASURED in (start, end) else f',"memory_start_bytes":{start},"memory_end_bytes":{end}'
+        {} if NOT_MEASURED in (start, end) else {"memory_start_bytes": start, "memory_end_bytes": end}
         for start, end in zip(frame.memory_start_bytes.tolist(), frame.memory_end_bytes.tolist(), strict=True)
     ]
 

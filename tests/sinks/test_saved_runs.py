@@ -90,7 +90,6 @@ def test_a_live_run_and_its_records_are_the_same(saved: tuple[Path, ListSink, au
 
 
 REMADE = {
-    "--csv": "rank0/steps.csv",
     "--trace": "rank0/trace.json",
     "--speedscope": "rank0/trace.speedscope.json",
     "--memory-plot": "memory.png",

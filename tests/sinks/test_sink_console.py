@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import io
 import os
-import pty
-import signal
 import sys
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -23,11 +20,9 @@ from tqdm import tqdm
 
 import autoprof
 from autoprof._notes import Notes
-from autoprof._reports.panel import render_panel
 from autoprof._session.outputs import Outputs
 from autoprof.sinks._base import RunInfo
-from autoprof.sinks._suspend import SuspendHandler
-from autoprof.sinks._terminal import PinnedLines, Restorer
+from autoprof.sinks._terminal import PinnedLines
 from autoprof.sinks.console import ConsoleOptions, ConsoleSink
 from autoprof.summary import Summary
 
@@ -103,15 +98,6 @@ def test_a_pipe_gets_lines_that_become_rarer(clock: Clock) -> None:
     assert 200 < len(steps) < 250
 
 
-def test_long_steps_get_a_line_before_the_nth(clock: Clock) -> None:
-    """At 20 s a step nobody waits ten steps for the first line."""
-    stream = io.StringIO()
-    console = Console(stream, clock, every=10)
-    for step in range(1, 5):
-        console.step(step, seconds=20)
-    assert _steps_of_lines(stream) == [1, 2, 3, 4]
-
-
 def test_a_dumb_terminal_gets_lines(terminal: TerminalStream, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     """``TERM=dumb`` is no terminal to draw on."""
     monkeypatch.setenv("TERM", "dumb")
@@ -129,13 +115,6 @@ def test_a_ci_job_gets_lines(
     console.step(1)
     console.close()
     assert ("\x1b" not in "".join(terminal.writes)) is lines
-
-
-def test_a_terminal_without_a_size_gets_lines(terminal: TerminalStream, clock: Clock) -> None:
-    """A pseudo-terminal has 0 columns and rows until somebody sets them."""
-    terminal.screen.columns = terminal.screen.rows = 0
-    Console(terminal, clock, every=1).step(1)
-    assert terminal.writes[0].startswith("autoprof | step 1 |")
 
 
 def test_a_program_whose_output_is_closed_gets_no_message(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -233,19 +212,6 @@ def test_a_live_display_on_a_screen_of_its_own_has_it_alone(
     assert _panel(terminal)
 
 
-def test_a_session_that_begins_in_a_live_display_draws_its_panel(
-    terminal: TerminalStream, clock: Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The standard output is a proxy then, which would print the panel's control codes as text."""
-    monkeypatch.setattr(sys, "stdout", terminal)
-    screen = RichConsole(file=terminal, force_terminal=True, width=80, height=24, color_system=None)
-    with Live("row", console=screen, auto_refresh=False):
-        console = Console(sys.stdout, clock, every=1)  # type: ignore[arg-type]
-        console.step(1)
-        assert _panel(terminal)[0].startswith("┌─ autoprof · step 1 ·")
-        console.close()
-
-
 def test_the_panel_is_at_the_bottom(terminal: TerminalStream, clock: Clock) -> None:
     """The panel takes the last rows, in one write, and the cursor stays where the program left it."""
     terminal.screen.feed("before\n")
@@ -297,16 +263,6 @@ def test_drawing_is_throttled_by_steps_and_time(terminal: TerminalStream, clock:
     assert console.asked == len(terminal.writes) == 2
 
 
-def test_the_panel_is_drawn_every_half_second_where_steps_come_a_little_early(
-    terminal: TerminalStream, clock: Clock
-) -> None:
-    """A pass may come some milliseconds before the interval is over: the next one would be half a second late."""
-    console = Console(terminal, clock, every=1)
-    for step in range(1, 21):
-        console.step(step, seconds=0.499 if step % 2 else 0.501)
-    assert console.asked == 20
-
-
 def test_between_recorded_steps_the_panel_shows_its_age(terminal: TerminalStream, clock: Clock) -> None:
     """Its figures are those of the last recorded step, however many steps have passed since."""
     console = Console(terminal, clock, every=1)
@@ -320,33 +276,6 @@ def test_between_recorded_steps_the_panel_shows_its_age(terminal: TerminalStream
     assert console.asked == 1
     console.step(40)
     assert _panel(terminal)[0].startswith("┌─ autoprof · step 40 ·")
-
-
-def test_a_new_age_renders_the_title_only(
-    terminal: TerminalStream, clock: Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The other lines are those of the last drawing, unless the terminal has another size."""
-    rendered: list[float] = []
-
-    def render(*args: Any, age_s: float, **options: Any) -> Any:
-        rendered.append(age_s)
-        return render_panel(*args, age_s=age_s, **options)
-
-    monkeypatch.setattr("autoprof.sinks.console.render_panel", render)
-    console = Console(terminal, clock, every=1)
-    console.step(12)
-    shown = _panel(terminal)
-    for _ in range(3):
-        clock.now += 10
-        console.outputs.show()
-    assert _panel(terminal)[0].startswith("┌─ autoprof · figures of step 12, 30 s ago ·")
-    assert _panel(terminal)[1:] == shown[1:]
-    assert rendered == [0.0]
-    terminal.screen.resize(100, 30)
-    clock.now += 10
-    console.outputs.show()
-    assert rendered == [0.0, 40.0]
-    assert len(_panel(terminal)[0]) == len(_panel(terminal)[-1]) == 100
 
 
 def test_the_age_is_not_drawn_more_often_than_the_panel(terminal: TerminalStream, clock: Clock) -> None:
@@ -367,15 +296,6 @@ def test_the_age_is_not_drawn_more_often_than_the_panel(terminal: TerminalStream
 
 def _panel(terminal: TerminalStream) -> list[str]:
     return [line for line in terminal.screen.text if line.startswith(("┌", "│", "└"))]
-
-
-def test_without_a_terminal_a_gap_prints_nothing(clock: Clock) -> None:
-    """A line is printed each Nth step, and no other."""
-    console = Console(io.StringIO(), clock, every=10)
-    for step in range(1, 13):
-        console.step(step)
-    console.outputs.show()
-    assert console.asked == 1
 
 
 @pytest.mark.parametrize(("columns", "rows"), [(120, 40), (60, 20)])
@@ -530,63 +450,3 @@ def test_a_program_that_dies_gets_its_screen_back() -> None:
     assert (screen.top, screen.bottom) == (0, 29)
     assert not any("┌" in line for line in screen.text)
     assert any("the program died" in line for line in screen.text)
-
-
-def test_a_program_that_is_killed_gets_its_screen_back() -> None:
-    """``kill -9``: a waiting shell resets the scroll region and removes the panel."""
-    screen = run_program("kill")
-    assert (screen.top, screen.bottom) == (0, 29)
-    assert not any("┌" in line or "░" in line for line in screen.text)
-    assert any("loss at 20" in line for line in screen.scrolled + screen.text)
-
-
-def test_ctrl_z_gives_the_shell_its_screen_back() -> None:
-    """While the program is stopped no panel and no margin is left; after ``fg`` the panel is drawn again."""
-    stops: list[Screen] = []
-    end = run_program("suspend", stops)
-    (stopped,) = stops
-    assert (stopped.top, stopped.bottom) == (0, 29)
-    assert not any("┌" in line or "░" in line for line in stopped.text)
-    assert any("loss at 20" in line for line in stopped.scrolled + stopped.text)
-    seen = [line for line in end.scrolled + end.text if line]
-    assert "loss at 30" in seen
-    assert seen[-1] == "the program goes on with SIG_DFL"
-    assert not any("┌" in line for line in seen)
-
-
-def test_a_handler_of_the_programs_for_ctrl_z_stays() -> None:
-    """The program knows what to do before it stops."""
-    before = signal.signal(signal.SIGTSTP, signal.SIG_IGN)
-    try:
-        handler = SuspendHandler(lambda: None)
-        handler.install()
-        assert signal.getsignal(signal.SIGTSTP) is signal.SIG_IGN
-        handler.remove()
-        assert signal.getsignal(signal.SIGTSTP) is signal.SIG_IGN
-    finally:
-        signal.signal(signal.SIGTSTP, before)
-
-
-def test_the_waiting_shell_ends_with_the_sink() -> None:
-    """And prints nothing when the panel was taken away in order."""
-    master, slave = pty.openpty()
-    with os.fdopen(slave, "w") as stream:
-        restorer = Restorer(stream.fileno(), "undone")
-        assert restorer._process is not None
-        process = restorer._process
-        restorer.send(shown=True)
-        restorer.send(shown=False)
-        restorer.close()
-        restorer.send(shown=True)
-        assert process.wait(0)
-        stream.write("end")
-    assert os.read(master, 100) == b"end"
-    os.close(master)
-
-
-def test_without_a_shell_the_panel_is_drawn_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Then no process waits."""
-    monkeypatch.setattr("autoprof.sinks._terminal._SHELL", "/no/such/shell")
-    restorer = Restorer(1, "undone")
-    restorer.send(shown=True)
-    restorer.close()

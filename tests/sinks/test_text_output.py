@@ -68,7 +68,6 @@ def test_the_text_follows_what_the_program_has_buffered(pipe: tuple[int, TextIO]
     stream.flush()
     assert os.read(reader, 100).decode() == "loss: panel 损失\n0.5\n"
     assert os.get_blocking(stream.fileno())
-    output.close()
 
 
 def test_a_full_pipe_gets_nothing_and_blocks_nothing(pipe: tuple[int, TextIO]) -> None:
@@ -80,7 +79,6 @@ def test_a_full_pipe_gets_nothing_and_blocks_nothing(pipe: tuple[int, TextIO]) -
     os.read(reader, filled)
     assert output.offer("shown\n")
     assert os.read(reader, 100) == b"shown\n"
-    output.close()
 
 
 def test_a_stopped_terminal_gets_nothing_and_blocks_nothing(terminal: tuple[int, TextIO]) -> None:
@@ -92,23 +90,6 @@ def test_a_stopped_terminal_gets_nothing_and_blocks_nothing(terminal: tuple[int,
     termios.tcflow(stream.fileno(), termios.TCOON)
     assert output.offer("shown")
     assert os.read(master, 100) == b"shown"
-    output.close()
-
-
-def test_a_text_written_in_part_is_completed_first(pipe: tuple[int, TextIO], monkeypatch: pytest.MonkeyPatch) -> None:
-    """What follows comes after it, and what does not fit meanwhile is left out whole."""
-    monkeypatch.setattr(_text_output, "REST_WAIT_S", 0.01)
-    reader, stream = pipe
-    output = TextOutput(stream)
-    filled = _fill(stream.fileno())
-    os.read(reader, 8192)
-    long = "long" * 5000
-    assert _in_time(lambda: output.offer(long))
-    assert not _in_time(lambda: output.offer("left out"))
-    os.read(reader, filled - 8192)
-    assert output.offer("next")
-    assert os.read(reader, 100_000).decode() == long + "next"
-    output.close()
 
 
 def test_the_end_waits_some_seconds_only(pipe: tuple[int, TextIO], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -126,7 +107,6 @@ def test_the_end_waits_some_seconds_only(pipe: tuple[int, TextIO], monkeypatch: 
     assert _in_time(lambda: output.write("report"))
     read.join()
     assert os.read(reader, 100) == b"report"
-    output.close()
 
 
 def test_a_reader_that_left_is_an_error_that_leaves_nothing_behind(pipe: tuple[int, TextIO]) -> None:
@@ -145,24 +125,8 @@ def test_a_file_keeps_one_position(tmp_path: Path) -> None:
         for number in range(3):
             stream.write(f"program {number}\n")
             assert output.offer(f"autoprof {number}\n")
-        output.close()
     expected = [f"{who} {number}" for number in range(3) for who in ("program", "autoprof")]
     assert (tmp_path / "train.log").read_text(encoding="utf-8").splitlines() == expected
-
-
-def test_a_redirected_output_is_followed(pipe: tuple[int, TextIO]) -> None:
-    """A program may replace the file of its output during the run."""
-    first, stream = pipe
-    output = TextOutput(stream)
-    assert output.offer("first")
-    second, writer = os.pipe()
-    os.dup2(writer, stream.fileno())
-    os.close(writer)
-    assert output.offer("second")
-    output.close()
-    assert (os.read(first, 100), os.read(first, 100)) == (b"first", b"")
-    assert os.read(second, 100) == b"second"
-    os.close(second)
 
 
 def test_a_stream_of_the_program_is_written_through() -> None:
