@@ -29,7 +29,7 @@ COMMANDS: Final = (
     "rules",
     "completion",
 )
-"""The commands in the order of the help: each is a module of this package, imported when it is called."""
+"""The commands in the order of the help: each is a module with ``add`` and ``run``, imported when it is called."""
 GONE_OPTIONS: Final = {
     "compare": {
         "--format": "--json",
@@ -40,6 +40,7 @@ GONE_OPTIONS: Final = {
         "--rank": "compare_runs(a, b, rank=N)",
         "--top": "--min-share",
     },
+    "ranks": {"--sql": "--json"},
     "inspect": {
         "--follow": "watch -n 10 autoprof inspect LOG",
         "-f": "watch -n 10 autoprof inspect LOG",
@@ -66,7 +67,9 @@ def make_parser(name: str | None = None) -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"autoprof {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
     for command in (name,) if name in COMMANDS else COMMANDS:
-        import_module(f".{command}", __name__).add(commands)
+        module = import_module(f".{command}", __name__)
+        module.add(commands)
+        commands.choices[command].set_defaults(run=module.run)
     return parser
 
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import json
-import shutil
-import sys
 from typing import Any
 
 from ._help import add_command
+from ._output import print_json, terminal
 
 
 def add(commands: Any) -> None:
@@ -34,10 +32,10 @@ def add(commands: Any) -> None:
     parser.add_argument("config", metavar="CONFIG", nargs="?", help="the YAML file (default: none)")
     parser.add_argument("--depth", type=int, metavar="N", help="levels shown below the model (default: all selected)")
     parser.add_argument("--json", action="store_true", help="print the selected modules as JSON")
-    parser.set_defaults(run=_run)
 
 
-def _run(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> int:
+    """Run the command; return its exit status."""
     from .._reports.text import glyphs_for
     from .._targets import select_targets
     from ..errors import AutoprofError
@@ -55,11 +53,10 @@ def _run(arguments: argparse.Namespace) -> int:
             {"fqn": one.fqn, "name": one.name, "phases": sorted(map(str, one.phases)), "memory": one.memory}
             for one in selection
         ]
-        print(json.dumps({"targets": targets, "notes": list(selection.notes)}, indent=1, ensure_ascii=False))
+        print_json({"targets": targets, "notes": list(selection.notes)})
         return 0
-    encoding = getattr(sys.stdout, "encoding", None) or "ascii"
-    width = max(shutil.get_terminal_size().columns, 80)
+    width, encoding = terminal()
     ascii_only = glyphs_for(encoding).ellipsis != "…"
-    lines = render_model(model, selection, depth=arguments.depth, width=width, ascii_only=ascii_only)
+    lines = render_model(model, selection, depth=arguments.depth, width=max(width, 80), ascii_only=ascii_only)
     print("\n".join(lines))
     return 0

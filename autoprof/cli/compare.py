@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
-import shutil
 import sys
 import traceback
 from pathlib import Path
@@ -12,6 +10,7 @@ from typing import Any
 
 from ..errors import AutoprofError, OutputError
 from ._help import add_command
+from ._output import print_json, terminal
 from ._runs import RUNS
 
 _EPILOG = """
@@ -58,7 +57,6 @@ def add(commands: Any) -> None:
     )
     parser.add_argument("--json", action="store_true", help="print the comparison as JSON")
     parser.add_argument("-o", "--output", metavar="FILE", help="also draw a figure: .png, .svg or .pdf")
-    parser.set_defaults(run=_run)
 
 
 def _fraction(text: str) -> float:
@@ -68,7 +66,7 @@ def _fraction(text: str) -> float:
         raise argparse.ArgumentTypeError(f"{text!r} is not a fraction; allowed: a number such as 5% or 0.05") from None
 
 
-def _run(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> int:
     """Return 1 only for a slow-down beyond the limit; a failure of autoprof's own returns 2."""
     try:
         return _compare(arguments)
@@ -87,9 +85,9 @@ def _compare(arguments: argparse.Namespace) -> int:
         a, b, margin=arguments.margin, fail_over=arguments.fail_over, min_share=arguments.min_share
     )
     if arguments.json:
-        print(json.dumps(comparison.to_dict(), indent=1, ensure_ascii=False))
+        print_json(comparison.to_dict())
     else:
-        width, encoding = shutil.get_terminal_size().columns, sys.stdout.encoding or "ascii"
+        width, encoding = terminal()
         print("\n".join(render_comparison(comparison, width=width, encoding=encoding)))
     if arguments.output is not None:
         plot_comparison(comparison, arguments.output)

@@ -30,10 +30,10 @@ def add(commands: Any) -> None:
         },
     )
     parser.add_argument("shell", choices=SHELLS, help="the shell")
-    parser.set_defaults(run=_run)
 
 
-def _run(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> int:
+    """Run the command; return its exit status."""
     from . import make_parser
 
     shtab = import_extra("shtab", "completion", "autoprof completion")

@@ -24,10 +24,10 @@ def add(commands: Any) -> None:
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument("file", nargs="?", metavar="FILE", help="the YAML file to check")
     source.add_argument("--schema", action="store_true", help="print the JSON Schema, for editors")
-    parser.set_defaults(run=_run)
 
 
-def _run(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> int:
+    """Run the command; return its exit status."""
     from ..config.json_schema import json_schema
     from ..sinks import Config, load_config
 

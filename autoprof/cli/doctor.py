@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
-import shutil
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from ._help import add_command
+from ._output import print_json, terminal
 
 
 def add(commands: Any) -> None:
@@ -43,17 +42,16 @@ def add(commands: Any) -> None:
         "--config", metavar="FILE", help="the YAML file to check with; default: every module, all phases"
     )
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
-    parser.set_defaults(run=_run)
 
 
-def _run(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> int:
+    """Run the command; return its exit status."""
     from ..doctor import examine, load_subject, reference_subject, render_report
     from ..errors import AutoprofError
     from ..sinks import load_config
 
     if arguments.input is not None and arguments.model is None:
         raise AutoprofError("autoprof doctor: --input needs a model; allowed: together with --model")
-    out = sys.stdout
     # Output of the user's own code must not end up in the report.
     with _progress() as progress, contextlib.redirect_stdout(sys.stderr):
         config = None if arguments.config is None else load_config(arguments.config)
@@ -61,11 +59,10 @@ def _run(arguments: argparse.Namespace) -> int:
         subject = reference_subject() if arguments.model is None else load_subject(arguments.model, arguments.input)
         report = examine(subject, config, progress=progress)
     if arguments.json:
-        print(json.dumps(report.to_dict(), indent=1, ensure_ascii=False))
+        print_json(report.to_dict())
     else:
-        encoding = getattr(out, "encoding", None) or "ascii"
-        out.write(render_report(report, width=shutil.get_terminal_size().columns, encoding=encoding))
-        out.flush()
+        width, encoding = terminal()
+        print(render_report(report, width=width, encoding=encoding), end="")
     return report.exit_status
 
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import json
-import shutil
 import sys
 from typing import Any
 
 from ._help import add_command
+from ._output import print_json, terminal
 from ._runs import add_run
 
 
@@ -33,21 +32,20 @@ def add(commands: Any) -> None:
     forms = parser.add_mutually_exclusive_group()
     forms.add_argument("--json", action="store_true", help="print JSON of at most 4 kB")
     forms.add_argument("--schema", action="store_true", help="print the JSON Schema of --json")
-    parser.set_defaults(run=_run)
 
 
-def _run(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> int:
+    """Run the command; return its exit status."""
     from .._reports.explain import encode, explain_run, json_schema, render_explanation
     from .._storage.runs import find_run, read_run
 
     if arguments.schema:
-        print(json.dumps(json_schema(), indent=1))
+        print_json(json_schema())
         return 0
     found = explain_run(read_run(find_run(arguments.run_folder)))
     if arguments.json:
         sys.stdout.buffer.write(encode(found).encode() + b"\n")
         return 0
-    encoding = getattr(sys.stdout, "encoding", None) or "ascii"
-    width = min(shutil.get_terminal_size().columns, 120)
-    print("\n".join(render_explanation(found, width=width, encoding=encoding)))
+    width, encoding = terminal()
+    print("\n".join(render_explanation(found, width=min(width, 120), encoding=encoding)))
     return 0

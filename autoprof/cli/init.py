@@ -32,10 +32,10 @@ def add(commands: Any) -> None:
     add_model(parser)
     parser.add_argument("-o", "--output", metavar="FILE", help="write to this file, which must not exist (or --force)")
     parser.add_argument("--force", action="store_true", help="overwrite the file")
-    parser.set_defaults(run=_run)
 
 
-def _run(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> int:
+    """Run the command; return its exit status."""
     from .._storage.atomic import write_atomic
     from .._targets import suggested_yaml
     from ._model import load_model

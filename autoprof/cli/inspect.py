@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
-import shutil
 import sys
 from math import inf
 from pathlib import Path
@@ -13,6 +11,7 @@ from typing import Any
 from .._names import plain_cell
 from ..errors import AutoprofError, OutputError
 from ._help import add_command
+from ._output import print_json, terminal
 from ._runs import RUNS
 
 
@@ -63,10 +62,10 @@ def add(commands: Any) -> None:
     parser.add_argument("--reader", metavar="FORMAT", help="log format, if detection fails (list: docs/logs.md)")
     parser.add_argument("--csv", metavar="FILE", help="write the table to this file")
     parser.add_argument("--json", action="store_true", help="print the numbers of each column as JSON")
-    parser.set_defaults(run=_run)
 
 
-def _run(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> int:
+    """Run the command; return its exit status."""
     from .._reports.figures import check_format
     from ..logs import load_logs, plot_metrics
     from ..logs.report import render_report
@@ -78,10 +77,10 @@ def _run(arguments: argparse.Namespace) -> int:
         raise AutoprofError(f"--smooth: {arguments.smooth} is not a number of records; allowed: 1 or more")
     df = load_logs(arguments.logs or _latest(), pattern=arguments.pattern, reader=arguments.reader)
     if arguments.json:
-        print(json.dumps(_numbers(df), indent=1, ensure_ascii=False))
+        print_json(_numbers(df))
     else:
-        encoding = getattr(sys.stdout, "encoding", None) or "ascii"
-        print("\n".join(render_report(df, width=shutil.get_terminal_size().columns, encoding=encoding)))
+        width, encoding = terminal()
+        print("\n".join(render_report(df, width=width, encoding=encoding)))
     if arguments.csv is not None:
         _write_csv(df, arguments.csv)
     if output is not None:

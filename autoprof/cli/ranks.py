@@ -4,27 +4,21 @@ from __future__ import annotations
 
 import argparse
 import csv
-import json
-import shutil
 import sys
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from .._names import plain_cell
 from ..errors import OutputError
 from ._help import add_command
+from ._output import print_json, terminal
 from ._runs import add_run
 
 if TYPE_CHECKING:
     from .._ranks import RankComparison
     from .._ranks.read_folder import FolderRecords
-
-BAR_AFTER_S: Final = 0.5
-"""Reading that takes less has no progress bar."""
 
 
 def add(commands: Any) -> None:
@@ -42,24 +36,19 @@ def add(commands: Any) -> None:
             "autoprof ranks": "the latest run in the folder runs",
             "autoprof ranks s3://bucket/runs/a": "a run in an object store, with the credentials that DuckDB finds",
             "autoprof ranks runs/a --csv ranks.csv": "a table with a row for each rank",
-            "autoprof ranks --sql": "the queries, to use them in DuckDB yourself",
         },
     )
     add_run(parser)
     parser.add_argument("--top", type=int, default=10, metavar="N", help="ranks shown; 0 for all (default: 10)")
     parser.add_argument("--json", action="store_true", help="print the comparison, all ranks and the list as JSON")
     parser.add_argument("--csv", type=Path, metavar="FILE", help="also write a table with a row for each rank")
-    parser.add_argument("--sql", action="store_true", help="print the queries that read the records, and do nothing")
-    parser.set_defaults(run=_run)
 
 
-def _run(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> int:
+    """Run the command; return its exit status."""
     from .._ranks.rank_table import rank_rows
     from .._reports.ranks_text import ranks_to_dict, render_ranks
 
-    if arguments.sql:
-        print(_queries())
-        return 0
     if arguments.top < 0:
         raise OutputError(f"--top: {arguments.top} is not a number of ranks; allowed: 0 (all), 1, 2, …")
     found = _read(_folder(arguments.run_folder))
@@ -68,9 +57,9 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.csv is not None:
         _write_csv(arguments.csv, found, rows)
     if arguments.json:
-        print(json.dumps(ranks_to_dict(found, comparison, rows), indent=1, ensure_ascii=False))
+        print_json(ranks_to_dict(found, comparison, rows))
         return 0
-    width, encoding = shutil.get_terminal_size().columns, getattr(sys.stdout, "encoding", None) or "ascii"
+    width, encoding = terminal()
     top = arguments.top or len(rows)
     print("\n".join(render_ranks(found, comparison, rows, width=width, top=top, encoding=encoding)))
     return 0
@@ -90,12 +79,8 @@ def _read(folder: str) -> FolderRecords:
     from .._ranks.rank_files import RankFiles
     from .._ranks.read_folder import read_folder
 
-    files = RankFiles(folder)
-    try:
-        with _progress() as advance:
-            return read_folder(files, advance)
-    finally:
-        files.close()
+    with closing(RankFiles(folder)) as files:
+        return read_folder(files)
 
 
 def _compare(found: FolderRecords) -> RankComparison:
@@ -133,44 +118,3 @@ def _write_csv(path: Path, found: FolderRecords, rows: Any) -> None:
             f"--csv: {path}: cannot be written ({error.strerror}); allowed: a file in a folder that exists"
         ) from error
     print(f"{path}: written", file=sys.stderr)
-
-
-def _queries() -> str:
-    from .._ranks.rank_files import BLOBS, FILES, HEADS
-
-    return "\n\n".join(
-        f"-- {what}\n{text.strip()};"
-        for what, text in (
-            ("the files of a folder: $pattern is 'FOLDER/rank*/*'", FILES),
-            (
-                "the steps of some ranks: $files is ['FOLDER/rank0/steps.jsonl', …], or 'FOLDER/rank*/steps*.jsonl'",
-                HEADS,
-            ),
-            ("the blocks of times: $files is ['FOLDER/rank0/spans.bin', …]", BLOBS),
-        )
-    )
-
-
-@contextmanager
-def _progress() -> Iterator[Callable[[int, int], None]]:
-    """Yield a function that shows the number of files read as a bar, on a terminal and once it takes a while."""
-    if not sys.stderr.isatty():
-        yield lambda done, of: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn("reading ranks"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    bar = Progress(*columns, console=Console(stderr=True), transient=True)
-    task = bar.add_task("reading", total=None)
-    begin = time.monotonic()
-
-    def advance(done: int, of: int) -> None:
-        bar.update(task, completed=done, total=of)
-        if not bar.live.is_started and time.monotonic() - begin > BAR_AFTER_S:
-            bar.start()
-
-    try:
-        yield advance
-    finally:
-        bar.stop()

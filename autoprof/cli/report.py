@@ -41,10 +41,10 @@ def add(commands: Any) -> None:
         default=None,
         help="open the page in a browser (default: if the output is a terminal with a display)",
     )
-    parser.set_defaults(run=_run)
 
 
-def _run(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> int:
+    """Run the command; return its exit status."""
     from .._reports.page.page import write_page
     from .._storage.runs import find_run, read_run
     from .._units import format_bytes

@@ -61,10 +61,10 @@ def add(commands: Any) -> None:
     )
     parser.add_argument("rule", nargs="*", help="only the defects of these rules, such as data-wait (default: all)")
     parser.add_argument("--json", action="store_true", help="print the table as JSON")
-    parser.set_defaults(run=_run)
 
 
-def _run(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> int:
+    """Run the command; return its exit status."""
     from ..demo.rule_defects import defects_of
     from ..diagnose import find_rules
 

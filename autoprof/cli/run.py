@@ -67,10 +67,10 @@ def add(commands: Any) -> None:
         metavar="PROGRAM",
         help="a Python file, or a command that starts Python, such as torchrun; all that follows are its arguments",
     )
-    parser.set_defaults(run=_run)
 
 
-def _run(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> int:
+    """Run the command; return its exit status."""
     command = _command(arguments)
     environment = dict(os.environ)
     if not is_off(environment):

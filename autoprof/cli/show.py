@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import json
-import shutil
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import OutputError
 from ._help import add_command
+from ._output import print_json, terminal
 from ._runs import add_run
 
 if TYPE_CHECKING:
@@ -45,7 +44,6 @@ def add(commands: Any) -> None:
     parser.add_argument("--json", action="store_true", help="print the summary as JSON, as in summary.json")
     parser.add_argument("--rank", type=int, help="only this rank (default: the summary of rank 0, the files of all)")
     parser.add_argument("--steps", metavar="A:B", help="only steps A to B in the files; either may be left out")
-    parser.set_defaults(run=_run)
     files = parser.add_argument_group("files")
     for one in _exports():
         files.add_argument(f"--{one.option}", type=Path, metavar="FILE", help=one.help)
@@ -63,7 +61,8 @@ def _exports() -> list[Export]:
     return list(found.values())
 
 
-def _run(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> int:
+    """Run the command; return its exit status."""
     from .._storage.runs import find_run, read_run
     from ..diagnose import saved_summary
 
@@ -80,7 +79,7 @@ def _run(arguments: argparse.Namespace) -> int:
         said = one.write(saved, path)
         print(f"{path}: written" + (f"; {said}" if said else ""), file=sys.stderr)
     if not wanted and arguments.json:
-        print(json.dumps(saved_summary(run, arguments.rank).to_dict(), indent=1, ensure_ascii=False))
+        print_json(saved_summary(run, arguments.rank).to_dict())
     elif not wanted and run.summary is None and not run.ranks and (states := _last_states(run)):
         print("\n".join(states))  # the run was killed and has no records
     elif not wanted:
@@ -92,16 +91,11 @@ def _report(run: Run, summary: Summary, *, full: bool) -> list[str]:
     from .._reports.short_text import render_short
     from .._reports.summary_text import render_summary
 
-    width, encoding = _terminal()
+    width, encoding = terminal()
     states = _last_states(run)
     if full:
-        return [*states, *render_summary(summary, width=width, encoding=encoding)]
-    return [*states, *render_short(summary, width=width, encoding=encoding, folder=run.path)]
-
-
-def _terminal() -> tuple[int, str]:
-    """Return the width of a report, and the encoding of the terminal."""
-    return min(shutil.get_terminal_size().columns, WIDEST), getattr(sys.stdout, "encoding", None) or "ascii"
+        return [*states, *render_summary(summary, width=min(width, WIDEST), encoding=encoding)]
+    return [*states, *render_short(summary, width=min(width, WIDEST), encoding=encoding, folder=run.path)]
 
 
 def _last_states(run: Run) -> list[str]:
@@ -112,7 +106,7 @@ def _last_states(run: Run) -> list[str]:
     lines = last_states(run.path, run.info.get("world_size") or 1)
     if not lines:
         return []
-    width, encoding = _terminal()
+    width, encoding = terminal()
     text = describe_ranks(lines, width)
     return [
         "The last state of each rank",

@@ -7,50 +7,22 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable
 from dataclasses import replace
 from importlib.resources import as_file, files
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from .presets import PRESETS
 from .ranks import RANKS, SLOW_NAME, SLOW_S, DemoRanks, check_slow_rank, joined, launch, launched_ranks, own_device
 
 if TYPE_CHECKING:
     from .train import DemoOptions, DemoResult
 
-__all__ = ["add_arguments", "run"]
+__all__ = ["run"]
 
 RANKS_STEPS: Final = 120
 """Training steps of several ranks."""
 RANKS_BUDGET: Final = 0.05
 """The budget of several ranks: half a minute on shared processors is too short for enough steps at 1 %."""
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of ``autoprof demo``."""
-    parser.add_argument(
-        "--size", choices=tuple(PRESETS), help="model and clips (default: small; tiny where several ranks train)"
-    )
-    parser.add_argument("--steps", type=_at_least(1), help="training steps (default: chosen by the size)")
-    parser.add_argument("--device", default="cpu", help="where to train: cpu, cuda, cuda:1, … (default: cpu)")
-    parser.add_argument(
-        "--checkpoint",
-        action=argparse.BooleanOptionalAction,
-        help="recompute activations in backward instead of keeping them, as the original training does (default: yes; "
-        "no where several ranks train)",
-    )
-    parser.add_argument("--workers", type=_at_least(0), default=0, help="processes that make clips (default: 0)")
-    parser.add_argument("--seed", type=_at_least(0), default=0, help="seed of the weights and the clips (default: 0)")
-    parser.add_argument(
-        "--slow-rank",
-        type=_at_least(0),
-        metavar="RANK",
-        help=f"train on several ranks, of which this one is slow in the backward of {SLOW_NAME}: on {RANKS}, or on "
-        "those that torchrun starts",
-    )
-    parser.add_argument("--config", type=Path, help="configuration file (default: autoprof's vrt_spike.yaml)")
-    parser.add_argument("--output", type=Path, help="folder for the run's folder (default: the configuration's, runs)")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -72,7 +44,6 @@ def _train(args: argparse.Namespace, device: str, ranks: DemoRanks) -> int:
 
     from autoprof.sinks import load_config
 
-    from .progress import ProgressLine
     from .train import DemoOptions, train
 
     several = ranks.world_size > 1
@@ -98,21 +69,19 @@ def _train(args: argparse.Namespace, device: str, ranks: DemoRanks) -> int:
     if ranks.slow is not None:
         slow = f"rank {ranks.slow} sleeps {SLOW_S * 1000:.0f} ms in the backward of {SLOW_NAME}, in each step"
         print(f"{ranks.world_size} ranks train; {slow}", file=sys.stderr, flush=True)
-    with ProgressLine(options.step_count) as progress:
-        result = train(options, config, progress=progress)
-    print(report(options, result))
+    print(report(options, train(options, config)))
     return 0
 
 
 def arguments_of(args: argparse.Namespace) -> list[str]:
     """Return the arguments of ``autoprof demo`` that mean the same."""
-    named = {
-        "--size": args.size, "--steps": args.steps, "--device": args.device, "--workers": args.workers,
-        "--seed": args.seed, "--slow-rank": args.slow_rank, "--config": args.config, "--output": args.output,
-    }  # fmt: skip
-    given = [f"{option}={value}" for option, value in named.items() if value is not None]
-    if args.checkpoint is not None:
-        given.append("--checkpoint" if args.checkpoint else "--no-checkpoint")
+    given = []
+    for name, value in vars(args).items():
+        option = name.replace("_", "-")
+        if isinstance(value, bool):
+            given.append(f"--{option}" if value else f"--no-{option}")
+        elif isinstance(value, (int, str, Path)) and name != "command":
+            given.append(f"--{option}={value}")
     return given
 
 
@@ -127,18 +96,6 @@ def report(options: DemoOptions, result: DemoResult) -> str:
         f"loss {result.loss_first:.4f} -> {result.loss_last:.4f} (means of the first and the last tenth of the steps)\n"
         f"unseen photograph: {result.psnr_blurred:.2f} dB blurred, {result.psnr_restored:.2f} dB restored"
     )
-
-
-def _at_least(least: int) -> Callable[[str], int]:
-    """Return an argparse type: an integer that is at least ``least``."""
-
-    def integer(text: str) -> int:
-        value = int(text)
-        if value < least:
-            raise argparse.ArgumentTypeError(f"{value} is too small; allowed: {least} or more")
-        return value
-
-    return integer
 
 
 def _usable_device(name: str) -> str:

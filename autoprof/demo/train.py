@@ -7,10 +7,10 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.utils.data import DataLoader, default_collate
 
 import autoprof
@@ -29,8 +29,6 @@ VALIDATION_SEED: Final = 1_000_003
 RANK_SEEDS: Final = 1_000_033
 """The distance between the seeds of two ranks' clips."""
 MAX_GRADIENT_NORM: Final = 1.0
-CUDA_LOSS_EVERY: Final = 10
-"""On a GPU, reading the loss waits for the device: the progress line shows it every so many steps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,14 +88,7 @@ class DemoResult:
         return sum(self.losses[-count:]) / count
 
 
-class ProgressDisplay(Protocol):
-    """A display of the training's progress."""
-
-    def advance(self, step: int, loss: float | None) -> None:
-        """Show ``step`` finished steps; ``loss`` is None if it was not read."""
-
-
-def train(options: DemoOptions, config: Any = None, *, progress: ProgressDisplay | None = None) -> DemoResult:
+def train(options: DemoOptions, config: Any = None) -> DemoResult:
     """Train ``VRTWithSpike`` on blurred photographs under autoprof; ``config`` is passed to ``instrument``."""
     steps, device = options.step_count, torch.device(options.device)
     torch.manual_seed(options.seed)
@@ -127,8 +118,6 @@ def train(options: DemoOptions, config: Any = None, *, progress: ProgressDisplay
             session.log(loss=loss.detach(), lr=schedule.get_last_lr()[0], samples=len(clip.rgb))
             session.step()
 
-            if progress is not None:
-                progress.advance(step + 1, read_loss(loss, step))
             if step == steps // 2:
                 with session.pause():
                     validate(bare, validation)
@@ -180,10 +169,3 @@ def validate(model: nn.Module, clips: Clip) -> float:
 def to_device(clip: Clip, device: torch.device) -> Clip:
     """Copy a batch to the device; from pinned memory the copy does not wait."""
     return Clip(*(part.to(device, non_blocking=True) for part in clip))
-
-
-def read_loss(loss: Tensor, step: int) -> float | None:
-    """Return the loss for the progress line; on a GPU only at every tenth step, else None."""
-    if loss.device.type == "cpu" or step % CUDA_LOSS_EVERY == 0:
-        return loss.item()
-    return None

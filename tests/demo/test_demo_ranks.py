@@ -16,7 +16,8 @@ import torch
 
 import autoprof
 from autoprof import demo
-from autoprof.demo import add_arguments, arguments_of, ranks, run
+from autoprof.cli import make_parser
+from autoprof.demo import arguments_of, ranks, run
 from autoprof.demo.data import Clip
 from autoprof.demo.model import VRTWithSpike
 from autoprof.demo.ranks import SLOW_MODULE, launched_ranks, own_device, slow_down
@@ -28,9 +29,7 @@ ROOT = Path(autoprof.__file__).parents[1]
 
 def parse(*words: str) -> argparse.Namespace:
     """Parse a command line of ``autoprof demo``."""
-    parser = argparse.ArgumentParser()
-    add_arguments(parser)
-    return parser.parse_args(words)
+    return make_parser("demo").parse_args(["demo", *words])
 
 
 @pytest.fixture(autouse=True)

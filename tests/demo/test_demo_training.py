@@ -3,33 +3,23 @@
 from __future__ import annotations
 
 import argparse
-import io
 from collections.abc import Callable
 
 import pytest
 import torch
 
-from autoprof.demo import add_arguments, run
+from autoprof.cli import make_parser
+from autoprof.demo import run
 from autoprof.demo.data import Clip
 from autoprof.demo.losses import charbonnier, deblurring_loss, edge_loss, psnr
 from autoprof.demo.model import VRTWithSpike
-from autoprof.demo.progress import ProgressLine
 from autoprof.demo.train import DemoOptions, train, warmup_and_cosine
 from autoprof.errors import AutoprofError
 
 
 def parse(*words: str) -> argparse.Namespace:
     """Parse a command line of ``autoprof demo``."""
-    parser = argparse.ArgumentParser()
-    add_arguments(parser)
-    return parser.parse_args(words)
-
-
-class Terminal(io.StringIO):
-    """A stream that says it is a terminal."""
-
-    def isatty(self) -> bool:
-        return True
+    return make_parser("demo").parse_args(["demo", *words])
 
 
 def test_the_loss_falls_on_a_fixed_batch(tiny_model: Callable[..., VRTWithSpike], batch: Clip) -> None:
@@ -62,12 +52,6 @@ def test_the_same_seed_trains_alike() -> None:
     assert first.losses == again.losses
 
 
-def test_checkpointing_is_an_option_of_the_training() -> None:
-    """``--no-checkpoint`` reaches the model."""
-    assert DemoOptions(checkpoint=True).model_config.use_checkpoint_attn
-    assert not DemoOptions(checkpoint=False).model_config.use_checkpoint_ffn
-
-
 def test_the_learning_rate_rises_then_falls() -> None:
     """A short warm-up to the full rate, then a cosine to a twentieth."""
     factors = [warmup_and_cosine(step, 100) for step in range(101)]
@@ -95,13 +79,6 @@ def test_psnr_is_in_decibels() -> None:
     assert psnr(torch.full((4,), 0.5), torch.full((4,), 0.6)).item() == pytest.approx(20, abs=1e-3)
 
 
-def test_the_defaults_are_the_demo() -> None:
-    """Without options: size and checkpointing by the number of ranks, CPU, the packaged configuration."""
-    args = parse()
-    assert (args.size, args.steps, args.device, args.checkpoint) == (None, None, "cpu", None)
-    assert (args.workers, args.seed, args.config, args.output) == (0, 0, None, None)
-
-
 @pytest.mark.parametrize("words", [("--steps", "0"), ("--workers", "-1"), ("--size", "huge"), ("--steps", "many")])
 def test_a_wrong_option_is_refused(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
     """The parser exits with status 2 and names the option."""
@@ -114,36 +91,3 @@ def test_a_device_that_is_not_there_is_refused() -> None:
     """The error names the option and what is allowed, before anything is trained."""
     with pytest.raises(AutoprofError, match=r"--device cuda:99: .*; allowed here: cpu"):
         run(parse("--device", "cuda:99"))
-
-
-def test_progress_without_a_terminal_is_a_few_plain_lines() -> None:
-    """Ten lines over the whole training, no control characters, the loss as last read."""
-    stream = io.StringIO()
-    with ProgressLine(100, stream) as progress:
-        for step in range(1, 101):
-            progress.advance(step, 0.5 if step % 10 == 1 else None)
-    lines = stream.getvalue().splitlines()
-    assert len(lines) == 10
-    assert lines[-1] == "step 100/100  loss 0.5000"
-    assert "\x1b" not in stream.getvalue()
-
-
-def test_progress_is_not_drawn_again_after_the_last_step() -> None:
-    """The report is printed then: the line would stand twice, above and below it."""
-    stream = Terminal()
-    with ProgressLine(2, stream) as progress:
-        progress.advance(1, 0.25)
-        progress.advance(2, 0.25)
-        drawn = stream.getvalue()
-    assert "2/2" in drawn
-    assert stream.getvalue() == drawn
-
-
-def test_progress_on_a_terminal_stays_on_one_line() -> None:
-    """The bar is redrawn in place; the only line feed is the one at the end."""
-    stream = Terminal()
-    with ProgressLine(3, stream) as progress:
-        for step in range(1, 4):
-            progress.advance(step, 0.25)
-    assert "3/3" in stream.getvalue()
-    assert stream.getvalue().count("\n") == 1

@@ -344,10 +344,3 @@ def test_the_rest_is_compared_where_most_ranks_are_missing(tmp_path: Path, capsy
     assert report["comparison"]["absent"] == [0, 2, 4, 5, 7]
     (one,) = report["comparison"]["slow"]
     assert (one["rank"], one["name"], one["phase"]) == (6, slow.name, "forward")
-
-
-def test_the_queries_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    """They are the queries that the command uses."""
-    assert main(["ranks", "--sql"]) == 0
-    text = capsys.readouterr().out
-    assert all(word in text for word in ("read_json", "read_blob", "glob("))
