@@ -16,10 +16,10 @@ from .errors import AutoprofError, ConfigError, MissingExtra, OutputError, Sessi
 if TYPE_CHECKING:
     from ._capture.hooks.function import log_timing, span, timed
     from ._session.builder import instrument
+    from ._session.deep_capture import deep_capture
     from ._session.session import Session
     from ._storage.runs import Run, read_run
     from ._targets import suggest_targets
-    from .deep import deep_capture
     from .frame import Phase, Span, StepFrame
     from .sinks import Config, Sink
     from .summary import Finding, Row, Summary
@@ -62,7 +62,7 @@ _LAZY = {
     "Span": "frame",
     "StepFrame": "frame",
     "Summary": "summary",
-    "deep_capture": "deep",
+    "deep_capture": "_session.deep_capture",
     "instrument": "_session.builder",
     "log_timing": "_capture.hooks.function",
     "read_run": "_storage.runs",
@@ -70,7 +70,7 @@ _LAZY = {
     "suggest_targets": "_targets",
     "timed": "_capture.hooks.function",
 }
-_WITH_TORCH = ("_session", "_capture", "_targets", "deep")
+_WITH_TORCH = ("_session", "_capture", "_targets")
 
 
 def __getattr__(name: str) -> Any:

@@ -27,7 +27,7 @@ ROOMS = (
     "_storage",
     "_ranks", "devices", "config", "_targets", "_capture", "_resolve",
     "_reports", "compare", "logs",
-    "probes", "_flight", "diagnose", "_metrics", "_reports.page", "sinks", "deep", "_session", "_launch",
+    "probes", "_flight", "diagnose", "_metrics", "_reports.page", "sinks", "_session", "_launch",
     "integrations", "compat",
     "testing", "demo", "doctor", "_reports.explain", "cli", "__main__",
 )  # fmt: skip

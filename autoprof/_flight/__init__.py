@@ -1,10 +1,9 @@
-"""The flight recorder: the last steps of each rank, hangs, and requests of deep captures."""
+"""The flight recorder: the last steps of each rank, hangs, and deep captures of chosen or requested steps."""
 
 from .ranks import HANG_REPORT, RankLine, describe_ranks, last_states, rank_lines, rank_table, standing_out
 from .recorder import FlightRecorder, open_flight_recorder
 from .requests import CaptureRequests
 from .ring import FILE, State, StepRing, read_flight
-from .slow_steps import SlowSteps
 
 __all__ = [
     "FILE",
@@ -12,7 +11,6 @@ __all__ = [
     "CaptureRequests",
     "FlightRecorder",
     "RankLine",
-    "SlowSteps",
     "State",
     "StepRing",
     "describe_ranks",

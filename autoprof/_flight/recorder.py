@@ -1,9 +1,8 @@
 """The thread of the flight recorder: it writes the state of the training thread, and reports hangs and requests.
 
-It wakes once a second; where slow steps are to be captured, up to ten times a second for a cheap check of the open
-step's length. It calls no function of the device and no collective. A forked process has no such thread. Where the
-training thread runs C code that never releases the GIL, this thread cannot run: the file then has the last step, and
-the state before it.
+It wakes once a second. It calls no function of the device and no collective. A forked process has no such thread. Where
+the training thread runs C code that never releases the GIL, this thread cannot run: the file then has the last step,
+and the state before it.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ import threading
 from _thread import start_new_thread
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from time import perf_counter_ns, sleep
 from types import FrameType
@@ -30,12 +28,11 @@ from ..probes.stacks import is_blocked
 from .pending import pending_collectives
 from .ranks import HANG_REPORT, RankLine, describe_ranks, rank_lines
 from .requests import CaptureRequests, FileTrigger, SignalTrigger
-from .ring import FILE, NEVER, StepRing
+from .ring import FILE, StepRing
 from .stack import Activity, read_activity
-from .watch import Hang, Look, StepWatch, format_length
+from .watch import Hang, Look, StepWatch
 
 if TYPE_CHECKING:
-    from .._ranks import Exchange
     from .._storage.runs import RunFolder
     from ..config import FlightOptions
 
@@ -45,25 +42,16 @@ OTHERS_AFTER_NS: Final = 3 * NS_PER_S
 """The time that the other ranks have to find a hang too, before rank 0 reads their files."""
 WATCHED_MARKS: Final = 64
 """Newest marks searched for the span entered last."""
-EXPECT_NS: Final = NS_PER_S
-"""The time in which rank 0 may ask for a capture after a slow step, …"""
-EXPECT_POLL_NS: Final = 20_000_000
-"""… and the time between two looks for its request."""
 CONFIRMATIONS: Final = 3
 """Looks, a millisecond apart, at a thread that may wait for the GIL only."""
-SLOW_SHARE: Final = 0.05
-"""The excess of a rank's own work, as a share of a step, from which it is asked for a deep capture of a slow step."""
-
-
-MAX_CAPTURES: Final = 3
-"""The most deep captures of a run, on each rank."""
+POLL_S: Final = 1.0
+"""The time between two looks at a training: each takes half a millisecond where caches are cold."""
 
 
 def open_flight_recorder(
     wanted: FlightOptions,
     folder: RunFolder,
     recorder: Recorder,
-    exchange: Exchange | None,
     *,
     names: Mapping[int, str],
     warn: Callable[[str], None],
@@ -77,41 +65,16 @@ def open_flight_recorder(
     except OSError as error:
         warn(f"the flight recorder is off: {FILE} cannot be written ({error.strerror})")
         return None
-    return FlightRecorder(
-        ring,
-        recorder,
-        CaptureRequests(ring, MAX_CAPTURES),
-        folder.path,
-        folder.rank,
-        ranks,
-        names=names,
-        warn=warn,
-        hang_s=wanted.hang_s,
-        on_signal=True,
-        culprit=partial(_named_rank, exchange),
-    )
-
-
-def _named_rank(exchange: Exchange | None) -> int | None:
-    """Return the rank whose own work makes the others wait by the last comparison; None where it is inconclusive."""
-    found = None if exchange is None else exchange.comparison
-    if found is None or found.missing is not None or found.excess.low < SLOW_SHARE * found.step_ns:
-        return None
-    return found.rank
+    return FlightRecorder(ring, recorder, folder.path, folder.rank, ranks, names=names, warn=warn, hang_s=wanted.hang_s)
 
 
 class FlightRecorder:
-    """Write the state of one rank's training thread until ``close``.
-
-    ``on_slow``: a slow step asks for a capture; ``on_hang``: a hang does. ``culprit`` returns the rank that the last
-    comparison of the ranks names, None without any.
-    """
+    """Write the state of one rank's training thread until ``close``."""
 
     def __init__(
         self,
         ring: StepRing,
         recorder: Recorder,
-        requests: CaptureRequests,
         run: Path,
         rank: int,
         world_size: int,
@@ -119,36 +82,24 @@ class FlightRecorder:
         names: Mapping[int, str],
         warn: Callable[[str], None],
         hang_s: float,
-        on_slow: bool = False,
-        on_hang: bool = False,
-        on_signal: bool = False,
-        on_file: bool = True,
-        culprit: Callable[[], int | None] = lambda: None,
         frames: Callable[[], Mapping[int, FrameType]] = sys._current_frames,
         now: Callable[[], int] = perf_counter_ns,
     ) -> None:
         self.ring = ring
         self._recorder = recorder
-        self.requests = requests
+        self.requests = CaptureRequests()
         self._run_folder = run
         self._rank = rank
         self._world_size = world_size
         self._names = names
         self._warn = warn
-        self._on_slow = on_slow
-        self._on_hang = on_hang
-        self._signal = SignalTrigger(requests) if on_signal else None
-        self._files = FileTrigger(run, rank) if on_file else None
-        self._culprit = culprit
+        self._signal = SignalTrigger(self.requests)
+        self._files = FileTrigger(run, rank)
         self._frames = frames
         self._now = now
-        self.watch = StepWatch(ring, self._look, hang_s=hang_s, on_slow=on_slow)
+        self.watch = StepWatch(ring, self._look, hang_s=hang_s)
         self._thread_id = recorder.thread
         self._native_id = threading.get_native_id()
-        self._unplaced: str | None = None
-        """The reason of a slow step of which it is unknown whether this rank waited in it."""
-        self._expects_until_ns = 0
-        """Until then another rank may ask this one for a capture."""
         self._hangs = 0
         self._compare_at_ns: int | None = None
         self._stopping = False
@@ -160,15 +111,13 @@ class FlightRecorder:
 
     def start(self) -> None:
         """Start the thread, and take the signal."""
-        if self._signal is not None:
-            self._signal.attach()
+        self._signal.attach()
         self._ended.acquire()
         self._thread = start_new_thread(self._run, ())
 
     def close(self) -> None:
         """Stop the thread, give the signal back, and close the ring."""
-        if self._signal is not None:
-            self._signal.remove()
+        self._signal.remove()
         self._stopping = True
         self._release()
         thread, self._thread = self._thread, None
@@ -187,29 +136,8 @@ class FlightRecorder:
 
     def end_step(self, now_ns: int) -> bool:
         """Write a step that ends now; return whether a capture is to begin with the next one."""
-        return self.ring.end_step(now_ns) and self._is_captured_next()
-
-    def _is_captured_next(self) -> bool:
-        if not self.requests.pending:
-            with contain(self._note_failure):
-                self._check_slow(self.ring.count, self.ring.last_ns)
+        self.ring.end_step(now_ns)
         return self.requests.pending
-
-    def _check_slow(self, step: int, length_ns: int) -> None:
-        """Ask for a capture after a slow step, unless it was slow because this rank waited for another."""
-        slow = self.watch.slow
-        if not self._on_slow or length_ns <= slow.limit_ns:
-            return
-        reason = f"step {step} took {format_length(length_ns)} (usual: {format_length(slow.usual_ns)})"
-        slow.add_slow(length_ns)
-        self.requests.limit_steps(slow.limit_ns)
-        waited = self.watch.waited_in(step) if self._world_size > 1 else False
-        if waited is False:
-            self.requests.add(reason)
-        elif waited is None:
-            self._unplaced = reason
-            self._expects_until_ns = self.ring.began_ns + EXPECT_NS
-            self._release()
 
     # On the thread.
 
@@ -218,9 +146,7 @@ class FlightRecorder:
             while not self._stopping:
                 with contain(self._note_failure):
                     self.poll()
-                now_ns = self._now()
-                wait_ns = EXPECT_POLL_NS if now_ns < self._expects_until_ns else self.watch.next_ns(now_ns)
-                self._wake.acquire(timeout=wait_ns / NS_PER_S)
+                self._wake.acquire(timeout=POLL_S)
         finally:
             self._ended.release()
 
@@ -229,17 +155,10 @@ class FlightRecorder:
         self._warn(f"the flight recorder is off after {describe(error)}; its file stays as it is")
 
     def poll(self) -> None:
-        """Look at the training if that is due; write its state, take requests, report a hang."""
+        """Look at the training; write its state, take requests, report a hang."""
         now_ns = self._now()
-        self._check_unplaced()
-        if not self.watch.is_due(now_ns):
-            if now_ns < self._expects_until_ns:
-                self._take_files()
-            return
         look, hang = self.watch.poll(now_ns)
-        self.ring.write_state(now_ns, self.watch.slow.usual_ns, self._text(look))
-        if self._on_slow:
-            self.requests.limit_steps(self.watch.slow.limit_ns if self.requests.left > 0 else NEVER)
+        self.ring.write_state(now_ns, self.watch.usual_ns, self._text(look))
         self._take_files()
         if hang is not None and self._hangs < MAX_HANG_REPORTS:
             self._hangs += 1
@@ -303,36 +222,18 @@ class FlightRecorder:
 
     # Requests.
 
-    def _check_unplaced(self) -> None:
-        """On rank 0, ask the rank that the last comparison names, where a slow step was too short to be looked at."""
-        unplaced, self._unplaced = self._unplaced, None
-        if unplaced is not None and self._rank == 0:
-            self._ask(self._culprit(), unplaced)
-
     def _take_files(self) -> None:
-        files = self._files
-        if files is None:
-            return
-        reason = files.take()
+        reason = self._files.take()
         if reason is not None:
             self.requests.add(reason or f"the file rank{self._rank}/capture.request")
-        ranks = files.take_common()
-        if ranks is not None:
-            culprit = self._culprit()
-            for rank in ranks or [0 if culprit is None else culprit]:
-                self._ask(rank, "the file capture.request")
-
-    def _ask(self, rank: int | None, reason: str) -> None:
-        """Ask a rank for a capture; None: it is inconclusive which one."""
-        if rank == self._rank:
-            self.requests.add(reason)
-        elif rank is None:
-            self._warn(f"{reason}: which rank was slow is inconclusive, so no deep capture was made")
-        elif self._files is not None:
+        for rank in self._files.take_common() or ():
+            if rank == self._rank:
+                self.requests.add("the file capture.request")
+                continue
             try:
-                self._files.ask(rank, reason)
+                self._files.ask(rank, "the file capture.request")
             except OSError as error:
-                self._warn(f"{reason}: rank {rank} cannot be asked for a deep capture ({error.strerror})")
+                self._warn(f"rank {rank} cannot be asked for a deep capture ({error.strerror})")
 
     # Hangs.
 
@@ -340,8 +241,6 @@ class FlightRecorder:
         """Write the state of this rank's threads; on rank 0 the states of all ranks follow."""
         folder = self._run_folder / f"rank{self._rank}"
         write_atomic(folder / HANG_REPORT, "\n".join(self._hang_lines(hang)) + "\n")
-        if self._on_hang:
-            self.requests.add(str(hang))
         if self._rank == 0:
             self._compare_at_ns = hang.look.at_ns + (OTHERS_AFTER_NS if self._world_size > 1 else 0)
 

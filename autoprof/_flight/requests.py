@@ -1,4 +1,4 @@
-"""Requests of deep captures: by a slow step, a hang, a signal, or a file in the folder of the run."""
+"""Requests of deep captures: by a signal, or a file in the folder of the run."""
 
 from __future__ import annotations
 
@@ -11,30 +11,26 @@ from types import FrameType
 from typing import Any, Final
 
 from .._process.signals import has_no_handler, installed_handler, is_pythons
-from .ring import NEVER, StepRing
 
 REQUEST: Final = "capture.request"
 """The name of the file that asks for a capture, in the folder of the run or of a rank."""
-ANY_STEP: Final = -1
-"""The limit of the ring with which the end of any step is reported."""
+MAX_CAPTURES: Final = 3
+"""The most captures of a run on each rank; a forgotten script may ask for more."""
 SIGNAL: Final = getattr(signal, "SIGUSR2", None)
 
 
 class CaptureRequests:
-    """The pending request of a capture on this rank: one at a time, at most ``limit`` in a run."""
+    """The pending request of a capture on this rank: one at a time, at most ``MAX_CAPTURES`` in a run."""
 
-    def __init__(self, ring: StepRing, limit: int) -> None:
-        self.left = limit
-        """Captures that the run still allows."""
-        self._ring = ring
+    def __init__(self) -> None:
+        self._left = MAX_CAPTURES
         self._reason: str | None = None
 
     def add(self, reason: str) -> bool:
         """Ask for a capture of the next steps; return False where one is pending, or no more is allowed."""
-        if self._reason is not None or self.left <= 0:
+        if self._reason is not None or self._left <= 0:
             return False
         self._reason = reason
-        self._ring.limit_ns = ANY_STEP  # the end of the open step then ends a gap of unsampled steps
         return True
 
     @property
@@ -42,20 +38,10 @@ class CaptureRequests:
         """Whether a request waits for the next recorded step."""
         return self._reason is not None
 
-    def limit_steps(self, limit_ns: int) -> None:
-        """Have the ring report steps longer than this, unless a request waits: then it reports any step."""
-        if self._reason is None:
-            self._ring.limit_ns = limit_ns
-            if self._reason is not None:  # another thread has added it meanwhile
-                self._ring.limit_ns = ANY_STEP
-
     def take(self) -> str | None:
         """Return the reason of the pending request, once."""
-        reason = self._reason
-        if reason is not None:
-            self.left -= 1
-            self._ring.limit_ns = NEVER  # until the flight recorder's thread writes the limit of slow steps again
-            self._reason = None  # last: from now on another thread may add a request, and with it another limit
+        reason, self._reason = self._reason, None
+        self._left -= reason is not None
         return reason
 
 
@@ -100,9 +86,9 @@ class FileTrigger:
         return _take(self._own)
 
     def take_common(self) -> list[int] | None:
-        """Return the ranks named in the file of the run's folder, and remove it; None where there is no such file."""
+        """Return the ranks named in the file of the run's folder (0 if none is), and remove it; None without a file."""
         text = None if self._common is None else _take(self._common)
-        return None if text is None else [int(word) for word in text.replace(",", " ").split() if word.isdigit()]
+        return None if text is None else [int(word) for word in text.replace(",", " ").split() if word.isdigit()] or [0]
 
     def ask(self, rank: int, reason: str) -> None:
         """Ask another rank for a capture. Raises ``OSError`` where its folder is not here."""

@@ -42,8 +42,6 @@ _VERSION: Final = 1
     _AT_MAGIC, _AT_VERSION, _AT_PROCESS, _AT_PROCESS_START, _AT_RANK, _AT_WORLD_SIZE, _AT_UNIX_NS, _AT_CLOCK_NS,
     _AT_STEPS, _AT_BEGAN_NS, _AT_STATE, _AT_USUAL_NS, _AT_ALIVE_NS, _AT_TEXT_SERIAL, _AT_TEXT_BYTES, _AT_HOST,
 ) = range(16)  # fmt: skip
-NEVER: Final = 2**63 - 1
-"""The limit above which no step is slow, while none is known."""
 
 
 class State(IntEnum):
@@ -61,7 +59,7 @@ class State(IntEnum):
 class StepRing:
     """Write the last steps of this rank. ``end_step`` and ``exclude`` are called on the training thread."""
 
-    __slots__ = ("_bytes", "_map", "_process", "_words", "began_ns", "count", "last_ns", "limit_ns")
+    __slots__ = ("_bytes", "_map", "_process", "_words", "began_ns", "count")
 
     def __init__(self, words: MutableSequence[int], now_ns: int) -> None:
         self._words = words
@@ -72,10 +70,6 @@ class StepRing:
         """The begin of the open step, later by the time excluded since."""
         self.count = 0
         """The number of steps that have ended."""
-        self.last_ns = 0
-        """The length of the last step."""
-        self.limit_ns = NEVER
-        """``end_step`` returns True for a step that is longer; negative: for any step."""
 
     @classmethod
     def create(cls, path: Path, rank: int, world_size: int) -> StepRing:
@@ -102,15 +96,13 @@ class StepRing:
 
     # Called on the training thread.
 
-    def end_step(self, now_ns: int) -> bool:
-        """Write a step that ends now; return whether it was longer than the limit."""
-        self.last_ns = length_ns = now_ns - self.began_ns
+    def end_step(self, now_ns: int) -> None:
+        """Write a step that ends now."""
         count, words = self.count, self._words
         at = _RING + 2 * (count & _MASK)
-        words[at], words[at + 1] = now_ns, length_ns
+        words[at], words[at + 1] = now_ns, now_ns - self.began_ns
         words[_AT_STEPS] = self.count = count + 1
         self.began_ns = now_ns
-        return length_ns > self.limit_ns
 
     def begin_recorded(self, number: int) -> None:
         """Take over the number of a recorded step: the end of some unsampled steps is not seen one by one."""

@@ -255,7 +255,7 @@ class _Builder:
             spend=sampler.spend_on_rows,
         )
         sampling = Sampling(setup.recorder, sampler, rows, capture.step_probes, mark_cost=setup.mark_cost, times=HOST)
-        flight = self._flight_recorder(folder, exchange)
+        flight = self._flight_recorder(folder)
         windows = self._windows(folder, sampling, pipeline, flight)
         if exchange is None and can_have_group():
             windows.append(LateRanks(sampler, diagnosis, pipeline, folder, made, self._notes).step_begins)
@@ -441,7 +441,8 @@ class _Builder:
         settings, warn, windows = self._setup.settings, self._notes.warn_once, list[StepListener]()
         if folder is None or (settings.memory_snapshot is None and settings.deep is None and flight is None):
             return windows
-        from ..deep import DeepWindow, RequestedCaptures, SnapshotWindow  # slow to import
+        from .._flight.scheduled import ScheduledCaptures  # slow to import
+        from .._flight.snapshot import SnapshotWindow
 
         place, named = (folder.rank_path, folder.rank), self._setup.named
         if settings.memory_snapshot is not None:
@@ -451,28 +452,19 @@ class _Builder:
             if settings.memory_snapshot.first is not None:
                 sampling.reserve(settings.memory_snapshot.first, settings.memory_snapshot.window + 1)
             snapshots.begin()
-        if settings.deep is not None:
-            captures = DeepWindow(
-                settings.deep, *place, targets=named, sampling=sampling, summary=pipeline.summary, warn=warn
-            )
+        if settings.deep is not None or flight is not None:
+            captures = ScheduledCaptures(
+                settings.deep, *place, targets=named, sampling=sampling, summary=pipeline.summary, warn=warn,
+                take=(lambda: None) if flight is None else flight.requests.take,
+            )  # fmt: skip
             self._attached.add(captures.close)
             windows.append(captures.step_begins)
             captures.begin()
         if flight is not None:
-            requested = RequestedCaptures(
-                *place,
-                output_max_mb=settings.output_max_mb,
-                targets=named,
-                sampling=sampling,
-                take=flight.requests.take,
-                warn=warn,
-            )
-            self._attached.add(requested.close)
-            windows.append(requested.step_begins)
             flight.start()
         return windows
 
-    def _flight_recorder(self, folder: RunFolder | None, exchange: Exchange | None) -> FlightRecorder | None:
+    def _flight_recorder(self, folder: RunFolder | None) -> FlightRecorder | None:
         """Make the flight recorder; None where it is off, or where this run writes no files."""
         setup = self._setup
         if folder is None:
@@ -483,7 +475,7 @@ class _Builder:
         if setup.tree is None:
             names |= {id(target.module): target.name for target in setup.named}
         wanted, warn = setup.settings.flight_recorder, self._notes.warn_once
-        flight = open_flight_recorder(wanted, folder, setup.recorder, exchange, names=names, warn=warn)
+        flight = open_flight_recorder(wanted, folder, setup.recorder, names=names, warn=warn)
         if flight is not None:
             self._attached.add(flight.close)
         return flight

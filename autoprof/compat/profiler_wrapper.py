@@ -1,36 +1,38 @@
 """ProfilerWrapper: the interface of the old tool, implemented by ``autoprof.deep_capture``.
 
 ``is_st`` → prefix, ``profile_memory`` → memory, ``record_shapes`` → shapes, ``log_dir`` → folder, ``mem_dir`` →
-snapshot_folder, ``enabled_record_memory_pickle`` → snapshot, ``enabled_record_cuda_average_time`` → layer_time and
-patterns, ``enable_record_cuda_mm`` → layer_memory, ``enable_print_summary`` → tables; ``activities`` as it was.
+the snapshot's folder, ``enabled_record_memory_pickle`` → snapshot; ``activities`` as it was. The two pictures and the
+text of the memory (``enabled_record_cuda_average_time``, ``enable_record_cuda_mm``) exist only here.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, TypeVar
 
+import torch
+
+from .._flight.capture import FileNames, make_options
 from .._process import lifecycle
 from .._process.ranks import rank
+from .._reports.figures import encode_figure
 from .._reports.text import safe
-from ..deep import SEED_PATTERNS, DeepCapture, DeepProfile, FileNames, make_options, make_patterns, render_profile
-from ..deep.options import choose_stem
+from .._session.deep_capture import DeepCapture
+from .._storage.atomic import write_atomic
 from ..errors import SessionError
+from ._profiler_curves import SEED_PATTERNS, ProfilerCurves
 
 Result = TypeVar("Result")
-NAMES: Final = FileNames(
-    trace="{stem}_rank{rank}_trace.json",
-    tables="{stem}_rank_{rank}.log",
-    time="{stem}_rank{rank}_cuda_time_plot.png",
-    memory="{stem}_rank{rank}_memory_usage_line_chart.png",
-    memory_text="{stem}_rank{rank}_memory_usage.txt",
-    snapshot="{stem}_rank{rank}_mem.pickle",
-)
+NAMES: Final = FileNames("{stem}_rank{rank}_trace.json", "", "{stem}_rank{rank}_mem.pickle")
+TABLES: Final = "{stem}_rank_{rank}.log"
+TIMES: Final = "{stem}_rank{rank}_cuda_time_plot.png"
+MEMORY: Final = "{stem}_rank{rank}_memory_usage_line_chart.png"
+MEMORY_TEXT: Final = "{stem}_rank{rank}_memory_usage.txt"
 
 
 class ProfilerWrapper:
@@ -59,35 +61,39 @@ class ProfilerWrapper:
         for name, value in (("log_dir", log_dir), ("mem_dir", mem_dir)):
             if not isinstance(value, (str, os.PathLike)):
                 raise SessionError(f"ProfilerWrapper: {name} is {value!r}; allowed: a folder")
-        options = make_options(
+        self._options = make_options(
             activities=activities or None,
-            memory=bool(profile_memory),
+            memory=bool(profile_memory or enable_record_cuda_mm),
             shapes=bool(record_shapes),
             snapshot=bool(enabled_record_memory_pickle),
-            layer_time=bool(enabled_record_cuda_average_time),
-            layer_memory=bool(enable_record_cuda_mm),
-            tables=bool(enable_print_summary),
             max_steps=100,
+            names=NAMES,
         )
-        found = (*SEED_PATTERNS, *make_patterns(patterns))
         self.prefix = "opensora" if is_st else "cogvideo"
         self.rank = rank()
         self.counter = 0
         """Runs so far."""
         self.profiler: DeepCapture | None = None
         """The open run, else the last one."""
-        self.result: DeepProfile | None = None
+        self.result = ProfilerCurves(_compile({**SEED_PATTERNS, **_by_name(patterns)}))
         """The results of all runs."""
-        self._options = replace(options, patterns=found, names=NAMES)
+        self.files: tuple[Path, ...] = ()
+        """The files of the last run."""
+        self._times = bool(enabled_record_cuda_average_time)
+        self._memory = bool(enable_record_cuda_mm)
+        self._prints = bool(enable_print_summary)
         self._folder = Path(log_dir).absolute()
         self._snapshots = Path(mem_dir).absolute()
         self._stem: str | None = None
+        self._tables: list[str] = []
+        self._base_bytes = 0
 
     def __enter__(self) -> ProfilerWrapper:
         session: Any = lifecycle.session_of(None)
         self.counter += 1
         if self._stem is None:
-            self._stem = choose_stem(self._folder, self.prefix, NAMES, self.rank)
+            self._stem = self._free_stem()
+        self._base_bytes = torch.cuda.memory_allocated()  # 0 without a device
         self.profiler = DeepCapture(
             self._options,
             self._folder,
@@ -97,7 +103,6 @@ class ProfilerWrapper:
             snapshot_folder=self._snapshots,
             replace=True,
             first_step=self.counter,
-            earlier=self.result,
         )
         self.profiler.__enter__()
         return self
@@ -105,13 +110,40 @@ class ProfilerWrapper:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self.profiler is None or not self.profiler.entered:
+        profiler = self.profiler
+        if profiler is None or not profiler.entered:
             return
-        self.profiler.__exit__(kind, error, trace)
-        if self.profiler.result is not None:
-            self.result = self.profiler.result
-            if self._options.tables:
-                self.print_summary()
+        profiler.__exit__(kind, error, trace)
+        self.files = profiler.files
+        if profiler.capture.profile is None:
+            return
+        self._tables.append(profiler.table())
+        self.result.add(self.counter, profiler.capture, self._base_bytes)
+        self._write()
+        if self._prints:
+            self.print_summary()
+
+    def _free_stem(self) -> str:
+        stem, number = self.prefix, 1
+        while any((self._folder / name.format(stem=stem, rank=self.rank)).exists() for name in (NAMES.trace, TABLES)):
+            number += 1
+            stem = f"{self.prefix}-{number}"
+        return stem
+
+    def _write(self) -> None:
+        """Write the files of all runs that were asked for."""
+        content: dict[str, bytes | str] = {}
+        if self._prints:
+            content[TABLES] = "\n\n".join(self._tables) + "\n"
+        if self._times and (figure := self.result.time_figure()) is not None:
+            content[TIMES] = encode_figure(figure)
+        if self._memory and (figure := self.result.memory_figure()) is not None:
+            content[MEMORY] = encode_figure(figure)
+            content[MEMORY_TEXT] = self.result.memory_text()
+        for name, data in content.items():
+            path = self._folder / name.format(stem=self._stem, rank=self.rank)
+            write_atomic(path, data)
+            self.files = (*self.files, path)
 
     def record_function(self, name: str, func: Callable[..., Result], *args: Any, **kwargs: Any) -> Result:
         """Call ``func`` as a layer of this name; return its result. Its exceptions are not caught."""
@@ -121,16 +153,27 @@ class ProfilerWrapper:
 
     def print_summary(self) -> None:
         """Print the tables of all runs."""
-        if self.result is not None:
-            encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
-            for line in render_profile(self.result, width=100, rows=10):
-                print(safe(line, encoding))
+        encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+        for line in "\n\n".join(self._tables).splitlines():
+            print(safe(line, encoding))
 
     def leave(self) -> None:
         """End the open run, if any; then the files of all runs are complete."""
         self.__exit__(None, None, None)
 
-    @property
-    def files(self) -> tuple[Path, ...]:
-        """The files of the last run."""
-        return () if self.profiler is None else self.profiler.files
+
+def _by_name(patterns: Mapping[str, str] | Iterable[str]) -> Mapping[str, str]:
+    if isinstance(patterns, Mapping):
+        return patterns
+    texts = [patterns] if isinstance(patterns, str) else [*patterns]
+    return dict(zip(texts, texts, strict=True))
+
+
+def _compile(patterns: Mapping[str, str]) -> dict[str, re.Pattern[str]]:
+    try:
+        return {str(name): re.compile(text) for name, text in patterns.items()}
+    except (re.error, TypeError) as error:
+        raise SessionError(
+            f"ProfilerWrapper: patterns: {error}; allowed: regular expressions that are found in the names of "
+            "operators or layers"
+        ) from error

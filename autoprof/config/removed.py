@@ -16,8 +16,11 @@ _FIXED: Final = "remove it: the time is fixed"
 REMOVED: Final[Mapping[str, str]] = {
     **{
         f"deep.{key}": _DEEP
-        for key in ("activities", "max_mib", "memory", "patterns", "shapes", "snapshot", "stacks", "window")
+        for key in ("activities", "memory", "shapes", "snapshot", "stacks")
     },
+    "deep.window": "remove it: three steps are captured",
+    "deep.max_mib": "remove it: a trace has at most a million events",
+    "deep.patterns": "remove it: autoprof.compat.profiler_wrapper draws the calls of patterns",
     "deep.prefix": "remove it: the files are named by their steps",
     **{f"memory_snapshot.{key}": _SNAPSHOT for key in ("entries", "history", "max_mib", "stacks")},
     **{f"flight_recorder.{key}": _CAPTURE for key in ("capture_on", "capture_steps", "max_captures", "max_mb")},

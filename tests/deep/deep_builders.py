@@ -1,4 +1,4 @@
-"""A small model and its training step, and traces of a device written by hand."""
+"""A small model and its training step, and readers of a trace."""
 
 from __future__ import annotations
 
@@ -68,51 +68,3 @@ def ranges(path: Path) -> list[str]:
     """Return the names of the ranges of a trace, in the order of their starts."""
     found = [event for event in events(path) if event.get("cat") == "user_annotation"]
     return [event["name"] for event in sorted(found, key=lambda event: (event["ts"], -event["dur"]))]
-
-
-def slice_of(cat: str, name: str, ts: float, dur: float, tid: int = 1, **args: Any) -> dict[str, Any]:
-    """Return one event with a duration, in microseconds."""
-    return {"ph": "X", "cat": cat, "name": name, "pid": 1, "tid": tid, "ts": ts, "dur": dur, "args": args}
-
-
-def memory(ts: float, allocated: int, change: int, device: int = 1) -> dict[str, Any]:
-    """Return one event of the allocator."""
-    args = {
-        "Total Allocated": allocated,
-        "Total Reserved": 4096,
-        "Bytes": change,
-        "Device Type": device,
-        "Device Id": 0,
-    }
-    return {"ph": "i", "cat": "cpu_instant_event", "name": "[memory]", "pid": 1, "tid": 1, "ts": ts, "args": args}
-
-
-def write_trace(path: Path, found: list[dict[str, Any]]) -> Path:
-    """Write a trace as torch does."""
-    path.write_text(
-        json.dumps({"schemaVersion": 1, "traceEvents": found, "traceName": "x"}, indent=1), encoding="utf-8"
-    )
-    return path
-
-
-def device_trace(path: Path) -> Path:
-    """Two layers on a device, one inside the other, their kernels launched from two threads, and copies."""
-    return write_trace(path, [
-        {"ph": "M", "name": "process_name", "pid": 1, "tid": 0, "ts": 0, "args": {"name": "python"}},
-        slice_of("user_annotation", "ProfilerStep#7", 1000.0, 900.0),
-        slice_of("user_annotation", "Block0", 1010.0, 200.0),
-        slice_of("user_annotation", "Block0/FFN", 1100.0, 90.0),
-        slice_of("cpu_op", "aten::scaled_dot_product_attention", 1020.0, 60.0, **{"External id": 3}),
-        slice_of("cpu_op", "aten::_flash_attention_forward", 1030.0, 40.0, **{"External id": 4}),
-        slice_of("cuda_runtime", "cudaLaunchKernel", 1040.0, 5.0, correlation=40),
-        slice_of("kernel", "void flash_fwd_kernel<64>", 1300.0, 70.0, 7, correlation=40, **{"External id": 4}),
-        slice_of("cpu_op", "aten::addmm", 1110.0, 30.0, **{"External id": 5}),
-        slice_of("cuda_driver", "cuLaunchKernel", 1120.0, 5.0, correlation=41),
-        slice_of("kernel", "sm90_gemm", 1370.0, 30.0, 7, correlation=41, **{"External id": 5}),
-        slice_of("user_annotation", "Block0 [backward]", 1500.0, 100.0, 2),
-        slice_of("cpu_op", "aten::mm", 1510.0, 20.0, 2, **{"External id": 6}),
-        slice_of("kernel", "sm90_gemm", 1600.0, 50.0, 7, correlation=99, **{"External id": 6}),
-        slice_of("gpu_memcpy", "Memcpy HtoD", 1650.0, 10.0, 7, correlation=100),
-        memory(1005.0, 1024, 1024), memory(1060.0, 3072, 2048), memory(1150.0, 2560, -512), memory(1550.0, 512, -2048),
-        memory(1150.0, 99, 99, device=0),
-    ])  # fmt: skip

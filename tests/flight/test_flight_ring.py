@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from autoprof._flight.ring import CAPACITY, FILE_BYTES, NEVER, TEXT_BYTES, State, StepRing, read_flight
+from autoprof._flight.ring import CAPACITY, FILE_BYTES, TEXT_BYTES, State, StepRing, read_flight
 
 
 @pytest.fixture
@@ -39,18 +39,6 @@ def test_the_lengths_are_without_excluded_time(ring: StepRing) -> None:
     ring.end_step(start_ns + 1000)
     ring.end_step(start_ns + 1500)
     assert ring.lengths().tolist() == [300, 500]
-    ring.close()
-
-
-def test_a_step_beyond_the_limit_is_reported(ring: StepRing) -> None:
-    """Without a limit none is; with a negative one each is."""
-    start_ns = ring.began_ns
-    assert not ring.end_step(start_ns + 10**15)
-    ring.limit_ns = 50
-    assert [ring.end_step(ring.began_ns + ns) for ns in (50, 51)] == [False, True]
-    ring.limit_ns = -1
-    assert ring.end_step(ring.began_ns)
-    assert NEVER > 10**18
     ring.close()
 
 

@@ -113,7 +113,6 @@ def test_a_request_captures_the_next_steps(trigger: str) -> None:
             os.kill(os.getpid(), signal.SIGUSR2)
         else:
             (training.folder.parent if trigger == "run" else training.folder).joinpath("capture.request").touch()
-            training.flight.watch._written_ns = None
             training.flight.poll()
 
     training.train(25, ask)
@@ -128,7 +127,7 @@ def test_a_request_captures_the_next_steps(trigger: str) -> None:
 
 
 def test_captures_of_a_run_are_limited() -> None:
-    """The fourth request of a run is refused."""
+    """The fourth request is refused."""
     training = Training()
     for _ in range(4):
         os.kill(os.getpid(), signal.SIGUSR2)

@@ -8,7 +8,7 @@ import pytest
 
 from autoprof._flight.ring import FILE_BYTES, State, StepRing
 from autoprof._flight.stack import Activity
-from autoprof._flight.watch import HANG_FACTOR, MIN_POLL_NS, POLL_NS, StepWatch
+from autoprof._flight.watch import HANG_FACTOR, StepWatch
 
 S = 1_000_000_000
 MS = 1_000_000
@@ -22,27 +22,32 @@ class Program:
     def __init__(self, steps: int = 20, length_ns: int = 100 * MS, hang_s: float = 2.0) -> None:
         self.ring = StepRing([0] * (FILE_BYTES // 8), 0)
         self.activity, self.waits = STILL, False
-        self.watch = StepWatch(self.ring, lambda: (self.activity, self.waits), hang_s=hang_s, on_slow=True)
-        self.now_ns = 0
+        self.watch = StepWatch(self.ring, lambda: (self.activity, self.waits), hang_s=hang_s)
+        self.now_ns = self.looked_ns = 0
         for _ in range(steps):
             self.step(length_ns)
 
     def step(self, length_ns: int) -> None:
         self.now_ns += length_ns
         self.ring.end_step(self.now_ns)
-        if self.watch.is_due(self.now_ns):
-            self.watch.poll(self.now_ns)
+        if self.now_ns - self.looked_ns >= S:
+            self.look()
+
+    def look(self) -> list[str]:
+        """Look as the recorder's thread does, once a second; return the hang if one was found now."""
+        self.looked_ns = self.now_ns
+        hang = self.watch.poll(self.now_ns)[1]
+        return [] if hang is None else [str(hang)]
 
     def wait(self, seconds: float, *, moves: bool = False) -> list[str]:
         """Let time pass in the open step; return the hangs found."""
-        found, until = [], self.now_ns + round(seconds * S)
+        found, until = list[str](), self.now_ns + round(seconds * S)
         while self.now_ns < until:
-            self.now_ns += min(self.watch.next_ns(self.now_ns), until - self.now_ns)
+            self.now_ns = min(max(self.looked_ns + S, self.now_ns), until)
             if moves:
                 self.activity = self.activity._replace(signature=((CODE, self.now_ns),))
-            if self.watch.is_due(self.now_ns):
-                hang = self.watch.poll(self.now_ns)[1]
-                found += [str(hang)] if hang is not None else []
+            if self.now_ns - self.looked_ns >= S:
+                found += self.look()
         return found
 
 
@@ -51,7 +56,7 @@ def test_a_step_that_does_not_end_is_a_hang_reported_once() -> None:
     program = Program()
     assert program.wait(1.8) == []
     assert program.ring.state is State.TRAINING
-    assert program.wait(5) == ["step 21 has not ended for 2.8 s (usual: 100.0 ms)"]
+    assert program.wait(5) == ["step 21 has not ended for 3.0 s (usual: 100.0 ms)"]
     assert program.ring.state is State.HANGING
     program.step(0)
     program.step(100 * MS)
@@ -116,38 +121,3 @@ def test_a_wait_for_other_ranks_is_a_hang_too() -> None:
     assert len(program.wait(4)) == 1
     assert program.watch.hang is not None
     assert program.watch.hang.look.waits
-
-
-def test_a_long_step_is_looked_at_while_it_is_long() -> None:
-    """So it is known at its end whether this rank waited in it; a short one is not looked at."""
-    program = Program()
-    assert program.watch.waited_in(20) is None
-    program.waits = True
-    program.wait(0.4)
-    assert program.watch.waited_in(21) is True
-    program.step(0)
-    program.waits = False
-    program.wait(0.4)
-    assert program.watch.waited_in(22) is False
-    assert program.watch.waited_in(21) is None
-
-
-def test_looks_are_far_apart_while_steps_end() -> None:
-    """One look a second; a cheap check of the open step's length up to ten times a second, for slow steps only."""
-    program = Program()
-    looks = 0
-
-    def look() -> tuple[Activity, bool]:
-        nonlocal looks
-        looks += 1
-        return STILL, False
-
-    watch = StepWatch(program.ring, look, hang_s=2.0, on_slow=True)
-    for number in range(1000):
-        program.now_ns += 10 * MS
-        program.ring.end_step(program.now_ns)
-        if number % 10 == 0 and watch.is_due(program.now_ns):
-            watch.poll(program.now_ns)
-            assert MIN_POLL_NS <= watch.next_ns(program.now_ns) <= POLL_NS
-    assert looks <= 11
-    assert StepWatch(program.ring, look, hang_s=2.0).next_ns(program.now_ns) == POLL_NS

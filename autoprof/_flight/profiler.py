@@ -1,4 +1,4 @@
-"""Start and stop ``torch.profiler`` without harm to another profiler of the program, with a trace of limited size.
+"""Start and stop ``torch.profiler`` without harm to another profiler of the program.
 
 torch lets a second profiler start while one is running or in its warm-up. The one that stops later then crashes the
 process when it exports its trace (torch 2.13). So a capture does not start while another profiler runs, and stops when
@@ -11,7 +11,6 @@ import gc
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from inspect import signature
-from pathlib import Path
 from threading import get_ident
 from typing import Any, Final
 
@@ -19,14 +18,10 @@ import torch
 from torch import profiler as torch_profiler
 
 from .._process.replace import Attribute, InCompiler, Replacement
-from .._storage.atomic import replacing
-from .._units import format_bytes
 from ..errors import SessionError
 
-EVENT_BYTES: Final = 200
-"""Smallest size of an event in a trace."""
-MAX_EXCESS: Final = 8
-"""Largest ratio of torch's raw trace to the limit; a larger trace is not written."""
+MAX_EVENTS: Final = 1_000_000
+"""The most events of a trace that viewers open, some 300 MB."""
 _torch: Any = torch.autograd.profiler
 _supported: Any = torch_profiler.supported_activities
 _STARTS: Final = ("_prepare_profiler", "_enable_profiler")
@@ -101,25 +96,21 @@ class Profiler:
             start.hold(self)
             start.listen(self)
 
-    def stop(self, path: Path | None, limit: int) -> str | None:
-        """Stop, wait for the device, and write the trace; return the reason if there is no trace."""
+    def stop(self) -> Any:
+        """Stop, wait for the device, and return torch's profile. Raises ``SessionError`` if there is none."""
         profile, self._profile = self._profile, None
         if profile is None:
-            return "the profiler was not running"
+            raise SessionError("the profiler was not running")
         for start in self._starts:
             start.ignore(self)
             start.release(self)
         if self._lost or get_ident() != self._thread or not torch.autograd._profiler_enabled():  # type: ignore[attr-defined]
-            return "another torch.profiler replaced it"
+            raise SessionError("another torch.profiler replaced it")
         profile.stop()
-        if path is None:
-            return "no trace was requested"
         count = len(profile.profiler.kineto_results.events())
-        if count * EVENT_BYTES > MAX_EXCESS * limit:
-            return f"{count:,} events would be more than {MAX_EXCESS} times {format_bytes(limit)}; ask for fewer steps"
-        with replacing(path) as draft:
-            profile.export_chrome_trace(str(draft))
-        return None
+        if count > MAX_EVENTS:
+            raise SessionError(f"{count:,} events are more than {MAX_EVENTS:,}; ask for fewer steps")
+        return profile
 
     def enter(self, function: Callable[..., Any], args: tuple[Any, ...]) -> bool:
         """Called before another profiler starts."""

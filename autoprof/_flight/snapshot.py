@@ -24,11 +24,10 @@ if TYPE_CHECKING:
 OOM_FILES: Final = 4
 """Snapshots written when memory runs out, each over the last: cuDNN retries with less memory, and a search for the
 largest batch runs out many times."""
-HISTORY_EVENTS: Final = 100_000
-"""The most allocations and frees recorded; the last ones are kept."""
-MAX_MIB: Final = 256
-"""The largest size of a file; of a larger history the older half is dropped repeatedly."""
-MIB: Final = 2**20
+ENTRIES: Final = 100_000
+"""The newest allocations and frees that are recorded."""
+MAX_BYTES: Final = 256 * 2**20
+"""The largest size of a file: pytorch.org/memory_viz loads it into a browser."""
 
 
 class SnapshotWindow:
@@ -51,6 +50,7 @@ class SnapshotWindow:
         self._history = find_allocator_history() if history is None else history
         self._ended = 0
         self._started = False
+        """Whether this object has started the allocator's recording."""
         self._open = False
         self._ooms = 0
         self._process = os.getpid()
@@ -85,20 +85,17 @@ class SnapshotWindow:
         self._attempt(self._stop)
 
     def _enter(self) -> None:
+        history = self._history
         if self._wanted.first is not None and self._ended == self._wanted.first - 1:
             self._open = True
-            self._record()
+            if history is not None and not history.recording():
+                history.start(entries=ENTRIES, stacks="python")
+                self._started = True
 
     def _leave(self) -> None:
         if self._open and self._ended >= (self._wanted.first or 1) - 1 + self._wanted.window:
             self._write_window()
             self._stop()
-
-    def _record(self) -> None:
-        history = self._history
-        if history is not None and not self._started and not history.recording():
-            history.start(entries=HISTORY_EVENTS, stacks="python")
-            self._started = True
 
     def _stop(self) -> None:
         if self._history is not None and self._started:
@@ -127,10 +124,9 @@ class SnapshotWindow:
     def _write(self, suffix: str) -> Path | None:
         path = self._stem.with_name(f"{self._stem.name}{suffix}.pickle")
         assert self._history is not None
-        limit = MAX_MIB * MIB
-        content = bounded(self._history.snapshot(), limit)
+        content = bounded(self._history.snapshot())
         if content is None:
-            self._warn(f"{path.name} is not written: even without history it exceeds {format_bytes(limit)}")
+            self._warn(f"{path.name} is not written: even without history it exceeds {format_bytes(MAX_BYTES)}")
             return None
         write_atomic(path, content)
         return path
@@ -146,7 +142,7 @@ class SnapshotWindow:
             self._stop()
 
 
-def bounded(snapshot: dict[str, Any], limit: int) -> bytes | None:
+def bounded(snapshot: dict[str, Any], limit: int = MAX_BYTES) -> bytes | None:
     """Pickle a snapshot into at most ``limit`` bytes; drop the older half of its history until it fits."""
     while len(content := pickle.dumps(snapshot)) > limit:
         traces = snapshot.get("device_traces") or []

@@ -1,4 +1,4 @@
-"""``deep:`` in the configuration: chosen steps, or once when the verdict stands out."""
+"""Deep captures during a run: of chosen steps, once when the verdict stands out, and on request."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from deep_builders import TARGETS, Program, ranges
 from torch.profiler import ProfilerActivity, profile
 
 import autoprof
+from autoprof._flight.scheduled import ScheduledCaptures
 from autoprof.config import Deep
-from autoprof.deep import DeepWindow, read_trace
 from autoprof.errors import ConfigError
-from autoprof.sinks import Config, parse_config
+from autoprof.sinks import parse_config
 from autoprof.summary import Finding, Summary
 
 
@@ -38,10 +38,7 @@ def files(session: autoprof.Session) -> list[str]:
 def test_the_steps_asked_for_are_captured() -> None:
     """First and last included; the files carry steps and rank, and lie in the folder of the run's rank."""
     session = run(Program(), {"steps": [3, 4]}, 6)
-    assert files(session) == [
-        "steps3-4_rank0_layer_memory.png", "steps3-4_rank0_layer_memory.txt", "steps3-4_rank0_layer_time.png",
-        "steps3-4_rank0_tables.txt", "steps3-4_rank0_trace.json",
-    ]  # fmt: skip
+    assert files(session) == ["steps3-4_rank0_tables.txt", "steps3-4_rank0_trace.json"]
     assert session.folder is not None
     names = ranges(session.folder / "rank0" / "steps3-4_rank0_trace.json")
     assert [name for name in names if name.startswith("ProfilerStep#")] == ["ProfilerStep#3", "ProfilerStep#4"]
@@ -146,10 +143,12 @@ class Reserved:
         pass
 
 
-def make_window(wanted: Deep, sampling: Any = None, summary: Any = None, notes: list[str] | None = None) -> DeepWindow:
-    window = DeepWindow(
+def make_window(
+    wanted: Deep | None, sampling: Any = None, summary: Any = None, notes: list[str] | None = None, **options: Any
+) -> ScheduledCaptures:
+    window = ScheduledCaptures(
         wanted, Path("out"), 0, targets=(), sampling=sampling or Reserved(), summary=summary or summary_of,
-        warn=(notes if notes is not None else []).append,
+        warn=(notes if notes is not None else []).append, **options,
     )  # fmt: skip
     window.begin()
     return window
@@ -199,6 +198,24 @@ def test_a_verdict_that_fails_is_said_and_harms_nothing() -> None:
     assert notes[0] == "deep: RuntimeError: no summary"
 
 
+def test_a_request_captures_the_next_steps(tmp_path: Path) -> None:
+    """They and the one after are excluded; the note has the reason."""
+    requests, notes, reserved = [], list[str](), Reserved()
+    window = make_window(None, reserved, notes=notes, take=lambda: requests.pop() if requests else None)
+    excluded = []
+    for step in range(1, 7):
+        if step == 3:
+            requests.append("a test")
+        excluded.append(window.step_begins(step))
+    window.close()
+    assert excluded == [False, False, True, True, True, False]
+    assert reserved.steps == [(3, 3)]
+    assert notes[0] == "a test: a deep capture of 2 steps from step 3 on"
+    assert sorted(path.name for path in Path("out").iterdir()) == [
+        "flight_steps3-4_rank0_tables.txt", "flight_steps3-4_rank0_trace.json",
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -227,19 +244,3 @@ def test_one_step_and_the_issues_own_line_are_understood() -> None:
     one = parse_config("deep: {steps: [7]}").deep
     assert one is not None
     assert one.window_of_steps == (7, 7)
-    config = parse_config("deep: {steps: [7]}")
-    assert Config.model_validate(config.model_dump(mode="json")) == config
-
-
-def test_beside_ranges_of_the_session_layers_are_no_operators() -> None:
-    """``ranges: profiler`` opens ranges of the same names, which traces call operators."""
-    program = Program()
-    settings = {"sinks": {}, "sample": {"budget": None}, "ranges": "profiler", "deep": {"steps": [2]}, **TARGETS}
-    with autoprof.instrument(program.model, settings, optimizer=program.optimizer) as session:
-        for _ in range(4):
-            program.step()
-            session.step()
-    assert session.folder is not None
-    result = read_trace(session.folder / "rank0" / "step2_rank0_trace.json")
-    assert [one.calls for one in result.layer_totals() if one.name == "Block0"] == [1]
-    assert not [row.name for row in result.operators if row.name.startswith("Block")]

@@ -14,17 +14,13 @@ from torch import nn
 
 from .._capture.hooks.boundary import BoundaryProbe
 from .._capture.hooks.optimizer_hooks import OptimizerHooks
+from .._flight.capture import Capture, CaptureOptions, make_options
+from .._flight.named import open_range
 from .._process import lifecycle
 from .._process.failures import contain, describe
 from .._process.ranks import rank
 from .._process.signals import DeferSignals
 from ..errors import SessionError
-from .capture import Capture
-from .named import open_range
-from .options import DeepOptions, clean_stem, make_options
-from .profile import DeepProfile, joined
-from .report import write_report
-from .text import render_profile
 
 if TYPE_CHECKING:
     from .._targets import Target
@@ -39,46 +35,28 @@ def deep_capture(
     config: str | os.PathLike[str] | Mapping[str, Any] | Config | None = None,
     *,
     folder: str | os.PathLike[str] | None = None,
-    snapshot_folder: str | os.PathLike[str] | None = None,
     prefix: str = "deep",
     activities: Iterable[Any] | None = None,
     memory: bool = True,
     shapes: bool = False,
     stacks: bool = False,
     snapshot: bool = False,
-    patterns: Mapping[str, str] | Iterable[str] | None = None,
-    layer_time: bool = True,
-    layer_memory: bool = True,
-    tables: bool = True,
     max_steps: int = 10,
-    max_mib: int = 64,
 ) -> DeepCapture:
     """Record the steps of a ``with`` block with ``torch.profiler``, with autoprof's names in the trace.
 
     Names are those of the session open on ``model`` (or of the only open one); without a session, those that
     ``config`` selects in ``model``. Files go to ``folder`` (default: the session's rank folder, else ``deep``); their
-    names start with ``prefix`` and contain the rank. ``patterns`` maps names to regular expressions that are searched
-    in the names of operators, kernels and layers. A trace above ``max_mib`` MiB loses its shortest events; the capture
-    ends after ``max_steps`` steps. Raises ``SessionError``, ``ConfigError`` or ``TargetError`` when called; failures
-    inside the block are notes.
+    names start with ``prefix`` and contain the rank. The capture ends after ``max_steps`` steps. Raises
+    ``SessionError``, ``ConfigError`` or ``TargetError`` when called; failures inside the block are notes.
     """
     options = make_options(
-        activities=activities, patterns=patterns, max_steps=max_steps, max_mib=max_mib, memory=memory,
-        layer_time=layer_time, layer_memory=layer_memory, shapes=shapes, stacks=stacks, snapshot=snapshot,
-        tables=tables,
-    )  # fmt: skip
+        activities=activities, memory=memory, shapes=shapes, stacks=stacks, snapshot=snapshot, max_steps=max_steps
+    )
     session = _session(model, config)
     targets = _targets(model, config) if session is None else session.targets
     where = Path(folder) if folder is not None else _folder(session)
-    return DeepCapture(
-        options,
-        where,
-        clean_stem(str(prefix), ""),
-        model=model,
-        targets=targets,
-        session=session,
-        snapshot_folder=None if snapshot_folder is None else Path(snapshot_folder),
-    )
+    return DeepCapture(options, where, str(prefix), model=model, targets=targets, session=session)
 
 
 class DeepCapture:
@@ -86,7 +64,7 @@ class DeepCapture:
 
     def __init__(
         self,
-        options: DeepOptions,
+        options: CaptureOptions,
         folder: Path,
         stem: str,
         *,
@@ -96,18 +74,13 @@ class DeepCapture:
         snapshot_folder: Path | None = None,
         replace: bool = False,
         first_step: int | None = None,
-        earlier: DeepProfile | None = None,
     ) -> None:
-        self.result: DeepProfile | None = None
-        """The captured profile; None without a trace."""
-        self.files: tuple[Path, ...] = ()
-        """The written files, the trace first."""
         self.notes: list[str] = []
         """Notes about failures and limits."""
         self.entered = False
         """Whether the block is open."""
         self._session = session
-        self._capture = Capture(
+        self.capture = Capture(
             options,
             folder.absolute(),  # the program may change its working directory
             stem,
@@ -123,19 +96,33 @@ class DeepCapture:
         self._stepped = 0
         self._number = 0 if first_step is None else first_step - 1
         self._numbered = model is not None or first_step is not None
-        self._earlier = earlier
         self._work = DeferSignals()
         self._undo: Callable[[], None] | None = None
 
     @property
+    def files(self) -> tuple[Path, ...]:
+        """The written files, the trace first."""
+        return tuple(self.capture.files)
+
+    @property
+    def steps(self) -> tuple[int, ...]:
+        """The numbers of the captured steps."""
+        return tuple(self.capture.steps)
+
+    @property
+    def result(self) -> Any:
+        """torch's ``key_averages`` of the capture under autoprof's names; None without a trace."""
+        return None if self.capture.profile is None else self.capture.averages()
+
+    @property
     def refused(self) -> str | None:
         """The reason for a missing trace; None with a trace or before the end of the block."""
-        return self._capture.refused
+        return self.capture.refused
 
     def __enter__(self) -> DeepCapture:
         self.entered = True
         with self._work, self._excluded():
-            if self._capture.begin():
+            if self.capture.begin():
                 if self._session is None:
                     self._hooks.attach()
                     if self._boundary is not None:
@@ -143,7 +130,7 @@ class DeepCapture:
                     if self._numbered:
                         self._step()
                 else:
-                    self._undo = self._session.follow_steps(self._follow, self._capture.options.max_steps)
+                    self._undo = self._session.follow_steps(self._follow, self.capture.options.max_steps)
         return self
 
     def step(self) -> None:
@@ -161,14 +148,13 @@ class DeepCapture:
     def record(self, name: str, function: Callable[..., Result], *args: Any, **kwargs: Any) -> Result:
         """Call ``function`` inside a range of this name; return its result."""
         with ExitStack() as stack:
-            if self._capture.running:
-                stack.callback(open_range(str(name), self._capture.encoded_names))
+            if self.capture.running:
+                stack.callback(open_range(str(name), self.capture.encoded_names))
             return function(*args, **kwargs)
 
-    def table(self, width: int = 100) -> str:
-        """Return the tables of the result as text of at most ``width`` columns."""
-        result = self.result
-        return "\n".join(render_profile(result, width=width) if result else [f"no trace: {self.refused}"])
+    def table(self) -> str:
+        """Return the tables of layers and operators as text."""
+        return f"no trace: {self.refused}" if self.capture.profile is None else self.capture.table()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -184,37 +170,25 @@ class DeepCapture:
                 if self._undo is not None:
                     self._attempt(self._undo)
             finally:
-                self._capture.end()
-            self._attempt(self._finish)
+                self.capture.end()
 
     def _excluded(self) -> Any:
         """Exclude the block from the session's steps."""
         return nullcontext() if self._session is None else self._session.pause()
 
     def _follow(self, number: int) -> bool:
-        excluded = self._capture.running
-        self._capture.step(number)
+        excluded = self.capture.running
+        self.capture.step(number)
         return excluded
-
-    def _finish(self) -> None:
-        capture = self._capture
-        self.result = capture.read()
-        if self.result is not None:
-            if self._earlier is not None:
-                self.result = joined((self._earlier, self.result))
-            written = write_report(self.result, capture.options, capture.path)
-            snapshot = capture.path(capture.options.names.snapshot)
-            others = [snapshot] if capture.options.snapshot and snapshot.exists() else []
-            self.files = (*([capture.trace] if capture.trace else []), *written, *others)
 
     def _step(self) -> None:
         self._number += 1
-        self._capture.step(self._number)
+        self.capture.step(self._number)
 
     def _optimizer_stepped(self, *_call: Any) -> None:
         self._stepped += 1
-        if self._boundary is None and self._stepped >= self._capture.options.max_steps and not self._manual:
-            self._capture.end_early()
+        if self._boundary is None and self._stepped >= self.capture.options.max_steps and not self._manual:
+            self.capture.end_early()
 
     def _forward_begins(self, module: nn.Module) -> None:
         if module.training and self._stepped and not self._manual:

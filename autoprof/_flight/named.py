@@ -2,32 +2,38 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
 
 import torch
 
 from .._capture.hooks.ranges import RangeProbe, Ranges
 from .._process.signals import raised_by_handler
-from .profile import STEP_PREFIX
-from .trace import encode_name
 
 if TYPE_CHECKING:
     from .._targets import Target
 
-MAX_RANGES: Final = 500_000
-"""Most ranges of one capture; a note reports the limit."""
+STEP_PREFIX: Final = "ProfilerStep#"
+"""Prefix of a step in the trace, the same as torch.profiler's, so that other tools find the steps."""
+_SAFE: Final = " !#$&'()*+,-./:;<=>?@[]^_`{|}~"
+_PLAIN: Final = re.compile(rf"[\w{re.escape(_SAFE)}]*", re.ASCII)
 
 
-def open_range(name: str, encoded_names: dict[str, str] | None = None) -> Callable[[], None]:
+def encode_name(name: str) -> str:
+    """Percent-encode a name that Kineto cannot write: it neither escapes quotes nor keeps characters outside ASCII."""
+    return name if _PLAIN.fullmatch(name) else quote(name, safe=_SAFE)
+
+
+def open_range(name: str, encoded_names: dict[str, str]) -> Callable[[], None]:
     """Open a user annotation in the trace, at a cost of some µs; return the function that closes it.
 
-    A name that the trace cannot hold is added to ``encoded_names``.
+    ``encoded_names`` gets the name by its encoded form.
     """
     encoded = encode_name(name)
-    if encoded_names is not None and encoded is not name:
-        encoded_names[encoded] = name
+    encoded_names[encoded] = name
     made: Any = torch.autograd.profiler.record_function(encoded)
     made.__enter__()
     return lambda: made.__exit__(None, None, None)
@@ -37,12 +43,10 @@ class NamedRanges:
     """Attach ranges to the targets, and detach them."""
 
     def __init__(self, targets: Iterable[Target], note: Callable[[str], None], encoded_names: dict[str, str]) -> None:
-        self._encoded_names = encoded_names
-        self.ranges = Ranges([self._open])
+        self.ranges = Ranges([lambda name: open_range(name, encoded_names)])
         self._targets = targets
         self._note = note
         self._probes: list[RangeProbe] = []
-        self._count = 0
         self._step: Callable[[], None] | None = None
 
     def attach(self) -> None:
@@ -55,7 +59,7 @@ class NamedRanges:
     def step(self, number: int) -> None:
         """Close the range of the previous step and open that of this one."""
         self.end_step()
-        self._step = open_range(f"{STEP_PREFIX}{number}")
+        self._step = open_range(f"{STEP_PREFIX}{number}", {})
 
     def end_step(self) -> None:
         """Close the range of the open step."""
@@ -81,15 +85,3 @@ class NamedRanges:
         if error is not None and raised_by_handler(error):
             raise error
         self._note(f"deep capture: {where} are off on a module after {type(error).__name__}: {error}")
-
-    def _open(self, name: str) -> Callable[[], None]:
-        self._count += 1
-        if self._count > MAX_RANGES:
-            if self._count == MAX_RANGES + 1:
-                self._note(f"deep capture: after {MAX_RANGES:,} layer calls no further call has a range in the trace")
-            return _nothing
-        return open_range(name, self._encoded_names)
-
-
-def _nothing() -> None:
-    """Close a range that was not opened."""

@@ -1,0 +1,140 @@
+"""Deep captures during a run: of chosen steps, once when the report has a verdict, and when one is requested."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from time import perf_counter_ns
+from typing import TYPE_CHECKING, Final, Protocol
+
+from .._process.failures import contain, describe
+from .._reports.card import verdict, verdict_line
+from .._units import count
+from ..summary import Summary
+from .capture import MAX_STEPS, Capture, make_options
+
+if TYPE_CHECKING:
+    from .._targets import Target
+    from ..config import Deep
+
+FIRST_CHECK: Final = 16
+"""Recorded steps before the first check for a verdict; each further check waits for twice as many."""
+VERDICT_STEPS: Final = 3
+"""Steps that are captured after a verdict."""
+REQUEST_STEPS: Final = 2
+"""Steps that are captured on request."""
+
+
+class SamplingControl(Protocol):
+    """The part of the session's sampling that captures use."""
+
+    def reserve(self, first: int, count: int) -> None:
+        """Record these steps whatever their cost."""
+
+    def exclude(self, ns: int) -> None:
+        """Exclude work that the user has asked for from the step and from the cost of recording."""
+
+
+class ScheduledCaptures:
+    """Capture the steps that ``wanted`` names, and the next ones when ``take`` returns the reason of a request."""
+
+    def __init__(
+        self,
+        wanted: Deep | None,
+        folder: Path,
+        rank: int,
+        *,
+        targets: Iterable[Target],
+        sampling: SamplingControl,
+        summary: Callable[[], Summary],
+        warn: Callable[[str], None],
+        take: Callable[[], str | None] = lambda: None,
+    ) -> None:
+        self._folder = folder
+        self._rank = rank
+        self._targets = tuple(targets)
+        self._sampling = sampling
+        self._summary = summary
+        self._warn = warn
+        self._take = take
+        self._windows = [wanted.window_of_steps] if wanted is not None and wanted.window_of_steps else []
+        self._awaits_verdict = wanted is not None and wanted.on == "verdict"
+        self._recorded = 0
+        self._next_check = FIRST_CHECK
+        self._open: Capture | None = None
+        self._last = 0
+        self._process = os.getpid()
+
+    def begin(self) -> None:
+        """Reserve the steps. Called once, at set-up."""
+        for first, last in self._windows:
+            self._sampling.reserve(first, last - first + 2)
+
+    def step_begins(self, step: int) -> bool:
+        """Begin or end a capture before this step; return whether the step is excluded from the statistics."""
+        self._recorded += 1
+        if self._awaits_verdict and self._open is None and self._recorded >= self._next_check:
+            with contain(self._warn_of):
+                self._check_verdict(step)
+        began_ns, excluded = perf_counter_ns(), False
+        if self._open is not None and step > self._last:
+            self._end()
+            excluded = True
+        if self._open is None:
+            self._begin_due(step)
+        if self._open is not None:
+            excluded = True
+            self._open.step(step)
+        if excluded:
+            self._sampling.exclude(perf_counter_ns() - began_ns)
+        return excluded
+
+    def close(self) -> None:
+        """End an open capture."""
+        if os.getpid() == self._process:
+            self._windows, self._awaits_verdict = [], False
+            self._end()
+
+    def _check_verdict(self, step: int) -> None:
+        self._next_check = 2 * self._recorded
+        summary = self._summary()
+        if verdict(summary) is None:
+            return
+        self._awaits_verdict = False
+        first, last = step + 1, step + VERDICT_STEPS
+        self._windows.append((first, last))
+        self._sampling.reserve(first, VERDICT_STEPS + 1)
+        self._warn(f"the verdict is {verdict_line(summary, gain=False)}: a deep capture of steps {first} to {last}")
+
+    def _begin_due(self, step: int) -> None:
+        """Begin the capture of a chosen step, or that of a request."""
+        last = max((last for first, last in self._windows if first <= step <= last), default=0)
+        if last:
+            self._windows = [window for window in self._windows if not window[0] <= step <= window[1]]
+            self._begin(step, last, "")
+        elif (reason := self._take()) is not None and self._begin(step, step + REQUEST_STEPS - 1, "flight_"):
+            self._sampling.reserve(step, REQUEST_STEPS + 1)
+            self._warn(f"{reason}: a deep capture of {count(REQUEST_STEPS, 'step')} from step {step} on")
+
+    def _begin(self, step: int, last: int, prefix: str) -> bool:
+        stem = f"{prefix}step{step}" if step == last else f"{prefix}steps{step}-{last}"
+        options = make_options(max_steps=MAX_STEPS)
+        made = Capture(options, self._folder, stem, self._rank, targets=self._targets, warn=self._warn)
+        if made.begin():
+            self._open, self._last = made, last
+        return self._open is not None
+
+    def _end(self) -> None:
+        made, self._open = self._open, None
+        if made is None:
+            return
+        made.end()
+        if made.files:
+            self._warn(
+                f"{made.files[0].name} has {count(len(made.steps), 'step')} from step {made.steps[0]} on; their times "
+                "include the cost of recording, so they are excluded from the statistics"
+            )
+
+    def _warn_of(self, error: Exception) -> None:
+        self._warn(f"deep: {describe(error)}")

@@ -1,0 +1,145 @@
+"""Times of named calls, and memory at the end of each layer, over the runs of a ``ProfilerWrapper``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+from torch._C._autograd import DeviceType
+
+from .._flight.capture import Capture
+from .._reports.figures import COLORS, TWO_COLUMNS_IN, bare, blank_figure, legend_of, set_title, settle, styled
+from .._reports.fonts import script_for
+from .._reports.text import elide_all
+from .._units import format_bytes
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+SEED_PATTERNS: Final[Mapping[str, str]] = {
+    "aten::_flash_attention_forward": r"^aten::_flash_attention_forward$",
+    "spatial block": r"(?i)spatial[ _/.-]?\w*block",
+    "temporal block": r"(?i)temporal[ _/.-]?\w*block",
+    "cogvideo block": r"(?i)cogvideo\w*[ _/.-]?\w*block",
+}
+"""The patterns of the old tool."""
+MAX_CALLS: Final = 200_000
+"""The newest calls that are kept of each pattern, and of the memory."""
+NAME_CELLS: Final = 30
+MIB: Final = 2**20
+MEMORY_EVENT: Final = "[memory]"
+_PHASE: Final = re.compile(r" \[(backward|recompute)\]$")
+
+
+class LayerMemory(NamedTuple):
+    """The allocated memory at the end of a layer's call."""
+
+    run: int
+    layer: str
+    allocated_bytes: int
+
+
+@dataclass(slots=True)
+class ProfilerCurves:
+    """The calls of all runs, in order. Times are those of the device where there is one, else of the CPU."""
+
+    patterns: Mapping[str, re.Pattern[str]]
+    clock: str = "CPU"
+    times_ms: dict[str, list[float]] = field(default_factory=dict)
+    memory: list[LayerMemory] = field(default_factory=list)
+
+    def add(self, run: int, capture: Capture, base_bytes: int) -> None:
+        """Add a run, which began with ``base_bytes`` of memory."""
+        names = capture.encoded_names
+        events = capture.profile.events()
+        if any(event.device_type != DeviceType.CPU for event in events):
+            self.clock = "device"
+        host = sorted((e for e in events if e.device_type == DeviceType.CPU), key=lambda one: one.time_range.start)
+        for event in host:
+            name = names.get(event.name, event.name)
+            for label, pattern in self.patterns.items():
+                if pattern.search(name) and not _is_inside(event, pattern, names):
+                    phase = _PHASE.search(name)
+                    times = self.times_ms.setdefault(label + (phase[0] if phase else ""), [])
+                    times.append((event.device_time_total if self.clock == "device" else event.cpu_time_total) / 1000)
+                    del times[:-MAX_CALLS]
+        times_us, levels = _levels(capture.profile, base_bytes)
+        layers = sorted((event for event in host if event.name in names), key=lambda one: one.time_range.end)
+        for event in layers if len(levels) else ():
+            at = int(np.searchsorted(times_us, event.time_range.end, side="right"))
+            level = int(levels[at - 1]) if at else base_bytes
+            self.memory.append(LayerMemory(run, names[event.name], level))
+        del self.memory[:-MAX_CALLS]
+
+    def time_figure(self) -> Figure | None:
+        """Draw the time of each call by pattern; None without a call."""
+        script = script_for([*self.times_ms])
+        labels = elide_all([script.show(name) for name in self.times_ms], NAME_CELLS)
+
+        def draw(axes: Axes) -> None:
+            for label, times, color in zip(labels, self.times_ms.values(), COLORS, strict=False):
+                text = f"{label} (mean {np.mean(times):.3g} ms)"
+                axes.plot(range(1, len(times) + 1), times, color=color, label=text, linewidth=1.2)
+            axes.set_xlabel("call")
+            axes.set_ylabel(f"{self.clock} time of a call (ms)")
+            set_title(axes, "Time of each call, by pattern")
+
+        return _figure(draw, script, "Times include the cost of recording.") if self.times_ms else None
+
+    def memory_figure(self) -> Figure | None:
+        """Draw memory at the end of each layer call; None where it was not recorded."""
+
+        def draw(axes: Axes) -> None:
+            levels = [one.allocated_bytes / MIB for one in self.memory]
+            axes.plot(range(1, len(levels) + 1), levels, color=COLORS[0], label="allocated", linewidth=1.2)
+            axes.set_xlabel("call of a layer, in order")
+            axes.set_ylabel("memory (MiB)")
+            set_title(axes, "Memory over the layers")
+
+        return _figure(draw, script_for([]), "A point: the allocated memory at a layer's end.") if self.memory else None
+
+    def memory_text(self) -> str:
+        """Return the memory at the end of each layer call, one a line, run by run."""
+        lines, run = ["Memory at the end of each layer"], 0
+        for one in self.memory:
+            if one.run != run:
+                run = one.run
+                lines += ["", f"step {run}"]
+            lines.append(f"{one.layer}: {format_bytes(one.allocated_bytes)}")
+        return "\n".join(lines) + "\n"
+
+
+def _is_inside(event: Any, pattern: re.Pattern[str], names: Mapping[str, str]) -> bool:
+    """Return whether a call around this one has a matching name too: then that one counts."""
+    around = event.cpu_parent
+    while around is not None:
+        if pattern.search(names.get(around.name, around.name)):
+            return True
+        around = around.cpu_parent
+    return False
+
+
+def _levels(profile: Any, base_bytes: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the allocated memory of the device (without one: of the CPU) after each change, and the times in µs."""
+    results = profile.profiler.kineto_results
+    changes = [event for event in results.events() if event.name() == MEMORY_EVENT]
+    changes = [event for event in changes if event.device_type() != DeviceType.CPU] or changes
+    start_ns = results.trace_start_ns()
+    found = sorted(((event.start_ns() - start_ns) / 1000, event.nbytes()) for event in changes)
+    return np.array([at for at, _ in found]), base_bytes + np.cumsum([bytes_ for _, bytes_ in found])
+
+
+def _figure(draw: Any, script: Any, note: str) -> Figure:
+    with styled(script):
+        figure = blank_figure(TWO_COLUMNS_IN, 2.7)
+        axes = figure.subplots()
+        draw(axes)
+        axes.set_ylim(bottom=0)
+        axes.locator_params(axis="x", integer=True)
+        bare(axes)
+        settle(figure, [legend_of(axes)], f"{note} {script.note}".rstrip())
+    return figure
