@@ -36,11 +36,12 @@ _PHASE: Final = re.compile(r" \[(backward|recompute)\]$")
 
 
 class LayerMemory(NamedTuple):
-    """The allocated memory at the end of a layer's call."""
+    """The memory at the end of a layer's call. ``reserved_bytes``: by the device's allocator, where it was read."""
 
     run: int
     layer: str
     allocated_bytes: int
+    reserved_bytes: int | None = None
 
 
 @dataclass(slots=True)
@@ -51,6 +52,8 @@ class ProfilerCurves:
     clock: str = "CPU"
     times_ms: dict[str, list[float]] = field(default_factory=dict)
     memory: list[LayerMemory] = field(default_factory=list)
+    reserved: dict[str, list[int]] = field(default_factory=dict)
+    """Reserved memory at the ends of the calls of this run, by layer."""
 
     def add(self, run: int, capture: Capture, base_bytes: int) -> None:
         """Add a run, which began with ``base_bytes`` of memory."""
@@ -72,8 +75,10 @@ class ProfilerCurves:
         for event in layers if len(levels) else ():
             at = int(np.searchsorted(times_us, event.time_range.end, side="right"))
             level = int(levels[at - 1]) if at else base_bytes
-            self.memory.append(LayerMemory(run, names[event.name], level))
+            reserved = self.reserved.get(names[event.name])
+            self.memory.append(LayerMemory(run, names[event.name], level, reserved.pop(0) if reserved else None))
         del self.memory[:-MAX_CALLS]
+        self.reserved.clear()
 
     def time_figure(self) -> Figure | None:
         """Draw the time of each call by pattern; None without a call."""
@@ -96,6 +101,9 @@ class ProfilerCurves:
         def draw(axes: Axes) -> None:
             levels = [one.allocated_bytes / MIB for one in self.memory]
             axes.plot(range(1, len(levels) + 1), levels, color=COLORS[0], label="allocated", linewidth=1.2)
+            reserved = {at: one.reserved_bytes for at, one in enumerate(self.memory, 1) if one.reserved_bytes}
+            if reserved:
+                axes.plot([*reserved], [value / MIB for value in reserved.values()], color=COLORS[1], label="reserved")
             axes.set_xlabel("call of a layer, in order")
             axes.set_ylabel("memory (MiB)")
             set_title(axes, "Memory over the layers")
@@ -109,7 +117,8 @@ class ProfilerCurves:
             if one.run != run:
                 run = one.run
                 lines += ["", f"step {run}"]
-            lines.append(f"{one.layer}: {format_bytes(one.allocated_bytes)}")
+            reserved = "" if one.reserved_bytes is None else f", {format_bytes(one.reserved_bytes)} reserved"
+            lines.append(f"{one.layer}: {format_bytes(one.allocated_bytes)} allocated{reserved}")
         return "\n".join(lines) + "\n"
 
 

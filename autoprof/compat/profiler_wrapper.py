@@ -149,7 +149,10 @@ class ProfilerWrapper:
         """Call ``func`` as a layer of this name; return its result. Its exceptions are not caught."""
         if self.profiler is None:
             return func(*args, **kwargs)
-        return self.profiler.record(name, func, *args, **kwargs)
+        result = self.profiler.record(name, func, *args, **kwargs)
+        if self._memory and torch.cuda.is_available():
+            self.result.reserved.setdefault(name, []).append(torch.cuda.memory_reserved())
+        return result
 
     def print_summary(self) -> None:
         """Print the tables of all runs."""

@@ -14,10 +14,7 @@ _EVERY: Final = "use sample.every, which chooses the recorded steps"
 _FIXED: Final = "remove it: the time is fixed"
 
 REMOVED: Final[Mapping[str, str]] = {
-    **{
-        f"deep.{key}": _DEEP
-        for key in ("activities", "memory", "shapes", "snapshot", "stacks")
-    },
+    **{f"deep.{key}": _DEEP for key in ("activities", "memory", "shapes", "snapshot", "stacks")},
     "deep.window": "remove it: three steps are captured",
     "deep.max_mib": "remove it: a trace has at most a million events",
     "deep.patterns": "remove it: autoprof.compat.profiler_wrapper draws the calls of patterns",
