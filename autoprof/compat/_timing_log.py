@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from .._reports.log import LABEL, LABEL_MAX, RULE
+from .._reports.log import LABEL, LABEL_MAX, RULE, SUM_OF_PARTS
 from .._reports.name_averages import NameAverages
 from .._reports.name_lines import name_lines, walk
 from .._reports.name_tree import NameTree, name_tree
@@ -26,10 +26,8 @@ NUMBERS_WIDTH: Final = len(": avg= 1805.28ms  min= 1799.99ms  max= 1805.28ms  (n
 MIN_NAME_WIDTH: Final = 16
 MIN_OTHER_MS: Final = 0.005
 """The line ``other`` is omitted below it: it would read 0.00ms."""
-MOST: Final = 0.5
+ADVISED_SHARE: Final = 0.5
 """The share of a step without a name from which on the summary advises to time more of it."""
-SUM_OF_PARTS: Final = " (sum of parts)"
-"""Follows a name that was not logged itself, only names below it."""
 
 logger = logging.getLogger("autoprof")
 
@@ -54,9 +52,9 @@ class TimingFiles:
         self._flush_every = flush_every
         self._steps_to_flush = flush_every
 
-    def write(self, frame: StepFrame, covered_ns: int, parents: Mapping[str, str | None]) -> None:
+    def write(self, frame: StepFrame, covered_ns: int) -> None:
         """Append a step to both files; flush them at each ``flush_every``-th step."""
-        text = render_timing_step(frame, self._averages, covered_ns, parents)
+        text = render_timing_step(frame, self._averages, covered_ns)
         self._attempt(self.log, lambda file: file.write(text))
         self._attempt(self.records, lambda file: file.write(self._encode(frame)))
         self._steps_to_flush -= 1
@@ -108,52 +106,37 @@ def _create_log(folder: Path, rank: int) -> Path:
         return path
 
 
-def render_timing_step(
-    frame: StepFrame, averages: NameAverages, covered_ns: int, parents: Mapping[str, str | None]
-) -> str:
-    """Return the section of a step: names in descending order, nested ones indented, percentages of the step.
+def render_timing_step(frame: StepFrame, averages: NameAverages, covered_ns: int) -> str:
+    """Return the section of a step: names in descending order, parts indented, percentages of the step.
 
-    ``Total`` is the step, ``other`` its time without a name. A name that ran inside another one is marked ``in …``: its
-    time is part of the other's.
+    ``Total`` is the step, ``other`` its time without a name. Names without a slash between them may overlap.
     """
     tree = name_tree(frame.layout)
     values_ns = tree.values_ns(frame.total_ns)[:, 0]
     averages.add(frame.layout, tree, values_ns)
-    section = _NameLines(tree, values_ns.tolist(), averages.of(frame.layout, tree), frame.step_ns, parents)
     lines = ["", RULE, f"Step {frame.step}", RULE]
-    section.write(tree.separate, lines)
+    _add_names(lines, tree, tree.separate, values_ns.tolist(), averages.of(frame.layout, tree), frame.step_ns)
     other_ns = frame.step_ns - covered_ns
     if other_ns >= MIN_OTHER_MS * NS_PER_MS:
         lines.append(f"{_label('other', 0)}: {_ms(other_ns)} ({_percent(other_ns, frame.step_ns)})")
     return "\n".join([*lines, "", f"Total{'-' * (LABEL - 5)}: {_ms(frame.step_ns)}", ""])
 
 
-class _NameLines:
-    """The lines of the names of one step."""
-
-    def __init__(
-        self,
-        tree: NameTree,
-        values_ns: list[int],
-        averages: list[float | None],
-        step_ns: int,
-        parents: Mapping[str, str | None],
-    ) -> None:
-        self._tree = tree
-        self._values_ns = values_ns
-        self._averages = averages
-        self._step_ns = step_ns
-        self._parents = parents
-
-    def write(self, siblings: list[int], lines: list[str]) -> None:
-        for index in sorted(siblings, key=lambda index: -self._values_ns[index]):
-            node, ns, average = self._tree.nodes[index], self._values_ns[index], self._averages[index]
-            share = f" ({_percent(ns, self._step_ns)})" if not node.depth else ""
-            mean = "" if average is None else f" [avg: {_ms(average)}]"
-            outer = self._parents.get(node.path[-1]) if not node.depth else None
-            suffix = SUM_OF_PARTS if node.is_header else f" in {safe(outer)}" if outer else ""
-            lines.append(f"{_label(node.label, node.depth)}: {_ms(ns)}{share}{mean}{suffix}")
-            self.write(self._tree.children[index + 1], lines)
+def _add_names(
+    lines: list[str],
+    tree: NameTree,
+    siblings: list[int],
+    values_ns: list[int],
+    averages: list[float | None],
+    step_ns: int,
+) -> None:
+    for index in sorted(siblings, key=lambda index: -values_ns[index]):
+        node, ns, average = tree.nodes[index], values_ns[index], averages[index]
+        share = f" ({_percent(ns, step_ns)})" if not node.depth else ""
+        mean = "" if average is None else f" [avg: {_ms(average)}]"
+        suffix = SUM_OF_PARTS if node.is_header else ""
+        lines.append(f"{_label(node.label, node.depth)}: {_ms(ns)}{share}{mean}{suffix}")
+        _add_names(lines, tree, tree.children[index + 1], values_ns, averages, step_ns)
 
 
 def render_timing_summary(summary: Summary, width: int = LABEL + NUMBERS_WIDTH) -> list[str]:
@@ -185,7 +168,7 @@ def _unattributed(summary: Summary, name_width: int) -> list[str]:
     share = other_ns / summary.total_step_ns
     mean_ms = other_ns / summary.steps / NS_PER_MS
     lines = [f"{pad('other', name_width)}: avg={mean_ms:>7.2f}ms  ({format_percent(share)} of Total)"]
-    if share > MOST:
+    if share > ADVISED_SHARE:
         lines.append("Most of the step has no name. Log backward, optimizer and data loading as well,")
         lines.append("or let autoprof.instrument(model) time them.")
     return lines

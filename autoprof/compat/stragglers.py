@@ -1,19 +1,14 @@
-"""Compare the ranks of a run by name, and report those that clearly take longer than the others.
-
-Where each rank has called a name often enough, the functions decide that name slow ranks for the rule ``straggler``;
-with fewer calls, the means.
-"""
+"""Compare the ranks of a run by name, and report those that clearly take longer than the others."""
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import numpy as np
 
-from .._ranks import MIN_COMMON_STEPS, Kind, compare_calls, median_of_others
+from .._ranks import median_of_others
 from .._reports.text import fit, safe
 from .._units import format_ms
 
@@ -21,9 +16,6 @@ MIN_RATIO: Final = 1.1
 """A straggler's mean is at least this many times the median of the other ranks' means: equal work varies less."""
 MIN_EXCESS_NS: Final = 100_000
 """A straggler's mean also exceeds that median by at least this: shorter times vary more than by a tenth."""
-COMPARED_CALLS: Final = 256
-"""Calls of a name on each rank that are compared one by one, the last ones."""
-_OFTEN: Final[dict[Kind | None, str]] = {"recurring": "now and then ", "one-off": "once "}
 _COLUMNS: Final = f"{'mean, all':>12}{'slowest':>9}{'its mean':>12}{'its max':>12}{'others':>12}{'longer':>9}"
 _MIN_NAME_WIDTH: Final = 12
 
@@ -38,18 +30,12 @@ class RankTime(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class NameByRank:
-    """One name on all ranks; ``others_ns`` is the median of the other ranks' means, None for a single rank.
-
-    ``slow`` is the kind of excess of the slowest rank, None where no rank is slow; ``compared`` tells whether the ranks
-    were compared call by call, which takes enough calls of each.
-    """
+    """One name on all ranks; ``others_ns`` is the median of the other ranks' means, None for a single rank."""
 
     name: str
     ranks: Mapping[int, RankTime]
     slowest: int
     others_ns: float | None
-    slow: Kind | None = None
-    compared: bool = False
 
     @property
     def mean_ns(self) -> float:
@@ -68,8 +54,6 @@ class NameByRank:
         """Whether the slowest rank is clearly slower than the others."""
         if self.others_ns is None:
             return False
-        if self.compared:
-            return self.slow is not None and bool(self.excess_ns >= MIN_EXCESS_NS)
         return self.excess_ns >= MIN_EXCESS_NS and self.ranks[self.slowest].mean_ns >= MIN_RATIO * self.others_ns
 
 
@@ -80,26 +64,18 @@ def by_rank(times: Iterable[tuple[int, str, float]]) -> list[NameByRank]:
     of work that each rank does without the others show stragglers.
     """
     sums: dict[str, dict[int, list[float]]] = {}
-    calls: dict[tuple[str, int], deque[float]] = {}
     for rank, name, ns in times:
         sums_of_rank = sums.setdefault(name, {}).setdefault(rank, [0, 0.0, 0.0])
         sums_of_rank[0] += 1
         sums_of_rank[1] += ns
         sums_of_rank[2] = max(sums_of_rank[2], ns)
-        calls.setdefault((name, rank), deque(maxlen=COMPARED_CALLS)).append(ns)
     found = []
     for name, by in sums.items():
         ranks = {rank: RankTime(int(n), total / n, most) for rank, (n, total, most) in sorted(by.items())}
         means = np.array([one.mean_ns for one in ranks.values()])
         others = median_of_others(means) if len(ranks) > 1 else means
-        count = min(len(calls[name, rank]) for rank in ranks)
-        compared = len(ranks) > 1 and count >= MIN_COMMON_STEPS
-        last = np.array([list(calls[name, rank])[-count:] for rank in ranks], dtype=np.float64)
-        late = compare_calls(last, min_share=MIN_RATIO - 1) if compared else []
-        at = late[0].at if late else int((means - others).argmax())
-        others_ns = float(others[at]) if len(ranks) > 1 else None
-        kind = late[0].kind if late else None
-        found.append(NameByRank(name, ranks, list(ranks)[at], others_ns, kind, compared))
+        at = int((means - others).argmax())
+        found.append(NameByRank(name, ranks, list(ranks)[at], float(others[at]) if len(ranks) > 1 else None))
     return sorted(found, key=lambda one: (-one.excess_ns, -one.mean_ns, one.name))
 
 
@@ -125,6 +101,4 @@ def describe_straggler(one: NameByRank) -> str:
     """Return the sentence that names the slow rank, the name and the excess."""
     assert one.others_ns is not None
     longer = f"{100 * one.excess_ns / one.others_ns:.0f} %" if one.others_ns else format_ms(one.excess_ns)
-    return (
-        f"rank {one.slowest} {_OFTEN.get(one.slow, '')}takes {longer} longer in {safe(one.name)} than the other ranks"
-    )
+    return f"rank {one.slowest} takes {longer} longer in {safe(one.name)} than the other ranks"

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import logging
-import math
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from .._names import shorten, visible
-from .._reports.figures import encode_figure
-from .._storage.atomic import write_atomic
+from .._reports.figures import save_figure
 from .._units import NS_PER_MS
 from ..errors import OutputError
 from ..logs.extras import import_pandas
@@ -25,11 +23,7 @@ from .stragglers import NameByRank, by_rank
 if TYPE_CHECKING:
     import pandas as pd
 
-_BANNER: Final = re.compile(r"[=\s]*(DUMP START)?[=\s]*")
-MAX_BANNER: Final = 200
-"""Characters. Longer lines are not matched: the time of the expression grows with the square of the length."""
-MAX_EXAMPLES: Final = 3
-"""Skipped lines that are quoted in the warning."""
+_BANNER: Final = re.compile(r"[= ]{0,80}(DUMP START)?[= ]{0,80}")
 
 TimerLogSource = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 
@@ -57,8 +51,8 @@ class TimerLogs:
     """Records that occurred before."""
     lines: int = 0
     """Lines that are neither empty nor banners."""
-    examples: list[str] = field(default_factory=list)
-    """The first skipped lines, with file and line number."""
+    first_skipped: str = ""
+    """The first skipped line, with file and line number."""
     ranks_without_device: set[int] = field(default_factory=set)
     """Ranks whose log has the host time in the place of the device time; their ``device_ms`` is None."""
 
@@ -66,7 +60,7 @@ class TimerLogs:
         """Return a sentence about skipped lines, repeated records and copied times; None without any."""
         parts = []
         if self.skipped:
-            parts.append(f"{self.skipped} of {self.lines} lines skipped, not timer records: {'; '.join(self.examples)}")
+            parts.append(f"{self.skipped} of {self.lines} lines skipped, not timer records: {self.first_skipped}")
         if self.repeated:
             parts.append(f"{self.repeated} repeated records counted once (a timer that repeats itself at each dump)")
         if self.ranks_without_device:
@@ -74,31 +68,22 @@ class TimerLogs:
             parts.append(f"rank {ranks}: {COPIES_NOTE}")
         return "; ".join(parts) or None
 
-    def drop_copied_times(self) -> None:
-        """Set the device time to None where it is that of the host in every record of a rank."""
-        ranks = self.ranks_without_device = ranks_of_copies(self.intervals)
-        self.intervals = [one._replace(device_ms=None) if one.rank in ranks else one for one in self.intervals]
-
-    def _read(self, path: Path, seen: set[TimerRecord]) -> None:
+    def add(self, path: Path, seen: set[TimerRecord]) -> None:
+        """Add the records of a file that are not ``seen`` yet."""
         for number, line in enumerate(LogFile(path).lines(), 1):
             text = line.strip()
-            if not text or (len(text) <= MAX_BANNER and _BANNER.fullmatch(text)):
+            if _BANNER.fullmatch(text):
                 continue
             self.lines += 1
             found = find_intervals(text)
-            is_torn = count_events(text) > len(found) or None in found
-            for one in found:
-                if one is None:
-                    continue
-                if one in seen:
-                    self.repeated += 1
-                    continue
-                seen.add(one)
-                self.intervals.append(one)
-            if not found or is_torn:
+            whole = [one for one in found if one is not None]
+            new = [one for one in whole if one not in seen]
+            self.repeated += len(whole) - len(new)
+            self.intervals += new
+            seen.update(new)
+            if not whole or count_events(text) > len(whole):
                 self.skipped += 1
-                if len(self.examples) < MAX_EXAMPLES:
-                    self.examples.append(f"{path.name}:{number} '{shorten(visible(text), 60)}'")
+                self.first_skipped = self.first_skipped or f"{path.name}:{number} '{shorten(visible(text), 60)}'"
 
 
 def read_timer_logs(source: TimerLogSource) -> TimerLogs:
@@ -111,11 +96,12 @@ def read_timer_logs(source: TimerLogSource) -> TimerLogs:
     logs, seen = TimerLogs(), set[TimerRecord]()
     for path in _find_logs(source):
         try:
-            logs._read(path, seen)
+            logs.add(path, seen)
         except OSError as error:
             raise OutputError(f"{path}: cannot be read ({error.strerror}); allowed: a log of global_timer") from error
-    logs.drop_copied_times()
-    logs.intervals.sort(key=lambda one: (one.rank, one.start_s, -one.end_s))
+    copies = logs.ranks_without_device = ranks_of_copies(logs.intervals)
+    intervals = [one._replace(device_ms=None) if one.rank in copies else one for one in logs.intervals]
+    logs.intervals = sorted(intervals, key=lambda one: (one.rank, one.start_s, -one.end_s))
     warning = logs.describe_skipped()
     if warning is not None:
         logger.warning(f"timer logs: {warning}")
@@ -125,15 +111,12 @@ def read_timer_logs(source: TimerLogSource) -> TimerLogs:
 def _find_logs(source: TimerLogSource) -> Iterator[Path]:
     for one in [source] if isinstance(source, (str, os.PathLike)) else source:
         path = Path(one)
-        if path.is_dir():
-            inside = sorted(path.glob("*.log"))
-            if not inside:
-                raise OutputError(f"{path}: contains no *.log; allowed: the folder of global_timer (time_log)")
-            yield from inside
-        elif path.is_file():
-            yield path
-        else:
+        inside = sorted(path.glob("*.log")) if path.is_dir() else [path]
+        if not inside:
+            raise OutputError(f"{path}: contains no *.log; allowed: the folder of global_timer (time_log)")
+        if not inside[0].is_file():
             raise OutputError(f"{path}: no such file or folder; allowed: a log of global_timer, or its folder")
+        yield from inside
 
 
 def load_timer_logs(source: TimerLogSource) -> pd.DataFrame:
@@ -144,11 +127,8 @@ def load_timer_logs(source: TimerLogSource) -> pd.DataFrame:
     """
     pd = import_pandas("load_timer_logs")
     logs = read_timer_logs(source)
-    columns: dict[str, Any] = {
-        name: [getattr(one, name) for one in logs.intervals] for name in TimerRecord._fields if name != "device_ms"
-    }
-    columns["device_ms"] = [math.nan if one.device_ms is None else one.device_ms for one in logs.intervals]
-    frame = pd.DataFrame(columns).astype({"rank": "int64", "start_s": "float64", "end_s": "float64"})
+    frame = pd.DataFrame(logs.intervals, columns=list(TimerRecord._fields))
+    frame = frame.astype({"rank": "int64", "start_s": "float64", "end_s": "float64", "device_ms": "float64"})
     frame.attrs.update(skipped=logs.skipped, repeated=logs.repeated)
     return frame
 
@@ -158,12 +138,9 @@ def _intervals_of(source: TimerLogs | pd.DataFrame | str | os.PathLike[str]) -> 
         return source.intervals
     if isinstance(source, (str, os.PathLike)):
         return read_timer_logs(source).intervals
-    return [
-        TimerRecord(int(rank), str(name), float(start), float(end), float(host), None if device != device else device)
-        for rank, name, start, end, host, device in zip(
-            *(source[column].tolist() for column in TimerRecord._fields), strict=True
-        )
-    ]
+    rows = zip(*(source[column].tolist() for column in TimerRecord._fields), strict=True)
+    intervals = map(TimerRecord._make, rows)
+    return [one._replace(device_ms=None) if one.device_ms != one.device_ms else one for one in intervals]  # NaN
 
 
 def stragglers(source: TimerLogs | pd.DataFrame | str | os.PathLike[str]) -> list[NameByRank]:
@@ -193,6 +170,4 @@ def plot_timeline(
     intervals = _intervals_of(source)
     if not intervals:
         raise OutputError("plot_timeline: no interval to draw; allowed: logs with at least one record")
-    target = Path(path)
-    write_atomic(target, encode_figure(timeline_figure(intervals, window), target.suffix[1:].lower() or "png"))
-    return target
+    return save_figure(timeline_figure(intervals, window), path)

@@ -21,7 +21,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, TextIO
+from typing import Any, Final, TextIO
 
 from .._capture.hooks.function import LONGEST_NS
 from .._capture.hooks.function import log_timing as record_in_session
@@ -31,16 +31,15 @@ from .._process.failures import contain, describe
 from .._process.ranks import rank as rank_here
 from .._reports.card import HEALTHY, render_card
 from .._stats import Aggregate
+from .._units import NS_PER_MS
 from ..devices import HostClock
 from ..diagnose import MIN_STEPS, Evidence, EvidenceCollector, RunFacts, diagnose
-from ..errors import OutputError
+from ..errors import OutputError, import_extra
+from ..frame import TRAINING_LANE, Phase
 from ..summary import Finding, Summary
 from ._display import Display
-from ._durations import Duration, StepBuilder, nest_rows, on_training_lane
+from ._durations import Duration, StepBuilder, on_training_lane
 from ._timing_log import TimingFiles, render_timing_summary
-
-if TYPE_CHECKING:
-    from .timing_export import Scalars
 
 APPLICABLE_RULES: Final = ("hot-module", "jitter")
 """Rules that apply to durations without phases. The others would only report missing signals."""
@@ -81,7 +80,7 @@ class TimingLogger:
         file_flush_interval: int = 50,
         *,
         all_ranks: bool = False,
-        tensorboard: str | os.PathLike[str] | Scalars | None = None,
+        tensorboard: str | os.PathLike[str] | Any = None,
         stream: TextIO | None = None,
         clock: HostClock | None = None,
         enabled: bool = True,
@@ -107,7 +106,7 @@ class TimingLogger:
         self._invalid = 0
         self._console_update_interval = console_update_interval
         self._files: TimingFiles | None = None
-        self._scalars: Scalars | None = None
+        self._scalars: Any = None
         self._is_shown = enable_console and self.rank == 0
         if not self._enabled:
             return
@@ -115,9 +114,7 @@ class TimingLogger:
         if enable_file:
             self._files = TimingFiles(Path(log_dir), self.rank, file_flush_interval)
         if tensorboard is not None and self.rank == 0:
-            from .timing_export import open_scalars
-
-            self._scalars = open_scalars(tensorboard)
+            self._scalars = _open_scalars(tensorboard)
         atexit.register(self.close)
 
     @classmethod
@@ -195,25 +192,25 @@ class TimingLogger:
         self._aggregate.add(step.frame)
         self._evidence.add(on_training_lane(step.frame))
         if self._files is not None:
-            self._files.write(step.frame, step.covered_ns, self._builder.nesting.parents)
+            self._files.write(step.frame, step.covered_ns)
         if step.frame.step % self._console_update_interval == 0 and (self._is_shown or self._scalars is not None):
             summary = self.summary()
             if self._is_shown:
                 self._display.show(summary, step.frame.step)
             if self._scalars is not None:
-                from .timing_export import write_scalars
-
-                write_scalars(self._scalars, summary, step.frame.step)
+                _write_scalars(self._scalars, summary, step.frame.step)
 
     def summary(self) -> Summary:
         """Return the statistics so far, with the findings about them."""
         with self._lock:
             skipped = {"values that are not durations": self._invalid} if self._invalid else {}
-            bare = nest_rows(self._aggregate.summary(skipped=skipped), self._builder.nesting, self._covered_ns)
+            summary = self._aggregate.summary(skipped=skipped)
+            other_ns = summary.total_step_ns - self._covered_ns
+            bare = replace(summary, phases={Phase.USER: self._covered_ns, Phase.OTHER: other_ns})
             # The rules search modules; here each name is treated as one.
-            named = replace(bare, rows=tuple(replace(row, fqn=row.name) for row in bare.rows))
-            facts = RunFacts(has_model=False)
-            judged = diagnose(Evidence(named, facts, longest=self._evidence.longest())) if bare.steps else bare
+            rows = tuple(replace(row, fqn=row.name, lane=TRAINING_LANE) for row in bare.rows)
+            evidence = Evidence(replace(bare, rows=rows), RunFacts(has_model=False), longest=self._evidence.longest())
+            judged = diagnose(evidence) if bare.steps else bare
             findings = (one for one in judged.findings if one.severity != "info" or one.rule in APPLICABLE_RULES)
             return replace(bare, findings=tuple(findings))
 
@@ -280,6 +277,22 @@ class TimingLogger:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _open_scalars(target: Any) -> Any:
+    """Return a TensorBoard writer for a folder; a writer is returned as it is. Raises ``MissingExtra``."""
+    if not isinstance(target, (str, os.PathLike)):
+        return target
+    tensorboard: Any = import_extra("torch.utils.tensorboard", "tensorboard", "TimingLogger")
+    return tensorboard.SummaryWriter(os.fspath(target))
+
+
+def _write_scalars(writer: Any, summary: Summary, step: int) -> None:
+    """Write the mean and the last time of each name and of the step, in milliseconds."""
+    times = {row.name: (row.mean_ns, row.last_ns) for row in summary.rows}
+    for name, (mean_ns, last_ns) in {**times, "Total": (summary.step_mean_ns, summary.step_last_ns)}.items():
+        writer.add_scalar(f"timing_mean_ms/{name}", mean_ns / NS_PER_MS, step)
+        writer.add_scalar(f"timing_last_ms/{name}", last_ns / NS_PER_MS, step)
 
 
 _global: TimingLogger | None = None

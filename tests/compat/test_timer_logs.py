@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -76,12 +75,6 @@ def test_a_data_frame_has_a_line_for_each_interval() -> None:
     assert stragglers(frame)[0].name in ("a", "b")
 
 
-def test_an_empty_log_is_an_empty_data_frame() -> None:
-    """No record is no error: the columns are there."""
-    pytest.importorskip("pandas")
-    assert load_timer_logs(write("a.log", "")).empty
-
-
 def test_without_pandas_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """And ``read_timer_logs`` works without it."""
     monkeypatch.setitem(sys.modules, "pandas", None)
@@ -129,12 +122,6 @@ def test_a_record_torn_by_another_process_is_counted() -> None:
     assert (len(logs.intervals), logs.skipped) == (1, 1)
 
 
-def test_a_second_event_without_a_rank_is_counted() -> None:
-    """It belongs to an unknown rank; its loss is said."""
-    logs = read_timer_logs(write("a.log", SEED + " backward, start=2.0, end=3.0, cpu_dur=1.0s, cuda_dur=5.0ms"))
-    assert (len(logs.intervals), logs.skipped) == (1, 1)
-
-
 def _copied(rank: int, at: int) -> str:
     host = 0.001234 + at / 1000
     return f"[RANK {rank}] a, start={at}.0, end={at}.5, cpu_dur={host:.6f}s, cuda_dur={1000 * host:.3f}ms"
@@ -147,13 +134,6 @@ def test_host_time_in_the_place_of_the_device_time_is_no_device_time(caplog: pyt
     assert [one.device_ms is None for one in logs.intervals if one.rank == 0] == [True] * 4
     assert [one.device_ms is None for one in logs.intervals if one.rank == 1] == [False] * 2
     assert "rank 0: cuda_dur equals cpu_dur in every record" in caplog.messages[0]
-
-
-def test_short_times_may_be_equal_by_chance() -> None:
-    """Times of a few microseconds prove nothing, and neither do two long ones."""
-    line = "[RANK 0] a, start={0}.0, end={0}.5, cpu_dur=0.000002s, cuda_dur=0.002ms"
-    logs = read_timer_logs(write("a.log", *map(line.format, range(9)), _copied(1, 1), _copied(1, 2)))
-    assert not [one for one in logs.intervals if one.device_ms is None]
 
 
 def test_crlf_and_mixed_encodings_are_read() -> None:
@@ -169,12 +149,6 @@ def test_crlf_and_mixed_encodings_are_read() -> None:
     assert [one.name for one in logs.intervals][:2] == ["前向", "反向"]
     assert len(logs.intervals) == 3
     assert logs.skipped == 1
-
-
-@pytest.mark.parametrize("encoding", ["utf-16", "utf-8-sig"])
-def test_files_of_other_systems_are_read(encoding: str) -> None:
-    """What PowerShell's redirection writes."""
-    assert read_timer_logs(write("a.log", SEED, encoding=encoding, newline="\r\n")).intervals[0].name == "forward"
 
 
 def test_skipped_lines_are_counted_and_reported(caplog: pytest.LogCaptureFixture) -> None:
@@ -311,15 +285,3 @@ def test_nothing_to_draw_is_an_error() -> None:
     """A log without a record."""
     with pytest.raises(OutputError, match="no interval to draw"):
         plot_timeline(write("a.log", "stray"), "out.png")
-
-
-def test_many_intervals_are_drawn_in_bounded_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Beyond the limit the shortest are omitted, with a note."""
-    import autoprof.compat._timeline as module
-
-    monkeypatch.setattr(module, "MAX_BARS", 50)
-    intervals: list[Any] = [TimerRecord(0, "a", at, at + 0.5 + at / 1000, 1.0, None) for at in range(80)]
-    figure = timeline_figure(intervals)
-    assert len(figure.axes[0].patches) == 50
-    assert figure._supxlabel is not None
-    assert "The 30 shortest are not drawn" in figure._supxlabel.get_text()

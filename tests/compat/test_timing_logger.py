@@ -142,13 +142,6 @@ def test_the_log_has_the_documented_name_and_form(make_program: Make) -> None:
     assert re.search(r"^Total-----------------------------------: +1805\.28ms$", section, re.MULTILINE)
 
 
-def test_a_name_that_ran_inside_another_is_marked(make_program: Make) -> None:
-    """Top-level names that contain one another are not added up."""
-    program = make_program()
-    program.vrt_step()
-    assert re.search(r"^VRT处理 .* in 前向传播总耗时$", log_of(program), re.MULTILINE)
-
-
 def test_slashes_nest_to_any_depth(make_program: Make) -> None:
     """``VRT/Stage1/Attention`` is listed below ``Stage1``, which is listed below ``VRT``."""
     program = make_program()
@@ -230,7 +223,7 @@ def test_only_rank_0_records(make_program: Make, monkeypatch: pytest.MonkeyPatch
 
 
 def test_threads_may_log_at_once(make_program: Make) -> None:
-    """Eight threads log a thousand times each; nothing is lost, and it is no part of the training thread's step."""
+    """Eight threads log a thousand times each; nothing is lost, and it makes no step longer."""
     program = make_program()
 
     def work() -> None:
@@ -246,7 +239,6 @@ def test_threads_may_log_at_once(make_program: Make) -> None:
     program.logger.step()
     rows = {row.name: row for row in program.logger.summary().rows}
     assert (rows["loader"].calls, rows["loader"].total_ns) == (8000, 8000 * MS)
-    assert (rows["loader"].lane, rows["forward"].lane) == (-1, 0)
     assert totals(log_of(program)) == [50]
 
 

@@ -21,9 +21,7 @@ from autoprof._reports.memory import HeldMemory, MemoryHistory, NameMemory, find
 from autoprof._reports.text import elide_all
 from autoprof.compare import Change, Comparison, RunNote, comparison_figure
 from autoprof.compat._timeline import timeline_figure
-from autoprof.compat._timing_figure import TimingLines, timing_figure
 from autoprof.compat.timer_logs import TimerRecord
-from autoprof.compat.timing_export import Timing
 from autoprof.frame import NOT_MEASURED, Phase
 from autoprof.logs import plot_metrics
 from autoprof.summary import MemoryRow, Summary
@@ -175,16 +173,6 @@ def test_the_figure_of_a_comparison(names: list[str], scale: float) -> None:
     figure = comparison_figure(comparison(names, scale))
     assert problems(figure) == []
     assert figure.get_figwidth() == 7.2
-
-
-@pytest.mark.parametrize(("steps", "names"), [(1, ["a"]), (200, ODD), (1200, MANY)])
-def test_the_figure_of_a_timing_log(steps: int, names: list[str]) -> None:
-    """Lines over the steps, and bars."""
-    lines = TimingLines()
-    for step in range(1, steps + 1):
-        for at, name in enumerate(names):
-            lines.add(Timing(step, name, 30 / (at + 1) + step % 3, 1, 100.0))
-    assert problems(timing_figure(lines)) == []
 
 
 @pytest.mark.parametrize(("ranks", "names"), [(1, ["a"]), (3, ODD), (8, MANY)])
