@@ -81,21 +81,21 @@ class HotTree:
     hidden_share: float = 0.0
 
 
-def hot_tree(summary: Summary, room: int, cells: int = WIDEST) -> HotTree:
-    """Return the longest rows in ``room`` lines, none without its parent; more lines where ``LARGE`` rows need them.
+def hot_tree(summary: Summary, room: int, cells: int = WIDEST, most: int = MOST) -> HotTree:
+    """Return the longest rows in ``room`` lines, none without its parent; up to ``most`` where ``LARGE`` rows need it.
 
     All rows at the left edge add up to the step. A joined name takes at most ``cells`` with its indentation.
     """
-    return _longest_rows(list(tree_rows(summary)), room, cells)
+    return _longest_rows(list(tree_rows(summary)), room, cells, most)
 
 
-def separate_tree(summary: Summary, room: int, cells: int = WIDEST) -> HotTree:
+def separate_tree(summary: Summary, room: int, cells: int = WIDEST, most: int = MOST) -> HotTree:
     """Return the longest rows that are not part of the step's time: of other threads, and logged durations."""
     lines = name_lines(summary).separate if summary.steps else ()
-    return _longest_rows([row for line in lines for row in _line_rows(summary, line, 0, "")], room, cells)
+    return _longest_rows([row for line in lines for row in _line_rows(summary, line, 0, "")], room, cells, most)
 
 
-def _longest_rows(every: list[TreeRow], room: int, cells: int) -> HotTree:
+def _longest_rows(every: list[TreeRow], room: int, cells: int, most: int) -> HotTree:
     # A parent is never shorter than its child and precedes it, so the longest rows are a tree of their own.
     longest = sorted(range(len(every)), key=lambda at: (-every[at].total_ns, at))
 
@@ -105,7 +105,7 @@ def _longest_rows(every: list[TreeRow], room: int, cells: int) -> HotTree:
     kept, shown = room, lines(room)
     large = sum(row.share >= LARGE for row in every)
     if large > room:
-        room = max(room, min(len(lines(large)), MOST))
+        room = max(room, min(len(lines(large)), most))
     while kept < len(every) and len(more := lines(kept + 1)) <= room:
         kept, shown = kept + 1, more
     hidden = longest[kept:]

@@ -7,15 +7,15 @@ from html import escape
 from pathlib import Path
 from typing import Final
 
-from .._units import count, format_percent, format_short
+from .._units import format_percent
 from ..frame import Phase
 from ..summary import Summary
 from .card import card_facts, other_findings
 from .figures import phase_color
-from .hot_tree import TreeRow, hot_tree
+from .hot_tree import hot_tree
 from .run_facts import FULL, NOTHING, PAGE, headline, run_facts, shown_path
 from .text import safe
-from .tree_text import PARTS, clock_legend, column_unit, legend, row_name
+from .tree_text import clock_legend, tree_table
 
 TREE: Final = 24
 """Names of the tree."""
@@ -75,27 +75,15 @@ def _facts(facts: Iterable[tuple[str, str]]) -> str:
 
 def _tree(summary: Summary) -> str:
     tree = hot_tree(summary, TREE)
-    unit_ns, unit = column_unit(summary)
-    parts = [(word, part) for word, part in PARTS if any(part(row) for row in tree.rows)]
-    partial = any(row.steps != summary.steps for row in tree.rows if row.steps)
-    heads = ["name", "share", "", f"{unit}/step", *(word for word, _ in parts), *(["steps"] if partial else [])]
-    lines = [f"<tr>{''.join(f'<th>{_text(head)}</th>' for head in heads)}</tr>"]
-    for row in tree.rows:
-        split = [format_short(part(row), row.limit_ns, unit_ns) if row.is_split else "" for _, part in parts]
-        steps = [str(row.steps) if row.steps not in (0, summary.steps) else ""] if partial else []
-        cells = [format_short(row.total_ns, row.limit_ns, unit_ns, none="0"), *split, *steps]
-        lines.append(
-            f"<tr><td>{_text(row_name(row))}</td><td>{_share(row, summary)}</td>"
-            f'<td class="bars"><span class="bar" style="width: {_percent(row.share)}"></span></td>'
-            f"{''.join(f'<td>{_text(cell)}</td>' for cell in cells)}</tr>"
-        )
-    below = [f"… and {count(tree.hidden, 'more name')}, each at most {format_percent(tree.hidden_share)} of the step"]
-    below = [*(below if tree.hidden else []), *legend(tree), *clock_legend(tree, summary)]
+    table = tree_table(tree, summary)
+    name, share, *others = (f"<th>{_text(head)}</th>" for head in table.heads)
+    lines = [f"<tr>{name}{share}<th></th>{''.join(others)}</tr>"]
+    for row, shown, (part, *numbers) in zip(tree.rows, table.names, table.numbers, strict=True):
+        bar = f'<td class="bars"><span class="bar" style="width: {_percent(row.share)}"></span></td>'
+        cells = "".join(f"<td>{_text(number)}</td>" for number in numbers)
+        lines.append(f"<tr><td>{_text(shown)}</td><td>{_text(part)}</td>{bar}{cells}</tr>")
+    below = [*table.below, *clock_legend(tree, summary)]
     return f"<table>{''.join(lines)}</table>{''.join(f'<div>{_text(line)}</div>' for line in below)}"
-
-
-def _share(row: TreeRow, summary: Summary) -> str:
-    return _text(format_percent(row.share, row.limit_ns / max(summary.step_mean_ns, 1)))
 
 
 def _percent(share: float) -> str:

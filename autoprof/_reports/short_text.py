@@ -14,7 +14,7 @@ from .hot_tree import hot_tree
 from .run_facts import FULL, NOTHING, PAGE, headline, run_facts, shown_path
 from .table import GAP, render_rows
 from .text import Glyphs, crop, glyphs_for, safe, wrap
-from .tree_text import clock_legend, column_unit, legend, name_cells, render_tree
+from .tree_text import clock_legend, column_unit, name_cells, render_tree
 
 LINES: Final = 39
 """The most lines; the console puts an empty line before them."""
@@ -85,7 +85,7 @@ def _shortened(lines: list[str], most: int, width: int, glyphs: Glyphs) -> list[
 
 def _tree(summary: Summary, width: int, room: int, encoding: str) -> list[str]:
     tree = hot_tree(summary, room, name_cells(summary, width))
-    return [*render_tree(tree, summary, width, encoding), *legend(tree), *clock_legend(tree, summary)]
+    return [*render_tree(tree, summary, width, encoding), *clock_legend(tree, summary)]
 
 
 def _phases(summary: Summary, width: int, glyphs: Glyphs) -> list[str]:

@@ -18,7 +18,7 @@ from .run_facts import NOTHING, bias_text, excluded_share, format_time, headline
 from .shapes import render_shapes
 from .table import render_rows
 from .text import crop, glyphs_for, safe, wrap
-from .tree_text import legend, name_cells, render_tree
+from .tree_text import name_cells, render_tree
 
 NARROWEST: Final = 80
 NAMES: Final = 24
@@ -124,7 +124,6 @@ def _names(summary: Summary, width: int, top: int, encoding: str) -> Iterator[st
         yield ""
         yield "not part of the step's time (other threads, logged durations)"
         yield from render_tree(separate, summary, width, encoding, calls=True)[1:]
-    yield from dict.fromkeys([*legend(tree), *legend(separate)])
 
 
 def _spread(summary: Summary, width: int, encoding: str) -> list[str]:

@@ -11,19 +11,8 @@ from rich.cells import cell_len, set_cell_size
 
 from .._names import visible
 
-RESET: Final = "\x1b[0m"
-BOLD: Final = "\x1b[1m"
-DIM: Final = "\x1b[2m"
-GREEN: Final = "\x1b[32m"
-YELLOW: Final = "\x1b[33m"
-BLUE: Final = "\x1b[34m"
-CYAN: Final = "\x1b[36m"
-
-
 LABEL: Final = 10
 """Cells of the labels at the left edge of a card."""
-HOST_BOUND: Final = "* host-bound: for most of this time the device waited for the host's launches"
-"""The legend of the asterisk of ``fit_marked``."""
 
 
 class Glyphs(NamedTuple):
@@ -78,11 +67,6 @@ def cells(text: str) -> int:
 def fit(text: str, width: int, ellipsis: str = "…") -> str:
     """Return the text in exactly ``width`` cells: padded, or with an ellipsis in its middle."""
     return pad(elide(text, width, ellipsis), width)
-
-
-def fit_marked(text: str, width: int, ellipsis: str, marked: bool) -> str:
-    """Return ``text`` in exactly ``width`` cells, the last of them an asterisk where it is ``marked``."""
-    return fit(text, width - 2, ellipsis) + " *" if marked and width > 2 else fit(text, width, ellipsis)
 
 
 def pad(text: str, width: int) -> str:

@@ -3,28 +3,65 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
 from .._units import NS_PER_MS, NS_PER_S, count, format_count, format_ns, format_percent, format_short
 from ..frame import MODULE_PHASES
 from ..summary import Summary
 from .hot_tree import HotTree, TreeRow
 from .table import render_rows
-from .text import HOST_BOUND, glyphs_for, safe
+from .text import glyphs_for, safe
 
 INDENT: Final = 6
 """Levels that are indented; deeper names are indented as much."""
 SEVERAL: Final = 1.5
 """Calls of a step from which their number is shown."""
 UNOPENED: Final = "+ its parts are not recorded: that would cost more than the budget"
-"""The legend of the plus sign in names."""
+HOST_BOUND: Final = "* host-bound: for most of this time the device waited for the host's launches"
+"""The legends of the marks in names."""
 _UNITS: Final = ((100 * NS_PER_S, NS_PER_S, "s"), (NS_PER_MS, NS_PER_MS, "ms"), (0, 1_000, "µs"))
 _LEAST: Final = {"calls": 7, "share": 9, "forward": 9, "recompute": 11, "backward": 10, "steps": 7, " ×12": 4}
-PARTS: Final[tuple[tuple[str, Callable[[TreeRow], float]], ...]] = (
+_PARTS: Final[tuple[tuple[str, Callable[[TreeRow], float]], ...]] = (
     ("forward", lambda row: row.forward_ns),
     ("recompute", lambda row: row.recompute_ns),
     ("backward", lambda row: row.backward_ns),
 )
+
+
+class TreeTable(NamedTuple):
+    """The texts of a tree: the heads of the columns, a name and numbers for each row, and the lines below them."""
+
+    heads: list[str]
+    names: list[str]
+    numbers: list[list[str]]
+    below: list[str]
+
+
+def tree_table(tree: HotTree, summary: Summary, *, calls: bool = False, split: bool = True) -> TreeTable:
+    """Return the texts of a tree; ``calls`` gives the calls of a step a column, else they follow the name.
+
+    Without ``split`` there are no columns for forward, recompute and backward. Where some names occur only in some of
+    the recorded steps, a last column has the number of these steps.
+    """
+    unit_ns, unit = column_unit(summary)
+    parts = [(word, part) for word, part in _PARTS if split and any(part(row) for row in tree.rows)]
+    partial = any(row.steps != summary.steps for row in tree.rows if row.steps)
+    several = not calls and any(row.calls >= SEVERAL for row in tree.rows)
+    heads = [f"name{' ×calls' if several else ''}", *(["calls"] if calls else []), "share", f"{unit}/step"]
+    heads += [*(word for word, _ in parts), *(["steps"] if partial else [])]
+    numbers = []
+    for row in tree.rows:
+        counted = [format_count(row.calls) if row.calls else ""] if calls else []
+        share = format_percent(row.share, row.limit_ns / max(summary.step_mean_ns, 1))
+        total = format_short(row.total_ns, row.limit_ns, unit_ns, none="0")
+        times = [format_short(part(row), row.limit_ns, unit_ns) if row.is_split else "" for _, part in parts]
+        steps = [str(row.steps) if row.steps not in (0, summary.steps) else ""] if partial else []
+        numbers.append([*counted, share, total, *times, *steps])
+    below = []
+    if tree.hidden:
+        most = format_percent(tree.hidden_share)
+        below.append(f"… and {count(tree.hidden, 'more name')}, each at most {most} of the step")
+    return TreeTable(heads, [_row_name(row, calls=not calls) for row in tree.rows], numbers, [*below, *_legend(tree)])
 
 
 def column_unit(summary: Summary) -> tuple[int, str]:
@@ -40,37 +77,32 @@ def name_cells(summary: Summary, width: int, *, calls: bool = False) -> int:
 
 
 def render_tree(
-    tree: HotTree, summary: Summary, width: int, encoding: str = "utf-8", *, calls: bool = False
+    tree: HotTree,
+    summary: Summary,
+    width: int,
+    encoding: str = "utf-8",
+    *,
+    calls: bool = False,
+    split: bool = True,
+    bar_cells: int = 0,
 ) -> list[str]:
-    """Return the head, a line for each row, and the number of hidden names; ``calls`` adds the calls of a step.
-
-    Where some names occur only in some of the recorded steps, a last column has the number of these steps.
-    """
-    ellipsis = glyphs_for(encoding).ellipsis
-    unit_ns, unit = column_unit(summary)
-    parts = [(word, part) for word, part in PARTS if any(part(row) for row in tree.rows)]
-    partial = any(row.steps != summary.steps for row in tree.rows if row.steps)
-    heads = [*(["calls"] if calls else []), "share", f"{unit}/step", *(word for word, _ in parts)]
-    heads += ["steps"] if partial else []
-    several = not calls and any(row.calls >= SEVERAL for row in tree.rows)
-    names, numbers = [f"name{' ×calls' if several else ''}"], [heads]
-    for row in tree.rows:
-        names.append(safe(row_name(row, calls=not calls), encoding))
-        counted = [format_count(row.calls) if row.calls else ""] if calls else []
-        share = format_percent(row.share, row.limit_ns / max(summary.step_mean_ns, 1))
-        total = format_short(row.total_ns, row.limit_ns, unit_ns, none="0")
-        split = [format_short(part(row), row.limit_ns, unit_ns) if row.is_split else "" for _, part in parts]
-        steps = [str(row.steps) if row.steps not in (0, summary.steps) else ""] if partial else []
-        numbers.append([*counted, share, total, *split, *steps])
-    least = [_LEAST.get(head, 9) for head in heads]
-    lines = render_rows(names, numbers, width, least=least, ellipsis=ellipsis)
-    if tree.hidden:
-        most = format_percent(tree.hidden_share)
-        lines.append(f"{ellipsis} and {count(tree.hidden, 'more name')}, each at most {most} of the step")
-    return lines
+    """Return the head, a line for each row, and the lines below; ``bar_cells`` adds a bar of the share to each row."""
+    table, glyphs = tree_table(tree, summary, calls=calls, split=split), glyphs_for(encoding)
+    heads, numbers = table.heads[1:], table.numbers
+    if bar_cells:
+        full = [-(-bar_cells * row.total_ns // max(summary.step_mean_ns, 1)) for row in tree.rows]  # rounded up
+        bars = [glyphs.full * min(int(cells), bar_cells) for cells in full]
+        heads, numbers = (
+            ["", *heads],
+            [[bar.ljust(bar_cells, glyphs.empty), *cells] for bar, cells in zip(bars, numbers, strict=True)],
+        )
+    names = [safe(name, encoding) for name in (table.heads[0], *table.names)]
+    least = [_LEAST.get(head, 9) if head else bar_cells + 2 for head in heads]
+    lines = render_rows(names, [heads, *numbers], width, least=least, ellipsis=glyphs.ellipsis)
+    return [*lines, *(line.replace("…", glyphs.ellipsis) for line in table.below)]
 
 
-def row_name(row: TreeRow, *, calls: bool = True) -> str:
+def _row_name(row: TreeRow, *, calls: bool = True) -> str:
     """Return the name of a row: indented, with its calls in a step, its phase where no column shows it, and marks."""
     words = row.name, row.name.partition("/")[0].lower()
     phase = "" if row.phase is None or row.is_split or str(row.phase) in words else f" ({row.phase})"
@@ -79,8 +111,7 @@ def row_name(row: TreeRow, *, calls: bool = True) -> str:
     return safe(f"{'  ' * min(row.depth, INDENT)}{row.name}{number}{phase}{marks}")
 
 
-def legend(tree: HotTree) -> list[str]:
-    """Return the meaning of the marks in the names of these rows."""
+def _legend(tree: HotTree) -> list[str]:
     lines = [UNOPENED] if any(row.is_unopened for row in tree.rows) else []
     return [*lines, HOST_BOUND] if any(row.is_host_bound for row in tree.rows) else lines
 

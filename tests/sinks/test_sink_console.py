@@ -397,7 +397,7 @@ def test_no_color_is_respected(
     """``NO_COLOR`` with any value but the empty one means no colours."""
     monkeypatch.setenv("NO_COLOR", value)
     Console(terminal, clock, every=1).step(1)
-    assert ("\x1b[32m" in terminal.writes[0]) is colored
+    assert ("\x1b[36m" in terminal.writes[0]) is colored
 
 
 _PROGRAM = """
