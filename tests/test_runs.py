@@ -235,16 +235,12 @@ def test_a_copy_of_a_folder_of_records_is_no_rank(tmp_path: Path, name: str) -> 
 
 
 SECOND = {
-    "an integer of 30 digits": ('"overhead_ns":0', '"overhead_ns":' + "9" * 30),
-    "a scalar of 400 digits": ('"loss":0.5', '"loss":' + "9" * 400),
     "5,000 digits": ('"loss":0.5', '"loss":' + "9" * 5000),
     "nested lists": ('"loss":0.5', '"loss":' + "[" * 200_000 + "]" * 200_000),
     "NaN": ('"loss":0.5', '"loss":NaN'),
     "a time that is text": ('"start_ns":[0,5]', '"start_ns":["0","5"]'),
     "a time with a fraction": ('"start_ns":[0,5]', '"start_ns":[0,5.5]'),
-    "a time of 292 years": ('"host_ns":[60', '"host_ns":[9223372036854775807'),
     "a duration that is text": ('"step_time_s":', '"step_time_s":"1","was":'),
-    "a duration that is a list": ('"step_time_s":', '"step_time_s":[1],"was":'),
     "a step that is text": ('"step":2', '"step":"2"'),
     "no memory": ('"memory":{}', '"memory":null'),
     "a byte that is no UTF-8": ('"loss"', '"lo\udcff"'),
@@ -268,10 +264,7 @@ def test_a_line_that_is_no_frame_is_counted(tmp_path: Path, kind: str) -> None:
     ("old", "new"),
     [
         ('"parents":[-1,0]', '"parents":[-1,1]'),
-        ('"parents":[-1,0]', '"parents":[1,0]'),
-        ('"names":["A","A/B"]', '"names":["A",7]'),
         ('"calls":[1,1]', '"calls":[1]'),
-        ('"lanes":[0,0]', '"lanes":[0,null]'),
     ],
 )
 def test_names_that_do_not_fit_together_are_no_layout(tmp_path: Path, old: str, new: str) -> None:
@@ -289,17 +282,10 @@ def test_names_that_do_not_fit_together_are_no_layout(tmp_path: Path, old: str, 
     "text",
     [
         "[" * 200_000,
-        '{"world_size": "8"}',
-        '{"config": []}',
-        '{"rank": -1}',
         "\udcff",
         "[]",
-        '{"clock": {"limit_ns": "text"}}',
-        '{"sources": {"a": 3}}',
-        '{"sources": {"a": {"class": "A", "file": 3, "line": 1}}}',
-        '{"config": {"a": ' + "[" * 100 + "]" * 100 + "}}",
     ],
-    ids=range(10),
+    ids=range(3),
 )
 def test_a_run_json_that_is_none_is_said(tmp_path: Path, text: str) -> None:
     """With the folder and the reason."""
@@ -307,20 +293,6 @@ def test_a_run_json_that_is_none_is_said(tmp_path: Path, text: str) -> None:
     (folder / "run.json").write_bytes(text.encode("utf-8", "surrogateescape"))
     with pytest.raises(OutputError, match=r"is not the folder of a run"):
         read_run(folder)
-
-
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [("steps", "many"), ("rows", [{}]), ("overhead", 10**400), ("notes", 3), ("phases", {"forward": None})],
-)
-def test_a_summary_with_a_value_of_another_type_is_said(tmp_path: Path, key: str, value: object) -> None:
-    """Before a report is made of it."""
-    folder = RunFolder.create(tmp_path)
-    folder.write_summary(Summary.empty(), [])
-    path = folder.path / "summary.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), key: value}))
-    with pytest.raises(OutputError, match=r"summary\.json: cannot be read"):
-        read_run(folder.path)
 
 
 def test_records_that_cannot_be_opened_are_said(tmp_path: Path) -> None:

@@ -9,29 +9,24 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import Any, BinaryIO, Final
 
 import numpy as np
 
+from .._stats.self_times import phase_sums
 from ..errors import OutputError
-from ..frame import Nanoseconds, StepFrame
+from ..frame import Phase, StepFrame
 from .line_file import AppendFile
 from .span_blocks import BlockReader, encode_block
-from .steps_jsonl import BAD_LINE, FrameDecoder, FrameEncoder, LineFormat
+from .steps_jsonl import BAD_LINE, FrameDecoder, FrameEncoder, columns_of
 
 RECORDS: Final = "steps.jsonl"
 BLOCK_NUMBERS: Final = 2**15
 """Integers of a block: it takes about 0.7 ms to compress them."""
 BLOCK_STEPS: Final = 256
-ENCODED_STEPS: Final = 64
-"""Steps whose lines are made together: in cold caches the first one takes several times as long as the next ones."""
-ENCODED_SPANS: Final = 2**12
-"""The spans of these steps, above which their lines are made at once: a step of many modules waits for no other."""
-PENDING_CHARS: Final = 2**18
-"""Characters of lines in memory: shapes and scalars may be long."""
 PARTS: Final = 16
 """Parts of records that have reached their limit."""
 KEPT_PARTS: Final = 2
@@ -96,68 +91,44 @@ class RecordWriter:
         self._whole: list[_Part] = []
         self._first_step: int | None = None
         self._frames: list[StepFrame] = []
-        """Frames whose lines are not made yet."""
-        self._pending: list[tuple[str, LineFormat, int]] = []
-        self._steps: dict[LineFormat, list[Nanoseconds]] = {}
-        """The times of the pending steps: matrices with a row a step."""
-        self._chars = 0
+        self._alike: dict[Any, list[StepFrame]] = {}
+        """These frames by layout, columns and phases of the model's own time."""
+        self._numbers = 0
+        """Integers of the frames that wait."""
         self._due = clock() + flush_s
         self.has_removed_steps = False
         """Whether parts were removed to stay below the limit."""
 
-    def skip(self, frame: StepFrame) -> None:
-        """Pass over a frame that gets no line: the units logged later cover its time too."""
-        self._encode()
-        self._encoder.skip(frame)
-
     def write(self, frame: StepFrame) -> None:
         """Add a frame; write all pending ones when they are due."""
+        columns = columns_of(frame)
         self._frames.append(frame)
+        self._alike.setdefault((frame.layout, columns, *frame.model_ns), []).append(frame)
+        self._numbers += len(frame.layout) * len(columns)
         if self._first_step is None:
             self._first_step = frame.step
-        waiting = len(self._frames)
-        enough = waiting >= ENCODED_STEPS or waiting * len(frame.layout) >= ENCODED_SPANS
-        if self._clock() >= self._due or (enough and self._encode()):
+        full = len(self._frames) >= BLOCK_STEPS or self._numbers >= BLOCK_NUMBERS
+        if full or self._clock() >= self._due:
             self.flush()
-
-    def _encode(self) -> bool:
-        """Make the lines of the frames; return whether a block is full."""
-        frames, self._frames = self._frames, []
-        full, begin = False, 0
-        for format_, heads in self._encoder.encode_heads(frames):
-            full = self._add(format_, heads, frames[begin : begin + len(heads)]) or full
-            begin += len(heads)
-        return full or self._chars >= PENDING_CHARS
-
-    def _add(self, format_: LineFormat, heads: Sequence[str], frames: Sequence[StepFrame]) -> bool:
-        """Add the lines of frames of one format, and their times; return whether a block is full."""
-        columns = [np.array([getattr(one, name) for one in frames], dtype=np.int64) for name in format_.columns]
-        steps = self._steps.setdefault(format_, [])
-        row = sum(map(len, steps))
-        self._pending += [(head, format_, row + at) for at, head in enumerate(heads)]
-        steps.append(np.concatenate(columns, axis=1))
-        rows = row + len(heads)
-        self._chars += sum(map(len, heads))
-        return rows >= BLOCK_STEPS or rows * steps[0].shape[1] >= BLOCK_NUMBERS
 
     def flush(self) -> None:
         """Write the pending steps: first their times, then their lines, which refer to them."""
         self._due = self._clock() + self._flush_s
-        self._encode()
-        if not self._pending:
+        frames, alike, self._frames, self._alike, self._numbers = self._frames, self._alike, [], {}, 0
+        if not frames:
             return
-        pending, steps = self._pending, self._steps
-        self._pending, self._steps, self._chars = [], {}, 0
-        blocks = {}
-        for format_, rows in steps.items():
-            blocks[format_] = encode_block(format_.layout, format_.columns, np.concatenate(rows))
-        offsets, offset = {}, self._spans.size
-        for format_, block in blocks.items():
-            offsets[format_] = offset
-            offset += len(block)
-        text = "".join([f'{head},"spans_at":[{offsets[format_]},{row}]}}\n' for head, format_, row in pending])
-        self._spans.append(b"".join(blocks.values()))
-        self._lines.append(text.encode("utf-8", "replace"))
+        places: dict[int, tuple[Mapping[Phase, int], tuple[int, int]]] = {}
+        blocks, offset = [], self._spans.size
+        for (layout, columns, *model), group in alike.items():
+            times = [np.array([getattr(one, name) for one in group], dtype=np.int64) for name in columns]
+            blocks.append(encode_block(layout, columns, np.concatenate(times, axis=1)))
+            sums = phase_sums(layout, tuple(model))
+            for row, (frame, sums_ns) in enumerate(zip(group, sums.of(group), strict=True)):
+                places[id(frame)] = dict(zip(sums.phases, sums_ns, strict=True)), (offset, row)
+            offset += len(blocks[-1])
+        lines = [self._encoder.encode(frame, *places[id(frame)]) for frame in frames]
+        self._spans.append(b"".join(blocks))
+        self._lines.append("".join(lines).encode("utf-8", "replace"))
         if self._max_bytes is not None and self._size >= self._max_bytes // PARTS:
             self._begin_part()
             self._remove_parts(self._max_bytes)

@@ -15,9 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from importlib import metadata
-from math import inf
 from pathlib import Path
-from types import NoneType
 from typing import Any, Final
 
 from .._names import file_name
@@ -25,7 +23,6 @@ from ..errors import OutputError
 from ..summary import Summary
 from .atomic import write_atomic
 from .records import Frames
-from .typed import check_types
 
 _RANK_FOLDER: Final = re.compile(r"rank(0|[1-9][0-9]{0,8})")
 BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
@@ -300,54 +297,11 @@ def read_records(path: str | os.PathLike[str]) -> Run:
     folder = Path(path)
     try:
         info = read_json(folder / "run.json")
-        _check_info(info)
+        if not isinstance(info, dict):
+            raise ValueError("run.json is not an object")
     except (OSError, ValueError) as error:
         raise OutputError(f"{folder}: is not the folder of a run ({error}); it must have a run.json") from error
     return Run(folder, info, _recorded_ranks(folder), None)
-
-
-_INFO_TYPES: Final[Mapping[str, tuple[type, ...]]] = {
-    **dict.fromkeys(("command", "host", "boot_id", "start", "end", "ended"), (str, NoneType)),
-    **dict.fromkeys(("config", "versions", "sources", "facts", "clock"), (dict, NoneType)),
-    **dict.fromkeys(("rank", "world_size"), (int, NoneType)),
-    "devices": (list, NoneType),
-}
-"""The types of the values in ``run.json`` that are read."""
-_PLACE: Final[Mapping[str, tuple[type, ...]]] = {"class": (str,), "file": (str, NoneType), "line": (int, NoneType)}
-"""The types of an entry of ``sources``."""
-MAX_DEPTH: Final = 60
-"""Levels of ``run.json``: a configuration has up to 50."""
-
-
-def _check_info(info: Any) -> None:
-    if not isinstance(info, dict):
-        raise ValueError("run.json is not an object")
-    for key, types in _INFO_TYPES.items():
-        value = info.get(key)
-        if not isinstance(value, types) or (type(value) is int and not 0 <= value < 2**31):
-            raise ValueError(f"run.json: {key}: {value!r:.40} is not of its type")
-    _check_depth(info)
-    clock, sources = info.get("clock") or {}, info.get("sources") or {}
-    if not all(ns is None or (type(ns) is int and 0 <= ns < 2**63) for ns in clock.values()):
-        raise ValueError("run.json: clock: holds a value that is not a number of nanoseconds")
-    for fqn, place in sources.items():
-        if not (isinstance(place, dict) and all(isinstance(place.get(key), types) for key, types in _PLACE.items())):
-            raise ValueError(f"run.json: sources: {fqn!r:.40} has no class, file and line")
-
-
-def _check_depth(info: Mapping[str, Any]) -> None:
-    """Raise ``ValueError`` for values that are nested more deeply than any that a run writes."""
-    level: list[Any] = [info]
-    for _ in range(MAX_DEPTH):
-        level = [
-            inner
-            for one in level
-            if isinstance(one, (dict, list))
-            for inner in (one.values() if isinstance(one, dict) else one)
-        ]
-        if not level:
-            return
-    raise ValueError("run.json: it is nested too deeply")
 
 
 def read_json(path: Path) -> Any:
@@ -369,10 +323,7 @@ def _read_summary(folder: Path) -> Summary | None:
     if not path.is_file():
         return None
     try:
-        summary = Summary.from_dict(read_json(path))
-        finite = {name: value for name, value in summary.scalars.items() if value == value and abs(value) != inf}
-        check_types(replace(summary, scalars=finite))
-        return summary
+        return Summary.from_dict(read_json(path))
     except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
         raise OutputError(
             f"{path}: cannot be read ({type(error).__name__}: {error}); it is incomplete or of another version"

@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .._stats.layout_cache import cached_by_layout
-from ..frame import NOT_MEASURED, Layout, Nanoseconds
+from ..frame import Layout, Nanoseconds
 
 COLUMNS: Final = (
     "start_ns", "host_ns", "device_start_ns", "device_ns", "host_bound_ns", "memory_start_bytes", "memory_end_bytes",
@@ -38,8 +38,6 @@ MAX_NUMBERS: Final = 2**25
 """The most integers of a block that are read: a damaged header asks for no gigabytes of memory."""
 MAX_NS: Final = 2**55
 """The longest time that a record may have, a year; a sum over many spans stays below 64 bits."""
-MAX_VALUE: Final = 2**62
-"""The largest value, of bytes."""
 KEPT_BLOCKS: Final = 8
 """Blocks kept by a reader: the steps of several layouts may alternate."""
 _MEDIAN_OF: Final = 15
@@ -123,7 +121,6 @@ class BlockReader:
         block = self._blocks.get((offset, layout))
         if block is None:
             block = decode_block(layout, *self._read(offset))
-            _check_values(block)
             if len(self._blocks) >= KEPT_BLOCKS:
                 del self._blocks[next(iter(self._blocks))]
             self._blocks[offset, layout] = block
@@ -144,17 +141,6 @@ class BlockReader:
         if self._file is not None:
             self._file.close()
             self._file = None
-
-
-def _check_values(block: Mapping[str, Matrix]) -> None:
-    for name, column in block.items():
-        if column.size and (column.max() > MAX_VALUE or column.min() < least_value(name)):
-            raise ValueError(f"{name}: holds values out of range")
-
-
-def least_value(column: str) -> int:
-    """Return the smallest value of a column: a start may be before the step, others are ``NOT_MEASURED`` or more."""
-    return -MAX_NS if column.endswith("start_ns") else NOT_MEASURED
 
 
 def stream_length(head: bytes) -> int:

@@ -10,20 +10,17 @@ the step's row in it. JSON has neither NaN nor infinity: such a scalar is null, 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import lru_cache
-from itertools import groupby
+from collections.abc import Callable, Mapping, Sequence
 from math import isfinite
 from typing import Any, Final
 
 import numpy as np
 
-from .._stats.self_times import phase_sums
 from .._stats.unit_rates import LogPeriods, UnitsSinceLog
 from .._units import NS_PER_MS, NS_PER_S, UNITS
 from ..frame import Layout, Nanoseconds, Phase, ShapeChange, StepFrame
 from ..summary import read_shapes
-from .span_blocks import COLUMNS, MAX_NS, MAX_VALUE, BlockReader, least_value
+from .span_blocks import COLUMNS, MAX_NS, BlockReader
 
 LAYOUTS: Final = 128
 """Layouts remembered; a run whose steps all differ writes them again instead of using more memory."""
@@ -31,154 +28,98 @@ LAYOUTS: Final = 128
 RESERVED: Final = frozenset(
     {"step", "start_unix_ns", "step_time_s", "duration_ns", "device_duration_ns", "warmup", "phases_ms"}
     | {"throughput", "throughput_unit", "gap_steps", "gap_ns", "gap_overhead_ns", "gap_scalars"}
-    | {"micro_steps", "model_ns", "cut"}
-    | {
-        "memory",
-        "overhead_ns",
-        "dropped",
-        "layout",
-        "layout_id",
-        "spans",
-        "spans_at",
-        "scalars",
-        "not_finite",
-        "shapes",
-    }
+    | {"micro_steps", "model_ns", "cut", "memory", "overhead_ns", "dropped", "layout", "layout_id"}
+    | {"spans", "spans_at", "scalars", "not_finite", "shapes"}
 )
+"""Keys of a line: a scalar of such a name is below ``scalars``."""
 
 _dumps: Final[Callable[[Any], str]] = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
-_quoted: Final = lru_cache(maxsize=1024)(_dumps)
-"""Names recur in each line."""
-_PLAIN: Final[Mapping[type, Callable[[Any], str]]] = {float: repr, int: repr}
-"""The types that JSON writes as Python does, but for floats that are not finite."""
-
-_FormatKey = tuple[object, ...]
-"""The layout of a line, the columns that it lacks, and the phases of the model's own time."""
 
 
-class LineFormat:
-    """The constant part of the lines of one layout: its id, its phases and the names of its columns."""
-
-    __slots__ = ("columns", "id", "layout", "phases", "sums")
-
-    def __init__(self, frame: StepFrame, number: int) -> None:
-        self.id = number
-        self.layout = frame.layout
-        self.columns = tuple(name for name in COLUMNS if getattr(frame, name) is not None)
-        self.sums = phase_sums(frame.layout, tuple(frame.model_ns))
-        self.phases = ",".join(f'"{phase}":%.6f' for phase in self.sums.phases)
+def columns_of(frame: StepFrame) -> tuple[str, ...]:
+    """Return the names of the columns that a frame has."""
+    return tuple(name for name in COLUMNS if getattr(frame, name) is not None)
 
 
 class FrameEncoder:
     """Turn the frames of one file into lines of JSON."""
 
     def __init__(self) -> None:
-        self._formats: dict[_FormatKey, LineFormat] = {}
+        self._layouts: dict[Layout, int] = {}
         self._count = 0
         self._periods = LogPeriods()
 
-    def skip(self, frame: StepFrame) -> None:
-        """Pass over a frame that gets no line: the units logged later cover its time too."""
-        self._periods.add(frame)
-
     def begin_anew(self) -> None:
         """Write the names of spans again: a new file begins."""
-        self._formats.clear()
+        self._layouts.clear()
 
-    def encode(self, frame: StepFrame) -> str:
-        """Return the frame's line, with its newline and all its times."""
-        ((format_, (head,)),) = self.encode_heads([frame])
-        spans = ",".join(f'"{name}":[{",".join(map(str, getattr(frame, name).tolist()))}]' for name in format_.columns)
-        return f'{head},"spans":{{{spans}}}}}\n'
+    def encode(
+        self,
+        frame: StepFrame,
+        phases_ns: Mapping[Phase, int] | None = None,
+        spans_at: Sequence[int] | None = None,
+    ) -> str:
+        """Return the frame's line, with its newline.
 
-    def encode_heads(self, frames: Iterable[StepFrame]) -> Iterator[tuple[LineFormat, list[str]]]:
-        """Yield the format of each run of frames that share one, with their lines up to the times of the spans."""
-        for key, run in groupby(frames, _format_key):
-            alike = list(run)
-            format_, layout = self._formats.get(key), ""
-            if format_ is None:
-                format_ = self._remember(key, alike[0])
-                layout = f',"layout":{_dumps(_layout_to_dict(format_.layout))}'
-            heads = []
-            for frame, sums_ns in zip(alike, format_.sums.of(alike), strict=True):
-                phases = format_.phases % tuple([ns / NS_PER_MS for ns in sums_ns])
-                heads.append(f'{_head(frame, self._periods.add(frame), phases)}{layout},"layout_id":{format_.id}')
-                layout = ""
-            yield format_, heads
+        ``phases_ns`` is the frame's ``phase_ns()`` if it is known; ``spans_at`` is the place of the times of the spans,
+        which are in the line without it.
+        """
+        phases_ns = frame.phase_ns() if phases_ns is None else phases_ns
+        line: dict[str, Any] = {"step": frame.step, "step_time_s": frame.step_ns / NS_PER_S}
+        line |= _scalars(frame.scalars, self._periods.add(frame))
+        if frame.micro_steps is not None:
+            line["micro_steps"] = frame.micro_steps
+        if frame.cut:
+            line["cut"] = frame.cut
+        line["start_unix_ns"] = frame.start_unix_ns
+        if frame.device_duration_ns is not None:  # otherwise both are step_time_s
+            line |= {"duration_ns": frame.duration_ns, "device_duration_ns": frame.device_duration_ns}
+        line["warmup"] = frame.warmup
+        line["phases_ms"] = {phase._value_: ns / NS_PER_MS for phase, ns in phases_ns.items()}
+        line |= {"memory": frame.memory, "overhead_ns": frame.overhead_ns}
+        if frame.dropped:
+            line["dropped"] = frame.dropped
+        if frame.gap_steps:
+            gap = {"gap_steps": frame.gap_steps, "gap_ns": frame.gap_ns, "gap_overhead_ns": frame.gap_overhead_ns}
+            line |= {**gap, "gap_scalars": {name: one for name, one in frame.gap_scalars.items() if isfinite(one)}}
+        if frame.model_ns:
+            line["model_ns"] = {phase._value_: ns for phase, ns in frame.model_ns.items()}
+        if frame.shapes:
+            line["shapes"] = frame.shapes
+        number = self._layouts.get(frame.layout)
+        if number is None:
+            number = self._remember(frame.layout)
+            line["layout"] = _layout_to_dict(frame.layout)
+        line["layout_id"] = number
+        if spans_at is None:
+            line["spans"] = {name: getattr(frame, name).tolist() for name in columns_of(frame)}
+        else:
+            line["spans_at"] = spans_at
+        return f"{_dumps(line)}\n"
 
-    def _remember(self, key: _FormatKey, frame: StepFrame) -> LineFormat:
-        if len(self._formats) >= LAYOUTS:
-            self._formats.clear()
-        format_ = self._formats[key] = LineFormat(frame, self._count)
+    def _remember(self, layout: Layout) -> int:
+        if len(self._layouts) >= LAYOUTS:
+            self._layouts.clear()
         self._count += 1
-        return format_
+        self._layouts[layout] = self._count
+        return self._count
 
 
-def _format_key(frame: StepFrame) -> _FormatKey:
-    memory = (frame.memory_start_bytes is None, frame.memory_bound_bytes is None)
-    return (frame.layout, frame.device_ns is None, frame.host_bound_ns is None, *memory, *frame.model_ns)
-
-
-def _head(frame: StepFrame, periods: Mapping[str, UnitsSinceLog], phases: str) -> str:
-    """Return a line up to its layout."""
-    device = ""
-    if frame.device_duration_ns is not None:  # otherwise both are step_time_s
-        device = f'"duration_ns":{frame.duration_ns},"device_duration_ns":{frame.device_duration_ns},'
-    dropped = f',"dropped":{frame.dropped}' if frame.dropped else ""
-    cut = f'"cut":{frame.cut},' if frame.cut else ""
-    micro = "" if frame.micro_steps is None else f'"micro_steps":{frame.micro_steps},'
-    return (
-        f'{{"step":{frame.step},"step_time_s":{frame.step_ns / NS_PER_S:.9f},'
-        f"{_scalars(frame.scalars, periods)}{micro}{cut}"
-        f'"start_unix_ns":{frame.start_unix_ns},{device}'
-        f'"warmup":{"true" if frame.warmup else "false"},"phases_ms":{{{phases}}},'
-        f'"memory":{{{_members(frame.memory)}}},"overhead_ns":{frame.overhead_ns}{dropped}'
-        f"{_gap(frame)}{_model_ns(frame)}{_shapes(frame)}"
-    )
-
-
-def _members(values: Mapping[str, float | None]) -> str:
-    """Return names and values as they are in an object of JSON, faster than the encoder."""
-    return ",".join([f"{_quoted(name)}:{_PLAIN.get(type(value), _dumps)(value)}" for name, value in values.items()])
-
-
-def _scalars(scalars: Mapping[str, float], periods: Mapping[str, UnitsSinceLog]) -> str:
+def _scalars(scalars: Mapping[str, float], periods: Mapping[str, UnitsSinceLog]) -> dict[str, Any]:
     if not scalars:
-        return ""
+        return {}
     not_finite = {name: repr(float(value)) for name, value in scalars.items() if not isfinite(value)}
-    top: Mapping[str, float | None] = {**scalars, **dict.fromkeys(not_finite)} if not_finite else scalars
-    reserved = {name: value for name, value in top.items() if name in RESERVED}
-    if reserved:
-        top = {name: value for name, value in top.items() if name not in RESERVED}
-    text = _members(top) + "," if top else ""
-    unit = next((unit for unit in UNITS if top.get(unit) is not None), "")
+    known = {**scalars, **dict.fromkeys(not_finite)}
+    found: dict[str, Any] = {name: value for name, value in known.items() if name not in RESERVED}
+    unit = next((unit for unit in UNITS if found.get(unit) is not None), "")
     throughput = periods[unit].per_second if unit in periods else None
     if throughput is not None:
-        named = "" if unit == UNITS[0] else f'"throughput_unit":"{unit}",'
-        text += f'"throughput":{throughput:.6g},{named}'
-    if reserved:
-        text += f'"scalars":{{{_members(reserved)}}},'
-    if not_finite:
-        text += f'"not_finite":{_dumps(not_finite)},'
-    return text
-
-
-def _gap(frame: StepFrame) -> str:
-    if not frame.gap_steps:
-        return ""
-    units = {name: value for name, value in frame.gap_scalars.items() if isfinite(value)}
-    return f',"gap_steps":{frame.gap_steps},"gap_ns":{frame.gap_ns},"gap_overhead_ns":{frame.gap_overhead_ns}' + (
-        f',"gap_scalars":{{{_members(units)}}}' if units else ""
-    )
-
-
-def _shapes(frame: StepFrame) -> str:
-    return f',"shapes":{_dumps(frame.shapes)}' if frame.shapes else ""
-
-
-def _model_ns(frame: StepFrame) -> str:
-    by_phase = {phase._value_: ns for phase, ns in frame.model_ns.items()}
-    return f',"model_ns":{{{_members(by_phase)}}}' if by_phase else ""
+        found["throughput"] = float(f"{throughput:.6g}")
+        if unit != UNITS[0]:
+            found["throughput_unit"] = unit
+    if reserved := {name: value for name, value in known.items() if name in RESERVED}:
+        found["scalars"] = reserved
+    return {**found, "not_finite": not_finite} if not_finite else found
 
 
 def _layout_to_dict(layout: Layout) -> dict[str, Any]:
@@ -223,7 +164,7 @@ class FrameDecoder:
             device_duration_ns=None if device_ns is None else _whole(device_ns, MAX_NS),
             layout=layout,
             scalars=_read_scalars(data),
-            memory={name: _whole(value, MAX_VALUE, -MAX_VALUE) for name, value in data["memory"].items()},
+            memory={name: _whole(value, 2**62, -(2**62)) for name, value in data["memory"].items()},
             overhead_ns=_whole(data["overhead_ns"], MAX_NS),
             dropped=_whole(data.get("dropped", 0)),
             warmup=bool(data["warmup"]),
@@ -239,18 +180,16 @@ class FrameDecoder:
         )
 
     def _columns(self, data: Mapping[str, Any], layout: Layout) -> dict[str, Nanoseconds]:
-        columns = self._stored_columns(data, layout)
+        if "spans" in data:
+            columns = {name: _column(values, len(layout)) for name, values in data["spans"].items()}
+        elif self._blocks is None:
+            raise ValueError("a line without its times, and without their file")
+        else:
+            offset, row = data["spans_at"]
+            columns = self._blocks.row(_whole(offset), _whole(row), layout)
         if not columns.keys() >= {"start_ns", "host_ns"} or not columns.keys() <= set(COLUMNS):
             raise ValueError("a line without the times of its spans")
         return columns
-
-    def _stored_columns(self, data: Mapping[str, Any], layout: Layout) -> dict[str, Nanoseconds]:
-        if "spans" in data:
-            return {name: _column(name, values, len(layout)) for name, values in data["spans"].items()}
-        if self._blocks is None:
-            raise ValueError("a line without its times, and without their file")
-        offset, row = data["spans_at"]
-        return self._blocks.row(_whole(offset), _whole(row), layout)
 
     def _layout(self, data: Mapping[str, Any]) -> Layout:
         number: int = data["layout_id"]
@@ -274,7 +213,11 @@ def read_layout(columns: Mapping[str, Any]) -> Layout:
         calls=tuple(columns["calls"]),
         lanes=tuple(columns["lanes"]),
     )
-    _check_layout(layout)
+    others = layout.fqns, layout.phases, layout.parents, layout.calls, layout.lanes
+    if any(len(column) != len(layout) for column in others) or any(
+        parent >= span for span, parent in enumerate(layout.parents)
+    ):
+        raise ValueError("the columns of the layout do not fit together")
     return layout
 
 
@@ -289,31 +232,11 @@ def duration_of(data: Mapping[str, Any]) -> int:
     return _whole(ns, MAX_NS)
 
 
-def _check_layout(layout: Layout) -> None:
-    """Raise ``ValueError`` for columns that are no layout: a span that is its own parent would be followed for ever."""
-    count = len(layout)
-    columns = (layout.fqns, layout.phases, layout.parents, layout.calls, layout.lanes)
-    whole = (
-        all(len(column) == count for column in columns)
-        and all(type(name) is str for name in layout.names)
-        and all(fqn is None or type(fqn) is str for fqn in layout.fqns)
-        and all(type(parent) is int and -1 <= parent < span for span, parent in enumerate(layout.parents))
-        and all(type(number) is int and -2 <= number < 2**31 for number in (*layout.calls, *layout.lanes))
-    )
-    if not whole:
-        raise ValueError("the columns of the layout do not fit together")
-
-
-def _column(name: str, values: Any, count: int) -> Nanoseconds:
+def _column(values: Any, count: int) -> Nanoseconds:
     column = np.asarray(values)
-    if column.shape != (count,):
-        raise ValueError(f"{column.shape} values for {count} spans")
-    if count and column.dtype.kind != "i":
-        raise ValueError(f"{name}: holds values that are not integers of 64 bits")
-    column = column.astype(np.int64, copy=False)
-    if count and (column.max() > MAX_VALUE or column.min() < least_value(name)):
-        raise ValueError(f"{name}: holds values out of range")
-    return column
+    if column.shape != (count,) or (count and column.dtype.kind != "i"):
+        raise ValueError(f"a column is no list of {count} integers")
+    return column.astype(np.int64, copy=False)
 
 
 def _whole(value: Any, most: int = 2**53, least: int = 0) -> int:
@@ -332,13 +255,7 @@ def _numbers(values: Mapping[str, Any]) -> dict[str, float]:
 
 def _read_shape_change(change: Any) -> ShapeChange:
     name, fqn, inputs, outputs = change
-    found = ShapeChange(name, fqn, read_shapes(inputs), read_shapes(outputs))
-    for label, sizes in (*found.inputs, *found.outputs):
-        if type(label) is not str or not all(type(size) is int for size in sizes):
-            raise ValueError("a shape is a name and sizes")
-    if type(name) is not str or type(fqn) is not str:
-        raise ValueError("a shape belongs to a name and an fqn")
-    return found
+    return ShapeChange(name, fqn, read_shapes(inputs), read_shapes(outputs))
 
 
 def _read_scalars(data: Mapping[str, Any]) -> dict[str, float]:

@@ -7,7 +7,6 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 from .._ranks import RankComparison
-from .._storage.typed import check_types
 from ..errors import OutputError
 from ._calls import CallStatistics
 from ._compilations import CompileStatistics
@@ -79,13 +78,11 @@ class RunFacts:
         Raises ``OutputError`` where they cannot be read.
         """
         try:
-            facts = cls.from_dict(info["facts"]) if info.get("facts") else cls._at_start(info)
-            check_types(facts)
+            return cls.from_dict(info["facts"]) if info.get("facts") else cls._at_start(info)
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
             raise OutputError(
                 f"run.json: facts: {type(error).__name__}: {error}; it is incomplete or of another version"
             ) from error
-        return facts
 
     @classmethod
     def _at_start(cls, info: Mapping[str, Any]) -> RunFacts:

@@ -142,17 +142,6 @@ def test_damaged_times_are_counted(tmp_path: Path) -> None:
     assert records.bad_lines == 3
 
 
-def test_steps_that_are_not_written_keep_their_place(tmp_path: Path) -> None:
-    """The rate of a record covers the skipped steps before it, and none behind it."""
-    frames = [frame_of(layout=LAYOUT, step=step, scalars={"samples": 2.0} if step % 2 else {}) for step in range(1, 8)]
-    writer = RecordWriter(tmp_path, 5.0, Clock())
-    for frame in frames:
-        (writer.write if frame.step % 2 else writer.skip)(frame)
-    writer.close()
-    rates = [json.loads(line)["throughput"] for line in (tmp_path / "steps.jsonl").read_text().splitlines()]
-    assert rates == [2.0, 1.0, 1.0, 1.0]
-
-
 def test_a_step_of_many_modules_is_compressed_alone(tmp_path: Path) -> None:
     """Each step of 10,000 modules fills a block: it waits for no other, which would make one long pause of many."""
     writer = RecordWriter(tmp_path, 5.0, Clock())
