@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, is_dataclass, replace
+from functools import lru_cache
 from math import isfinite
-from typing import Any, ClassVar, Final, Literal
+from types import NoneType, UnionType
+from typing import Any, ClassVar, Final, Literal, Union, get_args, get_origin, get_type_hints
 
 from .frame import NamedShape, Phase
 
@@ -27,9 +29,11 @@ MIN_ROUNDS: Final = 3
 MIN_FIRST: Final = 0.5
 """Time before the first step, as a fraction of the mean time between steps: a sanity check is shorter."""
 
-RENAMED: Final[Mapping[str, str]] = {"apart": "excluded", "pace": "progress", "gauges": "metrics"}
+RENAMED: Final[Mapping[str, str]] = {
+    "apart": "excluded", "pace": "progress", "gauges": "metrics",
+    "left_steps": "remaining_steps", "left_ns": "remaining_ns",
+}  # fmt: skip
 """Keys of ``summary.json`` as older versions wrote them, with today's."""
-_RENAMED_PROGRESS: Final[Mapping[str, str]] = {"left_steps": "remaining_steps", "left_ns": "remaining_ns"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,20 +167,6 @@ class Shapes:
     step: int
     inputs: tuple[NamedShape, ...]
     outputs: tuple[NamedShape, ...]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the shapes as plain JSON types: ``[name, [sizes]]``."""
-        return {**asdict(self), "inputs": _plain(self.inputs), "outputs": _plain(self.outputs)}
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Shapes:
-        """Read the output of ``to_dict``."""
-        inputs, outputs = read_shapes(data["inputs"]), read_shapes(data["outputs"])
-        return cls(data["name"], tuple(data["fqns"]), data["step"], inputs, outputs)
-
-
-def _plain(shapes: tuple[NamedShape, ...]) -> list[Any]:
-    return [[one.name, list(one.shape)] for one in shapes]
 
 
 def read_shapes(shapes: Any) -> tuple[NamedShape, ...]:
@@ -503,66 +493,42 @@ class Summary:
         data["scalars"] = {**self.scalars, **dict.fromkeys(not_finite)}
         if not_finite:
             data["not_finite"] = not_finite
-        data["phases"] = {str(phase): ns for phase, ns in self.phases.items()}
-        for row, source in zip(data["rows"], self.rows, strict=True):
-            row["phase"] = str(source.phase)
-        for finding, found in zip(data["findings"], self.findings, strict=True):
-            finding["phase"] = None if found.phase is None else str(found.phase)
-        data["shapes"] = [one.to_dict() for one in self.shapes]
         return data
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Summary:
         """Read the output of ``to_dict``, of older versions too; keys of later versions are ignored."""
-        data = _renamed(data, RENAMED)
-        values = {name: value for name, value in data.items() if name in cls.__dataclass_fields__}
-        not_finite = data.get("not_finite", {})
-        values["scalars"] = {**data["scalars"], **{name: float(text) for name, text in not_finite.items()}}
-        values["phases"] = {Phase.add(phase): ns for phase, ns in data["phases"].items()}
-        values["rows"] = tuple(map(_read_row, data["rows"]))
-        values["findings"] = tuple(
-            Finding(**{**found, "phase": None if found["phase"] is None else Phase.add(found["phase"])})
-            for found in data["findings"]
-        )
-        values["what_if"] = tuple(WhatIf(**_renamed(one, _RENAMED_PROGRESS)) for one in data.get("what_if", ()))
-        values["progress"] = Progress(**_renamed(data["progress"], _RENAMED_PROGRESS)) if data.get("progress") else None
-        values["memory_table"] = tuple(MemoryRow(**row) for row in data.get("memory_table", ()))
-        values["shapes"] = tuple(map(Shapes.from_dict, data.get("shapes", ())))
-        values["excluded"] = tuple(Excluded(**one) for one in data.get("excluded", ()))
-        values["notes"] = tuple(data["notes"])
-        values["metrics"] = {name: MetricStats(**stats) for name, stats in data.get("metrics", {}).items()}
-        values["work"] = _read_work(data["work"]) if data.get("work") else None
-        values["communication"] = _read_communication(data["communication"]) if data.get("communication") else None
-        values["experts"] = tuple(map(_read_experts, data.get("experts", ())))
-        return cls(**values)
+        not_finite = {name: float(text) for name, text in data.get("not_finite", {}).items()}
+        summary: Summary = _read(cls, {**data, "scalars": {**data["scalars"], **not_finite}})
+        return summary
 
 
-def _renamed(data: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
-    """Return a JSON object with its old keys replaced by today's."""
-    return {names.get(key, key): value for key, value in data.items()}
+def _read(kind: Any, value: Any) -> Any:
+    """Return a value of JSON as this type: a dataclass, a named tuple, a phase, or a container of them."""
+    origin, parts = get_origin(kind), get_args(kind)
+    if value is None or kind is Any or origin is Literal:
+        return value
+    if origin in (Union, UnionType):
+        return _read(next(part for part in parts if part is not NoneType), value)
+    if origin is tuple:
+        return tuple(_read(parts[0], one) for one in value)
+    if origin is not None:
+        return {_read(parts[0], key): _read(parts[1], one) for key, one in value.items()}
+    if kind is Phase:
+        return Phase.add(value)
+    if is_dataclass(kind):
+        hints, known = _hints(kind), {RENAMED.get(key, key): one for key, one in value.items()}
+        return kind(**{name: _read(hints[name], one) for name, one in known.items() if name in hints})
+    if hasattr(kind, "_fields"):
+        return kind(*(_read(hint, one) for hint, one in zip(_hints(kind).values(), value, strict=True)))
+    if not isinstance(value, (kind, int) if kind is float else kind):
+        raise TypeError(f"{value!r:.40} is not of type {kind.__name__}")
+    return value
 
 
-def _read_row(data: Mapping[str, Any]) -> Row:
-    slowest = data.get("slowest")
-    return Row(
-        **{**data, "phase": Phase.add(data["phase"]), "slowest": None if slowest is None else SlowestMember(**slowest)}
-    )
-
-
-def _read_work(data: Mapping[str, Any]) -> Work:
-    rows = tuple(WorkRow(**row) for row in data["rows"])
-    kinds = tuple(WorkKind(**one) for one in data.get("kinds", ()))
-    attention = tuple(UnfusedAttention(**one) for one in data.get("attention", ()))
-    return Work(**{**data, "notes": tuple(data["notes"]), "rows": rows, "kinds": kinds, "attention": attention})
-
-
-def _read_communication(data: Mapping[str, Any]) -> Communication:
-    return Communication(**{**data, "rows": tuple(CommRow(**row) for row in data["rows"])})
-
-
-def _read_experts(data: Mapping[str, Any]) -> ExpertBlock:
-    ns = None if data["ns"] is None else tuple(data["ns"])
-    return ExpertBlock(data["name"], data["steps"], tuple(data["tokens"]), ns)
+@lru_cache
+def _hints(kind: type) -> Mapping[str, Any]:
+    return {name: hint for name, hint in get_type_hints(kind).items() if get_origin(hint) is not ClassVar}
 
 
 def format_counts(reasons: Mapping[str, int]) -> str:
