@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, is_dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from math import isfinite
 from types import NoneType, UnionType
@@ -516,7 +516,7 @@ def _read(kind: Any, value: Any) -> Any:
         return {_read(parts[0], key): _read(parts[1], one) for key, one in value.items()}
     if kind is Phase:
         return Phase.add(value)
-    if is_dataclass(kind):
+    if hasattr(kind, "__dataclass_fields__"):
         hints, known = _hints(kind), {RENAMED.get(key, key): one for key, one in value.items()}
         return kind(**{name: _read(hints[name], one) for name, one in known.items() if name in hints})
     if hasattr(kind, "_fields"):
