@@ -79,11 +79,10 @@ def __getattr__(name: str) -> Any:
         from importlib import import_module
 
         from ._process.gc_paused import GcPaused, age_all
-        from ._process.start_time import start_time
 
         if _LAZY[name].startswith(_WITH_TORCH):
-            import_module("torch")  # the program's own import, if it comes later: not a cost of autoprof
-        with start_time.counted(), GcPaused():
+            import_module("torch")
+        with GcPaused():
             value = globals()[name] = getattr(import_module(f".{_LAZY[name]}", __name__), name)
             from . import _reports  # noqa: F401 (a notebook shows a summary through it)
 

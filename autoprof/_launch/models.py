@@ -54,16 +54,6 @@ def find_models(trained: AbstractSet[int], called: nn.Module | None) -> list[nn.
     return _cover(roots, covers, around)
 
 
-def holds_trained(trained: AbstractSet[int], called: nn.Module) -> bool:
-    """Return whether a module around this one holds some of these parameters: methods of it were called directly."""
-    parents: dict[int, list[nn.Module]] = {}
-    for module in _living_modules():
-        for child in _children(module):
-            parents.setdefault(id(child), []).append(module)
-    around = _outermost(called, parents)
-    return any(id(one) in trained for root in around for one in root.parameters())
-
-
 def _cover(roots: Mapping[int, nn.Module], covers: Mapping[int, set[int]], around: Collection[int]) -> list[nn.Module]:
     """Choose modules until every parameter is covered: first those around the called one, then those with most."""
     chosen: list[nn.Module] = []

@@ -26,8 +26,6 @@ class LaunchSettings(NamedTuple):  # no dataclass: every process that a program 
     output: str | None = None
     name: str | None = None
     """The name that the ranks of a run share, where no launcher started the command once for each rank."""
-    spent_ns: int = 0
-    """The processor time of the command until it becomes the program."""
 
     def write(self, environment: MutableMapping[str, str]) -> None:
         """Add the settings to an environment, and the folder that makes Python read them."""

@@ -70,14 +70,11 @@ class Launch:
         if self._failed:
             return
         try:
-            from .._process.start_time import start_time
+            if self._trainings is None:
+                from .trainings import Trainings
 
-            with start_time.counted():
-                if self._trainings is None:
-                    from .trainings import Trainings
-
-                    self._trainings = Trainings(self._settings, say)
-                self._trainings.optimizer_made(optimizer)
+                self._trainings = Trainings(self._settings, say)
+            self._trainings.optimizer_made(optimizer)
         except Exception as error:
             self._failed = True
             say(f"this program is not recorded: {type(error).__name__}: {error}")

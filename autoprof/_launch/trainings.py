@@ -22,10 +22,9 @@ from .._process import lifecycle
 from .._process.failures import contain, describe
 from .._process.gc_paused import GcPaused
 from .._process.ranks import launch_name, rank, world_size
-from .._process.start_time import start_time
 from ..errors import AutoprofError
 from .announced import Announced
-from .models import calling_frame, find_models, holds_trained, join_models
+from .models import calling_frame, find_models, join_models
 from .settings import LaunchSettings
 
 if TYPE_CHECKING:
@@ -34,8 +33,6 @@ if TYPE_CHECKING:
 
 MAX_SEARCHES: Final = 200
 """Searches in one process: each changes a method of ``nn.Module``, and Python caches no class that changes often."""
-MAX_LOOKS: Final = 4
-"""Modules without parameters, in one search, around which other modules are looked for: some milliseconds each."""
 MAX_IN_TURN: Final = 8
 """Optimizers that step in turn; more of them step inside the backward, one for each parameter."""
 FINALIZE_PRIORITY: Final = 100
@@ -48,26 +45,18 @@ class Trainings:
 
     A training begins with the first call with gradients of a module that holds parameters of a new optimizer: every
     model, wrapper and optimizer exists by then. The session of the training before it ends there. New optimizers of the
-    same models belong to the same training. Trainings that turn out to go on in turn are joined in one session.
+    same models belong to the same training.
     """
 
     def __init__(self, settings: LaunchSettings, say: Callable[[str], None]) -> None:
         self._settings, self._say = settings, say
-        if settings.pid == os.getpid():
-            start_time.add(settings.spent_ns)
         self._optimizers: list[weakref.ref[Any]] = []
         """The optimizers of the training, and those whose parameters have not been called yet."""
-        self._former: dict[int, weakref.ref[Any]] = {}
-        """The optimizers of earlier trainings, by id."""
-        self._joins = False
-        """Whether an optimizer of an earlier training stepped again: the next session has all models."""
         self._calls = Announced(nn.Module, "__call__", self._module_called)
         self._searches = 0
         self._searching = False
         self._lock = Lock()
         self._first_called: weakref.ref[nn.Module] | None = None
-        self._looked_at: list[int] = []
-        """The called modules without parameters, by id."""
         self.session: Session | None = None
         """The session of the present training."""
         self._covered: frozenset[int] = frozenset()
@@ -101,7 +90,7 @@ class Trainings:
         if not self._lock.acquire(blocking=False):
             return
         try:
-            with start_time.counted(), contain(self._give_up), GcPaused():
+            with contain(self._give_up), GcPaused():
                 self._begin(module)
         finally:
             self._lock.release()
@@ -115,18 +104,6 @@ class Trainings:
         with contain(self._give_up):
             called = None if self._first_called is None else self._first_called()
             self._open(self._trained(), called)
-
-    def _any_stepped(self, optimizer: Any, *_call: Any) -> None:
-        """Called after each optimizer step from the second training on: an earlier one may go on in turn with it."""
-        former = self._former.get(id(optimizer))
-        if former is None or former() is not optimizer:
-            return
-        with contain(self._give_up):
-            self._optimizers += [ref for ref in self._former.values() if ref() is not None]
-            self._former.clear()
-            self._joins = True
-            if self._searches < MAX_SEARCHES and not lifecycle.program_has_session():
-                self._search()
 
     # The search.
 
@@ -143,15 +120,10 @@ class Trainings:
 
     def _end_search(self) -> None:
         self._searching, self._first_called = False, None
-        self._looked_at.clear()
         self._around_compiler.remove()
         self._calls.remove()
-        self._unhook(self._optimizer_stepped)
-
-    @staticmethod
-    def _unhook(stepped: Callable[..., None]) -> None:
         hooks = torch_optimizer._global_optimizer_post_hooks
-        for key in [key for key, hook in hooks.items() if hook == stepped]:
+        for key in [key for key, hook in hooks.items() if hook == self._optimizer_stepped]:
             del hooks[key]
 
     def _forget(self) -> None:
@@ -170,38 +142,27 @@ class Trainings:
         trained = self._trained()
         inside = {id(one) for one in module.parameters()}
         if not trained & inside:
-            if inside or not self._is_inside(trained, module):
-                if self._first_called is None and any(one.requires_grad for one in module.parameters()):
-                    self._first_called = weakref.ref(module)
-                return
-            inside = trained
+            if self._first_called is None and any(one.requires_grad for one in module.parameters()):
+                self._first_called = weakref.ref(module)
+            return
         if self.session is not None:
             if trained <= self._covered:
                 self._end_search()
                 return
             if not (trained - self._covered) & inside:
                 return
-            if not self._joins:
-                self._keep_new_optimizers()
-                trained = self._trained()
+            self._drop_old_optimizers()
+            trained = self._trained()
         self._open(trained, module)
 
-    def _is_inside(self, trained: set[int], module: nn.Module) -> bool:
-        """Return whether a module without parameters, as an activation, is a part of one with those of an optimizer."""
-        if self.session is not None or id(module) in self._looked_at or len(self._looked_at) >= MAX_LOOKS:
-            return False
-        self._looked_at.append(id(module))
-        return holds_trained(trained, module)
+    def _drop_old_optimizers(self) -> None:
+        """Forget the optimizers of the session that is open: another training begins."""
 
-    def _keep_new_optimizers(self) -> None:
-        """Move the optimizers of the session that is open to the former ones: another training begins."""
-        living = [(ref, one) for ref in self._optimizers if (one := ref()) is not None]
-        self._optimizers = []
-        for ref, one in living:
-            if all(id(parameter) in self._covered for group in one.param_groups for parameter in group["params"]):
-                self._former[id(one)] = ref
-            else:
-                self._optimizers.append(ref)
+        def is_new(optimizer: Any) -> bool:
+            groups = optimizer.param_groups
+            return any(id(parameter) not in self._covered for group in groups for parameter in group["params"])
+
+        self._optimizers = [ref for ref in self._optimizers if (one := ref()) is not None and is_new(one)]
 
     # Sessions.
 
@@ -216,9 +177,6 @@ class Trainings:
         if not models:
             return
         self.close()
-        self._joins = False
-        if self._former:
-            torch_optimizer.register_optimizer_step_post_hook(self._any_stepped)
         model = join_models(models, calling_frame())
         self._number += 1
         count = sum(1 for ref in self._optimizers if ref() is not None)
@@ -245,7 +203,6 @@ class Trainings:
     def close(self) -> None:
         """End the search, and the session of the present training."""
         self._end_search()
-        self._unhook(self._any_stepped)
         session, self.session = self.session, None
         if session is not None:
             session.close()

@@ -168,13 +168,6 @@ def installed_handler(number: int) -> Any:
     return block._handlers.get(number, handler) if isinstance(block, DeferSignals) else handler
 
 
-def forget_deferred(number: int) -> None:
-    """Keep the handler of a signal from being called for those that a block has deferred so far."""
-    block = getattr(getsignal(number), "__self__", None)
-    if isinstance(block, DeferSignals) and number in block._came:
-        block._came.remove(number)
-
-
 def raised_by_handler(error: BaseException) -> bool:
     """Return whether a signal handler raised this: a time limit or an end that the user asked for."""
     handlers = {code for number in signal.valid_signals() if (code := _code(getsignal(int(number)))) is not None}

@@ -31,7 +31,6 @@ from .._process import lifecycle
 from .._process.gc_paused import GcPaused
 from .._process.ranks import can_have_group, launch_name, rank, world_size
 from .._process.signals import DeferSignals
-from .._process.start_time import start_time
 from .._process.switch import is_off
 from .._ranks import Exchange, RankMonitor
 from .._resolve.observer import Observer
@@ -127,21 +126,21 @@ def open_session(
     found: FoundTraining = FoundTraining(),
 ) -> Session:
     """Open a session as ``instrument`` does, but with a given clock, which follows no device, memory or training."""
-    with start_time.counted():
-        if not isinstance(model, nn.Module):
-            raise SessionError(f"autoprof.instrument: model is a {type(model).__name__}; it must be an nn.Module")
-        optimizers = optimizers_in(optimizer)
-        settings = load_config(config)
-        if not settings.enabled or is_off(os.environ):
-            return Session()
-        undo = Handle()
-        try:
-            with DeferSignals(), GcPaused():
-                return _Builder(model, settings, optimizers, clock, memory, undo, found).build(sinks)
-        except BaseException:
-            with DeferSignals():
-                undo.remove()
-            raise
+    cost = SessionCost()
+    if not isinstance(model, nn.Module):
+        raise SessionError(f"autoprof.instrument: model is a {type(model).__name__}; it must be an nn.Module")
+    optimizers = optimizers_in(optimizer)
+    settings = load_config(config)
+    if not settings.enabled or is_off(os.environ):
+        return Session()
+    undo = Handle()
+    try:
+        with DeferSignals(), GcPaused():
+            return _Builder(model, settings, optimizers, clock, memory, undo, found, cost).build(sinks)
+    except BaseException:
+        with DeferSignals():
+            undo.remove()
+        raise
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +167,7 @@ class _Builder:
         memory: Memory | None,
         undo: Handle,
         found: FoundTraining,
+        cost: SessionCost,
     ) -> None:
         anchor = find_anchor(model)
         place = anchor.device if anchor is not None else torch.device("cpu")
@@ -185,7 +185,7 @@ class _Builder:
         self._undo = undo
         self._found = found
         self._attached = Handle()
-        self._cost = SessionCost()
+        self._cost = cost
         memory = device.memory(place) if memory is None else memory
         undo.add(memory.close)
         undo.add(self._attached.remove)
@@ -290,7 +290,7 @@ class _Builder:
         self._undo.add(session.abandon)
         session.start(self._attached)
         if self._setup.follow:
-            self._cost.opened(start_time.take())
+            self._cost.opened()
 
     def _capture(self, prefetch: Prefetch, batches: FetchedBatches) -> _Capture:
         """Make the parts that write marks; nothing but functions is attached yet."""

@@ -11,18 +11,19 @@ from ..summary import Summary
 
 
 class SessionCost(Observer):
-    """Hold the time of the start, and measure that of the end. The last observer: it counts the others' work there."""
+    """Measure the opening and the closing. The last observer: it counts the others' work at the end."""
 
     provides = "time of its start and end"
 
     def __init__(self, now_ns: Callable[[], int] = thread_time_ns) -> None:
         self._now_ns = now_ns
+        self._began_ns = now_ns()
         self._start_ns: int | None = None
         self._end_began_ns: int | None = None
 
-    def opened(self, start_ns: int) -> None:
-        """Set the processor time that the session took until it was open."""
-        self._start_ns = start_ns
+    def opened(self) -> None:
+        """Called once the session is open."""
+        self._start_ns = self._now_ns() - self._began_ns
 
     def end_begins(self) -> None:
         """Called where the end of the session begins, after the wait for the device."""

@@ -144,4 +144,4 @@ def _settings(arguments: argparse.Namespace) -> LaunchSettings:
         config = os.path.abspath(config)
     alone = not any(variable in os.environ for variable in LAUNCHER_VARIABLES)
     name = f"{time.strftime('%Y-%m-%d_%H-%M-%S')}-{os.getpid()}" if alone else None
-    return LaunchSettings(os.getpid(), os.getcwd(), config, arguments.output, name, time.thread_time_ns())
+    return LaunchSettings(os.getpid(), os.getcwd(), config, arguments.output, name)

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from importlib import import_module
 from importlib.util import find_spec
-from math import ceil
 from typing import TYPE_CHECKING, Any, Final
 
 from .._process.ranks import launch_name
@@ -48,8 +47,7 @@ class AutoprofLightningCallback(*_callback_classes()):  # type: ignore[misc]
     ) -> None:
         super().__init__()
         self._training = Training(config, sinks)
-        self._global_step = self._batches = 0
-        self._total_unknown = False
+        self._global_step = 0
 
     @property
     def session(self) -> Session | None:
@@ -58,12 +56,11 @@ class AutoprofLightningCallback(*_callback_classes()):  # type: ignore[misc]
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         """Open the session."""
-        self._global_step, self._batches = trainer.global_step, 0
-        self._total_unknown = not pl_module.automatic_optimization
+        self._global_step = trainer.global_step
         self._training.begin(
             trainer.strategy.model or pl_module,
             trainer.optimizers,
-            total_steps=None if self._total_unknown else _steps_to_go(trainer),
+            total_steps=_steps_to_go(trainer) if pl_module.automatic_optimization else None,
             epoch_batches=trainer.num_training_batches,
             run_name=_run_name(trainer),
             saves=(type(trainer), ("save_checkpoint",)),
@@ -72,12 +69,8 @@ class AutoprofLightningCallback(*_callback_classes()):  # type: ignore[misc]
     def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
         """End a step, if an optimizer has stepped."""
         training, global_step = self._training, trainer.global_step
-        self._batches += 1
         if not training.is_open or global_step == self._global_step:
             return
-        if self._total_unknown:
-            self._total_unknown = False
-            training.set_total(_steps_of_manual_run(trainer, global_step - self._global_step, self._batches))
         self._global_step = global_step
         training.log(**_scalars(trainer, outputs))
         training.end_step()
@@ -117,26 +110,6 @@ def _steps_to_go(trainer: Any) -> float | None:
     except Exception:  # Lightning's own, where the accumulation changes from epoch to epoch
         return None
     return None if total < 0 else total - float(trainer.global_step)
-
-
-def _batches_to_go(trainer: Any) -> float | None:
-    """Return the batches of the epochs to go; None where their number is not known."""
-    if trainer.max_epochs is None or trainer.max_epochs < 0:
-        return None
-    return float(trainer.num_training_batches) * int(trainer.max_epochs - trainer.current_epoch)
-
-
-def _steps_of_manual_run(trainer: Any, optimizer_steps: int, batches: int) -> float | None:
-    """Return the steps of a run with manual optimization at the end of its first step, which had these counts.
-
-    ``max_steps`` counts the steps of all optimizers.
-    """
-    batches_to_go = _batches_to_go(trainer)
-    steps = None if batches_to_go is None else batches_to_go / batches
-    if trainer.max_steps == -1:
-        return steps
-    most = 1.0 + ceil(int(trainer.max_steps - trainer.global_step) / optimizer_steps)
-    return most if steps is None else min(most, steps)
 
 
 def _run_name(trainer: Any) -> str | None:

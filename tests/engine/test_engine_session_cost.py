@@ -10,30 +10,6 @@ import torch
 from torch import nn
 
 import autoprof
-from autoprof._process.start_time import StartTime
-
-
-class Thread:
-    """A thread whose processor time the test sets."""
-
-    def __init__(self) -> None:
-        self.ns = 0
-
-    def __call__(self) -> int:
-        return self.ns
-
-
-def test_a_block_inside_another_counts_once() -> None:
-    """Opening a session loads a part of autoprof, which counts its own loading."""
-    thread = Thread()
-    start = StartTime(thread)
-    with start.counted():
-        thread.ns = 30
-        with start.counted():
-            thread.ns = 50
-        thread.ns = 60
-    thread.ns = 1000
-    assert start.take() == 60
 
 
 def test_every_report_has_the_start_and_the_end(tmp_path: Path, capsys: Any) -> None:

@@ -254,53 +254,12 @@ def test_models_trained_one_after_another_whose_optimizers_were_made_before(trai
     assert min(calls.values()) >= 9
 
 
-def test_layers_trained_one_after_another_by_their_own_loss(trainings: Trainings) -> None:
-    """As in the forward-forward algorithm: methods are called in place of modules, so the first calls are inside."""
-
-    class Layer(nn.Linear):
-        def __init__(self) -> None:
-            super().__init__(4, 4)
-            self.activation = nn.ReLU()
-            self.optimizer = torch.optim.Adam(self.parameters())
-
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            result: torch.Tensor = self.activation(x @ self.weight)
-            return result
-
-        def learn(self, x: torch.Tensor) -> torch.Tensor:
-            for _ in range(9):
-                loss = self.forward(x).sum() - self.forward(-x).sum()
-                self.optimizer.zero_grad()
-                loss.backward()
-                self.optimizer.step()
-            return self.forward(x).detach()
-
-    x = torch.ones(2, 4)
-    for layer in [Layer() for _ in range(3)]:
-        x = layer.learn(x)
-    assert found(recorded(trainings)) == 27
-
-
 def test_another_optimizer_of_the_same_model_is_the_same_training(trainings: Trainings) -> None:
     """A program that makes its optimizer again for each epoch has one run."""
     model = mlp()
     for _ in range(3):
         train(model, torch.optim.SGD(model.parameters(), lr=0.1), 2)
     assert found(recorded(trainings)) == 6
-
-
-def test_trainings_that_go_on_in_turn_are_joined(trainings: Trainings) -> None:
-    """A second optimizer made in the middle of the first one's training: both models are one run from then on."""
-    first, second = mlp(), mlp(6)
-    optimizer = torch.optim.SGD(first.parameters(), lr=0.1)
-    train(first, optimizer, 3)
-    other = torch.optim.SGD(second.parameters(), lr=0.1)
-    for _ in range(8):
-        train(second, other, 1)
-        train(first, optimizer, 1)
-    summary = recorded(trainings)
-    assert found(summary) in (6, 7)
-    assert {"first", "second"} <= names(summary)
 
 
 def test_the_programs_own_session_wins_before(trainings: Trainings) -> None:
