@@ -71,8 +71,8 @@ class Attribute:
 class Cell:
     """The closure cell of a decorated function of torch: code that imported it by name calls through the same cell."""
 
-    def __init__(self, function: Any, name: str = "func") -> None:
-        self._cell = function.__closure__[function.__code__.co_freevars.index(name)]
+    def __init__(self, function: Any) -> None:
+        self._cell = function.__closure__[function.__code__.co_freevars.index("func")]
 
     def get(self) -> Any:
         return self._cell.cell_contents

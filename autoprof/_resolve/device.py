@@ -93,7 +93,7 @@ class _MarkTimes:
 
     def host_bound(self, lag: Nanoseconds) -> Nanoseconds:
         """Return for each time the host-bound time of its stream up to there."""
-        waited = np.zeros_like(self.ns)
+        waited: Nanoseconds = np.zeros_like(self.ns)
         for stream in range(int(self.stream.max(initial=-1)) + 1):
             here = np.flatnonzero(self.stream == stream)
             waited[here] = host_bound_ns(self.ns[here], lag[here])

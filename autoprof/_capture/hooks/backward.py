@@ -192,8 +192,6 @@ def make_pass_nodes(recorder: Recorder, passes: BackwardPasses) -> PythonNodeMar
 
 
 BACKWARD: Final = Replacement(Attribute(torch.autograd, "backward"), in_compiler=InCompiler.PRESENT)
-GRAD: Final = Replacement(Attribute(torch.autograd, "grad"))
-"""Also called by ``torch.func.grad``."""
 
 
 class BackwardProbe(CallProbe):
@@ -208,7 +206,7 @@ class BackwardProbe(CallProbe):
 
 
 def watch(calls: Replacement, listener: Listener) -> None:
-    """Have calls of ``BACKWARD`` or ``GRAD`` reported to ``listener``, until ``unwatch``."""
+    """Have calls of ``BACKWARD`` reported to ``listener``, until ``unwatch``."""
     for method in (listener.enter, listener.leave):
         skip_frames(method, callees=True)
     calls.hold(listener)

@@ -5,11 +5,8 @@ that every checkpoint passes are replaced while a session records. In the forwar
 contains the checkpoint; in the backward a ``RECOMPUTE`` mark with the same ordinal begins the recomputation.
 
 - Without reentrant autograd, the context managers ``_checkpoint_hook`` (around the forward) and ``_recomputation_hook``
-  (around the recomputation) have these names in torch 2.4 to 2.15. The second one replaces the function in the closure
-  of torch's ``recompute_fn`` meanwhile, so that it also ends where torch stops early.
+  (around the recomputation) have these names in torch 2.4 to 2.15.
 - With it, ``CheckpointFunction.backward`` runs the function, and then a backward pass that is no recomputation.
-
-The function itself is timed: saving and restoring the state of random number generators around it is backward.
 """
 
 from __future__ import annotations
@@ -22,7 +19,7 @@ from typing import Any, Final
 import torch
 import torch.utils.checkpoint as torch_checkpoint
 
-from ..._process.replace import MISSING, Attribute, CallProbe, Cell, Replacement, skip_frames
+from ..._process.replace import MISSING, Attribute, CallProbe, Replacement, skip_frames
 from ...frame import Phase
 from .. import recorder as recorders
 from ..marks.codes import CHECKPOINT, LEAVE, MAX_STEPS_BACK, RECOMPUTE, STEP_STRIDE
@@ -141,26 +138,16 @@ def _remembering_hook(original: Any, listeners: list[CheckpointMarks]) -> Any:
 
 
 def _recomputing_hook(original: Any, listeners: list[CheckpointMarks]) -> Any:
-    """Return torch's context manager around a recomputation, which has the function in it timed."""
+    """Return torch's context manager around a recomputation, which is timed."""
 
     class RecomputingHook(original):  # type: ignore[misc]
         def __init__(self, *args: Any, **kwargs: Any) -> None:
             super().__init__(*args, **kwargs)
             self._reference = args[0] if args else _no_call
-            self._replaced: tuple[Cell, Any] | None = None
             self._entered: list[CheckpointMarks] = []
 
         def __enter__(self) -> Any:
-            if listeners:
-                call: Any = self._reference()
-                try:
-                    place = Cell(call.recompute_fn, "fn")
-                    timed = TimedFunction(place.get(), listeners, call)
-                except (AttributeError, TypeError, ValueError):  # another torch: all of the recomputation is timed
-                    self._entered = _enter(listeners, original, call)
-                else:
-                    self._replaced = place, timed.function
-                    place.put(timed)
+            self._entered = _enter(listeners, original, self._reference())
             return super().__enter__()
 
         def __exit__(self, *error: Any) -> Any:
@@ -168,9 +155,6 @@ def _recomputing_hook(original: Any, listeners: list[CheckpointMarks]) -> Any:
                 return super().__exit__(*error)
             finally:
                 _leave(self._entered)
-                if self._replaced is not None:
-                    place, function = self._replaced
-                    place.put_back(function)
 
     return _named_like(original, RecomputingHook, "__init__", "__enter__", "__exit__")
 

@@ -244,15 +244,7 @@ static int call_table_clear(PyObject *op) {
     return 0;
 }
 
-static void call_table_dealloc(PyObject *op) {
-    PyTypeObject *type = Py_TYPE(op);
-    PyObject_GC_UnTrack(op);
-    call_table_clear(op);
-    type->tp_free(op);
-    Py_DECREF(type);
-}
-
-#define KEYWORDS(function) (PyCFunction)(void (*)(void))(function), METH_VARARGS | METH_KEYWORDS
+DEFINE_DEALLOC(call_table)
 
 static PyMethodDef table_methods[] = {
     {"site", call_table_site, METH_O, "Return the site of a module, a new one where it has none."},
@@ -265,9 +257,7 @@ static PyMethodDef table_methods[] = {
 static PyType_Slot table_slots[] = {
     {Py_tp_doc, "CallTable()\n--\n\nThe modules whose calls are marked, in place of Module._compiled_call_impl."},
     {Py_tp_new, call_table_new},
-    {Py_tp_dealloc, call_table_dealloc},
-    {Py_tp_traverse, call_table_traverse},
-    {Py_tp_clear, call_table_clear},
+    COLLECTION_SLOTS(call_table),
     {Py_tp_descr_get, call_table_get},
     {Py_tp_descr_set, call_table_set},
     {Py_tp_methods, table_methods},
@@ -275,12 +265,7 @@ static PyType_Slot table_slots[] = {
     {0, NULL},
 };
 
-PyType_Spec call_table_spec = {
-    .name = "autoprof._capture.marks._c.CallTable",
-    .basicsize = sizeof(CallTable),
-    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_IMMUTABLETYPE,
-    .slots = table_slots,
-};
+DEFINE_SPEC(CallTable, call_table, table_slots, 0);
 
 /* The entries. */
 
@@ -359,29 +344,8 @@ static PyObject *call_entry_new(PyTypeObject *type, PyObject *args, PyObject *kw
     return (PyObject *)self;
 }
 
-static int call_entry_traverse(PyObject *op, visitproc visit, void *arg) {
-    CallEntry *self = (CallEntry *)op;
-    Py_VISIT(self->owner);
-    Py_VISIT(self->context);
-    Py_VISIT(self->enter);
-    Py_VISIT(self->leave);
-    Py_VISIT(self->on_error);
-    Py_VISIT(Py_TYPE(op));
-    return 0;
-}
-
-static void call_entry_dealloc(PyObject *op) {
-    CallEntry *self = (CallEntry *)op;
-    PyTypeObject *type = Py_TYPE(op);
-    PyObject_GC_UnTrack(op);
-    Py_CLEAR(self->owner);
-    Py_CLEAR(self->context);
-    Py_CLEAR(self->enter);
-    Py_CLEAR(self->leave);
-    Py_CLEAR(self->on_error);
-    type->tp_free(op);
-    Py_DECREF(type);
-}
+#define CALL_ENTRY_FIELDS(DO) DO(owner) DO(context) DO(enter) DO(leave) DO(on_error)
+DEFINE_COLLECTION(CallEntry, call_entry, CALL_ENTRY_FIELDS)
 
 /* No tp_clear: sites hold entries, and are cleared; a call that is running relies on its entries being whole. */
 static PyType_Slot entry_slots[] = {
@@ -393,12 +357,7 @@ static PyType_Slot entry_slots[] = {
     {0, NULL},
 };
 
-PyType_Spec call_entry_spec = {
-    .name = "autoprof._capture.marks._c.CallEntry",
-    .basicsize = sizeof(CallEntry),
-    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_IMMUTABLETYPE,
-    .slots = entry_slots,
-};
+DEFINE_SPEC(CallEntry, call_entry, entry_slots, 0);
 
 /* The sites. */
 
@@ -644,17 +603,10 @@ static PyGetSetDef site_properties[] = {
 static PyType_Slot site_slots[] = {
     {Py_tp_doc, "The marked calls of one module."},
     {Py_tp_call, call_site_call},
-    {Py_tp_dealloc, call_site_dealloc},
-    {Py_tp_traverse, call_site_traverse},
-    {Py_tp_clear, call_site_clear},
+    COLLECTION_SLOTS(call_site),
     {Py_tp_methods, site_methods},
     {Py_tp_getset, site_properties},
     {0, NULL},
 };
 
-PyType_Spec call_site_spec = {
-    .name = "autoprof._capture.marks._c.CallSite",
-    .basicsize = sizeof(CallSite),
-    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_IMMUTABLETYPE | Py_TPFLAGS_DISALLOW_INSTANTIATION,
-    .slots = site_slots,
-};
+DEFINE_SPEC(CallSite, call_site, site_slots, Py_TPFLAGS_DISALLOW_INSTANTIATION);

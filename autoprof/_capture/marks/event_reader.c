@@ -149,32 +149,10 @@ static PyObject *event_reader_new(PyTypeObject *type, PyObject *args, PyObject *
     return (PyObject *)self;
 }
 
-#define FOR_EACH_REFERENCE(DO)                                                                                      \
-    DO(read) DO(here) DO(device) DO(pools) DO(streams) DO(record) DO(now) DO(current_device)               \
-    DO(current_stream) DO(is_capturing) DO(known_device) DO(known_stream) DO(known_place)
-
-static int event_reader_traverse(PyObject *op, visitproc visit, void *arg) {
-    EventReader *self = (EventReader *)op;
-#define VISIT(field) Py_VISIT(self->field);
-    FOR_EACH_REFERENCE(VISIT)
-    Py_VISIT(Py_TYPE(op));
-    return 0;
-}
-
-static int event_reader_clear(PyObject *op) {
-    EventReader *self = (EventReader *)op;
-#define CLEAR(field) Py_CLEAR(self->field);
-    FOR_EACH_REFERENCE(CLEAR)
-    return 0;
-}
-
-static void event_reader_dealloc(PyObject *op) {
-    PyTypeObject *type = Py_TYPE(op);
-    PyObject_GC_UnTrack(op);
-    event_reader_clear(op);
-    type->tp_free(op);
-    Py_DECREF(type);
-}
+#define EVENT_READER_FIELDS(DO)                                                                                     \
+    DO(read) DO(here) DO(device) DO(pools) DO(streams) DO(record) DO(now) DO(current_device) DO(current_stream)     \
+    DO(is_capturing) DO(known_device) DO(known_stream) DO(known_place)
+DEFINE_COLLECTION(EventReader, event_reader, EVENT_READER_FIELDS)
 
 static PyMemberDef members[] = {
     {"__vectorcalloffset__", T_PYSSIZET, offsetof(EventReader, vectorcall), READONLY, NULL},
@@ -185,16 +163,9 @@ static PyType_Slot slots[] = {
     {Py_tp_doc, "A reading of a device's clock."},
     {Py_tp_new, event_reader_new},
     {Py_tp_call, PyVectorcall_Call},
-    {Py_tp_dealloc, event_reader_dealloc},
-    {Py_tp_traverse, event_reader_traverse},
-    {Py_tp_clear, event_reader_clear},
+    COLLECTION_SLOTS(event_reader),
     {Py_tp_members, members},
     {0, NULL},
 };
 
-PyType_Spec event_reader_spec = {
-    .name = "autoprof._capture.marks._c.EventReader",
-    .basicsize = sizeof(EventReader),
-    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_IMMUTABLETYPE,
-    .slots = slots,
-};
+DEFINE_SPEC(EventReader, event_reader, slots, Py_TPFLAGS_HAVE_VECTORCALL);

@@ -82,39 +82,8 @@ static PyObject *hook_context_update(PyObject *op, PyObject *args, PyObject *kwa
     Py_RETURN_NONE;
 }
 
-static int hook_context_traverse(PyObject *op, visitproc visit, void *arg) {
-    HookContext *self = (HookContext *)op;
-    Py_VISIT(self->buffer);
-    Py_VISIT(self->nodes);
-    Py_VISIT(self->gaps);
-    Py_VISIT(self->fallback);
-    Py_VISIT(self->on_error);
-    Py_VISIT(self->read_clock);
-    Py_VISIT(Py_TYPE(op));
-    return 0;
-}
-
-static int hook_context_clear(PyObject *op) {
-    HookContext *self = (HookContext *)op;
-    self->enabled = 0; /* first: a hook that is called after this hands over to Python */
-    Py_CLEAR(self->buffer);
-    Py_CLEAR(self->nodes);
-    Py_CLEAR(self->gaps);
-    Py_CLEAR(self->fallback);
-    Py_CLEAR(self->on_error);
-    Py_CLEAR(self->read_clock);
-    return 0;
-}
-
-static void hook_context_dealloc(PyObject *op) {
-    PyTypeObject *type = Py_TYPE(op);
-    PyObject_GC_UnTrack(op);
-    hook_context_clear(op);
-    type->tp_free(op);
-    Py_DECREF(type);
-}
-
-#define KEYWORDS(function) (PyCFunction)(void (*)(void))(function), METH_VARARGS | METH_KEYWORDS
+#define HOOK_CONTEXT_FIELDS(DO) DO(buffer) DO(nodes) DO(gaps) DO(fallback) DO(on_error) DO(read_clock)
+DEFINE_COLLECTION(HookContext, hook_context, HOOK_CONTEXT_FIELDS)
 
 static PyMethodDef hook_context_methods[] = {
     {"update", KEYWORDS(hook_context_update), "Renew the state that the recorder changes."},
@@ -124,16 +93,9 @@ static PyMethodDef hook_context_methods[] = {
 static PyType_Slot hook_context_slots[] = {
     {Py_tp_doc, "HookContext(buffer, **state)\n--\n\nThe state that the marks of one purpose share."},
     {Py_tp_new, hook_context_new},
-    {Py_tp_dealloc, hook_context_dealloc},
-    {Py_tp_traverse, hook_context_traverse},
-    {Py_tp_clear, hook_context_clear},
+    COLLECTION_SLOTS(hook_context),
     {Py_tp_methods, hook_context_methods},
     {0, NULL},
 };
 
-PyType_Spec hook_context_spec = {
-    .name = "autoprof._capture.marks._c.HookContext",
-    .basicsize = sizeof(HookContext),
-    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_IMMUTABLETYPE,
-    .slots = hook_context_slots,
-};
+DEFINE_SPEC(HookContext, hook_context, hook_context_slots, 0);

@@ -189,7 +189,7 @@ static PyObject *mark_buffer_take(PyObject *op, PyObject *number) {
     return taken;
 }
 
-static PyObject *mark_buffer_clear(PyObject *op, PyObject *Py_UNUSED(none)) {
+static PyObject *mark_buffer_empty(PyObject *op, PyObject *Py_UNUSED(none)) {
     arrays marks = detach((MarkBuffer *)op);
     release((MarkBuffer *)op, &marks);
     Py_RETURN_NONE;
@@ -246,30 +246,26 @@ static int mark_buffer_traverse(PyObject *op, visitproc visit, void *arg) {
     return 0;
 }
 
-static int mark_buffer_clear_references(PyObject *op) {
-    arrays marks = detach((MarkBuffer *)op);
-    release((MarkBuffer *)op, &marks);
-    return 0;
-}
-
-static void mark_buffer_dealloc(PyObject *op) {
+static int mark_buffer_clear(PyObject *op) {
     MarkBuffer *self = (MarkBuffer *)op;
-    PyTypeObject *type = Py_TYPE(op);
-    PyObject_GC_UnTrack(op);
-    mark_buffer_clear_references(op);
-    PyMem_Free(self->codes);
+    arrays marks = detach(self);
+    release(self, &marks);
     Py_CLEAR(self->block);
     for (int i = 0; i < KEPT_BLOCKS; i++)
         Py_CLEAR(self->blocks[i]);
     Py_CLEAR(self->last_codes);
-    type->tp_free(op);
-    Py_DECREF(type);
+    PyMem_Free(self->codes);
+    self->codes = NULL;
+    self->codes_capacity = self->capacity = 0;
+    return 0;
 }
+
+DEFINE_DEALLOC(mark_buffer)
 
 static PyMethodDef methods[] = {
     {"extend", mark_buffer_extend, METH_O, "Append marks: a tuple of alternating codes and readings."},
     {"take", mark_buffer_take, METH_O, "Return the codes and readings, and start the step of this serial."},
-    {"clear", mark_buffer_clear, METH_NOARGS, "Remove all marks."},
+    {"clear", mark_buffer_empty, METH_NOARGS, "Remove all marks."},
     {"next_ordinal", mark_buffer_next_ordinal, METH_NOARGS, "Return the ordinal of a new call."},
     {NULL},
 };
@@ -287,9 +283,7 @@ static PyMemberDef members[] = {
 static PyType_Slot slots[] = {
     {Py_tp_doc, "MarkBuffer(serial, limit)\n--\n\nThe marks of one step: a sequence with a code and a reading for each."},
     {Py_tp_new, mark_buffer_new},
-    {Py_tp_dealloc, mark_buffer_dealloc},
-    {Py_tp_traverse, mark_buffer_traverse},
-    {Py_tp_clear, mark_buffer_clear_references},
+    COLLECTION_SLOTS(mark_buffer),
     {Py_tp_methods, methods},
     {Py_tp_members, members},
     {Py_sq_length, mark_buffer_length},
@@ -298,9 +292,4 @@ static PyType_Slot slots[] = {
     {0, NULL},
 };
 
-PyType_Spec mark_buffer_spec = {
-    .name = "autoprof._capture.marks._c.MarkBuffer",
-    .basicsize = sizeof(MarkBuffer),
-    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_IMMUTABLETYPE,
-    .slots = slots,
-};
+DEFINE_SPEC(MarkBuffer, mark_buffer, slots, 0);

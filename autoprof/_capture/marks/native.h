@@ -48,6 +48,46 @@ enum {
     MARK_THREAD = 13,
 };
 
+/* Define how the garbage collector sees a type: FIELDS(DO) lists its references as DO(field), the first to be cleared
+first. */
+#define VISIT_FIELD(field) Py_VISIT(self->field);
+#define CLEAR_FIELD(field) Py_CLEAR(self->field);
+#define DEFINE_COLLECTION(type, name, FIELDS)                                                                       \
+    static int name##_traverse(PyObject *op, visitproc visit, void *arg) {                                          \
+        type *self = (type *)op;                                                                                    \
+        FIELDS(VISIT_FIELD)                                                                                         \
+        Py_VISIT(Py_TYPE(op));                                                                                      \
+        return 0;                                                                                                   \
+    }                                                                                                               \
+    static int name##_clear(PyObject *op) {                                                                         \
+        type *self = (type *)op;                                                                                    \
+        FIELDS(CLEAR_FIELD)                                                                                         \
+        return 0;                                                                                                   \
+    }                                                                                                               \
+    DEFINE_DEALLOC(name)
+
+#define DEFINE_DEALLOC(name)                                                                                        \
+    static void name##_dealloc(PyObject *op) {                                                                      \
+        PyTypeObject *type = Py_TYPE(op);                                                                           \
+        PyObject_GC_UnTrack(op);                                                                                    \
+        name##_clear(op);                                                                                           \
+        type->tp_free(op);                                                                                          \
+        Py_DECREF(type);                                                                                            \
+    }
+
+#define COLLECTION_SLOTS(name)                                                                                      \
+    {Py_tp_dealloc, name##_dealloc}, {Py_tp_traverse, name##_traverse}, {Py_tp_clear, name##_clear}
+
+#define DEFINE_SPEC(type, prefix, type_slots, more_flags)                                                           \
+    PyType_Spec prefix##_spec = {                                                                                   \
+        .name = "autoprof._capture.marks._c." #type,                                                                \
+        .basicsize = sizeof(type),                                                                                  \
+        .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_IMMUTABLETYPE | (more_flags),                 \
+        .slots = type_slots,                                                                                        \
+    }
+
+#define KEYWORDS(function) (PyCFunction)(void (*)(void))(function), METH_VARARGS | METH_KEYWORDS
+
 /* State of the module: its types, the functions of torch that hooks call, and interned names. */
 typedef struct {
     PyTypeObject *mark_buffer_type, *hook_context_type, *timed_method_type, *event_reader_type;
@@ -169,7 +209,7 @@ static inline int next_node_number(module_state *module, long long *number) {
 
 /* Whether marks are appended: the step is sampled. */
 static inline int is_appending(HookContext *self) {
-    return self->enabled && !self->buffer->suspended;
+    return self->enabled && self->buffer != NULL && !self->buffer->suspended;
 }
 
 /* Whether the mark of a call needs an append and nothing else: it is of the training thread. */

@@ -94,27 +94,8 @@ static PyObject *node_mark_codes(PyObject *op, void *Py_UNUSED(closure)) {
     return codes;
 }
 
-static int node_mark_traverse(PyObject *op, visitproc visit, void *arg) {
-    NodeMark *self = (NodeMark *)op;
-    Py_VISIT(self->context);
-    Py_VISIT(self->outer);
-    Py_VISIT(Py_TYPE(op));
-    return 0;
-}
-
-static int node_mark_clear(PyObject *op) {
-    Py_CLEAR(((NodeMark *)op)->context);
-    Py_CLEAR(((NodeMark *)op)->outer);
-    return 0;
-}
-
-static void node_mark_dealloc(PyObject *op) {
-    PyTypeObject *type = Py_TYPE(op);
-    PyObject_GC_UnTrack(op);
-    node_mark_clear(op);
-    type->tp_free(op);
-    Py_DECREF(type);
-}
+#define NODE_MARK_FIELDS(DO) DO(context) DO(outer)
+DEFINE_COLLECTION(NodeMark, node_mark, NODE_MARK_FIELDS)
 
 static PyMemberDef mark_members[] = {
     {"__vectorcalloffset__", T_PYSSIZET, offsetof(NodeMark, vectorcall), READONLY, NULL},
@@ -130,21 +111,13 @@ static PyGetSetDef mark_properties[] = {
 static PyType_Slot mark_slots[] = {
     {Py_tp_doc, "The prehook of one autograd node."},
     {Py_tp_call, PyVectorcall_Call},
-    {Py_tp_dealloc, node_mark_dealloc},
-    {Py_tp_traverse, node_mark_traverse},
-    {Py_tp_clear, node_mark_clear},
+    COLLECTION_SLOTS(node_mark),
     {Py_tp_members, mark_members},
     {Py_tp_getset, mark_properties},
     {0, NULL},
 };
 
-PyType_Spec node_mark_spec = {
-    .name = "autoprof._capture.marks._c.NodeMark",
-    .basicsize = sizeof(NodeMark),
-    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_IMMUTABLETYPE |
-             Py_TPFLAGS_DISALLOW_INSTANTIATION,
-    .slots = mark_slots,
-};
+DEFINE_SPEC(NodeMark, node_mark, mark_slots, Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_DISALLOW_INSTANTIATION);
 
 /* The carriers. */
 
@@ -323,14 +296,6 @@ static PyObject *node_marks_output(PyObject *op, PyObject *args) {
     return track(op, args, node_marks_track_output);
 }
 
-static PyObject *node_marks_get(PyObject *op, PyObject *number) {
-    unsigned long long value = PyLong_AsUnsignedLongLongMask(number);
-    if (value == (unsigned long long)-1 && PyErr_Occurred())
-        return NULL;
-    NodeMark *mark = find_mark((NodeMarks *)op, value);
-    return Py_NewRef(mark != NULL ? (PyObject *)mark : Py_None);
-}
-
 static int node_marks_contains(PyObject *op, PyObject *number) {
     unsigned long long value = PyLong_AsUnsignedLongLongMask(number);
     if (value == (unsigned long long)-1 && PyErr_Occurred())
@@ -386,7 +351,9 @@ static int node_marks_clear(PyObject *op) {
     NodeMarks *self = (NodeMarks *)op;
     carrier *carriers = self->carriers;
     Py_ssize_t count = self->count;
-    self->generation++; /* no slot leads to a carrier any more */
+    PyMem_Free(self->slots);
+    self->slots = NULL;
+    self->slot_count = 0;
     self->carriers = NULL;
     self->count = self->capacity = self->next = self->used = 0;
     self->last_output = NULL;
@@ -400,19 +367,11 @@ static int node_marks_clear(PyObject *op) {
     return 0;
 }
 
-static void node_marks_dealloc(PyObject *op) {
-    PyTypeObject *type = Py_TYPE(op);
-    PyObject_GC_UnTrack(op);
-    node_marks_clear(op);
-    PyMem_Free(((NodeMarks *)op)->slots);
-    type->tp_free(op);
-    Py_DECREF(type);
-}
+DEFINE_DEALLOC(node_marks)
 
 static PyMethodDef methods[] = {
     {"track_input", node_marks_input, METH_VARARGS, "Have the node of an input mark the end of a call's backward."},
     {"track_output", node_marks_output, METH_VARARGS, "Have the node of an output mark its begin."},
-    {"get", node_marks_get, METH_O, "Return the mark of the node with this number, or None."},
     {"clear", node_marks_forget, METH_NOARGS, "Forget the nodes: a new step begins."},
     {NULL},
 };
@@ -420,18 +379,11 @@ static PyMethodDef methods[] = {
 static PyType_Slot slots[] = {
     {Py_tp_doc, "NodeMarks(context, make_carrier)\n--\n\nThe autograd nodes of the open step that mark a backward pass."},
     {Py_tp_new, node_marks_new},
-    {Py_tp_dealloc, node_marks_dealloc},
-    {Py_tp_traverse, node_marks_traverse},
-    {Py_tp_clear, node_marks_clear},
+    COLLECTION_SLOTS(node_marks),
     {Py_tp_methods, methods},
     {Py_sq_length, node_marks_length},
     {Py_sq_contains, node_marks_contains},
     {0, NULL},
 };
 
-PyType_Spec node_marks_spec = {
-    .name = "autoprof._capture.marks._c.NodeMarks",
-    .basicsize = sizeof(NodeMarks),
-    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_IMMUTABLETYPE,
-    .slots = slots,
-};
+DEFINE_SPEC(NodeMarks, node_marks, slots, 0);

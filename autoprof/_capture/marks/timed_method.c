@@ -81,31 +81,8 @@ static PyObject *timed_method_new(PyTypeObject *type, PyObject *args, PyObject *
     return (PyObject *)self;
 }
 
-static int timed_method_traverse(PyObject *op, visitproc visit, void *arg) {
-    TimedMethod *self = (TimedMethod *)op;
-    Py_VISIT(self->method);
-    Py_VISIT(self->listeners);
-    Py_VISIT(self->watch);
-    Py_VISIT(Py_TYPE(op));
-    return 0;
-}
-
-static int timed_method_clear(PyObject *op) {
-    TimedMethod *self = (TimedMethod *)op;
-    Py_CLEAR(self->method); /* first: it shows that the object is cleared */
-    Py_CLEAR(self->name);
-    Py_CLEAR(self->listeners);
-    Py_CLEAR(self->watch);
-    return 0;
-}
-
-static void timed_method_dealloc(PyObject *op) {
-    PyTypeObject *type = Py_TYPE(op);
-    PyObject_GC_UnTrack(op);
-    timed_method_clear(op);
-    type->tp_free(op);
-    Py_DECREF(type);
-}
+#define TIMED_METHOD_FIELDS(DO) DO(method) DO(name) DO(listeners) DO(watch)
+DEFINE_COLLECTION(TimedMethod, timed_method, TIMED_METHOD_FIELDS)
 
 static PyMemberDef members[] = {
     {"__wrapped__", T_OBJECT_EX, offsetof(TimedMethod, method), READONLY, "the method"},
@@ -115,17 +92,10 @@ static PyMemberDef members[] = {
 static PyType_Slot slots[] = {
     {Py_tp_doc, "TimedMethod(method, name, of_tensor, listeners, watch)\n--\n\nA method that is timed on a device."},
     {Py_tp_new, timed_method_new},
-    {Py_tp_dealloc, timed_method_dealloc},
-    {Py_tp_traverse, timed_method_traverse},
-    {Py_tp_clear, timed_method_clear},
+    COLLECTION_SLOTS(timed_method),
     {Py_tp_descr_get, timed_method_get},
     {Py_tp_members, members},
     {0, NULL},
 };
 
-PyType_Spec timed_method_spec = {
-    .name = "autoprof._capture.marks._c.TimedMethod",
-    .basicsize = sizeof(TimedMethod),
-    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_IMMUTABLETYPE,
-    .slots = slots,
-};
+DEFINE_SPEC(TimedMethod, timed_method, slots, 0);
