@@ -54,7 +54,7 @@ class CallTracker:
     def track_inputs(self, args: Any, kwargs: Any, ordinal: int, thread: int) -> None:
         """Have the nodes of a call's inputs mark the end of its backward, and note a gap if a newer node exists."""
         next_number, newest = _next_node_number(), -1
-        for node in nodes_of((args, kwargs) if kwargs else args):
+        for node in nodes_of((*args, *kwargs.values())):
             number = node._sequence_nr()
             newest = max(newest, number)
             self.nodes.track_input(self._key(number, thread), node, ordinal)

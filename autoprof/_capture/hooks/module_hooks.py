@@ -86,9 +86,9 @@ def _call_hooks(
     recorder.on_change(update)
     update()
 
-    def is_passed_over(self: HookOwner, module: nn.Module, thread: int) -> bool:
+    def is_passed_over(self: HookOwner, module: nn.Module) -> bool:
         # A recomputation on a device's backward thread and a call of a replica are parts of the training step.
-        if thread == training_thread or module is not self.module or _graph_task() != -1:
+        if module is not self.module or _graph_task() != -1:
             return False
         buffer.skipped += 1
         return True
@@ -98,7 +98,7 @@ def _call_hooks(
             return 0
         try:
             thread, ordinal = get_ident(), 0
-            if is_passed_over(self, module, thread):
+            if thread != training_thread and is_passed_over(self, module):
                 return 0
             code = self.enter_code if _graph_task() == -1 else self.recompute_code
             if tracker is not None:
@@ -117,7 +117,9 @@ def _call_hooks(
             return
         try:
             thread = get_ident()
-            if is_passed_over(self, module, thread) or (tracker is not None and not ordinal):
+            if tracker is not None and not ordinal:
+                return
+            if thread != training_thread and is_passed_over(self, module):
                 return
             append(self.leave_code | ordinal, read() if module is self.module else read_current(), thread)
             if tracker is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from types import ModuleType
 from typing import Any, Final
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from ...frame import NOT_MEASURED, NamedShape
 
-MAX_OBJECTS: Final = 1024
+MAX_OBJECTS: Final = 512
 """Objects visited in one value: a list of thousands of tensors is data, not a module's output."""
 MAX_DEPTH: Final = 6
 """Levels of nested containers whose shapes are named."""
@@ -20,7 +20,7 @@ _PLAIN: Final = (str, bytes, int, float, complex, type(None))
 _NOT_A_RESULT: Final = (type, ModuleType, nn.Module)
 
 
-def nodes_of(value: Any, *, attributes: bool = False) -> list[Any]:
+def nodes_of(value: Any, *, attributes: bool = False) -> Sequence[Any]:
     """Return the ``grad_fn`` of the tensors of ``tensors_of``."""
     return [node for tensor in tensors_of(value, attributes=attributes) if (node := tensor.grad_fn) is not None]
 
@@ -33,29 +33,30 @@ def tensors_of(value: Any, *, attributes: bool = False) -> Sequence[Tensor]:
     if isinstance(value, Tensor):
         return (value,)
     found: list[Tensor] = []
-    pending, seen = [value], set[int]()
-    while pending and len(found) + len(seen) < MAX_OBJECTS:
-        item = pending.pop()
-        if isinstance(item, Tensor):
-            found.append(item)
-        elif id(item) not in seen:
-            seen.add(id(item))
-            inside = _inside(item, attributes)
-            pending += [one for one in reversed(inside) if not isinstance(one, _PLAIN)]
+    _collect((value,), attributes, found, set())
     return found
 
 
-def _inside(item: Any, attributes: bool) -> Sequence[Any]:
+def _collect(values: Iterable[Any], attributes: bool, found: list[Tensor], seen: set[int]) -> None:
+    for value in values:
+        if isinstance(value, Tensor):
+            found.append(value)
+        elif not isinstance(value, _PLAIN) and id(value) not in seen and len(found) + len(seen) < MAX_OBJECTS:
+            seen.add(id(value))
+            _collect(_inside(value, attributes), attributes, found, seen)
+
+
+def _inside(item: Any, attributes: bool) -> Iterable[Any]:
     if isinstance(item, (tuple, list)):
         return item
     if isinstance(item, Mapping):
-        return list(item.values())
+        return item.values()
     if hasattr(type(item), "__dataclass_fields__"):
         return [getattr(item, name, None) for name in type(item).__dataclass_fields__]
     if not attributes or callable(item) or isinstance(item, _NOT_A_RESULT):
         return ()
     if isinstance(item, (set, frozenset)):
-        return list(item)
+        return item
     slots = [getattr(item, name, None) for kind in type(item).__mro__ for name in _slots(kind)]
     return [*slots, *getattr(item, "__dict__", {}).values()]
 
