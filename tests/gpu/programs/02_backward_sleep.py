@@ -30,37 +30,11 @@ class SlowGradient(torch.autograd.Function):
         return grad
 
 
-class Slow(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.linear = nn.Linear(256, 256)
-
+class Slow(nn.Linear):
     def forward(self, x):
-        return torch.relu(SlowGradient.apply(self.linear(x)))
+        return torch.relu(SlowGradient.apply(super().forward(x)))
 
 
-class Net(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.first = nn.Linear(256, 256)
-        self.slow = Slow()
-        self.last = nn.Linear(256, 10)
-
-    def forward(self, x):
-        return self.last(self.slow(torch.relu(self.first(x))))
-
-
-kit.calibrate()
-torch.manual_seed(0)
-model = Net().to(kit.DEVICE)
-optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-inputs = torch.randn(64, 256, device=kit.DEVICE)
-labels = torch.randint(0, 10, (64,), device=kit.DEVICE)
-criterion = nn.CrossEntropyLoss()
-for _ in range(120):
-    kit.step()
-    optimizer.zero_grad()
-    loss = criterion(model(inputs), labels)
-    loss.backward()
-    optimizer.step()
-kit.save([model])
+model = kit.Net(first=nn.Linear(256, 256), slow=Slow(256, 256), last=kit.last())
+kit.train(model, 120)
+kit.save(model)

@@ -25,16 +25,6 @@ class SlowSGD(torch.optim.SGD):
         return super().step(closure)
 
 
-kit.calibrate()
-torch.manual_seed(0)
-model = nn.Sequential(nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 10)).to(kit.DEVICE)
-optimizer = SlowSGD(model.parameters(), lr=0.01, momentum=0.9)
-inputs = torch.randn(64, 256, device=kit.DEVICE)
-labels = torch.randint(0, 10, (64,), device=kit.DEVICE)
-for _ in range(120):
-    kit.step()
-    loss = nn.functional.cross_entropy(model(inputs), labels)
-    loss.backward()
-    optimizer.step()
-    optimizer.zero_grad()
-kit.save([model])
+model = kit.Net(first=nn.Linear(256, 256), relu=nn.ReLU(), last=kit.last())
+kit.train(model, 120, optimizer=SlowSGD(model.parameters(), lr=0.01, momentum=0.9))
+kit.save(model)

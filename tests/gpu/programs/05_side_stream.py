@@ -18,24 +18,12 @@ EXPECTED = {
 }
 
 
-class Part(nn.Module):
-    def __init__(self, name, ms):
-        super().__init__()
-        self.linear = nn.Linear(256, 256)
-        self.name, self.ms = name, ms
-
-    def forward(self, x):
-        with kit.span(self.name):
-            kit.sleep(self.ms)
-        return self.linear(x)
-
-
 class Both(nn.Module):
     def __init__(self):
         super().__init__()
-        self.aside = Part("aside", 4.0)
-        self.direct = Part("direct", 2.5)
-        self.side = kit.side_stream()
+        self.aside = kit.Slow(4.0, "aside")
+        self.direct = kit.Slow(2.5, "direct")
+        self.side = None if kit.DRY else torch.cuda.Stream()
 
     def forward(self, x):
         with kit.span("both"):
@@ -52,27 +40,6 @@ class Both(nn.Module):
             return a + b
 
 
-class Net(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.first = nn.Linear(256, 256)
-        self.both = Both()
-        self.last = nn.Linear(256, 10)
-
-    def forward(self, x):
-        return self.last(self.both(self.first(x)))
-
-
-kit.calibrate()
-torch.manual_seed(0)
-model = Net().to(kit.DEVICE)
-optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-inputs = torch.randn(64, 256, device=kit.DEVICE)
-labels = torch.randint(0, 10, (64,), device=kit.DEVICE)
-for _ in range(120):
-    kit.step()
-    loss = nn.functional.cross_entropy(model(inputs), labels)
-    loss.backward()
-    optimizer.step()
-    optimizer.zero_grad()
-kit.save([model])
+model = kit.Net(first=nn.Linear(256, 256), both=Both(), last=kit.last())
+kit.train(model, 120)
+kit.save(model)

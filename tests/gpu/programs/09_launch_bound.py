@@ -14,18 +14,8 @@ EXPECTED = {
     ],
 }
 
-kit.calibrate()
-torch.manual_seed(0)
-model = nn.Sequential(*[nn.Sequential(nn.Linear(16, 16), nn.ReLU()) for _ in range(40)], nn.Linear(16, 10)).to(
-    kit.DEVICE
-)
+layers = nn.Sequential(*[nn.Sequential(nn.Linear(16, 16), nn.ReLU()) for _ in range(40)])
+model = kit.Net(layers=layers, last=kit.last(16))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
-inputs = torch.randn(8, 16, device=kit.DEVICE)
-labels = torch.randint(0, 10, (8,), device=kit.DEVICE)
-for _ in range(150):
-    kit.step()
-    loss = nn.functional.cross_entropy(model(inputs), labels)
-    loss.backward()
-    optimizer.step()
-    optimizer.zero_grad()
-kit.save([model])
+kit.train(model, [kit.batch(8, 16)] * 150, optimizer=optimizer)
+kit.save(model)

@@ -14,38 +14,17 @@ EXPECTED = {
 }
 
 
-class Sleep(nn.Module):
-    def __init__(self, name, ms):
-        super().__init__()
-        self.name, self.ms = name, ms
+class Generator(kit.Net):
+    pass
 
+
+class Discriminator(kit.Net):
     def forward(self, x):
-        with kit.span(self.name):
-            kit.sleep(self.ms)
-        return x * 1.0
+        return super().forward(x).flatten()
 
 
-class Generator(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.main = nn.Sequential(nn.Linear(32, 128), nn.ReLU(), Sleep("g", 2), nn.Linear(128, 64))
-
-    def forward(self, z):
-        return self.main(z)
-
-
-class Discriminator(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.main = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), Sleep("d", 1), nn.Linear(128, 1))
-
-    def forward(self, x):
-        return self.main(x).flatten()
-
-
-kit.calibrate()
-torch.manual_seed(0)
-netG, netD = Generator().to(kit.DEVICE), Discriminator().to(kit.DEVICE)
+netG = Generator(first=nn.Linear(32, 128), slow=kit.Slow(2, "g", width=128), last=nn.Linear(128, 64))
+netD = Discriminator(first=nn.Linear(64, 128), slow=kit.Slow(1, "d", width=128), last=nn.Linear(128, 1))
 criterion = nn.BCEWithLogitsLoss()
 optimizerD = torch.optim.Adam(netD.parameters(), lr=2e-4)
 optimizerG = torch.optim.Adam(netG.parameters(), lr=2e-4)
@@ -61,4 +40,4 @@ for _ in range(80):
     netG.zero_grad()
     criterion(netD(fake), ones).backward()
     optimizerG.step()
-kit.save([netG, netD])
+kit.save(netG, netD)

@@ -16,37 +16,12 @@ EXPECTED = {
     ],
 }
 
-
-class Slow(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.linear = nn.Linear(256, 256)
-
-    def forward(self, x):
-        with kit.span("slow"):
-            kit.sleep(2)
-        return torch.relu(self.linear(x))
-
-
-class Net(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.slow = Slow()
-        self.last = nn.Linear(256, 10)
-
-    def forward(self, x):
-        return self.last(self.slow(x))
-
-
-kit.calibrate()
-torch.manual_seed(0)
-model = Net().to(kit.DEVICE)
+model = kit.Net(slow=kit.Slow(2), last=kit.last())
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
 scaler = torch.amp.GradScaler(kit.DEVICE, init_scale=1024.0)
-labels = torch.randint(0, 10, (64,), device=kit.DEVICE)
 for i in range(100):
     kit.step()
-    inputs = torch.randn(64, 256, device=kit.DEVICE)
+    inputs, labels = kit.batch()
     with torch.autocast(kit.DEVICE, dtype=torch.bfloat16):
         loss = nn.functional.cross_entropy(model(inputs), labels)
     if i == 40:
@@ -55,4 +30,4 @@ for i in range(100):
     scaler.scale(loss).backward()
     scaler.step(optimizer)
     scaler.update()
-kit.save([model], skipped=int(scaler.get_scale() == 512.0))
+kit.save(model, skipped=int(scaler.get_scale() == 512.0))

@@ -24,18 +24,7 @@ class SlowLoss(nn.Module):
         return nn.functional.cross_entropy(outputs, labels)
 
 
-kit.calibrate()
-torch.manual_seed(0)
-model = nn.Sequential(nn.Linear(256, 256), nn.GELU(), nn.Linear(256, 256), nn.GELU(), nn.Linear(256, 10)).to(kit.DEVICE)
+model = nn.Sequential(nn.Linear(256, 256), nn.GELU(), nn.Linear(256, 256), nn.GELU(), kit.last()).to(kit.DEVICE)
 compiled = torch.compile(model, backend="aot_eager" if kit.DRY else "inductor")
-optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-criterion = SlowLoss()
-inputs = torch.randn(64, 256, device=kit.DEVICE)
-labels = torch.randint(0, 10, (64,), device=kit.DEVICE)
-for _ in range(80):
-    kit.step()
-    loss = criterion(compiled(inputs), labels)
-    loss.backward()
-    optimizer.step()
-    optimizer.zero_grad()
-kit.save([model])
+kit.train(compiled, 80, criterion=SlowLoss())
+kit.save(model)

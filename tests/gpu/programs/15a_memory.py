@@ -31,36 +31,23 @@ class Holder(nn.Module):
         return x
 
 
-class Net(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.holder = Holder()
-        self.last = nn.Linear(4096, 10)
-
-    def forward(self, x):
-        return self.last(self.holder(x))
+def allocated():
+    return 0 if kit.DRY else torch.cuda.memory_allocated()
 
 
-rows = 64 if kit.DRY else 4096
-kit.calibrate()
-torch.manual_seed(0)
-model = Net().to(kit.DEVICE)
+model = kit.Net(holder=Holder(), last=kit.last(4096))
 optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
-inputs = torch.randn(rows, 4096, device=kit.DEVICE)  # 64 MiB
-labels = torch.randint(0, 10, (rows,), device=kit.DEVICE)
-held = 0
+inputs, labels = kit.batch(64 if kit.DRY else 4096, 4096)  # 64 MiB
 for _ in range(60):
     kit.step()
-    begin = 0 if kit.DRY else torch.cuda.memory_allocated()
+    begin = allocated()
     outputs = model(inputs)
-    held = 0 if kit.DRY else torch.cuda.memory_allocated() - begin
+    held = allocated() - begin
     loss = nn.functional.cross_entropy(outputs, labels)
     del outputs
     loss.backward()
     optimizer.step()
     optimizer.zero_grad()
-parameters = sum(p.numel() * p.element_size() for p in model.parameters())
-state = sum(
-    v.numel() * v.element_size() for s in optimizer.state.values() for v in s.values() if isinstance(v, torch.Tensor)
-)
-kit.save([model], held_mib=held / 2**20, parameter_bytes=parameters, state_bytes=state)
+parameters = sum(p.nbytes for p in model.parameters())
+state = sum(v.nbytes for s in optimizer.state.values() for v in s.values() if isinstance(v, torch.Tensor))
+kit.save(model, held_mib=held / 2**20, parameter_bytes=parameters, state_bytes=state)

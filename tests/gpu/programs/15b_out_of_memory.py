@@ -17,17 +17,6 @@ EXPECTED = {
 }
 
 
-class Slow(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.linear = nn.Linear(256, 256)
-
-    def forward(self, x):
-        with kit.span("slow"):
-            kit.sleep(3)
-        return torch.relu(self.linear(x))
-
-
 class Wide(nn.Module):
     def forward(self, x):
         if x.shape[0] > 64:
@@ -37,34 +26,20 @@ class Wide(nn.Module):
         return x * 1.5
 
 
-class Net(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.slow = Slow()
-        self.wide = Wide()
-        self.last = nn.Linear(256, 10)
-
-    def forward(self, x):
-        return self.last(self.wide(self.slow(x)))
-
-
-kit.calibrate()
-torch.manual_seed(0)
-model = Net().to(kit.DEVICE)
+model = kit.Net(slow=kit.Slow(3), wide=Wide(), last=kit.last())
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-batch, failures = 64, 0
+rows, failures = 64, 0
 for i in range(60):
     kit.step()
     if i == 30:
-        batch = 128
-    inputs = torch.randn(batch, 256, device=kit.DEVICE)
-    labels = torch.randint(0, 10, (batch,), device=kit.DEVICE)
+        rows = 128
+    inputs, labels = kit.batch(rows)
     try:
         loss = nn.functional.cross_entropy(model(inputs), labels)
         loss.backward()
         optimizer.step()
     except torch.OutOfMemoryError:
         failures += 1
-        batch = 32
+        rows = 32
     optimizer.zero_grad()
-kit.save([model], failures=failures)
+kit.save(model, failures=failures)

@@ -28,8 +28,6 @@ class Model(nn.Module):
 
 
 torch.use_deterministic_algorithms(True, warn_only=True)
-kit.calibrate()
-torch.manual_seed(0)
 model = Model().to(kit.DEVICE)
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)
 losses = []
@@ -44,5 +42,4 @@ for _ in range(100):
     nn.utils.clip_grad_norm_(model.parameters(), 1.0)
     optimizer.step()
     losses.append(loss.detach())
-losses = torch.stack(losses)
-kit.save([model], losses=kit.checksum(losses), finite=bool(losses.isfinite().all()), last=float(losses[-1]))
+kit.save(model, losses=torch.stack(losses))

@@ -1,4 +1,4 @@
-"""What the programs share: a kernel of a known length, the program's own clocks, and the file of its own truth.
+"""What the programs share: kernels of known lengths, the training loop, their own clocks, the file of their own truth.
 
 TRUTH_DRY=1: no GPU; the device is the CPU and a sleeping kernel is time.sleep.
 TRUTH_SAVE: the file that gets the truth. It imports nothing of autoprof.
@@ -13,7 +13,9 @@ import statistics
 import time
 from contextlib import contextmanager, nullcontext
 
+import numpy
 import torch
+from torch import nn
 
 DRY = os.environ.get("TRUTH_DRY") == "1"
 DEVICE = "cpu" if DRY else "cuda"
@@ -40,14 +42,9 @@ def _wait():
         torch.cuda.synchronize()
 
 
-def calibrate():
-    """Measure the cycles of a millisecond, by events, after warm-up kernels. Called once, before the model is made."""
+def _calibrate():
+    """Measure the cycles of a millisecond, by events, after warm-up kernels."""
     global _cycles_per_ms
-    import numpy
-
-    random.seed(0), numpy.random.seed(0)
-    if DRY:
-        return
     torch.zeros(8, device="cuda").add_(1)
     torch.cuda._sleep(20_000_000)
     torch.cuda._sleep(20_000_000)
@@ -90,12 +87,86 @@ def step():
     _steps.append((time.perf_counter(), _event()))
 
 
-def side_stream():
-    return None if DRY else torch.cuda.Stream()
+class Slow(nn.Module):
+    """A layer, and a kernel of this length in its forward; without a name, as in a CUDA graph, without a clock."""
+
+    def __init__(self, ms, name="slow", width=256):
+        super().__init__()
+        self.linear = nn.Linear(width, width)
+        self.ms, self.name = ms, name
+
+    def forward(self, x):
+        x = self.linear(x)
+        with span(self.name) if self.name else nullcontext():
+            sleep(self.ms)
+        return torch.relu(x)
 
 
-def on(stream):
-    return nullcontext() if DRY else torch.cuda.stream(stream)
+class Net(nn.Module):
+    """Parts by name, called in their order."""
+
+    def __init__(self, **parts):
+        super().__init__()
+        for name, part in parts.items():
+            self.add_module(name, part)
+        self.to(DEVICE)
+
+    def forward(self, x):
+        for part in self.children():
+            x = part(x)
+        return x
+
+
+def last(width=256):
+    """The last layer of a model: ten classes."""
+    return nn.Linear(width, 10)
+
+
+def batch(rows=64, width=256):
+    """Inputs and labels on the device."""
+    return torch.randn(rows, width, device=DEVICE), torch.randint(0, 10, (rows,), device=DEVICE)
+
+
+def loader(samples, rows):
+    """A loader of a data set, or of so many random samples."""
+    if isinstance(samples, int):
+        samples = torch.utils.data.TensorDataset(torch.randn(samples, 256), torch.randint(0, 10, (samples,)))
+    return torch.utils.data.DataLoader(samples, batch_size=rows, pin_memory=not DRY)
+
+
+def train(model, batches, *, optimizer=None, criterion=nn.functional.cross_entropy, end=None):
+    """Train on batches, or so many times on one; return the losses. ``end`` gets the number and the loss of a step."""
+    optimizer = optimizer or torch.optim.SGD(model.parameters(), lr=0.01)
+    losses = []
+    for number, (inputs, labels) in enumerate([batch()] * batches if isinstance(batches, int) else batches):
+        step()
+        inputs, labels = inputs.to(DEVICE, non_blocking=True), labels.to(DEVICE, non_blocking=True)
+        loss = criterion(model(inputs), labels)
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        losses.append(loss.detach().clone())
+        if end is not None:
+            end(number, loss)
+    return torch.stack(losses)
+
+
+def captured(warm_up, body):
+    """Warm up three times on a side stream, then capture the body; return what replays it."""
+    if DRY:
+        for _ in range(3):
+            warm_up()
+        return warm_up
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(3):
+            warm_up()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        body()
+    return graph.replay
 
 
 def checksum(*things):
@@ -111,8 +182,6 @@ def checksum(*things):
 
 def random_state():
     """A hash over the states of all random generators."""
-    import numpy
-
     sha = hashlib.sha256(torch.get_rng_state().numpy().tobytes())
     if not DRY:
         sha.update(torch.cuda.get_rng_state().numpy().tobytes())
@@ -131,7 +200,7 @@ def _figures(values):
     }
 
 
-def save(models=(), **extra):
+def save(*models, losses=None, **extra):
     """Wait for the device, then print the truth as one line of JSON and keep it."""
     _wait()
     end = (time.perf_counter(), _event())
@@ -156,6 +225,8 @@ def save(models=(), **extra):
     if models:
         result["checksum"] = checksum(*models)
         result["random_state"] = random_state()
+    if losses is not None:
+        result["losses"], result["finite"] = checksum(losses), bool(losses.isfinite().all())
     result.update(extra)
     text = json.dumps(result)
     print("TRUTH " + text, flush=True)
@@ -163,3 +234,10 @@ def save(models=(), **extra):
     if path:
         with open(path, "w") as file:
             file.write(text + "\n")
+
+
+random.seed(0)
+numpy.random.seed(0)
+if not DRY:
+    _calibrate()
+torch.manual_seed(0)
