@@ -166,10 +166,6 @@ def test_a_line_that_was_cut_off_is_skipped(tmp_path: Path) -> None:
     assert df.attrs["files"][0]["skipped"] == 1
     table = _load(tmp_path, "step,loss,lr\n1,2.0,0.1\n2,1.5,0.1\n3,1.", "table")
     assert list(table["loss"]) == [2.0, 1.5]
-    state = json.dumps(
-        {"log_history": [{"step": 1, "loss": 2.0}, {"step": 2, "loss": 1.0}, {"step": 3, "loss": 0.5}]}, indent=1
-    )
-    assert list(_load(tmp_path, state[: state.rindex("0.5")], "state")["loss"]) == [2.0, 1.0]
 
 
 def test_line_ends_of_windows_change_nothing(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -28,7 +28,6 @@ _ROUNDING_MS: Final = 0.0011
 _MIN_COPIES: Final = 3
 _MIN_COPY_MS: Final = 0.05
 """Shorter times have too few digits: they may be equal by chance."""
-_MAX_NAMES: Final = 5
 COPIES_NOTE: Final = "cuda_dur equals cpu_dur in every record, so it is host time: no device time was measured"
 
 
@@ -96,85 +95,47 @@ class GlobalTimerLog(LogFormat):
 
     def read(self, log_file: LogFile) -> RawRecords:
         """Read the file line by line: a record is a dump of many lines."""
-        raw, dumps = RawRecords(self.name), _Dumps()
+        raw, seen = RawRecords(self.name), dict[TimerRecord, tuple[int, int]]()
+        dump = repeated = lost = 0
         for line in filter(str.strip, log_file.lines()):
             raw.lines += 1
             if _DUMP.search(line):
-                dumps.current += 1
+                dump += 1
                 raw.used_lines += 1
                 continue
-            raw.used_lines += dumps.add(line, raw.lines)
-        raw.notes += dumps.notes()
-        raw.add_meaning("step", Meaning("step", 0))
-        for row in dumps.to_rows():
+            found = [one for one in find_intervals(line) if one is not None]
+            raw.used_lines += bool(found)
+            lost += count_events(line) - len(found)
+            repeated += sum(one in seen for one in found)
+            seen |= {one: (dump, raw.lines) for one in found if one not in seen}
+        copied = ranks_of_copies(seen)
+        hosts = {one.name for one in seen if one.device_ms is None or one.rank in copied}
+        for row in _to_rows(seen, hosts):
             raw.add_row(row)
+        raw.add_meaning("step", Meaning("step", 0))
+        if repeated:
+            raw.notes.append(f"intervals repeated by a later dump, counted once: {repeated}")
+        if lost:
+            raw.notes.append(f"events that are incomplete or contradict themselves, not used: {lost}")
+        if copied:
+            raw.notes.append(COPIES_NOTE)
+        if hosts:
+            raw.notes.append(f"host time, because a record has no device time: {', '.join(sorted(hosts))}")
         return raw
 
 
-class _Dumps:
-    """The intervals of each dump and rank, added up by name."""
-
-    def __init__(self) -> None:
-        self.current = 0
-        self._rows: dict[tuple[int, int], dict[str, float]] = {}
-        self._times: dict[tuple[int, int], dict[str, tuple[float, float | None]]] = {}
-        """By rank and step, then by name: milliseconds of the host, and of the device if all were measured."""
-        self._seen: set[TimerRecord] = set()
-        self._dumps_of_rank: dict[int, int] = {}
-        self._last_dump: dict[int, int] = {}
-        self._repeated = self._lost = 0
-
-    def add(self, line: str, number: int) -> bool:
-        """Add the intervals of a line; return whether it has one."""
-        found = find_intervals(line)
-        intervals = [one for one in found if one is not None]
-        self._lost += count_events(line) - len(intervals)
-        for one in intervals:
-            if one in self._seen:
-                self._repeated += 1
-                continue
-            self._seen.add(one)
-            if self._last_dump.get(one.rank) != self.current:
-                self._last_dump[one.rank] = self.current
-                self._dumps_of_rank[one.rank] = self._dumps_of_rank.get(one.rank, 0) + 1
-            place = one.rank, self._dumps_of_rank[one.rank]
-            self._rows.setdefault(place, {"_n": number, "_rank": one.rank, "step": place[1]})
-            times = self._times.setdefault(place, {})
-            host, device = times.get(one.name, (0.0, 0.0))
-            both = None if device is None or one.device_ms is None else device + one.device_ms
-            times[one.name] = host + one.host_ms, both
-        return bool(intervals)
-
-    def _host_names(self) -> list[str]:
-        """Return the names of which an interval has no device time: all their times are those of the host."""
-        copied = ranks_of_copies(self._seen)
-        names = (one.name for one in self._seen if one.device_ms is None or one.rank in copied)
-        return sorted(set(names))
-
-    def to_rows(self) -> list[dict[str, float]]:
-        """Return a row per dump and rank. A column never mixes device time with host time."""
-        hosts = set(self._host_names())
-        for place, times in self._times.items():
-            for name, (host, device) in times.items():
-                self._rows[place][f"{name} (ms)"] = host if name in hosts or device is None else device
-        return list(self._rows.values())
-
-    def notes(self) -> list[str]:
-        """Return sentences about repeated and lost intervals, and about host times."""
-        notes = []
-        if self._repeated:
-            notes.append(f"intervals repeated by a later dump, counted once: {self._repeated}")
-        if self._lost:
-            notes.append(f"events that are incomplete or contradict themselves, not used: {self._lost}")
-        if ranks_of_copies(self._seen):
-            notes.append(COPIES_NOTE)
-        hosts = self._host_names()
-        if hosts:
-            shown = ", ".join(hosts[:_MAX_NAMES]) + (
-                f" and {len(hosts) - _MAX_NAMES} more" if hosts[_MAX_NAMES:] else ""
-            )
-            notes.append(f"host time, because a record has no device time: {shown}")
-        return notes
+def _to_rows(seen: Mapping[TimerRecord, tuple[int, int]], hosts: Collection[str]) -> list[dict[str, float]]:
+    """Return a row per dump and rank; the names ``hosts`` have host time, so that no column mixes two clocks."""
+    rows: dict[tuple[int, int], dict[str, float]] = {}
+    dumps_of_rank: dict[int, int] = {}
+    for one, (dump, number) in seen.items():
+        if (one.rank, dump) not in rows:
+            dumps_of_rank[one.rank] = dumps_of_rank.get(one.rank, 0) + 1
+            rows[one.rank, dump] = {"_n": number, "_rank": one.rank, "step": dumps_of_rank[one.rank]}
+        row, column = rows[one.rank, dump], f"{one.name} (ms)"
+        time = one.host_ms if one.name in hosts or one.device_ms is None else one.device_ms
+        row[column] = row.get(column, 0.0) + time
+    return list(rows.values())
 
 
 FORMAT: Final = GlobalTimerLog(name="global timer", priority=12)

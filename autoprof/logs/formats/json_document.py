@@ -42,13 +42,10 @@ class JsonDocument(LogFormat):
         try:
             data = json.loads(text)
         except (ValueError, RecursionError):
-            records, cut = _parse_objects(text)
-            if cut is not None:
-                raw.notes.append(f"incomplete JSON document: only the {len(records)} records before character {cut}")
-        else:
-            records = _find_records(data)
-            if isinstance(data, dict) and "log_history" in data:
-                raw.format_name = "hf trainer_state"
+            return raw  # an incomplete document
+        records = _find_records(data)
+        if isinstance(data, dict) and "log_history" in data:
+            raw.format_name = "hf trainer_state"
         if len(records) == 1 and not JSONL.has_counter(records[0]):
             return raw  # a configuration
         for n, data in enumerate(records, 1):
@@ -75,26 +72,6 @@ def _find_records(data: Any) -> list[dict[str, Any]]:
         full = {key: value for key, value in columns.items() if len(value) == length}
         return [dict(zip(full, row, strict=True)) for row in zip(*full.values(), strict=True)]
     return longest or [data]
-
-
-def _parse_objects(text: str) -> tuple[list[dict[str, Any]], int | None]:
-    """Return the objects of an incomplete document, and the position of the unread rest; None if nothing is left."""
-    decoder = json.JSONDecoder()
-    records: list[dict[str, Any]] = []
-    at = text.find("{", 0 if text.lstrip().startswith("{") and "[" not in text[:64] else max(text.find("["), 0))
-    end = at
-    while at >= 0:
-        try:
-            data, stop = decoder.raw_decode(text, at)
-        except ValueError:
-            at = text.find("{", at + 1)
-            continue
-        except RecursionError:  # as deep at each of its brackets: no document of records
-            break
-        if isinstance(data, dict):
-            records.append(data)
-        end, at = stop, text.find("{", stop)
-    return records, end if text[end:].strip() else None
 
 
 FORMAT: Final = JsonDocument(name="json document", priority=25)
