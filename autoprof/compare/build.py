@@ -168,7 +168,7 @@ def _phase_ns_where_present(rank: RankSeries, phase: Phase) -> Nanoseconds | Non
 
 
 def _row_ns(rank: RankSeries, key: PairKey) -> Nanoseconds | None:
-    return rank.rows.get(key)
+    return rank.rows[key].ns if key in rank.rows else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +198,8 @@ class _Sides:
         """Compare a row; ``old`` and ``new`` differ where its name does."""
         blank = Change(new.name, new.phase, "ns", None, None, was=old.name if old != new else None)
         columns = partial(_row_ns, key=old), partial(_row_ns, key=new)
-        if any(rank.fqns.get(key) for run in (*self.a, *self.b) for rank in run.ranks for key in (old, new)):
+        rows = [rank.rows.get(key) for run in (*self.a, *self.b) for rank in run.ranks for key in (old, new)]
+        if any(row is not None and row.fqns for row in rows):
             # A module that is missing from a step may have been dropped for the budget, which is not zero.
             one = make_candidate(blank, self.a, self.b, columns)
         else:
@@ -231,8 +232,8 @@ def _modules_by_row(runs: Sequence[RunSeries]) -> dict[PairKey, frozenset[str]]:
     found: dict[PairKey, frozenset[str]] = {}
     for run in runs:
         for rank in run.ranks:
-            for key, fqns in rank.fqns.items():
-                found[key] = found.get(key, frozenset()) | fqns
+            for key, row in rank.rows.items():
+                found[key] = found.get(key, frozenset()) | row.fqns
     return found
 
 
@@ -268,7 +269,7 @@ def _unpaired(
 
 
 def _calls_per_step(runs: Sequence[RunSeries], key: PairKey) -> float:
-    return float(np.median([rank.calls[key] for run in runs for rank in run.ranks if key in rank.calls]))
+    return float(np.median([rank.rows[key].calls for run in runs for rank in run.ranks if key in rank.rows]))
 
 
 def _frequency(runs: Sequence[RunSeries], column: Column) -> float | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
@@ -34,29 +34,25 @@ class PairKey(NamedTuple):
     place: Literal["step", "parallel", "logged"] = "step"
 
 
-class _Step(NamedTuple):
-    """The numbers of one frame that are compared."""
+class RowSeries(NamedTuple):
+    """One row: its nanoseconds in the steps in which it occurred, and the positions of these steps."""
 
-    layout: Layout
-    totals: Nanoseconds
-    step_ns: int
-    host_ns: int
-    phases: Mapping[Phase, int]
-    samples: float | None
-    memory: Mapping[str, int]
-    on_device: bool
+    ns: Nanoseconds
+    at: Nanoseconds
+    calls: float
+    """Calls per step."""
+    fqns: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RankSeries:
-    """One rank: columns in nanoseconds over the steps in which a row occurred; ``at`` has the positions of the steps.
+    """One rank: columns in nanoseconds over the steps.
 
     ``sample_ns`` is the host time of a sample. ``wall_ns`` is the time from the begin of a step to that of the next,
     where both were recorded, with excluded time. ``memory`` has readings in bytes.
     """
 
-    rows: Mapping[PairKey, Nanoseconds]
-    at: Mapping[PairKey, Nanoseconds]
+    rows: Mapping[PairKey, RowSeries]
     phases: Mapping[Phase, Nanoseconds]
     step_ns: Nanoseconds
     host_ns: Nanoseconds
@@ -64,8 +60,6 @@ class RankSeries:
     wall_ns: Nanoseconds
     samples: float | None
     memory: Mapping[str, Nanoseconds]
-    fqns: Mapping[PairKey, frozenset[str]]
-    calls: Mapping[PairKey, float]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -88,7 +82,7 @@ class _RankReader:
     """Collect the frames of one rank."""
 
     def __init__(self) -> None:
-        self.steps: list[_Step] = []
+        self.frames: list[StepFrame] = []
         self.warmup = self.unsampled = self.untimed = 0
         self.overhead_ns = self.observed_ns = 0
         self.stride = 1
@@ -111,14 +105,9 @@ class _RankReader:
         self._seen += 1
         if self._seen % self.stride:
             return
-        samples = frame.scalars.get("samples")
-        known = samples if samples is not None and isfinite(samples) and samples > 0 else None
-        totals = step_rows(frame.layout).totals(frame.total_ns)
-        on_device = frame.device_duration_ns is not None
-        shape = (frame.layout, totals, frame.step_ns, frame.duration_ns, frame.phase_ns(), known)
-        self.steps.append(_Step(*shape, frame.memory, on_device))
-        if len(self.steps) >= 2 * MAX_STEPS:
-            self.steps = self.steps[1::2]
+        self.frames.append(frame)
+        if len(self.frames) >= 2 * MAX_STEPS:
+            self.frames = self.frames[1::2]
             self.stride *= 2
 
     def _add_wall(self, frame: StepFrame) -> None:
@@ -132,41 +121,39 @@ class _RankReader:
 
     def series(self) -> tuple[RankSeries, ClockName]:
         """Return the columns and their clock; a run with device times excludes steps without one."""
-        clock: ClockName = "device" if any(step.on_device for step in self.steps) else "host"
+        clock: ClockName = "device" if any(one.device_duration_ns is not None for one in self.frames) else "host"
         if clock == "device":
-            kept = [step for step in self.steps if step.on_device]
-            self.untimed += len(self.steps) - len(kept)
-            self.steps = kept
-        rows, at, calls, fqns = _columns(self.steps)
-        phases = {phase for step in self.steps for phase in step.phases}
-        samples = [(step.host_ns, step.samples) for step in self.steps if step.samples is not None]
+            kept = [one for one in self.frames if one.device_duration_ns is not None]
+            self.untimed += len(self.frames) - len(kept)
+            self.frames = kept
+        phases = [frame.phase_ns() for frame in self.frames]
+        counts = [(frame.duration_ns, frame.scalars.get("samples")) for frame in self.frames]
+        samples = [(ns, count) for ns, count in counts if count is not None and isfinite(count) and count > 0]
         memory: dict[str, list[int]] = {}
-        for step in self.steps:
-            for name, reading in step.memory.items():
-                memory.setdefault(name, []).append(reading)
+        for frame in self.frames:
+            for name, reading in frame.memory.items():
+                if name.endswith("_bytes"):
+                    memory.setdefault(name, []).append(reading)
         found = RankSeries(
-            rows=rows,
-            at=at,
-            phases={phase: _array(step.phases.get(phase, 0) for step in self.steps) for phase in phases},
-            step_ns=_array(step.step_ns for step in self.steps),
-            host_ns=_array(step.host_ns for step in self.steps),
+            rows=_rows(self.frames),
+            phases={key: _array(one.get(key, 0) for one in phases) for key in set().union(*phases)},
+            step_ns=_array(frame.step_ns for frame in self.frames),
+            host_ns=_array(frame.duration_ns for frame in self.frames),
             sample_ns=np.array([ns / count for ns, count in samples], dtype=np.float64),
             wall_ns=_array(self._walls),
             samples=float(np.median([count for _, count in samples])) if samples else None,
-            memory={name: _array(readings) for name, readings in memory.items() if name.endswith("_bytes")},
-            fqns=fqns,
-            calls=calls,
+            memory={name: _array(readings) for name, readings in memory.items()},
         )
         return found, clock
 
 
 def over_all_steps(rank: RankSeries, key: PairKey) -> Nanoseconds | None:
     """Return a row's time in all steps, zero where it did not occur."""
-    column = rank.rows.get(key)
-    if column is None:
+    row = rank.rows.get(key)
+    if row is None:
         return None
     whole: Nanoseconds = np.zeros(len(rank.step_ns), dtype=np.int64)
-    whole[rank.at[key]] = column
+    whole[row.at] = row.ns
     return whole
 
 
@@ -174,40 +161,33 @@ def _array(values: Iterable[int]) -> Nanoseconds:
     return np.fromiter(values, dtype=np.int64)
 
 
-def _columns(
-    steps: list[_Step],
-) -> tuple[dict[PairKey, Nanoseconds], dict[PairKey, Nanoseconds], dict[PairKey, float], dict[PairKey, frozenset[str]]]:
-    """Return each row's column, its step positions, its calls per step and its fqns.
-
-    The steps of a layout form one matrix; the columns of a key are then put back into the order of the steps.
-    """
-    at: dict[Layout, list[int]] = {}
-    for position, step in enumerate(steps):
-        at.setdefault(step.layout, []).append(position)
-    pieces: dict[PairKey, list[tuple[Nanoseconds, Nanoseconds]]] = {}
+def _rows(frames: Sequence[StepFrame]) -> dict[PairKey, RowSeries]:
+    """Return the rows of all steps."""
+    places: dict[Layout, dict[PairKey, list[int]]] = {}
+    columns: dict[PairKey, tuple[list[int], list[int]]] = {}
     calls: dict[PairKey, int] = {}
     fqns: dict[PairKey, set[str]] = {}
-    for layout, indices in at.items():
+    for position, frame in enumerate(frames):
+        layout = frame.layout
         rows = step_rows(layout)
-        matrix = np.stack([steps[index].totals for index in indices])
-        places: dict[PairKey, list[int]] = {}
-        for column, row in enumerate(rows.keys):
-            if row.lane != UNTIMED_LANE:
-                places.setdefault(_key(row.name, row.phase, row.lane), []).append(column)
-        for key, columns in places.items():
-            pieces.setdefault(key, []).append((_array(indices), matrix[:, columns].sum(axis=1)))
-            calls[key] = calls.get(key, 0) + int(rows.calls[columns].sum()) * len(indices)
-        for name, phase, lane, fqn in zip(layout.names, layout.phases, layout.lanes, layout.fqns, strict=True):
-            if fqn is not None and lane != UNTIMED_LANE:
-                fqns.setdefault(_key(name, phase, lane), set()).add(fqn)
-    found: dict[PairKey, Nanoseconds] = {}
-    where: dict[PairKey, Nanoseconds] = {}
-    for key, parts in pieces.items():
-        places_of = np.concatenate([index for index, _ in parts])
-        order = np.argsort(places_of, kind="stable")
-        where[key], found[key] = places_of[order], np.concatenate([values for _, values in parts])[order]
-    per_step = {key: calls[key] / max(len(column), 1) for key, column in found.items()}
-    return found, where, per_step, {key: frozenset(fqns.get(key, ())) for key in found}
+        if layout not in places:
+            found = places[layout] = dict[PairKey, list[int]]()
+            for at, row in enumerate(rows.keys):
+                if row.lane != UNTIMED_LANE:
+                    found.setdefault(_key(row.name, row.phase, row.lane), []).append(at)
+            for name, phase, lane, fqn in zip(layout.names, layout.phases, layout.lanes, layout.fqns, strict=True):
+                if fqn is not None and lane != UNTIMED_LANE:
+                    fqns.setdefault(_key(name, phase, lane), set()).add(fqn)
+        totals = rows.totals(frame.total_ns).tolist()
+        for key, indices in places[layout].items():
+            steps, ns = columns.setdefault(key, ([], []))
+            steps.append(position)
+            ns.append(sum(totals[at] for at in indices))
+            calls[key] = calls.get(key, 0) + sum(int(rows.calls[at]) for at in indices)
+    return {
+        key: RowSeries(_array(ns), _array(steps), calls[key] / len(ns), frozenset(fqns.get(key, ())))
+        for key, (steps, ns) in columns.items()
+    }
 
 
 def _key(name: str, phase: Phase, lane: int) -> PairKey:
@@ -231,7 +211,7 @@ def read_series(path: Path, ranks: tuple[int, ...] | None = None) -> RunSeries:
         bad_lines += frames.bad_lines
         readers.append(reader)
     found = [reader.series() for reader in readers]
-    clocks = {clock for (_, clock), reader in zip(found, readers, strict=True) if reader.steps}
+    clocks = {clock for (_, clock), reader in zip(found, readers, strict=True) if reader.frames}
     if len(clocks) > 1:
         raise OutputError(f"{path}: some ranks have device times and some have not; choose one rank")
     first, summary = readers[0], _read_summary(path)
@@ -241,7 +221,7 @@ def read_series(path: Path, ranks: tuple[int, ...] | None = None) -> RunSeries:
         path=str(path),
         ranks=chosen,
         clock=clocks.pop() if clocks else "host",
-        steps=len(first.steps),
+        steps=len(first.frames),
         warmup=first.warmup,
         unsampled=max(first.unsampled, unsampled if chosen[0] == run.ranks[0] else 0),
         untimed=first.untimed,
