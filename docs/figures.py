@@ -33,12 +33,8 @@ def main() -> None:
     FOLDER.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)
-        before, after = (
-            train_encoder(work / "before", widths=[512] * 4),
-            train_encoder(work / "after", [512, 512, 2048, 512]),
-        )
-        autoprof_command("show", after, "--memory-plot", FOLDER / "memory.png")
-        autoprof_command("compare", before, after, "-o", FOLDER / "compare.png")
+        run = train_encoder(work / "run", widths=[512, 512, 2048, 512])
+        autoprof_command("show", run, "--memory-plot", FOLDER / "memory.png")
         log = train_classifier(work)
         autoprof_command("inspect", log, "-o", FOLDER / "inspect.png")
         autoprof_command("inspect", log, "--plot", "loss", "-o", FOLDER / "inspect_loss.png")

@@ -33,7 +33,9 @@ COMMANDS: Final = (
 GONE_OPTIONS: Final = {
     "compare": {
         "--format": "--json",
-        "--columns": "-o FILE",
+        "--columns": "autoprof report RUN --compare OTHER, which draws the comparison",
+        "-o": "autoprof report RUN --compare OTHER, which draws the comparison",
+        "--output": "autoprof report RUN --compare OTHER, which draws the comparison",
         "--strict": "--fail-over",
         "--phase": "--json",
         "--name": "--json",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 import traceback
 from pathlib import Path
 from typing import Any
@@ -32,7 +31,6 @@ def add(commands: Any) -> None:
             "autoprof compare": "the latest run in the folder runs with the one before",
             "autoprof compare runs/before runs/after": "two runs",
             "autoprof compare --a runs/main-* --b runs/pr-* --fail-over 5%": "several runs a side, for CI",
-            "autoprof compare runs/before runs/after -o change.pdf": "a figure for a paper",
             "autoprof compare runs/before runs/after --json": "for a program",
         },
     )
@@ -56,7 +54,6 @@ def add(commands: Any) -> None:
         help="exclude rows below this share of the step (1%%)",
     )
     parser.add_argument("--json", action="store_true", help="print the comparison as JSON")
-    parser.add_argument("-o", "--output", metavar="FILE", help="also draw a figure: .png, .svg or .pdf")
 
 
 def _fraction(text: str) -> float:
@@ -78,7 +75,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _compare(arguments: argparse.Namespace) -> int:
-    from ..compare import compare_runs, plot_comparison, render_comparison
+    from ..compare import compare_runs, render_comparison
 
     a, b = _sides(arguments)
     comparison = compare_runs(
@@ -89,9 +86,6 @@ def _compare(arguments: argparse.Namespace) -> int:
     else:
         width, encoding = terminal()
         print("\n".join(render_comparison(comparison, width=width, encoding=encoding)))
-    if arguments.output is not None:
-        plot_comparison(comparison, arguments.output)
-        print(f"{arguments.output} written", file=sys.stderr)
     return 1 if comparison.over_limit() else 0
 
 

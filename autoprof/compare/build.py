@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from glob import glob, has_magic
 from math import isclose
+from operator import attrgetter
 from pathlib import Path
 from typing import Final
 
@@ -113,8 +114,7 @@ def _whole_step(a: Sequence[RunSeries], b: Sequence[RunSeries], clock: ClockName
     """Return the lines of the whole step: its median, its mean, its host time."""
     found = []
     blank = Change("step", None, "ns", None, None)
-    step_ns: Column = lambda rank: rank.step_ns  # noqa: E731
-    host_ns: Column = lambda rank: rank.host_ns  # noqa: E731
+    step_ns, host_ns = (attrgetter(name) for name in ("step_ns", "host_ns"))
     if clock is not None:
         found.append(make_candidate(blank, a, b, (step_ns, step_ns)))
         found.append(make_candidate(replace(blank, name="mean step"), a, b, (step_ns, step_ns), StepsMean))
@@ -127,7 +127,7 @@ def _throughput(a: Sequence[RunSeries], b: Sequence[RunSeries]) -> list[Candidat
     """Return the line of the throughput, tested by the time of a sample."""
     if any(rank.samples is None for run in (*a, *b) for rank in run.ranks):
         return []
-    column: Column = lambda rank: rank.sample_ns  # noqa: E731
+    column = attrgetter("sample_ns")
     one = make_candidate(Change("throughput", None, "samples/s", None, None), a, b, (column, column))
     rate_a, rate_b = (None if ns is None else 1e9 / ns for ns in (one.change.a, one.change.b))
     return [replace(one, change=replace(one.change, a=rate_a, b=rate_b), is_inverse=True)]
@@ -142,7 +142,7 @@ def _wall_time(a: Sequence[RunSeries], b: Sequence[RunSeries]) -> list[Candidate
             for rank in run.ranks
         )
 
-    column: Column = lambda rank: rank.wall_ns  # noqa: E731
+    column = attrgetter("wall_ns")
     blank = Change("wall time", None, "ns", None, None)
     return [make_candidate(blank, a, b, (column, column), StepsMean)] if any(map(excludes, (*a, *b))) else []
 
@@ -150,11 +150,14 @@ def _wall_time(a: Sequence[RunSeries], b: Sequence[RunSeries]) -> list[Candidate
 def _memory(a: Sequence[RunSeries], b: Sequence[RunSeries]) -> list[Candidate]:
     """Return the readings of memory that all ranks of both sides have."""
     names = set.intersection(*(set(rank.memory) for run in (*a, *b) for rank in run.ranks))
-    columns: dict[str, Column] = {name: partial(_memory_of, name=name) for name in sorted(names)}
-    return [make_candidate(Change(name, None, "bytes", None, None), a, b, (of, of)) for name, of in columns.items()]
+    found = []
+    for name in sorted(names):
+        column = partial(_reading, name=name)
+        found.append(make_candidate(Change(name, None, "bytes", None, None), a, b, (column, column)))
+    return found
 
 
-def _memory_of(rank: RankSeries, name: str) -> Nanoseconds:
+def _reading(rank: RankSeries, name: str) -> Nanoseconds:
     return rank.memory[name]
 
 

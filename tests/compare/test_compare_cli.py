@@ -16,7 +16,7 @@ from compare_builders import MS, noise, save, train
 
 from autoprof._reports.text import cells
 from autoprof.cli import main
-from autoprof.compare import compare_runs, comparison_figure, render_comparison
+from autoprof.compare import compare_runs, render_comparison
 
 Runs = tuple[Path, Path, Path]
 
@@ -125,40 +125,6 @@ def test_json_is_the_comparison(runs: Runs, capsys: pytest.CaptureFixture[str]) 
     assert mixer["verdict"] == "slower"
     assert mixer["over"] is True
     assert mixer["low"] < mixer["ratio"] < mixer["high"]
-
-
-@pytest.mark.parametrize("ending", ["png", "svg", "pdf"])
-def test_a_picture_is_written_in_the_format_of_its_ending(runs: Runs, tmp_path: Path, ending: str) -> None:
-    """``-o`` says where; what is printed stays the same."""
-    file = tmp_path / f"forest.{ending}"
-    assert status(runs[0], runs[2], "-o", file) == 0
-    start = {"png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF"}[ending]
-    assert file.read_bytes().startswith(start)
-
-
-def test_a_picture_has_every_row_with_its_interval(runs: Runs) -> None:
-    """A label for each row, the module's name above its phases, the axis a ratio."""
-    comparison = compare_runs(runs[0], runs[2], fail_over=0.05)
-    (axes,) = comparison_figure(comparison).axes
-    labels = [tick.get_text() for tick in axes.get_yticklabels()]
-    assert [labels[at + 1 : at + 3] for at, label in enumerate(labels) if label == "Net/mixer"] == [
-        ["forward", "backward"]
-    ]
-    assert axes.get_xscale() == "log"
-    assert axes.get_xlabel() == "time of B / time of A (median per step, 95 % interval)"
-    low, high = axes.get_xlim()
-    assert low < 1 < 2 < high
-
-
-def test_a_figure_that_cannot_be_written(runs: Runs, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A format that is none, a folder that is not there, runs without an interval: status 2, one message."""
-    assert status(*runs[:2], "-o", tmp_path / "x.jpgg") == 2
-    assert "'jpgg' is not a format of figures" in capsys.readouterr().err
-    assert status(*runs[:2], "-o", tmp_path / "no" / "x.png") == 2
-    assert "cannot be written" in capsys.readouterr().err
-    short = save(tmp_path, {("A", "forward"): [1.0] * 5})
-    assert status(short, short, "-o", tmp_path / "x.png") == 2
-    assert "both sides need 20 recorded steps" in capsys.readouterr().err
 
 
 def test_the_command_runs_in_a_process_of_its_own(runs: Runs) -> None:

@@ -19,10 +19,9 @@ from autoprof._reports import memory
 from autoprof._reports.fonts import script_for
 from autoprof._reports.memory import HeldMemory, MemoryHistory, NameMemory, finding, held_memory, memory_figure
 from autoprof._reports.text import elide_all
-from autoprof.compare import Change, Comparison, RunNote, comparison_figure
 from autoprof.compat._timeline import timeline_figure
 from autoprof.compat.timer_logs import TimerRecord
-from autoprof.frame import NOT_MEASURED, Phase
+from autoprof.frame import NOT_MEASURED
 from autoprof.logs import plot_metrics
 from autoprof.summary import MemoryRow, Summary
 
@@ -146,33 +145,6 @@ def test_the_figure_of_a_log_with_odd_names() -> None:
     runs = [training(50).assign(run=name) for name in ODD[-3:]]
     assert problems(plot_metrics(pd.concat(runs), None)) == []
     assert problems(plot_metrics(pd.concat([training(20).assign(run=f"runs/{at}") for at in range(40)]), None)) == []
-
-
-def comparison(names: Sequence[str], scale: float, **others: Any) -> Comparison:
-    """Return a comparison in which every second row is slower."""
-
-    def change(name: str, phase: Phase | None, at: int) -> Change:
-        slow = at % 2 == 0
-        ratio = 1.12 if slow else 1.0
-        return Change(
-            name, phase, "ns", 1e7 * scale, 1e7 * scale * ratio, ratio, low=ratio * 0.98, high=ratio * 1.02, p=0.01,
-            verdict="slower" if slow else "same",
-        )  # fmt: skip
-
-    side = (RunNote("runs/" + names[0], (0,), "host", 100, 3, 0, 0, 0, 1, "closed", 0.01),)
-    rows = [change(name, phase, at) for at, name in enumerate(names) for phase in (Phase.FORWARD, Phase.BACKWARD)]
-    phases = tuple(change("", phase, at) for at, phase in enumerate((Phase.FORWARD, Phase.BACKWARD, Phase.OTHER)))
-    fields = {"clock": "host", "margin": 0.02, "limit": 0.05, **others}
-    return Comparison(a=side, b=side, whole=(change("step", None, 0),), phases=phases, rows=tuple(rows), **fields)
-
-
-@pytest.mark.parametrize("scale", [0.001, 2000], ids=["10 µs", "20 s"])
-@pytest.mark.parametrize("names", [["head"], ODD, MANY], ids=["one", "odd", "many"])
-def test_the_figure_of_a_comparison(names: list[str], scale: float) -> None:
-    """As wide as a page of a paper."""
-    figure = comparison_figure(comparison(names, scale))
-    assert problems(figure) == []
-    assert figure.get_figwidth() == 7.2
 
 
 @pytest.mark.parametrize(("ranks", "names"), [(1, ["a"]), (3, ODD), (8, MANY)])
