@@ -23,8 +23,6 @@ from .time_sets import Interval, length, share_out, split_step, union
 MAX_ROWS: Final = 256
 """Rows kept; the communications of further ones are counted."""
 MAX_LAYOUTS: Final = 64
-IDLE_CALL_NS: Final = 20_000
-"""Upper bound of the time that an idle kernel adds to a communication."""
 
 BUS_FACTORS: Final[Mapping[str, Callable[[int], float]]] = {
     "all_reduce": lambda ranks: 2 * (ranks - 1) / ranks,
@@ -91,10 +89,9 @@ class CommMeter(Observer):
 
     provides = "table of communication"
 
-    def __init__(self, record: CommRecord, notes: Notes, report_idle_cost: Callable[[float], None]) -> None:
+    def __init__(self, record: CommRecord, notes: Notes) -> None:
         self._record = record
         self._notes = notes
-        self._report_idle_cost = report_idle_cost
         self._steps: deque[_CommStep] = deque()
         self._rows: dict[CommKey, _Totals] = {}
         self._totals = _StepTotals()
@@ -127,7 +124,6 @@ class CommMeter(Observer):
             self._steps.popleft()
         found = bool(self._steps) and self._steps[0].number == frame.step
         step = self._steps.popleft() if found else _CommStep(frame.step, 0)
-        self._report_idle_cost(len(step.calls) * IDLE_CALL_NS / max(frame.step_ns, 1))
         if frame.warmup:
             return
         columns = self._columns_of(frame.layout)

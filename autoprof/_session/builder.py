@@ -222,7 +222,7 @@ class _Builder:
             metrics,  # first: it adds to the scalars of the steps
             MemoryTable(capture.footprint),
             excluded,
-            CommMeter(comm.record, self._notes, comm.report_idle_cost),
+            CommMeter(comm.record, self._notes),
             ExpertMeter(capture.probes.find(ExpertProbe).blocks),
             diagnosis := self._diagnosis(folder, capture, exchange),
             *([] if folder is None else [ModuleSources(setup.model, folder)]),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import linecache
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -14,7 +15,6 @@ from .._stats.intervals import Interval, median_from_quantiles
 from .._units import format_count, format_ms
 from ..frame import NOT_MEASURED, TRAINING_LANE, StepFrame
 from ..probes._call_table import CallTable, Site, TimedCall
-from ._source_lines import source_line
 
 MAX_SITES: Final = 8
 """Call sites kept, those with the most time."""
@@ -118,12 +118,13 @@ def summarize_calls(table: CallTable, cost_column: int = 0) -> CallStatistics | 
         cost_ns=(round(p50), round(p95), int(cost.min()), int(cost.max())),
         mean_cost_ns=round(float(cost.mean())),
         mean_ns=round(float(table.column(0).mean())),
-        sites=tuple(_call_site(site, count, ns) for site, (count, ns) in longest),
+        sites=tuple(call_site(site, count, ns) for site, (count, ns) in longest),
     )
 
 
-def _call_site(site: Site, count: int, ns: int) -> CallSite:
-    source = source_line(site.file, site.line) if site.file else ""
+def call_site(site: Site, count: int, ns: int) -> CallSite:
+    """Return a site with its source line, if that is short."""
+    source = linecache.getline(site.file, site.line).strip()
     return CallSite(*site, source if len(source) <= MAX_SOURCE else "", count, ns)
 
 

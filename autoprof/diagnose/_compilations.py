@@ -3,31 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from ..probes.compilations import CompilationProbe
+from ..probes.compilations import CompilationProbe, CompiledFunction
 from ._calls import shorten_path
 
 MAX_FUNCTIONS: Final = 8
 """Functions kept, those with the most recompilations."""
-
-
-@dataclass(frozen=True, slots=True)
-class RecompiledFunction:
-    """A function that was compiled again ``count`` times in recorded steps; ``gave_up``: torch stopped compiling it."""
-
-    function: str
-    file: str
-    line: int
-    count: int
-    reason: str
-    gave_up: bool
-
-    @property
-    def location(self) -> str:
-        """The file and line: ``model.py:42``."""
-        return f"{shorten_path(self.file)}:{self.line}" if self.file else "an unknown place"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,20 +21,22 @@ class CompileStatistics:
     run_ns: int
     compiled_steps: int
     ns: int
-    functions: tuple[RecompiledFunction, ...] = ()
+    functions: tuple[CompiledFunction, ...] = ()
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> CompileStatistics:
         """Read back the result of ``dataclasses.asdict``."""
-        return cls(**{**data, "functions": tuple(RecompiledFunction(**one) for one in data["functions"])})
+        return cls(**{**data, "functions": tuple(CompiledFunction(**one) for one in data["functions"])})
+
+
+def location_of(one: CompiledFunction) -> str:
+    """Return the file and line of a function: ``model.py:42``."""
+    return f"{shorten_path(one.file)}:{one.line}" if one.file else "an unknown place"
 
 
 def summarize_compilations(counted: CompilationProbe) -> CompileStatistics:
     """Return the statistics of the compilations that were counted."""
     recompiled = [one for one in counted.functions.values() if one.count or one.gave_up]
     recompiled.sort(key=lambda one: (-one.count, one.file, one.line))
-    functions = tuple(
-        RecompiledFunction(one.function or "a function", one.file, one.line, one.count, one.reason, one.gave_up)
-        for one in recompiled[:MAX_FUNCTIONS]
-    )
+    functions = tuple(replace(one, function=one.function or "a function") for one in recompiled[:MAX_FUNCTIONS])
     return CompileStatistics(counted.recorded_steps, counted.recorded_ns, counted.steps, counted.ns, functions)

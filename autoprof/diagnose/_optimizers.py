@@ -144,3 +144,17 @@ def advise_smaller(optimizers: Sequence[OptimizerInfo]) -> str:
         for one in optimizers
         if one.has_eight_bits
     )
+
+
+def advise_offload(optimizers: Sequence[OptimizerInfo], device: str) -> str:
+    """Return the cost of optimizers that update on the CPU for a model on a device; empty without one."""
+    offloaded = [one for one in optimizers if one.is_offloaded(device)]
+    if not offloaded:
+        return ""
+    parameters = sum(one.parameter_bytes for one in offloaded)
+    return (
+        f"the optimizer's {format_bytes(parameters + sum(one.state_bytes for one in offloaded))} are on the CPU: in "
+        f"every optimizer step gradients go to the CPU and parameters come back over PCIe ({format_bytes(parameters)} "
+        "as the optimizer holds them). If the device has room for them, do without offload, or offload less "
+        "(DeepSpeed's ratio), with pin_memory: true; "
+    )

@@ -18,8 +18,7 @@ from .._units import format_percent
 from ..frame import TRAINING_LANE, FrameRun, Layout, Nanoseconds, Phase, StepFrame
 from ..probes._call_table import Site
 from ..probes.stacks import Sites, StackProbe, StackSample
-from ._calls import MAX_SOURCE, NEARLY_ALL, CallSite
-from ._source_lines import source_line
+from ._calls import NEARLY_ALL, CallSite, call_site
 
 UNATTRIBUTED: Final = "unattributed"
 """The key of samples in no span; those in a span have its phase and name, those in excluded time ``EXCLUDED``."""
@@ -268,9 +267,7 @@ def _sums(table: Iterable[list[int]]) -> tuple[int, int]:
 
 def _call_site(group: dict[Site, list[int]]) -> CallSite:
     """Return the sum of a group under its longest line."""
-    site = max(group, key=lambda one: (group[one][1], one))
-    source = source_line(site.file, site.line)
-    return CallSite(*site, source if len(source) <= MAX_SOURCE else "", *_sums(group.values()))
+    return call_site(max(group, key=lambda one: (group[one][1], one)), *_sums(group.values()))
 
 
 def _pauses(raw: RawStep) -> list[tuple[int, int]]:

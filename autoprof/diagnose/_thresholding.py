@@ -9,7 +9,7 @@ from typing import Any, Final, Literal
 from .._stats.intervals import Interval
 from .._units import format_ms, format_percent
 from ..frame import Phase
-from ..summary import Finding, Row, Severity
+from ..summary import Finding, Row, Severity, Work
 from ._calls import NEARLY_ALL
 from ._evidence import Evidence
 
@@ -129,3 +129,12 @@ def describe_longest(run: Evidence, rows: Sequence[Row]) -> str:
 
 def _longest(rows: Sequence[Row]) -> Row:
     return max(rows, key=lambda row: (row.self_ns, row.name))
+
+
+def counted_work(rule: str, run: Evidence) -> Work | Finding:
+    """Return the counted work of a step, or an abstention with the reason why there is none."""
+    work = run.summary.work
+    if work is not None and work.reason is None:
+        return work
+    reason = "" if work is None else f": {work.reason}"
+    return abstain(rule, f"the FLOPs of a step{reason}", "set flops: auto, if the model can be counted")

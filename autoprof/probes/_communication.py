@@ -2,23 +2,20 @@
 
 All of them pass torch's dispatcher as operators of the namespace ``c10d``, called by Python code, functional
 collectives, FSDP, pipelines, and the C++ of DDP's reducer. A kernel registered at a key where these operators have none
-passes its arguments on to the next kernel and records the call. It changes no tensor and no
-hook of anybody. A communication hook of DDP would: DDP divides gradients by other arithmetic when it has one, the
-program could register none of its own any more, and torch cannot remove it.
+passes its arguments on to the next kernel and records the call. It changes no tensor and no hook of anybody. A
+communication hook of DDP would: DDP divides gradients by other arithmetic when it has one.
 
-A communication on the host ends when its future is done, or, without a future, when a later event finds it done. One on
-a device has a begin alone: only an event on the communication stream could time it, and under
-``CUDA_DEVICE_MAX_CONNECTIONS=1`` such an event keeps computation waiting.
+A communication on the host ends when a later communication, a wait or the end of backward or of the step finds it done.
+One on a device has a begin alone: only an event on the communication stream could time it.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import suppress
-from functools import partial
+from dataclasses import dataclass
 from itertools import pairwise
-from time import monotonic, perf_counter_ns, sleep, thread_time_ns
+from time import perf_counter_ns, thread_time_ns
 from types import CodeType, FrameType
 from typing import Any, Final, NamedTuple
 from zlib import crc32
@@ -40,8 +37,6 @@ MAX_CALLS: Final = 8192
 """Communications recorded in a step; the others are counted."""
 MAX_PENDING: Final = 64
 """Communications whose end is checked at a time, the oldest ones."""
-MAX_WAIT_S: Final = 0.2
-"""Time that the end of a session waits at most for communications that nothing waits for."""
 MAX_FRAMES: Final = 96
 """Frames of Python's stack that are searched for the phase and the caller."""
 
@@ -61,39 +56,21 @@ _NOT_IN_BACKWARD: Final = -1
 _MODULE_CALL: Final[CodeType] = nn.Module._call_impl.__code__
 
 
+@dataclass(slots=True)
 class CommCall:
-    """One communication. ``ended_ns`` is 0 until its end is seen; times are those of ``perf_counter_ns``."""
+    """One communication. ``ended_ns`` is 0 until its end is seen; times are those of ``perf_counter_ns``.
 
-    __slots__ = ("begun_ns", "bytes", "caller", "ended_ns", "group", "is_done", "kind", "phase", "ranks", "work")
+    ``group`` is the group as reports call it: the dimension of its mesh, or its name.
+    """
 
-    def __init__(
-        self,
-        kind: str,
-        group: str,
-        ranks: int,
-        count: int,
-        phase: Phase,
-        caller: str,
-        begun_ns: int,
-    ) -> None:
-        self.kind = kind
-        self.group = group
-        """The group as reports call it: the dimension of its mesh, or its name."""
-        self.ranks = ranks
-        self.bytes = count
-        self.phase = phase
-        self.caller = caller
-        self.begun_ns = begun_ns
-        self.ended_ns = 0
-        self.work: Any = None
-        """Its work in ``torch.distributed``, until its end is seen."""
-        self.is_done: Callable[[], bool] | None = None
-        """Whether it is over; None once its end was seen."""
-
-    def end(self) -> None:
-        """Take the present time as the end, unless it was seen before."""
-        if not self.ended_ns:
-            self.ended_ns = perf_counter_ns()
+    kind: str
+    group: str
+    ranks: int
+    bytes: int
+    phase: Phase
+    caller: str
+    begun_ns: int
+    ended_ns: int = 0
 
 
 class _CommOperator(NamedTuple):
@@ -147,16 +124,13 @@ class CommRecord:
         """Communications that were not recorded."""
         self.spent_ns = 0
         """Time that recording took since it was last set to 0."""
-        self._pending: list[CommCall] = []
-        self._called_back: list[CommCall] = []
-        """Communications whose thread has not called back yet."""
+        self._pending: list[tuple[CommCall, Any, Callable[[], bool]]] = []
+        """Communications whose end was not seen, each with its work and the function that tells whether it is over."""
 
     def take(self) -> list[CommCall]:
         """Return the communications since the last call, those of one step."""
         self.look_for_ends()
-        for call in self._pending:  # a communication without a wait is not kept alive
-            call.work = call.is_done = None
-        self._pending.clear()
+        self._pending.clear()  # a communication without a wait is not kept alive
         calls = self.calls[:]
         del self.calls[: len(calls)]
         return calls
@@ -164,6 +138,7 @@ class CommRecord:
     def add(self, kind: _CommOperator, args: tuple[Any, ...], result: Any, begun_ns: int) -> None:
         """Record a communication that has just been begun."""
         own_ns = thread_time_ns()
+        self.look_for_ends()
         try:
             if len(self.calls) >= MAX_CALLS:
                 self.beyond += 1
@@ -176,64 +151,33 @@ class CommRecord:
     def _add(self, kind: _CommOperator, args: tuple[Any, ...], result: Any, begun_ns: int) -> None:
         group = dist.ProcessGroup.unbox(args[kind.group])
         ranks = group.size()
-        tensors = args[kind.tensors]
-        count, on_device = 0, False
-        for tensor in _tensors(tensors):
-            count += tensor.numel() * tensor.element_size()
-            on_device = on_device or tensor.device.type != "cpu"
-        if kind.name in WITHOUT_BYTES:
-            count = 0
+        tensors = list(_tensors(args[kind.tensors]))
         phase, caller = place_of_call(sys._getframe())
-        size = count * ranks if kind.times_ranks else count
+        size = 0 if kind.name in WITHOUT_BYTES else sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+        size *= ranks if kind.times_ranks else 1
         call = CommCall(kind.name, group_label(group), ranks, size, phase, caller, begun_ns)
         self.calls.append(call)
-        if not on_device:
-            self._follow(call, result[-1] if isinstance(result, tuple) else result)
-
-    def _follow(self, call: CommCall, work: Any) -> None:
-        unboxed = torch._C._distributed_c10d.Work.unbox(work)
-        try:
-            future = unboxed.get_future()
-        except RuntimeError:  # gloo's works of two ranks, and those that consist of others, have none
-            call.work, call.is_done = unboxed, unboxed.is_completed
-        else:
-            call.is_done = future.done
-            self._called_back.append(call)
-            future.add_done_callback(partial(self._call_back, call))
-        self._pending.append(call)
-
-    def _call_back(self, call: CommCall, _future: object) -> None:
-        """Called on a thread of the process group."""
-        call.end()
-        call.is_done = None  # the future's method: a future keeps the tensors of the communication
-        with suppress(ValueError):
-            self._called_back.remove(call)
-
-    def wait_for_threads(self) -> None:
-        """Wait a moment for calls back that are due: no thread may need Python when the interpreter ends."""
-        until = monotonic() + MAX_WAIT_S
-        while self._called_back and monotonic() < until:
-            sleep(0.001)
+        if all(tensor.device.type == "cpu" for tensor in tensors):
+            work = torch._C._distributed_c10d.Work.unbox(result[-1] if isinstance(result, tuple) else result)
+            try:
+                is_over = work.get_future().done  # it is set before the work's own flag
+            except RuntimeError:  # gloo's works of two ranks, and those that consist of others, have no future
+                is_over = work.is_completed
+            self._pending.append((call, work, is_over))
 
     def look_for_ends(self, waited: Any = None) -> None:
         """Take the present time as the end of each communication that is over; ``waited`` is the work of one.
 
-        The thread of a communication that calls back may have to wait for Python's lock, so the end of a wait is seen
-        here first. Never raises: it is called in the training's own waits.
+        Never raises: it is called in the training's own waits.
         """
         try:
-            self._look_for_ends(waited)
-        except Exception:  # a work of another backend
+            for entry in self._pending[:MAX_PENDING]:
+                call, work, is_over = entry
+                if work is waited or is_over():
+                    call.ended_ns = perf_counter_ns()
+                    self._pending.remove(entry)
+        except Exception:  # a work of another backend; another thread was faster
             self._handle_failure("the record of communication")
-
-    def _look_for_ends(self, waited: Any) -> None:
-        for call in self._pending[:MAX_PENDING]:
-            is_done = call.is_done
-            if is_done is None or call.ended_ns or (waited is not None and call.work is waited) or is_done():
-                call.end()
-                call.work = call.is_done = None
-                with suppress(ValueError):  # another thread was faster
-                    self._pending.remove(call)
 
 
 def _tensors(value: Any) -> Iterator[Tensor]:
@@ -265,13 +209,10 @@ def members_label(group: Any) -> str:
 
 def _phrase_members(ranks: list[int]) -> str:
     """Return different texts for different ranks: a range, a list, or a list cut to its beginning with a checksum."""
-    distances = {after - before for before, after in pairwise(ranks)}
-    if distances == {1}:
+    if len(ranks) > 1 and all(after - before == 1 for before, after in pairwise(ranks)):
         return f"{ranks[0]}-{ranks[-1]}"
     if len(ranks) <= MAX_LISTED:
         return ", ".join(map(str, ranks))
-    if len(distances) == 1:
-        return f"{ranks[0]}-{ranks[-1]} by {distances.pop()}"
     first = ", ".join(map(str, ranks[:MAX_LISTED]))
     return f"{first}, … {len(ranks)} in all, {crc32(repr(ranks).encode()):08x}"
 

@@ -34,9 +34,6 @@ COLLECTIVES: Final = (
     "broadcast_object_list", "gather", "gather_object", "recv", "recv_object_list", "reduce", "reduce_scatter",
     "reduce_scatter_single", "reduce_scatter_tensor", "scatter", "scatter_object_list", "send", "send_object_list",
 )  # fmt: skip
-NEGLIGIBLE: Final = 0.001
-"""Idle kernels stay while they take at most this part of the step: torch's table of operators rarely changes then.
-A thread of the program that communicates at the very moment of a change might see half of it."""
 MAX_NAMES: Final = 256
 """Names of calls, by function and group; the calls of further groups have names without their ranks."""
 ONE_QUEUE: Final = "CUDA_DEVICE_MAX_CONNECTIONS"
@@ -53,50 +50,32 @@ def _replacements() -> Iterator[Replacement]:
     if dist.is_available():
         for name in COLLECTIVES:
             if hasattr(dist, name):
-                yield Replacement(place_of(dist, name), _replace_collective, listeners=listeners)
+                yield Replacement(place_of(dist, name), _replace_call, listeners=listeners)
 
 
-def _replace_collective(original: Any, listeners: list[Any]) -> Any:
+def _replace_call(original: Any, listeners: list[Any]) -> Any:
     """Return a wrapper that passes the keyword arguments to the listeners, too: the group is mostly one of them."""
 
     @wraps(original)
-    def collective(*args: Any, **kwargs: Any) -> Any:
+    def communicate(*args: Any, **kwargs: Any) -> Any:
         if not listeners:
             return original(*args, **kwargs)
-        given = (*args, *kwargs.values())
-        entered = [listener for listener in listeners[:] if listener.enter(original, given)]
+        heard, given = listeners[:], (*args, *kwargs.values())
+        entered = [listener for listener in heard if listener.enter(original, given)]
         try:
             return original(*args, **kwargs)
-        finally:
-            for listener in reversed(entered):
-                listener.leave()
-
-    return collective
-
-
-def _replace_wait(original: Any, listeners: list[Any]) -> Any:
-    """Return a wrapper of ``Work.wait`` that passes the work to the listeners afterwards."""
-
-    @wraps(original)
-    def wait(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if not listeners:
-            return original(self, *args, **kwargs)
-        heard = listeners[:]
-        entered = [listener for listener in heard if listener.enter(original, (self,))]
-        try:
-            return original(self, *args, **kwargs)
         finally:
             for listener in reversed(entered):
                 listener.leave()
             for listener in heard:
-                listener.waited(self)
+                listener.look_for_ends(given)
 
-    return wait
+    return communicate
 
 
 REPLACEMENTS: Final = tuple(_replacements())
 WAIT: Final = (
-    (Replacement(Attribute(torch._C._distributed_c10d.Work, "wait"), _replace_wait),) if dist.is_available() else ()
+    (Replacement(Attribute(torch._C._distributed_c10d.Work, "wait"), _replace_call),) if dist.is_available() else ()
 )
 
 
@@ -161,9 +140,9 @@ class CommListener:
             self._recorder.mark(self._open_code | LEAVE)
         self._open_in = -1
 
-    def waited(self, work: Any) -> None:
-        """Called after each ``Work.wait``."""
-        self._record.look_for_ends(work)
+    def look_for_ends(self, args: tuple[Any, ...]) -> None:
+        """Called after each collective and each ``Work.wait``, whose first argument is the work."""
+        self._record.look_for_ends(args[0] if args else None)
 
 
 class ReducerWait:
@@ -224,7 +203,6 @@ class CommProbe(CallProbe):
 
     def __init__(self, recorder: Recorder) -> None:
         self.record = CommRecord(recorder.handle_failure, recorder.communications)
-        self._idle_share = 0.0
         self._recorder = recorder
         self._failed = False
         self.listener = CommListener(recorder, self.record)
@@ -238,10 +216,6 @@ class CommProbe(CallProbe):
     @spent_ns.setter
     def spent_ns(self, ns: int) -> None:
         self.record.spent_ns = ns
-
-    def report_idle_cost(self, share: float) -> None:
-        """Take the part of a step that idle kernels would take."""
-        self._idle_share = share
 
     def attach(self) -> None:
         """Mark and record from now on."""
@@ -258,15 +232,12 @@ class CommProbe(CallProbe):
         """Mark and record no more."""
         super().detach()
         KERNELS.ignore(self.record, self.listener)
-        if self._idle_share > NEGLIGIBLE:
-            KERNELS.unregister()
 
     def remove(self) -> None:
         """Put the original functions and operators back once no session needs the replacements."""
         super().remove()
         KERNELS.ignore(self.record, self.listener)
         KERNELS.unregister()
-        self.record.wait_for_threads()
 
 
 def _make(context: ProbeContext) -> CommProbe:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import sys
 from contextlib import suppress
+from dataclasses import dataclass
 from time import perf_counter_ns
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from .._capture.compiler import around_compiler
 from .._capture.handle import Handle
@@ -22,37 +23,30 @@ MAX_REASON: Final = 300
 _UTILS: Final = "torch._dynamo.utils"
 
 
-class Compilation(NamedTuple):
-    """One compilation by dynamo's metrics: ``attempt`` is 0 for the first of a function, 1 for the next, …"""
-
-    key: str
-    function: str
-    file: str
-    line: int
-    attempt: int
-    reason: str
-    gave_up: bool
-
-
+@dataclass(slots=True)
 class CompiledFunction:
-    """The recompilations of one function."""
+    """A function that was compiled again ``count`` times in recorded steps; ``gave_up``: torch stopped compiling it."""
 
-    __slots__ = ("count", "file", "function", "gave_up", "line", "reason")
+    function: str = ""
+    file: str = ""
+    line: int = 0
+    count: int = 0
+    reason: str = ""
+    gave_up: bool = False
 
-    def __init__(self) -> None:
-        self.function, self.file, self.line = "", "", 0
-        self.count = 0
-        self.reason = ""
-        self.gave_up = False
-
-    def add(self, one: Compilation, recorded: bool) -> None:
-        """Count one compilation; one in a warm-up step only gives the function's name."""
-        if one.function:  # where dynamo gives up, its metrics have no name
-            self.function, self.file, self.line = one.function, one.file, one.line
-        if recorded and one.attempt:
-            self.gave_up = self.gave_up or one.gave_up
-            self.count += not one.gave_up
-            self.reason = one.reason or self.reason
+    def add(self, metrics: Any, recorded: bool) -> None:
+        """Count one compilation by dynamo's metrics; one in a warm-up step only gives the function's name."""
+        if metrics.co_name:  # where dynamo gives up, its metrics have no name
+            self.function, self.file, self.line = metrics.co_name, metrics.co_filename, metrics.co_firstlineno
+        attempt = str(metrics.compile_id).rpartition("/")[2].partition("_")[0]  # 0/1_2: attempt 1, restarted twice
+        if not recorded or not int(attempt):
+            return
+        gave_up = "limit" in str(metrics.fail_reason or "")[:80] and not metrics.co_name
+        self.gave_up = self.gave_up or gave_up
+        self.count += not gave_up
+        reason = str(getattr(metrics, "recompile_reason", None) or "")
+        reason = " ".join(reason.partition(": ")[2].split() or reason.split())
+        self.reason = reason[:MAX_REASON] or self.reason
 
 
 class CompilationProbe:
@@ -109,12 +103,11 @@ class CompilationProbe:
             self.close_steps_without(1, length_ns)
         if not self._open_count:
             return
-        for one in self._new():
-            kept = self.functions.get(one.key)
-            if kept is None and len(self.functions) < MAX_FUNCTIONS:
-                kept = self.functions[one.key] = CompiledFunction()
-            if kept is not None:
-                kept.add(one, recorded)
+        for metrics in self._new():
+            with suppress(Exception):  # another version of torch may have other fields
+                frame = str(metrics.compile_id).rpartition("/")[0]
+                if frame in self.functions or len(self.functions) < MAX_FUNCTIONS:
+                    self.functions.setdefault(frame, CompiledFunction()).add(metrics, recorded)
         if recorded:
             self.ns += self._open_ns
             self.steps += 1
@@ -125,14 +118,11 @@ class CompilationProbe:
         self.recorded_steps += count
         self.recorded_ns += length_ns
 
-    def _new(self) -> list[Compilation]:
-        new = []
-        for metrics in reversed(_metrics()):
-            if metrics is self._last:
-                break
-            with suppress(Exception):  # another version of torch may have other fields
-                new.append(_read(metrics))
-        return new[::-1]
+    def _new(self) -> list[Any]:
+        """Return the metrics since the first compilation of the step began."""
+        metrics = _metrics()
+        ends = (at for at in range(len(metrics), 0, -1) if metrics[at - 1] is self._last)
+        return metrics[next(ends, 0) :]
 
 
 def _metrics() -> list[Any]:
@@ -140,21 +130,6 @@ def _metrics() -> list[Any]:
         metrics: list[Any] = sys.modules[_UTILS].get_compilation_metrics()
         return metrics
     return []
-
-
-def _read(metrics: Any) -> Compilation:
-    frame, _, number = str(metrics.compile_id).rpartition("/")
-    attempt = number.partition("_")[0]  # 0/1_2: frame 0, attempt 1, restarted twice
-    reason = str(getattr(metrics, "recompile_reason", None) or "")
-    return Compilation(
-        key=frame,
-        function=metrics.co_name or "",
-        file=metrics.co_filename or "",
-        line=metrics.co_firstlineno or 0,
-        attempt=int(attempt),
-        reason=" ".join(reason.partition(": ")[2].split() or reason.split())[:MAX_REASON],
-        gave_up="limit" in str(metrics.fail_reason or "")[:80] and not metrics.co_name,
-    )
 
 
 def _make(context: ProbeContext) -> CompilationProbe:

@@ -97,19 +97,11 @@ def leaves_host(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     return type(target) is int  # a device's index
 
 
-def _replace_to(original: Any, listeners: list[Any]) -> TensorMethod:
-    def to(self: Tensor, *args: Any, **kwargs: Any) -> Any:
-        if not listeners or not _is_on_host(self) or not leaves_host(args, kwargs):
-            return original(self, *args, **kwargs)
-        return _copy(original, listeners, self, args, kwargs)
+def _replace(original: Any, listeners: list[Any]) -> TensorMethod:
+    checks_target = original.__name__ == "to"  # the others copy to a device in any case
 
-    skip_frames(to)
-    return TensorMethod(original, to)
-
-
-def _replace_copy_method(original: Any, listeners: list[Any]) -> TensorMethod:
     def copy_to_device(self: Tensor, *args: Any, **kwargs: Any) -> Any:
-        if not listeners or not _is_on_host(self):
+        if not listeners or not _is_on_host(self) or (checks_target and not leaves_host(args, kwargs)):
             return original(self, *args, **kwargs)
         return _copy(original, listeners, self, args, kwargs)
 
@@ -128,14 +120,14 @@ def _copy(original: Any, listeners: list[Any], tensor: Tensor, args: tuple[Any, 
 
 for _function in (_is_on_host, leaves_host, _copy):
     skip_frames(_function)
-TO = Replacement(Attribute(Tensor, "to"), _replace_to)
+TO = Replacement(Attribute(Tensor, "to"), _replace)
 
 
 @cache
 def replacements() -> tuple[Replacement, ...]:
     """Return the replacements of ``Tensor.to``, and of methods that copy to one kind of device (``Tensor.cuda``)."""
     names = dict.fromkeys(name for kind in DEVICES.parts.values() for name in kind.copy_methods)
-    return TO, *(Replacement(Attribute(Tensor, name), _replace_copy_method) for name in names)
+    return TO, *(Replacement(Attribute(Tensor, name), _replace) for name in names)
 
 
 class CopyProbe(CallProbe):

@@ -1,13 +1,12 @@
 """Count the tokens of each expert of a mixture of experts, and time it where it is a module of its own.
 
-Found are: modules in a ``ModuleList`` whose name ends in ``experts``, whose first argument has the expert's tokens;
-modules with ``num_experts`` whose ``forward`` takes ``top_k_index``, as in transformers; and modules that hold the
-tokens of their last call themselves, in an attribute ``autoprof_expert_tokens`` (a sequence, one number an expert).
+Found are: modules in a ``ModuleList`` whose name ends in ``experts``, whose first argument has the expert's tokens; and
+modules that hold the tokens of their last call themselves, in an attribute ``autoprof_expert_tokens`` (a sequence, one
+number an expert).
 """
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterator, Sequence
 from time import perf_counter_ns, thread_time_ns
 from typing import Any, Final
@@ -75,8 +74,9 @@ class ExpertCalls(EntryProbe):
             counts = self._counts
             counts.calls += 1
             if self._expert is None:
-                for expert, tokens in enumerate(_tokens_by_expert(module, args, kwargs, len(counts.tokens))):
-                    counts.tokens[expert] += tokens
+                held = getattr(module, TOKENS)
+                if not isinstance(held, Tensor) or held.is_cpu:  # reading a tensor on a device would wait
+                    counts.tokens = [before + int(tokens) for before, tokens in zip(counts.tokens, held, strict=False)]
             else:
                 x = args[0] if args else next(iter(kwargs.values()))
                 counts.tokens[self._expert] += x.numel() // max(x.shape[-1], 1)
@@ -85,21 +85,6 @@ class ExpertCalls(EntryProbe):
             self.recorder.detail_ns += thread_time_ns() - began_ns
         except Exception:
             self.fail(module)
-
-
-def _tokens_by_expert(module: nn.Module, args: Any, kwargs: Any, experts: int) -> list[int]:
-    """Return the tokens of each expert in one call; none for a tensor on a device: reading it would wait."""
-    held = getattr(module, TOKENS, None)
-    if held is not None:
-        if isinstance(held, Tensor):
-            return held.tolist() if held.is_cpu else []
-        return [int(tokens) for tokens in held]
-    chosen = kwargs["top_k_index"] if "top_k_index" in kwargs else args[1]
-    if not chosen.is_cpu:
-        return []
-    with torch.no_grad():
-        found: list[int] = torch.bincount(chosen.detach().flatten(), minlength=experts)[:experts].tolist()
-    return found
 
 
 def find_experts(model: nn.Module, recorder: Recorder) -> Iterator[tuple[ExpertCounts, list[ExpertCalls]]]:
@@ -113,25 +98,12 @@ def find_experts(model: nn.Module, recorder: Recorder) -> Iterator[tuple[ExpertC
                 yield counts, [ExpertCalls(recorder, one, counts, at) for at, one in enumerate(module)]
                 room -= found
             continue
-        experts = _experts_of(module)
+        held = getattr(module, TOKENS, None)
+        experts = len(held) if isinstance(held, Sequence | Tensor) else 0
         if 0 < experts <= room:
             counts = ExpertCounts(name, experts, timed=False)
             yield counts, [ExpertCalls(recorder, module, counts, None)]
             room -= experts
-
-
-def _experts_of(module: nn.Module) -> int:
-    """Return the number of experts inside a module that shows which tokens each of them takes; 0 for all others."""
-    held = getattr(module, TOKENS, None)
-    if isinstance(held, Sequence | Tensor):
-        return len(held)
-    experts = getattr(module, "num_experts", None) or getattr(module, "num_local_experts", None)
-    if type(experts) is not int or experts < 2:
-        return 0
-    try:
-        return experts if "top_k_index" in inspect.signature(type(module).forward).parameters else 0
-    except (TypeError, ValueError):
-        return 0
 
 
 class ExpertProbe:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext
 from threading import get_ident
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import wrapt
 from torch.utils.data import DataLoader
@@ -51,25 +50,6 @@ NEXT = Replacement(Attribute(_BaseDataLoaderIter, "__next__"), _report_batches)
 START = Replacement(Attribute(DataLoader, "__iter__"))
 
 
-class _NoEvents:
-    """The events of a session that has ended."""
-
-    is_recording = is_excluded = False
-
-    def exclude(self, name: str) -> AbstractContextManager[None]:
-        """Exclude nothing."""
-        return nullcontext()
-
-    def report_fetch(self, source: Any, *, explicit: bool) -> None:
-        """Do nothing."""
-
-    def report_mode(self, training: bool) -> None:
-        """Do nothing."""
-
-
-_NO_EVENTS: Final = _NoEvents()
-
-
 class LoaderProbe(CallProbe):
     """Time the fetches of one session. A fetch inside another one (a wrapped ``DataLoader``) belongs to it.
 
@@ -80,7 +60,8 @@ class LoaderProbe(CallProbe):
         super().__init__([(START, self), (NEXT, self)])
         self._recorder = recorder
         self._code = recorder.label("Data", None, Phase.DATA)
-        self._events: StepEvents = events
+        self._events = events
+        self._ended = False
         self._open_in = -1
         """The serial of the step of the open fetch; a Ctrl-C may leave that of an old step here."""
         self._prefetch = prefetch
@@ -89,7 +70,9 @@ class LoaderProbe(CallProbe):
     def remove(self) -> None:
         """Time no fetch any more: the program keeps the loaders of a session that has ended, and they this probe."""
         super().remove()
-        self._events = _NO_EVENTS
+        if not self._ended:
+            self._ended = True
+            del self._events
 
     def begin(self, source: Any, *, explicit: bool, kind: int = ENTER) -> bool:
         """Begin a fetch from this source; return whether ``end`` is to be called. Never raises."""
@@ -102,7 +85,7 @@ class LoaderProbe(CallProbe):
     def _begin(self, source: Any, explicit: bool, kind: int) -> bool:
         recorder = self._recorder
         in_training_thread = get_ident() == recorder.thread
-        if in_training_thread and self._open_in == recorder.serial:
+        if self._ended or (in_training_thread and self._open_in == recorder.serial):
             return False
         if in_training_thread or explicit:
             self._events.report_fetch(getattr(source, "dataset", source), explicit=explicit)

@@ -26,12 +26,13 @@ from autoprof.diagnose import (
     judge,
 )
 from autoprof.diagnose._calls import CallSite
-from autoprof.diagnose._compilations import CompileStatistics, RecompiledFunction
+from autoprof.diagnose._compilations import CompileStatistics
 from autoprof.diagnose._environment import Environment
 from autoprof.diagnose._stacks import UNATTRIBUTED, StackTable
 from autoprof.diagnose.rules import overhead
 from autoprof.diagnose.rules.logging import LOGGING_NAME
 from autoprof.frame import Phase, Span
+from autoprof.probes.compilations import CompiledFunction
 from autoprof.summary import OTHER_TARGETS, Excluded, MetricStats, Summary, Work
 from autoprof.testing import make_frame
 
@@ -464,7 +465,7 @@ def test_time_in_several_modules_is_described_by_the_longest() -> None:
 
 def test_recompilations_are_found_where_every_step_compiles() -> None:
     """No step is recorded then, because a step that compiles counts as warm-up."""
-    function = RecompiledFunction("forward", "model.py", 3, 20, "tensor 'x' size mismatch", False)
+    function = CompiledFunction("forward", "model.py", 3, 20, "tensor 'x' size mismatch", False)
     facts = RunFacts(compiled=CompileStatistics(24, 2_000 * MS, 24, 1_800 * MS, (function,)))
     summary = diagnose(Evidence(Summary.empty(), facts))
     assert [(finding.rule, finding.severity) for finding in summary.findings] == [("recompile", "warning")]

@@ -16,11 +16,11 @@ from autoprof._ranks import LateComm, RankComparison, SlowRank
 from autoprof.demo.rule_defects.machine import train_with_changing_shapes
 from autoprof.diagnose import CallStatistics, EvidenceCollector, RunFacts, diagnose
 from autoprof.diagnose._calls import CallSite, idle_after_waits_ns, shorten_path
-from autoprof.diagnose._compilations import CompileStatistics, RecompiledFunction
+from autoprof.diagnose._compilations import CompileStatistics
 from autoprof.diagnose._evidence import CLOCK_SCALAR
 from autoprof.frame import Phase, Span
 from autoprof.probes._call_table import Site
-from autoprof.probes.compilations import _read
+from autoprof.probes.compilations import CompiledFunction
 from autoprof.summary import Summary
 from autoprof.testing import make_frame
 
@@ -121,7 +121,7 @@ def test_a_call_inside_a_logging_span_is_counted_once() -> None:
 
 def compiled(count: int, ns: int, *, gave_up: bool = False) -> RunFacts:
     """Make the facts of one function, compiled again ``count`` times in 1 s of steps."""
-    one = RecompiledFunction("block", "/code/model.py", 12, count, "size mismatch at index 0", gave_up)
+    one = CompiledFunction("block", "/code/model.py", 12, count, "size mismatch at index 0", gave_up)
     return RunFacts(compiled=CompileStatistics(40, 1000 * MS, count, ns, (one,)))
 
 
@@ -161,8 +161,9 @@ def test_an_incomplete_note_of_dynamo_is_read() -> None:
     class Note:
         compile_id, co_name, co_filename, co_firstlineno, fail_reason = "3/2_1", None, None, None, "limit exceeded"
 
-    one = _read(Note())
-    assert (one.key, one.attempt, one.gave_up, one.reason) == ("3", 2, True, "")
+    one = CompiledFunction("scale", "model.py", 12)
+    one.add(Note(), recorded=True)
+    assert one == CompiledFunction("scale", "model.py", 12, gave_up=True)
 
 
 # Communication and the rank that is waited for.

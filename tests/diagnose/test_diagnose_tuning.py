@@ -271,11 +271,9 @@ def offloaded(device: str = "cuda", place: str = "cpu", **memory: int) -> Findin
 
 
 def test_the_advice_names_an_offloaded_optimizer_and_its_transfers() -> None:
-    """With room on the device it may stay there; without, less may be offloaded."""
-    assert "there is room for it beside the peak (70.00 GiB of 80.00 GiB free)" in offloaded(peak_bytes=10 * GIB).next
-    assert "does not fit beside the peak (1.00 GiB free)" in offloaded(peak_bytes=79 * GIB).next
-    assert "the device's free memory is unknown" in offloaded().next
+    """Parameters and state, and what crosses the bus."""
     assert "3.00 GiB are on the CPU" in offloaded().next
+    assert "over PCIe (1.00 GiB" in offloaded().next
 
 
 @pytest.mark.parametrize(("device", "place"), [("cuda", "cuda"), ("cpu", "cpu"), ("", "cpu")])

@@ -30,8 +30,7 @@ class Run:
     def __init__(self) -> None:
         self.failures: list[str] = []
         self.record = CommRecord(self.failures.append, [])
-        self.shares: list[float] = []
-        self.meter = CommMeter(self.record, Notes([]), self.shares.append)
+        self.meter = CommMeter(self.record, Notes([]))
         self.step = 0
 
     def add(self, calls: list[CommCall], spans: list[Span], duration_ns: int, **fields: Any) -> None:
@@ -172,13 +171,6 @@ def test_bandwidth_is_bytes_over_the_time_in_which_any_call_ran() -> None:
     assert run.table().rows[0].bus_bytes_per_s == pytest.approx(1.5 * 2e9)
 
 
-def test_idle_kernels_report_their_cost() -> None:
-    """As a part of the step: calls of each step times the cost of one."""
-    run = Run()
-    run.add([call("all_reduce", 0, 1)] * 10, [], 20 * MS)
-    assert run.shares == [pytest.approx(0.01)]
-
-
 def test_a_summary_with_communication_goes_through_json_and_into_the_report() -> None:
     """Equal after a round trip; the report says the sum, and a row."""
     run = Run()
@@ -233,12 +225,6 @@ def test_a_call_by_a_thread_without_python_frames_is_recorded() -> None:
 def test_a_work_that_cannot_be_asked_whether_it_is_over_fails_no_wait() -> None:
     """The training's own wait goes on; the failure is counted."""
     run = Run()
-    pending = call("all_reduce", 1, None)
-
-    def is_done() -> bool:
-        raise RuntimeError("this backend cannot tell")
-
-    pending.is_done = is_done
-    run.record._pending.append(pending)
-    run.record.look_for_ends()
+    run.record._pending.append((call("all_reduce", 1, None), None, lambda: 1 // 0))
+    run.record.look_for_ends("another work")
     assert run.failures == ["the record of communication"]

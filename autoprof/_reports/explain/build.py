@@ -123,9 +123,7 @@ def _lines(facts: RunFacts) -> Iterator[tuple[str, int]]:
             sites = table.lines if isinstance(table, StackTable) else table.sites
             yield from ((site.file, site.line) for site in sites)
     for function in facts.compiled.functions if facts.compiled is not None else ():
-        file, _, number = function.location.rpartition(":")
-        if number.isdigit():
-            yield file, int(number)
+        yield function.file, function.line
 
 
 def _confidence(one: Finding, summary: Summary, found: list[Finding]) -> Confidence:

@@ -10,8 +10,7 @@ from ...summary import Finding, UnfusedAttention
 from .._evidence import Evidence
 from .._experiment import Experiment
 from .._rule import Rule
-from .._thresholding import abstain, classify
-from .._work import counted_work
+from .._thresholding import abstain, classify, counted_work
 
 MAX_SHARE: Final = 0.10
 """FLOPs of the products of scores and weights over those of the forward. In a transformer of width d they are

@@ -59,10 +59,11 @@ def _judge_exposed(run: Evidence) -> Finding | None:
     if run.facts.world_size > 1 and (ranks is None or ranks.missing is not None):
         missing = "the comparison of the ranks: without it, communication may be the wait for a slower rank"
         return abstain("comm-exposed", missing, "autoprof show RUN compares them when all are in one folder")
-    part = 1.0 if ranks is None else _own_part(ranks, run.facts.rank, found)
+    part = _own_part(ranks, run.facts.rank)
     if not isinstance(found, ExceededBound):
         return found if part == 1.0 else None
-    if found.share.low * part < MAX_SHARE or (part <= MAX_WAIT_PART and _is_waiting(ranks, run.facts.rank)):
+    waiting = ranks is not None and bool(ranks.slow) and ranks.slow[0].rank != run.facts.rank
+    if found.share.low * part < MAX_SHARE or (waiting and part <= MAX_WAIT_PART):
         return None
     disabled = run.facts.environment.disabled_p2p
     p2p = f"unset {disabled}, which makes GPUs of one machine communicate through its memory; " if disabled else ""
@@ -78,26 +79,14 @@ def _judge_exposed(run: Evidence) -> Finding | None:
     )
 
 
-def _own_part(ranks: RankComparison, rank: int, found: ExceededBound | Finding) -> float:
+def _own_part(ranks: RankComparison | None, rank: int) -> float:
     """Return the part of a rank's communication that is no wait for another rank.
 
-    The rank that comes last to a collective waits for none; its time is that of the communication itself. A comparison
-    of an older version has only the ranks' own work.
+    The rank that comes last to a collective waits for none; its time is that of the communication itself.
     """
-    if rank not in ranks.compared or not ranks.own_ns:
+    if ranks is None or rank not in ranks.compared or ranks.pure_comm_ns is None or not ranks.comm_ns:
         return 1.0
-    at = ranks.compared.index(rank)
-    if ranks.pure_comm_ns is not None and ranks.comm_ns:
-        return min(ranks.pure_comm_ns / max(ranks.comm_ns[at], 1), 1.0)
-    if not _is_waiting(ranks, rank) or not isinstance(found, ExceededBound):
-        return 1.0
-    longer_ns = ranks.own_ns[ranks.compared.index(ranks.slow[0].rank)] - ranks.own_ns[at]
-    return min(max(1 - longer_ns / max(found.mean_ns, 1), 0.0), 1.0)
-
-
-def _is_waiting(ranks: RankComparison | None, rank: int) -> bool:
-    """Return whether another rank is slow."""
-    return ranks is not None and bool(ranks.slow) and ranks.slow[0].rank != rank
+    return min(ranks.pure_comm_ns / max(ranks.comm_ns[ranks.compared.index(rank)], 1), 1.0)
 
 
 RULE = Rule(

@@ -8,7 +8,7 @@ from ...frame import Phase
 from ...summary import Finding
 from .._evidence import Evidence
 from .._experiment import Experiment
-from .._offload import advise_offload
+from .._optimizers import advise_offload
 from .._rule import Rule
 from .._thresholding import ExceededBound, abstain, describe_longest, dominant_name, threshold_rows
 
@@ -24,9 +24,10 @@ def judge(run: Evidence) -> Finding | None:
     found = threshold_rows("h2d-copy", run, rows, MAX_SHARE)
     if not isinstance(found, ExceededBound):
         return found
+    offload = advise_offload(run.facts.optimizers or (), run.facts.environment.device)
     return found.finding(
         f"copies to the device take {found}{describe_longest(run, rows)}",
-        f"{advise_offload(run)}use pin_memory=True in the loader and .to(device, non_blocking=True), and copy the next "
+        f"{offload}use pin_memory=True in the loader and .to(device, non_blocking=True), and copy the next "
         "batch while this one trains; send fewer bytes (uint8 images, normalised on the device)",
         name=dominant_name(rows),
     )

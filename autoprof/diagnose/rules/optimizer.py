@@ -10,8 +10,7 @@ from ...frame import Phase
 from ...summary import Finding
 from .._evidence import Evidence
 from .._experiment import Experiment
-from .._offload import advise_offload
-from .._optimizers import advise_faster, advise_smaller
+from .._optimizers import advise_faster, advise_offload, advise_smaller
 from .._rule import Rule
 from .._thresholding import ExceededBound, abstain, classify, dominant_name, threshold_rows
 
@@ -45,7 +44,7 @@ def judge(run: Evidence) -> Finding | None:
     less_memory = f". For less memory: {smaller}" if smaller and share else ""
     return found.finding(
         f"the optimizer takes {found}{described_state}",
-        advise_offload(run) + advise_faster(optimizers) + less_memory,
+        advise_offload(optimizers, run.facts.environment.device) + advise_faster(optimizers) + less_memory,
         name=dominant_name(rows),
         # Some optimizer time remains in any case, and nothing measures how much: the gain is the part above the bound.
         gain_ns=found.mean_ns - MAX_SHARE * run.summary.step_mean_ns,

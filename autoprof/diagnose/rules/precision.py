@@ -11,8 +11,7 @@ from ...summary import Finding, Work
 from .._evidence import Evidence
 from .._experiment import Experiment
 from .._rule import Rule
-from .._thresholding import ExceededBound, abstain, threshold_time
-from .._work import counted_work
+from .._thresholding import ExceededBound, abstain, counted_work, threshold_time
 
 MAX_SHARE: Final = 0.25
 """Time at float32's own peak over the step. Work that is no arithmetic makes the step longer than its time at the

@@ -7,7 +7,7 @@ from typing import Any, Final
 from ..._stats.intervals import Interval
 from ..._units import format_ns, format_percent
 from ...summary import Finding, Severity
-from .._compilations import CompileStatistics
+from .._compilations import CompileStatistics, location_of
 from .._evidence import Evidence
 from .._experiment import Experiment
 from .._rule import Rule
@@ -45,7 +45,7 @@ def judge(run: Evidence) -> Finding | None:
         severity,
         f"torch compiled again in {compiled.compiled_steps} of {compiled.steps} steps ({count} times, "
         f"{format_ns(compiled.ns)} in total, {format_percent(share)} of the time of all steps): {worst.function} at "
-        f"{worst.location}{because}{limit}",
+        f"{location_of(worst)}{because}{limit}",
         "use the same shapes in every step (pad or bucket the batches, drop_last=True), mark changing dimensions with "
         "torch._dynamo.mark_dynamic or dynamic=True, and turn changing numbers into tensors",
         worst.function,
@@ -58,7 +58,7 @@ def _evidence(compiled: CompileStatistics, count: int, share: float) -> dict[str
     functions = [
         {
             "function": one.function,
-            "where": one.location,
+            "where": location_of(one),
             "count": one.count,
             "reason": one.reason,
             "gave_up": one.gave_up,
