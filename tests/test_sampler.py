@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import pytest
 
-from autoprof._session.sampler import MAX_EVERY, Sampler
+from autoprof._session.sampler import Sampler
 from autoprof.frame import FrameRun
 from autoprof.testing import make_frame
 
@@ -117,12 +117,6 @@ def test_where_fewer_rows_are_not_enough_every_kth_step_is_recorded(step_ns: int
     assert 0.004 < overhead < 0.0115
 
 
-def test_passes_that_come_every_half_second_are_paid_for() -> None:
-    """Steps of 0.2 ms, which cost 20 µs, and a pass of 5 ms."""
-    _, overhead = run(Sampler(0.01), 300_000, 200 * US, own_ns=20 * US, pass_ns=2 * MS, pass_steps=2_500)
-    assert overhead < 0.012
-
-
 def test_decisions_are_the_same_on_a_busy_machine() -> None:
     """Other programs make most steps up to five times as long, and change neither marks nor processor time."""
     for marks, step_ns, own_ns, waits in (
@@ -173,16 +167,6 @@ def test_other_programs_that_use_the_caches_drop_nothing() -> None:
     assert kept(sampler) == 2
 
 
-def test_one_long_step_affords_nothing() -> None:
-    """A step of ten minutes among those of 0.2 ms changes no length."""
-    sampler, step = Sampler(0.01), 1
-    for count in range(4_000):
-        length_ns = 600_000 * MS if count == 300 else 200 * US
-        sampler.close(20 * US, length_ns, length_ns)
-        step += 1 + sampler.gap(step)
-    assert sampler.k == 16
-
-
 def test_more_is_recorded_only_where_there_is_room() -> None:
     """Steps that become a little longer change nothing; those twice as long bring back steps, and later rows."""
     sampler = with_rows(10, 10, 10)
@@ -227,16 +211,6 @@ def test_the_cost_of_passes_is_saved_by_fewer_rows() -> None:
     assert (sampler.k, kept(sampler)) == (1, 1)
 
 
-def test_the_rows_of_each_kth_step_cost_at_most_as_much_as_its_other_work() -> None:
-    """300 µs beside 900 of marks in steps of 10 ms: without any rows each fourth step would be recorded."""
-    sampler = with_rows(300, 300, 300)
-    assert isinstance(sampler.rows, Rows)
-    for _ in range(100):
-        marks_ns = US * sampler.rows.present
-        sampler.close(300 * US + marks_ns, 10 * MS, 10 * MS, marks_ns)
-    assert (sampler.k, kept(sampler)) == (8, 1)
-
-
 def test_without_a_budget_everything_is_recorded() -> None:
     """Whatever it costs."""
     sampler = with_rows(1_000, 1_000, budget=None)
@@ -268,23 +242,6 @@ def test_ranks_that_afford_different_parts_share_the_steps_of_the_largest_k() ->
     assert [sampler.gap(step) for sampler in (slow, fast) for step in range(500)] == [
         slow.gap(step) for _ in range(2) for step in range(500)
     ]
-
-
-@pytest.mark.parametrize("rate", [0.0, 1e-9, float("nan")])
-def test_a_rate_that_no_rank_affords_still_records_steps(rate: float) -> None:
-    """The distance of recorded steps is bounded."""
-    sampler = Sampler(0.01)
-    sampler.agreed_rate = rate
-    assert sampler.stride in (1, MAX_EVERY)
-
-
-def test_work_of_a_thread_of_autoprofs_own_is_paid_for() -> None:
-    """The exchange of ranks competes for the processor."""
-    sampler = Sampler(0.01)
-    for _ in range(200):
-        sampler.spend(5 * US)
-        sampler.close(0, 200 * US, 200 * US)
-    assert sampler.k == 4
 
 
 def test_rows_stay_where_their_marks_are_not_what_a_step_costs() -> None:

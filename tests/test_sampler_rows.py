@@ -104,13 +104,6 @@ def test_dropped_rows_come_back_the_longest_first_and_it_is_said() -> None:
     assert made.describe_change() == "1/2 is recorded again: there is room in the budget"
 
 
-def test_rows_that_were_not_measured_are_dropped_from_the_inside_out() -> None:
-    """Their calls are expected, one of each module."""
-    made = rows("0", "1", "1.*")
-    assert made.fit(0.65) == pytest.approx(0.6)
-    assert {"0", "1"} < names(made)
-
-
 class Shrinking(Sampler):
     """A sampler that drops rows after the second step, and takes them back after the fourth."""
 

@@ -15,13 +15,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from autoprof import Phase, Span
-from autoprof._stats import Aggregate
 from autoprof.cli import main
-from autoprof.diagnose import EvidenceCollector, RunFacts, find_rules
-from autoprof.errors import AutoprofError
 from autoprof.logs import load_logs, plot_metrics
-from autoprof.testing import make_frame
 
 READING = """
 records = []
@@ -111,14 +106,6 @@ def test_both_lines_of_the_old_script_draw_what_it_drew(log: Path, monkeypatch: 
     assert Path("training_metrics.png").exists()
 
 
-def test_plotting_leaves_the_table_as_it_is(log: Path) -> None:
-    """No column is added to the caller's table, and the figure is there to draw into."""
-    df = load_logs(log).drop(columns="step")
-    before = df.copy()
-    assert plot_metrics(df, None).axes
-    pd.testing.assert_frame_equal(df, before)
-
-
 def test_the_recommended_record_is_read(tmp_path: Path) -> None:
     """Each of its four fields is a column under its own name, with its value."""
     path = tmp_path / "log.jsonl"
@@ -155,59 +142,12 @@ def test_what_the_utilisation_sample_prints_is_read(tmp_path: Path, monkeypatch:
     assert {"GPU utilisation, mean of all GPUs", "GPU utilisation by GPU"} <= set(_titles(plot_metrics(df, None)))
 
 
-def test_more_columns_of_the_document_are_drawn(tmp_path: Path) -> None:
-    """``lr``, ``step_time_s``, ``gpu_util_mean``, ``memory_gb`` in the log are plots without a line of code."""
-    path = tmp_path / "log.jsonl"
-    record = {"loss": 2.0, "lr": 1e-5, "step_time_s": 0.1, "gpu_util_mean": 80.0, "memory_gb": 12.5}
-    path.write_text("".join(json.dumps({**record, "loss": 2.0 - at / 10}) + "\n" for at in range(5)), encoding="utf-8")
-    figure = plot_metrics(load_logs(path), None)
-    assert {"Loss", "Step time", "GPU utilisation, mean of all GPUs", "Memory"} <= set(_titles(figure))
-    assert any(axes.get_ylabel() == "lr" for axes in figure.axes)
-
-
-def test_the_case_of_names_does_not_matter(tmp_path: Path) -> None:
-    """``Loss`` and ``Throughput`` are drawn as ``loss`` and ``throughput`` are."""
-    path = tmp_path / "log.jsonl"
-    path.write_text('{"Loss": 2.0, "Throughput": 500.0}\n{"Loss": 1.0, "Throughput": 510.0}\n', encoding="utf-8")
-    assert {"Loss", "Throughput"} <= set(_titles(plot_metrics(load_logs(path), None)))
-
-
 def test_the_command_prints_the_path_of_the_figure(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """As the script did: the name of the file, once it is written."""
     output = log.parent / "training_metrics.png"
     assert main(["inspect", str(log), "-o", str(output)]) == 0
     assert output.exists()
     assert f"figure: {output}" in capsys.readouterr().out
-
-
-def test_a_window_opens_only_where_there_is_a_screen(log: Path) -> None:
-    """``show=True`` asks pyplot for a window; without a screen it is an error with an alternative."""
-    with (
-        _without_a_screen(),
-        pytest.raises(AutoprofError, match="no screen is available; save the figure"),
-    ):
-        plot_metrics(load_logs(log), None, show=True)
-
-
-@pytest.mark.parametrize(
-    ("phase", "rule", "advice"),
-    [
-        (Phase.DATA, "data-wait", ["num_workers", "prefetch_factor"]),
-        (Phase.H2D, "h2d-copy", ["pin_memory=True"]),
-        (Phase.COMM, "comm-exposed", ["DDP buckets", "accumulate gradients under no_sync()"]),
-    ],
-)
-def test_the_tuning_advice_is_given_with_its_measurement(phase: Phase, rule: str, advice: list[str]) -> None:
-    """The document's advice is given for a run in which that phase takes most of each step, and for no other."""
-    for share, there in ((900, True), (1, False)):
-        aggregate, collector = Aggregate(), EvidenceCollector()
-        for number in range(60):
-            frame = make_frame([Span("part", None, phase, None, 0, share)], step=number, duration_ns=1000)
-            aggregate.add(frame)
-            collector.add(frame)
-        finding = find_rules()[rule].judge(collector.evidence(aggregate.summary(), RunFacts()))
-        assert (finding is not None and finding.severity != "info") is there
-        assert not there or all(words in finding.next for words in advice)
 
 
 @contextlib.contextmanager

@@ -7,13 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from autoprof._reports.text import cells
 from autoprof.compat._timeline import lanes_of, timeline_figure
-from autoprof.compat.global_timer import MyTimer
-from autoprof.compat.stragglers import by_rank, render_stragglers
+from autoprof.compat.stragglers import render_stragglers
 from autoprof.compat.timer_logs import TimerRecord, load_timer_logs, plot_timeline, read_timer_logs, stragglers
 from autoprof.errors import MissingExtra, OutputError
-from autoprof.testing import FakeClock, FakeDevice
 
 MS = 1_000_000
 SEED = "[RANK 0] forward, start=1716182684.282194, end=1716182685.123003, cpu_dur=0.840809s, cuda_dur=830.512ms"
@@ -42,25 +39,6 @@ def test_the_documented_line_is_read() -> None:
     logs = read_timer_logs(write("timer_rank0.log", SEED))
     assert logs.intervals == [TimerRecord(0, "forward", 1716182684.282194, 1716182685.123003, 840.809, 830.512)]
     assert (logs.skipped, logs.describe_skipped()) == (0, None)
-
-
-def test_what_the_timer_writes_is_read_back() -> None:
-    """Nothing is skipped, and a missing device time stays missing."""
-    clock = FakeClock()
-    device = FakeDevice(clock)
-    for at, source in enumerate((clock, device.device_clock())):
-        timer = MyTimer(f"logs{at}", clock=source)
-        timer.start("前向, 第1层")
-        device.work(5 * MS)
-        clock.advance(5 * MS)
-        timer.stop("前向, 第1层")
-        timer.dump()
-    logs = read_timer_logs(["logs0", "logs1"])
-    assert [(one.name, one.host_ms, one.device_ms) for one in logs.intervals] == [
-        ("前向, 第1层", 5.0, None),
-        ("前向, 第1层", 5.0, 5.0),
-    ]
-    assert logs.skipped == 0
 
 
 def test_a_data_frame_has_a_line_for_each_interval() -> None:
@@ -114,12 +92,6 @@ def test_a_truncated_end_is_skipped_and_counted(cut: int) -> None:
     logs = read_timer_logs("a.log")
     assert [one.name for one in logs.intervals] == ["forward"]
     assert logs.skipped == 1
-
-
-def test_a_record_torn_by_another_process_is_counted() -> None:
-    """The whole one in the same line is kept."""
-    logs = read_timer_logs(write("a.log", SEED[:50] + SEED))
-    assert (len(logs.intervals), logs.skipped) == (1, 1)
 
 
 def _copied(rank: int, at: int) -> str:
@@ -231,15 +203,6 @@ def test_device_and_host_times_are_not_mixed() -> None:
     assert found["b"].mean_ns == pytest.approx(50 * MS)
 
 
-@pytest.mark.parametrize("width", [80, 200])
-def test_the_table_keeps_to_its_width(width: int) -> None:
-    """Whatever the names."""
-    names = by_rank([(0, "前向传播" * 20, 5e6), (1, "前向传播" * 20, 7e6), (0, "b\x1b", 1.0)])
-    lines = render_stragglers(names, width)
-    assert max(cells(line) for line in lines[:3]) <= width
-    assert "\x1b" not in "".join(lines)
-
-
 # The picture.
 
 
@@ -279,9 +242,3 @@ def test_the_picture_has_the_format_of_its_ending(ending: str, start: bytes) -> 
     write("a.log", record(0, "$前向$", 0, 100), record(1, "$x_1", 0, 50))
     picture = plot_timeline("a.log", f"out.{ending}")
     assert picture.read_bytes().startswith(start)
-
-
-def test_nothing_to_draw_is_an_error() -> None:
-    """A log without a record."""
-    with pytest.raises(OutputError, match="no interval to draw"):
-        plot_timeline(write("a.log", "stray"), "out.png")

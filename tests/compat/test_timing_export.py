@@ -23,7 +23,7 @@ from autoprof.compat.timing_export import (
     export_json,
     plot_timings,
 )
-from autoprof.errors import MissingExtra, OutputError
+from autoprof.errors import OutputError
 
 Make = Callable[..., Program]
 
@@ -109,16 +109,6 @@ def test_long_steps_are_a_bottleneck_with_their_cause(make_program: Make) -> Non
     assert (finding.rule, finding.name) == ("jitter", "data")
 
 
-def test_even_names_are_no_bottleneck(make_program: Make) -> None:
-    """Equal parts: no finding."""
-    program = make_program()
-    for _ in range(30):
-        for name in "ABCD":
-            program.take(name, 100)
-        program.logger.step()
-    assert program.logger.bottlenecks() == ()
-
-
 def test_tensorboard_reads_the_scalars_back(make_program: Make) -> None:
     """TensorBoard's own reader finds each name's mean and last time at every console update."""
     pytest.importorskip("tensorboard")
@@ -133,33 +123,6 @@ def test_tensorboard_reads_the_scalars_back(make_program: Make) -> None:
     means = [(one.step, round(one.value, 3)) for one in reader.Scalars("timing_mean_ms/前向/VRT")]
     assert means == [(2, 20), (4, 20)]
     assert [round(one.value, 3) for one in reader.Scalars("timing_last_ms/Total")] == [30, 20]
-
-
-def test_without_tensorboard_the_extra_is_named(make_program: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Asked for and not installed is an error at set-up."""
-    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
-    with pytest.raises(MissingExtra, match=r"torch-autoprof\[tensorboard\]"):
-        make_program(tensorboard="tb")
-
-
-def test_a_writer_of_the_programs_own_is_used(make_program: Make) -> None:
-    """The scalars go where the program's other scalars go."""
-
-    class Writer:
-        def __init__(self) -> None:
-            self.got: list[tuple[str, float, int]] = []
-
-        def add_scalar(self, tag: str, value: float, step: int) -> None:
-            self.got.append((tag, value, step))
-
-        def flush(self) -> None:
-            pass
-
-    writer = Writer()
-    program = make_program(tensorboard=writer, console_update_interval=1)
-    program.take("forward", 10)
-    program.logger.step()
-    assert ("timing_mean_ms/forward", 10.0, 1) in writer.got
 
 
 RANK = textwrap.dedent(

@@ -17,10 +17,8 @@ import torch
 from compat_builders import MS, Program
 from torch import nn
 
-import autoprof
 from autoprof.compat.timing_logger import TimingLogger, get_global_timing_logger, log_timing, set_global_timing_logger
 from autoprof.errors import OutputError
-from autoprof.sinks._terminal import PinnedLines
 from autoprof.testing import FakeClock, ListSink, open_session
 
 Make = Callable[..., Program]
@@ -151,15 +149,6 @@ def test_slashes_nest_to_any_depth(make_program: Make) -> None:
     assert re.search(r"^VRT .*\n  - Stage1 .*\n    - Attention ", log_of(program), re.MULTILINE)
 
 
-def test_the_average_is_of_all_steps_so_far(make_program: Make) -> None:
-    """The average of 10 and 30 ms is 20 ms in the second step."""
-    program = make_program()
-    for ms in (10, 30):
-        program.take("forward", ms)
-        program.logger.step()
-    assert re.search(r"forward +: +30\.00ms \(100\.0%\) \[avg: +20\.00ms\]", log_of(program))
-
-
 def test_the_console_shows_the_five_longest_top_names_in_place(make_program: Make, on_terminal: Any) -> None:
     """Each Nth step the panel is drawn where it was; six names leave five and the rest; parts are not shown."""
     terminal = on_terminal()
@@ -288,14 +277,6 @@ def test_invalid_durations_are_counted_and_raise_nothing(make_program: Make, val
     assert summary.skipped == {"values that are not durations": 1}
 
 
-def test_names_cannot_act_on_the_terminal_or_the_log(make_program: Make) -> None:
-    """Escapes and line ends are written out."""
-    program = make_program()
-    program.take("bad\x1b[2J\nname", 1)
-    program.logger.step()
-    assert r"bad\x1b[2J\nname" in log_of(program)
-
-
 @pytest.mark.parametrize("option", ["console_update_interval", "file_flush_interval"])
 def test_an_interval_that_is_none_is_an_error(option: str) -> None:
     """The constructor's error names the parameter and the allowed values."""
@@ -389,21 +370,3 @@ def test_a_forked_worker_writes_nothing(make_program: Make) -> None:
     os.waitpid(child, 0)
     program.vrt_step()
     assert log_of(program).count("\nStep ") == 1
-
-
-def test_a_second_panel_leaves_the_terminal_to_the_first(make_program: Make, on_terminal: Any) -> None:
-    """Beside the panel of a session a line is printed instead."""
-    terminal = on_terminal()
-    PinnedLines._holder = PinnedLines(terminal)
-    program = make_program(stream=terminal, console_update_interval=1)
-    program.vrt_step()
-    assert "autoprof | step 1" in "".join(terminal.writes)
-
-
-def test_the_public_names_are_those_of_the_seed() -> None:
-    """The module has the names that the old code imports."""
-    import autoprof.compat.timing_logger as module
-
-    assert all(hasattr(module, name) for name in ("TimingLogger", "set_global_timing_logger", "log_timing"))
-    assert all(hasattr(TimingLogger, name) for name in ("step", "print_summary", "close", "log_timing"))
-    assert autoprof.log_timing is not module.log_timing

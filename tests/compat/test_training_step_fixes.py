@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-import json
-import logging
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,7 +17,6 @@ import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
-from attached import is_marked
 from torch import nn
 
 import autoprof
@@ -236,14 +233,6 @@ def test_the_promised_gain_is_measured_not_promised(comparison: Comparison) -> N
     assert mean.low < mean.ratio < mean.high < 0.9
 
 
-def test_measuring_once_is_the_cheapest(tmp_path: Path) -> None:
-    """The last sample measures FLOPs in the first step alone, which is warm-up, and no metrics: both rows are gone."""
-    before = run_samples(tmp_path, AFTER, seed=1, steps=600)
-    once = run_samples(tmp_path, (ONCE, *AFTER[1:]), seed=2, steps=600)
-    removed = {one.name for one in compare_runs(before, once, min_share=0).removed}
-    assert removed >= {"FLOPs profile", "dataset metrics"}
-
-
 # What autoprof itself does of all this.
 
 
@@ -314,77 +303,3 @@ def test_autoprof_never_communicates(group: Any, tmp_path: Path, monkeypatch: py
         dist.broadcast(torch.ones(1), src=0)  # both counters do see one
         assert len(called) == 1
         assert group._get_sequence_number_for_group() == before + 1
-
-
-def test_logging_is_as_rare_as_it_is_asked_to_be(tmp_path: Path) -> None:
-    """Of 100 steps the records get each tenth, the readable log each fiftieth; the statistics have all of them."""
-    clock = FakeClock(tick_ns=1000)
-    model = nn.Linear(4, 2)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    config = {
-        "targets": [{"type": "Linear"}],
-        "output": str(tmp_path),
-        "flops": "off",
-        "sample": {"budget": None, "warmup": 0},
-        "sinks": {"jsonl": {"every": 10}, "log": {"every": 50}},
-    }
-    with open_session(model, config, clock=clock, optimizer=optimizer) as session:
-        _train(session, model, optimizer, 100)
-        assert session.summary().steps == 100
-        folder = session.folder
-    assert folder is not None
-    records = [json.loads(line) for line in (folder / "rank0/steps.jsonl").read_text().splitlines()]
-    assert [record["step"] for record in records] == list(range(10, 101, 10))
-    log = (folder / "rank0/timing.log").read_text(encoding="utf-8")
-    assert [step for step in (10, 49, 50, 51, 100) if f"\nStep {step}\n" in log] == [50, 100]
-
-
-def test_files_are_written_now_and_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A thousand steps, one write: lines wait in memory until they are due or a buffer is full."""
-    from autoprof._storage.line_file import LineFile
-
-    now = [0.0]
-    file = LineFile(tmp_path / "steps.jsonl", 5.0, lambda: now[0])
-    writes = []
-    flush = LineFile.flush
-    monkeypatch.setattr(LineFile, "flush", lambda self: (writes.append(now[0]), flush(self))[1])
-    for _ in range(1000):
-        file.write("{}\n")
-    assert writes == []
-    now[0] = 6.0
-    file.write("{}\n")
-    assert writes == [6.0]
-    file.close()
-
-
-def test_all_of_it_can_be_switched_off(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """``enabled: false`` attaches, writes and prints nothing."""
-    model = nn.Linear(4, 2)
-    with caplog.at_level(logging.WARNING, "autoprof"):
-        session = autoprof.instrument(model, {"enabled": False, "output": str(tmp_path / "runs")})
-        assert not is_marked(model)
-        assert not is_marked(model)
-        _train(session, model, torch.optim.SGD(model.parameters(), lr=0.1), 3)
-        session.close()
-    assert not (tmp_path / "runs").exists()
-    assert caplog.records == []
-
-
-def test_a_fast_step_and_a_slow_one_are_seen_in_the_records(tmp_path: Path) -> None:
-    """The speed of training is in each record (``step_time_s``, ``throughput``), not to be estimated by eye."""
-    clock = FakeClock()
-    model = nn.Linear(4, 2)
-    cost = [1500]
-    model.register_forward_hook(lambda *_: clock.advance(cost[0] * MS))
-    config = {"output": str(tmp_path), "sample": {"budget": None}, "sinks": {"jsonl": {}}}
-    with open_session(model, config, clock=clock) as session:
-        for step in range(10):
-            cost[0] = 4000 if step < 5 else 1500
-            model(torch.ones(1, 4)).sum().backward()
-            session.log(samples=3)
-            session.step()
-        folder = session.folder
-    assert folder is not None
-    records = [json.loads(line) for line in (folder / "rank0/steps.jsonl").read_text().splitlines()]
-    assert (records[0]["step_time_s"], records[-1]["step_time_s"]) == (4.0, 1.5)
-    assert records[-1]["throughput"] == 2.0

@@ -96,14 +96,6 @@ def test_a_tracker_of_a_later_rank_opens_a_session_too(config: Any, monkeypatch:
     assert tracker.session.summary().all_steps == 5
 
 
-def test_a_run_without_a_length_says_nothing_of_it(config: Any) -> None:
-    """No key of the configuration names the number of steps."""
-    tracker = AutoprofTracker(config)
-    train(tracker, learning_rate=0.1)
-    progress = tracker.session.summary().progress
-    assert progress is None or progress.total_steps is None
-
-
 def test_a_tracker_of_an_accelerator_that_never_trains_leaves_nothing(config: Any) -> None:
     """``end_training`` removes the hook that waits for the first step."""
     hooks = dict(torch_optimizer._global_optimizer_post_hooks)

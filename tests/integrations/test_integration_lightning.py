@@ -137,15 +137,14 @@ def test_the_batch_in_the_optimizers_closure_is_a_micro_batch(lightning: Any, co
 def test_both_updates_of_a_gan_are_one_step(
     lightning: Any, config: Any, tmp_path: Path, limit: dict[str, int], steps: int
 ) -> None:
-    """With manual optimization a batch is a step; ``max_steps`` counts the steps of both optimizers."""
+    """With manual optimization a batch is a step, and the length of the run is unknown."""
     callback = AutoprofLightningCallback(config)
     run = trainer(lightning, tmp_path, callback, **limit)
     run.fit(gan(lightning), batches(6))
     summary = callback.session.summary()
     assert run.global_step == 2 * steps
     assert summary.all_steps == steps
-    assert summary.progress is not None
-    assert summary.progress.total_steps == steps
+    assert summary.progress is None or summary.progress.total_steps is None
 
 
 @pytest.mark.parametrize("error", [ValueError("no more"), KeyboardInterrupt()], ids=["exception", "Ctrl-C"])
@@ -159,20 +158,6 @@ def test_a_fit_that_ends_by_an_exception_is_closed(
         trainer(lightning, tmp_path, callback, max_epochs=1).fit(classifier(lightning, error), batches(6))
     assert ending(callback.session.folder) == f"error: {type(error).__name__}: {error}"
     assert callback.session.summary().all_steps == 5
-
-
-def test_early_stopping_is_a_normal_end(lightning: Any, config: Any, tmp_path: Path) -> None:
-    """The run has fewer steps than its length said."""
-    callback = AutoprofLightningCallback(config)
-    stopping = importlib.import_module(
-        f"{lightning.__name__}.pytorch" if lightning.__name__ == "lightning" else "pytorch_lightning"
-    )
-    stop = stopping.callbacks.EarlyStopping("val_loss", patience=0, min_delta=1e9)
-    trainer(lightning, tmp_path, callback, stop, max_epochs=9).fit(classifier(lightning), batches(6), batches(2))
-    summary = callback.session.summary()
-    assert ending(callback.session.folder) == "closed"
-    assert summary.progress is not None
-    assert (summary.all_steps, summary.progress.total_steps) == (12, 54)
 
 
 def test_a_resumed_fit_counts_its_own_steps(lightning: Any, config: Any, tmp_path: Path) -> None:

@@ -184,11 +184,3 @@ def test_a_resumed_training_counts_its_own_steps(config: Any, tmp_path: Path, mo
     summary = hook.session.summary()
     assert summary.progress is not None
     assert (summary.all_steps, summary.progress.total_steps) == (10, 10)
-
-
-def test_the_hook_is_found_by_its_name(config: Any, tmp_path: Path) -> None:
-    """A configuration file names the hook's class; importing the module registers it."""
-    run = runner(tmp_path, {"type": "AutoprofHook", "config": config})
-    run.train()
-    hook = next(one for one in run.hooks if isinstance(one, AutoprofHook))
-    assert hook.session.summary().all_steps == 30

@@ -14,7 +14,6 @@ from torch import nn
 
 import autoprof
 from autoprof._process import lifecycle
-from autoprof.errors import ConfigError
 from autoprof.integrations._training import AGAIN, Training, close_with
 
 
@@ -166,28 +165,6 @@ def test_a_copy_has_no_session(config: Any, copied: Any) -> None:
     assert other.session is None
     assert not other.is_open
     training.end()
-
-
-def test_a_wrong_configuration_is_an_error_at_the_begin(config: Any) -> None:
-    """Nothing is attached, and the next training can begin."""
-    model = mlp()
-    with pytest.raises(ConfigError, match="smaple"):
-        opened({**config, "smaple": 1}, model)
-    training, _ = opened(config, model)
-    training.end()
-
-
-def test_the_switch_makes_every_call_inert(config: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """``AUTOPROF=0`` records nothing."""
-    monkeypatch.setenv("AUTOPROF", "0")
-    model = mlp()
-    training, optimizer = opened(config, model, total_steps=3)
-    train(training, model, optimizer)
-    training.exclude("validation")
-    training.end()
-    assert training.session is not None
-    assert training.session.summary().all_steps == 0
-    assert not Path(config["output"]).exists()
 
 
 def test_an_optimizer_of_another_kind_is_no_error(config: Any) -> None:

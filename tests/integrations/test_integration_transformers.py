@@ -157,29 +157,6 @@ def test_a_training_that_ends_by_an_exception_is_closed(config: Any, tmp_path: P
     assert not [module for module in model.modules() if module._forward_hooks or module._forward_pre_hooks]
 
 
-def test_a_training_that_a_callback_stops_is_closed(config: Any, tmp_path: Path) -> None:
-    """Early stopping is a normal end."""
-    callback = AutoprofCallback(config)
-    run = trainer(tmp_path, callback, max_steps=10)
-    run.add_callback(Stop(None))
-    run.train()
-    assert ending(callback.session.folder) == "closed"
-    summary = callback.session.summary()
-    assert summary.progress is not None
-    assert (summary.all_steps, summary.progress.remaining_steps) == (5, 5)
-
-
-def test_two_trainings_are_two_runs(config: Any, tmp_path: Path) -> None:
-    """The second ``train()`` of one trainer opens a second session."""
-    callback = AutoprofCallback(config)
-    run = trainer(tmp_path, callback, max_steps=3)
-    run.train()
-    first = callback.session
-    run.train()
-    assert first is not callback.session
-    assert [first.summary().all_steps, callback.session.summary().all_steps] == [3, 3]
-
-
 def test_the_session_of_the_program_is_used(config: Any, tmp_path: Path) -> None:
     """With ``instrument`` on the same model there is one run, and it knows what the trainer knows."""
     callback, model = AutoprofCallback(config), gpt2()
@@ -194,16 +171,6 @@ def test_the_session_of_the_program_is_used(config: Any, tmp_path: Path) -> None
     assert summary.progress.total_steps == 6
     assert times(summary)["validation"] == 2
     assert len(list(Path(config["output"]).iterdir())) == 1
-
-
-def test_two_callbacks_record_once(config: Any, tmp_path: Path) -> None:
-    """The second callback uses the session of the first."""
-    first, second = AutoprofCallback(config), AutoprofCallback(config)
-    run = trainer(tmp_path, first, max_steps=5)
-    run.add_callback(second)
-    run.train()
-    assert first.session is second.session
-    assert first.session.summary().all_steps == 5
 
 
 def test_results_are_the_same_to_the_last_bit(config: Any, tmp_path: Path) -> None:
@@ -226,19 +193,3 @@ def test_a_callback_that_is_gone_leaves_the_trainer_as_it_was(config: Any) -> No
     del callback
     gc.collect()
     assert len(_replacement(Trainer, "train")._holders) == holders
-
-
-def test_the_flops_of_a_model_are_counted_beside_accelerate() -> None:
-    """Its losses name accelerate's functions, which write nothing that the model would see."""
-    model = gpt2()
-    optimizer = torch.optim.SGD(model.parameters(), 0.1)
-    words = torch.zeros(2, TOKENS, dtype=torch.long)
-    with autoprof.instrument(model, {"step": "manual", "sinks": {}}, optimizer=optimizer) as session:
-        for _ in range(12):
-            model(words, labels=words).loss.backward()
-            optimizer.step()
-            optimizer.zero_grad()
-            session.step()
-    work = session.summary().work
-    assert work.reason is None
-    assert sum(work.flops.values()) > 6 * 2 * TOKENS * 16 * 50  # more than its last layer alone

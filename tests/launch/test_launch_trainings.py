@@ -18,7 +18,7 @@ from torch.optim import optimizer as torch_optimizer
 
 import autoprof
 from autoprof._launch.announced import Announced
-from autoprof._launch.models import Models, find_models, join_models
+from autoprof._launch.models import Models, join_models
 from autoprof._launch.settings import LaunchSettings
 from autoprof._launch.startup import say
 from autoprof._launch.trainings import Trainings
@@ -241,19 +241,6 @@ def test_trainings_one_after_another_have_a_session_each(trainings: Trainings) -
     assert [found(session.summary()) for session in sessions if session is not None] == [3, 4, 5]
 
 
-def test_models_trained_one_after_another_whose_optimizers_were_made_before(trainings: Trainings) -> None:
-    """As in cross-validation: each step is that of the one optimizer that steps, none holds another model's."""
-    models = [mlp() for _ in range(3)]
-    optimizers = [torch.optim.SGD(model.parameters(), lr=0.1) for model in models]
-    for model, optimizer in zip(models, optimizers, strict=True):
-        train(model, optimizer, 11)
-    summary = recorded(trainings)
-    assert found(summary) == 33
-    calls = {row.fqn: row.calls for row in summary.rows if row.phase == "forward" and "." not in str(row.fqn)}
-    assert len(calls) == 3
-    assert min(calls.values()) >= 9
-
-
 def test_another_optimizer_of_the_same_model_is_the_same_training(trainings: Trainings) -> None:
     """A program that makes its optimizer again for each epoch has one run."""
     model = mlp()
@@ -304,28 +291,6 @@ def test_a_rule_that_selects_nothing_leaves_the_program_as_it_is(
 def ids(*modules: nn.Module) -> set[int]:
     """Return the parameters of modules by id."""
     return {id(parameter) for module in modules for parameter in module.parameters()}
-
-
-def test_of_two_modules_around_one_model_the_called_one_is_found() -> None:
-    """A container that shares the model's modules does not hide the model that is called."""
-    model = mlp()
-    called, other = nn.Sequential(model), nn.ModuleList([model])
-    assert find_models(ids(model), model[0]) in ([called], [other])
-    assert len(find_models(ids(model), called)) == 1
-    assert find_models(ids(model), called)[0] is called
-
-
-def test_a_copy_of_a_model_is_not_trained() -> None:
-    """An average of the weights has parameters of its own."""
-    model = mlp()
-    average = copy.deepcopy(model)
-    assert find_models(ids(model), None) == [model]
-    assert find_models(ids(average), None) == [average]
-
-
-def test_parameters_in_no_module_have_no_model() -> None:
-    """Plain tensors in an optimizer are no model."""
-    assert find_models({id(torch.ones(1, requires_grad=True))}, None) == []
 
 
 def test_models_without_a_name_have_that_of_their_class() -> None:

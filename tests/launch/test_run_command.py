@@ -89,11 +89,6 @@ def test_a_module_starts_as_with_python(tmp_path: Path) -> None:
     assert json.loads(ours.stdout) == json.loads(bare.stdout)
 
 
-def test_code_starts_as_with_python(tmp_path: Path) -> None:
-    """``-c`` runs code with its arguments."""
-    assert call(RUN, tmp_path, "-c", FACTS, "x").stdout == call(PYTHON, tmp_path, "-c", FACTS, "x").stdout
-
-
 @pytest.mark.parametrize("option", ["--local_rank=1", "--local-rank=1"])
 def test_the_option_of_a_launcher_reaches_the_program(tmp_path: Path, option: str) -> None:
     """DeepSpeed's launcher puts it behind the name of the module, and so before the command."""
@@ -173,22 +168,6 @@ def test_a_session_of_the_program_is_not_reported_as_nothing(tmp_path: Path, ope
     assert result.stderr.count(OWN_SESSION) == 1
 
 
-def test_a_session_of_the_program_without_an_optimizer_is_found(tmp_path: Path) -> None:
-    """A program that updates by ``torch.autograd.grad`` and calls ``autoprof.instrument``, as the message advises."""
-    program = write(
-        tmp_path,
-        "import torch, autoprof\nmodel = torch.nn.Linear(4, 4)\n"
-        "with autoprof.instrument(model, {'step': 'manual'}) as session:\n"
-        "    for step in range(6):\n"
-        "        torch.autograd.grad(model(torch.ones(2, 4)).sum(), list(model.parameters()))\n"
-        "        session.step()\n",
-    )
-    result = call(RUN, tmp_path, program)
-    assert result.returncode == 0, result.stderr
-    assert NOTHING not in result.stderr
-    assert OWN_SESSION in result.stderr
-
-
 @pytest.mark.parametrize("launcher", LAUNCHERS, ids=lambda one: one.name)
 def test_the_ranks_of_every_launcher_are_named_by_it(launcher: Launcher, monkeypatch: pytest.MonkeyPatch) -> None:
     """The command gives a run a name of its own only where no launcher started it once for each rank."""
@@ -199,13 +178,6 @@ def test_the_ranks_of_every_launcher_are_named_by_it(launcher: Launcher, monkeyp
     monkeypatch.setenv(launcher.rank, "1")
     monkeypatch.setenv(launcher.world_size, "2")
     assert _settings(arguments).name is None
-
-
-def test_a_missing_program_is_reported_by_python(tmp_path: Path) -> None:
-    """The message and the status 2 are Python's."""
-    result = call(RUN, tmp_path, "nowhere.py")
-    assert result.returncode == 2
-    assert "can't open file" in result.stderr
 
 
 def test_a_command_that_starts_python_is_recorded(tmp_path: Path) -> None:
@@ -230,12 +202,6 @@ def test_a_wrong_configuration_ends_before_the_program_begins(tmp_path: Path) ->
     result = call(RUN, tmp_path, "--config", config, write(tmp_path, "print('begun')"))
     assert (result.returncode, result.stdout) == (2, "")
     assert "rules.yaml:2" in result.stderr
-
-
-def test_standard_input_is_that_of_the_program(tmp_path: Path) -> None:
-    """Nothing is read from it before the program reads."""
-    program = write(tmp_path, "import sys; print(input() + sys.stdin.read())")
-    assert call(RUN, tmp_path, program, stdin="one\ntwo\nthree").stdout == "onetwo\nthree\n"
 
 
 def test_a_terminal_is_a_terminal(tmp_path: Path) -> None:
