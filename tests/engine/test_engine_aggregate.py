@@ -305,14 +305,6 @@ def test_a_summary_survives_json() -> None:
     assert Summary.from_dict(json.loads(text)) == summary
 
 
-def test_a_logged_duration_is_a_row_but_no_part_of_the_phases() -> None:
-    """It may overlap what autoprof measured itself."""
-    frame = make_frame([a_span("A", 5), a_span("elsewhere", 50, phase=Phase.USER, lane=-1)], duration_ns=10 * MS)
-    summary = collect([frame]).summary()
-    assert summary.phases == {Phase.FORWARD: 5 * MS, Phase.OTHER: 5 * MS}
-    assert {row.name: row.lane for row in summary.rows} == {"elsewhere": -1, "A": 0}
-
-
 def test_each_set_of_targets_has_statistics_of_its_own() -> None:
     """Parents and children of a summary rest on the same steps, those of the cut with the most; the rest is counted."""
     parent, child = a_span("A", 100), a_span("A/B", 60, parent=0)

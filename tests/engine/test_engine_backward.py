@@ -213,16 +213,6 @@ def test_a_module_still_in_forward_has_no_backward_yet() -> None:
     assert tree(frame) == ["inner forward", "  inner/layer forward", "  inner/layer backward"]
 
 
-def test_an_input_without_gradient_is_no_obstacle() -> None:
-    """The first layer's input needs no gradient, so no node tells its end: the pass's end does."""
-    model = Named(a=linear(), b=linear())
-    with Watched(model) as watched:
-        model(torch.ones(1, 2)).sum().backward()
-        watched.step()
-    check_laws(watched.frames[0])
-    assert tree(watched.frames[0], *BACKWARD) == ["Named backward", "  b backward", "  a backward"]
-
-
 @pytest.mark.parametrize(("config", "charged"), [(None, {"Model": 40, "a": 0}), (CHILDREN, {"(backward)": 40, "a": 0})])
 def test_what_lies_between_a_calls_nodes_and_its_inputs_node_is_the_module_arounds(
     config: Any, charged: dict[str, int]
@@ -255,16 +245,6 @@ def test_what_lies_between_a_calls_nodes_and_its_inputs_node_is_the_module_aroun
         watched.step()
     by_name = {s.name: s.host_ns for s in watched.frames[0].spans if s.phase is Phase.BACKWARD}
     assert {name: by_name[name] for name in charged} == charged
-
-
-def test_in_place_activations_keep_the_account() -> None:
-    """The node that was hooked is not the one that the tensor has now; it runs all the same."""
-    model = nn.Sequential(nn.Linear(2, 2), nn.ReLU(inplace=True), nn.Linear(2, 2), nn.ReLU(inplace=True))
-    with Watched(model, config=CHILDREN) as watched:
-        model(data()).sum().backward()
-        watched.step()
-    check_laws(watched.frames[0])
-    assert count(watched.frames[0], Phase.BACKWARD) == {"0": 1, "1": 1, "2": 1, "3": 1}
 
 
 def test_a_part_cut_off_by_detach_has_no_backward() -> None:
@@ -459,26 +439,6 @@ def test_spans_and_timed_functions_nest_with_modules() -> None:
         "    Model backward",
         "      a backward",
     ]
-
-
-def test_a_span_in_a_tensor_hook_lies_in_the_backward_it_runs_in() -> None:
-    """The user's own work in backward is a span inside it."""
-    clock = FakeClock()
-    model = Named(a=linear(), b=linear())
-    with Watched(model, clock=clock) as watched:
-
-        def hook(grad: Tensor) -> None:
-            with span("clip"):
-                clock.advance(9)
-
-        x = model.get_submodule("a")(data())
-        x.register_hook(hook)
-        model.get_submodule("b")(x).sum().backward()
-        watched.step()
-    (frame,) = watched.frames
-    check_laws(frame)
-    assert count(frame, Phase.USER) == {"clip": 1}
-    assert count(frame, Phase.BACKWARD) == {"a": 1, "b": 1}
 
 
 def test_a_backward_inside_a_pause_does_not_break_the_account() -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 import torch
@@ -185,45 +183,6 @@ def test_a_span_over_both_devices_has_the_home_devices_time() -> None:
     assert (both.name, both.device_ns, both.lane, both.parent) == ("both", 47, TRAINING_LANE, None)
     assert frame.layout.parents == (-1, 0, -1, 0)
     assert frame.phase_ns() == {Phase.USER: 0, Phase.FORWARD: 47, Phase.OTHER: 0}
-
-
-def test_a_replica_in_another_thread_is_read_on_the_device_that_is_current_there() -> None:
-    """``nn.DataParallel`` calls shallow copies with the hooks of the original, each under its own device."""
-    device = FakeDevice(FakeClock(), lag_ns=70)
-    model = nn.Sequential(Weighted(device, 10))
-    with Watched(model, clock=device.device_clock(), config=EVERY) as watched:
-        replica = model[0]._replicate_for_data_parallel()
-        replica.weight = torch.ones(1)
-        device.move(replica.weight, 1)
-
-        def work() -> None:
-            with device.on(1, 0):
-                replica(torch.ones(1))
-
-        thread = threading.Thread(target=work)
-        thread.start()
-        thread.join()
-        watched.step()
-    (span,) = watched.frames[0].spans
-    assert (span.device_ns, span.lane) == (10, 1 + STREAM_LANES)
-
-
-def test_a_capture_is_not_disturbed_on_any_device() -> None:
-    """Nothing is recorded or queried meanwhile."""
-    device = FakeDevice(FakeClock(tick_ns=1))
-    model = nn.Sequential(Weighted(device, 10, 5), Weighted(device, 30, 5, at=1))
-    recorded: list[Any] = []
-    record = device.record
-    device.record = lambda event, place: (recorded.append(place), record(event, place))[1]  # type: ignore[method-assign]
-    with Watched(model, clock=device.device_clock(), config=EVERY) as watched:
-        train(watched, device, model, 0)
-        device.capturing, queries = True, device.queries
-        recorded.clear()
-        train(watched, device, model, 0)
-        assert (device.queries, recorded) == (queries, [])
-        device.capturing = False
-    for frame in watched.frames:
-        check_laws(frame)
 
 
 class Level(Memory):

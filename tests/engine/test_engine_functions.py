@@ -244,11 +244,6 @@ def test_the_time_a_generator_is_suspended_is_not_its_own() -> None:
     assert (row.total_ns, row.calls) == (30, 1)
 
 
-def test_a_generator_function_stays_one() -> None:
-    """Frameworks ask."""
-    assert inspect.isgeneratorfunction(timed("x")(generator))
-
-
 async def coroutine(name: str, clock: FakeClock, steps: int) -> str:
     """Work, and let others work."""
     for _ in range(steps):
@@ -350,18 +345,6 @@ def test_a_span_may_be_entered_inside_itself() -> None:
     assert shape(record(use)) == ["again user", "  again user", "after user"]
 
 
-def test_a_span_open_across_the_sessions_end_changes_nothing() -> None:
-    """It begins with a session and ends without, and the other way round."""
-    watched = Watched(nn.Linear(1, 1))
-    with span("x"):
-        watched.session.close()
-    with span("y"):
-        watched = Watched(nn.Linear(1, 1))
-    watched.step()
-    watched.session.close()
-    check_laws(watched.frames[0])
-
-
 def test_a_span_open_across_a_step_ends_with_the_step() -> None:
     """What is left of it in the next step is a mark without a counterpart, which is counted."""
     with Watched(nn.Linear(1, 1)) as watched:
@@ -412,16 +395,6 @@ def test_any_name_is_safe(name: str) -> None:
     (found,) = record(use).frames[0].spans
     assert found.name.isprintable() or found.name == ""
     assert len(found.name) < 1_000
-
-
-def test_a_name_that_is_no_string_is_shown_as_one() -> None:
-    """A slip of the user's costs a name, not the run."""
-
-    def use() -> None:
-        with span(3):  # type: ignore[arg-type]
-            pass
-
-    assert shape(record(use)) == ["3 user"]
 
 
 def functions(*paths: str) -> dict[str, Any]:
@@ -518,13 +491,3 @@ def test_a_timed_function_is_copied_and_pickled_by_reference() -> None:
     copied = copy.deepcopy(Owner())
     assert copied.function is function
     assert pickle.loads(pickle.dumps(Owner())).function is function
-
-
-def test_a_timed_method_is_copied_and_pickled_with_its_object() -> None:
-    """Bound to the copy, not to the original."""
-    owner = Owner()
-    owner.bound = owner.method  # type: ignore[attr-defined]
-    for other in (copy.deepcopy(owner), pickle.loads(pickle.dumps(owner))):
-        other.size = 7
-        assert other.bound() == 7
-        assert owner.bound() == 3  # type: ignore[attr-defined]

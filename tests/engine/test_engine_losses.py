@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 from attached import hooks_of
-from engine_laws import Watched, check_laws, count, everything
+from engine_laws import Watched, check_laws, count
 from torch import Tensor, nn
 from torch.nn.modules.loss import _Loss
 from torch.utils.checkpoint import checkpoint
@@ -116,18 +116,6 @@ class WithLoss(nn.Module):
 
     def forward(self, x: Tensor) -> Any:
         return self.criterion(self.layer(x), x[:, :1])
-
-
-def test_a_loss_inside_the_model_is_what_the_rules_say() -> None:
-    """It is a module of the model's: a target under its own name, or none."""
-    made = WithLoss()
-    for targets, expected in (([{"match": "layer"}], 0), ([{"match": "criterion"}], 1)):
-        with Watched(made, config=everything(targets=targets)) as watched:
-            made(torch.ones(4, 2)).backward()
-            watched.step()
-        frame = watched.frames[0]
-        assert "Loss/MSELoss" not in count(frame, Phase.FORWARD)
-        assert count(frame, Phase.FORWARD)["criterion"] == expected
 
 
 def test_a_loss_changes_no_bit_and_copies_are_plain() -> None:

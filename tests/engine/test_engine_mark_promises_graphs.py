@@ -21,7 +21,6 @@ from mark_promises import (
     batch,
     check_closed,
     counted_compile,
-    entries,
     forwards,
     frozen,
     functions,
@@ -126,23 +125,6 @@ def test_what_reads_the_model_finds_the_bare_model(name: str, make: Callable[[],
         assert backwards(frame)[make().__class__.__name__] == 1
 
 
-@pytest.mark.parametrize("name", ["fx", "jit.trace", "jit.script", "export"])
-def test_what_was_made_of_the_model_works_after_the_session_is_closed(name: str) -> None:
-    """Nothing of the session is in it."""
-    makers: dict[str, Callable[[nn.Module], Any]] = {
-        "fx": torch.fx.symbolic_trace,
-        "jit.trace": lambda model: torch.jit.trace(model, (batch(),)),
-        "jit.script": torch.jit.script,
-        "export": lambda model: torch.export.export(model, (batch(),)).module(),
-    }
-    model = two_layers()
-    bare = makers[name](model)
-    with recorded(model):
-        made = makers[name](model)
-    assert frozen(made(batch())) == frozen(model(batch()))
-    assert entries(made) == entries(bare)
-
-
 class Listing(TorchDispatchMode):
     """Keep the names of the operators that run."""
 
@@ -165,32 +147,6 @@ def test_the_same_operators_run_in_the_same_order() -> None:
 
     for frame in as_bare(two_layers, work):
         assert forwards(frame) == backwards(frame) == ALL
-
-
-def graph_of(output: Tensor) -> list[str]:
-    """Return the names of the nodes that made a tensor, depth first."""
-    names: list[str] = []
-
-    def visit(node: Any) -> None:
-        if node is not None:
-            names.append(node.name())
-            for before, _ in node.next_functions:
-                visit(before)
-
-    visit(output.grad_fn)
-    return names
-
-
-def test_the_graph_of_an_output_has_the_nodes_of_the_bare_models() -> None:
-    """And the output is a tensor without hooks, which can be saved without a warning."""
-
-    def work(model: nn.Module) -> Any:
-        output = model(batch())
-        torch.save(output.detach(), io.BytesIO())
-        return graph_of(output), output._backward_hooks is None, output.is_leaf, output._version
-
-    for frame in as_bare(two_layers, work):
-        assert forwards(frame) == ALL
 
 
 def test_the_flop_counter_of_the_program_counts_the_same() -> None:

@@ -3,28 +3,21 @@
 from __future__ import annotations
 
 import pickle
-import warnings
-from collections.abc import Callable, Iterator
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 import torch
 from attached import hooks_of
-from engine_laws import Watched, everything
 from mark_promises import (
     ALL,
     Counting,
     as_bare,
     backwards,
     batch,
-    changed,
-    check_closed,
     count_fused_calls,
     counted_compile,
     entries,
     forwards,
-    frozen,
-    functions,
     recorded,
     train_step,
     two_layers,
@@ -129,50 +122,6 @@ def test_the_fused_way_of_a_transformer_encoder_stays_on(monkeypatch: pytest.Mon
 # Quantization.
 
 
-@pytest.fixture
-def quantization() -> Iterator[Any]:
-    """Return ``torch.ao.quantization``, which is deprecated and used."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        pytest.importorskip("torch.ao.quantization.quantize_fx")
-        yield torch.ao.quantization
-
-
-PREPARED: dict[str, Callable[[Any, nn.Module], Any]] = {
-    "copy": lambda quantization, model: quantization.prepare_qat(model),
-    "in place": lambda quantization, model: quantization.prepare_qat(model, inplace=True),
-    "fx": lambda quantization, model: quantization.quantize_fx.prepare_qat_fx(
-        model, quantization.get_default_qat_qconfig_mapping("fbgemm"), (batch(),)
-    ),
-}
-
-
-def quantizable(quantization: Any) -> nn.Module:
-    """Return a model that says how it is to be quantized."""
-    torch.manual_seed(0)
-    model: Any = two_layers().train()
-    model.qconfig = quantization.get_default_qat_qconfig("fbgemm")
-    return model
-
-
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("name", PREPARED)
-def test_a_model_prepared_for_quantization_has_nothing_of_the_session_after_it(quantization: Any, name: str) -> None:
-    """``prepare_qat`` copies hooks; the prepared model trains and equals that of a bare model."""
-    bare = PREPARED[name](quantization, quantizable(quantization))
-    expected = frozen(train_step(bare))
-    model, before = quantizable(quantization), functions()
-    with Watched(model, config=everything()) as watched:
-        made = PREPARED[name](quantization, model)
-        assert frozen(train_step(made)) == expected
-        watched.step()
-    check_closed(watched, before)
-    assert not changed(entries(bare), entries(made))
-    bare.zero_grad()
-    made.zero_grad()
-    assert frozen(train_step(made)) == frozen(train_step(bare))
-
-
 # Compiled calls.
 
 
@@ -203,34 +152,6 @@ def test_a_model_of_torchs_own_layers_compiled_in_place_makes_the_graphs_of_the_
 # Exceptions that are no errors.
 
 
-class Endless(nn.Module):
-    """A module that calls itself until Python refuses, when told to."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.layer = nn.Linear(3, 3)
-        self.endless = False
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self(x) if self.endless else self.layer(x)
-
-
-def test_endless_recursion_raises_what_it_raises_without_a_session() -> None:
-    """The process goes on, and the next step is recorded as always."""
-
-    def work(model: Any) -> Any:
-        if not hasattr(model, "refused"):
-            model.refused = model.endless = True
-            with pytest.raises(RecursionError):
-                model(batch())
-            model.endless = False
-        return train_step(model)
-
-    _, *frames = as_bare(Endless, work, steps=3)
-    for frame in frames:
-        assert forwards(frame) == backwards(frame) == {"Endless": 1, "layer": 1}
-
-
 # Modes of the program.
 
 
@@ -257,28 +178,3 @@ def test_the_same_functions_are_called_in_the_same_order() -> None:
 
     for frame in as_bare(two_layers, work):
         assert forwards(frame) == ALL
-
-
-class Logged(Tensor):
-    """A tensor that keeps the names of the functions it is given to."""
-
-    names: ClassVar[list[str]] = []
-
-    @classmethod
-    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func.__name__ != "__get__":
-            cls.names.append(func.__qualname__)
-        return super().__torch_function__(func, types, args, kwargs or {})
-
-
-def test_tensors_of_a_class_of_the_programs_see_the_same_functions() -> None:
-    """Forward and backward."""
-
-    def work(model: nn.Module) -> Any:
-        Logged.names.clear()
-        output = model(batch().as_subclass(Logged))
-        output.sum().backward()
-        return list(Logged.names), output.as_subclass(Tensor)
-
-    for frame in as_bare(two_layers, work):
-        assert forwards(frame) == backwards(frame) == ALL

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import signal
 import sys
 from typing import Any
 
@@ -16,14 +15,9 @@ from random_programs import Life, Program, programs
 from test_engine_laws import EXAMPLES, TooLarge, bare
 from torch import nn
 
-from autoprof._capture.hooks.call_sites import table
 from autoprof._capture.hooks.module_hooks import CallHooks
-from autoprof._capture.hooks.native_hooks import native_context
-from autoprof._capture.marks import native
 from autoprof._capture.marks.native import PURE_VARIABLE, uses_extension
 from autoprof._capture.marks.source_hash import source_hash
-from autoprof._capture.recorder import Recorder
-from autoprof._metrics import RootProbe
 from autoprof.testing import FakeClock
 
 needs_c = pytest.mark.skipif(not uses_extension(), reason="the hooks in C were not built")
@@ -153,30 +147,6 @@ def test_hooks_in_c_leak_no_memory(phases: list[str], monkeypatch: pytest.Monkey
 
 
 @needs_c
-def test_a_reading_that_fails_removes_a_hook_in_c_and_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The program goes on, as with hooks in Python."""
-    in_python(monkeypatch, False)
-
-    class Broken(FakeClock):
-        fails = False
-
-        def read(self) -> Any:
-            if self.fails:
-                raise OSError("no clock")
-            return super().read()
-
-    clock, model = Broken(tick_ns=1), nn.Sequential(nn.Linear(2, 2))
-    with Watched(model, clock=clock, config=everything(flops="off", step="manual")) as watched:
-        model(torch.ones(1, 2)).sum().backward()
-        watched.step()
-        clock.fails = True
-        model(torch.ones(1, 2)).sum().backward()
-        clock.fails = False
-        assert watched.session._recorder.failures["module hooks"] > 0
-        assert table.find(model[0]) is None
-
-
-@needs_c
 def test_a_ctrl_c_during_a_reading_reaches_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is not counted as a failure of ours."""
     in_python(monkeypatch, False)
@@ -264,73 +234,6 @@ def test_another_error_in_an_attribute_of_an_input_is_counted_and_never_reaches_
 
 
 @needs_c
-@pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError])
-def test_an_error_in_an_attribute_of_an_output_leaves_the_same_marks_in_both_ways(
-    error: type[BaseException], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The call is over: its span ends before the hook looks at the output."""
-
-    def record() -> tuple[Frames, dict[str, int], bool]:
-        model, interrupted = nn.Sequential(Returns()), False
-        with Watched(model, config=everything(step="manual", flops="off")) as watched:
-            model[0].prepared = raises_once(monkeypatch, "grad_fn", error())
-            try:
-                model(torch.ones(1, 2))
-            except KeyboardInterrupt:
-                interrupted = True
-            model[0].prepared = None
-            model(torch.ones(1, 2))
-            watched.step()
-            return frames_of(watched), watched.session._recorder.failures, interrupted
-
-    in_python(monkeypatch, False)
-    fast = record()
-    in_python(monkeypatch, True)
-    assert record() == fast
-    assert fast[2] == (error is KeyboardInterrupt)
-
-
-class Handler(Exception):
-    """Raised by a signal handler of the user's."""
-
-
-@pytest.mark.skipif(not hasattr(signal, "raise_signal"), reason="no signals")
-@pytest.mark.parametrize("attribute", ["shape", "grad_fn"])
-@pytest.mark.parametrize("pure", [pytest.param(False, marks=needs_c), True])
-def test_an_error_of_a_signal_handler_reaches_the_program(
-    attribute: str, pure: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As a time limit does: the handler runs while the hook reads an attribute of a tensor."""
-    in_python(monkeypatch, pure)
-
-    def handle(*_args: Any) -> None:
-        raise Handler
-
-    class Signals(torch.Tensor):
-        strikes = True
-
-        def __getattribute__(self, name: str) -> Any:
-            if name == attribute and Signals.strikes:
-                Signals.strikes = False
-                signal.raise_signal(signal.SIGUSR1)
-            return super().__getattribute__(name)
-
-    before = signal.signal(signal.SIGUSR1, handle)
-    model = nn.Sequential(Returns())
-    try:
-        with Watched(model, config=everything(step="manual")) as watched:
-            for _ in range(3):
-                model(torch.ones(1, 2))
-                watched.step()
-            value = torch.ones(1, 2).as_subclass(Signals)
-            with pytest.raises(Handler):
-                model(value)
-            assert not watched.session._recorder.failures
-    finally:
-        signal.signal(signal.SIGUSR1, before)
-
-
-@needs_c
 def test_the_usual_call_runs_no_hook_in_python(monkeypatch: pytest.MonkeyPatch) -> None:
     """Otherwise both ways would be equal because both are Python. The outermost call has a gap inside, for Python."""
     in_python(monkeypatch, False)
@@ -359,45 +262,3 @@ def test_codes_in_c_are_those_in_python() -> None:
 
     assert {name: getattr(codes, name) for name in _c.CODES} == _c.CODES
     assert source_hash() == _c.SOURCE_HASH
-
-
-def test_without_the_extension_marks_are_made_in_python(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No compiler, no headers, or an interpreter without a lock: nothing else is missing."""
-    monkeypatch.setattr(native, "extension", None)
-    assert not uses_extension()
-    recorder = Recorder(FakeClock())
-    assert native_context(recorder, lambda: recorder.read, None, None) is None
-
-
-@needs_c
-def test_calls_of_the_model_get_the_same_numbers_in_both_ways(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another shape, type, mode, number of tensors or keyword argument is another call, the same when repeated."""
-
-    class Sum(nn.Module):
-        def forward(self, *tensors: torch.Tensor, scale: float = 1.0) -> torch.Tensor:
-            return sum((tensor.sum() for tensor in tensors), torch.zeros(())) * scale
-
-    def numbers() -> list[int]:
-        model, found = Sum(), []
-        with Watched(model, config={"targets": [{"type": "Sum"}], "sinks": {}, "step": "manual"}) as watched:
-            probe = next(root for root in gc.get_objects() if type(root) is RootProbe and root.module is model)
-            tensor = torch.ones(2, 3)
-            for _ in range(3):
-                for given in ((tensor,), (tensor,), (torch.ones(3, 2),), (tensor.double(),), (tensor, tensor), ()):
-                    model(*given)
-                model(tensor, scale=2.0)
-                with torch.no_grad():
-                    model(tensor)
-                with torch.autocast("cpu"):
-                    model(tensor)
-                model(tensor)
-                found += probe.numbers
-                assert probe.spent_ns > 0
-                watched.step()
-        return found
-
-    in_python(monkeypatch, False)
-    fast = numbers()
-    in_python(monkeypatch, True)
-    assert numbers() == fast
-    assert fast == 3 * [0, 0, 1, 2, 3, 4, 5, 6, 7, 0]

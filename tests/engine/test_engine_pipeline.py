@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Mapping
-from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -20,14 +19,10 @@ from autoprof._resolve import RawStep
 from autoprof._resolve.observer import Observer
 from autoprof._session import pipeline
 from autoprof._session.host_times import HostTimes
-from autoprof._session.outputs import MAX_SHOW_NS, SHOW_SHARE
 from autoprof._session.pipeline import (
-    CATCH_UP_NS,
     MAX_WAITING_VALUES,
-    MAX_WITH_EVENTS,
     PASS_EVERY_NS,
     PASS_NS,
-    PASS_SHARE,
     PATIENCE_NS,
     STEP_VALUES,
     Pipeline,
@@ -214,20 +209,6 @@ def test_no_more_steps_wait_than_take_four_megabytes() -> None:
     assert sum(map(len, observer.runs)) == most + 1
 
 
-def test_half_as_many_steps_as_may_wait_for_a_device_make_a_pass_due() -> None:
-    """Each of them holds an event for every mark; those of the host may wait for longer again after a move."""
-    bench = Bench(device=FakeDevice(FakeClock()))
-    for _ in range(MAX_WITH_EVENTS - 1):
-        bench.step(ns=1)
-    assert bench.passed == []
-    bench.step(ns=1)
-    assert bench.passed == list(range(1, MAX_WITH_EVENTS + 1))
-    bench.pipeline.use_clock(bench.host)
-    for _ in range(MAX_WITH_EVENTS + 9):
-        bench.step(ns=1)
-    assert len(bench.passed) == MAX_WITH_EVENTS
-
-
 # How long a pass takes.
 
 
@@ -246,33 +227,6 @@ def test_a_pass_ends_after_five_milliseconds_between_two_frames() -> None:
     assert [frame.step for frame in sink.frames] == [1, 2, 3, 4, 5, 6]
 
 
-def test_a_pass_takes_a_hundredth_of_the_time_since_the_last_one_where_that_is_longer() -> None:
-    """Steps of two seconds have time for the frames of a step: else the display falls ever further behind."""
-    bench, sink = slow(PASS_NS)
-    for _ in range(9):
-        bench.step(ns=1)
-    bench.now_ns += round(4 * PASS_NS / PASS_SHARE)
-    bench.pipeline.make_due_pass()
-    assert len(sink.frames) == 4
-
-
-def test_work_that_a_pass_has_left_is_done_fifty_milliseconds_later() -> None:
-    """Else a live display would fall ever further behind where the sinks need more than a hundredth of the time."""
-    bench, sink = slow(PASS_NS)
-    for _ in range(5):
-        bench.step(ns=1)
-    bench.due()
-    seen = []
-    for _ in range(4):
-        bench.pipeline.make_due_pass()
-        seen.append(len(sink.frames))
-        bench.now_ns += CATCH_UP_NS - PASS_NS
-    assert seen == [1, 2, 3, 4]
-    bench.pipeline.make_due_pass()
-    bench.step(ns=CATCH_UP_NS)
-    assert len(sink.frames) == 5
-
-
 def test_other_programs_make_no_pass_end_earlier() -> None:
     """They take the wall clock's time, not the processor's: what is left for the next pass would look like cost."""
     bench, sink = slow(0)
@@ -283,20 +237,6 @@ def test_other_programs_make_no_pass_end_earlier() -> None:
     bench.pipeline.make_due_pass()
     assert len(sink.frames) == 6
     assert bench.excesses == []
-
-
-def test_the_end_of_a_run_passes_on_what_a_pass_has_left() -> None:
-    """Every frame reaches the sinks before they are closed."""
-    bench, sink = slow(10 * PASS_NS)
-    for _ in range(9):
-        bench.step(ns=1)
-    bench.due()
-    bench.pipeline.make_due_pass()
-    bench.pipeline.finish(patient=True)
-    bench.pipeline.close(pipeline.CLOSED)
-    assert [frame.step for frame in sink.frames] == list(range(1, 10))
-    assert sink.summary is not None
-    assert sink.summary.steps == 9
 
 
 class Live(ListSink):
@@ -339,17 +279,6 @@ def test_the_garbage_collector_is_off_while_frames_and_summaries_are_made() -> N
     assert len(sink.collecting) == 3
     assert not any(sink.collecting)
     assert gc.isenabled()
-
-
-@pytest.mark.parametrize(("show_ns", "every_ns"), [(15 * MS, round(15 * MS / SHOW_SHARE)), (MAX_SHOW_NS, MAX_SHOW_NS)])
-def test_a_live_display_that_takes_long_is_shown_less_often(show_ns: int, every_ns: int) -> None:
-    """It takes a fiftieth of the time, and about a second passes between two of them at most."""
-    bench, sink = live(show_ns)
-    for _ in range(20):
-        bench.step(ns=100 * MS)
-        bench.step(ns=PASS_EVERY_NS - 100 * MS)
-    times = [ns for ns, _step in sink.shown]
-    assert all(every_ns <= later - first < every_ns + 2 * PASS_EVERY_NS for first, later in pairwise(times))
 
 
 # The way of one step.
@@ -415,28 +344,6 @@ def test_an_observer_that_fails_with_a_step_is_called_no_more(fails: str) -> Non
 
 
 # The clock's limits.
-
-
-def test_the_limit_of_the_clock_is_noted_once_and_passed_to_the_summary() -> None:
-    """The run's folder has the three numbers it is made of."""
-    bench = Bench(limit_ns=40)
-    bench.step()
-    bench.step()
-    assert bench.pipeline.summary().clock_limit_ns == 40
-    limits = {"resolution_ns": 40, "mark_ns": 0, "scatter_ns": 0, "limit_ns": 40}
-    assert bench.folder.noted == [("clock", limits)]
-
-
-def test_a_limit_that_the_device_has_not_shown_yet_is_none() -> None:
-    """It is noted when the device has passed the readings."""
-    device = FakeDevice(FakeClock(tick_ns=2), lag_ns=1_000_000)
-    device.clock.limits = None
-    bench = Bench(device=device)
-    assert bench.pipeline.summary().clock_limit_ns == 0
-    assert bench.folder.noted == []
-    bench.host.advance(10**9)
-    assert bench.pipeline.summary().clock_limit_ns >= 0
-    assert [key for key, _ in bench.folder.noted] == ["clock"]
 
 
 # The summary.
@@ -565,18 +472,6 @@ def test_an_observer_that_fails_at_the_end_costs_nobody_elses_end(fails: str) ->
     (note,) = bench.notes.all
     where = "no part of the summary after " if fails == "annotate" else "at the end of the run: "
     assert note == f"{where}ValueError: {fails}"
-
-
-def test_a_folder_that_fails_at_the_end_costs_its_files() -> None:
-    """The sinks receive the summary."""
-    bench = Bench(Ends(), folder=Folder(OSError("no space left")))
-    bench.step()
-    bench.pipeline.finish(patient=True)
-    bench.pipeline.close(pipeline.CLOSED)
-    assert bench.folder.ends == [pipeline.CLOSED]
-    assert bench.sink.summary is not None
-    assert bench.sink.summary.steps == 1
-    assert bench.notes.all == ("at the end of the run: OSError: no space left",)
 
 
 def test_a_fork_closes_no_sink_and_writes_no_file() -> None:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import torch
-from attached import hooks_of, is_marked
+from attached import is_marked
 from hypothesis import HealthCheck, assume, given, settings
 from random_nests import build, nests
 from torch import nn
@@ -117,37 +116,6 @@ def test_the_profiler_shows_our_names_nested_as_the_spans_are() -> None:
     ]  # fmt: skip
 
 
-def flat(roots: Tree, under: str = "") -> Iterator[tuple[str, str]]:
-    """Yield each range with the one around it."""
-    for name, inside in roots:
-        yield name, under
-        yield from flat(inside, name)
-
-
-@pytest.mark.parametrize("reentrant", [True, False])
-def test_a_recompute_is_a_range_inside_the_backward(reentrant: bool) -> None:
-    """Activation checkpointing in both forms: the layers run twice, and their backward is there once."""
-    pairs = list(flat(profiled(Net(checkpointed=reentrant))))
-    names = [name for name, _ in pairs]
-    for layer in ("block/first", "block/second"):
-        assert [names.count(f"{layer}{suffix}") for suffix in ("", " [recompute]", " [backward]")] == [1, 1, 1]
-    around = dict(pairs)
-    assert around["block [backward]"] == "Net [backward]"
-    assert "[backward]" in around["block/first [recompute]"]
-
-
-def test_without_the_option_there_is_nothing() -> None:
-    """The hooks and the recorder are those of a session without the option."""
-    model = Net()
-    with autoprof.instrument(model, {**CONFIG, "ranges": "off"}) as session:
-        assert type(session._recorder).__name__ == "Recorder"
-        entries = sum(len(hooks_of(module)["marks"]) for module in model.modules())
-    with autoprof.instrument(model, CONFIG):
-        more = sum(len(hooks_of(module)["marks"]) for module in model.modules())
-    assert more == entries + len(list(model.modules()))
-    assert not any(is_marked(module) for module in model.modules())
-
-
 def test_the_results_are_the_same_to_the_last_bit() -> None:
     """Outputs, gradients and parameters after some steps are those of the bare model."""
     results = []
@@ -164,21 +132,6 @@ def test_the_results_are_the_same_to_the_last_bit() -> None:
             session.close()
         results.append([parameter.clone() for parameter in model.parameters()])
     assert all(torch.equal(a, b) for a, b in zip(*results, strict=True))
-
-
-def test_a_forward_that_raises_leaves_no_range_open() -> None:
-    """The next step's ranges begin at the root again."""
-    model = Net()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    with autoprof.instrument(model, CONFIG, optimizer=optimizer) as session:
-        with pytest.raises(RuntimeError):
-            model(torch.ones(2, 5))
-        with profile(activities=[ProfilerActivity.CPU]) as found:
-            step(model, optimizer)
-        session.step()
-        ranges = session._recorder.ranges  # type: ignore[attr-defined]
-        assert ranges._threads.stack == []
-    assert [name for name, _ in tree(found, names_of(model))] == ["Net", "Loss/VGG", "(backward)", "Optimizer"]
 
 
 def test_a_compiled_model_is_one_graph_with_the_option_too() -> None:

@@ -14,7 +14,7 @@ from torch import nn
 
 from autoprof import Phase, log_timing, span
 from autoprof._capture import recorder as recording
-from autoprof._capture.marks.codes import ENTER, KIND_BITS, LEAVE, LOGGED, THREAD
+from autoprof._capture.marks.codes import ENTER, KIND_BITS, LEAVE, THREAD
 from autoprof._capture.marks.mark_batch import MarkBatch
 from autoprof._capture.recorder import Recorder
 from autoprof.devices import HostClock, device_of
@@ -185,25 +185,6 @@ def test_an_accelerator_without_timed_events_gets_the_host_clock_and_says_so() -
     assert isinstance(clock, HostClock)
     assert note is not None
     assert "host times only" in note
-
-
-def test_readings_of_steps_make_one_matrix_from_bytes_or_lists() -> None:
-    """Bytes of a buffer in C, or lists; a value of more than 64 bits raises ``OverflowError``."""
-    recorder = Recorder(FakeClock(tick_ns=1))
-
-    def step(*values: int) -> MarkBatch:
-        for value in values:
-            recorder.mark_value(LOGGED, value)
-        return recorder.take()
-
-    first, second = step(1, 2), step(3, 4)
-    assert MarkBatch.matrix([first, second]).tolist() == [[1, 2], [3, 4]]
-    listed = second._replace(raw_readings=[5, 6])
-    assert MarkBatch.matrix([first, listed]).tolist() == [[1, 2], [5, 6]]
-    large = step(1, 1 << 70)
-    assert large.readings == [1, 1 << 70]
-    with pytest.raises(OverflowError):
-        MarkBatch.matrix([first, large])
 
 
 def test_a_build_of_other_sources_is_not_used() -> None:

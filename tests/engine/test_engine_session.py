@@ -123,28 +123,6 @@ def test_optimizers_of_others_count_only_when_none_is_named() -> None:
         assert count(watched.frames[0], Phase.OPTIMIZER)["Optimizer"] == expected
 
 
-def test_a_closure_that_trains_lies_inside_the_optimizer() -> None:
-    """LBFGS runs forward and backward as often as it likes; the account closes, and as many steps are counted.
-
-    The second step begins inside the optimizer: only ``session.step()`` can tell such a closure from a new batch.
-    """
-    model = mlp()
-    optimizer = torch.optim.LBFGS(model.parameters(), max_iter=3)
-    with Watched(model, config=AUTO, optimizer=optimizer) as watched:
-        for _ in range(2):
-
-            def closure() -> torch.Tensor:
-                optimizer.zero_grad()
-                loss = model(torch.ones(4, 2)).pow(2).sum()
-                loss.backward()
-                return loss
-
-            optimizer.step(closure)
-    assert len(watched.sink.frames) == 2
-    for frame in watched.sink.frames:
-        check_laws(frame)
-
-
 @pytest.mark.parametrize("keyword", [False, True])
 def test_what_a_closure_runs_is_not_the_optimizers_time(*, keyword: bool) -> None:
     """Lightning trains in a closure: a wait in it is unattributed, and its modules are beside the optimizer."""
@@ -231,35 +209,6 @@ def test_what_happens_in_a_pause_is_charged_to_no_step() -> None:
     assert [(s.name, s.host_ns) for s in frame.spans] == [("around", 13)]
 
 
-def test_several_pauses_in_one_step_are_all_taken_out() -> None:
-    """Times after each of them move together."""
-    clock = FakeClock()
-    with Watched(mlp(), clock=clock) as watched:
-        for i in range(3):
-            with span(f"s{i}"):
-                clock.advance(10 + i)
-            with watched.session.pause():
-                clock.advance(1_000)
-        watched.step()
-    (frame,) = watched.frames
-    check_laws(frame)
-    assert [(s.start_ns, s.host_ns) for s in frame.spans] == [(0, 10), (10, 11), (21, 12)]
-    assert frame.duration_ns == 33
-
-
-def test_an_optimizer_step_or_forward_in_a_pause_ends_no_step() -> None:
-    """A meta-learner's inner loop, an EMA evaluation."""
-    model = mlp()
-    optimizer = sgd(model)
-    with Watched(model, config=AUTO, optimizer=optimizer) as watched:
-        train(model, optimizer)
-        with watched.session.pause():
-            train(model, optimizer)
-            train(model, optimizer)
-        train(model, optimizer)
-    assert len(watched.sink.frames) == 2
-
-
 # Scalars.
 
 
@@ -299,37 +248,6 @@ def test_samples_that_are_nan_do_not_spoil_the_throughput() -> None:
 
 
 # Sinks.
-
-
-class BadSink:
-    """Fail at the second frame, and at the end."""
-
-    def __init__(self) -> None:
-        self.written = 0
-
-    def write(self, frame: Any) -> None:
-        self.written += 1
-        if self.written == 2:
-            raise OSError(28, "No space left on device")
-
-    def close(self, summary: Any) -> None:
-        raise RuntimeError("closing fails too")
-
-
-def test_a_sink_that_fails_loses_only_itself(caplog: pytest.LogCaptureFixture) -> None:
-    """It is said once, the other sinks get every frame, and close closes."""
-    bad = BadSink()
-    with caplog.at_level(logging.WARNING, "autoprof"), Watched(mlp(), sinks=[bad]) as watched:
-        for _ in range(5):
-            watched.step()
-            watched.session.summary()
-    assert bad.written == 2
-    assert len(watched.sink.frames) == 5
-    assert watched.sink.summary is not None
-    assert watched.sink.summary.steps == 5
-    assert [r.message for r in caplog.records if "BadSink" in r.message] == [
-        "BadSink is off after OSError: [Errno 28] No space left on device"
-    ]
 
 
 # The end.

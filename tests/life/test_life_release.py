@@ -439,15 +439,3 @@ def test_no_tensor_and_no_graph_lives_longer_than_without_a_session(name: str) -
     with without_collector():
         bare = lifetimes(lambda *_: NoSession())
         assert lifetimes(lambda model, optimizer: autoprof.instrument(model, chosen, optimizer=optimizer)) == bare
-
-
-def test_an_object_that_is_kept_too_long_is_seen() -> None:
-    """A hook of the program's that keeps the last output."""
-    kept: list[Any] = []
-
-    def keeps(model: nn.Module, _: Any) -> Session:
-        model.register_forward_hook(lambda _module, _args, output: kept.__setitem__(slice(None), [output]))
-        return NoSession()
-
-    with without_collector():
-        assert lifetimes(keeps) != lifetimes(lambda *_: NoSession())

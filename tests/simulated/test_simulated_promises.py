@@ -6,7 +6,6 @@ import hashlib
 import re
 import signal
 import threading
-from contextlib import nullcontext
 from pathlib import Path
 from time import perf_counter_ns, sleep
 from typing import TYPE_CHECKING, Any
@@ -202,22 +201,6 @@ def test_spans_that_wait_for_launches_are_marked_and_queued_ones_are_not(sim: Si
         assert marked["2"] is False
 
 
-@pytest.mark.parametrize("queued", [False, True])
-def test_most_layers_wait_for_launches_unless_they_are_queued(sim: Simulated, queued: bool) -> None:
-    """Ten layers of 5 µs each. A host that is stopped between a reading and its launch seems to be ahead: so most."""
-    workload, sink = tiny_layers(torch.device("sim"), layers=10), ListSink()
-    with autoprof.instrument(workload.model, {**workload.config, **OPTIONS}, sinks=[sink]) as session:
-        for _ in range(10):
-            with sim.held() if queued else nullcontext():
-                workload.step()
-                session.step()
-            sim.finish()
-    marks = [span.host_bound for frame in sink.frames for span in frame.spans if span.phase is Phase.FORWARD]
-    assert len(marks) == 100
-    waiting = marks.count(True)
-    assert waiting < 10 if queued else waiting > 50
-
-
 def test_a_value_read_behind_a_long_kernel_is_charged_to_its_line(sim: Simulated) -> None:
     """Ten milliseconds of kernel, so at least that long a wait; a tensor of the host waits for nothing."""
     model = nn.Linear(8, 8, device="sim")
@@ -273,15 +256,6 @@ def test_a_copy_to_the_device_takes_as_long_as_the_device_says(sim: Simulated, p
     assert span.device_ns is not None
     assert span.device_ns >= expected_ns
     assert torch.equal(moved.cpu(), batch)
-
-
-def test_a_copy_by_the_devices_own_method_is_seen(sim: Simulated) -> None:
-    """``x.sim()``, as ``x.cuda()``; a tensor that lies there already is no copy."""
-    model, sink, batch = nn.Linear(2, 2, device="sim"), ListSink(), torch.ones(4, 2)
-    with autoprof.instrument(model, everything(), sinks=[sink]) as session:
-        batch.sim().sim()  # type: ignore[attr-defined]
-        session.step()
-    assert [span.phase for span in sink.frames[0].spans] == [Phase.H2D]
 
 
 def test_no_event_enters_a_graph_capture(sim: Simulated, monkeypatch: pytest.MonkeyPatch) -> None:

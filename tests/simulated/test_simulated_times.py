@@ -134,16 +134,6 @@ def test_each_part_of_a_model_on_two_devices_has_its_own_time(sim: Simulated) ->
         assert lanes["4"] != TRAINING_LANE
 
 
-def test_a_model_on_a_device_that_is_not_current_has_its_times(sim: Simulated) -> None:
-    """``model.to("sim:1")`` while device 0 is the current one."""
-    model = nn.Sequential(layer("sim:1"), Kernel(sim, 2 * MS, 3 * MS, device=1), layer("sim:1"))
-    x = torch.randn(4, 8, device="sim:1")
-    frames, _ = record(sim, model, lambda: model(x).sum().backward(), devices=(1,), targets=[{"match": ".+"}])
-    assert torch.accelerator.current_device_index() == 0
-    assert_lengths(frames, {("1", Phase.FORWARD): 2 * MS, ("1", Phase.BACKWARD): 3 * MS})
-    assert {span.lane for frame in frames for span in frame.spans} == {TRAINING_LANE}
-
-
 def test_times_go_with_a_model_that_moves(sim: Simulated) -> None:
     """``model.to("sim:1")`` inside a step, and back: that step has host times only, every other its true lengths."""
     device = 0
