@@ -287,7 +287,7 @@ def _draw_throughput(axes: Axes, runs: Runs) -> Legend:
         _draw_line(axes, line, runs.color(run), runs, label="throughput")
         rate = line["mean"]
         slow = rate[rate < rate.quantile(0.1)] if len(rate) >= 10 else rate[:0]
-        axes.plot(slow.index, slow, ".", color=RED, label=label, markersize=3, zorder=1.95)
+        axes.plot(slow.index, slow, ".", color=RED, label=label if len(slow) else "_", markersize=3, zorder=1.95)
         label = "_"
     _finish(axes, runs, "Throughput", RATES[runs.rate], from_zero=True)
     return legend_of(axes)
@@ -296,7 +296,7 @@ def _draw_throughput(axes: Axes, runs: Runs) -> Legend:
 def _draw_step_time(axes: Axes, runs: Runs) -> Legend:
     """Draw the step time, and below it the time of waiting for data."""
     lines = runs.lines("step_time_s")
-    typical = max(float(line["mean"].quantile(0.95)) for _, line in lines)
+    typical = max(float(line["mean"].quantile(0.75)) for _, line in lines)
     scale, unit = (1.0, "s") if typical >= 1 else (1e3, "ms")
     for run, line in lines:
         _draw_line(axes, line * scale, runs.color(run), runs, label="step")
@@ -305,8 +305,8 @@ def _draw_step_time(axes: Axes, runs: Runs) -> Legend:
         _draw_line(axes, line * scale, color, runs, label="waiting for data", linestyle="--")
     _finish(axes, runs, "Step time", unit, from_zero=True)
     most = scale * max(float(line["mean"].max()) for _, line in lines)
-    if most > 2 * scale * typical > 0:
-        axes.set_ylim(0, 2 * scale * typical)
+    if most > 3 * scale * typical > 0:
+        axes.set_ylim(0, 3 * scale * typical)
         axes.set_title(f"up to {most:.3g} {unit}", loc="right", fontsize=SMALL, color=FAINT)
     return legend_of(axes)
 
@@ -448,45 +448,37 @@ def _style(axes: Axes, title: str, y_label: str) -> None:
         axes.yaxis.set_major_formatter(lambda value, _: f"{value:.6g}")
 
 
-def _has_rate(runs: Runs) -> bool:
-    return runs.has("throughput") or runs.has("tokens_per_s")
+def _has_loss(runs: Runs) -> bool:
+    return runs.has("loss") or runs.has("val_loss") or bool(_other_losses(runs))
 
 
+def _has_rate_and_time(runs: Runs) -> bool:
+    return runs.has(runs.rate) and runs.has("step_time_s", above=0)
+
+
+def _can_estimate(runs: Runs) -> bool:
+    has_wait = runs.has("data_time") and runs.has("step_time_s", above=0)
+    return not runs.has("gpu_util") and (has_wait or runs.has(runs.rate, above=0))
+
+
+def _has_timers(runs: Runs) -> bool:
+    return any(str(name).endswith(_TIMER_SUFFIX) for name in next(iter(runs.tables.values())))
+
+
+_draw_gpu = partial(_draw_column, name="gpu_util", title="GPU utilisation, mean of all GPUs", y_label="%")
+_draw_norm = partial(_draw_column, name="grad_norm", title="Gradient norm", y_label="norm", from_zero=True)
+_draw_memory = partial(_draw_column, name="memory", title="Memory", y_label="GiB", from_zero=True)
 PLOTS: Final[Mapping[str, _Plot]] = {
-    "loss": _Plot(
-        _draw_loss, lambda runs: runs.has("loss") or runs.has("val_loss") or bool(_other_losses(runs)), is_expected=True
-    ),
-    "throughput": _Plot(_draw_throughput, _has_rate, is_expected=True),
-    "step time": _Plot(_draw_step_time, lambda runs: runs.has("step_time_s"), is_expected=True),
-    "throughput by step time": _Plot(
-        _draw_throughput_by_step_time, lambda runs: _has_rate(runs) and runs.has("step_time_s", above=0)
-    ),
-    "GPU utilisation": _Plot(
-        partial(_draw_column, name="gpu_util", title="GPU utilisation, mean of all GPUs", y_label="%"),
-        lambda runs: runs.has("gpu_util"),
-        is_expected=True,
-    ),
-    "utilisation by GPU": _Plot(_draw_gpu_boxes, lambda runs: runs.has("gpu_util")),
-    "estimated utilisation": _Plot(
-        _draw_estimated_utilisation,
-        lambda runs: (
-            not runs.has("gpu_util")
-            and (runs.has(runs.rate, above=0) or (runs.has("data_time") and runs.has("step_time_s", above=0)))
-        ),
-    ),
-    "gradient norm": _Plot(
-        partial(_draw_column, name="grad_norm", title="Gradient norm", y_label="norm", from_zero=True),
-        lambda runs: runs.has("grad_norm"),
-        is_expected=True,
-    ),
-    "memory": _Plot(
-        partial(_draw_column, name="memory", title="Memory", y_label="GiB", from_zero=True),
-        lambda runs: runs.has("memory"),
-        is_expected=True,
-    ),
-    "time by name": _Plot(
-        _draw_timers, lambda runs: any(name.endswith(_TIMER_SUFFIX) for name in next(iter(runs.tables.values())))
-    ),
+    "loss": _Plot(_draw_loss, _has_loss, is_expected=True),
+    "throughput": _Plot(_draw_throughput, lambda runs: runs.has(runs.rate), is_expected=True),
+    "step time": _Plot(_draw_step_time, partial(Runs.has, name="step_time_s"), is_expected=True),
+    "throughput by step time": _Plot(_draw_throughput_by_step_time, _has_rate_and_time),
+    "GPU utilisation": _Plot(_draw_gpu, partial(Runs.has, name="gpu_util"), is_expected=True),
+    "utilisation by GPU": _Plot(_draw_gpu_boxes, partial(Runs.has, name="gpu_util")),
+    "estimated utilisation": _Plot(_draw_estimated_utilisation, _can_estimate),
+    "gradient norm": _Plot(_draw_norm, partial(Runs.has, name="grad_norm"), is_expected=True),
+    "memory": _Plot(_draw_memory, partial(Runs.has, name="memory"), is_expected=True),
+    "time by name": _Plot(_draw_timers, _has_timers),
 }
 """All plots, in the order of the figure."""
 
