@@ -107,7 +107,7 @@ def test_without_a_run_the_latest_is_shown(
     assert main(["show"]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == f"runs/{folders[0].name}"
     assert main(["show", "--full"]) == 0
-    assert "dropped    nothing" in capsys.readouterr().out
+    assert "\nstep  " in capsys.readouterr().out
 
 
 def test_without_any_run_the_message_says_what_to_name(

@@ -9,13 +9,13 @@ from typing import Final
 from .._units import NS_PER_MS, above, format_bytes, format_percent
 from ..frame import LOGGED_LANE, UNTIMED_LANE, Nanoseconds, StepFrame
 from ..summary import Summary
-from .measurements import measured_lines, overhead_text
 from .memory_text import readings
 from .name_averages import NameAverages
 from .name_lines import name_lines, walk
 from .name_tree import NameTree, name_tree
+from .run_facts import run_facts
 from .shapes import render_shape_changes
-from .text import elide, pad, printable, safe
+from .text import elide, pad, printable, safe, wrap
 
 RULE: Final = "=" * 80
 LABEL: Final = 40
@@ -161,8 +161,7 @@ def render_log_summary(summary: Summary) -> str:
         step = (summary.step_mean_ns, summary.step_min_ns, summary.step_max_ns)
         times = (*step, summary.step_p50_ns, summary.step_p95_ns)
         lines.append(_numbers(name_cells("Total", 0), times, summary.steps, summary.clock_limit_ns))
-    lines += ["", f"autoprof: {overhead_text(summary)}"]
-    lines += ["", *measured_lines(summary, 120)]
+    lines += ["", *(line for label, text in run_facts(summary, full=True) for line in wrap(label, text, 120, 11))]
     lines += ["", "A name includes the names indented below it; the top level and other add up to Total.", ""]
     return "\n".join(lines)
 

@@ -1,43 +1,18 @@
-"""Progress, work and readings in words: for the summary, the panel, the log and the plain line."""
+"""Progress, work and readings in words."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Final
 
-from .._units import count, format_bytes, format_flops, format_percent, format_rate, format_span
+from .._units import count, format_bytes, format_flops, format_percent, format_span
 from ..frame import MODULE_PHASES, Phase
 from ..summary import MetricStats, Summary, Work, WorkRow
-from .text import fit, safe, wrap
+from .text import fit, safe
 
-ROOM: Final = 11
-"""Cells of the labels at the left edge of a report."""
 ROWS: Final = 16
 """Names in the table of operations; the others are counted in one line."""
 _COLUMN: Final = 10
-
-
-def measured_lines(summary: Summary, width: int) -> Iterator[str]:
-    """Yield the lines for throughput, progress, operations and device metrics, none wider than ``width`` cells."""
-    progress, work = summary.progress, summary.work
-    if summary.throughput is not None:
-        source = (
-            f" (samples: {progress.source})"
-            if progress is not None and progress.source not in ("", "session.log")
-            else ""
-        )
-        yield from wrap("throughput", format_rate(summary.throughput, summary.throughput_unit) + source, width, ROOM)
-    elif progress is not None and progress.no_throughput:
-        yield from wrap("throughput", f"unknown: {progress.no_throughput}", width, ROOM)
-    if text := progress_text(summary):
-        yield from wrap("progress", text, width, ROOM)
-    if work is not None:
-        yield from wrap("work", _work_sentence(work), width, ROOM)
-        for note in work.notes:
-            yield from wrap("", note, width, ROOM)
-    for head, prefix in (("GPU", "gpu_"), ("host", "host_")):
-        if text := ", ".join(_phrases(summary, prefix)):
-            yield from wrap(head, text, width, ROOM)
 
 
 def progress_text(summary: Summary) -> str:
@@ -90,7 +65,8 @@ def brief_host_metrics(summary: Summary) -> list[str]:
     return [] if cores is None else [f"CPU {cores.last:.1f} cores"]
 
 
-def _work_sentence(work: Work) -> str:
+def work_sentence(work: Work) -> str:
+    """Phrase the operations of a step, their rate and its share of the peak, or why there are none."""
     if work.reason is not None:
         return f"not counted: {work.reason}"
     parts = [f"{phase} {format_flops(flops)}" for phase in MODULE_PHASES if (flops := work.flops.get(str(phase)))]
@@ -104,7 +80,8 @@ def _work_sentence(work: Work) -> str:
     return sentence
 
 
-def _phrases(summary: Summary, prefix: str) -> Iterator[str]:
+def device_phrases(summary: Summary, prefix: str) -> Iterator[str]:
+    """Yield the readings over the run of ``gpu_`` or ``host_``, with their ranges."""
     gauges = summary.metrics
 
     def of(name: str) -> MetricStats | None:
@@ -169,19 +146,3 @@ def _shares(row: WorkRow, recomputed: bool) -> list[str]:
 
 def _short(count: float) -> str:
     return format_flops(count).removesuffix("FLOP").rstrip() if count else "-"
-
-
-def overhead_text(summary: Summary) -> str:
-    """Phrase the overhead of autoprof: ``start 0.3 s, steps 0.4 %, end 0.2 s``."""
-    if summary.start_ns is None:
-        return f"{brief_overhead(summary)}: marks, and work between steps"
-    return brief_overhead(summary)
-
-
-def brief_overhead(summary: Summary) -> str:
-    """Phrase the overhead shortly."""
-    share = format_percent(summary.overhead)
-    if summary.start_ns is None:
-        return f"{share} of the time of all steps"
-    end = "" if summary.end_ns is None else f", end {format_span(summary.end_ns)}"
-    return f"start {format_span(summary.start_ns)}, steps {share}{end}"

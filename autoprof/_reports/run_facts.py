@@ -19,8 +19,16 @@ from .._units import (
     format_rate,
     format_span,
 )
-from ..summary import NEGLIGIBLE_BIAS, OTHER_TARGETS, Excluded, Summary, format_counts
-from .measurements import brief_device_metrics, brief_host_metrics, brief_overhead, brief_work, progress_text
+from ..summary import NEGLIGIBLE_BIAS, OTHER_TARGETS, Summary, format_counts
+from .measurements import (
+    brief_device_metrics,
+    brief_host_metrics,
+    brief_work,
+    device_phrases,
+    progress_text,
+    work_sentence,
+)
+from .memory_text import readings
 
 Fact = tuple[str, str]
 """A label of at most ten characters, and its text."""
@@ -28,7 +36,7 @@ EXCLUDED: Final = 3
 """Kinds of excluded time named one by one."""
 
 
-def format_time(ns: float) -> str:
+def _format_time(ns: float) -> str:
     """Format the length of a step: milliseconds, or microseconds where it is shorter than one."""
     return format_ns(ns) if 0 < ns < NS_PER_MS else format_ms(ns)
 
@@ -56,36 +64,66 @@ NOTHING: Final = (
 """The reason of a report without figures."""
 
 
-def run_facts(summary: Summary) -> Iterator[Fact]:
-    """Yield the facts of the short report, in its order."""
+def run_facts(summary: Summary, *, full: bool = False) -> Iterator[Fact]:
+    """Yield the facts of the short report, in its order; with ``full`` those of the full one."""
     if summary.steps:
-        yield "step", _step(summary)
+        yield "step", _step(summary, full)
         if (bias := bias_text(summary)) is not None:
             yield "", bias
-    if summary.throughput is not None:
-        yield "throughput", format_rate(summary.throughput, summary.throughput_unit)
-    elif summary.steps and summary.progress is not None and summary.progress.no_throughput:
-        yield "throughput", f"unknown: {summary.progress.no_throughput}"
-    if work := brief_work(summary.work):
-        yield "work", ", ".join(work)
-    if text := progress_text(summary):
-        yield "progress", text
-    if summary.clock == "device":
-        for place, use in (("device", brief_device_metrics(summary)), ("host", brief_host_metrics(summary))):
-            if use:
-                yield place, ", ".join(use)
-    if (peak := summary.memory.get("peak_bytes")) is not None:
+    yield from _measured(summary, full)
+    if full and summary.loader.get("fetches"):
+        workers, fetches, unready = (summary.loader[key] for key in ("workers", "fetches", "unready"))
+        yield "loader", f"{unready} of {fetches} fetches found no batch ready (num_workers={workers})"
+    if full and summary.memory:
+        yield "memory", ", ".join(readings(summary.memory))
+    elif (peak := summary.memory.get("peak_bytes")) is not None:
         yield "memory", f"peak {format_bytes(peak)} allocated"
     elif (peak := summary.memory.get("rss_peak_bytes")) is not None:
         yield "memory", f"peak {format_bytes(peak)} resident"
     if summary.excluded:
-        yield "excluded", _excluded(summary)
+        yield "excluded", _excluded(summary, len(summary.excluded) if full else EXCLUDED)
     if summary.steps:
-        yield "overhead", brief_overhead(summary)
-    skipped = {reason: number for reason, number in summary.skipped.items() if reason != OTHER_TARGETS}
+        yield "overhead", _overhead(summary)
+    if full and summary.clock_limit_ns:
+        yield "clock", f"cannot resolve spans below {format_ns(summary.clock_limit_ns)}: they are shown as <"
+    skipped = {reason: number for reason, number in summary.skipped.items() if full or reason != OTHER_TARGETS}
     for word, reasons in (("dropped", summary.dropped), ("skipped", skipped)):
         if reasons:
             yield word, format_counts(reasons)
+
+
+def _measured(summary: Summary, full: bool) -> Iterator[Fact]:
+    """Yield throughput, operations, progress and the readings of the device and the host."""
+    progress, work = summary.progress, summary.work
+    if summary.throughput is not None:
+        named = full and progress is not None and progress.source not in ("", "session.log")
+        source = f" (samples: {progress.source})" if progress is not None and named else ""
+        yield "throughput", format_rate(summary.throughput, summary.throughput_unit) + source
+    elif summary.steps and progress is not None and progress.no_throughput:
+        yield "throughput", f"unknown: {progress.no_throughput}"
+    if full and work is not None:
+        yield "work", work_sentence(work)
+        yield from (("", note) for note in work.notes)
+    elif brief := brief_work(work):
+        yield "work", ", ".join(brief)
+    if text := progress_text(summary):
+        yield "progress", text
+    if full:
+        uses = (("GPU", [*device_phrases(summary, "gpu_")]), ("host", [*device_phrases(summary, "host_")]))
+    elif summary.clock == "device":
+        uses = (("device", brief_device_metrics(summary)), ("host", brief_host_metrics(summary)))
+    else:
+        uses = ()
+    yield from ((place, ", ".join(use)) for place, use in uses if use)
+
+
+def _overhead(summary: Summary) -> str:
+    """Phrase the overhead of autoprof: ``start 0.3 s, steps 0.4 %, end 0.2 s``."""
+    share = format_percent(summary.overhead)
+    if summary.start_ns is None:
+        return f"{share} of the time of all steps"
+    end = "" if summary.end_ns is None else f", end {format_span(summary.end_ns)}"
+    return f"start {format_span(summary.start_ns)}, steps {share}{end}"
 
 
 def shown_path(folder: Path) -> str:
@@ -103,14 +141,16 @@ def mean_of_all_ns(summary: Summary) -> float:
     return (summary.total_step_ns + summary.unsampled_ns) / (summary.steps + summary.unsampled_steps)
 
 
-def _step(summary: Summary) -> str:
-    spread = f"p50 {format_time(summary.step_p50_ns)}, p95 {format_time(summary.step_p95_ns)}"
+def _step(summary: Summary, full: bool) -> str:
+    times = [("p50", summary.step_p50_ns), ("p95", summary.step_p95_ns)]
+    times += [("min", summary.step_min_ns), ("max", summary.step_max_ns)] if full else []
+    spread = ", ".join(f"{word} {_format_time(ns)}" for word, ns in times)
     if summary.unsampled_ns and summary.unsampled_steps:
-        mean, recorded = format_time(mean_of_all_ns(summary)), format_time(summary.step_mean_ns)
+        mean, recorded = _format_time(mean_of_all_ns(summary)), _format_time(summary.step_mean_ns)
         every = count(summary.steps + summary.unsampled_steps, "step")
         text = f"mean {mean} over {every}; the recorded ones: mean {recorded}, {spread}"
     else:
-        text = f"mean {format_time(summary.step_mean_ns)}, {spread}"
+        text = f"mean {_format_time(summary.step_mean_ns)}, {spread}"
     micro = summary.micro_steps or 0
     return f"{text}; {micro} micro-batches per optimizer step" if micro > 1 else text
 
@@ -128,23 +168,14 @@ def bias_text(summary: Summary) -> str | None:
     return f"recorded steps are {format_percent(abs(longer))} {word} than the others; the times below are theirs"
 
 
-def _excluded(summary: Summary) -> str:
-    parts = sorted(summary.excluded, key=_length)
-    texts = [f"{one.kind} {_short_span(one.total_ns)} ({count(one.calls, 'time')})" for one in parts]
-    if len(texts) > EXCLUDED:
-        texts[EXCLUDED:] = [f"{len(texts) - EXCLUDED} more"]
-    return f"{'; '.join(texts)}{excluded_share(summary, *parts)}; in no step"
-
-
-def excluded_share(summary: Summary, *parts: Excluded) -> str:
-    """Phrase the part of the wall time that these take; nothing where there is no step to compare it with."""
-    share = sum(one.total_ns for one in parts) / max(summary.wall_ns, 1)
-    return f", {format_percent(share)} of the wall time" if 0 < summary.excluded_share < 1 else ""
-
-
-def _short_span(ns: int) -> str:
-    return format_span(ns) if ns >= NS_PER_S else format_ns(ns)
-
-
-def _length(one: Excluded) -> int:
-    return -one.total_ns
+def _excluded(summary: Summary, most: int) -> str:
+    """Phrase the time that belongs to no step: the longest ``most`` kinds, and its share of the wall time."""
+    parts = sorted(summary.excluded, key=lambda one: -one.total_ns)
+    texts = []
+    for one in parts[:most]:
+        span = format_span(one.total_ns) if one.total_ns >= NS_PER_S else format_ns(one.total_ns)
+        texts.append(f"{one.kind} {span} ({count(one.calls, 'time')})")
+    if len(parts) > most:
+        texts.append(f"{len(parts) - most} more")
+    share = f", {format_percent(summary.excluded_share)} of the wall time" if 0 < summary.excluded_share < 1 else ""
+    return f"{'; '.join(texts)}{share}; in no step"

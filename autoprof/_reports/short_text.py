@@ -37,7 +37,7 @@ def render_short(
     width = max(width, 80)
     glyphs = glyphs_for(encoding)
     head = [glyphs.rule * width, *_head(summary, width, glyphs)]
-    end = _phases(summary, width, glyphs) if summary.steps else []
+    end = phase_lines(summary, width, glyphs) if summary.steps else []
     last = _last(folder, encoding)
     room = LINES - len(head) - len(end) - len(last) - 6  # the head and the last lines of the tree, blank lines
     tree = _tree(summary, width, min(max(room, 3), TREE), encoding) if summary.steps else []
@@ -88,7 +88,8 @@ def _tree(summary: Summary, width: int, room: int, encoding: str) -> list[str]:
     return [*render_tree(tree, summary, width, encoding), *clock_legend(tree, summary)]
 
 
-def _phases(summary: Summary, width: int, glyphs: Glyphs) -> list[str]:
+def phase_lines(summary: Summary, width: int, glyphs: Glyphs) -> list[str]:
+    """Return the time and the share of each phase as columns, in as many tables as the width needs."""
     unit_ns, unit = column_unit(summary)
     whole = max(summary.total_step_ns, 1)
     limit = summary.clock_limit_ns * summary.steps / whole

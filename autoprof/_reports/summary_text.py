@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from .._units import count, format_ms, format_ns, format_percent
-from ..frame import TRAINING_LANE, Phase
-from ..summary import Summary, format_counts
+from .._units import format_ms
+from ..frame import TRAINING_LANE
+from ..summary import Summary
 from .card import render_findings, render_outlook
 from .comm_text import render_communication
 from .experts_text import render_experts
 from .hot_tree import hot_tree, separate_tree
-from .measurements import measured_lines, overhead_text, work_table
-from .memory_text import readings, render_memory
-from .run_facts import NOTHING, bias_text, excluded_share, format_time, headline
+from .measurements import work_table
+from .memory_text import render_memory
+from .run_facts import NOTHING, headline, run_facts
 from .shapes import render_shapes
+from .short_text import LABEL, phase_lines
 from .table import render_rows
 from .text import crop, glyphs_for, safe, wrap
 from .tree_text import name_cells, render_tree
@@ -41,10 +42,11 @@ def render_summary(summary: Summary, *, width: int = NARROWEST, top: int = NAMES
     glyphs = glyphs_for(encoding)
     blocks = [[headline(summary), *render_findings(summary, width=width)]]
     if summary.steps:
-        blocks += [[*_names(summary, width, top, encoding)], [*_phases(summary, glyphs.full)]]
+        blocks += [[*_names(summary, width, top, encoding)], phase_lines(summary, width, glyphs)]
     else:
         blocks[0] += wrap("", NOTHING, width, 0)
-    blocks.append([*_facts(summary, width)])
+    facts = [*run_facts(summary, full=True), *(("note", note) for note in summary.notes)]
+    blocks.append([line for label, text in facts for line in wrap(label, text, width, LABEL)])
     if summary.steps:
         blocks += [_spread(summary, width, encoding), [*_ADDS_UP]]
         blocks.append([*work_table(summary.work, width, glyphs.ellipsis)])
@@ -56,62 +58,6 @@ def render_summary(summary: Summary, *, width: int = NARROWEST, top: int = NAMES
     text = [line for at, block in enumerate(filter(None, blocks)) for line in (["", *block] if at else block)]
     lines = [glyphs.rule * width, *text, glyphs.rule * width]
     return [crop(safe(line, encoding), width).rstrip() for line in lines]
-
-
-def _facts(summary: Summary, width: int) -> Iterator[str]:
-    if summary.steps:
-        times = (
-            ("mean", summary.step_mean_ns),
-            ("p50", summary.step_p50_ns),
-            ("p95", summary.step_p95_ns),
-            ("min", summary.step_min_ns),
-            ("max", summary.step_max_ns),
-        )
-        phrased = [f"{word} {format_time(ns)}" for word, ns in times]
-        yield f"step       recorded steps: {', '.join(phrased[:3])}"
-        yield "           " + ", ".join(phrased[3:])
-        if summary.unsampled_ns and summary.unsampled_steps:
-            yield from wrap("", _unsampled(summary), width, room=11)
-        yield from measured_lines(summary, width)
-    if (summary.micro_steps or 0) > 1:
-        yield f"accumulate {summary.micro_steps} micro-batches per optimizer step"
-    if summary.loader.get("fetches"):
-        workers, fetches, unready = (summary.loader[key] for key in ("workers", "fetches", "unready"))
-        yield f"loader     {unready} of {fetches} fetches found no batch ready (num_workers={workers})"
-    for one in summary.excluded:
-        often = f"{count(one.calls, 'time')}, " if one.calls > 1 else ""
-        yield f"excluded   {one.kind}: {often}{format_ms(one.total_ns)}{excluded_share(summary, one)}; in no step"
-    if summary.memory:
-        yield from wrap("memory", ", ".join(readings(summary.memory)), width, room=11)
-    if summary.steps:
-        yield f"overhead   {overhead_text(summary)}"
-    if summary.clock_limit_ns:
-        yield f"clock      cannot resolve spans below {format_ns(summary.clock_limit_ns)}: they are shown as <"
-    for word, reasons in (("dropped", summary.dropped), ("skipped", summary.skipped)):
-        yield from wrap(word, format_counts(reasons) if reasons else "nothing", width, room=11)
-    for note in summary.notes:
-        yield from wrap("note", note, width, room=11)
-
-
-def _unsampled(summary: Summary) -> str:
-    line = f"unsampled steps: mean {format_time(summary.unsampled_ns / summary.unsampled_steps)}"
-    bias = bias_text(summary)
-    return line if bias is None else f"{line}; {bias}"
-
-
-def _phases(summary: Summary, full: str) -> Iterator[str]:
-    whole = max(summary.total_step_ns, 1)
-    yield f"{'phase':<12}{'per step':>14}{'share':>9}"
-    for phase, ns in summary.phases.items():
-        if ns or phase is Phase.OTHER:
-            bar = "  " + full * round(40 * min(max(ns / whole, 0.0), 1.0))
-            yield _phase(str(phase), ns, whole, summary.steps, summary.clock_limit_ns) + bar
-    yield _phase("step", summary.total_step_ns, whole, summary.steps, summary.clock_limit_ns)
-
-
-def _phase(name: str, ns: int, whole: int, steps: int, limit_ns: int) -> str:
-    share = format_percent(ns / whole, limit_ns * steps / whole)
-    return f"{name:<12}{format_ms(ns / steps, limit_ns if ns else 0):>14}{share:>9}"
 
 
 def _names(summary: Summary, width: int, top: int, encoding: str) -> Iterator[str]:

@@ -55,11 +55,11 @@ def test_the_report_has_progress_operations_and_metrics(full: Summary) -> None:
     assert (
         """\
 throughput 2.00 samples/s
-progress   an epoch of 500 steps takes 8 min 20 s, 900 of 1000 steps to go: 15
-           min 00 s
 work       forward 2.00 TFLOP, recompute 1.00 TFLOP, backward 4.00 TFLOP a step;
            6.00 TFLOP/s without recompute; MFU 34.2 %, HFU 40.1 % of the peak of
            NVIDIA H100 80GB HBM3 (SXM5)
+progress   an epoch of 500 steps takes 8 min 20 s, 900 of 1000 steps to go: 15
+           min 00 s
 GPU        busy 87 % (10 to 100), memory 20.00 GiB (most 21.00 GiB), power 650 W
            (500 to 700) of 700 W, SM clock 1755 MHz (1200 to 1980) of 1980 MHz,
            64 °C, throttled in 3.0 % of 120 readings, by power cap in 2.5 %

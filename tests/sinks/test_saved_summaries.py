@@ -35,5 +35,5 @@ def test_a_saved_summary_is_written_with_the_new_keys() -> None:
     assert not {"apart", "pace", "gauges"} & data.keys()
     assert json.dumps(Summary.from_dict(json.loads(json.dumps(data))).to_dict()) == json.dumps(data)
     text = "\n".join(render_summary(Summary.from_dict(data)))
-    assert "excluded   pause: " in text
+    assert "excluded   pause " in text
     assert "40 of 100 steps to go" in text
