@@ -108,12 +108,11 @@ def _measured(summary: Summary, full: bool) -> Iterator[Fact]:
         yield "work", ", ".join(brief)
     if text := progress_text(summary):
         yield "progress", text
+    uses: tuple[tuple[str, list[str]], ...] = ()
     if full:
         uses = (("GPU", [*device_phrases(summary, "gpu_")]), ("host", [*device_phrases(summary, "host_")]))
     elif summary.clock == "device":
         uses = (("device", brief_device_metrics(summary)), ("host", brief_host_metrics(summary)))
-    else:
-        uses = ()
     yield from ((place, ", ".join(use)) for place, use in uses if use)
 
 
