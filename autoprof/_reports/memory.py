@@ -1,4 +1,4 @@
-"""The memory figure: the finding as its title, memory over the steps, its parts, and memory by name."""
+"""The memory figure: the finding as its title, memory over the steps, and memory by name."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from ..frame import NOT_MEASURED, Nanoseconds
 from ..summary import MemoryRow, Row, Summary
 from .card import memory_capacity
 from .figures import (
-    FAINT,
     INK,
     SMALL,
     TITLE,
@@ -42,13 +41,8 @@ NAME_CELLS: Final = 28
 TITLE_CELLS: Final = 92
 HEAD_IN: Final = 1.35
 """Inches above and below the axes: titles, legends, notes."""
-LINE_IN: Final = 0.115
-"""A line of a label of the parts."""
-PART_CELLS: Final = 18
 MOST: Final = 0.5
 """A part with at least this share holds most of the memory."""
-ALL: Final = 0.98
-"""From this share on one part is the whole peak, and a bar of its parts would show nothing else."""
 NEAR: Final = 2.5
 """The device's memory is drawn if it is at most so many times the peak; else only the title names it."""
 _STYLES: Final[Mapping[str, Mapping[str, Any]]] = {
@@ -148,17 +142,14 @@ def name_memory(rows: Iterable[Row], table: Iterable[MemoryRow] = ()) -> tuple[N
 
 
 def memory_figure(history: MemoryHistory) -> Figure:
-    """Return the figure: readings over steps, the parts of the peak, and memory by name, as far as measured."""
+    """Return the figure: readings over steps, and memory by name, as far as measured."""
     named = [entry for entry in history.names if any(entry.parts)]
     shown = named[:MODULES]
     script = script_for(entry.name for entry in shown)
-    parts = _parts_of_peak(history)
-    is_split = bool(parts) and max(parts.values()) < ALL * sum(parts.values())
     with styled(script):
-        height = max(2.9, HEAD_IN + 0.155 * len(shown))
-        figure = blank_figure(TWO_COLUMNS_IN, height)
+        figure = blank_figure(TWO_COLUMNS_IN, max(2.9, HEAD_IN + 0.155 * len(shown)))
         is_read = any(len(column) and int(column.max()) >= 0 for column in history.series.values())
-        widths = [*([3.2] if is_read else []), *([1.45] if is_split else []), *([2.5] if shown else [])] or [1]
+        widths = [*([3.2] if is_read else []), *([2.5] if shown else [])] or [1]
         axes = list(figure.subplots(1, len(widths), width_ratios=widths, squeeze=False)[0])
         figure.suptitle(
             "\n".join(wrap("", finding(history), TITLE_CELLS, room=0)), fontsize=TITLE + 1, fontweight="bold", x=0.01,
@@ -166,10 +157,8 @@ def memory_figure(history: MemoryHistory) -> Figure:
         )  # fmt: skip
         legends = []
         if is_read:
-            scale = _draw_readings(axes[0], history)
+            _draw_readings(axes[0], history)
             legends.append(legend_of(axes[0]))
-            if is_split:
-                _draw_parts(axes[1], axes[0].get_ylim(), parts, scale, inches=height - HEAD_IN)
         if shown:
             legends.append(_draw_names(axes[-1], shown, script))
         settle(figure, legends, _footnote(history, len(named) - len(shown), script))
@@ -216,8 +205,7 @@ def _parts_of_peak(history: MemoryHistory) -> dict[str, int]:
     return {part: count for part, count in held.items() if count}
 
 
-def _draw_readings(axes: Axes, history: MemoryHistory) -> int:
-    """Draw the lines; return the unit of the axis in bytes."""
+def _draw_readings(axes: Axes, history: MemoryHistory) -> None:
     series = {key: column for key, column in history.series.items() if key.endswith("_bytes") and key not in _UNDRAWN}
     most = max((int(column.max()) for column in series.values() if len(column)), default=0)
     capacity = history.capacity_bytes if history.capacity_bytes and history.capacity_bytes <= NEAR * most else None
@@ -239,48 +227,6 @@ def _draw_readings(axes: Axes, history: MemoryHistory) -> int:
     if len(history.steps) == 1:
         axes.set_xlim(history.steps[0] - 1, history.steps[0] + 1)
     bare(axes)
-    return scale
-
-
-def _draw_parts(
-    axes: Axes, limits: tuple[float, float], parts: Mapping[str, int], scale: int, *, inches: float
-) -> None:
-    """Draw the parts of the peak as one bar on the axis of the readings, ``inches`` high, each named beside it."""
-    low, high = limits
-    axes.set_ylim(low, high)
-    base, middles, texts = 0.0, [], []
-    for part, count in parts.items():
-        color, hatch = _PARTS.get(part, _PARTS["growth"])
-        axes.bar(0, count / scale, 0.5, bottom=base, color=color, hatch=hatch, edgecolor="white", linewidth=0.5)
-        middles.append(base + count / scale / 2)
-        base += count / scale
-        texts.append([*wrap("", part, PART_CELLS, room=0), format_bytes(count)])
-    line = (high - low) * LINE_IN / inches
-    places = _spread(middles, [(len(text) + 0.4) * line for text in texts], low, high)
-    for text, middle, place in zip(texts, middles, places, strict=True):
-        axes.annotate(
-            "\n".join(text), (0.26, middle), (0.42, place), fontsize=SMALL, color=INK, va="center", linespacing=1.05,
-            annotation_clip=False,
-            arrowprops={"arrowstyle": "-", "color": FAINT, "linewidth": 0.5, "shrinkA": 0, "shrinkB": 0,
-                        "relpos": (0, 0.5)},
-        )  # fmt: skip
-    axes.set_xlim(-0.3, 1.7)
-    axes.set_axis_off()
-    set_title(axes, "Parts of the peak")
-
-
-def _spread(middles: Sequence[float], heights: Sequence[float], low: float, high: float) -> list[float]:
-    """Return the middles of labels with these heights, moved as little as keeps them apart and between the limits."""
-    found: list[float] = []
-    floor = low
-    for middle, height in zip(middles, heights, strict=True):
-        found.append(max(middle, floor + height / 2))
-        floor = found[-1] + height / 2
-    ceiling = max(high, low + sum(heights))
-    for at in reversed(range(len(found))):
-        found[at] = min(found[at], ceiling - heights[at] / 2)
-        ceiling = found[at] - heights[at] / 2
-    return found
 
 
 def _draw_names(axes: Axes, names: Sequence[NameMemory], script: Script) -> Legend:
