@@ -11,7 +11,8 @@ from .late_comm import LateComm
 from .median_of_others import median_of_others
 from .monitor import RankMonitor, compare_known, compare_saved, read_ranks
 from .phrases import phrase_late_comm, phrase_slow
-from .record import OwnWork, RankRecord, SpanKey, read_last_frames, read_record
+from .read_folder import FolderRecords, LeftOut, read_folder, read_last_frames, read_record
+from .record import OwnWork, RankRecord, SpanKey
 
 __all__ = [
     "MARGIN",
@@ -24,8 +25,10 @@ __all__ = [
     "ClockShift",
     "CollectiveCall",
     "Exchange",
+    "FolderRecords",
     "Kind",
     "LateComm",
+    "LeftOut",
     "OwnWork",
     "RankComparison",
     "RankMonitor",
@@ -44,6 +47,7 @@ __all__ = [
     "open_channel",
     "phrase_late_comm",
     "phrase_slow",
+    "read_folder",
     "read_last_frames",
     "read_ranks",
     "read_record",

@@ -9,10 +9,9 @@ from typing import Final
 
 from .comparison import RankComparison, compare_ranks
 from .exchange import Exchange
-from .record import RankRecord, read_record
+from .read_folder import MAX_STEPS, read_record
+from .record import RankRecord
 
-RANK_WINDOW_STEPS: Final = 256
-"""Steps compared, the last ones in the records."""
 FEW_STEPS: Final = 64
 """Steps compared by messages below which the records are read, too: they may have more."""
 LIVE_STEPS: Final = 32
@@ -23,7 +22,7 @@ def read_ranks(
     run: Path,
     world_size: int,
     *,
-    steps: int = RANK_WINDOW_STEPS,
+    steps: int = MAX_STEPS,
     longest: tuple[int, ...] = (),
     seconds: float | None = None,
 ) -> RankComparison | None:

@@ -1,179 +1,160 @@
-"""Read the records of all ranks of a run from its folder, many ranks at a time, within a bound on memory."""
+"""Read the last steps of the ranks of a run from the records in its folder."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final
+from pathlib import Path
+from typing import Any, Final, NamedTuple
 
-import numpy as np
+from .._storage.records import part_names, parts_of
+from .._storage.runs import read_json
+from .._storage.span_blocks import BlockReader
+from .._storage.steps_jsonl import BAD_LINE, FrameDecoder
+from ..errors import OutputError
+from ..frame import StepFrame
+from .record import OwnWork, RankRecord
 
-from ..frame import Nanoseconds
-from .left_out import LeftOut
-from .own_blocks import LayoutRows, read_own_work, spans_file
-from .rank_files import RankFiles
-from .rank_folders import RankFolders, find_ranks
-from .record import RankRecord
-from .step_choice import choose_steps
-from .step_heads import Layouts, StepHeads, read_heads
+HEAD_BYTES: Final = 2**20
+"""Bytes read at the beginning of a record, which has the layouts that its lines refer to."""
+TAIL_BYTES: Final = 2**22
+"""Bytes read at the end of a record."""
+MAX_STEPS: Final = 256
+"""Steps read of each rank, the last ones."""
+MAX_RANK_STEPS: Final = 2**15
+"""Steps read of all ranks together, some 100 MB of times; of more ranks, fewer steps each."""
+MIN_STEPS: Final = 32
+_RANK: Final = re.compile(r"rank(0|[1-9][0-9]{0,8})")
 
-BATCH: Final = 32
-"""Ranks read at a time."""
-MAX_NUMBERS: Final = 2**25
-"""Times in memory, steps × rows × ranks; above it, fewer steps are compared: the last ones."""
-WAIT_AND_MODEL_ROWS: Final = 6
-"""Rows that are not in the layouts: outside of spans, and the model's own by phase."""
-CLOCKS_NS: Final = 600 * 10**9
-"""The most by which the clocks of two machines of one run differ."""
+
+class LeftOut(NamedTuple):
+    """A rank without usable records, and the reason."""
+
+    rank: int
+    why: str
 
 
 @dataclass(frozen=True, slots=True)
 class FolderRecords:
-    """The records of a run's ranks in their common steps, and the list of all that is left out."""
+    """The last steps of a run's ranks, and the ranks that are left out."""
 
     folder: str
     world_size: int
     records: Mapping[int, RankRecord]
     hosts: Mapping[int, str]
-    recorded_steps: int
-    """The steps that all of these ranks have recorded, of which some may not be read, to limit the memory."""
     left_out: tuple[LeftOut, ...]
 
 
-def read_folder(files: RankFiles, progress: Callable[[int, int], None] = lambda done, of: None) -> FolderRecords:
-    """Read the ranks of a run; ``progress`` gets the number of files read, and of all. Raises ``OutputError``."""
-    folders = find_ranks(files)
-    left_out = list(folders.left_out)
-    layouts = Layouts()
-    heads = _read_all_heads(files, folders, layouts, left_out, progress)
-    left_out += _drop_foreign(heads)
-    common, short = choose_steps({rank: one.steps for rank, one in heads.items()})
-    left_out += short
-    for one in short:
-        if one.rank is not None:
-            del heads[one.rank]
-    found = [LayoutRows.of(layout) for layout in layouts.found]
-    rows = len({key for one in found for key in one.all()}) + WAIT_AND_MODEL_ROWS
-    most = max(MAX_NUMBERS // max(rows * len(heads), 1), 32)
-    records = _read_all_own_work(files, heads, common[-most:], found, left_out, progress)
-    damaged = choose_steps({rank: record.steps for rank, record in records.items()})[1]
-    left_out += damaged
-    for one in damaged:
-        if one.rank is not None:
-            del records[one.rank]
-    left_out.sort(key=lambda one: (one.rank is None, one.rank or 0, one.where))
-    return FolderRecords(files.folder, folders.world_size, records, folders.hosts, len(common), tuple(left_out))
-
-
-def _read_all_heads(
-    files: RankFiles,
-    folders: RankFolders,
-    layouts: Layouts,
-    left_out: list[LeftOut],
-    progress: Callable[[int, int], None],
-) -> dict[int, StepHeads]:
-    heads: dict[int, StepHeads] = {}
-    ranks = list(folders.records)
-    for start in range(0, len(ranks), BATCH):
-        batch = ranks[start : start + BATCH]
-        names = [name for rank in batch for name in folders.records[rank]]
-        lines, failed = files.heads(names)
-        by_rank = _split_by_rank(lines, batch)
-        for rank in batch:
-            own_files = tuple(name for name in folders.records[rank] if name not in failed)
-            left_out += [
-                LeftOut.of_rank(rank, f"{name} {failed[name]}", partly=bool(own_files))
-                for name in folders.records[rank]
-                if name in failed
-            ]
-            if not own_files:
-                continue
-            one = read_heads(by_rank[rank], own_files, layouts)
-            left_out += _incomplete(rank, one)
-            if len(one):
-                heads[rank] = one
-        progress(min(start + BATCH, len(ranks)), 2 * len(ranks))
-    return heads
-
-
-def _split_by_rank(lines: Mapping[str, Nanoseconds], ranks: list[int]) -> dict[int, dict[str, Nanoseconds]]:
-    """Return the part of the columns of each rank; the lines of a file follow each other."""
-    if not lines:
-        return {}
-    names = lines["filename"]
-    begins: list[int] = [0, *(np.flatnonzero(names[1:] != names[:-1]) + 1).tolist()] if len(names) else []
-    ends = [*begins[1:], len(names)]
-    parts: dict[int, list[slice]] = {rank: [] for rank in ranks}
-    for begin, end in zip(begins, ends, strict=True):
-        parts[int(names[begin].partition("/")[0][4:])].append(slice(begin, end))
-    return {
-        rank: {
-            key: np.concatenate([column[one] for one in slices])
-            if len(slices) > 1
-            else column[slices[0] if slices else slice(0, 0)]
-            for key, column in lines.items()
-        }
-        for rank, slices in parts.items()
-    }
-
-
-def _incomplete(rank: int, heads: StepHeads) -> list[LeftOut]:
-    """Return the lines of a rank that are not used."""
-    found = []
-    if heads.bad_lines:
-        lines = "a line" if heads.bad_lines == 1 else f"{heads.bad_lines:,} lines"
-        found.append(f"{lines} not whole, as after a kill in the middle of a write")
-    if heads.foreign_lines:
-        lines = "a line" if heads.foreign_lines == 1 else f"{heads.foreign_lines:,} lines"
-        found.append(f"{lines} without a step and its times: of another program or version")
-    if not found and not len(heads):
-        found.append("recorded no step after its warm-up")
-    return [LeftOut.of_rank(rank, why, partly=len(heads) > 0) for why in found]
-
-
-def _drop_foreign(heads: dict[int, StepHeads]) -> list[LeftOut]:
-    """Remove the ranks whose steps were recorded at another time than most ranks'."""
-    if len(heads) < 2:
-        return []
-    firsts, lasts = (
-        np.array([getattr(one, key) for one in heads.values()]) for key in ("first_unix_ns", "last_unix_ns")
-    )
-    first, last = int(np.sort(firsts)[len(firsts) // 2]), int(np.sort(lasts)[len(lasts) // 2])
-    foreign = [
-        rank
-        for rank, one in heads.items()
-        if one.last_unix_ns < first - CLOCKS_NS or one.first_unix_ns > last + CLOCKS_NS
-    ]
-    for rank in foreign:
-        del heads[rank]
-    return [LeftOut.of_rank(rank, "recorded at another time than most ranks: of another run") for rank in foreign]
-
-
-def _read_all_own_work(
-    files: RankFiles,
-    heads: Mapping[int, StepHeads],
-    steps: Nanoseconds,
-    layouts: list[LayoutRows],
-    left_out: list[LeftOut],
-    progress: Callable[[int, int], None],
-) -> dict[int, RankRecord]:
+def read_folder(folder: Path) -> FolderRecords:
+    """Read the ranks of a run. Raises ``OutputError`` for a folder without any."""
+    ranks = {int(found[1]) for path in folder.glob("rank*") if (found := _RANK.fullmatch(path.name))}
+    if not ranks:
+        raise OutputError(
+            f"{folder}: has no folders of ranks; allowed: the folder of a run, which contains rank0, rank1, …"
+        )
+    infos = {rank: _read_info(folder, rank) for rank in ranks}
+    sizes = Counter(size for info in infos.values() if isinstance(size := info.get("world_size"), int) and size > 0)
+    world_size = sizes.most_common(1)[0][0] if sizes else max(ranks) + 1
     records: dict[int, RankRecord] = {}
-    ranks = list(heads)
-    for start in range(0, len(ranks), BATCH):
-        batch = ranks[start : start + BATCH]
-        names = {rank: [spans_file(name) for name in heads[rank].files] for rank in batch}
-        needed = [name for rank in batch if heads[rank].block.max(initial=-1) >= 0 for name in names[rank]]
-        blobs, failed = files.blobs(needed)
-        for rank in batch:
-            own_blobs = {name: blobs[name] for name in names[rank] if name in blobs}
-            record, lost = read_own_work(heads[rank], steps, own_blobs, layouts)
-            if lost:
-                reasons = [f"{name} {failed[name]}" for name in names[rank] if name in failed]
-                why = reasons[0] if reasons else "their block in spans.bin is damaged or cut"
-                left_out.append(
-                    LeftOut.of_rank(rank, f"{lost:,} steps without times: {why}", partly=len(record.steps) > 0)
-                )
-            if len(record.steps):
-                records[rank] = record
-        progress(len(ranks) + min(start + BATCH, len(ranks)), 2 * len(ranks))
-    return records
+    left_out = []
+    steps = max(min(MAX_STEPS, MAX_RANK_STEPS // len(ranks)), MIN_STEPS)
+    for rank in range(max(world_size, max(ranks) + 1)):
+        why = _why_foreign(rank, infos.get(rank), world_size)
+        record = None
+        if why is None:
+            try:
+                record = read_record(folder / f"rank{rank}" / "steps.jsonl", steps)
+            except OSError:
+                why = "has no readable steps.jsonl"
+        if record is not None and len(record.steps):
+            records[rank] = record
+        elif rank in ranks or rank < world_size:
+            left_out.append(LeftOut(rank, why or "has no readable step after its warm-up"))
+    hosts = {rank: host for rank, info in infos.items() if isinstance(host := info.get("host"), str)}
+    return FolderRecords(str(folder), world_size, records, hosts, tuple(left_out))
+
+
+def _read_info(folder: Path, rank: int) -> Mapping[str, Any]:
+    """Return a rank's ``run.json``, that of rank 0 being the run's; empty where it cannot be read."""
+    path = folder / "run.json" if rank == 0 else folder / f"rank{rank}" / "run.json"
+    try:
+        found = read_json(path)
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, Mapping) else {}
+
+
+def _why_foreign(rank: int, info: Mapping[str, Any] | None, world_size: int) -> str | None:
+    """Return why a rank's folder is missing, or another run's or another rank's; None for one of this run."""
+    if info is None:
+        return "has no folder: it is on another machine, or missing"
+    if rank >= world_size:
+        return f"is not a rank of this run, which has {world_size} processes"
+    if info.get("rank") not in (rank, None):
+        return f"its run.json is of rank {info['rank']!r:.20}"
+    if info.get("world_size") not in (world_size, None):
+        return f"is of a run of {info['world_size']!r:.20} processes, not of {world_size}"
+    return None
+
+
+def read_record(path: Path, steps: int, deadline: float = float("inf")) -> RankRecord | None:
+    """Read the last ``steps`` of a record without warm-up; None after the ``deadline`` (``time.monotonic``)."""
+    frames = read_last_frames(path, steps, deadline)
+    if frames is None:
+        return None
+    work = OwnWork(steps)
+    for frame in frames:
+        work.add(frame)
+    return work.record()
+
+
+def read_last_frames(path: Path, steps: int, deadline: float = float("inf")) -> list[StepFrame] | None:
+    """Return the last ``steps`` frames of a record, in order; None after the ``deadline`` (``time.monotonic``)."""
+    found: list[StepFrame] = []
+    for number in reversed(parts_of(path)):
+        lines_name, spans_name = part_names(number)
+        blocks = BlockReader(path.with_name(spans_name))
+        try:
+            frames = _last_frames(path.with_name(lines_name), blocks, steps - len(found), deadline)
+        finally:
+            blocks.close()
+        if frames is None:
+            return None
+        found = frames + found
+        if len(found) >= steps:
+            break
+    return found
+
+
+def _last_frames(path: Path, blocks: BlockReader, steps: int, deadline: float) -> list[StepFrame] | None:
+    """Return the last ``steps`` of one part of a record; None after the ``deadline``."""
+    decoder, frames = FrameDecoder(blocks), []
+    lines = list(_lines(path))
+    for at, line in enumerate(lines):
+        is_last = at >= len(lines) - steps
+        if not is_last and b'"layout":' not in line:
+            continue
+        if time.monotonic() > deadline:
+            return None
+        try:
+            frame = decoder.decode(line)
+        except BAD_LINE:  # a cut line, a layout that was not read
+            continue
+        if is_last:
+            frames.append(frame)
+    return frames
+
+
+def _lines(path: Path) -> Iterator[bytes]:
+    with path.open("rb") as file:
+        size = file.seek(0, 2)
+        file.seek(0)
+        if size <= HEAD_BYTES + TAIL_BYTES:
+            yield from file.read().splitlines()
+            return
+        yield from file.read(HEAD_BYTES).splitlines()
+        file.seek(size - TAIL_BYTES)
+        yield from file.read().splitlines()

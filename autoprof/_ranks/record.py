@@ -7,26 +7,16 @@ is therefore in their own work: data, copies, forward and backward of modules, o
 
 from __future__ import annotations
 
-import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from .._storage.records import part_names, parts_of
-from .._storage.span_blocks import BlockReader
-from .._storage.steps_jsonl import BAD_LINE, FrameDecoder
 from ..frame import TRAINING_LANE, Layout, Nanoseconds, Phase, StepFrame
-
-HEAD_BYTES: Final = 2**20
-"""Bytes read at the beginning of a record, which has the layouts that its lines refer to, …"""
-TAIL_BYTES: Final = 2**22
-"""… and at its end."""
 
 SpanKey = tuple[str, Phase]
 
@@ -184,63 +174,3 @@ def own_rows(layout: Layout) -> Iterator[tuple[int, SpanKey]]:
     for column, (name, fqn, phase, lane) in enumerate(columns):
         if lane == TRAINING_LANE and phase.traits.own_work and not (phase is Phase.BACKWARD and fqn is None):
             yield column, (name, phase)
-
-
-def read_record(path: Path, steps: int, deadline: float = float("inf")) -> RankRecord | None:
-    """Read the last ``steps`` of a record without warm-up; None after the ``deadline`` (``time.monotonic``)."""
-    frames = read_last_frames(path, steps, deadline)
-    if frames is None:
-        return None
-    work = OwnWork(steps)
-    for frame in frames:
-        work.add(frame)
-    return work.record()
-
-
-def read_last_frames(path: Path, steps: int, deadline: float = float("inf")) -> list[StepFrame] | None:
-    """Return the last ``steps`` frames of a record, in order; None after the ``deadline`` (``time.monotonic``)."""
-    found: list[StepFrame] = []
-    for number in reversed(parts_of(path)):
-        lines_name, spans_name = part_names(number)
-        blocks = BlockReader(path.with_name(spans_name))
-        try:
-            frames = _last_frames(path.with_name(lines_name), blocks, steps - len(found), deadline)
-        finally:
-            blocks.close()
-        if frames is None:
-            return None
-        found = frames + found
-        if len(found) >= steps:
-            break
-    return found
-
-
-def _last_frames(path: Path, blocks: BlockReader, steps: int, deadline: float) -> list[StepFrame] | None:
-    """Return the last ``steps`` of one part of a record; None after the ``deadline``."""
-    decoder, frames = FrameDecoder(blocks), []
-    lines = list(_lines(path))
-    for at, line in enumerate(lines):
-        is_last = at >= len(lines) - steps
-        if not is_last and b'"layout":' not in line:
-            continue
-        if time.monotonic() > deadline:
-            return None
-        try:
-            frame = decoder.decode(line)
-        except BAD_LINE:  # a cut line, a layout that was not read
-            continue
-        if is_last:
-            frames.append(frame)
-    return frames
-
-
-def _lines(path: Path) -> Iterator[bytes]:
-    with path.open("rb") as file:
-        size = file.seek(0, 2)
-        file.seek(0)
-        if size <= HEAD_BYTES + TAIL_BYTES:
-            yield from file.read().splitlines()
-            return
-        yield from file.read(HEAD_BYTES).splitlines()
-        file.seek(size - TAIL_BYTES)
-        yield from file.read().splitlines()

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from typing import Any, Final
 
 from .._names import visible
-from .._ranks import RankComparison, phrase_slow
-from .._ranks.left_out import LeftOut
+from .._ranks import FolderRecords, LeftOut, RankComparison, phrase_slow
 from .._ranks.rank_table import RankRow
-from .._ranks.read_folder import FolderRecords
 from .._units import NS_PER_MS, count, format_ms, format_percent
 from .table import GAP, render_rows
 from .text import cells, crop, fit, glyphs_for, safe, wrap
@@ -49,12 +47,7 @@ def render_ranks(
 def _counted(found: FolderRecords, comparison: RankComparison) -> str:
     used = len(found.records)
     ranks = f"{used:,} of {found.world_size:,}" if used != found.world_size else f"{used:,}"
-    if comparison.missing is not None:
-        return f"{ranks}, {count(found.recorded_steps, 'step')} recorded by all of these"
-    limited = f" (the last of {found.recorded_steps:,}, to limit the memory)"
-    return (
-        f"{ranks}, compared in {comparison.steps:,} steps{limited if comparison.steps < found.recorded_steps else ''}"
-    )
+    return ranks if comparison.missing is not None else f"{ranks}, compared in {comparison.steps:,} steps"
 
 
 def _verdict(comparison: RankComparison) -> str:
@@ -100,23 +93,20 @@ def _place(row: RankRow) -> str:
 
 
 def _left_out(entries: Sequence[LeftOut], width: int) -> Iterator[str]:
-    groups: dict[tuple[str, bool], list[str]] = {}
+    groups: dict[str, list[int]] = {}
     for entry in entries:
-        groups.setdefault((entry.why, entry.partly), []).append(entry.where)
+        groups.setdefault(entry.why, []).append(entry.rank)
     yield "left out"
-    for at, ((why, partly), places) in enumerate(groups.items()):
+    for at, (why, ranks) in enumerate(groups.items()):
         if at == MAX_LEFT_OUT:
             yield f"  {count(len(groups) - at, 'further reason')} (--json has the whole list)"
             return
-        where = _joined(places) if len(places) > 1 else places[0]
-        yield from wrap("", f"{where}: {visible(why)}{' (the rest of it is used)' if partly else ''}", width, 2)
+        where = _joined(ranks) if len(ranks) > 1 else f"rank {ranks[0]}"
+        yield from wrap("", f"{where}: {visible(why)}", width, 2)
 
 
-def _joined(places: Sequence[str]) -> str:
-    """Return ``ranks 3, 5-9``, or the places one by one where they are no ranks."""
-    ranks = [int(place[5:]) for place in places if place.startswith("rank ")]
-    if len(ranks) != len(places):
-        return ", ".join(map(visible, places))
+def _joined(ranks: Sequence[int]) -> str:
+    """Return ``ranks 3, 5-9 (6)``."""
     runs: list[list[int]] = []
     for rank in sorted(ranks):
         if runs and rank == runs[-1][-1] + 1:
@@ -132,23 +122,19 @@ def ranks_to_dict(found: FolderRecords, comparison: RankComparison, rows: Sequen
     return {
         "folder": found.folder,
         "world_size": found.world_size,
-        "recorded_steps": found.recorded_steps,
         "compared_ranks": sorted(found.records),
         "comparison": asdict(comparison),
         "ranks": [{**asdict(row), "host": found.hosts.get(row.rank)} for row in rows],
-        "left_out": [asdict(entry) for entry in found.left_out],
+        "left_out": [entry._asdict() for entry in found.left_out],
     }
 
 
 def csv_rows(found: FolderRecords, rows: Sequence[RankRow]) -> Iterator[tuple[Any, ...]]:
     """Yield the rows of the CSV file below its head, by rank; a rank that is left out has only the reason."""
-    reasons: Mapping[int, list[str]] = {}
-    for entry in found.left_out:
-        if entry.rank is not None:
-            reasons = {**reasons, entry.rank: [*reasons.get(entry.rank, []), entry.why]}
+    reasons = {entry.rank: entry.why for entry in found.left_out}
     by_rank = {row.rank: row for row in rows}
     for rank in sorted(by_rank.keys() | reasons.keys()):
-        why = "; ".join(reasons.get(rank, []))
+        why = reasons.get(rank, "")
         if (row := by_rank.get(rank)) is None:
             yield (rank, *("",) * (len(CSV_COLUMNS) - 2), why)
             continue

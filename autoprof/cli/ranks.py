@@ -5,8 +5,6 @@ from __future__ import annotations
 import argparse
 import csv
 import sys
-from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,8 +15,7 @@ from ._output import print_json, terminal
 from ._runs import add_run
 
 if TYPE_CHECKING:
-    from .._ranks import RankComparison
-    from .._ranks.read_folder import FolderRecords
+    from .._ranks import FolderRecords, RankComparison
 
 
 def add(commands: Any) -> None:
@@ -28,13 +25,11 @@ def add(commands: Any) -> None:
         "ranks",
         help="compare all ranks of a run from their records: which one is slow, and where",
         description=(
-            "Compare the ranks of a saved run by their own work, in the steps that all of them have recorded. The "
-            "records are read through DuckDB (the extra ranks), from this machine, a shared file system or an object "
-            "store. Ranks whose files are missing, damaged or of another run are left out and listed."
+            "Compare the ranks of a saved run by their own work, in the last steps that all of them have recorded. "
+            "Ranks whose files are missing, damaged or of another run are left out and listed."
         ),
         examples={
             "autoprof ranks": "the latest run in the folder runs",
-            "autoprof ranks s3://bucket/runs/a": "a run in an object store, with the credentials that DuckDB finds",
             "autoprof ranks runs/a --csv ranks.csv": "a table with a row for each rank",
         },
     )
@@ -46,12 +41,13 @@ def add(commands: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command; return its exit status."""
+    from .._ranks import read_folder
     from .._ranks.rank_table import rank_rows
     from .._reports.ranks_text import ranks_to_dict, render_ranks
 
     if arguments.top < 0:
         raise OutputError(f"--top: {arguments.top} is not a number of ranks; allowed: 0 (all), 1, 2, …")
-    found = _read(_folder(arguments.run_folder))
+    found = read_folder(_folder(arguments.run_folder))
     comparison = _compare(found)
     rows = rank_rows(found.records)
     if arguments.csv is not None:
@@ -65,43 +61,20 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _folder(given: str) -> str:
-    """Return the folder of a run: an address as it is, here the folder or the latest run in it."""
+def _folder(given: str) -> Path:
+    """Return the folder of a run, or the latest run in it; rank 0 and its run.json may be on another machine."""
     from .._storage.runs import find_run
 
-    if "://" in given:
-        return given
-    has_ranks = any(Path(given).glob("rank*/steps.jsonl"))  # rank 0 and its run.json may be on another machine
-    return given if has_ranks else str(find_run(given))
-
-
-def _read(folder: str) -> FolderRecords:
-    from .._ranks.rank_files import RankFiles
-    from .._ranks.read_folder import read_folder
-
-    with closing(RankFiles(folder)) as files:
-        return read_folder(files)
+    has_ranks = any(Path(given).glob("rank*/steps.jsonl"))
+    return Path(given) if has_ranks else Path(find_run(given))
 
 
 def _compare(found: FolderRecords) -> RankComparison:
-    """Compare the ranks that are read, also where most are left out."""
     from .._ranks import RankComparison, compare_ranks
 
-    ranks = sorted(found.records)
-    if len(ranks) < 2:
-        return RankComparison(found.world_size, f"readable records of two ranks; there are {len(ranks)}")
-    if 2 * len(ranks) >= found.world_size:
-        return compare_ranks(found.records, world_size=found.world_size)
-    part = compare_ranks([found.records[rank] for rank in ranks])
-    absent = {*range(found.world_size)} - {ranks[at] for at in part.compared}
-    return replace(
-        part,
-        world_size=found.world_size,
-        rank=ranks[part.rank],
-        slow=tuple(replace(one, rank=ranks[one.rank]) for one in part.slow),
-        absent=tuple(sorted(absent)),
-        map=None if part.map is None else replace(part.map, ranks=tuple(ranks[at] for at in part.map.ranks)),
-    )
+    if len(found.records) < 2:
+        return RankComparison(found.world_size, f"readable records of two ranks; there are {len(found.records)}")
+    return compare_ranks(found.records, world_size=found.world_size)
 
 
 def _write_csv(path: Path, found: FolderRecords, rows: Any) -> None:
