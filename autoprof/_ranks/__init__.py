@@ -3,7 +3,6 @@
 from .calls import UNKNOWN_MEMBERS, CallKey, CollectiveCall, StepCollectives, step_collectives
 from .causes import Cause
 from .channel import open_channel
-from .clocks import ClockShift, align_clocks
 from .comparison import MIN_COMMON_STEPS, RankComparison, SlowRank, compare_ranks, name_ranks
 from .excess import MARGIN, MIN_RARE_SHARE, MIN_SHARE, Kind, compare_calls
 from .exchange import Exchange, RankPlace
@@ -22,7 +21,6 @@ __all__ = [
     "UNKNOWN_MEMBERS",
     "CallKey",
     "Cause",
-    "ClockShift",
     "CollectiveCall",
     "Exchange",
     "FolderRecords",
@@ -37,7 +35,6 @@ __all__ = [
     "SlowRank",
     "SpanKey",
     "StepCollectives",
-    "align_clocks",
     "compare_calls",
     "compare_known",
     "compare_ranks",

@@ -1,6 +1,6 @@
 """Exchange the last steps of all ranks in the background, and agree on the rate at which steps are recorded.
 
-Each rank's thread puts a message of fixed size into a store, at intervals of seconds. Rank 0's thread reads them all,
+Each rank's thread puts a message into a store, at intervals of seconds. Rank 0's thread reads them all,
 compares the ranks, and puts the lowest rate that a rank affords there for all. No rank ever waits for another: one that
 is late, dead or missing has an old message there, or none.
 """
@@ -19,42 +19,32 @@ from .._process.failures import describe
 from .._process.hosts import host_number
 from .channel import Channel
 from .comparison import RankComparison
-from .message import (
-    MESSAGE_STEPS,
-    Sender,
-    choose_steps,
-    decode,
-    decode_all,
-    decode_names,
-    encode,
-    encode_names,
-    keep_largest,
-)
+from .message import MESSAGE_STEPS, Message, Sender, choose_steps, decode, encode, keep_largest
 from .record import OwnWork, RankRecord
 from .table import RankState, RankTable, is_running, kept_messages
 
 FIRST_INTERVAL_S: Final = 1.0
-"""The time between the first messages, …"""
+"""The time between the first messages."""
 FIRST_MESSAGES: Final = 8
 INTERVAL_S: Final = 5.0
-"""… between later ones, …"""
+"""The time between later messages."""
 RANKS_PER_SECOND: Final = 256
-"""… and at least as long that rank 0 reads so many messages a second."""
+"""The most messages that rank 0 reads in a second."""
 MAX_INTERVAL_S: Final = 3600.0
 """The longest interval where the store keeps all messages: there each one is twice the last."""
 LOOK_S: Final = 0.25
 """The time between two checks for a process group, as long as there is none."""
 CLOSING_S: Final = 2.0
-"""The longest that rank 0 waits at its end for the last messages of the others, …"""
+"""The longest that rank 0 waits at its end for the last messages of the others."""
 SEND_S: Final = 1.0
-"""… and that another rank waits until its own is sent."""
+"""The longest that another rank waits until its last message is sent."""
 POLL_S: Final = 0.02
 FIRST_COMPARISON_S: Final = 4.0
+"""The time until the first comparison of the ranks, and the next one as long as steps are missing."""
 COMPARISON_S: Final = 30.0
-"""The time after which rank 0 compares the ranks for the first time, again as long as steps are missing, and the time
-between two comparisons, …"""
+"""The least time between two comparisons."""
 COMPARISON_SHARE: Final = 0.002
-"""… which together take at most this part of the time."""
+"""The part of the time that comparisons take at most."""
 SENT_STEPS: Final = 256
 """Recorded steps kept to be sent, or to be compared on rank 0."""
 
@@ -119,8 +109,6 @@ class Exchange:
         self._stop = Event()
         self._lock = Lock()
         self._channel: Channel | None = None
-        self._names = b""
-        self._names_number = 0
         self._last_sent = 0
         self._reply_known = False
         host = host_number()
@@ -179,20 +167,10 @@ class Exchange:
             chosen = choose_steps(known[known > self._last_sent])
         self._last_sent = int(known[-1]) if len(known) else self._last_sent
         record = keep_largest(self.work.record(frozenset(chosen.tolist()), pause=_let_others_run))
-        rank, first, names = self.place.rank, not self.messages, encode_names(record)
-        if first or (names != self._names and record.rows):
-            self._names = names
-            self._names_number += 1
-            channel.put(f"names/{rank}", names)
-        texts = []
-        for at in range(0, max(len(record.steps), 1), MESSAGE_STEPS):
-            self.messages += 1
-            part = record.select(record.steps[at : at + MESSAGE_STEPS])
-            rate, number = self._rates.affordable_rate, self._names_number
-            texts.append(encode(self._sender, part, self.messages, rate, closing=closing, names=number))
-        if closing:
-            channel.put(f"last/{rank}", b"".join(texts))
-        channel.put(f"message/{rank}", texts[-1])
+        rank, first = self.place.rank, not self.messages
+        self.messages += 1
+        message = Message(self._sender, self.messages, self._rates.affordable_rate, closing, record)
+        channel.put(f"message/{rank}", encode(message))
         if first:
             channel.join(rank)
 
@@ -216,15 +194,6 @@ class Exchange:
         with self._lock:
             for text in texts:
                 table.add(decode(text), now)
-            closed = table.closed()
-        for rank, text in zip(closed, channel.get([f"last/{rank}" for rank in closed]), strict=True):
-            with self._lock:
-                table.complete(rank, decode_all(text))
-        with self._lock:
-            unnamed = table.unnamed()
-        for rank, text in zip(unnamed, channel.get([f"names/{rank}" for rank in unnamed]), strict=True):
-            with self._lock:
-                table.learn(rank, decode_names(text))
         self._rates.agreed_rate = table.rate(now, self.interval_s)
         rate = min(self._rates.agreed_rate, self._rates.affordable_rate)
         channel.put("rate", struct.pack("<d", rate))

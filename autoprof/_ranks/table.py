@@ -13,13 +13,13 @@ from typing import Final, Literal, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from .message import MESSAGE_BYTES, NO_NAMES, Message, RowNames, Sender
+from .message import Message, Sender
 from .record import RankRecord
 
 MAX_MESSAGES: Final = 8
-"""Messages kept of a rank, …"""
-MAX_BYTES: Final = 128 * 2**20
-"""… and bytes of all ranks: of very many ranks fewer messages are kept."""
+"""Messages kept of a rank; of more than 800 ranks fewer."""
+MAX_ALL_MESSAGES: Final = 6400
+"""Messages kept of all ranks, of some 20 kB each."""
 LATE_INTERVALS: Final = 3.0
 """A rank whose last message is older than this many intervals is late."""
 
@@ -46,15 +46,11 @@ class _RankMessages:
     last_s: float
     messages: deque[Message]
     step: int | None = None
-    names: RowNames = NO_NAMES
-    names_number: int = -1
-    complete: bool = False
-    """Whether the messages are those of all its last steps."""
 
 
 def kept_messages(world_size: int) -> int:
     """Return the number of messages of each rank that rank 0 keeps."""
-    return min(max(MAX_BYTES // (MESSAGE_BYTES * world_size), 1), MAX_MESSAGES)
+    return min(max(MAX_ALL_MESSAGES // world_size, 1), MAX_MESSAGES)
 
 
 class RankTable:
@@ -78,34 +74,12 @@ class RankTable:
         if entry.messages and entry.messages[-1].serial >= message.serial:
             return False
         entry.last_s = now
+        if message.closing and len(message.record.steps):  # it has the steps of all others, of which some were missed
+            entry.messages.clear()
         entry.messages.append(message)
-        if len(message.steps):
-            entry.step = int(message.steps[-1])
+        if len(message.record.steps):
+            entry.step = int(message.record.steps[-1])
         return True
-
-    def closed(self) -> list[int]:
-        """Return the ranks that have sent their last message, and whose last steps are not known yet."""
-        return [rank for rank, entry in self._entries.items() if entry.messages[-1].closing and not entry.complete]
-
-    def complete(self, rank: int, messages: list[Message]) -> None:
-        """Take all last steps of a rank in the place of its messages so far, of which some may have been missed."""
-        entry = self._entries[rank]
-        entry.messages = deque(messages or entry.messages, maxlen=self._kept)
-        entry.complete = True
-
-    def learn(self, rank: int, names: RowNames) -> None:
-        """Take the names of the rows in the last message of a rank; rows of earlier messages keep theirs."""
-        entry = self._entries[rank]
-        sent = {number for message in entry.messages for number in message.hashes}
-        earlier = {number: key for number, key in entry.names.rows.items() if number in sent}
-        rows = {**earlier, **names.rows}
-        around, known = {**entry.names.parents, **names.parents}, {*rows.values()}
-        entry.names = RowNames(rows, {key: parent for key, parent in around.items() if key in known})
-        entry.names_number = entry.messages[-1].names
-
-    def unnamed(self) -> list[int]:
-        """Return the ranks whose last message has rows with other names than those before."""
-        return [rank for rank, entry in self._entries.items() if entry.messages[-1].names != entry.names_number]
 
     def missing(self) -> list[int]:
         """Return the ranks that have never sent a message."""
@@ -141,8 +115,7 @@ class RankTable:
     def records(self) -> dict[int, RankRecord]:
         """Return the steps of each rank, from all messages that are kept."""
         return {
-            rank: join_records([message.record(entry.names) for message in entry.messages])
-            for rank, entry in self._entries.items()
+            rank: join_records([message.record for message in entry.messages]) for rank, entry in self._entries.items()
         }
 
 

@@ -6,9 +6,10 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from .._ranks import CallKey, ClockShift, CollectiveCall, StepCollectives, align_clocks
+from .._ranks import CallKey, CollectiveCall, StepCollectives
 from .._units import NS_PER_MS, NS_PER_S
 from ..frame import StepFrame
+from ._rank_clocks import ClockShift, align_clocks
 from ._timeline import GRID_NS, StepPlacement
 
 MARGIN_STEPS: Final = 256

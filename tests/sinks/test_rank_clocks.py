@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from autoprof._ranks import CallKey, ClockShift, CollectiveCall, align_clocks
+from autoprof._ranks import CallKey, CollectiveCall
+from autoprof.sinks._rank_clocks import ClockShift, align_clocks
 
 MS = 1_000_000
 S = 1_000_000_000
@@ -101,11 +102,11 @@ def test_the_stated_error_includes_the_truth(seed: int, calls: Callable[[Cluster
 
 
 def test_a_rank_that_is_always_last_is_aligned_by_the_ends_of_its_calls() -> None:
-    """The bounds of a straggler are as far apart as the others wait for it: 40 ms. Ends are 20 µs apart."""
+    """The others wait 40 ms for it; all leave within 20 µs."""
     cluster = Cluster((0, S), (0.0, 0.0))
     shift = align_clocks(cluster.calls(straggler=1, work_ns=MS), {})[1]
     assert shift.error_ns is not None
-    assert cluster.errors({1: shift})[1] < MS // 10 < shift.error_ns < 10 * MS
+    assert cluster.errors({1: shift})[1] <= shift.error_ns < MS
 
 
 def test_one_call_is_enough_for_an_offset() -> None:
@@ -115,7 +116,7 @@ def test_one_call_is_enough_for_an_offset() -> None:
     assert cluster.errors({1: shift}, 10)[1] <= (shift.error_ns or 0) < 20 * MS
 
 
-def test_a_small_drift_that_the_bounds_allow_to_be_none_is_none() -> None:
+def test_a_small_drift_over_a_short_time_is_none() -> None:
     """Over two seconds nobody can tell a drift of 5 ppm from none."""
     shift = align_clocks(Cluster((0, S), (0.0, 5e-6)).calls(count=10), {})[1]
     assert shift.drift == 0.0
@@ -128,16 +129,6 @@ def test_ranks_of_one_host_are_not_corrected() -> None:
     assert (shifts[1].offset_ns, shifts[1].error_ns) == (0, 0)
     assert shifts[2] == shifts[3]
     assert cluster.errors(shifts)[3] <= (shifts[3].error_ns or 0) < MS // 2
-
-
-def test_the_ranks_of_a_host_make_its_bounds_tighter_together() -> None:
-    """What one rank of a host could not tell, another one can."""
-    alone, together = 0, 0
-    for seed in range(5):
-        calls = Cluster((0, S, S, S), (0.0,) * 4, seed).calls(count=10)
-        alone += align_clocks({0: calls[0], 1: calls[1]}, {0: "a", 1: "b"})[1].error_ns or 0
-        together += align_clocks(calls, {0: "a", 1: "b", 2: "b", 3: "b"})[1].error_ns or 0
-    assert 0 < together < alone
 
 
 def test_a_clock_is_aligned_through_another_one() -> None:
