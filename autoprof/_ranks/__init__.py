@@ -10,8 +10,8 @@ from .late_comm import LateComm
 from .median_of_others import median_of_others
 from .monitor import RankMonitor, compare_known, compare_saved, read_ranks
 from .phrases import phrase_late_comm, phrase_slow
-from .read_folder import FolderRecords, LeftOut, read_folder, read_last_frames, read_record
 from .record import OwnWork, RankRecord, SpanKey
+from .record_reader import FolderRecords, LeftOut, read_folder, read_last_frames, read_record
 
 __all__ = [
     "MARGIN",

@@ -9,8 +9,8 @@ from typing import Final
 
 from .comparison import RankComparison, compare_ranks
 from .exchange import Exchange
-from .read_folder import MAX_STEPS, read_record
 from .record import RankRecord
+from .record_reader import MAX_STEPS, read_record
 
 FEW_STEPS: Final = 64
 """Steps compared by messages below which the records are read, too: they may have more."""

@@ -159,4 +159,5 @@ def _through(x: Values, ends: Values) -> _ClockLine:
         low, middle, high = median_of_values(slopes)
         drift = 0.0 if low <= 0 <= high else float(np.clip(middle, -MAX_DRIFT, MAX_DRIFT))
     offset = float(median(ends - drift * x))
-    return _ClockLine(offset, drift, FACTOR * float(np.quantile(np.abs(ends - drift * x - offset), 0.8)) + 1)
+    distances = np.sort(np.abs(ends - drift * x - offset))
+    return _ClockLine(offset, drift, FACTOR * float(distances[(len(x) - 1) * 4 // 5]) + 1)

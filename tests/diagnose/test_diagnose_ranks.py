@@ -128,8 +128,8 @@ def test_only_rank_0_compares_the_ranks() -> None:
 
 def test_only_the_ends_of_long_records_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The beginning has the layouts, the end the steps; the part between is not read."""
-    monkeypatch.setattr("autoprof._ranks.record.HEAD_BYTES", 4000)
-    monkeypatch.setattr("autoprof._ranks.record.TAIL_BYTES", 20_000)
+    monkeypatch.setattr("autoprof._ranks.record_reader.HEAD_BYTES", 4000)
+    monkeypatch.setattr("autoprof._ranks.record_reader.TAIL_BYTES", 20_000)
     quick, slow = [frame(n) for n in range(1, 1001)], [frame(n, forward=50) for n in range(1, 1001)]
     run = write(tmp_path, quick, slow)
     assert (run / "rank0" / "steps.jsonl").stat().st_size > 100_000

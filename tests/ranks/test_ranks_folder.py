@@ -14,7 +14,7 @@ import pytest
 
 from autoprof._ranks import FolderRecords, read_folder, read_record
 from autoprof._ranks.rank_table import rank_rows
-from autoprof._ranks.read_folder import MAX_STEPS
+from autoprof._ranks.record_reader import MAX_STEPS
 from autoprof._reports import ranks_text
 from autoprof._storage.records import Frames, RecordWriter
 from autoprof.cli import main
