@@ -15,13 +15,17 @@ class Block(nn.Sequential):
         return super().forward(x) + x
 
 
+class Layer(nn.Linear):
+    """A layer of the program's own class."""
+
+
 class Pair(nn.Module):
     """Two layers, run as the test says."""
 
     def __init__(self, run):
         super().__init__()
         self.a = Block(nn.Linear(2, 2))
-        self.b = nn.Linear(2, 2)
+        self.b = Layer(2, 2)
         self.run = run
 
     def forward(self, x):
@@ -56,12 +60,6 @@ def test_a_forward_that_is_called_directly():
 def test_a_module_of_which_only_the_inside_is_called():
     """The calls inside it show that it ran."""
     (note,) = notes(lambda model, x: model.b(model.a.forward(x)), match=".*", frozen=True)
-    assert "never called: a." in note
-
-
-def test_only_the_outermost_module_is_named():
-    """What is inside it follows."""
-    (note,) = notes(lambda model, x: model.b(nn.functional.linear(x, model.a[0].weight)), match=".*")
     assert "never called: a." in note
 
 
@@ -113,17 +111,14 @@ def train(model, **config):
 class Tied(nn.Module):
     """Three embeddings with one weight, as in T5: only those of the encoder and the decoder are called."""
 
-    def __init__(self, *, used=True):
+    def __init__(self):
         super().__init__()
         self.shared = nn.Embedding(4, 2)
         self.encoder, self.decoder = (nn.ModuleDict({"embed_tokens": nn.Embedding(4, 2)}) for _ in range(2))
         for part in (self.encoder, self.decoder):
             part["embed_tokens"].weight = self.shared.weight
-        self.used = used
 
     def forward(self, tokens):
-        if not self.used:
-            return nn.functional.embedding(tokens, self.shared.weight)
         return self.encoder["embed_tokens"](tokens) + self.decoder["embed_tokens"](tokens)
 
 
@@ -134,12 +129,6 @@ ALL = [{"match": ".*"}]
 def test_an_owner_of_a_tied_weight_is_not_named_where_another_is_called(config):
     """The calls of the others change the weight; where they are not recorded, they may."""
     assert train(Tied(), **config) == []
-
-
-def test_the_owners_of_a_tied_weight_are_named_where_none_is_called():
-    """The weight changes, so that some code uses it without a call."""
-    (note,) = train(Tied(used=False), targets=ALL)
-    assert "never called: shared, encoder.embed_tokens, decoder.embed_tokens. " in note
 
 
 class OneByOne(nn.Module):
