@@ -52,7 +52,7 @@ HOLDS = {
     "Diagnosis": "Footprint Recorder",
     "UncalledModules": "CompiledModules Notes",
     "Sampler": "Zoom",
-    "Zoom": "CompiledModules Recorder Notes",
+    "Zoom": "Recorder",
     "CompiledModules": "Recorder Notes",
     "SessionCost": "",
     "Resolver": "",

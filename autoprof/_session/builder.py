@@ -235,7 +235,7 @@ class _Builder:
             undo.add(exchange.finish)
         if sampler.active:
             observers.append(sampler)
-        rows = sampler.rows = make_rows(setup, capture.module_probes, self._notes, compiled)
+        rows = sampler.rows = make_rows(setup, capture.module_probes)
         if sampler.active or isinstance(rows, Zoom):
             observers.append(rows)
         if isinstance(rows, Zoom) and folder is not None and folder.rank == 0:

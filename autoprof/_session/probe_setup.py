@@ -25,7 +25,6 @@ from ..devices import Device, Memory
 from ..frame import MODULE_PHASES, Phase
 from ..probes import FetchedBatches
 from ..sinks import Config
-from .observers import CompiledModules
 from .row_choice import RuleRows
 from .sampling import TargetSet
 from .zoom import Zoom
@@ -142,7 +141,7 @@ class ModuleProbes:
         return self._made[key]
 
 
-def make_rows(setup: Setup, probes: ModuleProbes, notes: Notes, compiled: CompiledModules) -> RuleRows | Zoom:
+def make_rows(setup: Setup, probes: ModuleProbes) -> RuleRows | Zoom:
     """Return the choice of targets: the zoom's without rules, else those of the rules that the budget affords."""
     if setup.tree is None:
         return RuleRows(setup.selection.targets, probes.make_set)
@@ -152,7 +151,7 @@ def make_rows(setup: Setup, probes: ModuleProbes, notes: Notes, compiled: Compil
         return probes.make_set(targets, number)
 
     first = first_cut(setup.tree)
-    return Zoom(setup.tree, first, make_set, setup.marks_budget, setup.mark_cost, notes, compiled)
+    return Zoom(setup.tree, first, make_set, setup.marks_budget, setup.mark_cost)
 
 
 def _hidden_model(setup: Setup) -> Target:

@@ -16,6 +16,10 @@ from .._targets import walk
 from ..frame import FrameRun, Layout
 from .observers import CompiledModules
 
+SILENT: Final = (
+    "no module of the model was called: only calls such as model(x) are seen, not model.forward(x), functions that use "
+    "its parameters, or a compiled function around it"
+)
 STEPS: Final = 3
 """Recorded steps of one set of targets after which a module without a call counts as uncalled."""
 
@@ -61,6 +65,9 @@ class UncalledModules(Observer):
 
     def finish(self, *, complete: bool) -> Mapping[str, Any]:
         """Note the modules that ran without a call."""
+        if self._recorded and not self._called and not self._compiled.model_hidden:
+            self._notes.warn_once(SILENT)
+            return {}
         uncalled = self._recorded - self._called - self._compiled.named
         found = [fqn for fqn in self._weights if fqn in uncalled and self._ran(fqn)]
         outermost = [fqn for fqn in found if not any(_is_inside(fqn, other) for other in found)]

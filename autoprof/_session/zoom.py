@@ -13,11 +13,9 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from .._capture.mark_cost import MarkCost
-from .._notes import Notes
 from .._targets import ModuleGroup
 from ..frame import FrameRun
 from ..summary import Stopped, Summary
-from .observers import CompiledModules
 from .row_choice import Measured, Meter, RowChoice
 from .sampling import TargetSet
 
@@ -37,8 +35,6 @@ AHEAD_GROUPS: Final = 64
 """Recorded groups beyond which only measured rows are opened: a report shows fewer, and each row costs time."""
 MAX_CHECK_STEPS: Final = 512
 """The most recorded steps between two checks."""
-SILENT_STEPS: Final = 10
-"""Recorded steps without a call of any module, after which a note says so."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -65,24 +61,19 @@ class Zoom(RowChoice):
         make_set: Callable[[Iterable[ModuleGroup], int], TargetSet],
         budget: float | None,
         mark_cost: MarkCost,
-        notes: Notes,
-        compiled: CompiledModules | None = None,
     ) -> None:
         first = tuple(first)
         super().__init__(_model_and_blocks(root, {group.name for group in first}))
         self._root = root
-        self._compiled = compiled
         self._make_set = make_set
         self._budget = budget
         self._mark_ns = PASS_COST * mark_cost.of(1)
-        self._notes = notes
         self._groups = {group.name: group for group in root.below()}
         self._parents = {child.name: group for group in root.below() for child in group.children}
         self._opened = {root.name, *(self._parents[one.name].name for one in first if one is not root)}
         self._over_budget: set[str] = set()
         self._changes = self._unchanged = 0
         self._due = 1
-        self._silent_steps = 0
         self.cut = self._cut()
         """The present cut."""
         self.chosen = make_set(self.cut.groups, 0)
@@ -102,12 +93,6 @@ class Zoom(RowChoice):
         """Open rows where the steps so far show that they hold much time."""
         measured = self._last = self._meter.measured()
         self._meter = Meter()
-        self._silent_steps = 0 if measured.calls else self._silent_steps + measured.steps
-        if self._silent_steps >= SILENT_STEPS and not (self._compiled is not None and self._compiled.model_hidden):
-            self._notes.warn_once(
-                f"no module of the model was called in {SILENT_STEPS} recorded steps: only calls such as model(x) are "
-                "seen, not model.forward(x), functions that use its parameters, or a compiled function around it"
-            )
         self._calls.update(measured.calls)
         before = self._recorded_names()
         self._choose(measured)

@@ -150,3 +150,15 @@ class OneByOne(nn.Module):
 def test_a_sequential_is_not_named_where_its_layers_are_called(config):
     """No time is missed: a Sequential does nothing but call its layers."""
     assert train(OneByOne(), **config) == []
+
+
+def test_a_model_of_which_no_module_is_called():
+    """The note says which calls are seen."""
+    model = nn.Linear(2, 2)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    session = autoprof.instrument(model, {"sinks": {}}, optimizer=optimizer, sinks=[ListSink()])
+    for _ in range(5):
+        model.forward(torch.ones(1, 2)).sum().backward()
+        optimizer.step()
+    session.close()
+    assert any(note.startswith("no module of the model was called") for note in session.summary().notes)
