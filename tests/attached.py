@@ -1,4 +1,4 @@
-"""What is attached to a module: hooks of torch, and what autoprof calls around its calls."""
+"""What autoprof has in the process: hooks of modules, open sessions, their observers."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from torch import nn
 from autoprof._capture.hooks.call_sites import table
 from autoprof._capture.hooks.module import ModuleProbe
 from autoprof._process import lifecycle
+from autoprof.diagnose import Diagnosis
 
 
 def hooks_of(module: nn.Module) -> dict[str, list[Any]]:
@@ -29,9 +30,22 @@ def hooks_of(module: nn.Module) -> dict[str, list[Any]]:
 
 def _is_idle(entry: Any) -> bool:
     owners = [one for one in gc.get_referents(entry) if isinstance(one, ModuleProbe)]
-    return bool(lifecycle._open) and any(one.idles and one.recorder.native_buffer.idle for one in owners)
+    return bool(open_sessions()) and any(one.idles and one.recorder.native_buffer.idle for one in owners)
 
 
 def is_marked(module: Any) -> bool:
     """Return whether the module has a hook, or its calls are marked."""
     return any(hooks_of(module).values())
+
+
+def open_sessions() -> list[Any]:
+    """Return the sessions that are open; none of them is left without its models."""
+    sessions = list(lifecycle._open)
+    assert sessions or not len(lifecycle._owners), "a model is still owned by a session"
+    return sessions
+
+
+def diagnosis_of(session: Any) -> Diagnosis:
+    """Return the diagnosis among the observers of a session."""
+    (found,) = (one for one in session._pipeline._observers if isinstance(one, Diagnosis))
+    return found

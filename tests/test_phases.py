@@ -45,12 +45,13 @@ def run(output: Path, phase: Phase) -> ListSink:
     sample = {"warmup": 0, "budget": None}
     config = {"targets": [{"match": ".*"}], "output": str(output), "sinks": sinks, "sample": sample}
     with autoprof.instrument(model, config, sinks=[sink]) as session:
-        code = session._recorder.label("Reduce", None, phase)
+        recorder = session._recorder
+        code = recorder.label("Reduce", None, phase)
         for _ in range(3):
             model(model.weight).sum().backward()
-            session._recorder.mark(code | ENTER)
+            recorder.mark(code | ENTER)
             sum(range(10_000))
-            session._recorder.mark(code | LEAVE)
+            recorder.mark(code | LEAVE)
             session.step()
     return sink
 

@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 import torch
+from attached import diagnosis_of
 from evidence_builders import MS, evidence_of
 from torch import nn
 
 from autoprof._capture.memory import Held, Holdings, tabulate
 from autoprof._reports.card import render_card
-from autoprof.diagnose import Diagnosis, Evidence, OptimizerInfo, RunFacts, describe_optimizers, diagnose
+from autoprof.diagnose import Evidence, OptimizerInfo, RunFacts, describe_optimizers, diagnose
 from autoprof.summary import Progress, Summary, WhatIf
 
 GIB = 2**30
@@ -21,12 +22,6 @@ STEP = {"data": 0.1, "forward": 1855, "recompute": 1800, "backward": 2100, "opti
 """The seed's step: 6 s, a forward of 1855 ms, a backward of 4000 ms with its recompute, batch 1 on 3 GPUs."""
 ADAM = OptimizerInfo("AdamW", None, None, 6 * GIB, 12 * GIB, can_fuse=True, device="cuda", eight_bit_bytes=3 * GIB)
 MEMORY = {"allocated_bytes": 19 * GIB, "reserved_bytes": 33 * GIB, "peak_bytes": 32 * GIB}
-
-
-def diagnosis_of(session: Any) -> Diagnosis:
-    """The diagnosis among the observers of a session."""
-    (found,) = (one for one in session._pipeline._observers if isinstance(one, Diagnosis))
-    return found
 
 
 def seed(*, saved: int | None = 5 * GIB, progress: bool = True, **changes: Any) -> Evidence:

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
 from hook_ways import hooks_in
 from left_behind import nothing_left
 
+from autoprof._process import replace
+
 __all__ = ["hooks_in", "nothing_left"]
+
+
+@pytest.fixture
+def nothing_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forget what other tests have compiled: some calls are seen only in a process that has compiled nothing."""
+    monkeypatch.setattr(replace, "_compiled", False)
+    if "torch._dynamo.utils" in sys.modules:
+        sys.modules["torch._dynamo.utils"].counters.clear()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

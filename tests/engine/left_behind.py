@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import torch
-from attached import hooks_of
+from attached import hooks_of, open_sessions
 from torch import nn
 from torch.optim import optimizer as torch_optimizer
 
@@ -19,7 +19,6 @@ from autoprof._capture import recorder as recording
 from autoprof._capture.hooks.boundary import BoundaryProbe
 from autoprof._capture.hooks.module import ModuleProbe
 from autoprof._capture.hooks.shapes import ShapeProbe
-from autoprof._process import lifecycle
 
 
 @pytest.fixture(autouse=True)
@@ -44,13 +43,13 @@ def nothing_left(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[No
     monkeypatch.setattr(BoundaryProbe, "__init__", note_boundary)
     handlers = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
     assert recording.active is None
-    assert not lifecycle._open
+    assert not open_sessions()
     yield
-    left = lifecycle._open[:]
+    left = open_sessions()
     for session in left:  # or every test after this one would fail as well
         session.end("forgotten")
     assert not left, "a session is still open"
-    assert not len(lifecycle._owners), "a model is still owned by a session"
+    assert not open_sessions()
     assert recording.active is None, "a recorder is still active"
     assert not torch_optimizer._global_optimizer_pre_hooks
     assert not torch_optimizer._global_optimizer_post_hooks

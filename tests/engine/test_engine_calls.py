@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import builtins
-import collections
 import gc
 import io
 import logging
@@ -15,6 +14,7 @@ from typing import Any
 
 import pytest
 import torch
+from attached import diagnosis_of
 from torch import Tensor, nn
 
 from autoprof._capture import compiler
@@ -24,14 +24,9 @@ from autoprof.probes import log_calls, sync_calls
 from autoprof.probes._call_table import MAX_SITES, CallTable, Site
 from autoprof.testing import FakeClock, FakeDevice, open_session
 
+pytestmark = pytest.mark.usefixtures("nothing_compiled")
 MS = 1_000_000
 CONFIG: dict[str, Any] = {"targets": [{"match": ".*"}], "step": "manual", "sample": {"warmup": 0}, "sinks": {}}
-
-
-def diagnosis_of(session: Any) -> Diagnosis:
-    """The diagnosis among the observers of a session."""
-    (found,) = (one for one in session._pipeline._observers if isinstance(one, Diagnosis))
-    return found
 
 
 class Bench:
@@ -65,13 +60,6 @@ class Bench:
         found = diagnosis_of(self.session)
         self.session.close()
         return found
-
-
-@pytest.fixture(autouse=True)
-def nothing_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Forget what other tests have compiled: ``print`` is seen only in a process that has compiled nothing."""
-    monkeypatch.setattr(replace, "_compiled", False)
-    monkeypatch.setattr("torch._dynamo.utils.counters", collections.defaultdict(collections.Counter), raising=False)
 
 
 @pytest.fixture

@@ -101,9 +101,9 @@ def test_a_loss_made_anew_in_each_step_is_one_row() -> None:
         for _ in range(3):
             nn.MSELoss()(made(torch.ones(4, 2)), torch.zeros(4, 3)).backward()
             watched.step()
-        labels = len(watched.session._recorder.labels)
+        labels = len(watched.recorder.labels)
         nn.MSELoss()(made(torch.ones(4, 2)), torch.zeros(4, 3)).backward()
-        assert len(watched.session._recorder.labels) == labels
+        assert len(watched.recorder.labels) == labels
     assert [count(frame, Phase.FORWARD)["Loss/MSELoss"] for frame in watched.frames] == [1, 1, 1]
 
 

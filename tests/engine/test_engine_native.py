@@ -165,7 +165,7 @@ def test_a_ctrl_c_during_a_reading_reaches_the_program(monkeypatch: pytest.Monke
         clock.strikes = True
         with pytest.raises(KeyboardInterrupt):
             model(torch.ones(1, 2))
-        assert not watched.session._recorder.failures
+        assert not watched.recorder.failures
 
 
 class Raising(torch.Tensor):
@@ -213,7 +213,7 @@ def test_a_ctrl_c_in_an_attribute_of_an_input_reaches_the_program(
         value = raises_once(monkeypatch, attribute, KeyboardInterrupt())
         with pytest.raises(KeyboardInterrupt):
             model(value)
-        assert not watched.session._recorder.failures
+        assert not watched.recorder.failures
         model(torch.ones(1, 2))
 
 
@@ -230,7 +230,7 @@ def test_another_error_in_an_attribute_of_an_input_is_counted_and_never_reaches_
             model(torch.ones(1, 2))
             watched.step()
         model(raises_once(monkeypatch, attribute, ValueError("no such attribute here")))
-        assert watched.session._recorder.failures == {"module hooks": 1}
+        assert watched.recorder.failures == {"module hooks": 1}
 
 
 @needs_c

@@ -14,7 +14,6 @@ from autoprof import Phase
 from autoprof._capture.mark_cost import MarkCost
 from autoprof._capture.marks import codes as marks
 from autoprof._capture.recorder import Recorder
-from autoprof._resolve import resolver as resolving
 from autoprof._resolve.planner import Planner
 from autoprof.testing import FakeClock
 
@@ -161,18 +160,6 @@ def test_steps_resolved_together_become_what_each_alone_becomes(monkeypatch: pyt
     together = mixed_steps(FakeClock(tick_ns=1))
     pass_on_each_step(monkeypatch)
     assert mixed_steps(FakeClock(tick_ns=1)) == together
-
-
-def test_equal_steps_that_wait_are_one_matrix(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Three of one depth and two of another are two rounds."""
-    rounds: list[int] = []
-    make = resolving.make_runs
-    monkeypatch.setattr(resolving, "make_runs", lambda raws, *rest: rounds.append(len(raws)) or make(raws, *rest))
-    model = Choice()
-    with Watched(model, clock=FakeClock(tick_ns=1)) as watched:
-        for depth in (3, 3, 3, 2, 2):
-            run(model, watched, depth)
-    assert rounds == [3, 2]
 
 
 def following(recorder: Recorder, *names: str) -> list[int]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -42,12 +41,9 @@ def now() -> tuple[Any, ...]:
 
 
 @pytest.fixture(autouse=True)
-def nothing_stays_wrapped(monkeypatch: pytest.MonkeyPatch) -> Any:
+def nothing_stays_wrapped(nothing_compiled: None) -> Any:
     """Every function of torch's is its own again after each test."""
     assert now() == BEFORE
-    monkeypatch.setattr(replace, "_compiled", False)
-    if "torch._dynamo.utils" in sys.modules:  # what an earlier test compiled is gone
-        sys.modules["torch._dynamo.utils"].counters.clear()
     yield
     assert now() == BEFORE
     assert [function.__closure__[0].cell_contents for function in (clip_grad_norm_, clip_grad_value_)] == CELLS

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import torch
-from attached import hooks_of
+from attached import hooks_of, open_sessions
 from engine_laws import check_laws, count, pass_on_each_step
 from moments import Strike
 from torch import nn
@@ -20,7 +20,6 @@ from torch.optim import optimizer as torch_optimizer
 import autoprof
 from autoprof import Phase
 from autoprof._capture import recorder as recording
-from autoprof._process import lifecycle
 from autoprof._process.signals import DeferSignals
 from autoprof._session.pipeline import Pipeline
 from autoprof.testing import FakeClock, ListSink, open_session
@@ -82,14 +81,14 @@ def always_delivered(monkeypatch: pytest.MonkeyPatch) -> None:
 class Run:
     """A model, its optimizer and an open session in the middle of training."""
 
-    def __init__(self, **changes: Any) -> None:
+    def __init__(self, *sinks: Any, **changes: Any) -> None:
         torch.manual_seed(0)
         self.model = nn.Sequential(nn.Linear(2, 2), nn.ReLU())
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
         self.sink = ListSink()
         clock = FakeClock(tick_ns=1)
         self.session = open_session(
-            self.model, {**CONFIG, **changes}, clock=clock, optimizer=self.optimizer, sinks=[self.sink]
+            self.model, {**CONFIG, **changes}, clock=clock, optimizer=self.optimizer, sinks=[self.sink, *sinks]
         )
 
     def train(self, end_step: bool = True) -> None:
@@ -109,8 +108,7 @@ class Run:
             assert not any(hooks_of(module).values())
         assert not any(hooks_of(self.optimizer).values())  # type: ignore[arg-type]
         assert recording.active is None
-        assert not lifecycle._open
-        assert not len(lifecycle._owners)
+        assert not open_sessions()
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
         assert not hasattr(nn.Module, "__prepare_scriptable__")
 
@@ -127,7 +125,7 @@ class Run:
         assert steps == sorted(set(steps))
         if exact:
             assert self.sink.summary == run.summary
-            assert run.summary.steps == len(steps) == len(self.sink.frames)
+            assert run.summary.steps + run.summary.warmup_steps == len(steps) == len(self.sink.frames)
         else:  # struck between the statistics and the sinks, or as one of them was about to be closed
             assert self.sink.summary in (run.summary, None)
             assert 0 <= run.summary.steps - len(self.sink.frames) <= 1
@@ -276,8 +274,7 @@ def test_ctrl_c_at_any_moment_of_set_up_leaves_nothing(long_stride: int, tmp_pat
             continue
         assert not any(hooks_of(model).values()), moment.where
         assert recording.active is None, moment.where
-        assert not lifecycle._open, moment.where
-        assert not len(lifecycle._owners), moment.where
+        assert not open_sessions(), moment.where
         assert not torch_optimizer._global_optimizer_pre_hooks, moment.where
         assert not torch_optimizer._global_optimizer_post_hooks, moment.where
         assert not hasattr(nn.Module, "__prepare_scriptable__"), moment.where
@@ -287,7 +284,6 @@ def test_ctrl_c_at_any_moment_of_set_up_leaves_nothing(long_stride: int, tmp_pat
 
 def test_a_second_ctrl_c_does_not_wait_for_our_own_work() -> None:
     """A sink that hangs can be left: the first one waits for it, the second one gets out."""
-    run = Run()
 
     class Hangs:
         def write(self, frame: Any) -> None:
@@ -300,7 +296,7 @@ def test_a_second_ctrl_c_does_not_wait_for_our_own_work() -> None:
             pass
 
     reached: list[str] = []
-    run.session._pipeline._outputs._sinks.append(Hangs())
+    run = Run(Hangs())
     with pytest.raises(KeyboardInterrupt):
         run.train()
     assert reached == ["after the first"]
@@ -322,7 +318,6 @@ def test_a_handler_that_raises_on_an_end_from_outside_ends_no_recording(name: st
     number = int(getattr(signal, name))
     before = signal.signal(number, limit)
     try:
-        run = Run()
 
         class Ends(ListSink):
             def write(self, frame: Any) -> None:
@@ -331,7 +326,7 @@ def test_a_handler_that_raises_on_an_end_from_outside_ends_no_recording(name: st
                     signal.raise_signal(number)
 
         sink = Ends()
-        run.session._pipeline._outputs._sinks.append(sink)
+        run = Run(sink)
         run.train()
         with pytest.raises(TimeLimit):
             run.train()
@@ -374,14 +369,13 @@ def test_a_handler_of_the_users_for_ctrl_c_is_called_after_our_own_work() -> Non
     calls: list[tuple[int, str]] = []
     before = signal.signal(signal.SIGINT, lambda number, frame: calls.append((number, frame.f_code.co_name)))
     try:
-        run = Run()
 
         class Interrupts(ListSink):
             def write(self, frame: Any) -> None:
                 signal.raise_signal(signal.SIGINT)
                 assert not calls
 
-        run.session._pipeline._outputs._sinks.append(Interrupts())
+        run = Run(Interrupts())
         run.train()
         assert [number for number, _ in calls] == [signal.SIGINT]
         run.session.close()

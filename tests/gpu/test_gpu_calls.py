@@ -6,20 +6,14 @@ from typing import Any
 
 import pytest
 import torch
+from attached import diagnosis_of
 from torch import nn
 
 import autoprof
-from autoprof.diagnose import Diagnosis
 from benchmarks.gpu.kernels import calibrate
 
 pytestmark = pytest.mark.gpu
 CONFIG: dict[str, Any] = {"targets": [{"match": ".*"}], "step": "manual", "sample": {"warmup": 2}, "sinks": {}}
-
-
-def diagnosis_of(session: Any) -> Diagnosis:
-    """The diagnosis among the observers of a session."""
-    (found,) = (one for one in session._pipeline._observers if isinstance(one, Diagnosis))
-    return found
 
 
 def waits(session: Any) -> Any:

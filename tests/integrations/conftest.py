@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from attached import open_sessions
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from autoprof._process import lifecycle
@@ -31,7 +32,7 @@ def nothing_is_left(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Check that no session is open after a test."""
     monkeypatch.setattr(lifecycle, "_program_instruments", False)
     yield
-    assert lifecycle._open == []
+    assert not open_sessions()
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from attached import open_sessions
 from torch import Tensor, nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.utils.data import Dataset
@@ -50,7 +51,7 @@ class Spy(Dataset):  # type: ignore[type-arg]
             "output": output[0],
             "pid": os.getpid(),
             "recording": recording.active is not None,
-            "open": len(lifecycle._open),
+            "open": len(open_sessions()),
             "sigterm": signal.getsignal(signal.SIGTERM) is lifecycle._on_sigterm,
         }
 

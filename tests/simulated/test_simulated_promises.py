@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
+from attached import diagnosis_of
 from engine_laws import check_laws, everything
 from test_simulated_times import Kernel, layer
 from torch import Tensor, nn
 
 import autoprof
 from autoprof import Phase
-from autoprof.diagnose import Diagnosis
 from autoprof.testing import ListSink
 from benchmarks.engine import OPTIONS
 from benchmarks.workloads import Workload, reference, small_gpt, tiny_layers
@@ -212,7 +212,7 @@ def test_a_value_read_behind_a_long_kernel_is_charged_to_its_line(sim: Simulated
         torch.ones(()).item()
         torch.accelerator.synchronize()
         session.step()
-    (diagnosis,) = (one for one in session._pipeline._observers if isinstance(one, Diagnosis))  # type: ignore[attr-defined]
+    diagnosis = diagnosis_of(session)
     session.close()
     waits = diagnosis.facts().waits
     assert waits is not None
