@@ -20,7 +20,7 @@ from ..errors import OutputError
 STANDARD_INPUT: Final = Path("-")
 """The path that means standard input. A file of this name is ``./-``."""
 _BLOCK_BYTES: Final = 2 << 20
-_SAMPLE_BYTES: Final = 192 << 10
+_SAMPLE_BYTES: Final = 1 << 20
 _MAX_LINE_BYTES: Final = 64 << 20
 """Longer lines are split, so that a file without line ends does not fill the memory."""
 _COMPRESSIONS: Final[tuple[tuple[bytes, Callable[..., Any]], ...]] = (
@@ -62,25 +62,21 @@ class LogFile:
         """The name in reports and errors."""
         return "standard input" if self.path == STANDARD_INPUT else str(self.path)
 
-    def sample(self) -> list[str]:
-        """Return lines from the beginning, the middle and the end; from a compressed file only the beginning."""
+    @cached_property
+    def _head(self) -> bytes:
         with self._open() as file:
-            head = self._read(file, _SAMPLE_BYTES).lstrip(b"\0")
-            parts, encoding = [head], _marked_encoding(head)
-            if encoding is None and not isinstance(file, (gzip.GzipFile, bz2.BZ2File, lzma.LZMAFile)):
-                size = file.seek(0, 2)
-                for place in (max(size // 2, _SAMPLE_BYTES), max(size - _SAMPLE_BYTES, 2 * _SAMPLE_BYTES)):
-                    if place < size:
-                        file.seek(place)
-                        parts.append(file.read(_SAMPLE_BYTES).partition(b"\n")[2])
-        texts = [part.decode(encoding, "ignore") if encoding else self._decode(part) for part in parts]
+            return self._read(file, _SAMPLE_BYTES).lstrip(b"\0")
+
+    def sample(self) -> list[str]:
+        """Return the lines at the beginning."""
+        encoding = _marked_encoding(self._head)
+        text = self._head.decode(encoding, "ignore") if encoding else self._decode(self._head)
         self.non_utf8_lines = 0
-        return [line for text in texts for line in _clean(text).split("\n")]
+        return _clean(text).split("\n")
 
     def is_text(self) -> bool:
         """Return whether the file can be a log: not empty, and few of its first bytes are zero."""
-        with self._open() as file:
-            head = self._read(file, _SAMPLE_BYTES).lstrip(b"\0")
+        head = self._head
         return bool(head.strip()) and (_marked_encoding(head) is not None or head.count(0) <= len(head) // 100)
 
     def text(self) -> str:

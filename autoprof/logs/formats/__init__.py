@@ -22,7 +22,7 @@ __all__ = [
 
 LOG_FORMATS: Final = PartKind("log format", "autoprof.logs.formats", "FORMAT", LogFormat)
 _LINES_PER_PLACE: Final = 800
-"""Lines of the sample that are scored, from each of its three places."""
+"""Lines of the sample that are scored, from its beginning, its middle and its end."""
 
 
 def formats_by_name() -> dict[str, LogFormat]:
