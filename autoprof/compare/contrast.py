@@ -6,10 +6,10 @@ run shows how two runs of the same program differ (placement, clocks, neighbours
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import hypot, isfinite, sqrt
-from typing import Final, Protocol
+from typing import Final
 
 import numpy as np
 
@@ -46,51 +46,29 @@ class RunEstimate:
         return min(width, *(rank.half_range for rank in self.ranks)) ** 2
 
 
-class Contrast(Protocol):
-    """The natural logarithm of B over A, and its uncertainty."""
+class Contrast:
+    """The natural logarithm of B over A, and its uncertainty.
 
-    @property
-    def log_ratio(self) -> float:
-        """The logarithm of B's center over A's."""
+    ``width`` returns the distance from the logarithm to an end of its interval at a number of standard errors.
+    """
 
-    def interval(self, level: float = LEVEL) -> tuple[float, float]:
+    def __init__(self, log_ratio: float, dof: float, width: Callable[[float, bool], float]) -> None:
+        self.log_ratio = log_ratio
+        self._dof = dof
+        self._width = width
+
+    def interval(self) -> tuple[float, float]:
         """Return the two-sided confidence interval of the logarithm."""
+        errors = t_quantile((1 + LEVEL) / 2, self._dof)
+        return self.log_ratio - self._width(errors, False), self.log_ratio + self._width(errors, True)
 
     def p_above(self, log_limit: float) -> float:
         """Return the one-sided p-value of "the logarithm is not above the limit"."""
-
-    def p_below(self, log_limit: float) -> float:
-        """Return the one-sided p-value of "the logarithm is not below the limit"."""
-
-
-class StepContrast:
-    """One run a side: the intervals of the two estimates combined (MOVER: Zou and Donner 2008)."""
-
-    def __init__(self, a: RunEstimate, b: RunEstimate) -> None:
-        self._a, self._b = a, b
-        self.log_ratio = b.log_center - a.log_center
-        widths = [sum(side.distance(2.0, upward=upward) for upward in (False, True)) for side in (a, b)]
-        if all(map(isfinite, widths)) and any(widths):
-            fourth = sum(width**4 / side.dof for width, side in zip(widths, (a, b), strict=True))
-            self._dof = (widths[0] ** 2 + widths[1] ** 2) ** 2 / fourth  # Welch and Satterthwaite
-        else:
-            self._dof = min(a.dof, b.dof)
-
-    def interval(self, level: float = LEVEL) -> tuple[float, float]:
-        errors = t_quantile((1 + level) / 2, self._dof)
-        return (
-            self.log_ratio - self._width(errors, upward=False),
-            self.log_ratio + self._width(errors, upward=True),
-        )
-
-    def p_above(self, log_limit: float) -> float:
         return self._p(self.log_ratio - log_limit, upward=False)
 
     def p_below(self, log_limit: float) -> float:
+        """Return the one-sided p-value of "the logarithm is not below the limit"."""
         return self._p(log_limit - self.log_ratio, upward=True)
-
-    def _width(self, errors: float, *, upward: bool) -> float:
-        return hypot(self._b.distance(errors, upward=upward), self._a.distance(errors, upward=not upward))
 
     def _p(self, gap: float, *, upward: bool) -> float:
         """Return the p-value at which that end of the interval is ``gap`` away."""
@@ -99,42 +77,39 @@ class StepContrast:
         low, high = 0.0, _MAX_ERRORS
         while high - low > 1e-6:
             middle = (low + high) / 2
-            low, high = (middle, high) if self._width(middle, upward=upward) < gap else (low, middle)
+            low, high = (middle, high) if self._width(middle, upward) < gap else (low, middle)
         return t_tail(low, self._dof)
-
-
-class RunContrast:
-    """Several runs on at least one side: Student's t with the variance between runs of the same side.
-
-    The variance is pooled, so that a side of one run can be compared with a side of several. It is never less than
-    the variance within the runs: a few runs may agree by chance.
-    """
-
-    def __init__(self, a: Sequence[RunEstimate], b: Sequence[RunEstimate]) -> None:
-        centers = [np.array([run.log_center for run in side]) for side in (a, b)]
-        self.log_ratio = float(centers[1].mean() - centers[0].mean())
-        self._dof = len(a) + len(b) - 2.0
-        within = [sum(run.variance for run in side) / len(side) ** 2 for side in (a, b)]
-        squares = sum(float(((side - side.mean()) ** 2).sum()) for side in centers)
-        between = squares / self._dof * (1 / len(a) + 1 / len(b))
-        self._error = sqrt(max(between, sum(within)))
-
-    def interval(self, level: float = LEVEL) -> tuple[float, float]:
-        width = t_quantile((1 + level) / 2, self._dof) * self._error
-        return self.log_ratio - width, self.log_ratio + width
-
-    def p_above(self, log_limit: float) -> float:
-        return self._p(self.log_ratio - log_limit)
-
-    def p_below(self, log_limit: float) -> float:
-        return self._p(log_limit - self.log_ratio)
-
-    def _p(self, gap: float) -> float:
-        if gap <= 0:
-            return 1.0
-        return t_tail(gap / self._error, self._dof) if self._error else 0.0
 
 
 def contrast(a: Sequence[RunEstimate], b: Sequence[RunEstimate]) -> Contrast:
     """Compare the runs of two sides, at least one each."""
-    return StepContrast(a[0], b[0]) if len(a) == len(b) == 1 else RunContrast(a, b)
+    return _contrast_steps(a[0], b[0]) if len(a) == len(b) == 1 else _contrast_runs(a, b)
+
+
+def _contrast_steps(a: RunEstimate, b: RunEstimate) -> Contrast:
+    """Combine the intervals of one run a side (MOVER: Zou and Donner 2008)."""
+    widths = [sum(side.distance(2.0, upward=upward) for upward in (False, True)) for side in (a, b)]
+    dof = min(a.dof, b.dof)
+    if all(map(isfinite, widths)) and any(widths):
+        fourth = sum(width**4 / side.dof for width, side in zip(widths, (a, b), strict=True))
+        dof = (widths[0] ** 2 + widths[1] ** 2) ** 2 / fourth  # Welch and Satterthwaite
+    return Contrast(
+        b.log_center - a.log_center,
+        dof,
+        lambda errors, upward: hypot(b.distance(errors, upward=upward), a.distance(errors, upward=not upward)),
+    )
+
+
+def _contrast_runs(a: Sequence[RunEstimate], b: Sequence[RunEstimate]) -> Contrast:
+    """Compare several runs on at least one side: Student's t with the variance between runs of the same side.
+
+    The variance is pooled, so that a side of one run can be compared with a side of several. It is never less than
+    the variance within the runs: a few runs may agree by chance.
+    """
+    centers = [np.array([run.log_center for run in side]) for side in (a, b)]
+    dof = len(a) + len(b) - 2.0
+    within = [sum(run.variance for run in side) / len(side) ** 2 for side in (a, b)]
+    squares = sum(float(((side - side.mean()) ** 2).sum()) for side in centers)
+    between = squares / dof * (1 / len(a) + 1 / len(b))
+    error = sqrt(max(between, sum(within)))
+    return Contrast(float(centers[1].mean() - centers[0].mean()), dof, lambda errors, _upward: errors * error)
