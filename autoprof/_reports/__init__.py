@@ -4,7 +4,7 @@ from ..summary import Summary
 
 
 def _show_in_notebook(summary: Summary) -> str:
-    from .html import render_html  # only notebooks need it
+    from .short_text import render_html  # only notebooks need it
 
     return render_html(summary)
 

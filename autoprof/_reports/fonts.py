@@ -55,7 +55,7 @@ def _search(characters: str) -> Script:
 
     families, missing = [BASE], _without(findfont(FontProperties(family=BASE)), characters)
     fonts = {font.name: font.fname for font in fontManager.ttflist if _is_usable(font)}
-    order = [name for name in PREFERRED if name in fonts]
+    order: list[str] = [name for name in PREFERRED if name in fonts]
     order += [name for name in fonts if name not in PREFERRED][: _SCANNED - len(order)]
     for name in order:
         left = _without(fonts[name], missing) if missing else ""

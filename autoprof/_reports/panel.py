@@ -48,7 +48,9 @@ def render_panel(
     """
     glyphs, inner = glyphs_for(encoding), width - 2
     dot = f" {glyphs.dot} "
-    title = render_title(summary, width=width, color=color, step=step, age_s=age_s, encoding=encoding)
+    title = ["autoprof", *([] if step is None else [_step(step, age_s)]), *_speed(summary)]
+    while len(title) > 2 and cells(dot.join(title)) > width - 4:
+        title.pop()
     texts, total = [f"{count(summary.warmup_steps, 'warm-up step')} so far, excluded from all statistics"], ""
     if summary.steps:
         bar_cells = 0 if width < WIDE else 6 if width < 100 else 12
@@ -70,25 +72,8 @@ def render_panel(
         full = re.compile(f"{re.escape(glyphs.full)}+")
         lines = [full.sub(lambda bar: _paint(bar[0], "cyan", color), line) for line in lines]
         lines = [_paint(line[:1], "dim", color) + line[1:] for line in lines]
-    return [title, *lines, _edge(glyphs.bottom, total, width, color, encoding)]
-
-
-def render_title(
-    summary: Summary,
-    *,
-    width: int,
-    color: bool,
-    step: int | None = None,
-    age_s: float = 0.0,
-    encoding: str = "utf-8",
-) -> str:
-    """Return the first line of the panel, the only one that changes with the age of the figures."""
-    glyphs = glyphs_for(encoding)
-    dot = f" {glyphs.dot} "
-    parts = ["autoprof", *([] if step is None else [_step(step, age_s)]), *_speed(summary)]
-    while len(parts) > 2 and cells(dot.join(parts)) > width - 4:
-        parts.pop()
-    return _edge(glyphs.top, dot.join(parts), width, color, encoding)
+    first, last = ((glyphs.top, dot.join(title)), (glyphs.bottom, total))
+    return [_edge(*first, width, color, encoding), *lines, _edge(*last, width, color, encoding)]
 
 
 def _paint(text: str, style: str, color: bool) -> str:

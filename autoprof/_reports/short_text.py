@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from html import escape
 from pathlib import Path
 from typing import Final
 
@@ -26,6 +27,8 @@ OTHERS: Final = 3
 """Further findings named, a line each."""
 NOTE_LINES: Final = 5
 """Lines of notes; with more, the others are counted."""
+HTML_CELLS: Final = 96
+"""Cells of the report in a notebook."""
 TREE: Final = 14
 """Names of the tree where there is room."""
 
@@ -44,6 +47,12 @@ def render_short(
     blocks = [block for block in (head, tree, end) if block]
     lines = [line for at, block in enumerate(blocks) for line in (["", *block] if at else block)]
     return [*(crop(safe(line, encoding), width).rstrip() for line in lines), *last]
+
+
+def render_html(summary: Summary, folder: Path | None = None) -> str:
+    """Return the report as HTML for a notebook: its text in the notebook's own colours, every character escaped."""
+    text = "\n".join(render_short(summary, width=HTML_CELLS, folder=folder))
+    return f'<div class="autoprof"><pre style="line-height: 1.2">{escape(text)}</pre></div>'
 
 
 def _head(summary: Summary, width: int, glyphs: Glyphs) -> Iterator[str]:

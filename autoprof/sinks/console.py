@@ -15,7 +15,7 @@ from .._options import Options
 from .._reports.card import verdict_line
 from .._reports.panel import render_panel
 from .._reports.plain import render_plain, render_plain_verdict
-from .._reports.short_text import render_short
+from .._reports.short_text import render_html, render_short
 from ..frame import StepFrame
 from ..summary import Summary
 from ._base import RunInfo
@@ -189,8 +189,6 @@ class ConsoleSink:
         width = min(size[0], WIDEST) if size else 80
         report = "\n".join(render_short(summary, width=width, encoding=self._encoding, folder=self._folder))
         if self._notebook is not None and size is None:
-            from .._reports.html import render_html  # only notebooks need it
-
             with contextlib.suppress(Exception):  # a kernel that ends may show nothing any more: print the text
                 self._notebook.show(report, render_html(summary, self._folder))
                 return
