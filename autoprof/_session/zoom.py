@@ -29,10 +29,6 @@ PASS_COST: Final = 2.0
 """A mark with its resolution and statistics costs about so many times the mark, before the account shows it."""
 MAX_FLOOR_MODULES: Final = 100
 """The most modules whose rows are never dropped: marks of more cost a millisecond in each step that is recorded."""
-AHEAD_SHARE: Final = 0.5
-"""The assumed part of an opened row that a row inside it takes, until it is measured: opening it too saves steps."""
-AHEAD_GROUPS: Final = 64
-"""Recorded groups beyond which only measured rows are opened: a report shows fewer, and each row costs time."""
 MAX_CHECK_STEPS: Final = 512
 """The most recorded steps between two checks."""
 
@@ -110,7 +106,7 @@ class Zoom(RowChoice):
     def _change(self) -> None:
         super()._change()
         self._unchanged = 0
-        self._due = 2 ** min(max(self._changes - 3, 0), 9)
+        self._due = 2 ** min(max(self._changes - 6, 0), 9)
         self.cut = self._cut()
         self.chosen = self._make_set(self.cut.groups, self._number)
 
@@ -133,24 +129,17 @@ class Zoom(RowChoice):
         """Open the longest rows that are affordable."""
         self._over_budget.clear()
         recorded, affordable = self._recorded(), self._affordable(measured)
-        marks, count = self._marks_of(group.name for group in recorded), len(recorded)
+        marks = self._marks_of(group.name for group in recorded)
         least = REOPEN_SHARE if self.has_settled else OPEN_SHARE
         shares = {group.name: self._share(group, measured) for group in recorded}
-        waiting = [group for group in recorded if shares[group.name] >= least and self._can_open(group)]
-        while waiting:
-            group = max(waiting, key=lambda one: shares[one.name])
-            waiting.remove(group)
-            inside = group.visible
-            needed = marks + self._marks_of(child.name for child in inside)
+        wanted = [group for group in recorded if shares[group.name] >= least and self._can_open(group)]
+        for group in sorted(wanted, key=lambda one: -shares[one.name]):
+            needed = marks + self._marks_of(child.name for child in group.visible)
             if needed > affordable:
                 self._over_budget.add(group.name)
-                continue
-            self._opened.add(group.name)
-            marks, count = needed, count + len(inside)
-            expected = AHEAD_SHARE * shares[group.name]
-            if expected >= OPEN_SHARE and count <= AHEAD_GROUPS:
-                waiting += [child for child in inside if self._can_open(child)]
-                shares.update((child.name, expected) for child in inside)
+            else:
+                self._opened.add(group.name)
+                marks = needed
 
     def _affordable(self, measured: Measured) -> float:
         """Return the marks in a step that the budget affords: by the account, at first by the shortest step."""
