@@ -262,14 +262,31 @@ class Program:
             claim.get("soft", False),
         )
 
-    def _c_phase_between(self, claim):
-        found = self._phase_ms(claim["phase"])
-        self.say(
-            found is not None and claim["low"] <= found <= claim["high"],
-            f"phase {claim['phase']}",
-            f"{claim['low']}..{claim['high']} ms",
-            "nothing" if found is None else f"{found:.2f} ms",
-        )
+    def _one_value(self, claim):
+        """Judge a claim about one value: what it is, or its limits."""
+        kind = claim["kind"]
+        row = self._row(claim) if "module" in claim else None
+        if kind in ("truth", "truth_between"):
+            words, found = f"the program's {claim['key']}", self.truth.get(claim["key"])
+        elif kind == "micro_steps":
+            words, found = "micro-steps", self.summary.micro_steps
+        elif kind == "phase_between":
+            words, found = f"phase {claim['phase']} (ms)", self._phase_ms(claim["phase"])
+        elif kind == "calls":
+            words, found = f"calls of {claim['module']} a step", row and row.steps and row.calls / row.steps
+        elif kind == "lane":
+            words, found = f"lane of {claim['module']} is the step's", row and row.lane == 0
+        else:
+            words, found = f"the device waited for the host in {claim['module']}", row and row.host_bound
+        expected = claim.get("is", claim.get("main"))
+        if "low" in claim:
+            high = claim.get("high", float("inf"))
+            expected, good = f"{claim['low']}..{high}", found is not None and claim["low"] <= found <= high
+        else:
+            good = found == expected
+        self.say(good, words, expected, found, claim.get("soft", False))
+
+    _c_truth = _c_truth_between = _c_micro_steps = _c_phase_between = _c_calls = _c_lane = _c_host_bound = _one_value
 
     def _found_rules(self):
         rules = [cause["rule"] for cause in self.causes]
@@ -282,44 +299,22 @@ class Program:
                 return f" ({rule} abstains: {finding.why[:90]})"
         return ""
 
-    def _c_top(self, claim):
-        rules = self._found_rules()
-        self.say(
-            bool(rules) and rules[0] == claim["rule"],
-            "the verdict",
-            claim["rule"],
-            (", ".join(rules) or "nothing") + self._abstained(claim["rule"]),
-            claim.get("soft", False),
-        )
+    def _rules(self, claim):
+        """Judge a claim about the rules: the first, one or one of several that is found, or one that is not."""
+        kind, rules, found = claim["kind"], claim.get("rules") or [claim["rule"]], self._found_rules()
+        if kind == "top":
+            good = found[:1] == rules
+        elif kind == "not_found":
+            good = rules[0] not in found
+        else:
+            good = any(rule in found for rule in rules)
+            if good and claim.get("module"):
+                good = any(self._names(cause, claim["module"]) for cause in self.causes if cause["rule"] in rules)
+        words = {"top": "the verdict", "not_found": "not found"}.get(kind, "found")
+        said = (", ".join(found) or "nothing") + ("" if kind == "not_found" else "".join(map(self._abstained, rules)))
+        self.say(good, words, " or ".join(rules), said, claim.get("soft", False))
 
-    def _c_found(self, claim):
-        rules = self._found_rules()
-        good = claim["rule"] in rules
-        if good and claim.get("module"):
-            good = any(self._names(cause, claim["module"]) for cause in self.causes if cause["rule"] == claim["rule"])
-        self.say(
-            good,
-            "found",
-            f"{claim['rule']} {claim.get('module', '')}",
-            (", ".join(rules) or "nothing") + self._abstained(claim["rule"]),
-            claim.get("soft", False),
-        )
-
-    def _c_found_any(self, claim):
-        rules = self._found_rules()
-        self.say(
-            any(rule in rules for rule in claim["rules"]),
-            "found one of",
-            claim["rules"],
-            rules or "nothing",
-            claim.get("soft", False),
-        )
-
-    def _c_not_found(self, claim):
-        rules = self._found_rules()
-        self.say(
-            claim["rule"] not in rules, "not found", f"no {claim['rule']}", rules or "nothing", claim.get("soft", False)
-        )
+    _c_top = _c_found = _c_found_any = _c_not_found = _rules
 
     @staticmethod
     def _names(cause, module):
@@ -361,87 +356,28 @@ class Program:
             claim.get("soft", False),
         )
 
-    def _c_micro_steps(self, claim):
-        self.say(
-            self.summary.micro_steps == claim["is"],
-            "micro-steps",
-            claim["is"],
-            self.summary.micro_steps,
-            claim.get("soft", False),
-        )
-
-    def _c_calls(self, claim):
-        row = self._row(claim)
-        found = None if row is None or not row.steps else row.calls / row.steps
-        self.say(
-            found == claim["is"], f"calls of {claim['module']} a step", claim["is"], found, claim.get("soft", False)
-        )
-
-    def _c_lane(self, claim):
-        row = self._row(claim)
-        good = row is not None and (row.lane == 0) == claim["main"]
-        self.say(
-            good, f"lane of {claim['module']}", "0" if claim["main"] else "not 0", "no row" if row is None else row.lane
-        )
-
-    def _c_host_bound(self, claim):
-        row = self._row(claim)
-        found = None if row is None else row.host_bound
-        self.say(
-            found is not None and found >= claim["low"],
-            f"the device waited for the host in {claim['module']}",
-            f">= {claim['low']}",
-            found,
-        )
-
-    def _c_truth(self, claim):
-        self.say(
-            self.truth.get(claim["key"]) == claim["is"],
-            f"the program's {claim['key']}",
-            claim["is"],
-            self.truth.get(claim["key"]),
-        )
-
-    def _c_truth_between(self, claim):
-        found = self.truth.get(claim["key"])
-        self.say(
-            claim["low"] <= found <= claim["high"],
-            f"the program's {claim['key']}",
-            f"{claim['low']}..{claim['high']}",
-            found,
-        )
-
     def _whole(self):
         return next((row for row in self.summary.memory_table if row.name is None), None)
 
+    def _memory(self, words, expected, found):
+        """Judge bytes, to one per cent."""
+        good = found is not None and abs(found - expected) <= 0.01 * expected
+        mib = "nothing" if found is None else f"{found / 2**20:.1f} MiB"
+        self.say(good, words, f"{expected / 2**20:.1f} MiB", mib)
+
     def _c_peak(self, claim):
-        expected = self.truth["peak_bytes"]
         row = self._whole()
-        found = {"memory": self.summary.memory.get("peak_bytes"), "table": None if row is None else row.peak_bytes}
-        for where, value in found.items():
-            self.say(
-                value is not None and abs(value - expected) <= 0.01 * expected,
-                f"peak memory ({where})",
-                f"{expected / 2**20:.1f} MiB",
-                "nothing" if value is None else f"{value / 2**20:.1f} MiB",
-            )
+        self._memory("peak memory (memory)", self.truth["peak_bytes"], self.summary.memory.get("peak_bytes"))
+        self._memory("peak memory (table)", self.truth["peak_bytes"], row and row.peak_bytes)
 
     def _c_activations(self, claim):
-        row = self._whole()
-        t = self.truth
+        row, t = self._whole(), self.truth
         expected = t["peak_bytes"] - 2 * t["parameter_bytes"] - t["state_bytes"]
-        found = None if row is None else row.activation_bytes
-        self.say(
-            found is not None and abs(found - expected) <= 0.01 * expected,
-            "activations and the rest of the peak",
-            f"{expected / 2**20:.1f} MiB",
-            "nothing" if found is None else f"{found / 2**20:.1f} MiB",
-        )
+        self._memory("activations and the rest of the peak", expected, row and row.activation_bytes)
 
     def _c_memory_part(self, claim):
-        row, expected = self._whole(), self.truth[claim["key"]]
-        found = None if row is None else getattr(row, claim["part"])
-        self.say(found is not None and abs(found - expected) <= 0.01 * expected, claim["part"], expected, found)
+        row = self._whole()
+        self._memory(claim["part"], self.truth[claim["key"]], row and getattr(row, claim["part"]))
 
     def _c_excluded(self, claim):
         figures = self.truth["host_spans"][claim["is"]]

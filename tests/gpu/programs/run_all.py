@@ -21,7 +21,6 @@ import argparse
 import contextlib
 import importlib
 import json
-import re
 import signal
 import tarfile
 import time
@@ -31,20 +30,18 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 BEGIN = time.monotonic()
 LAST = ("13_compile", "14a_reduce_overhead")  # the slow ones come last
-OPTIONAL = ("transformers", "timm", "torchvision", "lightning")
 
 
 class Caught(BaseException):
     """What `autoprof run` would have executed."""
 
 
-def preload(programs, light):
+def preload():
     import torch
     import torch.optim
     import torch.utils.checkpoint
     import torch.utils.data
 
-    used = "".join(program.read_text() for program in programs)
     wanted = [
         "numpy",
         "matplotlib",
@@ -54,10 +51,8 @@ def preload(programs, light):
         "autoprof.cli",
         "autoprof.cli.run",
         "autoprof.cli.explain",
+        "torch._dynamo",  # the first optimizer of a program imports it
     ]
-    if not light:
-        wanted += ["torch._dynamo"]  # the first optimizer of a program imports it
-        wanted += [name for name in OPTIONAL if re.search(rf"^\s*(import|from) {name}\b", used, re.M)]
     for name in wanted:
         begin = time.monotonic()
         try:
@@ -202,67 +197,23 @@ def run(program, folder, way, limit, environment=None, fresh=False):
     return code, time.monotonic() - begin
 
 
-def cuda_begins(folder):
-    """Whether CUDA can begin in a forked child."""
-    probe = folder / "probe.py"
-    probe.write_text(
-        "import torch\nx = torch.ones(4, device='cuda'); torch.cuda._sleep(1000)\n"
-        "print(x.sum().item(), torch.cuda.get_device_name())\n"
-    )
-    pid = os.fork()
-    if pid == 0:
-        code = 1
-        try:
-            import torch
-
-            if not torch._C._cuda_isInBadFork():
-                out = os.open(folder / "probe.txt", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-                os.dup2(out, 1), os.dup2(out, 2)
-                os.environ.pop("PYTORCH_NVML_BASED_CUDA_CHECK", None)
-                exec(probe.read_text(), {})
-                sys.stdout.flush()
-                code = 0
-        except BaseException:
-            traceback.print_exc()
-        finally:
-            os._exit(code)
-    begin = time.monotonic()
-    while time.monotonic() - begin < 25:
-        done, status = os.waitpid(pid, os.WNOHANG)
-        if done:
-            return status == 0
-        time.sleep(0.05)
-    os.kill(pid, signal.SIGKILL)
-    os.waitpid(pid, 0)
-    return False
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder")
     parser.add_argument("--only", default="", help="names or beginnings of names, by commas")
     parser.add_argument("--pack", help="write the folder into this .tgz at the end")
     parser.add_argument("--exec", action="store_true", dest="fresh", help="a fresh Python for each program")
-    parser.add_argument("--light", action="store_true", help="preload nothing optional")
     parser.add_argument("--total", type=float, default=200.0, help="seconds for everything")
     parser.add_argument("--limit", type=float, default=25.0, help="seconds for a program")
     options = parser.parse_args()
     base = Path(options.folder).resolve()
     base.mkdir(parents=True, exist_ok=True)
-    dry = os.environ.get("TRUTH_DRY") == "1"
     programs = sorted(path for path in HERE.glob("[0-9]*.py"))
     if options.only:
         programs = [p for p in programs if any(p.stem.startswith(one) for one in options.only.split(","))]
     programs.sort(key=lambda path: (path.stem in LAST, path.stem))
-    torch = preload(programs, options.light)
+    torch = preload()
     print(f"torch {torch.__version__} imported, {time.monotonic() - BEGIN:.1f} s", flush=True)
-    fresh = options.fresh
-    if not dry and not fresh and not cuda_begins(base):
-        if not options.light:
-            print("CUDA does not begin in a fork: once more with fewer imports", flush=True)
-            os.execv(sys.executable, [sys.executable, __file__, *sys.argv[1:], "--light"])
-        print("CUDA does not begin in a fork: each program gets a fresh Python", flush=True)
-        fresh = True
     from check import check, expectation, table
 
     reserve = 12.0  # for the checks
@@ -279,7 +230,7 @@ def main():
                 states[way] = "not run: no time left"
                 continue
             try:
-                states[way], took = run(program, folder, way, limit, expected.get("env"), fresh)
+                states[way], took = run(program, folder, way, limit, expected.get("env"), options.fresh)
             except Exception as error:
                 states[way], took = f"{type(error).__name__}: {error}", 0.0
             print(f"{time.monotonic() - BEGIN:6.1f} s  {program.stem} {way}: {states[way]}, {took:.1f} s", flush=True)
