@@ -142,6 +142,7 @@ def _match(name: str) -> Meaning | None:
     return found if found is None or found.field in METRICS else None
 
 
+@lru_cache(maxsize=8192)
 def is_loss(key: str) -> bool:
     """Return whether a key is a loss, such as ``loss_bbox`` or ``disc_loss``, but not a loss scale."""
     name = normalize_key(key)
@@ -153,6 +154,7 @@ def names_validation(value: object) -> bool:
     return isinstance(value, str) and re.fullmatch(rf"(?i)(?:{_VALIDATION})", value.strip()) is not None
 
 
+@lru_cache(maxsize=8192)
 def scale_of(kind: str, unit: str | None) -> float | None:
     """Return the factor from this unit to the column's unit; None without a unit, or for a unit of another kind."""
     text = (unit or "").lower().replace(" ", "")

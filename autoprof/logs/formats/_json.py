@@ -23,6 +23,7 @@ _SUMMARIES: Final = frozenset({"train_runtime", "total_flos"})
 _VALIDATION_BEFORE: Final = re.compile(r"(?i)(?<![\w/.])(?:val|valid|validation|eval|evaluation|test|dev)\b\W*$")
 """The end of the text before an object of validation: ``val: {…}``."""
 _PYTHON_NUMBER: Final = re.compile(r"(?<=[:\[,] )(-?(?:nan|inf))\b")
+_MEASURED: Final = METRICS - SETTINGS
 _POSITION: Final = re.compile(r"(\d+)/\d+")
 """A counter with its end: ``10/100``."""
 _OWN_KEYS_WEIGHT: Final = 10.0
@@ -48,7 +49,8 @@ class JsonFormat(LogFormat):
         records = [data for data in objects if self.is_record(data)]
         if self.own_keys:
             return _OWN_KEYS_WEIGHT * len(records)
-        is_configuration = len(records) == 1 and not (self.has_counter(records[0]) and self.has_metric(records[0]))
+        fields = self._fields(records[0]) if len(records) == 1 else set()
+        is_configuration = len(records) == 1 and not (fields & COUNTERS and fields & _MEASURED)
         return 0.0 if is_configuration else float(len(records))
 
     def read(self, log_file: LogFile) -> RawRecords:
@@ -71,22 +73,18 @@ class JsonFormat(LogFormat):
         """Return whether an object has a measurement of training, or a counter and another number."""
         if not _SUMMARIES.isdisjoint(data) or not self.own_keys <= data.keys():
             return False
-        if self.has_metric(data):
-            return True
-        fields = {
-            None if (meaning := self.hints.meaning(key)) is None else meaning.field for key, _ in self._values(data)
-        }
-        return bool(fields & COUNTERS) and bool(fields & {*SETTINGS, None})
-
-    def has_metric(self, data: Mapping[str, Any]) -> bool:
-        """Return whether an object has a measurement of training."""
-        found = ((key, self.hints.meaning(key)) for key, _ in self._values(data))
-        return any(is_loss(key) or (meaning and meaning.field in METRICS - SETTINGS) for key, meaning in found)
+        fields = self._fields(data)
+        return bool(fields & _MEASURED) or bool(fields & COUNTERS and fields & {*SETTINGS, None})
 
     def has_counter(self, data: Mapping[str, Any]) -> bool:
         """Return whether an object has a step or an epoch."""
-        meanings = (self.hints.meaning(key) for key, _ in self._values(data))
-        return any(meaning is not None and meaning.field in COUNTERS for meaning in meanings)
+        return bool(self._fields(data) & COUNTERS)
+
+    def _fields(self, data: Mapping[str, Any]) -> set[str | None]:
+        """Return the columns that the keys of an object mean; any loss counts as one, an unknown key as None."""
+        keys = [key for key, _ in self._values(data)]
+        meanings = {None if (meaning := self.hints.meaning(key)) is None else meaning.field for key in keys}
+        return meanings | {"loss"} if any(map(is_loss, keys)) else meanings
 
     def add_object(self, raw: RawRecords, data: Mapping[str, Any], n: int, prefix: str = "") -> bool:
         """Append the object of line ``n`` if it is a record; ``prefix`` is the text before it."""
