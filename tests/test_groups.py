@@ -95,19 +95,10 @@ class TestRepeatedBlocks:
         stages = nn.ModuleList(nn.Sequential(Block(width), Block(width)) for width in (2, 4))
         assert [path for path in paths(Holder(stages=stages)) if path.endswith("*")] == ["stages.0/*", "stages.1/*"]
 
-    def test_a_block_with_more_inside_stands_alone(self):
-        """As the first block of T5, which has the embedding of positions."""
-        model = nn.ModuleList([Block(bias=True), Block(), Block()])
-        assert [one for one in names(Holder(block=model)) if "/" not in one[0]] == [("block.0", 1), ("block.*", 2)]
-
     def test_a_block_with_another_stride_stands_alone(self):
         """Settings of layers count, beside the shapes of their weights."""
         convs = [Holder(conv=nn.Conv2d(2, 2, 1, stride=stride)) for stride in (2, 1, 1)]
         assert paths(nn.Sequential(*convs))[:4] == ["0", "0/conv", "*", "*/conv"]
-
-    def test_a_user_layer_with_another_setting_stands_alone(self):
-        """A number that it was given, but not its place in the model."""
-        assert names(nn.ModuleList([Sleep(1), Sleep(9), Sleep(1)])) == [("*", 2), ("1", 1)]
 
     def test_dropout_does_not_tell_blocks_apart(self):
         """Libraries give each block its own rate, and no module at all for a rate of zero."""
@@ -121,10 +112,6 @@ class TestRepeatedBlocks:
         halves = nn.ModuleList(Block(2 if number < 4 else 4) for number in range(8))
         assert [path for path in paths(halves) if "/" not in path] == ["0-3", "4-7"]
 
-    def test_one_member_keeps_its_number(self):
-        """Nothing is repeated."""
-        assert paths(Holder(layers=nn.ModuleList([nn.Linear(1, 1)]))) == ["layers.0"]
-
 
 class TestNamesThatAreNoLists:
     """Attributes with a number, and dictionaries."""
@@ -132,10 +119,6 @@ class TestNamesThatAreNoLists:
     def test_equal_numbered_attributes(self):
         """``layer0`` to ``layer2``, if all are equal."""
         assert names(Holder(layer0=Block(), layer1=Block(), layer2=Block()))[0] == ("layer*", 3)
-
-    def test_numbered_attributes_of_which_one_differs(self):
-        """As the stages of a ResNet: each has its row."""
-        assert paths(Holder(fc1=nn.Linear(1, 2), fc2=nn.Linear(2, 2), fc3=nn.Linear(2, 2))) == ["fc1", "fc2", "fc3"]
 
     def test_equal_attributes_without_a_number(self):
         """Query and key are no repeated blocks."""
@@ -161,11 +144,6 @@ class TestNamesThatAreNoLists:
 class TestSharedModules:
     """A shared module is in one group."""
 
-    def test_an_embedding_of_two_stacks(self):
-        """It belongs to the first."""
-        table = nn.Embedding(3, 2)
-        assert names(Holder(a=Holder(table=table), b=Holder(table=table))) == [("a", 1), ("a/table", 1), ("b", 1)]
-
     def test_a_layer_that_is_repeated_by_itself(self):
         """The same module six times is one module."""
         assert names(Holder(layers=nn.ModuleList([Block()] * 6)))[0] == ("layers.0", 1)
@@ -174,12 +152,6 @@ class TestSharedModules:
         """It is one member of a group inside them."""
         rotary = nn.Linear(1, 1)
         assert names(nn.ModuleList(Holder(rotary=rotary) for _ in range(3))) == [("*", 3), ("*/rotary", 1)]
-
-    def test_a_module_inside_itself(self):
-        """The grouping ends."""
-        endless = nn.ModuleList([nn.ReLU()])
-        endless.append(endless)
-        assert paths(Holder(x=endless)) == ["x.0"]
 
 
 class TestWrappers:
@@ -202,11 +174,6 @@ class TestWrappers:
         (group,) = group_tree(layers).children
         assert (group.name, group.blocks, group.hidden) == ("*", 2, None)
         assert {child.hidden for child in group.children} == {Reason.COMPILED}
-
-    def test_data_parallel(self):
-        """The wrapped model is the root."""
-        model = Holder(h=nn.ModuleList([Block(), Block()]))
-        assert paths(nn.DataParallel(model)) == paths(model)
 
     def test_a_lightning_module(self):
         """Nothing calls it: the network inside it is the top."""
@@ -253,7 +220,3 @@ class TestGroups:
         root = group_tree(torch.jit.script(nn.Sequential(nn.Linear(2, 2), nn.ReLU())))
         assert (root.name, root.hidden) == ("Sequential", None)
         assert {child.hidden for child in root.children} == {Reason.SCRIPTED}
-
-    def test_lazy_parameters_have_no_shape_yet(self):
-        """They are no error."""
-        assert names(nn.ModuleList(nn.LazyLinear(2) for _ in range(2))) == [("*", 2)]

@@ -125,12 +125,6 @@ def test_a_folder_that_cannot_be_written_leaves_nothing(tmp_path: Path, monkeypa
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_path_that_is_none_is_refused(tmp_path: Path) -> None:
-    """A NUL in the output is an error of ours with a way out, not a traceback."""
-    with pytest.raises(OutputError, match="is not a path"):
-        RunFolder.create(f"{tmp_path}/a\0b")
-
-
 def test_discard_removes_what_the_run_made(tmp_path: Path) -> None:
     """A run that failed at set-up leaves its output as it found it."""
     folder = RunFolder.create(tmp_path / "runs")
@@ -190,19 +184,6 @@ def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
     """A folder without ``run.json`` is no run, and the message says so."""
     with pytest.raises(OutputError, match=r"is not the folder of a run .*; it must have a run\.json"):
         read_run(tmp_path)
-
-
-def test_a_summary_of_a_later_version_is_read_as_far_as_it_is_known(tmp_path: Path) -> None:
-    """What it says beside is left out."""
-    with autoprof.instrument(
-        nn.Sequential(nn.Identity()), {"output": str(tmp_path), "sinks": {"jsonl": {}}}
-    ) as session:
-        session.step()
-    assert session.folder is not None
-    path = session.folder / "summary.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), "of_tomorrow": 1}))
-    run = autoprof.read_run(session.folder)
-    assert run.summary is not None
 
 
 def test_a_summary_that_cannot_be_read_is_said(tmp_path: Path) -> None:
@@ -293,21 +274,3 @@ def test_a_run_json_that_is_none_is_said(tmp_path: Path, text: str) -> None:
     (folder / "run.json").write_bytes(text.encode("utf-8", "surrogateescape"))
     with pytest.raises(OutputError, match=r"is not the folder of a run"):
         read_run(folder)
-
-
-def test_records_that_cannot_be_opened_are_said(tmp_path: Path) -> None:
-    """A loop of links, for one, in place of the file."""
-    folder, records = write_run(tmp_path)
-    run = read_run(folder)
-    records.unlink()
-    records.symlink_to(records)
-    with pytest.raises(OutputError, match=r"steps\.jsonl: cannot be read"):
-        list(run.frames)
-    assert read_run(folder).ranks == ()
-
-
-def test_steps_that_are_recorded_twice_have_a_report(tmp_path: Path) -> None:
-    """Steps of equal number and length are in no order."""
-    folder, records = write_run(tmp_path)
-    records.write_text(2 * records.read_text())
-    assert saved_summary(read_run(folder)).steps == 6

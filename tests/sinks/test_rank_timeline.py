@@ -77,18 +77,8 @@ def test_a_call_begins_and_ends_as_its_span() -> None:
     assert calls[1][2:] == (52 * MS, 60 * MS, 52 * MS)
 
 
-def test_the_reducer_starts_after_the_last_backward_began() -> None:
-    """Its communication may begin before its span, but not before the gradient that it waits for."""
-    call = step_collectives(step(1, late_ms=5)).calls[0]
-    assert (call.start_ns, call.end_ns, call.seen_ns) == (10 * MS, 50 * MS, 35 * MS)
 
 
-def test_calls_that_are_waited_for_later_end_with_the_last_wait() -> None:
-    """Which of them a wait belongs to is unknown: an end may be late, and never early."""
-    rows = (("Comm/all_reduce", "comm", -1, 1), ("Comm/all_reduce", "comm", -1, 1), ("Comm/wait", "comm", -1, 1))
-    frame = StepFrame.of(**{**vars(frame_of(rows)), "start_ns": np.array([0, 10, 40]) * MS})
-    found = [(call.key[2], call.start_ns, call.end_ns) for call in step_collectives(frame).calls]
-    assert found == [(0, 0, 41 * MS), (1, 10 * MS, 41 * MS)]
 
 
 def test_on_a_device_calls_have_its_times() -> None:
@@ -100,9 +90,6 @@ def test_on_a_device_calls_have_its_times() -> None:
     assert [call[2:] for call in found.calls] == [(5 * MS, 12 * MS, 5 * MS)]
 
 
-def test_calls_on_other_threads_are_no_meeting() -> None:
-    """Only the training thread's order of calls is the same on all ranks."""
-    assert step_collectives(frame_of((("Comm/barrier", "comm", -1, 1),), lanes=[1])).calls == ()
 
 
 def test_ranks_of_two_hosts_are_on_one_timeline(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -148,10 +135,6 @@ def test_a_clock_without_a_common_call_is_named(tmp_path: Path, capsys: pytest.C
     assert "not aligned, because it has no collective in common: the clock of rank 1" in capsys.readouterr().err
 
 
-def test_one_rank_of_several_keeps_its_own_clock(tmp_path: Path) -> None:
-    """Alone there is nothing to align it with."""
-    events = trace(write_run(tmp_path, [[step(1)], [step(1, begin=BEGIN + S)]], ["a", "b"]), "--rank", "1")
-    assert [event["ts"] for event in events if event.get("cat") == "step"] == [0]
 
 
 def test_the_clock_of_a_rank_is_that_of_its_host(tmp_path: Path) -> None:
@@ -176,7 +159,3 @@ def test_a_drifting_clock_is_corrected_by_the_time_of_each_step() -> None:
     assert timeline.describe(1) == "clock +2.000000 s ± 0.001 ms against rank 0, drift +100.0 ppm (30 collectives)"
 
 
-def test_no_steps_are_an_empty_timeline() -> None:
-    """A rank without a step in the window has no place on it."""
-    timeline = align_ranks({0: [], 1: []}, {}, 1, None)
-    assert (timeline.origin_unix_ns, timeline.links) == (None, {0: {}, 1: {}})

@@ -10,21 +10,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 from random_frames import runs, same
-from sink_builders import VRT, Clock, frame_of, layout_of, summary_of
+from sink_builders import VRT, Clock, layout_of, summary_of
 
 import autoprof
 from autoprof._ranks import read_record
 from autoprof._storage.line_file import AppendFile, LineFile
 from autoprof._storage.records import PARTS, Frames, RecordWriter
 from autoprof._storage.runs import RunFolder, read_run
-from autoprof._storage.span_blocks import HEADER, decode_block, encode_block
 from autoprof._storage.steps_jsonl import FrameEncoder
 from autoprof.diagnose import saved_summary
 from autoprof.frame import Layout, Phase, StepFrame
 from autoprof.sinks import RunInfo, make_sinks
-from autoprof.sinks.log import LogOptions, LogSink
 from autoprof.testing import ListSink
 
 LAYOUT = layout_of(VRT)
@@ -71,18 +68,6 @@ def test_records_read_back_field_by_field(tmp_path_factory: pytest.TempPathFacto
     assert all(same(one, other) for one, other in zip(back, frames, strict=True))
 
 
-@given(
-    st.lists(st.lists(st.integers(-(2**54), 2**54), min_size=4, max_size=4), min_size=1, max_size=40),
-    st.sampled_from([(-1, -1), (-1, 0)]),
-)
-def test_a_block_is_exact(rows: list[list[int]], parents: tuple[int, int]) -> None:
-    """Also where the times of spans do not nest as the spans do."""
-    layout = Layout(("a", "b"), (None, None), (Phase.USER, Phase.USER), parents, (1, 1), (0, 0))
-    block = encode_block(layout, ("start_ns", "host_ns"), np.array(rows))
-    columns = decode_block(layout, block[: HEADER.size], block[HEADER.size :])
-    assert np.hstack([columns["start_ns"], columns["host_ns"]]).tolist() == rows
-
-
 def test_a_step_of_200_modules_takes_at_most_1500_bytes(tmp_path: Path) -> None:
     """402 spans: 100,000 of these steps are 150 MB."""
     frames = module_frames(160)
@@ -126,29 +111,6 @@ def test_a_block_that_is_cut_loses_its_steps_only(tmp_path: Path, cut: int) -> N
     records = Frames(tmp_path / "steps.jsonl")
     assert [frame.step for frame in records] == [1, 2, 3, 4, 5, 6]
     assert records.bad_lines == 3
-
-
-def test_damaged_times_are_counted(tmp_path: Path) -> None:
-    """Any changed byte of a block is found by its checksum or its header, and no step is invented."""
-    frames = module_frames(3, modules=2)
-    write(tmp_path, frames)
-    whole = (tmp_path / "spans.bin").read_bytes()
-    for at in range(len(whole)):
-        (tmp_path / "spans.bin").write_bytes(whole[:at] + bytes([whole[at] ^ 0x55]) + whole[at + 1 :])
-        records = Frames(tmp_path / "steps.jsonl")
-        assert all(same(one, frames[one.step - 1]) for one in records)
-    (tmp_path / "spans.bin").unlink()
-    assert list(records) == []
-    assert records.bad_lines == 3
-
-
-def test_a_step_of_many_modules_is_compressed_alone(tmp_path: Path) -> None:
-    """Each step of 10,000 modules fills a block: it waits for no other, which would make one long pause of many."""
-    writer = RecordWriter(tmp_path, 5.0, Clock())
-    for step, frame in enumerate(module_frames(3, modules=10_000), 1):
-        writer.write(frame)
-        assert len((tmp_path / "steps.jsonl").read_text().splitlines()) == step
-    writer.close()
 
 
 def test_a_full_disk_leaves_the_steps_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -251,17 +213,3 @@ def test_the_report_says_that_a_limit_was_reached(
     assert 0 < len(list(run.frames)) < len(live.frames)
     (session.folder / "summary.json").unlink()
     assert "steps were removed from the records" in " ".join(saved_summary(read_run(session.folder)).notes)
-
-
-def test_the_log_of_a_run_has_a_limit(tmp_path: Path, clock: Clock) -> None:
-    """Its layout is the same in both files, and a note comes when sections are gone."""
-    run = RunInfo(RunFolder.create(tmp_path), 0, io.StringIO(), clock, max_bytes=8_000)
-    sink = LogSink(LogOptions(flush_s=0.0), run)
-    assert sink.limit_note is None
-    for step in range(1, 51):
-        sink.write(frame_of(layout=LAYOUT, step=step))
-    sink.close(summary_of([]))
-    assert sink.limit_note is not None
-    assert run.folder is not None
-    assert "\nStep 50\n" in (run.folder.rank_path / "timing.log").read_text("utf-8")
-    assert (run.folder.rank_path / "timing.log.1").read_text("utf-8").startswith("=")

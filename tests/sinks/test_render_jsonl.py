@@ -8,7 +8,6 @@ from dataclasses import replace
 from math import inf, isnan, nan
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -39,15 +38,6 @@ def test_a_line_says_what_people_look_for() -> None:
     assert data["memory"] == {"rss_bytes": 7}
     assert data["warmup"] is False
     assert data["overhead_ns"] == 3_000_000
-
-
-@given(st.lists(st.tuples(st.sampled_from(["forward", "backward", "recompute"]), st.integers(-1, 8)), max_size=10))
-def test_the_phases_are_those_of_the_frame(tree: list[tuple[str, int]]) -> None:
-    """However phases nest, a line has the same account as the frame."""
-    rows = tuple((f"n{i}", phase, min(parent, i - 1), 10.0 + i) for i, (phase, parent) in enumerate(tree))
-    frame = frame_of(rows, lanes=[0] * len(rows))
-    phases = json.loads(FrameEncoder().encode(frame))["phases_ms"]
-    assert phases == {str(phase): ns / 1_000_000 for phase, ns in frame.phase_ns().items()}
 
 
 def throughputs(frames: Iterable[StepFrame]) -> list[float | None]:
@@ -82,17 +72,6 @@ def test_samples_of_warm_up_steps_that_logged_none_have_no_rate() -> None:
     assert throughputs([step_frame(1, 2.0, warmup=True), step_frame(2, 2.0)]) == [2.0, 2.0]
 
 
-def test_samples_of_missing_steps_have_no_rate() -> None:
-    """The first log after them covers an unknown time."""
-    assert throughputs([step_frame(1, 2.0), step_frame(4, 6.0), step_frame(5, 2.0)]) == [2.0, None, 2.0]
-    assert throughputs([step_frame(3, 2.0), step_frame(4, 2.0)]) == [None, 2.0]
-
-
-def test_without_samples_there_is_no_throughput() -> None:
-    """A value that was not logged is absent, not zero."""
-    assert "throughput" not in json.loads(FrameEncoder().encode(frame_of()))
-
-
 def test_a_layout_is_written_once() -> None:
     """The names are in the first line that has them; later lines name them by number."""
     encoder, layout = FrameEncoder(), layout_of(VRT)
@@ -118,17 +97,6 @@ def test_a_scalar_cannot_replace_a_field() -> None:
     line = FrameEncoder().encode(frame)
     assert json.loads(line)["step"] == 7
     assert FrameDecoder().decode(line).scalars == {"step": 3.0, "spans": 4.0}
-
-
-def test_a_device_frame_reads_back() -> None:
-    """The device's columns are read back, with spans that it did not measure."""
-    device = np.array([int(ms * 1_000_000) for *_, ms in VRT])
-    device[2] = -1
-    frame = frame_of(
-        device_duration_ns=900_000_000, device_start_ns=device // 2, device_ns=device,
-        memory_start_bytes=np.full(len(VRT), 5), memory_end_bytes=np.full(len(VRT), -1), dropped=4,
-    )  # fmt: skip
-    assert same(FrameDecoder().decode(FrameEncoder().encode(frame)), frame)
 
 
 def test_a_step_without_spans_has_the_time_of_the_model_itself() -> None:

@@ -57,27 +57,6 @@ def test_total_is_the_step_and_not_a_sum_of_rows() -> None:
     assert sum(top_level(text).values()) == pytest.approx(300)
 
 
-def test_a_child_without_its_parent_is_below_a_header() -> None:
-    """``A/B`` appears below ``A`` although ``A`` was never measured, and the header is marked as a sum."""
-    rows = (("A/B", "forward", -1, 10), ("A/C/D", "forward", -1, 20))
-    lines = render_step(frame_of(rows, step_ms=40), NameAverages()).splitlines()[3:7]
-    assert [line.split(":")[0].rstrip() for line in lines] == ["A", "  - C/D", "  - B", "other"]
-    assert lines[0].endswith("30.000ms] (sum of parts)")
-
-
-def test_a_measured_sibling_is_no_header() -> None:
-    """``A`` and ``A/B`` that ran one after the other are not put into one another."""
-    rows = (("A", "forward", -1, 10), ("A/B", "forward", -1, 20))
-    text = render_step(frame_of(rows, step_ms=40), NameAverages())
-    assert top_level(text) == {"A/B": 20.0, "A": 10.0, "other": 10.0}
-
-
-def test_a_name_inside_itself_counts_once() -> None:
-    """A recursive module's time is that of its outermost call."""
-    rows = (("A", "forward", -1, 30), ("B", "forward", 0, 20), ("A", "forward", 1, 10))
-    assert top_level(render_step(frame_of(rows, step_ms=30), NameAverages())) == {"A": 30.0, "other": 0.0}
-
-
 def test_averages_run_over_recorded_steps() -> None:
     """The average is of the steps so far; a warm-up step is shown but not counted."""
     averages, layout = NameAverages(), layout_of((("A", "forward", -1, 10),))
@@ -97,11 +76,6 @@ def test_the_work_of_other_threads_is_not_part_of_the_step() -> None:
     account, beside = text.split("Not part of the step's time")
     assert top_level(account) == {"A": 10.0, "other": 30.0}
     assert set(top_level(beside)) == {"worker", "log"}
-
-
-def test_a_step_without_spans_is_all_other() -> None:
-    """A step without spans is all other, not empty."""
-    assert top_level(render_step(frame_of((), step_ms=40), NameAverages())) == {"other": 40.0}
 
 
 @given(st.lists(st.tuples(st.sampled_from("ABC"), st.integers(-1, 6), st.integers(0, 3)), max_size=12))

@@ -14,8 +14,8 @@ from sink_builders import acts, frame_of, summary_of
 
 from autoprof._reports.name_lines import name_lines
 from autoprof._reports.panel import render_panel
-from autoprof._reports.plain import render_plain, render_plain_verdict
-from autoprof.summary import Finding, Summary
+from autoprof._reports.plain import render_plain
+from autoprof.summary import Summary
 
 _COLOR = re.compile(r"\x1b\[\d*m")
 NASTY = st.text(alphabet=st.sampled_from("a/中é\x1b\x9b\n\t\u202e\u200b\ud800$…[2J"), min_size=1, max_size=60)
@@ -38,14 +38,6 @@ def test_the_panel_at_80_columns(summary: Summary) -> None:
     ]
 
 
-def test_the_panel_without_unicode(summary: Summary) -> None:
-    """A terminal that is not UTF-8 gets ASCII alone."""
-    lines = render_panel(summary, width=60, top=2, color=False, encoding="latin-1")
-    assert "\n".join(lines).isascii()
-    assert lines[2].startswith("| VRT")
-    assert "~ and 5 more names" in lines[4]
-
-
 @pytest.mark.parametrize("width", [40, 80, 200])
 def test_colours_take_no_room(summary: Summary, width: int) -> None:
     """With its colour codes taken out, a coloured panel is the plain one."""
@@ -59,14 +51,6 @@ def test_recompute_is_taken_out_of_the_backward_it_ran_in(summary: Summary) -> N
     assert (vrt.name, vrt.total_ns, vrt.forward_ns, vrt.recompute_ns, vrt.backward_ns) == (
         "VRT", 1640_000_000, 560_000_000, 200_000_000, 880_000_000,
     )  # fmt: skip
-
-
-def test_durations_measured_elsewhere_are_shown_where_nothing_else_is(make_summary: Callable[..., Summary]) -> None:
-    """A run that only logs timings has them in its panel."""
-    summary = make_summary((("A", "user", -1, 500), ("A/B", "user", -1, 300)), lanes=(-1, -1))
-    text = "\n".join(render_panel(summary, width=80, top=5, color=False))
-    assert "A (user)" in text
-    assert "  B (user)" in text
 
 
 def test_before_the_first_recorded_step_the_panel_says_so() -> None:
@@ -107,25 +91,6 @@ def test_the_plain_line(summary: Summary) -> None:
     assert render_plain(summary, step=120) == (
         "autoprof | step 120 | 1000.0 ms | 2.00 samples/s | fwd 28% rec 10% bwd 44% | top VRT/Stage8 50%"
     )
-
-
-def test_a_plain_line_has_what_fits(make_summary: Callable[..., Summary]) -> None:
-    """All phases, several names and the overhead, where they are short."""
-    rows = (("A", "forward", -1, 300), ("B", "forward", -1, 200), ("A", "backward", -1, 460))
-    assert render_plain(replace(make_summary(rows), throughput=None), step=9) == (
-        "autoprof | step 9 | 1000.0 ms | fwd 50% bwd 46% other 4% | top A 76%, B 20% | overhead 0.30 %"
-    )
-
-
-def test_the_plain_verdict_keeps_to_the_width(summary: Summary) -> None:
-    """Without the gain, and with a shorter name, where there is no room."""
-    for length, end in ((10, "could be saved)"), (60, "x"), (200, "x")):
-        found = Finding("jitter", "warning", "", "", name="x" * length, gain_ns=30_000_000)
-        line = render_plain_verdict(replace(summary, findings=(found,)))
-        assert line is not None
-        assert cell_len(line) <= 100
-        assert line.startswith("autoprof | verdict: jitter: xxx")
-        assert line.endswith(end)
 
 
 def test_the_plain_line_before_the_first_recorded_step() -> None:

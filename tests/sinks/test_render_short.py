@@ -68,16 +68,6 @@ def test_the_report_at_80_columns(judged: Summary) -> None:
     assert "\n".join(render_short(judged, folder=Path("/runs/one"))) + "\n" == GOLDEN
 
 
-def test_a_phase_without_time_is_zero(judged: Summary) -> None:
-    """Where the spans cover the step, other is 0: no dash, and not less than the clock's limit."""
-    phases = {**judged.phases, Phase.OTHER: 0, Phase.DATA: judged.phases[Phase.DATA] + judged.phases[Phase.OTHER]}
-    lines = render_short(replace(judged, phases=phases, clock_limit_ns=20_000_000))
-    head, times, shares = (line for line in lines if line.split()[:1] in (["phase"], ["ms/step"], ["share"]))
-    at = head.split().index("other")
-    assert times.split()[at] == "0"
-    assert shares.replace(" %", "").split()[at] == "0.0"
-
-
 def test_a_long_report_keeps_its_length_and_ends_with_the_folder(judged: Summary) -> None:
     """However many findings, notes and names there are: the others are counted."""
     rows = tuple((f"block{at}", "forward", -1, 10) for at in range(60))
@@ -141,57 +131,6 @@ def test_a_chain_of_names_with_nearly_the_same_time_is_one_line() -> None:
     assert tree[1] == ["1/blocks/*", "×2", "86.0", "%", "860", "860"]
 
 
-def test_a_name_that_runs_inside_another_and_beside_it_is_counted_once() -> None:
-    """As the layers of a model whose ``forward`` the program also calls: the left edge adds up to the step."""
-    inside = (
-        ("q", "forward", -1, 300),
-        ("q/a", "forward", 0, 280),
-        ("q", "backward", -1, 200),
-        ("q/a", "backward", 2, 90),
-    )
-    beside = (("q/a", "forward", -1, 100), ("q/a", "backward", -1, 50), ("p", "forward", -1, 250))
-    tree = _tree_of(*inside, *beside)
-    assert [row[:5] for row in tree[:3]] == [
-        ["q", "65.0", "%", "650", "400"],
-        ["a", "×2", "52.0", "%", "520"],
-        ["(self)", "13.0", "%", "130", "20.0"],
-    ]
-    assert [row[0] for row in tree[3:]] == ["p", "other"]
-
-
-def test_a_joined_name_is_never_cut() -> None:
-    """Where it would be wider than its column, its parts keep lines of their own."""
-    inner = f"net/{'a' * 25}/{'b' * 25}"
-    rows = (("net", "forward", -1, 900), (inner.rpartition("/")[0], "forward", 0, 880), (inner, "forward", 1, 880))
-    assert any(line.startswith(f"  {inner[4:]} ") for line in render_short(summary_of([frame_of(rows)]), width=100))
-    assert [row[0] for row in _tree_of(*rows)[:3]] == ["net", "a" * 25, "b" * 25]
-
-
-def test_names_join_only_where_nothing_else_is_shown_and_the_times_agree() -> None:
-    """A second row, a time that is much shorter, and a name without the outer one as its beginning keep their lines."""
-    pair = (("net", "forward", -1, 900), ("net/a", "forward", 0, 820), ("net/a/x", "forward", 1, 500))
-    assert [row[0] for row in _tree_of(*pair)[:4]] == ["net", "a", "x", "(self)"]
-    model = (("Model", "forward", -1, 900), ("body", "forward", 0, 900))
-    assert [row[0] for row in _tree_of(*model)[:2]] == ["Model", "body"]
-
-
-def test_rows_at_the_left_edge_that_are_joined_keep_the_outer_time() -> None:
-    """So that they add up to the step."""
-    assert _tree_of(("net", "forward", -1, 900), ("net/a", "forward", 0, 899.5))[0] == [
-        "net/a",
-        "90.0",
-        "%",
-        "900",
-        "900",
-    ]
-
-
-def test_an_optimizer_inside_a_call_of_nearly_its_time_has_one_line() -> None:
-    """The scaler's step contains the optimizer's: a second line would repeat the first."""
-    calls = (("Optimizer/scaler.step", "optimizer", -1, 80), ("Optimizer", "optimizer", 0, 79.5))
-    assert [row[0] for row in _tree_of(*calls)] == ["other", "Optimizer/scaler.step"]
-
-
 def test_forwards_that_may_be_a_rollout_have_one_name_in_every_report(judged: Summary) -> None:
     """The short and the full report and the page say what the verdict says."""
     forwards = Excluded("validation", 120, 30_000_000_000, steps=10, before_ns=3_000_000_000)
@@ -215,14 +154,6 @@ def test_steps_of_other_targets_are_steps_of_the_run(summary: Summary) -> None:
     text = "\n".join(render_short(replace(summary, skipped={OTHER_TARGETS: 6})))
     assert "autoprof: 8 steps (2 recorded, 6 with other names), host time" in text
     assert "skipped" not in text
-
-
-def test_a_long_headline_is_wrapped(summary: Summary) -> None:
-    """At 80 columns the counts of steps may need two lines: the clock at their end is shown."""
-    run = replace(summary, skipped={OTHER_TARGETS: 21_000}, warmup_steps=130_000, unsampled_steps=250_000)
-    _, first, second, *_ = render_short(run)
-    assert cell_len(first) <= 80
-    assert f"{first} {second}".endswith(f"not sampled), {run.clock} time")
 
 
 def test_a_run_without_recorded_steps_says_what_to_call() -> None:
@@ -251,12 +182,6 @@ def test_recorded_steps_are_always_compared_with_the_others(summary: Summary) ->
     assert "than the others" not in " ".join("\n".join(render_short(alike)).split())
 
 
-def test_a_difference_within_the_noise_of_a_few_steps_is_not_named(summary: Summary) -> None:
-    """Two unsampled steps of a run whose steps vary by half prove nothing."""
-    few = replace(summary, step_p95_ns=2 * summary.step_p50_ns, unsampled_steps=2, unsampled_ns=1_400_000_000)
-    assert "than the others" not in " ".join("\n".join(render_short(few)).split())
-
-
 def test_an_unknown_throughput_has_its_reason(summary: Summary) -> None:
     """With the call that would give it."""
     progress = Progress("", no_throughput="pass samples= to session.log")
@@ -279,32 +204,3 @@ def test_the_report_keeps_to_its_width(name: str, width: int, encoding: str) -> 
     lines = render_short(summary_of([frame_of(((name, "forward", -1, 10),))]), width=width, encoding=encoding)
     assert max(map(cell_len, lines)) <= max(width, 80)
     assert not acts("".join(lines))
-
-
-@pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
-def test_columns_are_aligned_in_every_encoding(encoding: str) -> None:
-    """A wide character takes two cells; where the encoding lacks it, its question mark takes one."""
-    rows = (("编码器", "forward", -1, 300), ("plain", "forward", -1, 200))
-    lines = render_short(summary_of([frame_of(rows)]), encoding=encoding)
-    shown = [line for line in lines if line.endswith((" 300", " 200"))]
-    assert len(shown) == 2
-    assert len({cell_len(line) for line in shown}) == 1
-
-
-def test_many_phases_take_a_second_block() -> None:
-    """Every phase is shown at 80 columns."""
-    names = [phase for phase in Phase if phase is not Phase.OTHER]
-    lines = render_short(summary_of([frame_of(tuple((str(phase), str(phase), -1, 100) for phase in names))]))
-    assert sum(line.startswith("phase ") for line in lines) == 2
-    assert all(any(f" {phase}" in line for line in lines if line.startswith("phase ")) for phase in names)
-
-
-def test_a_damaged_mean_is_shown_as_it_is(judged: Summary) -> None:
-    """Whoever shows a summary that something has changed sees the change, and no traceback."""
-    assert any("mean -" in line for line in render_short(replace(judged, step_mean_ns=-5_000)))
-
-
-def test_a_damaged_phase_has_a_bar_of_ordinary_length(judged: Summary) -> None:
-    """A phase of centuries in a step of a second would fill the memory with its bar."""
-    phases = dict.fromkeys(judged.phases, 10**18)
-    assert max(map(len, render_summary(replace(judged, phases=phases)))) < 200

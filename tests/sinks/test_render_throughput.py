@@ -5,17 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from rich.cells import cell_len
 from sink_builders import frame_of
 
 from autoprof._reports.log import render_log_summary, render_step
-from autoprof._reports.measurements import work_table
 from autoprof._reports.name_averages import NameAverages
 from autoprof._reports.panel import render_panel
-from autoprof._reports.plain import render_plain
 from autoprof._reports.run_facts import run_facts
 from autoprof._reports.summary_text import render_summary
-from autoprof.frame import Phase
 from autoprof.summary import MetricStats, Progress, Summary, Work, WorkRow
 
 TERA = 10**12
@@ -89,21 +85,6 @@ def test_the_short_report_keeps_the_device_and_the_host_apart(full: Summary) -> 
     assert facts["host"] == "CPU 3.1 cores"
 
 
-@pytest.mark.parametrize("width", [80, 120, 200])
-def test_no_line_is_wider_than_the_page(full: Summary, width: int) -> None:
-    """In the report and in the panel."""
-    lines = [*render_summary(full, width=width), *render_panel(full, width=width, top=5, color=False)]
-    assert max(map(cell_len, lines)) <= width
-
-
-def test_empty_columns_are_left_out(full: Summary) -> None:
-    """On a processor there is no MFU, without checkpointing no recompute."""
-    rows = (WorkRow("A", {"forward": 512, "recompute": 0, "backward": 1024}, 10**9),)
-    lines = list(work_table(Work(rows=rows), 80, "…"))
-    assert lines[0].split() == ["FLOP", "a", "step", "forward", "backward", "per", "s"]
-    assert lines[1].split() == ["A", "512", "1.02", "k", "1.00", "G"]
-
-
 def test_a_missing_figure_is_replaced_by_its_reason(full: Summary) -> None:
     """The reason is shown; without a peak the operations remain."""
     assert "work       not counted: no formula for x" in render_summary(
@@ -128,36 +109,8 @@ def test_the_panel_shows_the_last_readings_and_the_time_left(full: Summary) -> N
     assert "│ use: GPU 91 % · 20.00 GiB · 655 W · 1740 MHz · 64 °C · throttled 3.0 %" in text
 
 
-def test_the_plain_line_has_the_same_words(full: Summary) -> None:
-    """For a log of a job."""
-    line = render_plain(full, step=100)
-    assert " | 2.00 samples/s | 15 min 00 s left | " in line
-    assert " | 6.00 TFLOP/s MFU 34.2 % HFU 40.1 % GPU 91 %" in render_plain(
-        replace(full, throughput=None, progress=None, rows=(), phases={Phase.FORWARD: full.total_step_ns}), step=1
-    )
-
-
 def test_the_log_has_the_scalars_of_each_step_and_the_sums_at_the_end(full: Summary) -> None:
     """Bytes in the units of people."""
     text = render_step(frame_of(scalars={"loss": 0.25, "gpu_memory_bytes": float(2**30)}), NameAverages())
     assert "loss=0.25 gpu_memory_bytes=1.00GiB" in text
     assert "GPU        busy 87 % (10 to 100)" in render_log_summary(full)
-
-
-def test_a_run_without_measures_has_no_line_of_them(summary: Summary) -> None:
-    """Nothing is shown as zero."""
-    text = "\n".join(render_summary(summary))
-    for word in ("\npace", "\nwork", "\nGPU", "\nhost", "FLOP"):
-        assert word not in text
-
-
-def test_a_summary_of_an_older_version_is_read(full: Summary) -> None:
-    """Before 2026-11-22 the keys were ``pace``, ``gauges`` and ``left_``."""
-    data = full.to_dict()
-    old = data | {"pace": data["progress"], "gauges": data["metrics"]}
-    for part in (old["pace"], *old["what_if"]):
-        for name in ("steps", "ns"):
-            if f"remaining_{name}" in part:
-                part[f"left_{name}"] = part.pop(f"remaining_{name}")
-    del old["progress"], old["metrics"]
-    assert Summary.from_dict(old) == full

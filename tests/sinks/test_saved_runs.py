@@ -110,22 +110,6 @@ def test_a_file_made_again_is_the_file(
     assert capsys.readouterr().out == ""
 
 
-def test_the_table_of_spans_is_made_again(tmp_path: Path) -> None:
-    """``--span-csv`` is the table that ``per: span`` writes."""
-    folder, _, _ = train(tmp_path / "runs", {"jsonl": {}, "csv": {"per": "span"}}, steps=3)
-    assert main(["show", str(folder), "--span-csv", str(tmp_path / "again.csv")]) == 0
-    assert (tmp_path / "again.csv").read_bytes() == (folder / "rank0" / "spans.csv").read_bytes()
-
-
-def test_the_summary_is_printed_again(
-    saved: tuple[Path, ListSink, autoprof.Summary], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """``autoprof show --full`` prints the text of ``summary.txt``."""
-    monkeypatch.setenv("COLUMNS", "80")
-    assert main(["show", str(saved[0]), "--full"]) == 0
-    assert capsys.readouterr().out == (saved[0] / "summary.txt").read_text("utf-8")
-
-
 @pytest.fixture
 def two_ranks(tmp_path: Path) -> tuple[Path, dict[int, list[StepFrame]]]:
     """Two ranks of one run; the second began half a second later and has a summary of its own."""

@@ -170,16 +170,6 @@ def test_a_program_that_resets_the_terminal_gets_the_panel_again(terminal: Termi
     assert printed == [f"print {i}" for i in range(30)]
 
 
-def test_a_resize_redraws_before_the_nth_step(terminal: TerminalStream, clock: Clock) -> None:
-    """Until then the terminal scrolls the old panel away line by line."""
-    console = Console(terminal, clock, every=5)
-    for step in range(1, 6):
-        console.step(step)
-    terminal.screen.resize(90, 30)
-    console.step(6)
-    assert terminal.screen.text[-1].startswith("└─ Total")
-
-
 @pytest.mark.parametrize(("rows", "shown"), [(3, True), (20, False)])
 def test_a_tall_live_display_of_the_programs_has_the_screen(
     terminal: TerminalStream, clock: Clock, monkeypatch: pytest.MonkeyPatch, rows: int, shown: bool
@@ -195,20 +185,6 @@ def test_a_tall_live_display_of_the_programs_has_the_screen(
         assert bool(_panel(terminal)) is shown
         assert "autoprof | step" not in "".join(terminal.writes)
     console.step(3)
-    assert _panel(terminal)
-
-
-def test_a_live_display_on_a_screen_of_its_own_has_it_alone(
-    terminal: TerminalStream, clock: Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The panel would be drawn into the dashboard."""
-    monkeypatch.setattr(sys, "stdout", terminal)
-    console = Console(terminal, clock, every=1)
-    screen = RichConsole(file=terminal, force_terminal=True, width=80, height=24, color_system=None)
-    with Live("dashboard", console=screen, auto_refresh=False, screen=True):
-        console.step(1)
-        assert not _panel(terminal)
-    console.step(2)
     assert _panel(terminal)
 
 
@@ -235,26 +211,6 @@ def test_prints_scroll_above_the_panel(terminal: TerminalStream, clock: Clock) -
     assert printed == [f"print {step} 损失" for step in range(1, 41)]
 
 
-def test_a_bar_that_rewrites_its_line_keeps_it(terminal: TerminalStream, clock: Clock) -> None:
-    """A tqdm bar goes on rewriting its own line while the panel is redrawn."""
-    console = Console(terminal, clock, every=1)
-    for step in range(1, 6):
-        terminal.screen.feed(f"\repoch: {step}/5")
-        console.step(step)
-    assert [line for line in terminal.screen.text if "epoch" in line] == ["epoch: 5/5"]
-
-
-def test_a_full_screen_makes_room_first(terminal: TerminalStream, clock: Clock) -> None:
-    """With the cursor on the last row, the text there scrolls up instead of being overwritten."""
-    terminal.screen.feed("".join(f"line {i}\n" for i in range(30)) + "half")
-    Console(terminal, clock, every=1).step(1)
-    terminal.screen.feed(" done\n")
-    seen = terminal.screen.scrolled + terminal.screen.text
-    assert [line for line in seen if line.startswith(("line", "half"))] == [f"line {i}" for i in range(30)] + [
-        "half done"
-    ]
-
-
 def test_drawing_is_throttled_by_steps_and_time(terminal: TerminalStream, clock: Clock) -> None:
     """Nothing is drawn, and no summary asked for, before N steps and the interval have passed."""
     console = Console(terminal, clock, every=10)
@@ -276,22 +232,6 @@ def test_between_recorded_steps_the_panel_shows_its_age(terminal: TerminalStream
     assert console.asked == 1
     console.step(40)
     assert _panel(terminal)[0].startswith("┌─ autoprof · step 40 ·")
-
-
-def test_the_age_is_not_drawn_more_often_than_the_panel(terminal: TerminalStream, clock: Clock) -> None:
-    """The interval holds, and without a panel nothing is printed."""
-    console = Console(terminal, clock, every=1)
-    console.step(1)
-    for _ in range(41):
-        clock.now += 0.025
-        console.outputs.show()
-    assert len(terminal.writes) == 2 + 1
-    stream = io.StringIO()
-    piped = Console(stream, clock, every=1)
-    piped.step(1)
-    clock.now += 10
-    piped.outputs.show()
-    assert len(stream.getvalue().splitlines()) == 1
 
 
 def _panel(terminal: TerminalStream) -> list[str]:
@@ -369,15 +309,6 @@ def test_a_failed_summary_gives_the_screen_back(terminal: TerminalStream, clock:
     assert terminal.screen.bottom == 23
 
 
-def test_a_closed_stream_raises(clock: Clock) -> None:
-    """A stream that was closed makes ``show`` raise."""
-    stream = io.StringIO()
-    console = Console(stream, clock, every=1)
-    stream.close()
-    with pytest.raises(ValueError, match="closed file"):
-        console.sink.show(summary_of([frame_of()]), 1)
-
-
 def test_a_fork_does_not_write_to_the_terminal(
     terminal: TerminalStream, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -388,16 +319,6 @@ def test_a_fork_does_not_write_to_the_terminal(
     monkeypatch.setattr(os, "getpid", lambda: -1)
     console.sink._restore_screen()
     assert len(terminal.writes) == count
-
-
-@pytest.mark.parametrize(("value", "colored"), [("", True), ("1", False)])
-def test_no_color_is_respected(
-    terminal: TerminalStream, clock: Clock, monkeypatch: pytest.MonkeyPatch, value: str, colored: bool
-) -> None:
-    """``NO_COLOR`` with any value but the empty one means no colours."""
-    monkeypatch.setenv("NO_COLOR", value)
-    Console(terminal, clock, every=1).step(1)
-    assert ("\x1b[36m" in terminal.writes[0]) is colored
 
 
 _PROGRAM = """

@@ -8,13 +8,10 @@ import re
 from math import inf
 from pathlib import Path
 
-import numpy as np
-import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from random_frames import runs
-from sink_builders import MS, Clock, frame_of, summary_of
-from test_sink_trace import vrt_frame
+from sink_builders import Clock, frame_of, summary_of
 
 from autoprof._storage.runs import RunFolder
 from autoprof.frame import NOT_MEASURED, Phase, StepFrame
@@ -78,14 +75,6 @@ def test_a_row_of_a_span_holds_its_times(frames: list[StepFrame]) -> None:
 FORMULAS = ["=1+2", "+A1", "-cmd|' /C calc'!A0", "@SUM(A1)", "|x", "\t=1", "-1+1"]
 
 
-@pytest.mark.parametrize("name", FORMULAS)
-def test_a_name_is_no_formula(name: str) -> None:
-    """A spreadsheet would run it; an apostrophe makes it text."""
-    table = SpanTable()
-    (row,) = read(table.header() + table.rows(frame_of(((name, "user", -1, 5),))))
-    assert row["name"] == f"'{name}"
-
-
 @given(st.text(), st.floats())
 @example("a\r\nb", 0.0)
 def test_no_cell_is_a_formula_and_numbers_stay_numbers(text: str, number: float) -> None:
@@ -93,13 +82,6 @@ def test_no_cell_is_a_formula_and_numbers_stay_numbers(text: str, number: float)
     shown, negative = next(csv.reader(io.StringIO(line((text, repr(-number))), newline="")))
     assert float(shown) <= inf if shown[:1] in ("+", "-") else shown[:1] not in ("=", "@", "|", "\t", "\r")
     assert negative == repr(-number)
-
-
-def test_self_times_add_up() -> None:
-    """The self times of a step and its time in no span add up to the step."""
-    table = SpanTable()
-    rows = read(table.header() + table.rows(vrt_frame()))
-    assert sum(int(row["self_ns"]) for row in rows) == 940 * MS
 
 
 def test_values_that_are_logged_late_are_in_the_last_column(tmp_path: Path, clock: Clock) -> None:
@@ -111,16 +93,6 @@ def test_values_that_are_logged_late_are_in_the_last_column(tmp_path: Path, cloc
     rows = read(path.read_text("utf-8"))
     assert [row["scalar/lr"] for row in rows] == ["0.1"] * 4
     assert [row["more"] for row in rows] == ["", '{"scalar/loss": "0.5"}', "", '{"scalar/loss": "0.25"}']
-
-
-def test_a_time_that_the_device_did_not_see_is_empty() -> None:
-    """A missing device time is an empty cell between numbers."""
-    device = np.array([int(ms * MS) for ms in range(10)])
-    device[2] = -1
-    table = SpanTable()
-    frame = vrt_frame(device_duration_ns=10**9, device_start_ns=device, device_ns=device)
-    numbers = [row["device_ns"] for row in read(table.header() + table.rows(frame))]
-    assert [float(number) if number else None for number in numbers][:4] == [0.0, 1e6, None, 3e6]
 
 
 def test_the_page_documents_every_column() -> None:

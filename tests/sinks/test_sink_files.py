@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from sink_builders import VRT, Clock, frame_of, layout_of, summary_of
 
-from autoprof._storage.line_file import BUFFER_BYTES, LineFile
+from autoprof._storage.line_file import LineFile
 from autoprof._storage.runs import RunFolder, read_run
 from autoprof.errors import OutputError
 from autoprof.sinks._base import RunInfo
@@ -34,24 +34,6 @@ def test_lines_wait_until_they_are_due(tmp_path: Path, clock: Clock) -> None:
     file.write("b\n")
     assert path.read_text() == "a\nb\n"
     file.close()
-
-
-def test_a_full_buffer_is_written_at_once(tmp_path: Path, clock: Clock) -> None:
-    """The pending text is bounded, also when it comes quickly."""
-    path = tmp_path / "lines"
-    file = LineFile(path, 5.0, clock)
-    file.write("x" * BUFFER_BYTES + "\n")
-    assert path.stat().st_size == BUFFER_BYTES + 1
-    file.close()
-
-
-def test_closing_twice_is_closing_once(tmp_path: Path, clock: Clock) -> None:
-    """``close`` writes the pending text and may be called again."""
-    file = LineFile(tmp_path / "lines", 5.0, clock)
-    file.write("a\n")
-    file.close()
-    file.close()
-    assert (tmp_path / "lines").read_text() == "a\n"
 
 
 def test_a_write_that_fails_half_way_leaves_whole_lines(

@@ -54,20 +54,8 @@ def test_a_long_run_keeps_the_maxima_in_bounded_space(steps: int) -> None:
     assert len(snapshot.steps) == -(-steps // snapshot.stride)
 
 
-def test_a_reading_that_begins_late_is_a_gap_before() -> None:
-    """A value that was not measured is not zero."""
-    kept = History()
-    kept.add(1, {"rss_bytes": 5})
-    kept.add(2, {"rss_bytes": 5, "allocated_bytes": 7})
-    assert kept.snapshot().series["allocated_bytes"].tolist() == [-1, 7]
 
 
-def test_kinds_of_readings_are_bounded() -> None:
-    """A reading under an ever new name does not grow the history."""
-    kept = History()
-    for step in range(3 * SERIES):
-        kept.add(step, {f"kind{step}": 1})
-    assert len(kept.snapshot().series) == SERIES
 
 
 def test_the_phases_of_a_name_are_one_bar() -> None:
@@ -92,25 +80,6 @@ def test_any_number_of_steps_and_names_is_drawn(points: int, names: int) -> None
         assert len(figure.axes[1].get_yticklabels()) == min(names, MODULES)
 
 
-def test_no_texts_overlap() -> None:
-    """Titles, legend, names and numbers do not overlap."""
-    entries = tuple(NameMemory(f"VRT/Stage{i}/residual_group", (60 - i) * MIB, 90 * MIB) for i in range(MODULES))
-    figure = memory_figure(history(30, *entries))
-    renderer = figure.canvas.get_renderer()  # type: ignore[attr-defined]
-    left, right = figure.axes
-    legend = left.get_legend()
-    assert legend is not None
-    texts = [
-        left.title,
-        left._left_title,
-        right._left_title,
-        *right.texts,
-        *right.get_yticklabels(),
-        *legend.get_texts(),
-    ]  # type: ignore[attr-defined]
-    boxes = [text.get_window_extent(renderer) for text in texts if text.get_text()]
-    assert not [1 for i, box in enumerate(boxes) for other in boxes[:i] if box.overlaps(other)]
-    assert all(figure.bbox.contains(*corner) for box in boxes for corner in box.corners())
 
 
 @pytest.fixture
@@ -122,14 +91,6 @@ def no_fonts(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     fonts._search.cache_clear()
 
 
-@pytest.mark.usefixtures("no_fonts")
-def test_a_script_without_a_font_is_spelt_out() -> None:
-    """A character is written as its code point, and the picture says so."""
-    names = [NameMemory(name, MIB, MIB) for name in ("时A", "𠀀", "🔥/x")]
-    figure = memory_figure(history(3, *names))
-    labels = [text.get_text() for text in figure.axes[-1].get_yticklabels()]
-    assert labels == ["\\u65f6A", "\\U00020000", "\\U0001f525/x"]
-    assert "written as code points" in figure.get_supxlabel()
 
 
 def test_cjk_names_are_drawn_without_a_missing_glyph() -> None:

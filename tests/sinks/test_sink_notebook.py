@@ -105,15 +105,6 @@ def test_the_report_replaces_the_panel(notebook: Notebook, clock: Clock, tmp_pat
     assert stream.getvalue() == ""
 
 
-def test_a_kernel_that_ends_gets_the_report_as_text(notebook: Notebook, clock: Clock) -> None:
-    """Where nothing can be shown any more the stream has the report."""
-    stream = io.StringIO()
-    sink = console(clock, stream)
-    notebook.broken = True
-    sink.close(summary_of([frame_of()]))
-    assert "autoprof: 1 step (all recorded)" in stream.getvalue()
-
-
 def test_a_script_that_loads_ipython_is_no_notebook(monkeypatch: pytest.MonkeyPatch, clock: Clock) -> None:
     """Libraries import IPython; a terminal's IPython has no kernel, and a script has no shell."""
     plain = Notebook(monkeypatch, kernel=False)
@@ -123,10 +114,3 @@ def test_a_script_that_loads_ipython_is_no_notebook(monkeypatch: pytest.MonkeyPa
     stream = io.StringIO()
     step(console(clock, stream), clock, 1)
     assert "autoprof | step 1" in stream.getvalue()
-
-
-def test_ipython_is_not_loaded_to_look_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where it is not loaded there is no notebook."""
-    monkeypatch.delitem(sys.modules, "IPython", raising=False)
-    assert NotebookOutput.of_this_process() is None
-    assert "IPython" not in sys.modules

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import threading
 import time
 from pathlib import Path
@@ -164,12 +163,3 @@ def test_a_run_of_one_rank_has_none(tmp_path: Path) -> None:
     (first,) = make_sinks(wanted, RunInfo(folder, 0, io.StringIO(), world_size=2))
     assert (alone, second) == ((), ())
     assert isinstance(first, RanksTraceSink)
-
-
-def test_damaged_facts_of_a_rank_do_not_end_the_run(tmp_path: Path) -> None:
-    """A ``run.json`` that is no object is a rank that has not ended."""
-    ranks = Ranks(tmp_path, 2, wait_s=0.1)
-    ranks.record(0, range(1, 4))
-    ranks.record(1, range(1, 4))
-    (ranks.folders[1].rank_path / "run.json").write_text(json.dumps([]), encoding="utf-8")
-    assert sorted(steps_of(ranks.close())) == [0, 1]

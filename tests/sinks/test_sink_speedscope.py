@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema
-import pytest
 from hypothesis import given
 from random_frames import runs
 from sink_builders import Clock, frame_of, summary_of
@@ -145,17 +144,6 @@ def test_the_file_is_there_as_soon_as_the_window_is_over(tmp_path: Path, clock: 
     assert os.listdir(path.parent) == [path.name]
 
 
-def test_a_window_that_the_run_did_not_fill_is_written_at_the_end(tmp_path: Path, clock: Clock) -> None:
-    """``close`` writes the gathered steps; a run without a step has no file."""
-    sink, path = open_sink(tmp_path / "a", clock, first=1)
-    sink.write(vrt_frame())
-    sink.close(summary_of([]))
-    check(path.read_text("utf-8"))
-    sink, path = open_sink(tmp_path / "b", clock)
-    sink.close(summary_of([]))
-    assert not path.exists()
-
-
 def test_the_size_is_limited(tmp_path: Path, clock: Clock) -> None:
     """The gathered steps in memory end with the limit."""
     sink, path = open_sink(tmp_path, clock, first=1, count=None, max_mb=1)
@@ -163,10 +151,3 @@ def test_the_size_is_limited(tmp_path: Path, clock: Clock) -> None:
         sink.write(frame_of(step=step))
     sink.close(summary_of([]))
     assert 900_000 < path.stat().st_size < 1_100_000
-
-
-@pytest.mark.parametrize("wrong", [{"profiles": [{}]}, {"other": 1}, {"shared": {"frames": [{"file": "a"}]}}])
-def test_the_types_are_checked(wrong: dict[str, Any]) -> None:
-    """The schema above refuses everything outside the format."""
-    with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate(file_of(vrt_frame()) | wrong, FORMAT)

@@ -65,14 +65,6 @@ def test_tensorboard_reads_the_scalars(tmp_path: Path, clock: Clock) -> None:
     assert sum(tag.startswith("ms/") for tag in events.Tags()["scalars"]) == 3
 
 
-def test_the_folder_of_tensorboard_can_be_chosen(tmp_path: Path, clock: Clock) -> None:
-    """``folder`` puts the events beside others', so that one TensorBoard shows all."""
-    sink = TensorboardSink(TensorboardOptions(folder=str(tmp_path / "tb"), **EACH), run_info(tmp_path / "run", clock))
-    feed(sink, 2)
-    sink.close(summary_of([]))
-    assert EventAccumulator(str(tmp_path / "tb")).Reload().Scalars("scalar/loss")[0].value == 0.5
-
-
 # Weights & Biases
 
 
@@ -176,30 +168,6 @@ def test_mlflow_gets_a_run_of_its_own(tmp_path: Path, clock: Clock, store: str) 
     assert found.data.metrics["autoprof/scalar/loss"] == 0.25
 
 
-def test_a_second_run_shares_the_experiment(tmp_path: Path, clock: Clock, store: str) -> None:
-    """The experiment is made once."""
-    ids = []
-    for _ in range(2):
-        sink = MlflowSink(MlflowOptions(tracking_uri=store, experiment="e"), run_info(tmp_path, clock))
-        sink.close(summary_of([]))
-        ids.append(sink.run_id)
-    client = MlflowClient(tracking_uri=store)
-    experiment = client.get_experiment_by_name("e")
-    assert experiment is not None
-    assert {run.info.run_id for run in client.search_runs([experiment.experiment_id])} == set(ids)
-
-
-def test_names_that_mlflow_refuses_are_rewritten(tmp_path: Path, clock: Clock, store: str) -> None:
-    """A name with parentheses is logged with underscores, not lost."""
-    sink = MlflowSink(MlflowOptions(tracking_uri=store, **EACH), run_info(tmp_path, clock))
-    for step in (1, 2):
-        sink.write(frame_of((("(backward)", "backward", -1, 10), ("时间", "user", -1, 5)), step=step))
-    sink.close(summary_of([]))
-    metrics = MlflowClient(tracking_uri=store).get_run(sink.run_id).data.metrics
-    assert metrics["autoprof/ms/_backward_/backward"] == 10.0
-    assert metrics["autoprof/ms/时间/user"] == 5.0
-
-
 def test_mlflow_joins_the_active_run(tmp_path: Path, clock: Clock, store: str) -> None:
     """The program's own run gets the metrics, and stays active."""
     mlflow.set_tracking_uri(store)
@@ -287,12 +255,6 @@ def test_an_endpoint_that_is_no_address_is_an_error_at_set_up(endpoint: str) -> 
     """The exporter would log an error at each export."""
     with pytest.raises(ValueError, match=r"is no address; allowed: one such as http://localhost:4318/v1/metrics"):
         OpentelemetryOptions(endpoint=endpoint)
-
-
-@pytest.mark.parametrize("endpoint", ["http://localhost:4318/v1/metrics", "https://[::1]", "http://otel_1.中文:80/"])
-def test_an_endpoint_may_be_any_address(endpoint: str) -> None:
-    """Names of containers, literal addresses and names in other scripts."""
-    assert OpentelemetryOptions(endpoint=endpoint).endpoint == endpoint
 
 
 def points(data: Any) -> dict[tuple[str, ...], float]:

@@ -18,9 +18,7 @@ from autoprof.sinks.console import ConsoleOptions
 from autoprof.sinks.jsonl import JsonlOptions
 from autoprof.sinks.log import LogOptions
 from autoprof.sinks.memory_plot import MemoryPlotOptions
-from autoprof.sinks.mlflow import MlflowOptions
 from autoprof.sinks.prometheus import PrometheusOptions
-from autoprof.sinks.tensorboard import TensorboardOptions
 from autoprof.sinks.trace import TraceOptions
 from autoprof.sinks.wandb import WandbOptions
 
@@ -50,22 +48,10 @@ def test_other_ranks_write_only_their_records(tmp_path: Path, clock: Clock) -> N
     assert (tmp_path / "run" / "rank3" / "steps.jsonl").exists()
 
 
-def test_every_sink_has_a_section_of_the_configuration() -> None:
-    """The configuration has a key for each sink that is found, with the sink's own options."""
-    assert set(SINKS.parts) == set(Sinks.model_fields)
-    for key, kind in SINKS.parts.items():
-        assert Sinks(**{key: kind.options()}).model_dump(exclude_none=True).keys() == {key}
-
-
 def test_a_sink_that_writes_files_asks_for_a_folder() -> None:
     """A run has a folder when one of its sinks writes there, and none for an endpoint only."""
     assert writes_files(Sinks(trace=TraceOptions()))
     assert not writes_files(Sinks(prometheus=PrometheusOptions(), console=ConsoleOptions()))
-
-
-def test_no_sinks_are_none(tmp_path: Path, clock: Clock) -> None:
-    """An empty mapping opens nothing."""
-    assert make_sinks(Sinks(), run_info(RunFolder.create(tmp_path), clock)) == ()
 
 
 def test_without_a_folder_there_is_only_the_console(clock: Clock) -> None:
@@ -106,23 +92,6 @@ def test_wandb_without_a_key_is_an_error_of_ours(tmp_path: Path, clock: Clock, m
         make_sinks(Sinks(wandb=WandbOptions(mode="online")), run_info(RunFolder.create(tmp_path), clock))
     assert str(raised.value).endswith("or record locally with mode: offline, or remove the key wandb")
     assert isinstance(raised.value.__cause__, wandb.errors.UsageError)
-
-
-def test_a_store_of_mlflow_that_does_not_exist_is_an_error_of_ours(tmp_path: Path, clock: Clock) -> None:
-    """At set-up, with what to do."""
-    pytest.importorskip("mlflow")
-    options = MlflowOptions(tracking_uri="nonsense://store")
-    with pytest.raises(OutputError, match=r"^sinks\.mlflow: cannot be opened \(.*\); set tracking_uri to a server"):
-        make_sinks(Sinks(mlflow=options), run_info(RunFolder.create(tmp_path), clock))
-
-
-def test_a_folder_of_tensorboard_that_cannot_be_made_is_an_error_of_ours(tmp_path: Path, clock: Clock) -> None:
-    """At set-up, with what to do."""
-    pytest.importorskip("tensorboard")
-    (tmp_path / "file").touch()
-    options = TensorboardOptions(folder=str(tmp_path / "file"))
-    with pytest.raises(OutputError, match=r"^sinks\.tensorboard: cannot be opened \(FileExistsError: .*\); set folder"):
-        make_sinks(Sinks(tensorboard=options), run_info(RunFolder.create(tmp_path), clock))
 
 
 def test_an_exception_of_a_signal_handler_leaves_the_set_up(tmp_path: Path, clock: Clock) -> None:
