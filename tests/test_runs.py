@@ -110,21 +110,6 @@ def test_a_file_in_the_way_is_named(tmp_path: Path) -> None:
     assert (tmp_path / "runs").read_text() == "mine"
 
 
-def test_a_folder_that_cannot_be_written_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the run's own folder cannot be made, the folders made on the way to it are gone again."""
-    mkdir = Path.mkdir
-
-    def refuse(path: Path, *args: object) -> None:
-        if path.name == "rank0":
-            raise PermissionError(13, "Permission denied")
-        mkdir(path)
-
-    monkeypatch.setattr(Path, "mkdir", refuse)
-    with pytest.raises(OutputError, match=r"cannot be written \(Permission denied\); output must name a folder"):
-        RunFolder.create(tmp_path / "a" / "b")
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_discard_removes_what_the_run_made(tmp_path: Path) -> None:
     """A run that failed at set-up leaves its output as it found it."""
     folder = RunFolder.create(tmp_path / "runs")

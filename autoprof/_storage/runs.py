@@ -37,7 +37,6 @@ class RunFolder:
     path: Path
     rank: int = 0
     info: dict[str, Any] = field(default_factory=dict)
-    made: tuple[Path, ...] = ()
 
     @classmethod
     def create(
@@ -55,23 +54,20 @@ class RunFolder:
 
         Without a ``name`` the run is named by its start and a random suffix. A name that exists gets a number. Several
         ranks share the folder by its name: there only the rank's own folder counts as existing, and is an error unless
-        the name is to be ``numbered``. Raises ``OutputError``, and leaves no folder, where this one cannot be written.
+        the name is to be ``numbered``. Raises ``OutputError`` where this one cannot be written.
         """
         root = Path(output)
-        made: list[Path] = []
         try:
-            _make_parents(root, made)
+            root.mkdir(parents=True, exist_ok=True)
             shared = f"rank{rank}" if world_size > 1 and name is not None else None
-            path = _claim(root, name, shared=shared, numbered=numbered, made=made)
-            _claim_rank(path / f"rank{rank}", made)
-            kept = tuple(one.absolute() for one in made)  # the program may change its working directory
-            folder = cls(path.absolute(), rank, _describe(rank, world_size, config, devices), kept)
+            path = _claim(root, name, shared=shared, numbered=numbered)
+            folder = cls(path.absolute(), rank, _describe(rank, world_size, config, devices))
+            if folder.rank_path.exists():
+                raise OutputError(f"{folder.rank_path}: holds another run already; give this run a name of its own")
+            folder.rank_path.mkdir()
             folder._write_info()
-        except BaseException as error:
-            _remove(made)
-            if isinstance(error, (OSError, ValueError)):
-                raise OutputError(_explain(root, error)) from error
-            raise
+        except (OSError, ValueError) as error:
+            raise OutputError(_explain(root, error)) from error
         return folder
 
     @property
@@ -94,7 +90,10 @@ class RunFolder:
         shutil.rmtree(self.rank_path, ignore_errors=True)
         if self.rank == 0:
             self._info_path.unlink(missing_ok=True)
-        _remove(self.made)
+        for folder in (self.path, self.path.parent):
+            with contextlib.suppress(OSError):  # not empty: another run has files there
+                if folder != Path.cwd():
+                    folder.rmdir()
 
     def join(self, run: Path, rank: int) -> None:
         """Move all files of this run, whose rank was not known, to the folder of another as those of ``rank``.
@@ -108,7 +107,7 @@ class RunFolder:
         for file in list(self.path.iterdir()):
             file.rename(target / file.name)
         self.path.rmdir()
-        self.path, self.rank, self.made = run, rank, ()
+        self.path, self.rank = run, rank
 
     def write_summary(self, summary: Summary, report: Sequence[str]) -> None:
         """Write ``summary.json``, and the lines of the report to ``summary.txt``; ranks but 0 in their own folders."""
@@ -124,18 +123,7 @@ class RunFolder:
         write_atomic(self._info_path, json.dumps(self.info, indent=1, ensure_ascii=False, default=str) + "\n")
 
 
-def _make_parents(root: Path, made: list[Path]) -> None:
-    missing = []
-    while not root.exists():
-        missing.append(root)
-        root = root.parent
-    for folder in reversed(missing):
-        with contextlib.suppress(FileExistsError):  # another rank was faster
-            folder.mkdir()
-            made.append(folder)
-
-
-def _claim(root: Path, name: str | None, *, shared: str | None, numbered: bool, made: list[Path]) -> Path:
+def _claim(root: Path, name: str | None, *, shared: str | None, numbered: bool) -> Path:
     """Make the folder of a run, or return one that exists and lacks the folder ``shared`` of this rank."""
     for attempt in range(1, ATTEMPTS + 1):
         if name is None:
@@ -148,23 +136,8 @@ def _claim(root: Path, name: str | None, *, shared: str | None, numbered: bool, 
             if shared is not None and path.is_dir() and not (numbered and (path / shared).exists()):
                 return path
             continue
-        made.append(path)
         return path
     raise OutputError(f"{root}: {ATTEMPTS} folders for this run exist already; name another output folder")
-
-
-def _claim_rank(path: Path, made: list[Path]) -> None:
-    try:
-        path.mkdir()
-    except FileExistsError:
-        raise OutputError(f"{path}: holds another run already; give this run a name of its own") from None
-    made.append(path)
-
-
-def _remove(made: Sequence[Path]) -> None:
-    for path in reversed(made):
-        with contextlib.suppress(OSError):  # not empty: another run has files there
-            path.rmdir()
 
 
 def _explain(root: Path, error: OSError | ValueError) -> str:

@@ -9,23 +9,21 @@ from __future__ import annotations
 import queue
 import threading
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-import numpy as np
 from pydantic import Field
 
 from .._options import Options
-from .._stats.rows import step_rows
+from .._stats import Aggregate
 from .._stats.unit_rates import LogPeriods
 from .._units import NS_PER_MS, NS_PER_S, UNITS
 from ..errors import OutputError, import_extra
-from ..frame import UNTIMED_LANE, Layout, Nanoseconds, Phase, StepFrame
+from ..frame import Phase, StepFrame
 from ..summary import Summary
 
-LAYOUTS: Final = 32
-"""Layouts with sums of their own between two reports; with more, the sums are added up by name."""
 QUEUE_SIZE: Final = 64
 """Reports that may wait for a slow receiver; further ones are dropped and counted."""
 CLOSE_TIMEOUT_S: Final = 30.0
@@ -43,9 +41,6 @@ class MetricsOptions(Options):
     """Number of names reported, the longest first."""
 
 
-RowTimes = Mapping[tuple[str, Phase], int]
-
-
 @dataclass(frozen=True, slots=True)
 class StepSums:
     """Sums over several recorded steps, and the last value of each logged scalar and memory reading.
@@ -61,7 +56,7 @@ class StepSums:
     step_ns: int
     overhead: float
     phases: Mapping[Phase, int]
-    rows: RowTimes
+    rows: Mapping[tuple[str, Phase], int]
     throughput: float | None = None
     scalars: Mapping[str, float] = field(default_factory=dict)
     memory: Mapping[str, int] = field(default_factory=dict)
@@ -88,7 +83,7 @@ class StepSums:
 
 
 class MeansOfSteps:
-    """Sum frames between two reports. Adding a frame is a few array operations, whatever its number of spans."""
+    """Sum frames between two reports."""
 
     def __init__(self) -> None:
         self._recorded = self._dropped = 0
@@ -96,17 +91,12 @@ class MeansOfSteps:
         self._begin()
 
     def _begin(self) -> None:
-        self._sums: dict[Layout, Nanoseconds] = {}
-        self._rows: dict[tuple[str, Phase], int] = {}
-        self._phases: dict[Phase, int] = {}
-        self._scalars: dict[str, float] = {}
-        self._memory: dict[str, int] = {}
-        self._steps = self._step_ns = self._observed_ns = self._overhead_ns = 0
+        self._aggregate = Aggregate()
         self._samples, self._sampled_ns = 0.0, 0
         self._last = 0, 0
 
     def __len__(self) -> int:
-        return self._steps
+        return self._aggregate.steps
 
     def skip(self, frame: StepFrame) -> None:
         """Pass over a step of the warm-up: samples that are logged later may be those of its time too."""
@@ -118,58 +108,33 @@ class MeansOfSteps:
         if samples is not None:
             self._samples += samples.units
             self._sampled_ns += samples.ns
-        if frame.scalars:
-            self._scalars.update(frame.scalars)
-        if frame.memory:
-            self._memory.update(frame.memory)
-        if frame.device_ns is not None and frame.device_duration_ns is None:
-            return
-        total, sums = frame.total_ns, self._sums
-        known = sums.get(frame.layout)
-        if known is None:
-            if len(sums) >= LAYOUTS:
-                self._fold()
-            sums[frame.layout] = total.astype(np.int64, copy=True)
-        else:
-            known += total
-        self._steps += 1
-        self._recorded += 1
-        self._dropped += frame.dropped
-        self._step_ns += frame.step_ns
-        self._observed_ns += frame.duration_ns
-        self._overhead_ns += frame.overhead_ns
-        self._last = frame.step, frame.start_unix_ns
-
-    def _fold(self) -> None:
-        for layout, sums in self._sums.items():
-            rows = step_rows(layout)
-            for key, ns in zip(rows.keys, rows.totals(sums).tolist(), strict=True):
-                if key.lane == UNTIMED_LANE:  # it has no device time, which is not a time of zero
-                    continue
-                self._rows[key.name, key.phase] = self._rows.get((key.name, key.phase), 0) + ns
-            own = layout.self_ns(sums)
-            for phase, spans in layout.phase_groups:
-                self._phases[phase] = self._phases.get(phase, 0) + int(own[spans].sum())
-        self._sums.clear()
+        steps = self._aggregate.steps
+        self._aggregate.add(frame)
+        if self._aggregate.steps > steps:
+            self._last = frame.step, frame.start_unix_ns
 
     def take(self) -> StepSums | None:
         """Return the metrics of the steps added and start anew; None where there was no step."""
-        if not self._steps:
+        if not self._aggregate.steps:
             return None
-        self._fold()
+        summary = self._aggregate.summary()
+        self._recorded += summary.steps
+        self._dropped += sum(summary.dropped.values())
+        rows: Counter[tuple[str, Phase]] = Counter()
+        for row in summary.rows:
+            rows[row.name, row.phase] += row.total_ns
         step, time_unix_ns = self._last
-        phases = {**self._phases, Phase.OTHER: self._step_ns - sum(self._phases.values())}
         metrics = StepSums(
             step=step,
             time_unix_ns=time_unix_ns,
-            steps=self._steps,
-            step_ns=self._step_ns,
-            overhead=self._overhead_ns / self._observed_ns if self._observed_ns else 0.0,
-            phases=phases,
-            rows=self._rows,
+            steps=summary.steps,
+            step_ns=summary.total_step_ns,
+            overhead=summary.overhead,
+            phases=summary.phases,
+            rows=rows,
             throughput=self._samples * NS_PER_S / self._sampled_ns if self._sampled_ns else None,
-            scalars=self._scalars,
-            memory=self._memory,
+            scalars=summary.scalars,
+            memory=summary.memory,
             recorded=self._recorded,
             dropped=self._dropped,
         )

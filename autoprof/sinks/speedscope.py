@@ -6,6 +6,7 @@ Evented profiles, one a track, in nanoseconds. Source of the format: speedscope'
 from __future__ import annotations
 
 import json
+from itertools import groupby
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,13 +16,18 @@ from ..frame import StepFrame
 from ..summary import Summary
 from ._base import RunInfo, folder_of
 from ._kind import CloseOrder, Export, SinkKind
-from ._timeline import BYTES_PER_MB, GRID_NS, STEP, Slice, Slicer, StepWindow, Track, WindowOptions, track_name
+from ._timeline import BYTES_PER_MB, GRID_NS, STEP, Slicer, StepWindow, Track, WindowOptions, track_name
 
 SCHEMA: Final = "https://www.speedscope.app/file-format-schema.json"
+EVENT_BYTES: Final = 45
 
 
 class SpeedscopeOptions(WindowOptions):
     """The file `trace.speedscope.json`, for speedscope: a window of steps."""
+
+
+Place = tuple[Track, int]
+"""A track and a row of it: one profile."""
 
 
 class SpeedscopeEncoder:
@@ -37,52 +43,44 @@ class SpeedscopeEncoder:
         self._rank = rank
         self._slicer = Slicer(origin_unix_ns)
         self._frames: dict[tuple[str, str | None], int] = {} if frames is None else frames
-        self._events: dict[tuple[Track, int], list[str]] = {}
-        self._ends: dict[tuple[Track, int], int] = {}
-        self.size = 0
-        """Characters gathered so far."""
+        self._events: dict[Place, list[dict[str, Any]]] = {}
+
+    @property
+    def size(self) -> int:
+        """The size of the events gathered so far, in bytes, about."""
+        return EVENT_BYTES * sum(map(len, self._events.values()))
 
     def add(self, frame: StepFrame) -> None:
         """Add one step."""
         layout = frame.layout
-        known: dict[int, int] = {}
-        open_: list[tuple[int, int]] = []
-        place: tuple[Track, int] | None = None
-        for one in self._slicer.slices(frame):
-            if (one.track, one.row) != place:
-                self._close(place, open_, None)
-                place = one.track, one.row
-            self._close(place, open_, one)
-            number = known.get(one.span)
-            if number is None:
-                key = ("step", None) if one.span == STEP else (
-                    layout.phases[one.span].qualify(layout.names[one.span]), layout.fqns[one.span]
-                )  # fmt: skip
-                number = known[one.span] = self._frames.setdefault(key, len(self._frames))
-            self._note(place, "O", number, one.start)
-            open_.append((number, one.end))
-        self._close(place, open_, None)
+        for place, slices in groupby(self._slicer.slices(frame), key=lambda one: (one.track, one.row)):
+            events, open_ = self._events.setdefault(place, []), list[tuple[int, int]]()
+            for one in slices:
+                _close(events, open_, one.start)
+                key: tuple[str, str | None] = ("step", None)
+                if one.span != STEP:
+                    key = layout.phases[one.span].qualify(layout.names[one.span]), layout.fqns[one.span]
+                number = self._frames.setdefault(key, len(self._frames))
+                events.append({"type": "O", "frame": number, "at": one.start * GRID_NS})
+                open_.append((number, one.end))
+            _close(events, open_, None)
 
-    def _close(self, place: tuple[Track, int] | None, open_: list[tuple[int, int]], following: Slice | None) -> None:
-        """End the slices that are over when the following slice of their row begins; without one, all."""
-        while place is not None and open_ and (following is None or open_[-1][1] <= following.start):
-            number, end = open_.pop()
-            self._note(place, "C", number, end)
-            self._ends[place] = max(self._ends.get(place, 0), end)
-
-    def _note(self, place: tuple[Track, int], kind: str, number: int, at: int) -> None:
-        event = f'{{"type":"{kind}","frame":{number},"at":{at * GRID_NS}}}'
-        self.size += len(event)
-        self._events.setdefault(place, []).append(event)
-
-    def profiles(self) -> list[str]:
-        """Return one profile a track, as text."""
+    def profiles(self) -> list[dict[str, Any]]:
+        """Return one profile a track."""
         return [
-            f'{{"type":"evented","name":{json.dumps(f"rank {self._rank}: {track_name(*place)}", ensure_ascii=False)},'
-            f'"unit":"nanoseconds","startValue":0,"endValue":{self._ends[place] * GRID_NS},'
-            f'"events":[{",".join(events)}]}}'
+            {
+                "type": "evented", "name": f"rank {self._rank}: {track_name(*place)}", "unit": "nanoseconds",
+                "startValue": 0, "endValue": max(event["at"] for event in events), "events": events,
+            }
             for place, events in sorted(self._events.items(), key=lambda item: _order(*item[0]))
-        ]
+        ]  # fmt: skip
+
+
+def _close(events: list[dict[str, Any]], open_: list[tuple[int, int]], before: int | None) -> None:
+    """End the slices that are over at this point; without one, all."""
+    while open_ and (before is None or open_[-1][1] <= before):
+        number, end = open_.pop()
+        events.append({"type": "C", "frame": number, "at": end * GRID_NS})
 
 
 def _order(track: Track, row: int) -> tuple[bool, bool, int, int]:
@@ -93,12 +91,10 @@ def _order(track: Track, row: int) -> tuple[bool, bool, int, int]:
 
 def speedscope_file(encoders: list[SpeedscopeEncoder], frames: dict[tuple[str, str | None], int], name: str) -> str:
     """Return the whole file for these ranks."""
-    shared: list[dict[str, Any]] = [
-        {"name": label, **({} if fqn is None else {"file": fqn})} for label, fqn in frames
-    ]  # fmt: skip
-    profiles = ",\n".join(profile for encoder in encoders for profile in encoder.profiles())
-    head = json.dumps({"$schema": SCHEMA, "name": name, "exporter": "autoprof", "activeProfileIndex": 0})[:-1]
-    return f'{head},"shared":{json.dumps({"frames": shared}, ensure_ascii=False)},"profiles":[{profiles}]}}\n'
+    shared = [{"name": label, **({} if fqn is None else {"file": fqn})} for label, fqn in frames]
+    profiles = [profile for encoder in encoders for profile in encoder.profiles()]
+    head = {"$schema": SCHEMA, "name": name, "exporter": "autoprof", "activeProfileIndex": 0}
+    return json.dumps({**head, "shared": {"frames": shared}, "profiles": profiles}, ensure_ascii=False) + "\n"
 
 
 class SpeedscopeSink:
