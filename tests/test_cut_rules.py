@@ -94,10 +94,6 @@ class TestPatterns:
         """Any number."""
         assert self.match("stages.*/*/0") == {"match": r"stages\.\d+\.\d+\.0", "name": "stages.*/*/0"}
 
-    def test_all_blocks_but_one(self):
-        """Any number but those of other blocks."""
-        assert self.match("h.*")["match"] == r"h\.(?!0\b)\d+"
-
     def test_each_second_block(self):
         """One by one."""
         assert self.match("half.1,3..7")["match"] == r"half\.(?:1|3|5|7)"

@@ -63,7 +63,7 @@ class CutRules:
     def _rule(self, group: ModuleGroup) -> dict[str, str]:
         if group not in self._found:
             fqns = [node.fqn for node in group.nodes]
-            patterns = _patterns(fqns, self._nodes)
+            patterns = _patterns(fqns)
             rule = {"match": next(one for one in patterns if _matched(one, self._nodes) == set(fqns))}
             if len(fqns) > 1 or group.name != fqns[0].replace(".", "/"):
                 rule["name"] = group.name.replace("\\", "\\\\")
@@ -76,40 +76,29 @@ def _matched(pattern: str, nodes: list[ModuleNode]) -> set[str]:
     return {node.fqn for node in nodes if any(map(whole.fullmatch, node.fqns))}
 
 
-def _patterns(fqns: list[str], nodes: list[ModuleNode]) -> Iterator[str]:
+def _patterns(fqns: list[str]) -> Iterator[str]:
     r"""Yield patterns for the fqns, from the shortest to the most exact: ``h\.\d+``, ``h\.(?:1|3)``, every fqn."""
     paths = [fqn.split(".") for fqn in fqns]
     if len({len(path) for path in paths}) == 1:
-        columns = list(zip(*paths, strict=True))
-        varied = [index for index, words in enumerate(columns) if len(set(words)) > 1]
-        loose = [_any_number(words) for words in columns]
-        yield r"\.".join(loose)
-        extra = [fqn.split(".") for fqn in _matched(r"\.".join(loose), nodes) - set(fqns)]
-        for index in varied:
-            others = {path[index] for path in extra if len(path) == len(columns)} - set(columns[index])
-            yield r"\.".join([*loose[:index], _numbers(columns[index], others), *loose[index + 1 :]])
-        yield r"\.".join(_numbers(words, set()) for words in columns)
+        columns = [list(dict.fromkeys(words)) for words in zip(*paths, strict=True)]
+        yield r"\.".join(map(_any_number, columns))
+        yield r"\.".join(map(_one_of, columns))
     yield "|".join(map(re.escape, fqns))
 
 
 def _any_number(words: Sequence[str]) -> str:
     stem = _stem(words)
-    return _numbers(words, set()) if stem is None or len(set(words)) == 1 else f"{re.escape(stem)}\\d+"
+    return _one_of(words) if stem is None or len(words) == 1 else f"{re.escape(stem)}\\d+"
 
 
-def _numbers(words: Sequence[str], others: set[str]) -> str:
-    """Return a pattern of exactly these words; of any number but the ``others``, where those are fewer."""
-    ordered = list(dict.fromkeys(words))
-    stem = _stem(ordered)
-    if len(ordered) == 1:
-        return re.escape(ordered[0])
-    if stem is None or _stem([*ordered, *others]) is None:
-        return f"(?:{'|'.join(map(re.escape, ordered))})"
-    if others and len(others) < len(ordered):
-        numbers = "|".join(sorted((word[len(stem) :] for word in others), key=int))
-        skipped = numbers if len(others) == 1 else f"(?:{numbers})"
-        return rf"{re.escape(stem)}(?!{skipped}\b)\d+"
-    return f"{re.escape(stem)}(?:{'|'.join(word[len(stem) :] for word in ordered)})"
+def _one_of(words: Sequence[str]) -> str:
+    """Return a pattern of exactly these words."""
+    if len(words) == 1:
+        return re.escape(words[0])
+    stem = _stem(words)
+    if stem is None:
+        return f"(?:{'|'.join(map(re.escape, words))})"
+    return f"{re.escape(stem)}(?:{'|'.join(word[len(stem) :] for word in words)})"
 
 
 def _stem(words: Iterable[str]) -> str | None:

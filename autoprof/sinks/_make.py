@@ -9,6 +9,7 @@ from dataclasses import replace
 from io import StringIO
 from typing import TYPE_CHECKING, Final, TextIO
 
+from .._names import shorten
 from .._process.failures import describe
 from .._process.ranks import rank, world_size
 from .._process.signals import raised_by_handler
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
     from .._storage.runs import RunFolder
     from ._config import Config, Sinks
 
-MAX_SHOWN: Final = 300
-"""Characters shown of another library's message."""
 GROWING_BYTES_PER_MB: Final = 900_000
 """The part of each MB of ``output_max_mb`` for files that grow; a tenth stays for summaries, figures and windows."""
 
@@ -97,8 +96,7 @@ def _open(key: str, kind: SinkKind, options: Options, run: RunInfo) -> Sink:
     except Exception as error:
         if raised_by_handler(error):
             raise
-        said = " ".join(describe(error).split())
-        shown = said if len(said) <= MAX_SHOWN else said[:MAX_SHOWN] + "…"
+        shown = shorten(" ".join(describe(error).split()), 300)
         raise OutputError(f"sinks.{key}: cannot be opened ({shown}); {kind.remedy}, or remove the key {key}") from error
 
 

@@ -29,15 +29,13 @@ WIDEST: Final = 100
 """Cells of the report at the end on a wider terminal."""
 LONGEST_WAIT_S: Final = 10.0
 """The time after which statistics are shown although fewer than N steps have passed."""
-REDRAW_S: Final = 0.5
-"""The least time between two drawings of the panel."""
+REDRAW_S: Final = 0.45
+"""The least time between two drawings of the panel; passes over the steps come each half second."""
 LINE_INTERVAL_S: Final = 10.0
 """The least time between two lines."""
 LINE_SHARE: Final = 0.05
 """The share of the run's time that two lines are apart at least: a long run has a line less often."""
 LONGEST_LINE_INTERVAL_S: Final = 600.0
-EARLY_S: Final = 0.05
-"""How much earlier a drawing may be: a pass over the steps that comes a little early does not leave it to the next."""
 
 
 class ConsoleOptions(Options):
@@ -108,7 +106,7 @@ class ConsoleSink:
         """Draw the panel, or print a line."""
         with self._restoring_screen():
             self._show_summary(summary, step)
-        self._due = self._last + self._interval_s() - EARLY_S
+        self._due = self._last + self._interval_s()
 
     @contextlib.contextmanager
     def _restoring_screen(self) -> Iterator[None]:

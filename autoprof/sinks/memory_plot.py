@@ -24,13 +24,9 @@ from ._kind import CloseOrder, Export, SinkKind
 PICTURE: Final = "memory.png"
 POINTS: Final = 2048
 """Points kept: more than a picture has pixels for. 2048 of 5 series are 80 KB."""
-SERIES: Final = 16
-"""Kinds of readings kept; a run has two to four."""
 
 DRAWING_S: Final = 1.0
 """Processor time of importing matplotlib and drawing once, measured: a run that named no sink must afford it."""
-DRAWING_MIB: Final = 128
-"""Address space that must be free before matplotlib is imported and draws; that takes 73 MiB."""
 
 
 class History:
@@ -57,16 +53,12 @@ class History:
                 column.append(NOT_MEASURED)
         self._steps[-1] = step
         for key, value in readings.items():
-            column = self._series.get(key) or self._begin(key)
+            if key not in self._series:
+                self._series[key] = array("q", [NOT_MEASURED]) * len(self._steps)
+            column = self._series[key]
             if value > column[-1]:
                 column[-1] = value
         self._in_point = (self._in_point + 1) % self.stride
-
-    def _begin(self, key: str) -> array[int]:
-        column = array("q", [NOT_MEASURED]) * len(self._steps)
-        if len(self._series) < SERIES:
-            self._series[key] = column
-        return column
 
     def _halve(self) -> None:
         """Merge neighbours, keeping the larger reading and the later step."""
@@ -120,7 +112,7 @@ class MemoryPlotSink:
             return
         held = held_memory(summary)
         if len(self._history) or held.names:
-            require_address_space(DRAWING_MIB)
+            require_address_space(128)  # matplotlib and the drawing take 73 MiB
             write_atomic(self._picture, encode_figure(memory_figure(self._history.snapshot(held))))
 
 

@@ -24,8 +24,6 @@ from ._rank_timeline import align_ranks
 from ._timeline import BYTES_PER_MB
 from .trace import write_trace
 
-TRACE: Final = "trace.json"
-NO_COMMON_STEP: Final = "autoprof: no trace of all ranks: this run's folder has no step that several ranks recorded"
 MAX_RANKS: Final = 32
 """The most ranks in the file; of more: rank 0, those that findings name, and others evenly spread."""
 MAX_BYTES: Final = 20 * BYTES_PER_MB
@@ -38,7 +36,6 @@ FLUSH_S: Final = 0.2
 """The time between the end that a rank notes and its last record."""
 READ_S: Final = 5.0
 """The longest time for reading the records of all ranks."""
-POLL_S: Final = 0.05
 
 
 class RanksTraceOptions(Options):
@@ -58,6 +55,7 @@ class RanksTraceSink:
         self._wait_s = wait_s
         self._max_bytes = max_bytes
         self._folder = folder_of(run)
+        self._path = self._folder.path / "trace.json"
         self._world_size = run.world_size
         self._stream = run.stream
 
@@ -71,7 +69,8 @@ class RanksTraceSink:
         ranks, common = choose_common({rank: {frame.step for frame in held} for rank, held in read.items()})
         steps = common[-self._count :]
         if not steps:
-            print(NO_COMMON_STEP, file=self._stream)
+            why = "this run's folder has no step that several ranks recorded"
+            print(f"autoprof: no trace of all ranks: {why}", file=self._stream)
             return
         frames = {rank: read[rank] for rank in ranks}
         self._write(frames, steps)
@@ -80,7 +79,7 @@ class RanksTraceSink:
         without = _without(missing, "no records in this folder") + _without(other, "last records of other steps")
         print(
             f"autoprof: trace of steps {steps[0]} to {steps[-1]} on {len(frames)} ranks, for ui.perfetto.dev{without}: "
-            f"{shown_path(self._folder.path / TRACE)}",
+            f"{shown_path(self._path)}",
             file=self._stream,
         )
 
@@ -89,7 +88,7 @@ class RanksTraceSink:
         until = time.monotonic() + self._wait_s
         ended: dict[int, float] = {}
         while time.monotonic() < until and not all(self._is_complete(rank, ended) for rank in ranks):
-            time.sleep(POLL_S)
+            time.sleep(0.05)
         deadline = time.monotonic() + READ_S
         frames: dict[int, list[StepFrame]] = {}
         for rank in ranks:
@@ -122,7 +121,7 @@ class RanksTraceSink:
         def frames_of(rank: int) -> Iterator[StepFrame]:
             return (frame for frame in frames[rank] if frame.step in chosen)
 
-        write_trace(self._folder.path / TRACE, frames_of, timeline, list(frames), self._max_bytes)
+        write_trace(self._path, frames_of, timeline, list(frames), self._max_bytes)
 
 
 def choose_ranks(world_size: int, limit: int, summary: Summary) -> list[int]:

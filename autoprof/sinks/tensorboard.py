@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Final
 
 from pydantic import Field
 
@@ -11,9 +10,6 @@ from .._units import NS_PER_S
 from ._base import RunInfo, folder_of
 from ._kind import SinkKind
 from ._metrics_sink import MetricsOptions, MetricsSink, StepSums, load_extra
-
-_QUEUE: Final = 100
-_FLUSH_S: Final = 10
 
 
 class TensorboardOptions(MetricsOptions):
@@ -32,7 +28,7 @@ class TensorboardSink(MetricsSink):
         self._summary = load_extra("tensorboard.compat.proto.summary_pb2", "tensorboard").Summary
         self.folder = folder_of(run).rank_path / "tensorboard" if options.folder is None else Path(options.folder)
         self._top = options.top
-        self._writer = writer.EventFileWriter(str(self.folder), max_queue_size=_QUEUE, flush_secs=_FLUSH_S)
+        self._writer = writer.EventFileWriter(str(self.folder), max_queue_size=100, flush_secs=10)
         super().__init__(options, run.clock)
 
     def report(self, metrics: StepSums) -> None:

@@ -17,7 +17,7 @@ from autoprof._storage.steps_jsonl import FrameEncoder
 from autoprof.cli import main
 from autoprof.frame import StepFrame
 from autoprof.sinks._rank_clocks import ClockShift
-from autoprof.sinks._rank_timeline import RankTimeline, align_ranks
+from autoprof.sinks._rank_timeline import RankTimeline
 
 S = 1_000_000_000
 BEGIN = 1_763_640_000 * S
@@ -77,10 +77,6 @@ def test_a_call_begins_and_ends_as_its_span() -> None:
     assert calls[1][2:] == (52 * MS, 60 * MS, 52 * MS)
 
 
-
-
-
-
 def test_on_a_device_calls_have_its_times() -> None:
     """There the host has left a call long before the device has."""
     rows = (("Comm/all_reduce", "comm", -1, 1), ("Comm/barrier", "comm", -1, 1))
@@ -88,8 +84,6 @@ def test_on_a_device_calls_have_its_times() -> None:
     found = step_collectives(frame_of(rows, **device))
     assert found.on_device
     assert [call[2:] for call in found.calls] == [(5 * MS, 12 * MS, 5 * MS)]
-
-
 
 
 def test_ranks_of_two_hosts_are_on_one_timeline(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -135,8 +129,6 @@ def test_a_clock_without_a_common_call_is_named(tmp_path: Path, capsys: pytest.C
     assert "not aligned, because it has no collective in common: the clock of rank 1" in capsys.readouterr().err
 
 
-
-
 def test_the_clock_of_a_rank_is_that_of_its_host(tmp_path: Path) -> None:
     """Of older runs, the host's name; of a rank whose file is missing or damaged, its own."""
     path = write_run(tmp_path, [[step(1)]] * 4, ["a", "b", "c", "d"])
@@ -157,5 +149,3 @@ def test_a_drifting_clock_is_corrected_by_the_time_of_each_step() -> None:
     placed = timeline.place(1, step(1, begin=BEGIN + 12 * S))
     assert placed.start_unix_ns == pytest.approx(BEGIN + 10.1 * S - 1.01 * MS, abs=1000)
     assert timeline.describe(1) == "clock +2.000000 s ± 0.001 ms against rank 0, drift +100.0 ppm (30 collectives)"
-
-

@@ -52,10 +52,6 @@ def test_names_beyond_the_limit_are_counted(summary: Summary) -> None:
     assert "… and 2 more names, each at most 4.0 % of the step" in render_summary(summary, top=2)
 
 
-
-
-
-
 def test_dropped_and_skipped_marks_are_shown_with_reasons(summary: Summary) -> None:
     """Losses are part of the report."""
     text = "\n".join(render_summary(replace(summary, dropped={"marks": 3}, skipped={"steps (budget)": 2})))
@@ -102,8 +98,6 @@ def test_the_report_keeps_to_its_width(name: str, width: int, encoding: str) -> 
     assert not acts("".join(lines))
 
 
-
-
 def test_a_time_below_the_clocks_resolution_is_less_than_it() -> None:
     """Names, phases and the spread: as less than the resolution times the calls; the report names it."""
     rows = (("A", "forward", -1, 900), ("B", "user", -1, 4), ("B", "user", -1, 4))
@@ -115,15 +109,9 @@ def test_a_time_below_the_clocks_resolution_is_less_than_it() -> None:
     assert "B user      <12.00 ms   <12.00 ms   <12.00 ms   <12.00 ms" in text
 
 
-
-
 def test_the_cost_outside_of_steps_is_shown_beside_that_of_the_steps(summary: Summary) -> None:
     """Seconds of the start and the end, a share of the steps; no end while the session is open."""
     closed = replace(summary, start_ns=310_000_000, end_ns=180_000_000)
     assert "overhead   start 0.3 s, steps 0.3 %, end 0.2 s" in render_summary(closed)
     live = replace(closed, end_ns=None)
     assert "overhead   start 0.3 s, steps 0.3 %" in render_summary(live)
-
-
-
-

@@ -19,7 +19,7 @@ from autoprof._reports.fonts import script_for
 from autoprof._reports.memory import MODULES, MemoryHistory, NameMemory, memory_figure, name_memory
 from autoprof._storage.runs import RunFolder
 from autoprof.sinks._base import RunInfo
-from autoprof.sinks.memory_plot import POINTS, SERIES, History, MemoryPlotOptions, MemoryPlotSink
+from autoprof.sinks.memory_plot import POINTS, History, MemoryPlotOptions, MemoryPlotSink
 from autoprof.summary import Summary
 
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -54,10 +54,6 @@ def test_a_long_run_keeps_the_maxima_in_bounded_space(steps: int) -> None:
     assert len(snapshot.steps) == -(-steps // snapshot.stride)
 
 
-
-
-
-
 def test_the_phases_of_a_name_are_one_bar() -> None:
     """A name has the largest growth and level of its phases, and names without a reading have none."""
     rows = (("A", "forward", -1, 1), ("A", "backward", -1, 1), ("B", "forward", -1, 1))
@@ -80,8 +76,6 @@ def test_any_number_of_steps_and_names_is_drawn(points: int, names: int) -> None
         assert len(figure.axes[1].get_yticklabels()) == min(names, MODULES)
 
 
-
-
 @pytest.fixture
 def no_fonts(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """No font of this machine has a character beyond Latin-1."""
@@ -89,8 +83,6 @@ def no_fonts(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     fonts._search.cache_clear()
     yield
     fonts._search.cache_clear()
-
-
 
 
 def test_cjk_names_are_drawn_without_a_missing_glyph() -> None:
