@@ -49,8 +49,9 @@ MORE: Final = "more"
 def line(values: Iterable[object]) -> str:
     """Return one line of CSV, without formulas."""
     text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerow(plain_cell(one) if isinstance(one, str) else one for one in values)
-    return text.getvalue()
+    # Before Python 3.13 only the characters of the line's end are quoted: a return in a cell would be an end otherwise.
+    csv.writer(text, lineterminator="\r\n").writerow(plain_cell(one) if isinstance(one, str) else one for one in values)
+    return f"{text.getvalue()[:-2]}\n"
 
 
 class StepTable:
