@@ -104,41 +104,6 @@ class TestPatterns:
         assert self.match("table") == {"match": "table"}
 
 
-class TestText:
-    """The comments of the YAML."""
-
-    def test_shares_numbers_and_reasons(self):
-        """Beside each rule; what is unknown is left out."""
-        model = nn.Sequential(block(), block())
-        tree = group_tree(model)
-        blocks, layer = tree.children[0], tree.children[0].children[0]
-        text = CutRules(model).yaml([CutGroup(blocks, 0.8125), CutGroup(layer, 0.031, "small"), CutGroup(tree)])
-        assert (
-            text
-            == """\
-# Targets chosen by autoprof: 3 rows, 5 modules.
-# To time exactly these in the next run: autoprof.instrument(model, "targets.yaml", optimizer=optimizer)
-# To time the modules inside a row, add a rule such as
-#   - match: '\\d+\\.0\\.\\w+'
-targets:
-  # Sequential, 2 modules, 81.2% of the step
-  - match: '\\d+'
-    name: '*'
-  # Linear, 2 modules, 3.1% of the step; small
-  - match: '\\d+\\.0'
-    name: '*/0'
-  # Sequential
-  - match: ''
-    name: 'Sequential'
-"""
-        )
-
-    def test_nothing_to_time(self):
-        """It is still a configuration."""
-        text = CutRules(nn.ModuleList()).yaml([])
-        assert parse_config(text).targets == ()
-
-
 class TestSuggestion:
     """As many levels of nesting as a screen holds."""
 

@@ -105,19 +105,22 @@ class CallStatistics:
         return cls(**{**data, "cost_ns": tuple(data["cost_ns"]), "sites": sites})
 
 
-def summarize_calls(table: CallTable, cost_column: int = 0) -> CallStatistics | None:
-    """Return the statistics of a table; column 0 is the time, ``cost_column`` the cost. None without a step."""
-    if not table.steps:
+def summarize_calls(table: CallTable, steps: int, cost_column: int = 0) -> CallStatistics | None:
+    """Return the statistics of ``steps`` recorded steps; column 0 is the time, ``cost_column`` the cost.
+
+    None without a step.
+    """
+    if not steps:
         return None
-    cost = table.column(cost_column)
+    cost = table.column(cost_column, steps)
     last = len(cost) - 1
     p50, p95 = np.interp((0.5 * last, 0.95 * last), range(len(cost)), np.sort(cost))  # np.percentile imports numpy.ma
     longest = sorted(table.sites.items(), key=lambda entry: (-entry[1][1], entry[0]))[:MAX_SITES]
     return CallStatistics(
-        steps=table.recorded_steps,
+        steps=steps,
         cost_ns=(round(p50), round(p95), int(cost.min()), int(cost.max())),
         mean_cost_ns=round(float(cost.mean())),
-        mean_ns=round(float(table.column(0).mean())),
+        mean_ns=round(float(table.column(0, steps).mean())),
         sites=tuple(call_site(site, count, ns) for site, (count, ns) in longest),
     )
 

@@ -34,9 +34,9 @@ def location_of(one: CompiledFunction) -> str:
     return f"{shorten_path(one.file)}:{one.line}" if one.file else "an unknown place"
 
 
-def summarize_compilations(counted: CompilationProbe) -> CompileStatistics:
-    """Return the statistics of the compilations that were counted."""
+def summarize_compilations(counted: CompilationProbe, steps: int, run_ns: int) -> CompileStatistics:
+    """Return the statistics of the compilations that were counted in these recorded steps."""
     recompiled = [one for one in counted.functions.values() if one.count or one.gave_up]
     recompiled.sort(key=lambda one: (-one.count, one.file, one.line))
     functions = tuple(replace(one, function=one.function or "a function") for one in recompiled[:MAX_FUNCTIONS])
-    return CompileStatistics(counted.recorded_steps, counted.recorded_ns, counted.steps, counted.ns, functions)
+    return CompileStatistics(steps, run_ns, counted.steps, counted.ns, functions)

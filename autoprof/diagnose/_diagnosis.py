@@ -45,69 +45,49 @@ class CallMonitor:
         self._logs = logs
         self._debug = debug
         self._compilations = compilations
-        self._waiting: dict[int, tuple[int, list[TimedCall]]] = {}
-        self._quiet_steps = self._quiet_ns = 0
-        """The recorded steps, since the last count, in which the probes saw nothing; most steps of a run are quiet."""
+        self._waiting: dict[int, tuple[int, int, list[TimedCall]]] = {}
+        """The number, the begin and the calls of steps on a device whose frames have not arrived."""
+        self._steps = self._run_ns = 0
+        """The recorded steps, and their time."""
 
     def step(self, raw: RawStep, begun_ns: int, step_ns: int) -> None:
         """Take the calls of a closed step from the probes; those of a warm-up step are dropped."""
-        counts = not raw.warmup
-        if counts and self._saw_nothing():
-            self._quiet_steps += 1
-            self._quiet_ns += step_ns
-            return
-        self._count_quiet_steps()
-        self._compilations.close_step(step_ns, counts)
-        self._debug.close_step(counts)
-        logs, waits = self._logs.table, self._syncs.table
+        counts, logs, waits = not raw.warmup, self._logs.table, self._syncs.table
+        if counts:
+            self._steps += 1
+            self._run_ns += step_ns
+        if self._compilations.has_compiled:
+            self._compilations.close_step(counts)
+        if self._debug.is_on:
+            self._debug.close_step(counts)
         if not counts:
             logs.drop()
             waits.drop()
             return
-        calls = logs.take()
-        logs.close_step(logs.count(calls) if calls else 0)
-        if self._syncs.on_device:
-            calls = waits.take()
-            if calls:
-                if len(self._waiting) >= MAX_WAITING_STEPS:
-                    del self._waiting[next(iter(self._waiting))]
-                self._waiting[raw.step] = begun_ns, calls
-            else:
-                waits.close_step(0, 0)
-
-    def _saw_nothing(self) -> bool:
-        """Return whether the open step has no call, compilation or debugging switch; False on a device."""
-        return not (
-            self._syncs.on_device or self._logs.table.has_calls or self._compilations.has_compiled or self._debug.is_on
-        )
-
-    def _count_quiet_steps(self) -> None:
-        """Count the quiet steps in all tables."""
-        count, length_ns = self._quiet_steps, self._quiet_ns
-        if count:
-            self._quiet_steps = self._quiet_ns = 0
-            self._compilations.close_steps_without(count, length_ns)
-            self._debug.steps += count
-            self._logs.table.close_steps_without_calls(count)
+        if logs.has_calls:
+            logs.close_step(self._steps, logs.count(logs.take()))
+        if self._syncs.on_device and waits.has_calls:
+            if len(self._waiting) >= MAX_WAITING_STEPS:
+                del self._waiting[next(iter(self._waiting))]
+            self._waiting[raw.step] = self._steps, begun_ns, waits.take()
 
     def frames(self, run: FrameRun) -> None:
         """Add the cost of the waits in these steps: their frames show when the device had work again."""
         for frame in run.frames if self._waiting else ():
-            begun_ns, calls = self._waiting.pop(frame.step, (0, []))
-            table = self._syncs.table
+            number, begun_ns, calls = self._waiting.pop(frame.step, (0, 0, []))
             idle = idle_after_waits_ns(frame, begun_ns, calls) if calls and not frame.warmup else None
             if idle is not None:
-                spent = table.count(calls)
-                table.close_step(spent, min(spent, idle))
+                spent = self._syncs.table.count(calls)
+                self._syncs.table.close_step(number, spent, min(spent, idle))
 
     def facts(self) -> dict[str, Any]:
         """Return the fields of ``RunFacts`` that are measured here."""
-        self._count_quiet_steps()
+        completed = self._steps - len(self._waiting)
         return {
-            "waits": summarize_calls(self._syncs.table, 1) if self._syncs.on_device else None,
-            "logs": summarize_calls(self._logs.table),
-            "debug": {name: count / max(self._debug.steps, 1) for name, count in self._debug.counts.items()},
-            "compiled": summarize_compilations(self._compilations),
+            "waits": summarize_calls(self._syncs.table, completed, 1) if self._syncs.on_device else None,
+            "logs": summarize_calls(self._logs.table, self._steps),
+            "debug": {name: count / max(self._steps, 1) for name, count in self._debug.counts.items()},
+            "compiled": summarize_compilations(self._compilations, self._steps, self._run_ns),
         }
 
 

@@ -127,9 +127,8 @@ class CallTable:
 
     def __init__(self, clock: Clock) -> None:
         self.sites: dict[Site, list[int]] = {}
-        self.steps: deque[tuple[int, ...]] = deque(maxlen=MAX_STEPS)
-        """The sums of each step; their meaning is up to the user of the table."""
-        self.recorded_steps = 0
+        self.steps: deque[tuple[int, tuple[int, ...]]] = deque(maxlen=MAX_STEPS)
+        """The number and the sums of each step with calls; the meaning of the sums is up to the user of the table."""
         self._open: list[TimedCall] = []
         self._more: dict[Site, list[int]] = {}
         self._pending: list[tuple[Any, Site, int]] = []
@@ -197,19 +196,18 @@ class CallTable:
         """Whether there were calls since the last ``take``."""
         return bool(self._open or self._more or self._pending)
 
-    def close_step(self, *sums: int) -> None:
-        """Keep a recorded step's sums."""
-        self.recorded_steps += 1
-        self.steps.append(sums)
+    def close_step(self, number: int, *sums: int) -> None:
+        """Keep the sums of a recorded step, given its number among the recorded ones, from 1 on."""
+        self.steps.append((number, sums))
 
-    def close_steps_without_calls(self, count: int) -> None:
-        """Keep the sums of so many recorded steps without a call."""
-        self.recorded_steps += count
-        self.steps.extend([(0,)] * min(count, MAX_STEPS))
-
-    def column(self, at: int) -> np.ndarray[Any, np.dtype[np.int64]]:
-        """Return one of the sums for each of the steps kept."""
-        return np.array([sums[at] for sums in self.steps], dtype=np.int64)
+    def column(self, at: int, recorded: int) -> np.ndarray[Any, np.dtype[np.int64]]:
+        """Return one of the sums for each of the last ``MAX_STEPS`` recorded steps; 0 for those without calls."""
+        first = max(recorded - MAX_STEPS, 0)
+        values = np.zeros(recorded - first, dtype=np.int64)
+        for number, sums in self.steps:
+            if first < number <= recorded:
+                values[number - first - 1] = sums[at]
+        return values
 
 
 def _add(sums: dict[Site, list[int]], site: Site, count: int, ns: int) -> None:

@@ -57,8 +57,6 @@ class CompilationProbe:
         self.ns = 0
         self.steps = 0
         """Recorded steps in which torch compiled."""
-        self.recorded_steps = 0
-        self.recorded_ns = 0
         self._begun_ns: int | None = None
         self._open_ns = 0
         self._open_count = 0
@@ -97,12 +95,8 @@ class CompilationProbe:
         """Whether torch has compiled in the open step."""
         return self._open_count > 0
 
-    def close_step(self, length_ns: int, recorded: bool) -> None:
-        """Called at the end of a step; of an unrecorded one, only the functions' names are kept."""
-        if recorded:
-            self.close_steps_without(1, length_ns)
-        if not self._open_count:
-            return
+    def close_step(self, recorded: bool) -> None:
+        """Called at the end of a step with compilations; of an unrecorded one, only the functions' names are kept."""
         for metrics in self._new():
             with suppress(Exception):  # another version of torch may have other fields
                 frame = str(metrics.compile_id).rpartition("/")[0]
@@ -112,11 +106,6 @@ class CompilationProbe:
             self.ns += self._open_ns
             self.steps += 1
         self._open_count = self._open_ns = 0
-
-    def close_steps_without(self, count: int, length_ns: int) -> None:
-        """Count so many recorded steps of this length in total, without what torch compiled in them."""
-        self.recorded_steps += count
-        self.recorded_ns += length_ns
 
     def _new(self) -> list[Any]:
         """Return the metrics since the first compilation of the step began."""

@@ -45,7 +45,6 @@ class DebugProbe(CallProbe):
         self.seen: set[str] = set()
         """The switches that were on when a backward pass of the open step began."""
         super().__init__([(BACKWARD, _BackwardListener(self.seen))])
-        self.steps = 0
         self.counts: Counter[str] = Counter()
 
     def detach(self) -> None:
@@ -60,7 +59,6 @@ class DebugProbe(CallProbe):
     def close_step(self, counts: bool) -> None:
         """Count the switches of a recorded step; a warm-up step is not counted."""
         if counts:
-            self.steps += 1
             if _is_switched_on():
                 self.seen.update(_switched_on())
             self.counts.update(self.seen)

@@ -66,11 +66,6 @@ def test_a_block_that_shares_its_row_is_compared_with_the_others_of_the_row() ->
     assert finding.gain_ns == pytest.approx(30 * MS, rel=0.05)
 
 
-def test_the_sum_of_equal_blocks_is_not_accused() -> None:
-    """None of the twenty takes longer than the others."""
-    assert finding_of(run({f"h.{number}": 10 for number in range(20)}, name="h.*"), "hot-module") is None
-
-
 def test_a_long_container_is_not_accused() -> None:
     """A transformer beside its embedding and its head: a container is the sum of its blocks."""
     assert finding_of(run({"transformer": 87, "embedding": 3, "head": 10}), "hot-module") is None

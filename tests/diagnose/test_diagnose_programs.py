@@ -7,7 +7,6 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-import torch.distributed as dist
 from evidence_builders import finding_of, found
 
 from autoprof._reports.explain import MAX_BYTES, encode, explain_run, json_schema
@@ -50,20 +49,6 @@ def test_the_healthy_twin_has_no_finding(defect: Defect) -> None:
     assert found(run(defect, False)) == []
 
 
-@pytest.mark.parametrize(
-    "defect",
-    [
-        pytest.param(defect, id=defect.name, marks=[pytest.mark.slow] * (at % 4 > 0))
-        for at, (_, defect) in enumerate(EXACT)
-    ],
-)
-def test_two_runs_get_one_verdict(defect: Defect) -> None:
-    """The same training gives the same findings, in the same order."""
-    first, again = run(defect, True), defect.train(True)
-    assert found(first) == found(again)
-    assert [finding.name for finding in first.findings[:1]] == [finding.name for finding in again.findings[:1]]
-
-
 @pytest.mark.parametrize(("rule", "defect"), REAL, ids=names_of(REAL))
 def test_a_defect_of_the_process_is_found_and_its_twin_is_not(rule: Rule, defect: Defect) -> None:
     """On the real clock the machine may add a finding of its own, so only this rule is checked."""
@@ -104,13 +89,6 @@ def test_every_rule_has_a_defect() -> None:
     assert all(defects_of(rule) for rule in find_rules().values())
 
 
-def test_the_link_of_a_defect_is_not_registered_with_torch() -> None:
-    """It leaves nothing behind: no other collective runs over it."""
-    run(defect_of("comm-exposed", "gradients averaged one by one"), True)
-    assert not dist.is_initialized()
-    assert not dist.distributed_c10d._world.pg_map
-
-
 def test_the_table_shows_verdicts_and_abstentions() -> None:
     """One line for each defect, one for each rule."""
     rule, defect = EXACT[0]
@@ -137,9 +115,3 @@ def test_the_command_fails_when_a_verdict_is_wrong(
     (record,) = json.loads(capsys.readouterr().out)
     assert record["rule"] == "data-wait"
     assert all(finding["severity"] == "info" for finding in record["defect"])
-
-
-def test_the_command_rejects_an_unknown_rule(capsys: pytest.CaptureFixture[str]) -> None:
-    """The message lists the rules."""
-    assert main(["rules", "data-weight"]) != 0
-    assert "'data-weight' is no rule; allowed: data-wait, " in capsys.readouterr().err

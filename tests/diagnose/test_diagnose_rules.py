@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
 import pytest
@@ -131,13 +130,6 @@ def test_runs_that_differ_by_a_few_percent_never_get_opposite_verdicts(
     assert {classify(one, bound), classify(other, bound)} != {"above", "below"}
 
 
-@given(st.lists(st.integers(80, 120), min_size=10, max_size=60))
-def test_more_steps_never_widen_the_interval_of_the_same_values(lengths: list[int]) -> None:
-    """The same steps twice: as uncertain or less."""
-    once, twice = (evidence_of(*({"step": ms} for ms in lengths * times)).step_time for times in (1, 2))
-    assert twice.high - twice.low <= once.high - once.low + 1
-
-
 def test_findings_are_sorted_by_gain() -> None:
     """Findings with a gain first, then those without, abstentions last."""
     summary = diagnose(evidence_of({**STEP, "data": 50, "recompute": 80, "user": 1, "step": 230}, repeat=20))
@@ -146,22 +138,6 @@ def test_findings_are_sorted_by_gain() -> None:
     assert gains == sorted(gains, reverse=True)
     severities = [finding.severity == "info" for finding in summary.findings]
     assert severities == sorted(severities)
-
-
-def test_the_advice_depends_on_the_settings_of_the_optimizer() -> None:
-    """The advice follows from how the optimizer was made."""
-    slow = {**STEP, "optimizer": 60, "step": 160}
-    said = {}
-    for word, fact in {
-        "fused": OptimizerInfo("AdamW", True, None, 8, 16),
-        "loop": OptimizerInfo("AdamW", None, False, 8, 16),
-        "default": OptimizerInfo("AdamW", None, None, 8, 16),
-    }.items():
-        summary = diagnose(evidence_of(slow, repeat=20, facts=RunFacts(optimizers=(fact,))))
-        said[word] = summary.findings[0].next
-    assert said["fused"].startswith("it is fused already")
-    assert said["loop"].startswith("foreach=False updates parameter by parameter")
-    assert said["default"].startswith("fused=True")
 
 
 def test_the_saved_memory_is_compared_with_the_free_memory() -> None:
@@ -202,17 +178,6 @@ def test_the_advice_names_the_modules_that_fit() -> None:
     assert "it saves at most 10.00 GiB and 3.00 GiB were free at the peak: too little" in finding.why
     assert finding.next.startswith("switch it off for A, C: this saves 30.0 ms a step and needs 2.00 GiB, which fits")
     assert finding.evidence["enough"] is False
-
-
-def test_unmeasured_savings_of_checkpointing_are_not_estimated() -> None:
-    """They are unknown on the CPU, and on a device without memory: true."""
-    slow = {**STEP, "recompute": 30, "step": 130}
-    on_cpu = diagnose(evidence_of(slow, repeat=20)).findings[0]
-    facts = RunFacts(memory_capacity_bytes=40 * GIB)
-    on_device = diagnose(evidence_of(slow, repeat=20, facts=facts, memory={"peak_bytes": 10 * GIB})).findings[0]
-    assert "measurable only on a GPU" in on_cpu.why
-    assert "not measured (set memory: true on a target); 30.00 GiB were free at the peak" in on_device.why
-    assert "saved_bytes" not in on_device.evidence
 
 
 def test_the_memory_of_a_module_that_checkpoints_its_children_is_theirs() -> None:
@@ -294,15 +259,6 @@ def test_the_excluded_part_is_that_of_the_report() -> None:
     assert (summary.wall_ns, summary.all_steps) == (11_000 * MS, 80)
     assert finding.why.startswith("validation takes 27.3 % of the wall time: 5 times, about every 16 steps")
     assert dict(run_facts(summary))["excluded"] == "validation 3.0 s (5 times), 27.3 % of the wall time; in no step"
-
-
-@pytest.mark.parametrize(("samples", "text"), [(1, "1 sample of its stack is"), (3, "3 samples of its stack are")])
-def test_too_few_samples_of_the_stack_are_counted(samples: int, text: str) -> None:
-    """The finding says why it names no line."""
-    facts = RunFacts(stacks={UNATTRIBUTED: StackTable(samples, samples * MS, ())})
-    found = judge(evidence_of({"forward": 40}, repeat=40, facts=facts))
-    (finding,) = [one for one in found if one.rule == "unattributed"]
-    assert f"; {text} too few to name the lines" in finding.why
 
 
 def state_of(kind: str = "AdamW", **changes: object) -> OptimizerInfo:
@@ -389,13 +345,6 @@ def test_memory_that_goes_on_rising_is_growth() -> None:
     assert growth(*(400 + 100 * (1 - 0.7**step) for step in range(40))) == []
 
 
-def test_without_a_budget_overhead_is_not_judged() -> None:
-    """There is nothing to hold it against."""
-    finding = finding_of(diagnose(evidence_of(STEP, repeat=60, overhead=0.2)), "overhead")
-    assert finding is not None
-    assert finding.evidence["missing"] == "a budget"
-
-
 def test_the_gain_of_overhead_is_the_part_above_the_budget() -> None:
     """5 % where 1 % is allowed: 4 % of the step."""
     summary = diagnose(evidence_of(STEP, repeat=400, overhead=0.05, facts=RunFacts(budget=0.01)))
@@ -434,12 +383,6 @@ def test_overhead_above_the_budget_is_found_after_any_number_of_unsampled_steps(
     assert found(diagnose(evidence_of(STEP, repeat=1000, **changes))) == ["overhead"]
 
 
-def test_facts_go_to_json_and_back() -> None:
-    """A saved run has the facts of the live one."""
-    facts = RunFacts(0.01, GIB, 2, (3, 5), 7, (OptimizerInfo("AdamW", True, None, 8, 16),))
-    assert RunFacts.from_dict(json.loads(json.dumps(facts.to_dict()))) == facts
-
-
 @pytest.mark.parametrize(
     ("name", "is_logging"),
     [
@@ -450,17 +393,6 @@ def test_facts_go_to_json_and_back() -> None:
 def test_logging_is_known_by_its_name(name: str, is_logging: bool) -> None:
     """A separate word, and no logarithm."""
     assert bool(LOGGING_NAME.search(name)) is is_logging
-
-
-def test_time_in_several_modules_is_described_by_the_longest() -> None:
-    """The milliseconds are those of all, and of the longest."""
-    spans = [Span("A", "a", Phase.RECOMPUTE, None, 0, 20 * MS), Span("B", "b", Phase.RECOMPUTE, None, 20 * MS, 30 * MS)]
-    aggregate = Aggregate()
-    for step in range(20):
-        aggregate.add(make_frame(spans, step=step, duration_ns=200 * MS))
-    finding = next(one for one in judge(Evidence(aggregate.summary(), longest=())) if one.rule == "recompute")
-    assert (finding.rule, finding.name, finding.gain_ns) == ("recompute", None, 50 * MS)
-    assert "takes 50.0 ms (25.0 % of the step), 30.0 ms of it in B" in finding.why
 
 
 def test_recompilations_are_found_where_every_step_compiles() -> None:

@@ -86,15 +86,6 @@ def test_a_sample_of_excluded_time_is_no_part_of_the_step(probe: StackProbe, clo
     assert {kind: table.samples for kind, table in monitor.statistics().items()} == {EXCLUDED: 1}
 
 
-def test_a_sample_after_the_step_or_before_it_is_dropped(probe: StackProbe, clock: FakeClock) -> None:
-    """A burst ended between."""
-    monitor = StackMonitor(probe)
-    sample_at(probe, clock, 900)
-    sample_at(probe, clock, 1200)
-    observed(monitor, clock, 1000, [], 100)
-    assert monitor.statistics() == {}
-
-
 def test_the_line_is_the_innermost_one_of_the_user() -> None:
     """Not that of torch below it, but with the name of the function that it calls."""
     found: list[stacks.Sites] = []
@@ -162,22 +153,10 @@ def test_the_work_of_autoprof_itself_is_no_unattributed_time() -> None:
     assert finding_of(diagnose(evidence_of(parts, repeat=20, overhead=0.06)), "unattributed") is None
 
 
-def test_the_tables_go_to_json_and_back() -> None:
-    """A saved run names the same lines."""
-    facts = RunFacts(stacks={UNATTRIBUTED: table_of(90, 10)})
-    assert RunFacts.from_dict(facts.to_dict()) == facts
-
-
 def test_samples_that_cost_much_are_taken_less_often(probe: StackProbe) -> None:
     """All together take a fifth of the budget of 1 %."""
     probe._count, probe.total_ns = 100, 100 * 50_000
     assert probe.interval_ns() == 50_000 / 0.002
-
-
-def test_no_thread_runs_until_time_is_unexplained(probe: StackProbe) -> None:
-    """A healthy run has none."""
-    probe.attach()
-    assert probe._thread is None
 
 
 def test_without_a_budget_for_it_nothing_is_sampled(clock: FakeClock) -> None:

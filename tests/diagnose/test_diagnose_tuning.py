@@ -22,7 +22,6 @@ from autoprof.diagnose import (
     OptimizerInfo,
     PythonThread,
     RunFacts,
-    describe_optimizers,
     diagnose,
     evidence_of_run,
 )
@@ -207,13 +206,6 @@ def test_enabled_or_absent_p2p_is_not_mentioned(environment: dict[str, str], bac
     assert "p2p" not in finding.evidence
 
 
-def test_disabled_p2p_alone_is_no_finding() -> None:
-    """The setting alone is no finding."""
-    environment = replace(Environment.read("cuda", {"NCCL_P2P_DISABLE": "1"}), backend="nccl")
-    quiet = diagnose(evidence_of({**STEP, "comm": 1}, repeat=20, facts=RunFacts(environment=environment)))
-    assert finding_of(quiet, "comm-exposed") is None
-
-
 def test_the_environment_of_a_run_is_saved_with_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """It is read when the session is opened, and a saved run is judged with it."""
     monkeypatch.setenv("NCCL_P2P_DISABLE", "1")
@@ -241,12 +233,6 @@ def test_the_backends_of_the_process_group_are_read(backend: str | None) -> None
         assert "gloo" in (Environment.read("cpu", {}).backend or "")
     finally:
         dist.destroy_process_group()
-
-
-def test_facts_go_through_json() -> None:
-    """The environment is part of a run's file."""
-    facts = RunFacts(environment=Environment("cuda", "nccl", {"NCCL_P2P_LEVEL": "LOC"}, 8))
-    assert RunFacts.from_dict(json.loads(json.dumps(facts.to_dict()))) == facts
 
 
 def test_the_environment_of_a_run_of_an_older_version_is_read() -> None:
@@ -289,13 +275,6 @@ def test_the_advice_on_copies_names_an_offload() -> None:
     finding = finding_of(diagnose(evidence_of({"forward": 50, "h2d": 40}, repeat=20, facts=facts)), "h2d-copy")
     assert finding is not None
     assert "over PCIe" in finding.next
-
-
-def test_an_optimizer_is_on_the_device_of_most_of_its_parameters() -> None:
-    """One small parameter on another device is no offload."""
-    parameters = [nn.Parameter(torch.ones(2)), nn.Parameter(torch.ones(100, device="meta"))]
-    (fact,) = describe_optimizers([torch.optim.SGD(parameters, lr=0.1)])
-    assert fact.device == "meta"
 
 
 # Threads.

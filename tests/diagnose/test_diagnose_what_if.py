@@ -14,7 +14,7 @@ from torch import nn
 from autoprof._capture.memory import Held, Holdings, tabulate
 from autoprof._reports.card import render_card
 from autoprof.diagnose import Evidence, OptimizerInfo, RunFacts, describe_optimizers, diagnose
-from autoprof.summary import Progress, Summary, WhatIf
+from autoprof.summary import Progress, WhatIf
 
 GIB = 2**30
 HOUR = 3600 * 10**9
@@ -140,12 +140,6 @@ def test_the_table_is_aligned(width: int, pace: bool) -> None:
     assert ("to finish" in rows[0]) is pace
 
 
-def test_the_table_goes_to_json_and_back() -> None:
-    """With the pace that it was computed from."""
-    summary = diagnose(seed())
-    assert Summary.from_dict(summary.to_dict()) == summary
-
-
 # What an optimizer is.
 
 
@@ -170,17 +164,6 @@ def test_an_8_bit_version_is_counted_tensor_by_tensor() -> None:
         4,
         "cpu",
     )
-
-
-def test_an_optimizer_without_a_fused_version_is_recognised() -> None:
-    """torch has none of RMSprop; a class of one's own is not torch's."""
-
-    class Mine(torch.optim.SGD):
-        pass
-
-    model = nn.Linear(64, 2)
-    assert described(torch.optim.RMSprop(model.parameters()), model).can_fuse is False
-    assert described(Mine(model.parameters(), lr=0.1), model).origin != "torch"
 
 
 def test_an_optimizer_without_state_is_described_after_some_steps() -> None:

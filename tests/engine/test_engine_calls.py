@@ -232,7 +232,7 @@ def test_sites_are_bounded() -> None:
     table = CallTable(FakeClock())
     for line in range(MAX_SITES + 50):
         table.add(Site("a.py", line, "f", "item"), 0, 1)
-    table.close_step(table.count(table.take()))
+    table.close_step(1, table.count(table.take()))
     assert len(table.sites) == MAX_SITES + 1
     assert sum(count for count, _ in table.sites.values()) == MAX_SITES + 50
 
