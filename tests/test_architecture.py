@@ -26,10 +26,9 @@ ROOMS = (
     "errors", "_process", "_plugins", "_options", "_notes", "_names", "_units", "frame", "summary", "_stats",
     "_storage",
     "_ranks", "devices", "config", "_targets", "_capture", "_resolve",
-    "_reports", "compare", "logs",
-    "probes", "_flight", "diagnose", "_metrics", "_reports.page", "sinks", "_session", "_launch",
+    "probes", "diagnose", "_reports", "compare", "logs", "_flight", "_metrics", "sinks", "_session", "_launch",
     "integrations", "compat",
-    "testing", "demo", "doctor", "_reports.explain", "cli", "__main__",
+    "testing", "demo", "doctor", "cli", "__main__",
 )  # fmt: skip
 """The rooms in order: a module, or a package with all that is in it."""
 HOLDS = {

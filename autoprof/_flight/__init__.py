@@ -1,6 +1,15 @@
 """The flight recorder: the last steps of each rank, hangs, and deep captures of chosen or requested steps."""
 
-from .ranks import HANG_REPORT, RankLine, describe_ranks, last_states, rank_lines, rank_table, standing_out
+from .ranks import (
+    HANG_REPORT,
+    RankLine,
+    describe_ranks,
+    last_states,
+    last_states_page,
+    rank_lines,
+    rank_table,
+    standing_out,
+)
 from .recorder import FlightRecorder, open_flight_recorder
 from .requests import CaptureRequests
 from .ring import FILE, State, StepRing, read_flight
@@ -15,6 +24,7 @@ __all__ = [
     "StepRing",
     "describe_ranks",
     "last_states",
+    "last_states_page",
     "open_flight_recorder",
     "rank_lines",
     "rank_table",

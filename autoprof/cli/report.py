@@ -45,6 +45,7 @@ def add(commands: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command; return its exit status."""
+    from .._flight import last_states_page
     from .._reports.page.page import write_page
     from .._storage.runs import find_run, read_run
     from .._units import format_bytes
@@ -60,7 +61,9 @@ def run(arguments: argparse.Namespace) -> int:
     size = sum(run.rank_frames(rank).size_bytes for rank in run.ranks)
     if size > LONG_BYTES:
         print(f"reading the records of {run.path}: {format_bytes(size)}, about a minute per GiB", file=sys.stderr)
-    path = write_page(run, saved_summary(run, arguments.rank), arguments.output, rank=arguments.rank)
+    states = last_states_page(run.path, run.info.get("world_size") or 1)
+    summary = saved_summary(run, arguments.rank)
+    path = write_page(run, summary, arguments.output, rank=arguments.rank, last_states=states)
     print(path)
     if arguments.open or (arguments.open is None and _has_display()):
         webbrowser.open(path.resolve().as_uri())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 from html import escape
 from importlib import metadata
@@ -27,19 +27,27 @@ _ASSETS: Final = Path(__file__).parent / "assets"
 _UPLOT: Final = "uplot/uPlot.iife.min.js", "uplot/uPlot.min.css"
 
 
-def write_page(run: Run, summary: Summary, path: Path | None = None, *, rank: int | None = None) -> Path:
-    """Write the page of a run and return its path. Raises ``OutputError`` where the file cannot be written."""
+def write_page(
+    run: Run,
+    summary: Summary,
+    path: Path | None = None,
+    *,
+    rank: int | None = None,
+    last_states: Mapping[str, Any] | None = None,
+) -> Path:
+    """Write the page of a run and return its path; ``last_states`` are those of a run that was not closed.
+
+    Raises ``OutputError`` where the file cannot be written.
+    """
     target = path or run.path / "report.html"
     try:
-        write_atomic(target, render_page(run, summary, rank=rank))
+        write_atomic(target, _render_page(run_payload(run, summary, rank=rank, last_states=last_states)))
     except OSError as error:
         raise OutputError(f"{target}: cannot be written ({error.strerror}); it must be a file in a folder") from error
     return target
 
 
-def render_page(run: Run, summary: Summary, *, rank: int | None = None) -> str:
-    """Return the page as HTML."""
-    payload = run_payload(run, summary, rank=rank)
+def _render_page(payload: dict[str, Any]) -> str:
     data = {
         "version": _version(),
         "written": datetime.now(timezone.utc).astimezone().isoformat(timespec="seconds"),

@@ -8,7 +8,6 @@ from dataclasses import asdict
 from math import isfinite
 from typing import Any, Final
 
-from ..._flight import describe_ranks, last_states, rank_table
 from ..._process.lifecycle import EXIT
 from ..._ranks import RankComparison, compare_saved, phrase_slow, read_ranks
 from ..._stats.rows import RowKey
@@ -39,7 +38,9 @@ MAX_LINES: Final = 12
 SHAPE_SETS: Final = 400
 
 
-def run_payload(run: Run, summary: Summary, *, rank: int | None = None) -> Json:
+def run_payload(
+    run: Run, summary: Summary, *, rank: int | None = None, last_states: Mapping[str, Any] | None = None
+) -> Json:
     """Return one run; ``rank`` selects the records, None those of the lowest rank."""
     chosen = rank if rank is not None else run.ranks[0] if run.ranks else None
     rows = max(len(summary.rows), 1)
@@ -69,7 +70,7 @@ def run_payload(run: Run, summary: Summary, *, rank: int | None = None) -> Json:
         "lines": _lines(run),
         "shapes": _shapes(summary),
         "ranks": _ranks(run),
-        "flight": _last_states(run),
+        "flight": _last_states(last_states),
         "communication": _communication(summary),
         "records": None if history is None or not history.steps else _history(history),
     }
@@ -329,15 +330,7 @@ def _saved_comparison(run: Run) -> RankComparison | None:
         return None
 
 
-def _last_states(run: Run) -> Json | None:
-    """Return the last state of each rank of a run that was not closed, or in which a step did not end."""
-    lines = last_states(run.path, run.info.get("world_size") or 1)
-    if not lines:
+def _last_states(found: Mapping[str, Any] | None) -> Json | None:
+    if found is None:
         return None
-    head, *rows = rank_table(lines)
-    return {
-        "verdict": safe(describe_ranks(lines).verdict),
-        "head": head,
-        "rows": [[safe(cell) for cell in row] for row in rows],
-        "hidden": len(lines) - len(rows),
-    }
+    return {**found, "verdict": safe(found["verdict"]), "rows": [[safe(cell) for cell in row] for row in found["rows"]]}
