@@ -4,7 +4,7 @@ from .calls import UNKNOWN_MEMBERS, CallKey, CollectiveCall, StepCollectives, st
 from .causes import Cause
 from .channel import open_channel
 from .comparison import MIN_COMMON_STEPS, RankComparison, SlowRank, compare_ranks, name_ranks
-from .excess import MARGIN, MIN_RARE_SHARE, MIN_SHARE, Kind, compare_calls
+from .excess import MIN_SHARE, Kind
 from .exchange import Exchange, RankPlace
 from .late_comm import LateComm
 from .median_of_others import median_of_others
@@ -14,9 +14,7 @@ from .record import OwnWork, RankRecord, SpanKey
 from .record_reader import FolderRecords, LeftOut, read_folder, read_last_frames, read_record
 
 __all__ = [
-    "MARGIN",
     "MIN_COMMON_STEPS",
-    "MIN_RARE_SHARE",
     "MIN_SHARE",
     "UNKNOWN_MEMBERS",
     "CallKey",
@@ -35,7 +33,6 @@ __all__ = [
     "SlowRank",
     "SpanKey",
     "StepCollectives",
-    "compare_calls",
     "compare_known",
     "compare_ranks",
     "compare_saved",

@@ -8,9 +8,8 @@ compared with the same row on the other ranks, step by step: a row varies much l
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import ceil
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -22,11 +21,9 @@ from ..frame import Nanoseconds, Phase
 from .aligned import AlignedRow, align_rows, row_times
 from .causes import Cause, cause_of_phase, find_cause
 from .excess import (
-    MARGIN,
     MIN_SHARE,
-    MIN_WHOLE_RARE_SHARE,
-    MIN_WHOLE_SHARE,
     SHOWN_STEPS,
+    WHOLE,
     Excess,
     Kind,
     LateSteps,
@@ -42,12 +39,6 @@ from .record import BACKWARD_ROW, COMM_ROW, OUTSIDE_ROW, RankRecord, SpanKey
 
 MIN_COMMON_STEPS: Final = 10
 """Steps that all ranks must have recorded."""
-GROUP_SHARES: Final = (0.75, 0.5)
-"""Parts of the ranks, those with most steps, that are compared alone where all together show no slow rank, …"""
-MIN_GROUP: Final = 3
-"""… at least so many ranks, …"""
-MORE_STEPS: Final = 1.5
-"""… if they have so many times as many steps in common."""
 EQUAL_EXCESS: Final = 0.7
 """Of two ranks, each slow in another row by nearly the same time, one waits for the other: the least ratio of both."""
 MOVING: Final = 1.6
@@ -159,7 +150,7 @@ class RankComparison:
 
     def _slow_of_older_version(self) -> tuple[SlowRank, ...]:
         """Return the slow rank of a comparison that names only the slowest one, and has no list of them."""
-        if self.name is None or self.phase is None or self.excess.low < MIN_SHARE * (1 + MARGIN) * self.step_ns:
+        if self.name is None or self.phase is None or self.excess.low < MIN_SHARE * self.step_ns:
             return ()
         cause = cause_of_phase(self.phase)
         place = self.name, self.phase, self.name_ns
@@ -194,26 +185,6 @@ def compare_ranks(
     """
     every = dict(records) if isinstance(records, Mapping) else dict(enumerate(records))
     world = world_size or len(every)
-    found = _compare(every, longest, world)
-    if found.missing is None and not found.slow:
-        for group in _groups_with_more_steps(every, found):
-            among = _compare(group, longest, world)
-            if among.slow:
-                return among
-    return found
-
-
-def _groups_with_more_steps(every: Mapping[int, RankRecord], found: RankComparison) -> Iterator[dict[int, RankRecord]]:
-    """Yield the ranks with most steps where they have many more in common than all: budgets end at different times."""
-    ordered = sorted(found.compared, key=lambda rank: (-len(every[rank].steps), rank))
-    for share in GROUP_SHARES:
-        group = {rank: every[rank] for rank in ordered[: ceil(share * found.world_size)]}
-        if MIN_GROUP <= len(group) < len(ordered) and _shared_steps(list(group.values())) >= MORE_STEPS * found.steps:
-            yield group
-
-
-def _compare(every: Mapping[int, RankRecord], longest: tuple[int, ...], world: int) -> RankComparison:
-    """Compare these ranks in the steps that all of them have recorded."""
     ranks, common = _common_steps(every)
     if len(ranks) < 2 or 2 * len(ranks) < world:
         shared = _shared_steps(list(every.values()))
@@ -276,16 +247,16 @@ def _find_slow(
     found = [_Candidate(row, one) for row in large for one in persistent_excess(row.times, step_ns, len(large) + 1)]
     total = AlignedRow(TOTAL, own)
     named = {one.excess.at for one in found}
-    whole = persistent_excess(own, step_ns, len(large) + 1, min_share=MIN_WHOLE_SHARE)
+    whole = persistent_excess(own, step_ns, len(large) + 1, min_share=WHOLE * MIN_SHARE)
     found += [_Candidate(total, one) for one in whole if one.at not in named]
     late: list[LateSteps] = [late_steps(row.times, step_ns, own_ns) for row in rows]
     found += [_Candidate(rows[number], one) for number, one in rare_excess(late, common, lengths)]
     named = {one.excess.at for one in found}
-    spread = rare_excess([late_steps(own, step_ns, own_ns)], common, lengths, min_share=MIN_WHOLE_RARE_SHARE)
+    spread = rare_excess([late_steps(own, step_ns, own_ns)], common, lengths, min_share=WHOLE * MIN_SHARE / 2)
     found += [_Candidate(total, one) for _, one in spread if one.at not in named]
     waits = _Waits(common, comm, lengths)
     late = [late_steps(own + row_times(records, OUTSIDE_ROW), step_ns, own_ns)]
-    for _, one in rare_excess(late, common, lengths, min_share=MIN_WHOLE_RARE_SHARE):
+    for _, one in rare_excess(late, common, lengths, min_share=WHOLE * MIN_SHARE / 2):
         known = [other for other in found if other.excess.at == one.at]
         if any(other.excess.kind == "persistent" for other in known):
             continue

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
-from math import exp, floor, lgamma, log, log1p
+from math import exp, lgamma, log, log1p
 from typing import Final, Literal, NamedTuple
 
 import numpy as np
@@ -23,50 +22,28 @@ from .median_of_others import median_of_others
 Times = npt.NDArray[np.float64]
 Kind = Literal["persistent", "recurring", "one-off"]
 
-ERROR: Final = 0.01
-"""The chance of accusing a rank by a count of steps alone where all are equal, over all ranks and rows together."""
-RARE_ERROR: Final = 0.001
-"""The same for late steps, which other processes cause, too, several in a row."""
+ERROR: Final = 0.001
+"""The chance of accusing a rank where all are equal, over all ranks and rows together."""
 MIN_SHARE: Final = 0.05
 """All ranks lose the excess of one rank: a twentieth of the step on 8 GPUs is nearly half a GPU."""
-MIN_WHOLE_SHARE: Final = 0.10
-"""The same for an excess that is in no row alone: the processors of one machine differ by some percent in all rows."""
-MARGIN: Final = 0.1
-"""The part of its bound by which an excess has to be above it: two runs of one program differ by some percent."""
-MIN_RARE_SHARE: Final = 0.03
-"""The part of all time from which an excess in some of the steps counts: it is large where it occurs."""
-MIN_WHOLE_RARE_SHARE: Final = 0.06
-"""The same for an excess that is in no row alone."""
+WHOLE: Final = 2.0
+"""The multiple of a share for an excess in no row alone: processors of one machine differ by some percent."""
 LATE_SHARE: Final = 0.1
-"""The part of a median step by which a rank is above its usual excess in a late step, …"""
-LATE_SPREADS: Final = 6.0
-"""… and the standard deviations of this row's differences on all ranks."""
+"""The part of a median step by which a rank is above its usual excess in a late step."""
 SPREADS: Final = 3.0
-"""A slow rank is this many times as far from the others' median as the others are."""
+"""A slow rank is this many times as far from the others' median as the others are, in a late step twice as many."""
+ONE_OFF_STEPS: Final = 8.0
+"""Median steps that a single event takes at least: a healthy rank of a busy virtual machine lost seven once."""
+ONE_OFF_NS: Final = 100_000_000
+"""The least time of a single event: schedulers, garbage collections and disks delay any process by tens of ms."""
+RARE_TIMES: Final = 2.0
+"""Rare events are so many times as large as those of any other rank: equal ones on several ranks are the machine's."""
+MOST: Final = 0.8
+"""The part of the late time that fits a period, and of the period's steps that are late."""
 MIN_RECURRING: Final = 3
 """Times that an excess occurs before it recurs; fewer are single events."""
-ONE_OFF_STEPS: Final = 8.0
-"""Median steps that a single event takes at least (a healthy rank of a busy virtual machine lost seven once), …"""
-ONE_OFF_NS: Final = 100_000_000
-"""… and nanoseconds: schedulers, garbage collections and disks delay any process by tens of milliseconds; …"""
-RARE_TIMES: Final = 2.0
-"""… and times the largest event of any other rank: events of one size on several ranks are the machine's. The same
-holds for the sum of irregular events."""
-MOST: Final = 0.8
-"""The part of the late time that fits a period, and the part of the period's steps that are late."""
-OTHER_EVENTS: Final = 0.5
-"""All other events together, as a part of the largest one, where this one is a single event, …"""
-OTHER_EVENT: Final = 0.2
-"""… and the next largest one: any rank has small delays besides."""
-COMPARABLE: Final = 0.25
-"""The size, as a part of a rank's median event, from which events of any rank are counted beside it: every process has
-small delays, and one of 15 ms says nothing about who has those of 100 ms."""
-MIN_WEIGHT: Final = 0.05
-"""The least chance that a delay falls into a row, however short: its end may wait for a processor."""
 SHOWN_STEPS: Final = 8
 """Late steps that are named."""
-QUARTERS: Final = 4
-"""Parts of the compared steps. A persistent excess is in all of them but one, at half its size or more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +78,7 @@ def persistent_excess(times: Times, step_ns: float, comparisons: int, *, min_sha
     ranks, count = times.shape
     excess = times - median_of_others(times)
     middles = median(excess, axis=1)
-    below = _most_below(count, ERROR / max(ranks * comparisons, 1))
+    below = _most_below(count, 10 * ERROR / max(ranks * comparisons, 1))
     if below is None:
         return []
     usual = median(times, axis=1)
@@ -111,26 +88,13 @@ def persistent_excess(times: Times, step_ns: float, comparisons: int, *, min_sha
         others = np.delete(usual, at)
         spread = float(median(np.abs(others - median(others)))) if ranks > 2 else 0.0
         if (
-            interval.low >= min_share * (1 + MARGIN) * step_ns
+            interval.low >= min_share * step_ns
             and float(np.sort(excess[at])[below]) > 0
             and usual[at] - float(median(others)) >= SPREADS * spread
             and _lasts(excess[at], interval.middle)
         ):
             found.append(Excess(at, "persistent", interval, tuple(np.flatnonzero(excess[at] > 0).tolist())))
     return found
-
-
-def compare_calls(times: Times, *, min_share: float) -> list[Excess]:
-    """Return the ranks that take longer than the others in the calls of one name, by rank and number of the call.
-
-    ``min_share`` is the least persistent excess as a part of a usual call. The largest excess is the first.
-    """
-    usual = float(median(times))
-    found = persistent_excess(times, usual, 1, min_share=min_share)
-    rare = rare_excess([late_steps(times, usual, usual)], np.arange(times.shape[1]), times)
-    named = {one.at for one in found}
-    found += [one for _, one in rare if one.at not in named]
-    return sorted(found, key=lambda one: -one.ns.middle)
 
 
 def late_steps(times: Times, step_ns: float, own_ns: float) -> LateSteps:
@@ -142,16 +106,16 @@ def late_steps(times: Times, step_ns: float, own_ns: float) -> LateSteps:
     for at, index in np.argwhere(beyond >= bound).tolist():
         found.setdefault(at, {})[index] = float(beyond[at, index])
     usual = float(median(times))
-    return LateSteps(min(max(usual / max(own_ns, 1.0), MIN_WEIGHT), 1.0), found)
+    return LateSteps(min(max(usual / max(own_ns, 1.0), 1 / 20), 1.0), found)
 
 
 def late_bound(beyond: Times, step_ns: float) -> float:
     """Return the time beyond the usual from which a step is late."""
-    return max(LATE_SHARE * step_ns, LATE_SPREADS * 1.4826 * float(median(np.abs(beyond))))
+    return max(LATE_SHARE * step_ns, 2 * SPREADS * 1.4826 * float(median(np.abs(beyond))))
 
 
 def rare_excess(
-    rows: Sequence[LateSteps], steps: Nanoseconds, lengths: Times, *, min_share: float = MIN_RARE_SHARE
+    rows: Sequence[LateSteps], steps: Nanoseconds, lengths: Times, *, min_share: float = MIN_SHARE / 2
 ) -> list[tuple[int, Excess]]:
     """Return the excess that occurs in some of the steps, each with the index of its row, the largest first.
 
@@ -176,7 +140,7 @@ def rare_excess(
             events, indices = events_of(late), tuple(sorted(late))
             period = find_period(steps, late)
             sizes = np.array(_event_sizes(late))
-            least_ns = COMPARABLE * float(median(sizes))
+            least_ns = float(median(sizes)) / 4  # every process has small delays, which say nothing about large ones
             large = int((sizes >= least_ns).sum())
             chance = binomial_tail(large, int((everything >= least_ns).sum()), row.weight / ranks)
             if period is not None:
@@ -188,7 +152,7 @@ def rare_excess(
                     found.append((number, Excess(at, "one-off", _mean(late, count), tuple(event))))
                 continue
             alone = sum(late.values()) >= RARE_TIMES * max(ns for rank, ns in enumerate(sums) if rank != at)
-            recurs = len(events) >= MIN_RECURRING and 2 * len(late) < count and chance * comparisons <= RARE_ERROR
+            recurs = len(events) >= MIN_RECURRING and 2 * len(late) < count and chance * comparisons <= ERROR
             if recurs and (alone or period is not None):
                 found.append((number, Excess(at, "recurring", _mean(late, count), indices, period)))
     return sorted(found, key=lambda entry: -entry[1].ns.middle)
@@ -198,7 +162,7 @@ def find_single_event(late: dict[int, float], events: list[list[int]]) -> list[i
     """Return the steps of the event that is much larger than all others; None where there is none."""
     sums = _event_sizes(late)
     *others, largest = sorted(sums)
-    if max(others, default=0.0) > OTHER_EVENT * largest or sum(others) > OTHER_EVENTS * largest:
+    if 2 * sum(others) > largest:
         return None
     return events[sums.index(largest)]
 
@@ -260,12 +224,10 @@ def _most_below(count: int, error: float) -> int | None:
 
 
 def _lasts(excess: Times, middle: float) -> bool:
-    """Return whether an excess is there in nearly all parts of the steps."""
-    if len(excess) < QUARTERS * 5:
+    """Return whether an excess is there in at least three quarters of the steps, at half its size or more."""
+    if len(excess) < 20:
         return True
-    edges = [floor(len(excess) * part / QUARTERS) for part in range(QUARTERS + 1)]
-    parts = [float(median(excess[a:b])) for a, b in pairwise(edges)]
-    return sum(2 * part >= middle for part in parts) >= QUARTERS - 1
+    return sum(2 * float(median(part)) >= middle for part in np.array_split(excess, 4)) >= 3
 
 
 def events_of(late: dict[int, float]) -> list[list[int]]:

@@ -15,11 +15,11 @@ import numpy as np
 from .._stats.median import median
 from ..frame import Nanoseconds
 from .excess import (
-    MIN_RARE_SHARE,
+    ERROR,
     MIN_RECURRING,
+    MIN_SHARE,
     ONE_OFF_NS,
     ONE_OFF_STEPS,
-    RARE_ERROR,
     SHOWN_STEPS,
     Kind,
     Times,
@@ -67,7 +67,7 @@ def find_late_comm(comm: Times, steps: Nanoseconds, lengths: Times, explained: f
     beyond = pure - usual
     bound = late_bound(beyond, step_ns)
     late = {at: float(beyond[at]) for at in np.flatnonzero(beyond >= bound).tolist() if at not in explained}
-    if sum(late.values()) < MIN_RARE_SHARE * step_ns * count:
+    if sum(late.values()) < MIN_SHARE / 2 * step_ns * count:
         return None
     events = events_of(late)
     single = find_single_event(late, events)
@@ -77,7 +77,7 @@ def find_late_comm(comm: Times, steps: Nanoseconds, lengths: Times, explained: f
     period = find_period(steps, late)
     if period is None or len(events) < MIN_RECURRING or 2 * len(late) >= count:
         return None
-    if chance_of_period(period, len(events), count) > RARE_ERROR:
+    if chance_of_period(period, len(events), count) > ERROR:
         return None
     return _made("recurring", sorted(late), late, steps, period)
 

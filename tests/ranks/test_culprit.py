@@ -14,7 +14,6 @@ from rank_builders import MS, USUAL_MS, make_records, noisy_rows, with_fault
 from autoprof._ranks import RankComparison, RankRecord, SlowRank, SpanKey, compare_ranks, phrase_slow
 from autoprof._ranks.excess import binomial_tail, find_period, persistent_excess
 from autoprof._ranks.record import COMM_ROW, OUTSIDE_ROW
-from autoprof.compat.stragglers import by_rank, describe_straggler
 from autoprof.frame import Phase
 
 MIDDLE_FORWARD, MIDDLE_BACKWARD = ("middle", Phase.FORWARD), ("middle", Phase.BACKWARD)
@@ -137,26 +136,6 @@ def test_a_rank_that_is_stopped_now_and_then_is_named_wherever_it_stops() -> Non
             rows[2][DATA if step % 2 else OUTSIDE_ROW][step - 1] += 100.0
         found = compare_ranks(make_records(rows))
         assert [(one.rank, one.kind, one.period) for one in found.slow] == [(2, "recurring", 7)]
-
-
-def first_steps(record: RankRecord, count: int) -> RankRecord:
-    """Return the record of a rank whose budget has ended after so many steps."""
-    return record.select(record.steps[:count])
-
-
-def test_a_late_event_is_found_among_the_ranks_that_still_record() -> None:
-    """One rank's budget has ended after 20 of 60 steps: all have 20 in common, the other three 60."""
-    for seed in range(10):
-        records = with_fault(seed, MIDDLE_FORWARD, 500.0, once)
-        found = compare_ranks([first_steps(records[0], 20), *records[1:]])
-        assert named(found) == [(2, "one-off", MIDDLE_FORWARD)]
-        assert (found.steps, found.absent) == (60, (0,))
-
-
-def test_no_healthy_rank_is_accused_among_those_that_still_record() -> None:
-    """The further comparison does not make accusations more likely."""
-    records = (make_records(noisy_rows(seed, 4, 60)) for seed in range(200))
-    assert not any(compare_ranks([first_steps(one, 20), *others]).slow for one, *others in records)
 
 
 def test_a_long_step_of_two_ranks_accuses_none() -> None:
@@ -469,25 +448,6 @@ def test_ten_steps_are_too_few_for_a_thousand_ranks() -> None:
     times[7] = 20.0
     assert persistent_excess(times, 100.0, 5) == []
     assert [one.at for one in persistent_excess(np.repeat(times, 3, axis=1), 100.0, 5)] == [7]
-
-
-def test_the_calls_of_a_timer_are_judged_by_the_same_functions() -> None:
-    """A rank that is slow in each call, now and then, or not at all: one long call is a stall of the machine."""
-    drawn = np.random.default_rng(0)
-    calls = 50 * MS * (1 + 0.05 * drawn.standard_normal((4, 60)))
-
-    def judged(extra: Any) -> tuple[bool, str]:
-        times = calls.copy()
-        times[2] += extra
-        (one,) = by_rank((rank, "forward", ns) for rank in range(4) for ns in times[rank])
-        return one.straggles, describe_straggler(one)
-
-    seventh_call = 80.0 * MS * (np.arange(60) % 7 == 3)
-    one_call = 60.0 * MS * (np.arange(60) == 37)
-    assert judged(10 * MS) == (True, "rank 2 takes 19 % longer in forward than the other ranks")
-    assert judged(seventh_call) == (True, "rank 2 now and then takes 23 % longer in forward than the other ranks")
-    assert not judged(0)[0]
-    assert not judged(one_call)[0]
 
 
 def test_a_comparison_goes_to_json_and_back() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Final
 
-from ..._ranks import MIN_RARE_SHARE, RankComparison, phrase_late_comm
+from ..._ranks import MIN_SHARE, RankComparison, phrase_late_comm
 from ..._units import format_percent
 from ...frame import Phase
 from ...summary import Finding
@@ -33,7 +33,7 @@ def judge(run: Evidence) -> Finding | None:
     if found is not None and found.severity != "info":
         return replace(found, why=f"{found.why}; {why}", evidence={**found.evidence, **evidence})
     share = round(late.ns / max(run.summary.step_mean_ns, 1), 4)
-    evidence |= {"share": share, "bound": MIN_RARE_SHARE, "steps": ranks.steps}
+    evidence |= {"share": share, "bound": MIN_SHARE / 2, "steps": ranks.steps}
     rows = run.rows.get(Phase.COMM)
     name = dominant_name(rows) if rows else None
     return Finding(

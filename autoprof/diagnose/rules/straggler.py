@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from ..._ranks import MARGIN, MIN_RARE_SHARE, MIN_SHARE, Cause, RankComparison, SlowRank, name_ranks, phrase_slow
+from ..._ranks import MIN_SHARE, Cause, RankComparison, SlowRank, name_ranks, phrase_slow
 from ..._stats.intervals import Interval
 from ...summary import Finding
 from .._evidence import Evidence
 from .._experiment import Experiment
 from .._rule import Rule
-from .._thresholding import abstain, inconclusive
+from .._thresholding import MARGIN, abstain, inconclusive
 
 
 def judge(run: Evidence) -> Finding | None:
@@ -37,7 +37,7 @@ def judge(run: Evidence) -> Finding | None:
         slow.rank,
         gain_ns=slow.gain_ns,
         evidence={
-            **_evidence(ranks, share, MIN_SHARE if slow.kind == "persistent" else MIN_RARE_SHARE),
+            **_evidence(ranks, share, MIN_SHARE if slow.kind == "persistent" else MIN_SHARE / 2),
             "kind": slow.kind,
             "cause": slow.cause,
             "late": list(slow.steps),
