@@ -40,13 +40,6 @@ def _close(around: Any) -> None:
         _open.remove(around)
 
 
-def compiles() -> bool:
-    """Return whether torch compiles on this thread now, also where it calls no callbacks: ``reset`` forgets them."""
-    guards = sys.modules.get("torch._guards")
-    context = getattr(guards, "CompileContext", None)
-    return context is not None and context.try_get() is not None
-
-
 def _register_callbacks(callbacks: Any) -> None:
     with suppress(Exception):  # a torch without these callbacks compiles hooked models as they are
         handler = callbacks.callback_handler

@@ -43,7 +43,7 @@ class NamedRanges:
     """Attach ranges to the targets, and detach them."""
 
     def __init__(self, targets: Iterable[Target], note: Callable[[str], None], encoded_names: dict[str, str]) -> None:
-        self.ranges = Ranges([lambda name: open_range(name, encoded_names)])
+        self.ranges = Ranges(lambda name: open_range(name, encoded_names))
         self._targets = targets
         self._note = note
         self._probes: list[RangeProbe] = []

@@ -144,7 +144,6 @@ class Planner:
             marks.LEAVE: self._leave,
             marks.BACKWARD_START: self._start_backward,
             marks.BACKWARD_END: self._end_backward,
-            marks.PASS_THROUGH: self._pass_through,
             marks.GRAPH_BEGIN: self._begin_pass,
             marks.GRAPH_END: self._end_pass,
             marks.LOGGED: self._log,
@@ -424,35 +423,6 @@ class Planner:
             ran = [i for i, entry in enumerate(other.stack) if entry.is_backward and entry.ordinal == ordinal]
             if ran:
                 self._close_to(other, ran[0], at)
-
-    def _pass_through(self, lane: Lane, at: int, kind: int, index: int, ordinal: int) -> None:
-        """Append a backward of no length inside the backward of the call around it."""
-        self._join_pass(lane)
-        call, started = self._find(ordinal), lane.started()
-        if call is None:
-            self._unmatched += 1
-        elif ordinal not in started:  # else another output of the call has started its backward
-            label, started[ordinal] = self._labels[call.index], -1
-            if Phase.BACKWARD in label.phases and label.shown:
-                parent, place = self._pass_through_place(lane, at, ordinal, started)
-                started[ordinal] = self._spans.open(lane.number, parent, place, label, Phase.BACKWARD, 1)
-
-    def _pass_through_place(self, lane: Lane, at: int, ordinal: int, started: dict[int, int]) -> tuple[int, int]:
-        """Return the span of the nearest call around this one, and a mark at which no other span is open in it."""
-        depth = lane.base()
-        for outer, _ in self._call_path(ordinal)[1:]:
-            found = next((i for i, entry in enumerate(lane.stack) if entry.ordinal == outer), None)
-            if found is not None and lane.stack[found].span >= 0:
-                depth = found
-                break
-            ended = started.get(outer, -1)
-            if found is None and ended >= 0 and self._spans.lanes[ended] == lane.number:
-                return ended, self._spans.ends[ended]
-        inside = (entry for entry in lane.stack[0 if depth is None else depth + 1 :] if entry.span >= 0)
-        first = next(inside, None)
-        if first is None or first.is_unattributed:
-            return lane.innermost(), at
-        return self._spans.parents[first.span], self._spans.starts[first.span]
 
     # Values and pauses.
 

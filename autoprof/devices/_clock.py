@@ -59,59 +59,74 @@ class ClockLimits:
 
 
 class Clock(Protocol):
-    """A source of readings. ``read`` never waits; only ``wait`` may, and only ``Session.close`` calls it."""
+    """A source of readings. ``read`` never waits; only ``wait`` may, and only ``Session.close`` calls it.
+
+    The methods are those of a host clock: a subclass for a device has its own.
+    """
 
     @property
     def device_type(self) -> str | None:
         """``None`` for a host clock, else the type of device: ``cuda``, ``xpu``, …"""
+        return None
 
     @property
     def limits(self) -> ClockLimits | None:
         """The clock's limits where they are known beforehand; None where they have to be measured."""
+        return None
 
     @property
     def device_index(self) -> int | None:
         """The index of the device that ``read`` reads; None for the current device, and for a host clock."""
+        return None
 
     @property
     def read(self) -> Callable[[], Reading]:
         """A function that takes one reading: for a device, an event on this thread's current stream."""
+        return perf_counter_ns
 
     def reader(self, device: int | None) -> Callable[[], Reading]:
         """Return a function that reads another device of the same type; None means the current device."""
+        return self.read
 
     def place(self, device: int | None) -> Place | None:
         """Return this thread's current stream of a device; None during a graph capture, and for a host clock."""
+        return None
 
     def read_at(self, place: Place | None) -> Reading:
         """Take a reading on a given stream, whether or not it is this thread's current one."""
+        return self.read()
 
     def use_device(self, device: int | None) -> None:
         """Set the device that ``read`` reads from now on."""
 
     def index_of(self, tensor: Tensor) -> int | None:
         """Return the index of a tensor's device; None where its type is not the clock's."""
+        return None
 
     def host_ns(self, reading: Reading) -> int:
         """Return the host time of a reading, without waiting."""
+        return int(reading)
 
     def passed(self, readings: Sequence[Reading]) -> bool:
         """Return whether the device has passed all of these readings, without waiting."""
+        return True
 
     def times(self, readings: Sequence[Reading]) -> Times:
         """Convert passed readings to nanoseconds."""
+        return Times(np.array(readings, dtype=np.int64))
 
     def release(self, readings: Sequence[Reading]) -> None:
         """Return readings to the pool; they are not used again."""
 
     def on_host(self, reading: Reading) -> Reading:
         """Return the reading with its host time alone; the one given is not used again."""
+        return reading
 
     def wait(self, readings: Sequence[Reading]) -> None:
         """Block until the device has passed these readings."""
 
 
-class HostClock:
+class HostClock(Clock):
     """The host's monotonic clock, ``time.perf_counter_ns``: right for work of the host itself."""
 
     device_type: str | None = None
@@ -119,35 +134,11 @@ class HostClock:
     limits: ClockLimits | None = None
     read = staticmethod(perf_counter_ns)
 
-    def reader(self, device: int | None) -> Callable[[], Reading]:
-        return self.read
-
-    def place(self, device: int | None) -> Place | None:
-        return None
-
-    def read_at(self, place: Place | None) -> Reading:
-        return self.read()
-
     def use_device(self, device: int | None) -> None:
         pass
 
-    def index_of(self, tensor: Tensor) -> int | None:
-        return None
-
-    def host_ns(self, reading: Reading) -> int:
-        return int(reading)
-
-    def passed(self, readings: Sequence[Reading]) -> bool:
-        return True
-
-    def times(self, readings: Sequence[Reading]) -> Times:
-        return Times(np.array(readings, dtype=np.int64))
-
     def release(self, readings: Sequence[Reading]) -> None:
         pass
-
-    def on_host(self, reading: Reading) -> Reading:
-        return reading
 
     def wait(self, readings: Sequence[Reading]) -> None:
         pass

@@ -181,21 +181,21 @@ def tensors_in(value: Any) -> Iterator[Tensor]:
 class Referee:
     """Hook every module by itself and count calls, and calls whose output received a gradient, by step and name.
 
-    ``received`` has the calls of which a tensor hook on an output fired, once a backward pass. ``ran`` has the calls
-    of which a node of an output ran, which may also happen for the sake of another output, and the calls around
-    them that had returned by then. ``blind`` tells that torch would not say what made an output.
+    ``received`` has the calls of which a tensor hook on an output that they made fired, once a backward pass. ``ran``
+    has the calls of which a node of an output ran, which may also happen for the sake of another output, and the calls
+    around them that had returned by then. ``blind`` tells that torch would not say what made an output.
     """
 
     def __init__(self, name_of: dict[nn.Module, str]) -> None:
         self.blind = False
         self.paused = False
-        self.leaves = 0
         self.step = 0
         self.calls: list[Counter[tuple[str, bool]]] = [Counter()]
         self.received: list[set[tuple[str, int, int]]] = [set()]
         self.ran: list[set[tuple[str, int, int]]] = [set()]
         self._serial = 0
         self._open: list[tuple[str, int]] = []
+        self._first_nodes: list[int] = []
         for module, name in name_of.items():
             module.register_forward_pre_hook(self._enter(name))
             module.register_forward_hook(self._leave, always_call=True)
@@ -213,6 +213,7 @@ class Referee:
                 return
             self._serial += 1
             self._open.append((name, self._serial))
+            self._first_nodes.append(torch._C._autograd._get_sequence_nr())
             self.calls[self.step][name, torch._C._current_graph_task_id() != -1] += 1
 
         return enter
@@ -222,6 +223,7 @@ class Referee:
             return
         path = tuple(self._open)
         self._open.pop()
+        first_node = self._first_nodes.pop()
 
         def received(_grad: Tensor) -> None:
             self.received[self.step].add((*path[-1], torch._C._current_graph_task_id()))
@@ -230,19 +232,16 @@ class Referee:
             task = torch._C._current_graph_task_id()
             self.ran[self.step].update((*call, task) for call in path if call not in self._open)
 
-        tensors, seen = list(tensors_in(output)), False
-        for tensor in tensors:
+        for tensor in tensors_in(output):
             try:
                 node = tensor.grad_fn
             except RuntimeError:  # a view of a custom Function's output that was changed in place has none to show
                 self.blind = True
                 continue
             if node is not None:
-                seen = True
-                tensor.register_hook(received)
+                if node._sequence_nr() >= first_node:  # a call that returns its input has no backward
+                    tensor.register_hook(received)
                 node.register_prehook(ran)
-        if not seen and torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
-            self.leaves += 1
 
     def check(self, frame: StepFrame, step: int) -> None:
         """Assert that the frame of a step (counted from 0) has the calls and the backward spans that were seen."""

@@ -142,21 +142,6 @@ def test_a_shared_module_has_a_backward_for_each_call() -> None:
     assert {row.calls for row in watched.session.summary().rows if row.name == "a"} == {3}
 
 
-def test_a_module_that_returns_its_input_has_a_backward_of_no_length() -> None:
-    """It is counted, takes no time, and ends no other call."""
-    clock = FakeClock()
-    model = Named(a=linear(), p=nn.Identity(), b=linear())
-    with Watched(model, config=CHILDREN, clock=clock) as watched:
-        y = model(data())
-        y.register_hook(lambda g: clock.advance(100))
-        y.sum().backward()
-        watched.step()
-    (frame,) = watched.frames
-    check_laws(frame)
-    assert count(frame, Phase.BACKWARD) == {"a": 1, "p": 1, "b": 1}
-    assert [s.host_ns for s in frame.spans if s.name == "p" and s.phase is Phase.BACKWARD] == [0]
-
-
 class Opaque:
     """An object of no known kind that holds a tensor, and itself."""
 

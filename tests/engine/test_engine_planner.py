@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import pytest
-
 from autoprof import Phase
 from autoprof._capture.mark_cost import MarkCost
 from autoprof._capture.marks import codes as marks
@@ -365,59 +363,6 @@ def test_a_call_that_another_devices_thread_has_run_ends_with_its_mark_on_any_la
     step = nest().begin_pass().on(1).start("c", 3).on(0).start("b", 2).end("c", 3).end_pass()
     ends = {(span.path, span.lane): span.end for span in step.spans() if span.phase is BACKWARD}
     assert ends == {("(backward)", 0): 8, ("a", 1): 10, ("a>c", 1): 9, ("a", 0): 10, ("a>b", 0): 10}
-
-
-# Calls that return their input.
-
-
-def test_a_call_that_returns_its_input_has_a_backward_of_no_length_in_its_callers() -> None:
-    """Once, however many of its outputs pass."""
-    step = nest().begin_pass().start("a", 1).mark(marks.PASS_THROUGH, "b", 2, times=2).end("a", 1).end_pass()
-    assert backwards(step) == [
-        Span("(backward)", BACKWARD, 6, 7),
-        Span("a", BACKWARD, 7, 10),
-        Span("a>b", BACKWARD, 8, 8),
-        Span("(backward)", BACKWARD, 10, 11, calls=0),
-    ]
-
-
-def test_it_lies_before_the_call_that_runs_in_its_caller() -> None:
-    """No span is open there; where no caller runs it lies before what does."""
-    step = nest().begin_pass().start("a", 1).start("c", 3).mark(marks.PASS_THROUGH, "b", 2).end_pass()
-    assert backwards(step)[2:4] == [Span("a>c", BACKWARD, 8, 10), Span("a>b", BACKWARD, 8, 8)]
-    step = Step("a", "b").call("a", 1).call("b", 2).begin_pass().start("a", 1).mark(marks.PASS_THROUGH, "b", 2)
-    assert backwards(step.end_pass())[1:] == [Span("a", BACKWARD, 5, 7), Span("b", BACKWARD, 5, 5)]
-
-
-def test_where_its_caller_has_not_begun_it_lies_in_what_is_unattributed() -> None:
-    """The caller's own nodes may never run."""
-    step = nest().begin_pass().mark(marks.PASS_THROUGH, "b", 2).end_pass()
-    assert backwards(step) == [Span("(backward)", BACKWARD, 6, 8), Span("(backward)>b", BACKWARD, 7, 7)]
-
-
-def test_it_lies_at_the_end_of_its_caller_where_that_is_over() -> None:
-    """The span of the caller that has ended is its parent."""
-    step = nest().begin_pass().start("c", 3).end("a", 1).mark(marks.PASS_THROUGH, "b", 2).end_pass()
-    assert backwards(step)[1:] == [
-        Span("a", BACKWARD, 7, 8),
-        Span("a>c", BACKWARD, 7, 8),
-        Span("(backward)", BACKWARD, 8, 10, calls=0),
-        Span("a>b", BACKWARD, 8, 8),
-    ]
-
-
-def test_a_call_whose_backward_has_begun_does_not_pass_through() -> None:
-    """Another of its outputs has started it; and one that no step knows is counted."""
-    step = nest().begin_pass().start("b", 2).mark(marks.PASS_THROUGH, "b", 2).mark(marks.PASS_THROUGH, "b", 60)
-    assert [span.path for span in backwards(step.end_pass())] == ["(backward)", "a", "a>b"]
-    assert step.plan().unmatched == 1
-
-
-@pytest.mark.parametrize(("phases", "shown"), [(frozenset((FORWARD,)), True), (MODULE, False)])
-def test_a_call_without_a_backward_span_passes_through_without_one(phases: frozenset[Phase], shown: bool) -> None:
-    """Its rule asks for other phases, or it is no target."""
-    step = Step().label("a", phases=phases, shown=shown).call("a", 1).begin_pass().mark(marks.PASS_THROUGH, "a", 1)
-    assert [span.path for span in backwards(step.end_pass())] == ["(backward)"]
 
 
 # Recomputation.

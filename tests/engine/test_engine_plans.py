@@ -208,24 +208,3 @@ def test_a_backward_pass_on_two_devices_threads_is_one_pass_on_two_lanes() -> No
         ("whole", 0): (8, 11, 0),
         ("near", 0): (8, 10, 1),
     }
-
-
-def test_a_module_that_another_devices_thread_passes_through_stays_on_that_lane() -> None:
-    """The call around it had its backward on the other lane: no span is put inside a span of another lane."""
-    recorder = Recorder(FakeClock())
-    whole, same, far = following(recorder, "whole", "same", "far")
-    the_pass = 4 * marks.ORDINAL_STRIDE
-    forward = [(whole, marks.ENTER), (same, marks.ENTER), (same, marks.LEAVE), (far, marks.ENTER)]
-    forward += [(far, marks.LEAVE), (whole, marks.LEAVE), (the_pass, marks.GRAPH_BEGIN)]
-    found = backwards(
-        recorder,
-        [
-            *((code | kind, 0) for code, kind in forward),
-            (far | marks.BACKWARD_START, 0),
-            (far | marks.BACKWARD_END, 0),
-            (whole | marks.BACKWARD_END, 0),
-            (same | marks.PASS_THROUGH, 1),
-            (the_pass | marks.GRAPH_END, 0),
-        ],
-    )
-    assert found["same", 1] == (10, 10, 1)

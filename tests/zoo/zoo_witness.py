@@ -102,9 +102,10 @@ class Witness:
         given = list(tensors_in(output))
         shared = [(i, j) for i, tensor in enumerate(given) for j, one in enumerate(taken) if tensor is one]
         self.events.append(("after", name, type(output).__name__, same, shared))
-        self._watch(name, path, given)
+        returns_inputs = all(any(tensor is one for one in taken) for tensor in given)
+        self._watch(name, path, given, returns_inputs)
 
-    def _watch(self, name: str, path: tuple[tuple[str, int], ...], given: list[Tensor]) -> None:
+    def _watch(self, name: str, path: tuple[tuple[str, int], ...], given: list[Tensor], returns_inputs: bool) -> None:
         step = len(self.received) - 1
         nodes = 0
         for tensor in given:
@@ -116,7 +117,8 @@ class Witness:
                 continue
             if node is not None:
                 nodes += 1
-                tensor.register_hook(self._receive(name, path))
+                if not returns_inputs:  # such a call has no backward
+                    tensor.register_hook(self._receive(name, path))
                 node.register_prehook(self._run(path))
         if not nodes:
             for tensor in given:

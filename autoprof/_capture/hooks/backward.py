@@ -182,9 +182,7 @@ def make_pass_nodes(recorder: Recorder, passes: BackwardPasses) -> PythonNodeMar
                 passes.begin(_graph_task())
             # Calls of an earlier step have ordinals lower by that many steps.
             offset = max(mark.serial - buffer.serial, -MAX_STEPS_BACK) * STEP_STRIDE
-            reading, thread = read(), get_ident()
-            for code in mark.codes:
-                passes.append(code + offset, reading, thread)
+            passes.append(mark.code + offset, read(), get_ident())
         except Exception:
             recorder.handle_failure("backward hooks")
 

@@ -10,7 +10,7 @@ the end of the pass closes the rest.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -92,11 +92,11 @@ class ModuleCall:
 
 
 class _Entry(NamedTuple):
-    """An open range: its key, its backward pass (or None), and the functions that close it."""
+    """An open range: its key, its backward pass, and the function that closes it, each None where it has none."""
 
     key: Any
-    task: int | None
-    closers: tuple[Close, ...]
+    task: int | None = None
+    close: Close | None = None
 
 
 class _Threads(threading.local):
@@ -107,8 +107,8 @@ class _Threads(threading.local):
 class Ranges:
     """The open ranges of each thread."""
 
-    def __init__(self, openers: Sequence[Open]) -> None:
-        self._openers = openers
+    def __init__(self, opener: Open) -> None:
+        self._open = opener
         self._threads = _Threads()
         self._passes: dict[int, list[list[_Entry]]] = {}
         self._starts: set[tuple[int, int]] = set()
@@ -117,7 +117,7 @@ class Ranges:
     def open(self, key: Any, name: str, task: int | None = None) -> None:
         """Open a range in this thread."""
         if not self.off:
-            self._threads.stack.append(_Entry(key, task, tuple([opener(name) for opener in self._openers])))
+            self._threads.stack.append(_Entry(key, task, self._open(name)))
 
     def close(self, key: Any) -> None:
         """Close the innermost range of this key, and all ranges inside it."""
@@ -137,7 +137,7 @@ class Ranges:
         if phase in phases:
             self.open(call, phase.qualify(name))
         else:
-            stack.append(_Entry(call, None, ()))
+            stack.append(_Entry(call))
         if call.shows_backward and not self.off:
             for node in nodes_of((args, kwargs)):
                 call.inputs.add(node._sequence_nr())
@@ -206,8 +206,8 @@ def _pop_to(stack: list[_Entry], is_last: Callable[[_Entry], bool]) -> None:
 
 def _pop(stack: list[_Entry]) -> _Entry:
     entry = stack.pop()
-    for close in entry.closers:
-        close()
+    if entry.close is not None:
+        entry.close()
     return entry
 
 
@@ -252,22 +252,21 @@ class RangingRecorder(Recorder):
 
     def mark(self, code: int) -> None:
         """Append one mark, inside the range that it opens or closes. Never raises."""
-        kind = code & KIND_MASK
-        try:
-            if kind in (ENTER, RESUME):
-                label = self.labels[code >> KIND_BITS & INDEX_MASK]
-                self.ranges.open(code >> KIND_BITS, label.phase.qualify(label.name))
-            elif kind == GRAPH_BEGIN:
-                self.ranges.open((GRAPH_BEGIN, code >> ORDINAL_SHIFT), BACKWARD_RANGE)
-        except Exception:
-            self.ranges.off = True
-            self.handle_failure("ranges")
+        kind, ranges = code & KIND_MASK, self.ranges
+        if kind in (ENTER, RESUME):
+            label = self.labels[code >> KIND_BITS & INDEX_MASK]
+            self._try(lambda: ranges.open(code >> KIND_BITS, label.phase.qualify(label.name)))
+        elif kind == GRAPH_BEGIN:
+            self._try(lambda: ranges.open((GRAPH_BEGIN, code >> ORDINAL_SHIFT), BACKWARD_RANGE))
         super().mark(code)
+        if kind == LEAVE:
+            self._try(lambda: ranges.close(code >> KIND_BITS))
+        elif kind == GRAPH_END:
+            self._try(lambda: ranges.close((GRAPH_BEGIN, code >> ORDINAL_SHIFT)))
+
+    def _try(self, work: Callable[[], None]) -> None:
         try:
-            if kind == LEAVE:
-                self.ranges.close(code >> KIND_BITS)
-            elif kind == GRAPH_END:
-                self.ranges.close((GRAPH_BEGIN, code >> ORDINAL_SHIFT))
+            work()
         except Exception:
             self.ranges.off = True
             self.handle_failure("ranges")
@@ -280,15 +279,14 @@ class RangingRecorder(Recorder):
 
 def make_recorder(clock: Clock, ranges: str) -> Recorder:
     """Return the recorder of a session. Raises ``SessionError`` for ``nvtx`` where torch has none."""
-    openers: list[Open] = []
-    if ranges == "nvtx":
-        try:
-            nvtx.mark("autoprof")
-        except Exception as error:
-            raise SessionError(
-                f"ranges: {ranges!r} needs NVTX, which this torch does not have ({error}); allowed: off or profiler"
-            ) from error
-        openers.append(NvtxRanges().open)
+    if ranges == "off":
+        return Recorder(clock)
     if ranges == "profiler":
-        openers.append(open_profiler)
-    return RangingRecorder(clock, Ranges(openers)) if openers else Recorder(clock)
+        return RangingRecorder(clock, Ranges(open_profiler))
+    try:
+        nvtx.mark("autoprof")
+    except Exception as error:
+        raise SessionError(
+            f"ranges: {ranges!r} needs NVTX, which this torch does not have ({error}); allowed: off or profiler"
+        ) from error
+    return RangingRecorder(clock, Ranges(NvtxRanges().open))

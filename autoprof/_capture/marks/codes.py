@@ -32,8 +32,6 @@ BACKWARD_START: Final = 4
 """The node that made a call's output starts: the backward of that call begins, unless it has begun."""
 BACKWARD_END: Final = 5
 """The node that made a call's input starts: the backward of that call, and of all later calls, is over."""
-PASS_THROUGH: Final = 6
-"""The node of an output that is older than the call: the call returns its input, and its backward takes no time."""
 GRAPH_BEGIN: Final = 7
 """A backward pass reaches the first hooked node."""
 GRAPH_END: Final = 8

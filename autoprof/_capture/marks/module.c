@@ -41,8 +41,8 @@ static int add_type(PyObject *module, PyType_Spec *spec, PyTypeObject **field) {
 
 static int add_codes(PyObject *module) {
     PyObject *codes = Py_BuildValue(
-        "{sisisisisisisisisisL}", "ENTER", MARK_ENTER, "THREAD", MARK_THREAD, "RECOMPUTE", MARK_RECOMPUTE, "LEAVE", MARK_LEAVE,
-        "BACKWARD_START", MARK_BACKWARD_START, "BACKWARD_END", MARK_BACKWARD_END, "PASS_THROUGH", MARK_PASS_THROUGH,
+        "{sisisisisisisisisL}", "ENTER", MARK_ENTER, "THREAD", MARK_THREAD, "RECOMPUTE", MARK_RECOMPUTE, "LEAVE", MARK_LEAVE,
+        "BACKWARD_START", MARK_BACKWARD_START, "BACKWARD_END", MARK_BACKWARD_END,
         "KIND_MASK", KIND_MASK, "ORDINAL_SHIFT", ORDINAL_SHIFT, "ORDINAL_STRIDE", ORDINAL_STRIDE);
     if (codes == NULL)
         return -1;

@@ -44,7 +44,6 @@ enum {
     MARK_LEAVE = 3,
     MARK_BACKWARD_START = 4,
     MARK_BACKWARD_END = 5,
-    MARK_PASS_THROUGH = 6,
     MARK_THREAD = 13,
 };
 

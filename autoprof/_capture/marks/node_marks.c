@@ -18,7 +18,6 @@ typedef struct {
     HookContext *context; /* of nodes; NULL once the session is gone */
     long long serial;     /* of the step in which the node was made known */
     long long code;       /* BACKWARD_END or BACKWARD_START */
-    PyObject *outer;      /* list of the codes of PASS_THROUGH marks, that of the outer call first; NULL: none */
 } NodeMark;
 
 typedef struct {
@@ -50,7 +49,7 @@ struct NodeMarks {
 /* The mark of one node. It runs on the thread of the backward pass; the hook in Python is in hooks/backward.py. */
 static hook_outcome append_node(HookContext *context, NodeMark *mark) {
     long long task;
-    if (!is_appending(context) || !has_room(context) || mark->outer != NULL || mark->serial != context->buffer->serial)
+    if (!is_appending(context) || !has_room(context) || mark->serial != context->buffer->serial)
         return HOOK_FALLBACK;
     if (current_graph_task(context->module, &task) < 0)
         return HOOK_FAILED;
@@ -84,27 +83,13 @@ static PyObject *node_mark_call(PyObject *op, PyObject *const *args, size_t narg
     return done;
 }
 
-static PyObject *node_mark_codes(PyObject *op, void *Py_UNUSED(closure)) {
-    NodeMark *self = (NodeMark *)op;
-    PyObject *codes = self->outer == NULL ? PyList_New(0) : PySequence_List(self->outer);
-    PyObject *code = PyLong_FromLongLong(self->code);
-    if (codes == NULL || code == NULL || PyList_Insert(codes, 0, code) < 0)
-        Py_CLEAR(codes);
-    Py_XDECREF(code);
-    return codes;
-}
-
-#define NODE_MARK_FIELDS(DO) DO(context) DO(outer)
+#define NODE_MARK_FIELDS(DO) DO(context)
 DEFINE_COLLECTION(NodeMark, node_mark, NODE_MARK_FIELDS)
 
 static PyMemberDef mark_members[] = {
     {"__vectorcalloffset__", T_PYSSIZET, offsetof(NodeMark, vectorcall), READONLY, NULL},
     {"serial", T_LONGLONG, offsetof(NodeMark, serial), READONLY, "number of the step in which the node was made known"},
-    {NULL},
-};
-
-static PyGetSetDef mark_properties[] = {
-    {"codes", node_mark_codes, NULL, "list of the codes that the node marks", NULL},
+    {"code", T_LONGLONG, offsetof(NodeMark, code), READONLY, "the code that the node marks"},
     {NULL},
 };
 
@@ -113,7 +98,6 @@ static PyType_Slot mark_slots[] = {
     {Py_tp_call, PyVectorcall_Call},
     COLLECTION_SLOTS(node_mark),
     {Py_tp_members, mark_members},
-    {Py_tp_getset, mark_properties},
     {0, NULL},
 };
 
@@ -230,7 +214,6 @@ static int add_mark(NodeMarks *self, unsigned long long number, PyObject *node, 
         return -1;
     taken.mark->serial = self->context->buffer->serial;
     taken.mark->code = code;
-    Py_CLEAR(taken.mark->outer);
     PyObject *done = NULL;
     if (!pooled || insert_mark(self, number, taken.mark) == 0)
         done = PyObject_CallMethodOneArg(node, self->context->module->str_register_hook_dict, taken.tensor);
@@ -263,19 +246,11 @@ int node_marks_track_output(NodeMarks *self, unsigned long long number, PyObject
     NodeMark *mark = find_mark(self, number);
     if (mark == NULL)
         return add_mark(self, number, node, ordinal | MARK_BACKWARD_START);
-    if (mark->code >= ordinal && mark->code != (ordinal | MARK_BACKWARD_END)) {
-        /* The BACKWARD_START of an inner call opens the calls around it; in place of the BACKWARD_END of an inner one
-        it closes all that that would have closed. */
-        if ((mark->code & KIND_MASK) == MARK_BACKWARD_END)
-            mark->code = ordinal | MARK_BACKWARD_START;
-        return 0;
-    }
-    if (mark->outer == NULL && (mark->outer = PyList_New(0)) == NULL) /* the node is older than the call */
-        return -1;
-    PyObject *code = PyLong_FromLongLong(ordinal | MARK_PASS_THROUGH);
-    int failed = code == NULL || PyList_Insert(mark->outer, 0, code) < 0;
-    Py_XDECREF(code);
-    return failed ? -1 : 0;
+    /* The BACKWARD_START of an inner call opens the calls around it; in place of the BACKWARD_END of an inner one it
+    closes all that that would have closed. A call that returns its input has no backward. */
+    if (mark->code >= ordinal + ORDINAL_STRIDE && (mark->code & KIND_MASK) == MARK_BACKWARD_END)
+        mark->code = ordinal | MARK_BACKWARD_START;
+    return 0;
 }
 
 static PyObject *track(PyObject *op, PyObject *args,

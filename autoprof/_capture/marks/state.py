@@ -7,7 +7,7 @@ from itertools import count
 from types import MethodType
 from typing import Any
 
-from .codes import BACKWARD_END, BACKWARD_START, KIND_MASK, MAX_MARKS, ORDINAL_STRIDE, PASS_THROUGH
+from .codes import BACKWARD_END, BACKWARD_START, KIND_MASK, MAX_MARKS, ORDINAL_STRIDE
 
 
 class PythonMarkBuffer(list[Any]):
@@ -43,16 +43,13 @@ class PythonMarkBuffer(list[Any]):
 
 
 class PythonNodeMark:
-    """The prehook of one autograd node, to be bound to: the step's serial, and the codes that the node marks.
+    """The prehook of one autograd node, to be bound to: the step's serial, and the code that the node marks."""
 
-    First a BACKWARD_END or BACKWARD_START, then any PASS_THROUGH, the outer call's first.
-    """
-
-    __slots__ = ("codes", "serial")
+    __slots__ = ("code", "serial")
 
     def __init__(self, serial: int, code: int) -> None:
         self.serial = serial
-        self.codes = [code]
+        self.code = code
 
 
 class PythonNodeMarks(dict[Any, PythonNodeMark]):
@@ -72,14 +69,15 @@ class PythonNodeMarks(dict[Any, PythonNodeMark]):
             self._add(key, node, ordinal | BACKWARD_END)
 
     def track_output(self, key: Any, node: Any, ordinal: int, /) -> None:
-        """Have the node of an output mark the begin of a call's backward, and of the calls around it."""
+        """Have the node of an output mark the begin of a call's backward, and of the calls around it.
+
+        A call that returns its input has no backward.
+        """
         mark = self.get(key)
         if mark is None:
             self._add(key, node, ordinal | BACKWARD_START)
-        elif mark.codes[0] < ordinal or mark.codes[0] == ordinal | BACKWARD_END:  # the node is older than the call
-            mark.codes.insert(1, ordinal | PASS_THROUGH)
-        elif mark.codes[0] & KIND_MASK == BACKWARD_END:
-            mark.codes[0] = ordinal | BACKWARD_START  # it closes all that the BACKWARD_END would have closed
+        elif mark.code >= ordinal + ORDINAL_STRIDE and mark.code & KIND_MASK == BACKWARD_END:
+            mark.code = ordinal | BACKWARD_START  # it closes all that the BACKWARD_END would have closed
 
     def _add(self, key: Any, node: Any, code: int) -> None:
         if len(self) < MAX_MARKS:
