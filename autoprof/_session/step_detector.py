@@ -151,11 +151,6 @@ class StepDetector:
         return self._validation.is_open
 
     @property
-    def is_updating(self) -> bool:
-        """Whether an optimizer's step is running."""
-        return bool(self._running)
-
-    @property
     def lacks_updates(self) -> bool:
         """Whether the model trained, and no optimizer of torch stepped."""
         return self.auto and bool(self._trained) and not self._optimizer_steps

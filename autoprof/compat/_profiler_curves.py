@@ -64,12 +64,16 @@ class ProfilerCurves:
         host = sorted((e for e in events if e.device_type == DeviceType.CPU), key=lambda one: one.time_range.start)
         for event in host:
             name = names.get(event.name, event.name)
-            for label, pattern in self.patterns.items():
-                if pattern.search(name) and not _is_inside(event, pattern, names):
-                    phase = _PHASE.search(name)
-                    times = self.times_ms.setdefault(label + (phase[0] if phase else ""), [])
-                    times.append((event.device_time_total if self.clock == "device" else event.cpu_time_total) / 1000)
-                    del times[:-MAX_CALLS]
+            phase = _PHASE.search(name)
+            suffix = phase[0] if phase else ""
+            matching = {label: pattern for label, pattern in self.patterns.items() if pattern.search(name)}
+            curves = [label + suffix for label, one in matching.items() if not _is_inside(event, one, names)]
+            if not matching and event.name in names:  # a layer of another name
+                curves.append(name)
+            for curve in curves:
+                times = self.times_ms.setdefault(curve, [])
+                times.append((event.device_time_total if self.clock == "device" else event.cpu_time_total) / 1000)
+                del times[:-MAX_CALLS]
         times_us, levels = _levels(capture.profile, base_bytes)
         layers = sorted((event for event in host if event.name in names), key=lambda one: one.time_range.end)
         for event in layers if len(levels) else ():
@@ -81,7 +85,7 @@ class ProfilerCurves:
         self.reserved.clear()
 
     def time_figure(self) -> Figure | None:
-        """Draw the time of each call by pattern; None without a call."""
+        """Draw the time of each call by pattern or layer; None without a call."""
         script = script_for([*self.times_ms])
         labels = elide_all([script.show(name) for name in self.times_ms], NAME_CELLS)
 
@@ -91,7 +95,7 @@ class ProfilerCurves:
                 axes.plot(range(1, len(times) + 1), times, color=color, label=text, linewidth=1.2)
             axes.set_xlabel("call")
             axes.set_ylabel(f"{self.clock} time of a call (ms)")
-            set_title(axes, "Time of each call, by pattern")
+            set_title(axes, "Time of each call, by pattern and layer")
 
         return _figure(draw, script, "Times include the cost of recording.") if self.times_ms else None
 
