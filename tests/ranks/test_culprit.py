@@ -458,17 +458,6 @@ def test_a_comparison_goes_to_json_and_back() -> None:
     assert RankComparison.from_dict(json.loads(json.dumps(asdict(found)))) == found
 
 
-def test_the_slow_rank_of_an_older_version_is_read() -> None:
-    """Its comparison named one rank, and had no list."""
-    old = {
-        "world_size": 2, "missing": None, "steps": 40, "step_ns": 100 * MS, "rank": 1, "own_ns": [60 * MS, 80 * MS],
-        "excess_ns": [19.0 * MS, 20.0 * MS, 21.0 * MS], "gain_ns": 20 * MS, "phase": "forward", "name": "encoder",
-        "name_ns": 19 * MS, "long_steps": {},
-    }  # fmt: skip
-    assert named(RankComparison.from_dict(old)) == [(1, "persistent", ("encoder", Phase.FORWARD))]
-    assert RankComparison.from_dict({**old, "excess_ns": [0.0, 1.0 * MS, 2.0 * MS]}).slow == ()
-
-
 def test_the_map_of_ranks_is_bounded_and_shows_the_slow_one() -> None:
     """At most 64 ranks × 64 steps, and 64 × 12 rows."""
     table = compare_ranks(with_fault(1, MIDDLE_FORWARD, 20.0, always, ranks=80, steps=100, rank=70)).map
