@@ -211,15 +211,6 @@ def test_rows_are_bounded_and_further_ones_are_counted(monkeypatch: pytest.Monke
     assert summary.phases == {Phase.FORWARD: 100 * MS, Phase.OTHER: 0}
 
 
-def test_layouts_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run whose steps all differ folds them in early instead of growing, and loses nothing."""
-    monkeypatch.setattr(folding, "MAX_BLOCKS", 4)
-    frames = [make_frame([a_span("A", 1, start=j) for j in range(1 + i % 30)], step=i) for i in range(100)]
-    aggregate = collect(frames)
-    assert len(aggregate._cuts[0]._blocks) <= 4
-    assert rows_of(aggregate)["A", "forward"].calls == sum(1 + i % 30 for i in range(100))
-
-
 def test_device_time_counts_where_there_is_one_and_host_time_stays_beside_it() -> None:
     """Two fields, never one and a flag."""
     frame = make_frame(

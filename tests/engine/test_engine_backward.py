@@ -132,7 +132,7 @@ def test_a_shared_module_has_a_backward_for_each_call() -> None:
     """Calls, not names."""
     layer = linear()
     model = Named(a=layer)
-    model.forward = lambda x: layer(torch.relu(layer(torch.tanh(layer(x)))))  # type: ignore[method-assign]
+    model.forward = lambda x: layer(torch.relu(layer(torch.tanh(layer(x)))))
     with Watched(model, config=CHILDREN) as watched:
         model(data()).sum().backward()
         watched.step()
@@ -169,7 +169,7 @@ def test_a_tensor_is_found_wherever_an_output_hides_it(wrap: Any) -> None:
     model = Named(a=linear(), hides=Hides())
     with Watched(model, config=CHILDREN) as watched:
         model(data())
-        model.get_submodule("hides").found.pop().sum().backward()  # type: ignore[operator, union-attr]
+        model.get_submodule("hides").found.pop().sum().backward()
         watched.step()
         summary = watched.session.summary()
     assert count(watched.frames[0], Phase.BACKWARD) == {"a": 1, "hides": 1}

@@ -164,7 +164,7 @@ def test_what_somebody_else_has_put_there_meanwhile_stays(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(torch.Tensor, "item", item)
     bench.session.close()
-    assert torch.tensor(1.0).item() == "theirs"  # type: ignore[comparison-overlap]
+    assert torch.tensor(1.0).item() == "theirs"
     monkeypatch.undo()  # ours is there again, and the next session puts another one in its place
     bench = Bench()
     bench.value().item()
@@ -190,7 +190,7 @@ def test_a_ctrl_c_during_the_wait_reaches_the_program(bench: Bench) -> None:
     def interrupt() -> None:
         raise KeyboardInterrupt
 
-    bench.device.wait_here = interrupt  # type: ignore[method-assign]
+    bench.device.wait_here = interrupt
     with pytest.raises(KeyboardInterrupt):
         value.item()
     bench.step()
@@ -367,7 +367,7 @@ def test_a_writer_of_metrics_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
             return "written"
 
     module = types.ModuleType("torch.utils.tensorboard.writer")
-    module.SummaryWriter = SummaryWriter  # type: ignore[attr-defined]
+    module.SummaryWriter = SummaryWriter
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard.writer", module)
     bare = vars(SummaryWriter)["add_scalar"]
     bench = Bench()

@@ -18,7 +18,7 @@ from autoprof import Phase
 from autoprof.probes import copies
 from autoprof.testing import FakeClock, FakeDevice
 
-ORIGINAL = torch._C.TensorBase.to  # type: ignore[attr-defined]
+ORIGINAL = torch._C.TensorBase.to
 DATA = everything(targets=[{"match": "0"}])
 
 
@@ -123,7 +123,7 @@ def test_a_compiled_function_that_copies_is_compiled_once(device: FakeDevice) ->
         graphs.append(graph)
         return graph.forward
 
-    @torch.compile(backend=backend)  # type: ignore[untyped-decorator]
+    @torch.compile(backend=backend)
     def work(x: Tensor) -> Tensor:
         return (x * 2).to("meta")
 

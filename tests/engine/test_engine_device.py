@@ -56,16 +56,6 @@ def test_device_time_is_the_kernels_own_however_far_the_host_is_ahead() -> None:
     assert sum(frame.phase_ns().values()) == 7_424
 
 
-def test_a_gap_in_the_queue_is_part_of_the_span_that_left_it() -> None:
-    """Where the queue ran dry, the device waited for the host."""
-    device = FakeDevice(FakeClock())
-    model = nn.Sequential(Kernel(device, 5, host_ns=100), Kernel(device, 5, host_ns=1_000))
-    with Watched(model, clock=device.device_clock(), config=FORWARD_ONLY) as watched:
-        model(torch.ones(1))
-        watched.step()
-    assert [span.device_ns for span in watched.frames[0].spans] == [105, 1_000]
-
-
 def test_steps_of_the_device_join_without_a_gap() -> None:
     """One step's end is the next one's start, so device durations sum to the run's."""
     device = FakeDevice(FakeClock())

@@ -32,7 +32,7 @@ class Timed(nn.Module):
         return self.layer(x)
 
 
-class Batches(Dataset):  # type: ignore[type-arg]
+class Batches(Dataset):
     """Samples that take 3 ns each to load; in batches of one."""
 
     def __init__(self, clock: FakeClock, count: int, ns: int = 3) -> None:

@@ -64,7 +64,7 @@ def test_the_state_dict_is_unchanged() -> None:
     with Watched(model):
         during = model.state_dict()
         assert list(during) == list(before)
-        assert during._metadata == before._metadata  # type: ignore[attr-defined]
+        assert during._metadata == before._metadata
         assert all(torch.equal(during[key], before[key]) for key in before)
         buffer = io.BytesIO()
         torch.save(during, buffer)

@@ -1,4 +1,4 @@
-"""Copies of a recorded model, replicas and functional calls: each computes with its own weights, unrecorded."""
+"""Copies and replicas of a recorded model: each computes with its own weights, unrecorded."""
 
 from __future__ import annotations
 
@@ -153,80 +153,3 @@ def test_replicas_compute_with_their_own_weights_on_threads(
         return [outputs[0], outputs[1]]
 
     as_bare(two_layers, work)
-
-
-# Functional calls.
-
-
-def doubled(model: nn.Module) -> dict[str, Tensor]:
-    """Return other weights for a model."""
-    return {name: p.detach() * 2 for name, p in model.named_parameters()}
-
-
-def functional_loss(model: nn.Module, params: dict[str, Tensor], x: Tensor) -> Tensor:
-    """Call a model with other weights."""
-    return torch.func.functional_call(model, params, (x,)).square().sum()
-
-
-def test_a_functional_call_uses_the_given_weights_and_is_recorded() -> None:
-    """``torch.func.functional_call``, forward and backward."""
-
-    def work(model: nn.Module) -> list[Tensor]:
-        params = {name: value.requires_grad_() for name, value in doubled(model).items()}
-        functional_loss(model, params, batch()).backward()
-        return [value.grad for value in params.values() if value.grad is not None]
-
-    for frame in as_bare(two_layers, work):
-        assert forwards(frame) == backwards(frame) == ALL
-
-
-TRANSFORMS: dict[str, Callable[[nn.Module], Any]] = {
-    "vmap": lambda model: torch.func.vmap(model)(torch.stack([batch(), batch() + 1])),
-    "vmap, other weights": lambda model: torch.func.vmap(
-        lambda x: torch.func.functional_call(model, doubled(model), (x,))
-    )(batch()),
-    "grad": lambda model: torch.func.grad(lambda p: functional_loss(model, p, batch()))(doubled(model)),
-    "grad of grad": lambda model: torch.func.grad(lambda x: torch.func.grad(lambda y: model(y).sum())(x).sum())(
-        batch()
-    ),
-    "a gradient for each sample": lambda model: torch.func.vmap(
-        torch.func.grad(lambda p, x: functional_loss(model, p, x)), (None, 0)
-    )(doubled(model), batch()),
-    "vjp": lambda model: torch.func.vjp(model, batch())[1](torch.ones(2, 3)),
-    "jvp": lambda model: torch.func.jvp(model, (batch(),), (torch.ones(2, 3),)),
-    "jacrev": lambda model: torch.func.jacrev(model)(batch()),
-    "functionalize": lambda model: torch.func.functionalize(model)(batch()),
-    "forward-mode differentiation": lambda model: forward_mode(model),
-}
-
-
-def forward_mode(model: nn.Module) -> list[Tensor]:
-    """Return output and tangent of dual numbers."""
-    forward_ad = torch.autograd.forward_ad
-    with forward_ad.dual_level():
-        primal, tangent = forward_ad.unpack_dual(model(forward_ad.make_dual(batch(), torch.ones(2, 3))))
-        assert tangent is not None
-        return [primal.clone(), tangent.clone()]
-
-
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("name", TRANSFORMS)
-def test_a_functional_transform_gives_the_same_bits(name: str) -> None:
-    """And no call is recorded that the bare model does not make; a plain step after it is recorded as always."""
-    calls = 0
-
-    def work(model: nn.Module) -> Any:
-        nonlocal calls
-        handle = model[2].register_forward_pre_hook(count_call)  # type: ignore[index]
-        calls = 0
-        made = TRANSFORMS[name](model)
-        handle.remove()
-        return made, train_step(model)
-
-    def count_call(*_args: Any) -> None:
-        nonlocal calls
-        calls += 1
-
-    for frame in as_bare(two_layers, work):
-        assert 1 <= forwards(frame)["2"] <= calls + 1
-        assert backwards(frame)["2"] >= 1

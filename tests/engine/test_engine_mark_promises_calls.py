@@ -73,38 +73,6 @@ def test_arguments_of_every_shape_reach_forward() -> None:
         assert forwards(frame) == backwards(frame) == {"Shapes": 1, "layer": 8}
 
 
-OUTPUTS: dict[str, Callable[[Tensor], Any]] = {
-    "tuple": lambda y: (y, 1, None),
-    "list": lambda y: [y, [y * 2]],
-    "dict": lambda y: {"y": y, "n": {"deep": y * 2}},
-    "namedtuple": lambda y: Point(y, 2),
-    "dataclass": Holder,
-    "None": lambda y: None,
-    "number": lambda y: 3,
-    "text": lambda y: "text",
-    "no gradient": lambda y: y.detach(),
-    "integers": lambda y: y.argmax(),
-    "empty": lambda y: [],
-}
-
-
-@pytest.mark.parametrize("kind", OUTPUTS)
-def test_outputs_of_every_kind_are_returned_as_they_are(kind: str) -> None:
-    """And the call is recorded, whatever it returns."""
-
-    class Returns(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.layer = nn.Linear(3, 3)
-
-        def forward(self, x: Tensor) -> Any:
-            return OUTPUTS[kind](self.layer(x))
-
-    for frame in as_bare(Returns, lambda model: model(batch())):
-        assert forwards(frame) == {"Returns": 1, "layer": 1}
-        assert not backwards(frame)
-
-
 def test_a_wrong_call_raises_the_error_of_the_bare_model() -> None:
     """Missing, unknown and too many arguments: the same message."""
 

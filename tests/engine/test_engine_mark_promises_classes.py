@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from typing import Any
 
 import pytest
-import torch
 from hook_ways import both_ways
-from mark_promises import ALL, as_bare, backwards, batch, counting_steps, forwards, train_step, two_layers
+from mark_promises import ALL, as_bare, backwards, forwards, train_step
 from torch import Tensor, nn
-from torch.nn.utils import parametrizations, prune
 
 pytestmark = both_ways
 
@@ -135,59 +132,6 @@ def test_a_module_of_an_unusual_class_trains_as_without_a_session(kind: type[nn.
         assert forwards(frame)["inner"] == backwards(frame)["inner"] == 1
         if kind is not Direct:
             assert forwards(frame)[kind.__name__] == backwards(frame)[kind.__name__] == 1
-
-
-@pytest.mark.filterwarnings("ignore:`torch.jit")
-def test_scripted_children_are_called_as_without_a_session() -> None:
-    """And the modules around them are recorded."""
-
-    def make() -> nn.Module:
-        return nn.Sequential(nn.Linear(3, 3), torch.jit.script(nn.Linear(3, 3)), torch.jit.trace(nn.Tanh(), batch()))
-
-    for frame in as_bare(make, train_step):
-        assert forwards(frame)["Sequential"] == forwards(frame)["0"] == 1
-        assert backwards(frame)["Sequential"] == backwards(frame)["0"] == 1
-        assert forwards(frame)["1"] <= 1
-
-
-@pytest.mark.filterwarnings("ignore:Lazy modules are a new feature")
-def test_lazy_modules_become_what_they_become_without_a_session() -> None:
-    """At their first call, which is recorded."""
-    for frame in as_bare(lambda: nn.Sequential(nn.LazyLinear(3), nn.LazyBatchNorm1d()), train_step):
-        assert forwards(frame) == backwards(frame) == {"Sequential": 1, "0": 1, "1": 1}
-
-
-PARAMETRIZED: dict[str, Callable[[nn.Module], Any]] = {
-    "weight_norm": parametrizations.weight_norm,
-    "spectral_norm": parametrizations.spectral_norm,
-    "orthogonal": parametrizations.orthogonal,
-    "old weight_norm": nn.utils.weight_norm,
-    "old spectral_norm": nn.utils.spectral_norm,
-    "prune": lambda layer: prune.l1_unstructured(layer, "weight", amount=0.5),
-}
-
-
-@pytest.mark.filterwarnings("ignore:.*weight_norm.*:FutureWarning")
-@pytest.mark.filterwarnings("ignore:.*spectral_norm.*:FutureWarning")
-@pytest.mark.parametrize("name", PARAMETRIZED)
-@pytest.mark.parametrize("when", [0, 2])
-def test_a_parametrized_layer_trains_as_without_a_session(name: str, when: int) -> None:
-    """Parametrized before the session, or in its second step."""
-
-    def make() -> nn.Module:
-        model = two_layers()
-        if not when:
-            PARAMETRIZED[name](model[0])
-        return model
-
-    def work(model: Any, step: int) -> Any:
-        if step == when:
-            PARAMETRIZED[name](model[0])
-        return train_step(model)
-
-    for frame in as_bare(make, counting_steps(work), steps=3):
-        assert {name: forwards(frame)[name] for name in ALL} == ALL
-        assert {name: backwards(frame)[name] for name in ALL} == ALL
 
 
 class Adder:

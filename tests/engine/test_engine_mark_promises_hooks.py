@@ -95,7 +95,7 @@ def no_global_hooks() -> Iterator[None]:
 
 def logged(model: nn.Module) -> tuple[Log, Tensor]:
     """Train a step of a model whose hooks write into its log; return what they wrote."""
-    log: Log = model.log  # type: ignore[assignment]
+    log: Log = model.log
     log.clear()
     output = train_step(model)
     return list(log), output
@@ -138,9 +138,9 @@ def test_a_hook_registered_during_the_session_runs_as_on_the_bare_model(kind: st
     def work(model: nn.Module) -> Any:
         step = steps[id(model)] = steps.get(id(model), 0) + 1
         if step == 2:
-            object.__setattr__(model, "handle", HOOKS[kind](model[2], model.log))  # type: ignore[index]
+            object.__setattr__(model, "handle", HOOKS[kind](model[2], model.log))
         if step == 4:
-            model.handle.remove()  # type: ignore[union-attr, operator]
+            model.handle.remove()
         return logged(model)
 
     kept: list[nn.Module] = []
@@ -207,10 +207,10 @@ def test_an_error_of_a_hook_reaches_the_program_and_the_next_step_is_recorded(ki
 
     def work(model: nn.Module) -> Any:
         step = steps[id(model)] = steps.get(id(model), 0) + 1
-        model.log.clear()  # type: ignore[operator, union-attr]
+        model.log.clear()
         if step == 2:
-            other = HOOKS["post, always"](model[2], model.log)  # type: ignore[index]
-            handle = FAILING[kind](model[2])  # type: ignore[index]
+            other = HOOKS["post, always"](model[2], model.log)
+            handle = FAILING[kind](model[2])
             try:
                 with pytest.raises(Failure) as error:
                     train_step(model)
@@ -248,10 +248,10 @@ def test_a_hook_that_always_runs_is_called_where_forward_raises() -> None:
         return model
 
     def work(model: nn.Module) -> Log:
-        model.log.clear()  # type: ignore[operator, union-attr]
+        model.log.clear()
         with pytest.raises(Failure):
             model(batch())
-        return list(model.log)  # type: ignore[arg-type]
+        return list(model.log)
 
     for frame in as_bare(make, work):
         assert forwards(frame) == {"Sequential": 1, "0": 1, "1": 1}

@@ -68,11 +68,11 @@ def test_a_forward_patched_on_the_class_is_called_and_recorded() -> None:
 
     def work(model: Any, step: int) -> Any:
         if step == 2:
-            nn.Linear.forward = lambda self, input: own(self, input) * 2  # type: ignore[method-assign]
+            nn.Linear.forward = lambda self, input: own(self, input) * 2
         try:
             return train_step(model)
         finally:
-            nn.Linear.forward = own  # type: ignore[method-assign]
+            nn.Linear.forward = own
 
     for frame in as_bare(two_layers, counting_steps(work), steps=3):
         assert forwards(frame) == backwards(frame) == ALL
@@ -90,11 +90,11 @@ def test_a_call_patched_on_the_class_of_all_modules_is_called() -> None:
     def work(model: Any, step: int) -> Any:
         seen.clear()
         if step == 2:
-            nn.Module.__call__ = call  # type: ignore[method-assign]
+            nn.Module.__call__ = call
         try:
             return train_step(model), list(seen)
         finally:
-            nn.Module.__call__ = own  # type: ignore[method-assign]
+            nn.Module.__call__ = own
 
     for frame in as_bare(two_layers, counting_steps(work), steps=3):
         assert forwards(frame) == backwards(frame) == ALL

@@ -82,7 +82,7 @@ def test_what_an_optimizers_closure_runs_is_the_optimizers() -> None:
 
     with Watched(model, optimizer=optimizer) as watched:
         accumulate(model, sgd(model), 2)
-        optimizer.step(closure)  # type: ignore[no-untyped-call]
+        optimizer.step(closure)
         watched.step()
     assert watched.frames[0].micro_steps == 2
 

@@ -86,7 +86,7 @@ class Between(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         x = self.first(x)
         x = self.operation(x)
-        return self.second(x)  # type: ignore[no-any-return]
+        return self.second(x)
 
 
 @needs_c
@@ -130,7 +130,7 @@ def test_hooks_in_c_leak_no_memory(phases: list[str], monkeypatch: pytest.Monkey
     model = nn.Sequential(nn.Linear(2, 2), nn.Sequential(nn.Linear(2, 2), nn.Identity()), nn.ReLU())
     config = everything(flops="off", sinks={}, targets=[{"match": ".+", "name": "all", "phases": phases}])
     watched = Watched(model, config=config)
-    watched.sink.write = lambda frame: None  # type: ignore[method-assign]
+    watched.sink.write = lambda frame: None
 
     def steps(count: int) -> int:
         for _ in range(count):

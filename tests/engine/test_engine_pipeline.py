@@ -85,7 +85,7 @@ class Bench:
             MarkCost(forward_ns=3.0),
             observers=observers,
             sinks=[self.sink] if sinks is None else sinks,
-            folder=self.folder,  # type: ignore[arg-type]
+            folder=self.folder,
             notes=self.notes,
             times=HostTimes(lambda: self.now_ns, lambda: self.processor_ns),
             spend=self.excesses.append,

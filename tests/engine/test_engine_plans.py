@@ -27,7 +27,7 @@ class Counted:
 
         def note(planner: Planner, *args: object, **more: object) -> object:
             self.made += 1
-            return plan(planner, *args, **more)  # type: ignore[arg-type]
+            return plan(planner, *args, **more)
 
         monkeypatch.setattr(Planner, "plan", note)
 

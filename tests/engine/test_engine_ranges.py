@@ -200,7 +200,7 @@ def test_on_any_nest_the_ranges_are_the_spans(description: Any) -> None:
     sink, listener = ListSink(), Listener()
     config = {**CONFIG, "sample": {"warmup": 0}}
     with autoprof.instrument(model, config, sinks=[sink]) as session:
-        session._recorder.ranges._open = listener  # type: ignore[attr-defined]
+        session._recorder.ranges._open = listener
         for _ in range(2):
             model(x.clone().requires_grad_()).sum().backward()
             session.step()
@@ -282,7 +282,7 @@ def test_a_failure_of_ours_is_counted_and_ends_the_ranges() -> None:
     model = Net()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     with autoprof.instrument(model, CONFIG, optimizer=optimizer) as session:
-        session._recorder.ranges._open = broken  # type: ignore[attr-defined]
+        session._recorder.ranges._open = broken
         step(model, optimizer)
         session.step()
         step(model, optimizer)

@@ -282,7 +282,7 @@ class Readings:
 
     def __init__(self, bench: Bench) -> None:
         assert bench.device is not None
-        self.pool = bench.clock._pools[0]  # type: ignore[attr-defined]
+        self.pool = bench.clock._pools[0]
         self.all = len(self.pool)
 
     @property

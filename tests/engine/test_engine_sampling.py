@@ -212,13 +212,13 @@ def test_no_event_is_recorded_in_a_gap(govern: Any) -> None:
         next(batches)
         session.step()
         made = []
-        device_record, device.record = device.record, lambda *args: made.append(args)  # type: ignore[method-assign]
+        device_record, device.record = device.record, lambda *args: made.append(args)
         for _ in range(2):
             next(batches)
             with span("user"):
                 train(model, optimizer)
             session.step()
-        device.record = device_record  # type: ignore[method-assign]
+        device.record = device_record
     assert not made
 
 

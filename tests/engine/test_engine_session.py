@@ -311,13 +311,13 @@ def test_the_model_has_the_hooks_it_had() -> None:
         model[0].register_forward_pre_hook(lambda *_: None)
         model[1].register_full_backward_hook(lambda *_: None)
         before = [hooks_of(module) for module in model.modules()]
-        on_optimizer = hooks_of(optimizer)  # type: ignore[arg-type]
+        on_optimizer = hooks_of(optimizer)
         watched = Watched(model, config=config, optimizer=optimizer)
         for _ in range(3):
             train(model, optimizer)
         watched.session.close()
         assert [hooks_of(module) for module in model.modules()] == before
-        assert hooks_of(optimizer) == on_optimizer  # type: ignore[arg-type]
+        assert hooks_of(optimizer) == on_optimizer
 
 
 def test_a_step_under_way_at_the_end_is_said_not_invented() -> None:
@@ -421,7 +421,7 @@ def test_a_failure_in_set_up_leaves_nothing(config: Any, more: Any, error: type[
 def test_what_is_no_module_is_refused() -> None:
     """The model comes first."""
     with pytest.raises(SessionError, match="must be an nn"):
-        autoprof.instrument("model")  # type: ignore[arg-type]
+        autoprof.instrument("model")
 
 
 def test_set_up_touches_no_random_state() -> None:
@@ -448,8 +448,8 @@ def test_a_loader_stays_the_loader_it_was() -> None:
         assert len(timed) == 2
         assert isinstance(timed, DataLoader)
         assert timed.batch_size == 5
-        timed.mine = 3  # type: ignore[attr-defined]
-        assert loader.mine == 3  # type: ignore[attr-defined]
+        timed.mine = 3
+        assert loader.mine == 3
         assert [len(batch[0]) for batch in timed] == [5, 5]
         assert [len(batch[0]) for batch in timed] == [5, 5]
         assert watched.session.loader([7, 8, 9])[1] == 8
@@ -484,7 +484,7 @@ def test_an_iterator_given_as_a_loader_stays_an_iterator() -> None:
 def test_an_error_of_the_loader_leaves_unchanged() -> None:
     """Its span ends."""
 
-    class Broken(IterableDataset):  # type: ignore[type-arg]
+    class Broken(IterableDataset):
         def __iter__(self) -> Any:
             yield 1
             raise KeyError("corrupt")

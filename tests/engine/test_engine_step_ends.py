@@ -134,7 +134,7 @@ def lbfgs() -> Loop:
         loss.backward()
         return loss
 
-    return net, [optimizer], lambda: optimizer.step(closure)  # type: ignore[no-untyped-call]
+    return net, [optimizer], lambda: optimizer.step(closure)
 
 
 def in_turn() -> Loop:
@@ -168,8 +168,8 @@ def in_backward() -> Loop:
     optimizers = {one: torch.optim.SGD([one], lr=0.01) for one in net.parameters()}
 
     def update(parameter: Tensor) -> None:
-        optimizers[parameter].step()  # type: ignore[index]
-        optimizers[parameter].zero_grad()  # type: ignore[index]
+        optimizers[parameter].step()
+        optimizers[parameter].zero_grad()
 
     for one in net.parameters():
         one.register_post_accumulate_grad_hook(update)

@@ -156,7 +156,7 @@ def test_a_wrapper_that_somebody_puts_over_ours_stays(monkeypatch: pytest.Monkey
             calls.append(1)
             ours(self, *args, **kwargs)
 
-        torch.optim.Optimizer.zero_grad = theirs  # type: ignore[method-assign]
+        torch.optim.Optimizer.zero_grad = theirs
     try:
         assert torch.optim.Optimizer.zero_grad is theirs
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -167,7 +167,7 @@ def test_a_wrapper_that_somebody_puts_over_ours_stays(monkeypatch: pytest.Monkey
         assert count(watched.frames[0], Phase.OPTIMIZER) == {"Optimizer/zero_grad": 1}
         assert torch.optim.Optimizer.zero_grad is theirs
     finally:
-        torch.optim.Optimizer.zero_grad = BEFORE[0]  # type: ignore[method-assign]
+        torch.optim.Optimizer.zero_grad = BEFORE[0]
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -181,7 +181,7 @@ def test_a_compiled_function_that_clips_is_compiled_once() -> None:
 
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 
-    @torch.compile(backend=backend)  # type: ignore[untyped-decorator]
+    @torch.compile(backend=backend)
     def whole(x: torch.Tensor) -> None:
         model(x).sum().backward()
         clip_grad_norm_(model.parameters(), 0.1)

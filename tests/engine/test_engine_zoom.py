@@ -316,7 +316,7 @@ def test_opening_rows_compiles_nothing_again(whole: bool) -> None:
     parts = nn.Sequential(nn.Sequential(hot, nn.Linear(16, 16)), nn.Linear(16, 1))
     model: Any = torch.compile(parts, backend=counter) if whole else parts
     if not whole:
-        parts[0][0] = torch.compile(hot, backend=counter)  # type: ignore[index, assignment]
+        parts[0][0] = torch.compile(hot, backend=counter)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     with autoprof.instrument(model, {"sinks": {}, "sample": {"budget": None}}, optimizer=optimizer) as session:
         for _ in range(40):

@@ -178,7 +178,7 @@ def test_a_sink_that_exits_the_program_exits_it(monkeypatch: pytest.MonkeyPatch)
     """``SystemExit`` is no failure: it is what the user's sink wants."""
     pass_on_each_step(monkeypatch)
     model = mlp()
-    watched = Watched(model, sinks=[Fails(SystemExit(3), 1)])  # type: ignore[arg-type]
+    watched = Watched(model, sinks=[Fails(SystemExit(3), 1)])
     with pytest.raises(SystemExit) as ended:
         watched.step()
     assert ended.value.code == 3

@@ -106,7 +106,7 @@ class Run:
         """Assert that nothing of autoprof's is left."""
         for module in self.model.modules():
             assert not any(hooks_of(module).values())
-        assert not any(hooks_of(self.optimizer).values())  # type: ignore[arg-type]
+        assert not any(hooks_of(self.optimizer).values())
         assert recording.active is None
         assert not open_sessions()
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
@@ -303,7 +303,7 @@ def test_a_second_ctrl_c_does_not_wait_for_our_own_work() -> None:
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     run.session.close()
     run.check_bare()
-    info = json.loads((run.session.folder / "run.json").read_text())  # type: ignore[operator]
+    info = json.loads((run.session.folder / "run.json").read_text())
     assert info["ended"] == "closed"
 
 

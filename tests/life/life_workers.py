@@ -34,7 +34,7 @@ def prepare(index: int) -> Tensor:
     return torch.full((4,), float(index))
 
 
-class Spy(Dataset):  # type: ignore[type-arg]
+class Spy(Dataset):
     """Hold the instrumented model, and say what a worker sees of autoprof."""
 
     def __init__(self, model: nn.Module) -> None:
@@ -74,7 +74,7 @@ def wrap_fsdp2(model: Any) -> nn.Module:
     mesh = init_device_mesh("cpu", (dist.get_world_size(),))
     fully_shard(model[2], mesh=mesh)
     fully_shard(model, mesh=mesh)
-    return model  # type: ignore[no-any-return]
+    return model
 
 
 def wrap_fsdp1(model: nn.Module) -> nn.Module:

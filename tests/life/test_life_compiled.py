@@ -48,7 +48,7 @@ class Net(nn.Module):
         self.work = torch.compiler.disable(lambda x: Work.apply(x, clock))
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.last(self.work(self.first(x)))  # type: ignore[no-any-return]
+        return self.last(self.work(self.first(x)))
 
 
 class Graphs:
@@ -69,18 +69,18 @@ Run = Callable[[Tensor], Tensor]
 def wrapper_exists(model: nn.Module, backend: Graphs, watch: Callable[[nn.Module], None]) -> Run:
     run = torch.compile(model, backend=backend)
     watch(model)
-    return run  # type: ignore[no-any-return]
+    return run
 
 
 def wrapper_given(model: nn.Module, backend: Graphs, watch: Callable[[nn.Module], None]) -> Run:
     run = torch.compile(model, backend=backend)
-    watch(run)  # type: ignore[arg-type]
-    return run  # type: ignore[no-any-return]
+    watch(run)
+    return run
 
 
 def wrapper_made_later(model: nn.Module, backend: Graphs, watch: Callable[[nn.Module], None]) -> Run:
     watch(model)
-    return torch.compile(model, backend=backend)  # type: ignore[no-any-return]
+    return torch.compile(model, backend=backend)
 
 
 def in_place_before(model: nn.Module, backend: Graphs, watch: Callable[[nn.Module], None]) -> Run:
@@ -96,25 +96,25 @@ def in_place_later(model: nn.Module, backend: Graphs, watch: Callable[[nn.Module
 
 
 def forward_replaced(model: nn.Module, backend: Graphs, watch: Callable[[nn.Module], None]) -> Run:
-    model.forward = torch.compile(model.forward, backend=backend)  # type: ignore[method-assign]
+    model.forward = torch.compile(model.forward, backend=backend)
     watch(model)
     return model
 
 
 def forward_replaced_later(model: nn.Module, backend: Graphs, watch: Callable[[nn.Module], None]) -> Run:
     watch(model)
-    model.forward = torch.compile(model.forward, backend=backend)  # type: ignore[method-assign]
+    model.forward = torch.compile(model.forward, backend=backend)
     return model
 
 
 def around_a_wrapper(model: nn.Module, backend: Graphs, watch: Callable[[nn.Module], None]) -> Run:
     run = torch.compile(nn.DataParallel(model), backend=backend)
     watch(model)
-    return run  # type: ignore[no-any-return]
+    return run
 
 
 def inside_a_wrapper(model: nn.Module, backend: Graphs, watch: Callable[[nn.Module], None]) -> Run:
-    run = nn.DataParallel(torch.compile(model, backend=backend))  # type: ignore[arg-type]
+    run = nn.DataParallel(torch.compile(model, backend=backend))
     watch(model)
     return run
 
@@ -337,7 +337,7 @@ def test_a_compiled_function_around_the_model_is_noted_once() -> None:
 
     @torch.compile(backend=backend)
     def call(x: Tensor) -> Tensor:
-        return model(x)  # type: ignore[no-any-return]
+        return model(x)
 
     config = {"sinks": {}, "sample": {"budget": None, "warmup": 1}, "flops": "off"}
     with Watched(model, clock=clock, config=config) as watched:

@@ -89,7 +89,7 @@ def test_a_deep_copy_made_inside_a_forward_works() -> None:
     def copying() -> Callable[[nn.Module, int], Any]:
         def in_step(model: nn.Module, step: int) -> list[Tensor]:
             copies: list[nn.Module] = []
-            handle = model[1].register_forward_hook(lambda module, *_: copies.append(copy.deepcopy(module)))  # type: ignore[index]
+            handle = model[1].register_forward_hook(lambda module, *_: copies.append(copy.deepcopy(module)))
             state = copy.deepcopy(model.state_dict())
             with torch.no_grad():
                 copy.deepcopy(model)(torch.ones(2, 2))

@@ -24,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 LOADER = DataLoader.__iter__, torch.utils.data.dataloader._BaseDataLoaderIter.__next__
 
 
-class Gated(Dataset):  # type: ignore[type-arg]
+class Gated(Dataset):
     """Samples that a worker hands out when the test says so, by a file; without one at once."""
 
     def __init__(self, gate: Path | None) -> None:
@@ -94,7 +94,7 @@ def test_a_loader_on_another_thread_is_no_part_of_the_step() -> None:
 def test_an_error_in_a_worker_is_the_users() -> None:
     """It arrives as it always did, and the next epoch is timed again."""
 
-    class Broken(Dataset):  # type: ignore[type-arg]
+    class Broken(Dataset):
         def __len__(self) -> int:
             return 2
 

@@ -41,7 +41,7 @@ def test_three_models_in_one_loop_have_three_accounts() -> None:
     for _ in range(3):
         x = torch.ones(2, 2)
         loss = sum(model(x).sum() for model in models)
-        loss.backward()  # type: ignore[union-attr]
+        loss.backward()
         for one in watched:
             one.step()
     for one in watched:

@@ -71,7 +71,7 @@ def test_a_fork_of_the_users_ends_as_it_would_have(how: str, tmp_path: Path) -> 
         session.step()
     expected = {"exit": 3, "error": 1, "sigterm": -signal.SIGTERM}[how]
     assert os.waitstatus_to_exitcode(status) == expected
-    assert len(list(autoprof.read_run(session.folder).frames)) == 1  # type: ignore[arg-type]
+    assert len(list(autoprof.read_run(session.folder).frames)) == 1
 
 
 def test_a_fork_may_open_a_session_of_its_own() -> None:

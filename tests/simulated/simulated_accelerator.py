@@ -93,7 +93,7 @@ class Simulated:
         library.sim_unshaped_names.restype = ctypes.c_char_p
         library.sim_start()
         torch.utils.rename_privateuse1_backend("sim")
-        torch._register_device_module("sim", _device_module(library))  # type: ignore[no-untyped-call]
+        torch._register_device_module("sim", _device_module(library))
         torch.utils.generate_methods_for_privateuse1_backend()
         atexit.register(self.finish)
 
