@@ -20,7 +20,7 @@ MAX_SITES: Final = 8
 """Call sites kept, those with the most time."""
 MAX_NAMED_SITES: Final = 3
 """Call sites named in a sentence; the evidence has all."""
-MAX_SOURCE: Final = 60
+MAX_SOURCE: Final = 80
 """Length of a source line that is shown; for a longer one the called function is shown."""
 NEARLY_ALL: Final = 0.8
 """A time is attributed to one row or one line of code from this fraction on."""

@@ -17,7 +17,7 @@ from ..probes.stacks import sites_of
 from ._calls import shorten_path
 
 MAX_THREADS: Final = 16
-MIN_CORES: Final = 0.1
+MIN_CORES: Final = 0.05
 """Processors that a thread keeps busy before it is named; autoprof's own and progress bars stay below."""
 
 

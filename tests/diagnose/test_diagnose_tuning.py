@@ -290,7 +290,7 @@ def test_more_threads_than_processors_are_a_note(ranks: int | None, threads: int
 def test_a_thread_that_computes_is_a_note_and_goes_to_json_and_back() -> None:
     """It may hold the interpreter; older runs have other figures of threads, which are left out."""
     facts = {"threads": (PythonThread("prefetch", 0.6, "loader.py:41 parse"),)}
-    assert "thread prefetch keeps 0.6 processors busy at loader.py:41 parse" in notes(**facts)
+    assert "thread prefetch takes 60.0 % of a processor at loader.py:41 parse" in notes(**facts)
     saved = RunFacts(**facts).to_dict()
     assert RunFacts.from_dict(json.loads(json.dumps(saved))) == RunFacts(**facts)
     assert RunFacts.from_dict({**saved, "threads": {"looks": 3}, "cleanups": None}) == RunFacts()

@@ -26,7 +26,8 @@ MAX_FLOPS_PER_S: Final = 2e9
 MIN_STEPS: Final = 5
 """Recorded steps: a call of a module in each of them is known well from fewer steps than a step is."""
 MIN_CALLS: Final = 8
-"""Where a step calls few modules, the loop's own statements are as long as these calls."""
+"""Fewer calls in a step are as short as the loop's own statements. From as many calls of the whole model in a backward
+pass its batch is in pieces; from as many of each module in a forward the model loops over time steps or tokens."""
 
 
 def judge(run: Evidence) -> Finding | None:
@@ -46,16 +47,21 @@ def judge(run: Evidence) -> Finding | None:
     model_ns = sum(summary.phases.get(phase, 0) for phase in phases) / summary.steps
     share, computing = model_ns / max(summary.step_mean_ns, 1), used.own + waited
     flops_per_s = 0.0 if summary.work is None else (summary.work.flops_per_s or 0.0) / max(1 - waited, 0.01)
-    if calls < MIN_CALLS * micro_steps or share < MIN_SHARE or computing < MIN_CORES or flops_per_s > MAX_FLOPS_PER_S:
+    in_pieces = model_calls >= MIN_CALLS * micro_steps
+    loops = calls >= MIN_CALLS * leaves * model_calls
+    if calls < MIN_CALLS * micro_steps or share < MIN_SHARE or computing < MIN_CORES:
         return None
-    # Where so little was computed, a longer call is no sign of arithmetic, but of further operations around it.
-    bound_ns = MAX_CALL_NS * (2 if flops_per_s else 1)
+    if flops_per_s > MAX_FLOPS_PER_S and not in_pieces:
+        return None
+    # Where so little was computed, a longer call is no sign of arithmetic, but of further operations around it; so it
+    # is in a loop.
+    bound_ns = MAX_CALL_NS * (2 if 0 < flops_per_s <= MAX_FLOPS_PER_S else 1) * (2 if loops else 1)
     position = classify(Interval.exact(each_ns), bound_ns)
     if position == "above":
         return None
     if position == "near":
         return abstain("small-batch", "inconclusive: the time of a module is near its bound", "nothing to do")
-    pieces = f"; the whole model is called {model_calls:.0f} times a step" if model_calls > micro_steps else ""
+    pieces = f"; the whole model is called {model_calls:.0f} times a step" if in_pieces else ""
     return Finding(
         "small-batch",
         "warning",
