@@ -26,8 +26,8 @@ def _notes(run: Evidence) -> Iterator[str]:
     for thread in run.facts.threads:
         at = f" at {thread.where}" if thread.where else ""
         yield (
-            f"thread {thread.name} takes {format_percent(thread.cores)} of a processor{at}: while it runs Python it holds "
-            "the interpreter (GIL), and the training thread waits; another process would not"
+            f"thread {thread.name} takes {format_percent(thread.cores)} of a processor{at}: while it runs Python it "
+            "holds the interpreter (GIL), and the training thread waits; another process would not"
         )
     work = run.summary.work
     if work is not None and work.reason is None and work.benchmark is False and work.sequences == 1:
