@@ -243,13 +243,12 @@ def nvtx(monkeypatch: pytest.MonkeyPatch) -> FakeNvtx:
     return fake
 
 
-@pytest.mark.parametrize("option", ["nvtx", "both"])
-def test_nsight_gets_the_same_ranges(option: str, nvtx: FakeNvtx) -> None:
+def test_nsight_gets_the_same_ranges(nvtx: FakeNvtx) -> None:
     """Each range that is pushed is popped, in its thread and in its order."""
     model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 1))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     with autoprof.instrument(
-        model, {**CONFIG, "targets": [{"match": "0", "name": "A"}], "ranges": option}, optimizer=optimizer
+        model, {**CONFIG, "targets": [{"match": "0", "name": "A"}], "ranges": "nvtx"}, optimizer=optimizer
     ) as session:
         step(model, optimizer)
         session.step()

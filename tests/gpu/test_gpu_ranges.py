@@ -14,7 +14,7 @@ from benchmarks.workloads import small_gpt
 
 pytestmark = pytest.mark.gpu
 CUDA = torch.device("cuda")
-OPTIONS = {"sinks": {}, "sample": {"warmup": 0}, "ranges": "both"}
+OPTIONS = {"sinks": {}, "sample": {"warmup": 0}, "ranges": "profiler"}
 
 
 class Depths:
