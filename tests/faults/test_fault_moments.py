@@ -128,7 +128,7 @@ class Run:
             assert run.summary.steps + run.summary.warmup_steps == len(steps) == len(self.sink.frames)
         else:  # struck between the statistics and the sinks, or as one of them was about to be closed
             assert self.sink.summary in (run.summary, None)
-            assert 0 <= run.summary.steps - len(self.sink.frames) <= 1
+            assert 0 <= run.summary.steps + run.summary.warmup_steps - len(self.sink.frames) <= 1
             assert 0 <= len(steps) - len(self.sink.frames) <= 1
 
 
