@@ -40,9 +40,9 @@ HOLDS = {
     "StepRecorder": "Footprint Recorder Notes",
     "StepDetector": "",
     "Sampling": "Sampler Zoom Footprint Recorder",
-    "Pipeline": "Resolver Aggregate Summarizer Outputs MemoryTable ExcludedTime Metrics CommMeter Diagnosis "
+    "Pipeline": "Resolver Aggregate Summarizer SinkGroup MemoryTable ExcludedTime Metrics CommMeter Diagnosis "
     "UncalledModules CompiledModules SessionCost Sampler Zoom Notes",
-    "Outputs": "Summarizer ListSink Notes",
+    "SinkGroup": "Summarizer ListSink Notes",
     "Summarizer": "Resolver Aggregate MemoryTable ExcludedTime Metrics CommMeter Diagnosis SessionCost Zoom Recorder "
     "Notes",
     "MemoryTable": "Footprint",

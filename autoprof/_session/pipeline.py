@@ -31,7 +31,7 @@ from ..frame import FrameRun, Gap, StepFrame
 from ..sinks import Sink
 from ..summary import Summary
 from .host_times import HOST, HostTimes
-from .outputs import Outputs
+from .sink_group import SinkGroup
 from .summarizer import ClockLimit, Summarizer, failure_note
 
 PASS_EVERY_NS: Final = NS_PER_S // 2
@@ -98,7 +98,7 @@ class Pipeline:
         self._steppers = [one for one in observers if _overrides(one, "step")]
         self._stages = [one for one in observers if _overrides(one, "frames")]
         self._summarizer = Summarizer(recorder, self._resolver, self._aggregate, self._limit, observers, notes)
-        self._outputs = Outputs(sinks, self._summarizer.summary, notes, self._now_ns)
+        self._sinks = SinkGroup(sinks, self._summarizer.summary, notes, self._now_ns)
         self._unwritten: deque[StepFrame] = deque()
         """Frames that the sinks have not received yet; all other stages have."""
         self._gc_paused = GcPaused()
@@ -123,7 +123,7 @@ class Pipeline:
 
     def discard(self, sinks: Iterable[Sink]) -> None:
         """Close these sinks without a summary."""
-        self._outputs.discard(sinks)
+        self._sinks.discard(sinks)
 
     def at_end(self, action: Callable[[], object]) -> None:
         """Call this once all files are closed."""
@@ -169,7 +169,7 @@ class Pipeline:
             if (not is_done and self._is_behind) or now_ns < self._due_ns:
                 self._spend(max(self._processor_ns() - cpu_ns - round(self._pass_share * since_ns), 0))
             self._is_behind = not is_done
-            self._outputs.show()
+            self._sinks.show()
         took_ns = self._processor_ns() - cpu_ns
         self.passes_ns += took_ns
         pause_ns = min(max(PASS_EVERY_NS, round(took_ns / self._pass_share)), MAX_PAUSE_NS)
@@ -194,7 +194,7 @@ class Pipeline:
     def _pass_on(self, until_ns: int | None = None, *, wait: bool = False) -> bool:
         """Pass on frames until this processor time, and finish one that was begun; return whether none is left."""
         require_address_space()
-        self._outputs.calibrate(self._limit.span_ns())
+        self._sinks.calibrate(self._limit.span_ns())
         if self._holds_events:
             self._resolver.use_event_cost(self._limit.event_ns())
         while self._pass_on_next(wait):
@@ -205,7 +205,7 @@ class Pipeline:
     def _pass_on_next(self, wait: bool) -> bool:
         """Write one frame, or hand on the next run of frames; return whether there was one."""
         if self._unwritten:
-            self._outputs.write(self._unwritten.popleft())
+            self._sinks.write(self._unwritten.popleft())
             return True
         run = self._resolver.next_run(wait=wait)
         if run is not None:
@@ -220,7 +220,7 @@ class Pipeline:
             except Exception as error:
                 self._drop(observer, error)
         self._aggregate.add_run(run)
-        if self._outputs.has_sinks:
+        if self._sinks.has_sinks:
             self._unwritten.extend(run.frames)
 
     def _drop(self, observer: Observer, error: Exception) -> None:
@@ -285,7 +285,7 @@ class Pipeline:
         if self._folder is not None:
             self._attempt(partial(self._write_summary, summary))
             self._attempt(partial(self._folder.finish, how))
-        self._outputs.close(summary)
+        self._sinks.close(summary)
         for action in self._at_end:
             self._attempt(action)
         return summary
@@ -307,7 +307,7 @@ class Pipeline:
 
     def abandon(self) -> None:
         """Touch no file any more: this process is a fork of the session's own."""
-        self._outputs.abandon()
+        self._sinks.abandon()
         self._observers.clear()
         self._folder = None
 

@@ -20,7 +20,7 @@ from tqdm import tqdm
 
 import autoprof
 from autoprof._notes import Notes
-from autoprof._session.outputs import Outputs
+from autoprof._session.sink_group import SinkGroup
 from autoprof.sinks._base import RunInfo
 from autoprof.sinks._terminal import PinnedLines
 from autoprof.sinks.console import ConsoleOptions, ConsoleSink
@@ -51,7 +51,7 @@ class Console:
         self.summaries = summaries or Summaries()
         self.notes = Notes()
         self.sink = ConsoleSink(ConsoleOptions(**options), RunInfo(None, 0, stream, clock))  # type: ignore[arg-type]
-        self.outputs = Outputs([self.sink], self.summaries, self.notes, lambda: round(clock.now * 1e9))
+        self.outputs = SinkGroup([self.sink], self.summaries, self.notes, lambda: round(clock.now * 1e9))
 
     @property
     def asked(self) -> int:

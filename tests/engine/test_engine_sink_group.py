@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from autoprof._notes import Notes
-from autoprof._session.outputs import MAX_SHOW_NS, SHOW_SHARE, Outputs
+from autoprof._session.sink_group import MAX_SHOW_NS, SHOW_SHARE, SinkGroup
 from autoprof.frame import StepFrame
 from autoprof.summary import Summary
 from autoprof.testing import ListSink, make_frame
@@ -85,10 +85,10 @@ def frame(step: int, duration_ns: int = 1000) -> StepFrame:
     return make_frame([], step=step, duration_ns=duration_ns)
 
 
-def outputs(*sinks: Any, summaries: Summaries | None = None) -> tuple[Outputs, Notes, Summaries]:
+def outputs(*sinks: Any, summaries: Summaries | None = None) -> tuple[SinkGroup, Notes, Summaries]:
     """Return outputs to these sinks, whose seconds are those of the summaries."""
     notes, source = Notes(), summaries or Summaries()
-    out = Outputs(sinks, source, notes, lambda: source.now_ns)
+    out = SinkGroup(sinks, source, notes, lambda: source.now_ns)
     for sink in sinks:
         sink.ready = True
     return out, notes, source

@@ -18,7 +18,7 @@ MAX_SHOW_NS: Final = NS_PER_S
 """The longest time between two live summaries of a sink that is due, however long one takes."""
 
 
-class Outputs:
+class SinkGroup:
     """Pass frames and summaries to the sinks. A sink that fails is switched off; the others go on.
 
     ``summary`` returns the statistics of the run so far.
