@@ -154,6 +154,12 @@ def hot_leaf_deep_inside() -> Judge:
     return judge.hottest(r"0(\.inner){6}").row(r"0(\.inner){6}", "forward", "leaf")
 
 
+@program("targets", "one slow module of another class among twenty fast ones is named")
+def hot_one_of_twenty() -> Judge:
+    model = Chain(*(Sleep(0.1, 0.1) if i != 13 else Unlike(9, 9, "hot") for i in range(20)))
+    return judge_model(model).hottest("13").row("13", "forward", "hot")
+
+
 class Hidden(nn.Module):
     """A layer whose length no setting or parameter shows, as where only one block's input is slow."""
 
