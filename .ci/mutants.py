@@ -47,7 +47,6 @@ TESTS = {
         f"{E}micro_steps.py",
         *PLANS,
         f"{E}device.py",
-        "tests/test_detail_levels.py",
     ],
     "autoprof/_resolve/raw.py": [f"{E}columns.py"],
     "autoprof/_resolve/device.py": DEVICE,
