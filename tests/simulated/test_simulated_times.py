@@ -81,7 +81,7 @@ def test_forward_and_backward_have_the_lengths_of_their_kernels(sim: Simulated) 
 
 
 def test_a_side_stream_is_a_lane_of_its_own(sim: Simulated) -> None:
-    """Two modules beside each other have each their own length; the backward of each runs on its stream."""
+    """Two modules beside each other have each their own length; a backward that changes its stream has host time alone."""
     side = torch.Stream(device="sim")
 
     class Beside(nn.Module):
@@ -101,8 +101,7 @@ def test_a_side_stream_is_a_lane_of_its_own(sim: Simulated) -> None:
 
     model, x = Beside(), torch.randn(4, 8, device="sim")
     frames, _ = record(sim, model, lambda: model(x).sum().backward(), targets=[{"match": ".+"}])
-    expected = {("side", Phase.FORWARD): 6 * MS, ("main", Phase.FORWARD): 2 * MS}
-    assert_lengths(frames, {**expected, ("side", Phase.BACKWARD): 4 * MS, ("main", Phase.BACKWARD): 3 * MS})
+    assert_lengths(frames, {("side", Phase.FORWARD): 6 * MS, ("main", Phase.FORWARD): 2 * MS})
     for frame in frames:
         lanes = lanes_of(frame)
         assert lanes["main"] == TRAINING_LANE
