@@ -81,7 +81,7 @@ def test_forward_and_backward_have_the_lengths_of_their_kernels(sim: Simulated) 
 
 
 def test_a_side_stream_is_a_lane_of_its_own(sim: Simulated) -> None:
-    """Two modules beside each other have each their own length; a backward that changes its stream has host time alone."""
+    """Two modules beside each other have each their own length; a backward that changes its stream has none."""
     side = torch.Stream(device="sim")
 
     class Beside(nn.Module):
