@@ -38,8 +38,11 @@ class MarkBatch(NamedTuple):
 
     def up_to(self, count: int) -> MarkBatch:
         """Return the first ``count`` marks."""
-        end = count * INTEGER_BYTES if isinstance(self.raw_codes, bytes) else count
-        return self._replace(raw_codes=self.raw_codes[:end], raw_readings=self.raw_readings[:end])
+        codes, readings = self.raw_codes, self.raw_readings  # on a device bytes, and a list of events
+        return self._replace(
+            raw_codes=codes[: count if isinstance(codes, list) else count * INTEGER_BYTES],
+            raw_readings=readings[: count if isinstance(readings, list) else count * INTEGER_BYTES],
+        )
 
     @property
     def key(self) -> Hashable:
