@@ -54,3 +54,14 @@ def test_a_few_long_steps_make_no_share_above_the_whole_step() -> None:
     found = finding_of(diagnose(evidence_of(*steps, repeat=4, clock="device", rows=bound)), "launch-bound")
     assert found is not None
     assert found.evidence["share"] <= 1
+
+
+def test_the_row_with_nearly_all_of_the_empty_queue_is_named() -> None:
+    """A forward that sleeps on the host is the place to look, not the whole model."""
+    rows = evidence_of(STEP, repeat=20).summary.rows
+    bound = tuple(replace(row, host_bound=1.0 if row.phase == "forward" else 0.0) for row in rows)
+    found = finding_of(diagnose(evidence_of(STEP, repeat=20, clock="device", rows=bound)), "launch-bound")
+    assert found is not None
+    (forward,) = (row for row in rows if row.phase == "forward")
+    assert found.name == forward.name
+    assert f"nearly all of it in the forward of {forward.name}" in found.why

@@ -8,6 +8,7 @@ from ..._stats.intervals import Interval
 from ..._units import format_percent
 from ...frame import TRAINING_LANE, Phase
 from ...summary import Finding
+from .._calls import NEARLY_ALL
 from .._evidence import Evidence
 from .._experiment import Experiment
 from .._rule import Rule
@@ -23,21 +24,24 @@ def judge(run: Evidence) -> Finding | None:
     """Judge the time with an empty queue, without the wait for data."""
     if run.summary.clock != "device":
         return abstain("launch-bound", "a device's clock", "nothing to do when the model trains on the CPU")
-    outermost = [
-        row
+    bound = [
+        (row.host_bound * row.total_ns, row)
         for row in run.summary.rows
-        if row.parent is None and row.lane == TRAINING_LANE and row.phase is not Phase.DATA
+        if row.host_bound is not None and row.lane == TRAINING_LANE and row.phase is not Phase.DATA
     ]
-    bound = [(row, row.host_bound * row.total_ns) for row in outermost if row.host_bound is not None]
     if not bound:
         return abstain("launch-bound", "spans with the launch lag", "name the model's modules as targets")
-    ns = sum(part for _, part in bound) / run.summary.steps
+    total_ns = sum(part for part, row in bound if row.parent is None)
+    ns = total_ns / run.summary.steps
     fraction = ns / max(run.summary.step_mean_ns, 1)  # of the mean step: a few long ones may exceed the median step
     time = Interval(*(fraction * length for length in run.step_time))
     found = threshold_time("launch-bound", run, time, ns, MAX_SHARE)
     if not isinstance(found, ExceededBound):
         return found
-    longest = max(bound, key=lambda one: (one[1], one[0].name))[0]
+    # The innermost row that has nearly all of it, else the one with most.
+    inner = [row for part, row in bound if part >= NEARLY_ALL * total_ns]
+    longest = min(inner, key=lambda row: row.total_ns) if inner else max(bound, key=lambda one: one[0])[1]
+    place = f", nearly all of it in the {longest.phase} of {longest.name}" if inner else ""
     use = run.summary.metrics.get("gpu_utilization")
     share = format_percent(found.mean_share)
     if use is not None and use.mean >= BUSY:  # the queue was short, but the device was not idle because of it
@@ -47,7 +51,7 @@ def judge(run: Evidence) -> Finding | None:
     busy = "" if use is None else f"; NVML saw the device busy for {format_percent(use.mean)} of the time"
     return found.finding(
         f"for at most {share} of the step the device had no work: its queue was empty and it waited for the host to "
-        f"launch work or to read a value{busy}",
+        f"launch work or to read a value{place}{busy}",
         "a larger batch, torch.compile (mode='reduce-overhead' replays CUDA graphs), fused operators; read no values "
         "(.item(), .cpu(), print) inside the step",
         name=longest.name,
