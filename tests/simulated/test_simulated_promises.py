@@ -284,13 +284,13 @@ def test_no_event_enters_a_graph_capture(sim: Simulated, monkeypatch: pytest.Mon
 def test_the_report_of_a_device_run_says_whose_time_it_shows(
     sim: Simulated, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    """The line during the run has the copies; the report says device time, and has the allocator's memory."""
+    """The report says device time, has the copies, and the allocator's memory."""
     workload = tiny_layers(torch.device("sim"), layers=2)
     config = {**workload.config, **OPTIONS, "sinks": {"console": {"every": 5}}, "output": str(tmp_path)}
     live = ""
     with autoprof.instrument(workload.model, config) as session:
         for _ in range(1000):  # the first pass comes after half a second
-            torch.ones(8, 16).to("sim")
+            torch.ones(1 << 20).to("sim")
             workload.step()
             session.step()
             sim.finish()
@@ -299,7 +299,6 @@ def test_the_report_of_a_device_run_says_whose_time_it_shows(
                 break
     assert "autoprof | step " in live
     report = capsys.readouterr().out.partition("autoprof: ")[2]
-    assert "h2d" in live
     assert report.splitlines()[0].endswith("device time")
     assert "To device" in report
     assert re.search(r"memory +peak .* allocated", report)
