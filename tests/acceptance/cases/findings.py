@@ -120,17 +120,17 @@ def train_on_rollouts(*, evaluates: bool) -> Judge:
             train_step(model, optimizer, batch)
             CLOCK.step()
     session.close()
-    return Judge(session).steps().verdict("excluded", "rollout", "part of the work")
+    return Judge(session).steps()
 
 
 @program("defects", "reinforcement learning: rollouts in eval mode take most of the time and are part of the work")
 def rollouts_in_eval_mode() -> Judge:
-    return train_on_rollouts(evaluates=True)
+    return train_on_rollouts(evaluates=True).verdict("excluded", "rollout", "part of the work")
 
 
-@program("defects", "reinforcement learning: the same rollouts in train mode, under no_grad")
+@program("defects", "reinforcement learning: the same rollouts in train mode belong to the step that follows")
 def rollouts_in_train_mode() -> Judge:
-    return train_on_rollouts(evaluates=False)
+    return train_on_rollouts(evaluates=False).verdict("jitter", "16, 32, 48", "forward")
 
 
 @program("defects", "the model is saved after every step")
