@@ -24,10 +24,6 @@ NEGLIGIBLE_BIAS: Final = 0.1
 VALIDATION: Final = "validation"
 ROLLOUT: Final = "rollout or validation"
 """The kinds of excluded forwards; the first one is a name, too."""
-MIN_ROUNDS: Final = 3
-"""Times after which it is known that evaluation and training take turns."""
-MIN_FIRST: Final = 0.5
-"""Time before the first step, as a fraction of the mean time between steps: a sanity check is shorter."""
 
 RENAMED: Final[Mapping[str, str]] = {
     "apart": "excluded", "pace": "progress", "gauges": "metrics",
@@ -197,10 +193,12 @@ class Excluded:
     @property
     def kind(self) -> str:
         """The name for reports. Validation that takes turns with training and came first may be a rollout."""
-        if self.name != VALIDATION or self.times < MIN_ROUNDS:
+        # Times after which it is known that evaluation and training take turns.
+        if self.name != VALIDATION or self.times < 3:
             return self.name
         each_ns = (self.total_ns - self.before_ns) / self.times
-        return ROLLOUT if self.before_ns >= MIN_FIRST * each_ns else self.name
+        # Time before the first step, as a fraction of the mean time between steps: a sanity check is shorter.
+        return ROLLOUT if self.before_ns >= 0.5 * each_ns else self.name
 
 
 @dataclass(frozen=True, slots=True)

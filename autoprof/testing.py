@@ -253,10 +253,6 @@ class FakeAllocator(Memory):
         self.allocated -= block
         self._free.append(block)
 
-    def reset_peak(self) -> None:
-        """Set the peak to the present level, as ``torch.cuda.reset_peak_memory_stats`` does."""
-        self.peak = self.allocated
-
     def level_bytes(self) -> int:
         """Return the allocated bytes."""
         return self.allocated

@@ -20,13 +20,9 @@ from .recorder import Recorder
 from .torch_compat import without_modes
 
 CALLS: Final = 40
-ROUNDS: Final = 5
-"""The cheapest of so many rounds counts: other processes fill the caches between them."""
 EMPTY_CALLS: Final = 100
 """Empty calls from which a clock's limits are computed, after ``COLD`` ones that fill the caches."""
 COLD: Final = 10
-SCATTER: Final = 0.95
-"""The quantile of the empty calls that is the limit; longer ones were interrupted by other processes."""
 
 
 class _OwnModule(nn.Module):
@@ -68,7 +64,8 @@ def _extra_ns(clock: Clock, phases: frozenset[Phase], *, backward: bool) -> floa
     module = _Scratch()
     probe = ModuleProbe(recorder, make_hooks(recorder), Target(module, "", "calibration", phases, False, 0))
     bare, hooked = [], []
-    for _ in range(ROUNDS):
+    # The cheapest of so many rounds counts: other processes fill the caches between them.
+    for _ in range(5):
         bare.append(_run(module, backward=backward))
         probe.attach()
         hooked.append(_run(module, backward=backward))
@@ -139,5 +136,6 @@ def _limits(clock: Clock, readings: Sequence[Reading]) -> ClockLimits:
         steps = np.diff(np.array([clock.read() for _ in range(2 * EMPTY_CALLS)], dtype=np.int64))
     spans = (ns[1::2] - ns[0::2])[COLD:]
     ordered = np.sort(spans)  # np.quantile would import numpy.ma, which takes as long as all of this
-    middle, most = (int(ordered[int(q * (len(ordered) - 1))]) for q in (0.5, SCATTER))
+    # The quantile of the empty calls that is the limit; longer ones were interrupted by other processes.
+    middle, most = (int(ordered[int(q * (len(ordered) - 1))]) for q in (0.5, 0.95))
     return ClockLimits(resolution_ns=int(min(steps[steps > 0], default=0)), mark_ns=middle, scatter_ns=most - middle)

@@ -32,7 +32,6 @@ MAX_STEPS: Final = 100
 """Largest ``max_steps``: viewers do not open larger traces."""
 ROWS: Final = 40
 """Operators in the table, those with the most time of their own."""
-NAME_CELLS: Final = 70
 CUPTI: Final = (
     "after a capture on a GPU, CUPTI stays loaded unless TEARDOWN_CUPTI=1 is in the environment (torch's default from "
     "CUDA 12.6 on). If steps stay slower, set it before the program starts"
@@ -302,7 +301,7 @@ def _table(rows: Sequence[Any], averages: Any) -> str:
     listed: Any = EventList(  # type: ignore[no-untyped-call]
         rows, use_device=averages._use_device, profile_memory=averages._profile_memory
     )
-    return str(listed.table(row_limit=-1, max_name_column_width=NAME_CELLS)).strip("\n")
+    return str(listed.table(row_limit=-1, max_name_column_width=70)).strip("\n")
 
 
 def _describe_steps(steps: Sequence[int]) -> str:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Final
+from typing import Any
 
 import torch
 import torch.distributed as dist
 
 from .._process.failures import contain, ignore
-
-MAX_PENDING: Final = 8
 
 
 def pending_collectives() -> list[str]:
@@ -24,7 +22,7 @@ def pending_collectives() -> list[str]:
         if dump is not None and dist.is_available() and dist.is_initialized():
             entries = json.loads(dump(True, False)).get("entries", [])
             active = [entry for entry in entries if not entry["retired"]]
-            found = [_phrase(entry) for entry in reversed(active[-MAX_PENDING:])]
+            found = [_phrase(entry) for entry in reversed(active[-8:])]
     return found
 
 

@@ -24,7 +24,6 @@ MAX_EVENTS: Final = 1_000_000
 """The most events of a trace that viewers open, some 300 MB."""
 _torch: Any = torch.autograd.profiler
 _supported: Any = torch_profiler.supported_activities
-_STARTS: Final = ("_prepare_profiler", "_enable_profiler")
 
 
 def in_use() -> bool:
@@ -65,7 +64,7 @@ class Profiler:
         self._lost = False
         self._starts = [
             Replacement(Attribute(_torch, name), in_compiler=InCompiler.PRESENT)
-            for name in _STARTS
+            for name in ("_prepare_profiler", "_enable_profiler")
             if hasattr(_torch, name)
         ]
 

@@ -17,13 +17,9 @@ HANG_REPORT: Final = "hang.txt"
 """The report of a hang, in the folder of a rank; that of all ranks lies in the folder of the run."""
 MAX_LINES: Final = 32
 """Ranks in the table; of more, those that stand out and the first ones."""
-EARLIER_NS: Final = 3 * NS_PER_S
-"""A rank whose last sign is so much older than that of the others ended before them."""
 MAX_NAMED: Final = 4
 HEAD: Final = ("rank", "steps", "usual", "open step", "last sign", "state", "line")
 """The head of the table."""
-STUCK_FACTOR: Final = 3
-"""The multiple of the usual length from which an open step shows that a rank waits for long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +105,8 @@ def standing_out(lines: Sequence[RankLine]) -> tuple[list[int], str]:
         return [], ""
     last = {rank: flight.last_unix_ns for rank, flight in known.items()}
     latest, steps = max(last.values()), median(flight.steps for flight in known.values())
-    early = [rank for rank, ns in last.items() if latest - ns > EARLIER_NS]
+    # A rank whose last sign is so much older than that of the others ended before them.
+    early = [rank for rank, ns in last.items() if latest - ns > 3 * NS_PER_S]
     waits = {line.rank for line in lines if line.waits}
     reasons: list[tuple[str, list[int]]] = [
         ("ended without closing the session", [rank for rank, flight in known.items() if flight.is_running is False]),
@@ -128,7 +125,8 @@ def standing_out(lines: Sequence[RankLine]) -> tuple[list[int], str]:
 
 def _is_stuck(flight: Flight) -> bool:
     """Return whether the open step was much longer than usual at the last sign of life."""
-    return flight.last_unix_ns - flight.began_unix_ns > max(STUCK_FACTOR * flight.usual_ns, NS_PER_S)
+    # An open step of three times the usual length shows that a rank waits for long.
+    return flight.last_unix_ns - flight.began_unix_ns > max(3 * flight.usual_ns, NS_PER_S)
 
 
 def describe_ranks(lines: Sequence[RankLine], width: int = 100) -> RanksText:

@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from time import perf_counter_ns, sleep
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from .._capture.marks.codes import ENTER, INDEX_MASK, KIND_BITS, KIND_MASK
 from .._capture.recorder import Recorder
@@ -35,17 +35,6 @@ from .watch import Hang, Look, StepWatch
 if TYPE_CHECKING:
     from .._storage.runs import RunFolder
     from ..config import FlightOptions
-
-MAX_HANG_REPORTS: Final = 5
-"""Hangs that are reported in a run."""
-OTHERS_AFTER_NS: Final = 3 * NS_PER_S
-"""The time that the other ranks have to find a hang too, before rank 0 reads their files."""
-WATCHED_MARKS: Final = 64
-"""Newest marks searched for the span entered last."""
-CONFIRMATIONS: Final = 3
-"""Looks, a millisecond apart, at a thread that may wait for the GIL only."""
-POLL_S: Final = 1.0
-"""The time between two looks at a training: each takes half a millisecond where caches are cold."""
 
 
 def open_flight_recorder(
@@ -146,7 +135,8 @@ class FlightRecorder:
             while not self._stopping:
                 with contain(self._note_failure):
                     self.poll()
-                self._wake.acquire(timeout=POLL_S)
+                # The time between two looks at a training: each takes half a millisecond where caches are cold.
+                self._wake.acquire(timeout=1.0)
         finally:
             self._ended.release()
 
@@ -160,7 +150,7 @@ class FlightRecorder:
         look, hang = self.watch.poll(now_ns)
         self.ring.write_state(now_ns, self.watch.usual_ns, self._text(look))
         self._take_files()
-        if hang is not None and self._hangs < MAX_HANG_REPORTS:
+        if hang is not None and self._hangs < 5:
             self._hangs += 1
             self._report_hang(hang)
         if self._compare_at_ns is not None and now_ns >= self._compare_at_ns:
@@ -177,7 +167,8 @@ class FlightRecorder:
         return activity, waits
 
     def _is_blocked(self) -> bool:
-        for _ in range(CONFIRMATIONS):
+        # Looks, a millisecond apart, at a thread that may wait for the GIL only.
+        for _ in range(3):
             if not is_blocked(self._native_id):
                 return False
             sleep(0.001)
@@ -211,7 +202,8 @@ class FlightRecorder:
             return None, None
         try:
             end = len(buffer) // 2
-            for at in range(end - 1, max(end - WATCHED_MARKS, 0) - 1, -1):
+            # Newest marks searched for the span entered last.
+            for at in range(end - 1, max(end - 64, 0) - 1, -1):
                 code = buffer[2 * at]
                 if code & KIND_MASK == ENTER and labels[code >> KIND_BITS & INDEX_MASK].shown:
                     label = labels[code >> KIND_BITS & INDEX_MASK]
@@ -242,7 +234,8 @@ class FlightRecorder:
         folder = self._run_folder / f"rank{self._rank}"
         write_atomic(folder / HANG_REPORT, "\n".join(self._hang_lines(hang)) + "\n")
         if self._rank == 0:
-            self._compare_at_ns = hang.look.at_ns + (OTHERS_AFTER_NS if self._world_size > 1 else 0)
+            # The time that the other ranks have to find a hang too, before rank 0 reads their files.
+            self._compare_at_ns = hang.look.at_ns + (3 * NS_PER_S if self._world_size > 1 else 0)
 
     def _hang_lines(self, hang: Hang) -> list[str]:
         activity = hang.look.activity

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from .._targets import Target
     from ..config import Deep
 
-FIRST_CHECK: Final = 16
-"""Recorded steps before the first check for a verdict; each further check waits for twice as many."""
 VERDICT_STEPS: Final = 3
 """Steps that are captured after a verdict."""
 REQUEST_STEPS: Final = 2
@@ -61,7 +59,8 @@ class ScheduledCaptures:
         self._windows = [wanted.window_of_steps] if wanted is not None and wanted.window_of_steps else []
         self._awaits_verdict = wanted is not None and wanted.on == "verdict"
         self._recorded = 0
-        self._next_check = FIRST_CHECK
+        # Recorded steps before the first check for a verdict; each further check waits for twice as many.
+        self._next_check = 16
         self._open: Capture | None = None
         self._last = 0
         self._process = os.getpid()

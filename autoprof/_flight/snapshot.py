@@ -21,9 +21,6 @@ from ..devices import AllocatorHistory, find_allocator_history
 if TYPE_CHECKING:
     from ..config import MemorySnapshot
 
-OOM_FILES: Final = 4
-"""Snapshots written when memory runs out, each over the last: cuDNN retries with less memory, and a search for the
-largest batch runs out many times."""
 ENTRIES: Final = 100_000
 """The newest allocations and frees that are recorded."""
 MAX_BYTES: Final = 256 * 2**20
@@ -112,7 +109,9 @@ class SnapshotWindow:
 
     def memory_ran_out(self) -> None:
         """Write the allocator's blocks; torch raises its exception afterwards."""
-        if os.getpid() == self._process and self._ooms < OOM_FILES:
+        # Snapshots written when memory runs out, each over the last: cuDNN retries with less memory, and a search for
+        # the largest batch runs out many times.
+        if os.getpid() == self._process and self._ooms < 4:
             self._ooms += 1
             self._attempt(self._write_oom)
 

@@ -15,8 +15,6 @@ from ..probes.collectives import COLLECTIVES
 
 MAX_FRAMES: Final = 512
 """Frames looked at, the innermost ones."""
-MAX_LINES: Final = 30
-"""Lines kept of a stack, the innermost ones."""
 _TORCH: Final = os.path.dirname(torch.__file__) + os.sep
 _MODULE: Final = os.path.join(_TORCH, "nn", "modules", "module.py")
 _DISTRIBUTED: Final = tuple(
@@ -39,9 +37,6 @@ _EXCLUDED: Final = {
 _EXCLUDED_FILES: Final = tuple(
     (word, os.path.join(_TORCH, begin)) for word, begins in _EXCLUDED.items() for begin in begins
 )
-_WRAPPER: Final = replace.__file__
-_MODULE_CALLS: Final = ("_call_impl", "_wrapped_call_impl")
-_ENGINE: Final = ("_engine_run_backward", "backward", "grad")
 
 
 class Activity(NamedTuple):
@@ -76,12 +71,12 @@ def read_activity(frame: FrameType | None, names: Mapping[int, str]) -> Activity
         code = frame.f_code
         file, function = code.co_filename, code.co_name
         signature.append((code, frame.f_lasti))
-        if is_first and file == _WRAPPER:  # of a replaced function in C, which has no frame
+        if is_first and file == replace.__file__:  # of a replaced function in C, which has no frame
             call = str(getattr(frame.f_locals.get("original"), "__name__", "")) or None
             collective = call if call in COLLECTIVES or call == "wait" else None
         if not is_own(file):
             if is_first:
-                in_engine = file.startswith(_PHASES[0][1]) and function in _ENGINE
+                in_engine = file.startswith(_PHASES[0][1]) and function in ("_engine_run_backward", "backward", "grad")
             if collective is None and phase is None and site is None and file.startswith(_DISTRIBUTED):
                 collective, call = function, None
             elif file.startswith(_DISTRIBUTED) and function in COLLECTIVES and site is None:
@@ -90,14 +85,14 @@ def read_activity(frame: FrameType | None, names: Mapping[int, str]) -> Activity
                 excluded = next((word for word, begin in _EXCLUDED_FILES if file.startswith(begin)), None)
             if phase is None:
                 phase = next((word for word, begin in _PHASES if file.startswith(begin)), None)
-            if module is None and function in _MODULE_CALLS and file == _MODULE:
+            if module is None and function in ("_call_impl", "_wrapped_call_impl") and file == _MODULE:
                 module = names.get(id(frame.f_locals.get("self")))
             owner = file_owner(file)
             if site is None and owner == "user":
                 site = f"{_short(file)}:{frame.f_lineno or code.co_firstlineno} {function}"
             elif site is None and call is None and collective is None:
                 call = function
-            if len(lines) < MAX_LINES:
+            if len(lines) < 30:
                 lines.append(f"{_short(file)}:{frame.f_lineno or code.co_firstlineno} {function}")
         is_first = is_first and is_own(file)
         frame = frame.f_back

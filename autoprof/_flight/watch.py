@@ -13,8 +13,6 @@ from .stack import Activity
 
 WARMUP: Final = 10
 """The first steps, which allocate and compile, and count for nothing."""
-UPDATE_NS: Final = 10 * NS_PER_S
-"""The time between two updates of the usual length, once ``KNOWN_STEPS`` have ended."""
 KNOWN_STEPS: Final = 400
 LONG_FACTOR: Final = 1.5
 """The multiple of the usual length from which the open step is long."""
@@ -24,8 +22,6 @@ HANG_FACTOR: Final = 20
 """The multiple of the usual length from which a step may hang."""
 HANG_OVER_LONGEST: Final = 3
 """A step that may hang is so many times as long as the longest step so far."""
-STILL_LOOKS: Final = 3
-"""Looks in a row at which the thread is in the same place."""
 
 
 class Look(NamedTuple):
@@ -73,7 +69,8 @@ class StepWatch:
         if ring.count != self._seen:
             self._seen = ring.count
             self._end_hang()
-            if ring.count < KNOWN_STEPS or now_ns - self._updated_ns >= UPDATE_NS:
+            # The time between two updates of the usual length, once `KNOWN_STEPS` have ended.
+            if ring.count < KNOWN_STEPS or now_ns - self._updated_ns >= 10 * NS_PER_S:
                 self._updated_ns = now_ns
                 self._update()
         elapsed_ns = now_ns - ring.began_ns
@@ -104,7 +101,8 @@ class StepWatch:
 
     def _is_hang(self, look: Look) -> bool:
         """Return whether a hang is found now: the thread is where it was, in work of the program."""
-        if self.hang is not None or not self.usual_ns or self._still < STILL_LOOKS:
+        # Looks in a row at which the thread is in the same place.
+        if self.hang is not None or not self.usual_ns or self._still < 3:
             return False
         if look.elapsed_ns < max(self._hang_ns, HANG_FACTOR * self.usual_ns, HANG_OVER_LONGEST * self._longest_ns):
             return False

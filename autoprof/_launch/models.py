@@ -9,16 +9,11 @@ from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from itertools import compress
 from types import FrameType
-from typing import Any, Final
+from typing import Any
 
 from torch import nn
 
 from .._process.ranks import world_size
-
-WRAPPERS: Final = ("DistributedDataParallel", "FullyShardedDataParallel")
-"""The classes that a framework puts around a model whose ranks train together."""
-MAX_FRAMES: Final = 40
-"""Frames of the program that are searched for the names of models."""
 
 
 class Models(nn.Module):
@@ -134,7 +129,7 @@ def _names_in_program(models: Sequence[nn.Module], frame: FrameType | None) -> d
     The frame that names most of them comes first, then the nearer one: a helper function may call any of them "model".
     """
     wanted, found = {id(model) for model in models}, list[dict[int, str]]()
-    for _ in range(MAX_FRAMES):
+    for _ in range(40):
         if frame is None:
             break
         if not str(frame.f_globals.get("__name__", "")).startswith(("torch.", "autoprof.")):
@@ -172,9 +167,11 @@ def find_wrapper(model: nn.Module) -> nn.Module:
     """Return the wrapper that a framework has put around a model for several ranks; the model if there is none."""
     if world_size() == 1:
         return model
+    # The classes that a framework puts around a model whose ranks train together.
     wrappers = [
         one
         for one in _living_modules()
-        if type(one).__name__ in WRAPPERS and any(child is model for child in _children(one))
+        if type(one).__name__ in ("DistributedDataParallel", "FullyShardedDataParallel")
+        and any(child is model for child in _children(one))
     ]
     return wrappers[0] if len(wrappers) == 1 else model

@@ -8,7 +8,7 @@ import sys
 from contextlib import suppress
 from functools import partial
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from .announced import Announced
 from .import_hook import ImportHook
@@ -18,14 +18,6 @@ if TYPE_CHECKING:
     from .trainings import Trainings
 
 _SITE = "sitecustomize"
-NO_TRAINING: Final = (
-    "no training was found: the program made no torch.optim optimizer; if it updates the parameters itself, "
-    "call autoprof.instrument(model) in it, and session.step() at the end of each iteration"
-)
-OWN_SESSION: Final = (
-    "the program opens a session itself (autoprof.instrument or a framework callback): "
-    "its configuration and output folder apply, not those of autoprof run"
-)
 
 
 def begin(folder: str) -> None:
@@ -84,14 +76,20 @@ class Launch:
         if os.getpid() != pid or self._failed or hasattr(sys, "last_type"):
             return
         if _program_has_session():
-            say(OWN_SESSION)
+            say(
+                "the program opens a session itself (autoprof.instrument or a framework callback): "
+                "its configuration and output folder apply, not those of autoprof run"
+            )
             return
         if self._trainings is not None:
             reason = self._trainings.reason()
         elif _has_children():
             reason = None
         else:
-            reason = NO_TRAINING
+            reason = (
+                "no training was found: the program made no torch.optim optimizer; if it updates the parameters "
+                "itself, call autoprof.instrument(model) in it, and session.step() at the end of each iteration"
+            )
         if reason is not None:
             say(f"nothing was recorded: {reason}")
 

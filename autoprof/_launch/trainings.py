@@ -10,7 +10,7 @@ from multiprocessing import parent_process
 from multiprocessing.util import Finalize
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
@@ -31,12 +31,6 @@ if TYPE_CHECKING:
     from .._session.session import Session
     from ..sinks import Config
 
-MAX_SEARCHES: Final = 200
-"""Searches in one process: each changes a method of ``nn.Module``, and Python caches no class that changes often."""
-MAX_IN_TURN: Final = 8
-"""Optimizers that step in turn; more of them step inside the backward, one for each parameter."""
-FINALIZE_PRIORITY: Final = 100
-"""The session of a process of multiprocessing ends before its queues and pools."""
 _dispatch_modes = getattr(torch._C, "_len_torch_dispatch_stack", lambda: 0)
 
 
@@ -80,7 +74,8 @@ class Trainings:
     def optimizer_made(self, optimizer: Any) -> None:
         """Called before each optimizer is initialised."""
         self._optimizers.append(weakref.ref(optimizer))
-        if self._searches < MAX_SEARCHES and not self._failed and not lifecycle.program_has_session():
+        # Searches in one process: each changes a method of `nn.Module`, and Python caches no class that changes often.
+        if self._searches < 200 and not self._failed and not lifecycle.program_has_session():
             self._search()
 
     def _module_called(self, module: nn.Module) -> None:
@@ -181,10 +176,11 @@ class Trainings:
         self._number += 1
         count = sum(1 for ref in self._optimizers if ref() is not None)
         called = () if model is models[0] else tuple(models)
+        # Optimizers that step in turn; more of them step inside the backward, one for each parameter.
         found = FoundTraining(
             self._run_name(),
             sys.stderr,
-            count if count <= MAX_IN_TURN else 0,
+            count if count <= 8 else 0,
             called,
         )
         session = open_session(model, self._config(), optimizer=None, sinks=(), found=found)
@@ -194,7 +190,8 @@ class Trainings:
             return
         lifecycle.mark_launched(session)
         if parent_process() is not None:  # a process of multiprocessing may end without the functions of atexit
-            Finalize(None, session.end, (lifecycle.EXIT,), exitpriority=FINALIZE_PRIORITY)
+            # The session of a process of multiprocessing ends before its queues and pools.
+            Finalize(None, session.end, (lifecycle.EXIT,), exitpriority=100)
         if rank() == 0:
             names = ", ".join(type(one).__name__ for one in models)
             where = "" if session.folder is None else f"; files in {_shown(session.folder)}"

@@ -22,7 +22,6 @@ from .time_sets import Interval, length, share_out, split_step, union
 
 MAX_ROWS: Final = 256
 """Rows kept; the communications of further ones are counted."""
-MAX_LAYOUTS: Final = 64
 
 BUS_FACTORS: Final[Mapping[str, Callable[[int], float]]] = {
     "all_reduce": lambda ranks: 2 * (ranks - 1) / ranks,
@@ -200,7 +199,7 @@ class CommMeter(Observer):
     def _columns_of(self, layout: Layout) -> _WaitColumns:
         known = self._columns.get(id(layout))
         if known is None or known.layout is not layout:
-            if len(self._columns) >= MAX_LAYOUTS:
+            if len(self._columns) >= 64:
                 self._columns.clear()
             by_phase = {phase: indices.tolist() for phase, indices in layout.phase_groups}
             known = _WaitColumns(layout, by_phase.get(Phase.COMM, []), by_phase.get(Phase.DATA, []))

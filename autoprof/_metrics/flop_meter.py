@@ -22,17 +22,12 @@ from .flops import FlopCount, FlopKey, ModelCall, add_up, count_call
 from .model_calls import MAX_SHAPES, StepCalls
 from .utilization import Utilization, peak_seconds, utilization
 
-FIRST_NS: Final = 50_000_000
-"""Estimated extra time of a process's first count."""
 MODULE_NS: Final = 5_000_000
 """Estimated time of a count for each module: some 30 operators, forward and backward, at 0.15 ms."""
 MAX_END_NS: Final = 400_000_000
 """The longest that counts at the end of a run may take where that exceeds the budget: some 70 modules."""
 
 OUTSIDE: Final = "modules of the model are called outside of a call of the model itself"
-LATER: Final = "FLOPs are counted when the run is long enough for the budget, or at its end"
-NEVER: Final = "no recorded step called the model as a whole"
-CHANGED: Final = "parameters were frozen or unfrozen before the FLOPs of the steps until then were counted"
 CHECK_EVERY_NS: Final = 1_000_000_000
 """The least time between two checks of which parameters train."""
 PASSES: Final = "the step runs more backward passes than its calls of the model explain"
@@ -144,7 +139,8 @@ class FlopMeter:
         """Return the time of all counts after one more."""
         if self._next_ns is not None:
             return self._next_ns + self._spent_ns
-        return FIRST_NS + MODULE_NS * sum(1 for _ in self._model.modules())
+        # Estimated extra time of a process's first count.
+        return 50_000_000 + MODULE_NS * sum(1 for _ in self._model.modules())
 
     def _affordable_ns(self) -> float:
         """Return the time of counts that the run's time so far affords."""
@@ -155,7 +151,9 @@ class FlopMeter:
         if isinstance(calls, str):
             return
         if key[0] != self.training_version():
-            self._calls[key] = CHANGED
+            self._calls[key] = (
+                "parameters were frozen or unfrozen before the FLOPs of the steps until then were counted"
+            )
             return
         before = self._spent_ns
         active, recorder.active = recorder.active, None  # spans of this forward belong to no step
@@ -198,7 +196,9 @@ class FlopMeter:
             return Work(reason="; ".join(sorted(reasons)))
         waiting = [key for key in self._steps if key not in self._counts]
         if waiting:
-            return Work(reason=self._omitted or LATER)
+            return Work(
+                reason=self._omitted or "FLOPs are counted when the run is long enough for the budget, or at its end"
+            )
         return self._work(summary)
 
     def _work(self, summary: Summary) -> Work:
@@ -270,7 +270,7 @@ def _attention(work: FlopCount) -> Iterable[UnfusedAttention]:
 def _described(calls: StepCalls, shapes: list[ModelCall]) -> Tally[tuple[int, bool]] | str:
     """Return the calls of a step with their numbers; the reason where its FLOPs cannot be known."""
     if not calls.shapes:
-        return NEVER
+        return "no recorded step called the model as a whole"
     if calls.outside:
         return OUTSIDE
     if any(number < 0 for number in calls.shapes):

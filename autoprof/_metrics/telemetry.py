@@ -16,8 +16,6 @@ import torch
 from ..devices import FAILURES, Device, DeviceReading, HostReader, HostReading, Monitor
 from ..summary import MetricStats
 
-PERIOD_S: Final = 1.0
-"""The least time between two readings of the host."""
 DEVICE: Final = "device"
 CAUSE: Final = "gpu_throttled_by_"
 """The prefix of a throttling cause; only readings with that cause have the value."""
@@ -78,7 +76,7 @@ class Telemetry:
         now_s = self._now_s()
         if warmup and now_s < self._due_s:
             return {}
-        self._due_s = now_s + PERIOD_S
+        self._due_s = now_s + 1.0
         try:
             values = dict(_of_host(self._host.read()))
         except (OSError, ValueError):

@@ -25,10 +25,6 @@ SEVERAL_LOADERS: Final = "several loaders feed the steps"
 ADVICE: Final = "feed the model from a torch DataLoader, or, with autoprof.instrument, pass samples= to session.log"
 """The way to a throughput, for a reader of one of the reasons above."""
 
-MIXED: Final = 0.1
-"""The largest share of steps that fetch from several data sets: the first validation, or the begin of an epoch."""
-PER_STEP: Final = 0.05
-"""The largest difference of two counts of the same samples."""
 _NO_SAMPLES: Final[Mapping[str, float]] = {}
 
 
@@ -107,7 +103,8 @@ class ThroughputMeter:
             self._logged_from = record.step
         samples, gap_samples = self._recognise(record.fetched)
         if samples is not None and self._logged_from is not None and SAMPLES in scalars:
-            is_equal = abs(scalars[SAMPLES] - samples) <= PER_STEP * samples
+            # The largest difference of two counts of the same samples.
+            is_equal = abs(scalars[SAMPLES] - samples) <= 0.05 * samples
             self._logs_of_one_step = is_equal and self._logs_of_one_step is not False
         if samples is None:
             found = _NO_SAMPLES
@@ -141,7 +138,8 @@ class ThroughputMeter:
         if not self._sources:
             return UNKNOWN
         main = max(self._sources.values(), key=lambda source: source.samples)
-        return SEVERAL_LOADERS if main.several > MIXED * main.steps + 1 else ""
+        # The largest share of steps that fetch from several data sets: the first validation, or the begin of an epoch.
+        return SEVERAL_LOADERS if main.several > 0.1 * main.steps + 1 else ""
 
     def throughput(self) -> tuple[str, float | None, str, str]:
         """Return the unit, its count per second, the source of the count, and the reason where there is no count."""

@@ -5,12 +5,10 @@ from __future__ import annotations
 import mmap
 from typing import Any, Final
 
-RESERVE_MIB: Final = 16
-"""Address space that must be free before steps are resolved or summed up: several times as much as that takes."""
 _FLAGS: Final[dict[str, Any]] = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_PRIVATE") else {}
 
 
-def require_address_space(mib: int = RESERVE_MIB) -> None:
+def require_address_space(mib: int = 16) -> None:
     """Raise ``MemoryError`` where the system does not give this process ``mib`` MiB more. Takes 3 µs.
 
     Where the buffer of a loop cannot be allocated, numpy sets its ``MemoryError`` without the GIL, which ends the

@@ -35,8 +35,6 @@ class Closable(Protocol):
 
 EXIT: Final = "exit"
 """The end noted for a session that the program left open."""
-REPLACED: Final = "closed"
-"""The end noted for a session of ``autoprof run`` where the program opens one itself."""
 TERMINATED: Final = "SIGTERM"
 """The end noted for a session that this signal closes."""
 
@@ -98,7 +96,8 @@ def prefer_program() -> None:
     global _program_instruments
     _program_instruments = True
     while _launched:
-        _launched.pop().end(REPLACED)
+        # The end noted for a session of `autoprof run` where the program opens one itself.
+        _launched.pop().end("closed")
 
 
 def release(session: Closable) -> None:

@@ -15,8 +15,6 @@ The name has the ranks of the group where these are not all.
 UNKNOWN_MEMBERS: Final = " (unknown ranks)"
 """The end of the name of a call in a group whose ranks are unknown: which calls of other ranks it meets is unknown."""
 DDP: Final = "Comm/DDP"
-WAIT: Final = "Comm/wait"
-"""The wait for communication that was started earlier in the step."""
 
 CallKey = tuple[int, str, int]
 """The step, the name, and the number of the call among those of this name in the step, from 0."""
@@ -92,7 +90,8 @@ def _columns(layout: Layout) -> tuple[list[tuple[int, str, int]], list[int], lis
             continue
         if phase is Phase.BACKWARD and layout.fqns[span] is not None:
             backwards.append(span)
-        elif phase is Phase.COMM and name == WAIT:
+        # The wait for communication that was started earlier in the step.
+        elif phase is Phase.COMM and name == "Comm/wait":
             waits.append(span)
         elif phase is Phase.COMM and _is_meeting(name):
             number = seen[name] = seen.get(name, -1) + 1

@@ -20,10 +20,6 @@ Cause = Literal["data", "copies", "batches", "clock", "busy machine", "machine",
 other processes on its machine, its machine as a whole, one module, its optimizer, a span of the user's, or its host:
 Python, a garbage collection, a pause of the process."""
 
-LOW_CLOCK: Final = 0.9
-"""A clock below this part of the other ranks' is low: equal devices differ by some percent."""
-LARGER_BATCH: Final = 1.05
-"""A batch of this many times the others' is larger."""
 MIN_WAITING: Final = 0.1
 """The part of the time in which a rank waits for a processor, beyond that of the others, that makes it slow."""
 ALL_ROWS: Final = 0.75
@@ -53,14 +49,16 @@ def find_cause(
     """
     steps = np.asarray(late if kind != "persistent" else range(len(records[0].steps)))
     clock = _ratio(at, CLOCK_SCALAR, records, steps)
-    if clock is not None and clock <= LOW_CLOCK:
+    # A clock below this part of the other ranks' is low: equal devices differ by some percent.
+    if clock is not None and clock <= 0.9:
         return "clock", clock
     if key[1] in (Phase.DATA, Phase.H2D):
         return _cause_of_phase(key[1]), None
     if key[1].traits.scales_with_batch and key[1] is not Phase.OTHER:
         for name in BATCH_SCALARS:
             batch = _ratio(at, name, records, steps)
-            if batch is not None and batch >= LARGER_BATCH:
+            # A batch of this many times the others' is larger.
+            if batch is not None and batch >= 1.05:
                 return "batches", batch
     waiting = _beyond(at, CPU_WAIT_SCALAR, records)
     if waiting is not None and waiting >= max(MIN_WAITING, share / 2):

@@ -14,8 +14,6 @@ import torch
 
 TIMEOUT: Final = timedelta(seconds=10)
 """The longest time for a call of the store; then the exchange ends."""
-MAX_CONNECTIONS: Final = 512
-"""Ranks above which the training's own connections are used: the store's server has a limited number of them."""
 KEYS_AT_ONCE: Final = 256
 NONCE: Final = "autoprof/run"
 """The key under which rank 0 names the run, for versions of torch whose stores cannot be cloned."""
@@ -99,7 +97,8 @@ def open_channel(session: int, rank: int, world_size: int) -> StoreChannel | Non
         return StoreChannel(distributed.PrefixStore(prefix, shared), grows=True)
     if not isinstance(inner, distributed.TCPStore):
         raise RuntimeError(f"its store is a {type(inner).__name__}; ranks are compared over a TCPStore or a FileStore")
-    if rank and world_size > MAX_CONNECTIONS:
+    # Ranks above which the training's own connections are used: the store's server has a limited number of them.
+    if rank and world_size > 512:
         return StoreChannel(distributed.PrefixStore(prefix, shared))
     if hasattr(shared, "clone"):
         own = shared.clone()

@@ -28,25 +28,10 @@ FIRST_INTERVAL_S: Final = 1.0
 FIRST_MESSAGES: Final = 8
 INTERVAL_S: Final = 5.0
 """The time between later messages."""
-RANKS_PER_SECOND: Final = 256
-"""The most messages that rank 0 reads in a second."""
-MAX_INTERVAL_S: Final = 3600.0
-"""The longest interval where the store keeps all messages: there each one is twice the last."""
-LOOK_S: Final = 0.25
-"""The time between two checks for a process group, as long as there is none."""
 CLOSING_S: Final = 2.0
 """The longest that rank 0 waits at its end for the last messages of the others."""
-SEND_S: Final = 1.0
-"""The longest that another rank waits until its last message is sent."""
-POLL_S: Final = 0.02
 FIRST_COMPARISON_S: Final = 4.0
 """The time until the first comparison of the ranks, and the next one as long as steps are missing."""
-COMPARISON_S: Final = 30.0
-"""The least time between two comparisons."""
-COMPARISON_SHARE: Final = 0.002
-"""The part of the time that comparisons take at most."""
-SENT_STEPS: Final = 256
-"""Recorded steps kept to be sent, or to be compared on rank 0."""
 
 _sessions = count()
 
@@ -98,7 +83,7 @@ class Exchange:
         """Messages sent."""
         self.comparison: RankComparison | None = None
         """The last comparison of the ranks, on rank 0."""
-        self.work = OwnWork(SENT_STEPS)
+        self.work = OwnWork(256)
         self._compare = compare
         self._compared_at = clock() + FIRST_COMPARISON_S
         self._rates = rates
@@ -124,16 +109,19 @@ class Exchange:
     def interval_s(self) -> float:
         """The time until the next message."""
         usual = FIRST_INTERVAL_S if self.messages < FIRST_MESSAGES else INTERVAL_S
-        usual = max(usual, self.place.world_size / RANKS_PER_SECOND)
+        # The most messages that rank 0 reads in a second.
+        usual = max(usual, self.place.world_size / 256)
         if self._channel is not None and self._channel.grows:
-            usual = min(FIRST_INTERVAL_S * 2.0 ** min(self.messages, 30), MAX_INTERVAL_S)
+            # The longest interval where the store keeps all messages: there each one is twice the last.
+            usual = min(FIRST_INTERVAL_S * 2.0 ** min(self.messages, 30), 3600.0)
         return usual
 
     # On the thread.
 
     def _run(self) -> None:
         try:
-            while not self._stop.wait(LOOK_S if self._channel is None else self.interval_s):
+            # The time between two checks for a process group, as long as there is none.
+            while not self._stop.wait(0.25 if self._channel is None else self.interval_s):
                 self.exchange()
             self._end()
         except Exception as error:  # the store's server has gone: the training has ended, or is about to
@@ -205,8 +193,9 @@ class Exchange:
         began = self._clock()
         self.comparison = self._compare(self.records())
         now = self._clock()
-        usual = COMPARISON_S if self.comparison.missing is None else FIRST_COMPARISON_S
-        self._compared_at = now + max(usual, (now - began) / COMPARISON_SHARE)
+        usual = 30.0 if self.comparison.missing is None else FIRST_COMPARISON_S
+        # The part of the time that comparisons take at most.
+        self._compared_at = now + max(usual, (now - began) / 0.002)
 
     def _end(self) -> None:
         """Send the last message; on rank 0 read those of the others, for a short time."""
@@ -215,7 +204,7 @@ class Exchange:
         self.exchange(closing=True)
         until = self._clock() + CLOSING_S
         while not self.place.rank and self._clock() < until and self._awaited():
-            time.sleep(POLL_S)
+            time.sleep(0.02)
             self.exchange()
 
     def _awaited(self) -> bool:
@@ -230,7 +219,8 @@ class Exchange:
             return
         self._stop.set()
         if self._thread.ident is not None:
-            self._thread.join(SEND_S + (0.0 if self.place.rank else CLOSING_S))
+            # The longest that another rank waits until its last message is sent.
+            self._thread.join(1.0 + (0.0 if self.place.rank else CLOSING_S))
 
     def states(self) -> list[RankState]:
         """Return the states of the other ranks, on rank 0."""

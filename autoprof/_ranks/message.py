@@ -17,8 +17,6 @@ MESSAGE_STEPS: Final = 32
 MESSAGE_ROWS: Final = 64
 """Rows in a message, the largest ones; they include the time of the rows inside them that are left out."""
 VERSION: Final = 4
-GOLDEN: Final = 0x9E3779B97F4A7C15
-"""The fractional part of the golden ratio, times 2^64."""
 
 
 class Sender(NamedTuple):
@@ -119,5 +117,6 @@ def choose_steps(steps: Nanoseconds, count: int = MESSAGE_STEPS) -> Nanoseconds:
     """
     if len(steps) <= count:
         return steps
-    order = np.argsort(steps.astype(np.uint64) * np.uint64(GOLDEN), kind="stable")
+    # The fractional part of the golden ratio, times 2^64.
+    order = np.argsort(steps.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15), kind="stable")
     return np.sort(steps[order[:count]])

@@ -12,11 +12,6 @@ from .exchange import Exchange
 from .record import RankRecord
 from .record_reader import MAX_STEPS, read_record
 
-FEW_STEPS: Final = 64
-"""Steps compared by messages below which the records are read, too: they may have more."""
-LIVE_STEPS: Final = 32
-"""Steps compared during the run."""
-
 
 def read_ranks(
     run: Path,
@@ -86,7 +81,8 @@ class RankMonitor:
         elif self._run is not None and time.monotonic() >= self._due:
             self._due = time.monotonic() + self.INTERVAL_S
             seconds = self.TIME_LIMIT_S
-            found = read_ranks(self._run, self._world_size, steps=LIVE_STEPS, longest=longest, seconds=seconds)
+            # Steps compared during the run.
+            found = read_ranks(self._run, self._world_size, steps=32, longest=longest, seconds=seconds)
             self._last = found or self._last
         return self._last
 
@@ -96,7 +92,8 @@ class RankMonitor:
         A rank whose last message comes too late is known by older steps, which other ranks may not have recorded.
         """
         received = compare_received(self._exchange, self._world_size, longest)
-        if received is not None and not received.absent and received.steps >= FEW_STEPS:
+        # Steps compared by messages below which the records are read, too: they may have more.
+        if received is not None and not received.absent and received.steps >= 64:
             return received
         read = None if self._run is None else read_ranks(self._run, self._world_size, longest=longest)
         if read is not None and (received is None or _has_more(read, received)):

@@ -11,8 +11,6 @@ from .late_comm import LateComm
 
 NAMED_STEPS: Final = 3
 """Late steps that the sentence names."""
-NEARLY_ALL: Final = 0.8
-"""The part of an excess from which its row is named alone."""
 
 
 def phrase_slow(ranks: RankComparison) -> str:
@@ -57,7 +55,8 @@ def _when(one: SlowRank, ranks: RankComparison) -> str:
 def _place(one: SlowRank) -> str:
     if one.phase is Phase.OTHER:
         return ", outside of all spans" if one.name else ", spread over its rows"
-    if one.name_ns >= NEARLY_ALL * one.excess.middle:
+    # The part of an excess from which its row is named alone.
+    if one.name_ns >= 0.8 * one.excess.middle:
         return f", in {one.name} ({one.phase})"
     if 2 * one.name_ns < one.excess.middle:
         return f", spread over its rows, most of all {one.name} ({one.phase}, {format_ms(one.name_ns)})"

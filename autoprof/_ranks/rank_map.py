@@ -13,12 +13,6 @@ from .aligned import align_rows
 from .median_of_others import median_of_others
 from .record import COMM_ROW, RankRecord, SpanKey
 
-MAX_RANKS: Final = 64
-"""Ranks in the tables; of more, those with the largest excess in any step or row."""
-MAX_BINS: Final = 64
-"""Columns of steps; more steps are put into one column, which shows the largest excess."""
-MAX_ROWS: Final = 12
-"""Rows of the second table: those in which the ranks differ most."""
 NS_PER_US: Final = 1000
 
 
@@ -57,12 +51,12 @@ def map_ranks(
         keys = [key for key in row.inside if key in named] or [row.key]
         rows.append((keys[0], excess.mean(axis=1)))
     rows.sort(key=lambda row: (row[0] not in named, -float(np.abs(row[1]).max())))
-    rows = rows[:MAX_ROWS]
-    bins = np.array_split(np.arange(len(steps)), min(len(steps), MAX_BINS))
+    rows = rows[:12]
+    bins = np.array_split(np.arange(len(steps)), min(len(steps), 64))
     by_step = np.stack([own[:, part].max(axis=1) for part in bins], axis=1)
     by_row = np.stack([excess for _, excess in rows], axis=1)
     size = by_step.max(axis=1) + by_row.max(axis=1) * float(len(bins))
-    shown = sorted(np.argsort(-size, kind="stable")[:MAX_RANKS].tolist())
+    shown = sorted(np.argsort(-size, kind="stable")[:64].tolist())
     return RankMap(
         tuple(ranks[at] for at in shown),
         tuple(int(steps[part[0]]) for part in bins),

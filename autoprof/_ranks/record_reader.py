@@ -24,10 +24,6 @@ TAIL_BYTES: Final = 2**22
 """Bytes read at the end of a record."""
 MAX_STEPS: Final = 256
 """Steps read of each rank, the last ones."""
-MAX_RANK_STEPS: Final = 2**15
-"""Steps read of all ranks together, some 100 MB of times; of more ranks, fewer steps each."""
-MIN_STEPS: Final = 32
-_RANK: Final = re.compile(r"rank(0|[1-9][0-9]{0,8})")
 
 
 class LeftOut(NamedTuple):
@@ -50,7 +46,9 @@ class FolderRecords:
 
 def read_folder(folder: Path) -> FolderRecords:
     """Read the ranks of a run. Raises ``OutputError`` for a folder without any."""
-    ranks = {int(found[1]) for path in folder.glob("rank*") if (found := _RANK.fullmatch(path.name))}
+    ranks = {
+        int(found[1]) for path in folder.glob("rank*") if (found := re.fullmatch(r"rank(0|[1-9][0-9]{0,8})", path.name))
+    }
     if not ranks:
         raise OutputError(
             f"{folder}: has no folders of ranks; allowed: the folder of a run, which contains rank0, rank1, …"
@@ -60,7 +58,8 @@ def read_folder(folder: Path) -> FolderRecords:
     world_size = sizes.most_common(1)[0][0] if sizes else max(ranks) + 1
     records: dict[int, RankRecord] = {}
     left_out = []
-    steps = max(min(MAX_STEPS, MAX_RANK_STEPS // len(ranks)), MIN_STEPS)
+    # Steps read of all ranks together, some 100 MB of times; of more ranks, fewer steps each.
+    steps = max(min(MAX_STEPS, 2**15 // len(ranks)), 32)
     for rank in range(max(world_size, max(ranks) + 1)):
         why = _why_foreign(rank, infos.get(rank), world_size)
         record = None

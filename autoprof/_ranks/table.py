@@ -16,10 +16,6 @@ import numpy.typing as npt
 from .message import Message, Sender
 from .record import RankRecord
 
-MAX_MESSAGES: Final = 8
-"""Messages kept of a rank; of more than 800 ranks fewer."""
-MAX_ALL_MESSAGES: Final = 6400
-"""Messages kept of all ranks, of some 20 kB each."""
 LATE_INTERVALS: Final = 3.0
 """A rank whose last message is older than this many intervals is late."""
 
@@ -50,7 +46,8 @@ class _RankMessages:
 
 def kept_messages(world_size: int) -> int:
     """Return the number of messages of each rank that rank 0 keeps."""
-    return min(max(MAX_ALL_MESSAGES // world_size, 1), MAX_MESSAGES)
+    # Messages kept of all ranks, of some 20 kB each.
+    return min(max(6400 // world_size, 1), 8)
 
 
 class RankTable:

@@ -10,13 +10,9 @@ from ..summary import Finding, Summary, WhatIf
 from .text import crop, fit, safe, wrap
 
 CHANGE_CELLS: Final = 17
-UNJUDGED_CELLS: Final = 12
-BOTH_TIMES_CELLS: Final = 90
-"""The least width for both the time of an epoch and the time to finish; a narrower table has only the latter."""
 HEALTHY: Final = "nothing stands out"
 MOST_UNATTRIBUTED: Final = 0.15
 """Share of the step in no span up to which a run without findings is called healthy."""
-LOOK: Final = 'put with autoprof.span("..."): around the code between the modules to see which part takes the time'
 
 
 def verdict(summary: Summary) -> Finding | None:
@@ -77,7 +73,14 @@ def card_facts(summary: Summary) -> list[tuple[str, str]]:
         return [("Verdict", f"[{found.severity}] {_title(found)}"), ("Why", found.why), ("Next", found.next)]
     state = run_state(summary)
     if state == "unclear":
-        return [("Verdict", _unclear(summary)), ("Why", "no rule found anything in the rest of it"), ("Next", LOOK)]
+        return [
+            ("Verdict", _unclear(summary)),
+            ("Why", "no rule found anything in the rest of it"),
+            (
+                "Next",
+                'put with autoprof.span("..."): around the code between the modules to see which part takes the time',
+            ),
+        ]
     if state == "too few steps":
         return [("Verdict", f"too early to say ({summary.findings[0].evidence.get('missing', 'no recorded step')})")]
     return [
@@ -124,13 +127,14 @@ def _unjudged(summary: Summary, width: int) -> Iterator[str]:
     for missing, names in rules.items():
         word = missing if missing.startswith("inconclusive") else f"missing: {missing}"
         texts.append(f"{', '.join(names)} ({word})")
-    yield from wrap("not judged", "; ".join(texts), width, room=UNJUDGED_CELLS)
+    yield from wrap("not judged", "; ".join(texts), width, room=12)
 
 
 def _table(summary: Summary, width: int) -> Iterator[str]:
     now = _unchanged(summary)
     ends = [word for word, ns in (("epoch", now.epoch_ns), ("to finish", now.remaining_ns)) if ns is not None]
-    if width < BOTH_TIMES_CELLS:
+    # A narrow table has only the time to finish, without the time of an epoch.
+    if width < 90:
         ends = ends[-1:]
     last = "".join(f"{word:>13}" for word in ends or ["time"])
     yield fit("what if", CHANGE_CELLS) + f"{'step':>11}{'throughput':>16}{'memory':>12}{'':>6}{last}"

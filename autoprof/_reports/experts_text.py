@@ -10,8 +10,6 @@ from ..summary import ExpertBlock, Summary
 from .table import render_rows
 from .text import glyphs_for, safe
 
-BLOCKS: Final = 4
-"""Blocks shown, the most uneven ones."""
 EXPERTS: Final = 4
 """Experts shown of each block, those with the most tokens."""
 
@@ -24,7 +22,7 @@ def render_experts(summary: Summary, *, width: int, encoding: str = "utf-8") -> 
 def _lines(blocks: tuple[ExpertBlock, ...], width: int, encoding: str) -> Iterator[str]:
     ellipsis = glyphs_for(encoding).ellipsis
     names, numbers = ["experts, per step"], [["tokens", "time", "per token", "of mean"]]
-    shown = sorted(blocks, key=lambda block: -block.imbalance)[:BLOCKS]
+    shown = sorted(blocks, key=lambda block: -block.imbalance)[:4]
     for block in shown:
         steps, mean = max(block.steps, 1), sum(block.tokens) / len(block.tokens)
         order = sorted(range(len(block.tokens)), key=lambda at: (-block.tokens[at], at))

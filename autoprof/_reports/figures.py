@@ -33,18 +33,13 @@ TEXT: Final = 7.5
 """Points of the text, legible in print; names and notes have ``SMALL``."""
 SMALL: Final = 6.5
 TITLE: Final = 8.0
-NOTE_CELLS_PER_IN: Final = 20.5
-"""Characters of a note in ``SMALL`` on an inch."""
 INK: Final = "#333333"
 FAINT: Final = "#6b6b6b"
-GRID: Final = "#dddddd"
 _STYLE: Final[Any] = {
     "font.size": TEXT, "axes.labelsize": TEXT, "xtick.labelsize": 7, "ytick.labelsize": 7, "axes.labelcolor": INK,
     "text.color": INK, "axes.edgecolor": "#999999", "xtick.color": INK, "ytick.color": INK, "axes.linewidth": 0.7,
     "svg.fonttype": "path", "pdf.fonttype": 42, "hatch.linewidth": 0.5,
 }  # fmt: skip
-_SAVED: Final = ("svg.fonttype", "pdf.fonttype", "hatch.linewidth")
-"""Settings that take effect when a file is written."""
 _FEWEST_CELLS: Final = 8
 """A label of a legend is not made shorter than this."""
 
@@ -81,7 +76,7 @@ def bare(axes: Axes, *, grid: Any = "y") -> None:
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
     if grid:
-        axes.grid(axis=grid, color=GRID, linewidth=0.6)
+        axes.grid(axis=grid, color="#dddddd", linewidth=0.6)
     axes.set_axisbelow(True)
 
 
@@ -113,7 +108,7 @@ def settle(figure: Figure, legends: Sequence[Legend], note: str = "") -> None:
     Labels that do not fit into the width of the axes lose their middle. The layout is fixed in the current style.
     """
     if note:
-        text = "\n".join(wrap("", note, int(NOTE_CELLS_PER_IN * figure.get_figwidth()), room=0))
+        text = "\n".join(wrap("", note, int(20.5 * figure.get_figwidth()), room=0))
         figure.supxlabel(text, fontsize=SMALL, color=FAINT, x=0.01, ha="left", parse_math=False)
     figure.draw_without_rendering()
     pads: dict[int, float] = {}
@@ -165,7 +160,8 @@ def encode_figure(figure: Figure, ending: str = "png") -> bytes:
     import matplotlib as mpl
 
     buffer = BytesIO()
-    with mpl.rc_context({key: _STYLE[key] for key in _SAVED}):
+    # These settings take effect when a file is written.
+    with mpl.rc_context({key: _STYLE[key] for key in ("svg.fonttype", "pdf.fonttype", "hatch.linewidth")}):
         figure.savefig(buffer, dpi=DPI, format=ending, metadata={"Date": None} if ending == "svg" else None)
     return buffer.getvalue()
 

@@ -19,10 +19,6 @@ PREFERRED: Final = (
     "Hiragino Sans GB", "Microsoft YaHei", "WenQuanYi Micro Hei", "WenQuanYi Zen Hei", "SimHei", "Droid Sans Fallback",
     "Arial Unicode MS",
 )  # fmt: skip
-UNUSABLE: Final = ("Last Resort", "LastResort", "Adobe Blank")
-"""Fonts whose glyphs are placeholders for every character."""
-_SCANNED: Final = 400
-"""The most fonts opened in the search: on a machine with thousands the end of a run must not wait."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +52,8 @@ def _search(characters: str) -> Script:
     families, missing = [BASE], _without(findfont(FontProperties(family=BASE)), characters)
     fonts = {font.name: font.fname for font in fontManager.ttflist if _is_usable(font)}
     order: list[str] = [name for name in PREFERRED if name in fonts]
-    order += [name for name in fonts if name not in PREFERRED][: _SCANNED - len(order)]
+    # The most fonts opened in the search: on a machine with thousands the end of a run must not wait.
+    order += [name for name in fonts if name not in PREFERRED][: 400 - len(order)]
     for name in order:
         left = _without(fonts[name], missing) if missing else ""
         if len(left) < len(missing):
@@ -66,7 +63,11 @@ def _search(characters: str) -> Script:
 
 
 def _is_usable(font: FontEntry) -> bool:
-    return font.style == "normal" and not font.name.startswith(UNUSABLE) and "Color Emoji" not in font.name
+    return (
+        font.style == "normal"
+        and not font.name.startswith(("Last Resort", "LastResort", "Adobe Blank"))
+        and "Color Emoji" not in font.name
+    )
 
 
 def _without(path: str, characters: str) -> str:

@@ -16,11 +16,6 @@ from .text import cells as text_cells
 
 SELF: Final = "(self)"
 """The part of a name outside the names below it."""
-UNATTRIBUTED: Final = "other (in no span)"
-MODEL: Final = "model (in no name)"
-"""Operations of the model outside all names: those of its own forward, where it is no target."""
-SHOWN: Final = 0.01
-"""Share of the step from which the part of a name outside its children has a row."""
 LARGE: Final = 0.05
 """Share of the step from which a row is always shown, up to ``MOST`` lines."""
 MOST: Final = 40
@@ -164,8 +159,8 @@ def tree_rows(summary: Summary) -> Iterator[TreeRow]:
     other_ns = phases.get(Phase.OTHER, 0)
     model_ns = summary.total_step_ns - other_ns - sum(line.total_ns for line in lines)
     every: list[tuple[int, Line | TreeRow]] = [(line.total_ns, line) for line in lines]
-    every.append((other_ns, _row(summary, UNATTRIBUTED, 0, other_ns, (0, 0, 0), limit_ns)))
-    every.append((model_ns, _row(summary, MODEL, 0, model_ns, (forward, recompute, backward), limit_ns)))
+    every.append((other_ns, _row(summary, "other (in no span)", 0, other_ns, (0, 0, 0), limit_ns)))
+    every.append((model_ns, _row(summary, "model (in no name)", 0, model_ns, (forward, recompute, backward), limit_ns)))
     for total_ns, one in sorted(every, key=_longest):
         if isinstance(one, Line):
             yield from _line_rows(summary, one, 0, "")
@@ -187,7 +182,8 @@ def _line_rows(summary: Summary, line: Line, depth: int, above: str) -> Iterator
         path=line.name,
     )
     below: list[tuple[int, Line | TreeRow]] = [(child.total_ns, child) for child in line.children]
-    if below and line.own_ns >= SHOWN * summary.total_step_ns:
+    # The part of a name outside its children has a row from 1 % of the step on.
+    if below and line.own_ns >= 0.01 * summary.total_step_ns:
         below.append((line.own_ns, _row(summary, SELF, depth + 1, line.own_ns, _own_parts(line), limit_ns)))
     for _, one in sorted(below, key=_longest):
         if isinstance(one, Line):

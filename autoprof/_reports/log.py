@@ -23,7 +23,6 @@ LABEL: Final = 40
 LABEL_MAX: Final = 72
 
 SUM_OF_PARTS: Final = " (sum of parts)"
-HOST_BOUND: Final = " host-bound"
 
 
 def render_step(frame: StepFrame, averages: NameAverages, clock_limit_ns: int = 0) -> str:
@@ -104,7 +103,7 @@ class _StepLines:
         elif forward:
             text += " fwd"
         if 2 * self._host_bound_ns[index] > total and not node.is_header:
-            text += HOST_BOUND
+            text += " host-bound"
         self.lines.append(text)
 
     def _numbers(self, head: str, ns: int, limit_ns: int) -> str:

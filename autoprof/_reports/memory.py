@@ -35,16 +35,6 @@ if TYPE_CHECKING:
 
 MODULES: Final = 12
 """The most names with a bar."""
-LEAST_ROWS: Final = 6
-"""The least rows for the bars, so that a single bar is not a block."""
-NAME_CELLS: Final = 28
-TITLE_CELLS: Final = 92
-HEAD_IN: Final = 1.35
-"""Inches above and below the axes: titles, legends, notes."""
-MOST: Final = 0.5
-"""A part with at least this share holds most of the memory."""
-NEAR: Final = 2.5
-"""The device's memory is drawn if it is at most so many times the peak; else only the title names it."""
 _STYLES: Final[Mapping[str, Mapping[str, Any]]] = {
     "allocated_bytes": {"color": "#0072b2", "linewidth": 1.2, "zorder": 3},
     "reserved_bytes": {"color": "#8c8c8c", "linestyle": (0, (1, 1)), "linewidth": 1.4, "zorder": 2},
@@ -53,8 +43,6 @@ _STYLES: Final[Mapping[str, Mapping[str, Any]]] = {
     "rss_peak_bytes": {"color": "#b34700", "linestyle": (0, (5, 2)), "linewidth": 1.4, "zorder": 4},
 }
 """Lines that differ in dashes and lightness as well, for grey print."""
-_UNDRAWN: Final = frozenset({"inactive_split_bytes"})
-"""Bytes that are part of the reserved bytes, and change with every step."""
 _PARTS: Final[Mapping[str, tuple[str, str]]] = {
     "parameters": ("#004c7a", ""),
     "gradients": ("#f0b84b", ""),
@@ -62,7 +50,6 @@ _PARTS: Final[Mapping[str, tuple[str, str]]] = {
     "growth": ("#e3b7d1", "...."),
 }
 """Colours and hatches: dark, light, medium, pale."""
-_REST: Final = "activations and other tensors"
 _RSS_REST: Final = "Python, libraries and activations"
 _UNITS: Final = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"), (1, "B"))
 
@@ -147,12 +134,13 @@ def memory_figure(history: MemoryHistory) -> Figure:
     shown = named[:MODULES]
     script = script_for(entry.name for entry in shown)
     with styled(script):
-        figure = blank_figure(TWO_COLUMNS_IN, max(2.9, HEAD_IN + 0.155 * len(shown)))
+        # Inches above and below the axes: titles, legends, notes.
+        figure = blank_figure(TWO_COLUMNS_IN, max(2.9, 1.35 + 0.155 * len(shown)))
         is_read = any(len(column) and int(column.max()) >= 0 for column in history.series.values())
         widths = [*([3.2] if is_read else []), *([2.5] if shown else [])] or [1]
         axes = list(figure.subplots(1, len(widths), width_ratios=widths, squeeze=False)[0])
         figure.suptitle(
-            "\n".join(wrap("", finding(history), TITLE_CELLS, room=0)), fontsize=TITLE + 1, fontweight="bold", x=0.01,
+            "\n".join(wrap("", finding(history), 92, room=0)), fontsize=TITLE + 1, fontweight="bold", x=0.01,
             ha="left",
         )  # fmt: skip
         legends = []
@@ -179,7 +167,7 @@ def finding(history: MemoryHistory) -> str:
     share = f"{format_bytes(held)}, {100 * held / max(sum(parts.values()), 1):.0f} %"
     if most == _RSS_REST:
         return f"{text}, of it {format_bytes(sum(parts.values()) - held)} for the model and its optimizer"
-    if held < MOST * peak:
+    if held < 0.5 * peak:
         return f"{text}; largest part: {most} ({share})"
     return f"{text}, held mostly by {most} ({share})"
 
@@ -201,14 +189,20 @@ def _parts_of_peak(history: MemoryHistory) -> dict[str, int]:
         return {}
     held = dict(zip(_PARTS, history.whole.parts[:3], strict=False))
     rest = peak - sum(held.values())
-    held[_REST if word == "Peak" else _RSS_REST] = max(rest, 0)
+    held["activations and other tensors" if word == "Peak" else _RSS_REST] = max(rest, 0)
     return {part: count for part, count in held.items() if count}
 
 
 def _draw_readings(axes: Axes, history: MemoryHistory) -> None:
-    series = {key: column for key, column in history.series.items() if key.endswith("_bytes") and key not in _UNDRAWN}
+    # Inactive blocks are part of the reserved bytes, and change with every step.
+    series = {
+        key: column
+        for key, column in history.series.items()
+        if key.endswith("_bytes") and key != "inactive_split_bytes"
+    }
     most = max((int(column.max()) for column in series.values() if len(column)), default=0)
-    capacity = history.capacity_bytes if history.capacity_bytes and history.capacity_bytes <= NEAR * most else None
+    # The device's memory is drawn where it is near the peak; else only the title names it.
+    capacity = history.capacity_bytes if history.capacity_bytes and history.capacity_bytes <= 2.5 * most else None
     scale, unit = _unit(max(most, 0))
     marker = "o" if len(history.steps) <= 40 else None
     for key, column in series.items():
@@ -245,8 +239,9 @@ def _draw_names(axes: Axes, names: Sequence[NameMemory], script: Script) -> Lege
         text = format_bytes(sum(entry.parts))
         axes.text(reached[row] + 0.02 * most, row, text, va="center", fontsize=SMALL, color=INK, in_layout=False)
     axes.set_xlim(0, 1.42 * most)  # room for the text after the longest bar
-    axes.set_ylim(max(len(names), LEAST_ROWS) - 0.4, -0.6)
-    labels = elide_all([script.show(entry.name) for entry in names], NAME_CELLS)
+    # Leave room for six rows, so that a single bar is not a block.
+    axes.set_ylim(max(len(names), 6) - 0.4, -0.6)
+    labels = elide_all([script.show(entry.name) for entry in names], 28)
     axes.set_yticks(list(rows), labels, fontsize=SMALL)
     for tick in axes.get_yticklabels():
         tick.set_parse_math(False)  # a name may hold dollar signs

@@ -12,7 +12,6 @@ from .text import fit, safe, wrap
 NAMES: Final = 12
 """Names shown; the rest is counted in one line."""
 CELL: Final = 12
-REST: Final = "activations and the rest of the peak"
 
 _Column = tuple[str, Callable[[MemoryRow], "int | None"]]
 _COLUMNS: Final[tuple[_Column, ...]] = (
@@ -55,7 +54,7 @@ def _whole(whole: MemoryRow) -> Iterator[str]:
         ("buffers", whole.buffer_bytes),
         ("gradients", whole.gradient_bytes),
         ("optimizer state", whole.state_bytes),
-        (REST, None if peak is None else max(peak - whole.held_bytes, 0)),
+        ("activations and the rest of the peak", None if peak is None else max(peak - whole.held_bytes, 0)),
     )
     yield f"{'memory':<40}{'bytes':>{CELL}}{'of the peak' if peak is not None else 'share':>{CELL}}"
     for word, held in parts:

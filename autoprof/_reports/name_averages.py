@@ -11,8 +11,6 @@ from .name_tree import NameTree, name_tree
 
 MAX_PLACES: Final = 4096
 """The most averages in memory; further names (a program may make up a new one each step) have none."""
-MAX_LAYOUTS: Final = 128
-"""Layouts whose places are remembered."""
 
 
 class NameAverages:
@@ -46,7 +44,7 @@ class NameAverages:
     def _places_of(self, layout: Layout, tree: NameTree) -> Nanoseconds:
         index = self._index.get(layout)
         if index is None:
-            if len(self._index) >= MAX_LAYOUTS:
+            if len(self._index) >= 128:
                 self._index.clear()
             places = []
             for node in tree.nodes:

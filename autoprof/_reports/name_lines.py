@@ -15,12 +15,6 @@ from .name_tree import parent_name
 _FORWARD: Final = Phase.FORWARD
 _RECOMPUTE: Final = Phase.RECOMPUTE
 _BACKWARD: Final = Phase.BACKWARD
-_LONGEST: Final = attrgetter("total_ns")
-
-UNKNOWN: Final = 0.01
-"""Share of a line's time from which spans inside it are in rows without a parent."""
-MAX_DEPTH: Final = 64
-"""Depth of nested names; a longer chain is treated as a cycle and cut."""
 
 
 @dataclass(slots=True, eq=False)
@@ -76,7 +70,8 @@ class Line:
         if self.recompute_ns:
             return False
         inside_ns = sum(row.total_ns - row.self_ns for row in self.rows)
-        return inside_ns - sum(child.total_ns for child in self.children) > UNKNOWN * self.total_ns
+        # Share of a line's time from which spans inside it are in rows without a parent.
+        return inside_ns - sum(child.total_ns for child in self.children) > 0.01 * self.total_ns
 
     def adopt(self) -> None:
         """Add the lines of ``adopted`` to the children: the time is then its own and that of all children."""
@@ -117,7 +112,7 @@ def name_lines(summary: Summary) -> Lines:
     """Merge a summary's rows by name. Every list is in descending order of time."""
     training: list[Row] = []
     rest: dict[int, list[Row]] = {}
-    for row in sorted(summary.rows, key=_LONGEST, reverse=True):
+    for row in sorted(summary.rows, key=attrgetter("total_ns"), reverse=True):
         if row.lane == TRAINING_LANE:
             training.append(row)
         else:
@@ -225,7 +220,8 @@ def _grow(lines: dict[str, Line], parents: dict[str, str]) -> list[Line]:
 def _is_cycle(name: str, parents: dict[str, str]) -> bool:
     """Return whether a name is its own ancestor, as with names that call each other."""
     above: str | None = name
-    for _ in range(MAX_DEPTH):
+    # A longer chain of parents is treated as a cycle and cut.
+    for _ in range(64):
         above = parents.get(above or "")
         if above is None or above == name:
             return above == name

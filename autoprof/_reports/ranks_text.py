@@ -14,12 +14,6 @@ from .table import GAP, render_rows
 from .text import cells, crop, fit, glyphs_for, safe, wrap
 
 MIN_WIDTH: Final = 80
-TOP: Final = 10
-"""Ranks shown, those with the largest excess."""
-MAX_LEFT_OUT: Final = 12
-"""Lines of the list of ranks that are left out."""
-_NUMBERS: Final = (8, 10, 10, 11)
-_HEAD: Final = ("steps", "step ms", "own ms", "excess ms")
 CSV_COLUMNS: Final = ("rank", "steps", "step_ms", "own_ms", "excess_ms", "name", "phase", "name_ms", "left_out")
 
 
@@ -29,7 +23,7 @@ def render_ranks(
     rows: Sequence[RankRow],
     *,
     width: int = MIN_WIDTH,
-    top: int = TOP,
+    top: int = 10,
     encoding: str = "utf-8",
 ) -> list[str]:
     """Return the report: the verdict, the ranks with the largest excess, and the list of files and ranks left out."""
@@ -69,7 +63,13 @@ def _table(rows: Sequence[RankRow], width: int, top: int, ellipsis: str) -> Iter
     shown = sorted(rows, key=lambda row: (-row.excess_ns, row.rank))[:top]
     numbers = [[f"{row.steps:,}", _ms(row.step_ns), _ms(row.own_ns), _signed(row.excess_ns)] for row in shown]
     names = [f"rank {row.rank}" for row in shown]
-    left = render_rows(["rank", *names], [list(_HEAD), *numbers], width, least=_NUMBERS, ellipsis=ellipsis)
+    left = render_rows(
+        ["rank", *names],
+        [["steps", "step ms", "own ms", "excess ms"], *numbers],
+        width,
+        least=(8, 10, 10, 11),
+        ellipsis=ellipsis,
+    )
     room = max(width - max(map(cells, left)) - GAP, 0)
     places = ["most of it in", *(_place(row) for row in shown)]
     for line, place in zip(left, places, strict=True):
@@ -98,7 +98,7 @@ def _left_out(entries: Sequence[LeftOut], width: int) -> Iterator[str]:
         groups.setdefault(entry.why, []).append(entry.rank)
     yield "left out"
     for at, (why, ranks) in enumerate(groups.items()):
-        if at == MAX_LEFT_OUT:
+        if at == 12:
             yield f"  {count(len(groups) - at, 'further reason')} (--json has the whole list)"
             return
         where = _joined(ranks) if len(ranks) > 1 else f"rank {ranks[0]}"

@@ -32,8 +32,6 @@ from .memory_text import readings
 
 Fact = tuple[str, str]
 """A label of at most ten characters, and its text."""
-EXCLUDED: Final = 3
-"""Kinds of excluded time named one by one."""
 
 
 def _format_time(ns: float) -> str:
@@ -81,7 +79,7 @@ def run_facts(summary: Summary, *, full: bool = False) -> Iterator[Fact]:
     elif (peak := summary.memory.get("rss_peak_bytes")) is not None:
         yield "memory", f"peak {format_bytes(peak)} resident"
     if summary.excluded:
-        yield "excluded", _excluded(summary, len(summary.excluded) if full else EXCLUDED)
+        yield "excluded", _excluded(summary, len(summary.excluded) if full else 3)
     if summary.steps:
         yield "overhead", _overhead(summary)
     if full and summary.clock_limit_ns:

@@ -21,16 +21,8 @@ LINES: Final = 39
 """The most lines; the console puts an empty line before them."""
 LABEL: Final = 11
 """Cells of the labels at the left edge."""
-CARD_LINES: Final = 3
-"""Lines of each part of the card."""
 OTHERS: Final = 3
 """Further findings named, a line each."""
-NOTE_LINES: Final = 5
-"""Lines of notes; with more, the others are counted."""
-HTML_CELLS: Final = 96
-"""Cells of the report in a notebook."""
-TREE: Final = 14
-"""Names of the tree where there is room."""
 
 
 def render_short(
@@ -43,7 +35,7 @@ def render_short(
     end = phase_lines(summary, width, glyphs) if summary.steps else []
     last = _last(folder, encoding)
     room = LINES - len(head) - len(end) - len(last) - 6  # the head and the last lines of the tree, blank lines
-    tree = _tree(summary, width, min(max(room, 3), TREE), encoding) if summary.steps else []
+    tree = _tree(summary, width, min(max(room, 3), 14), encoding) if summary.steps else []
     blocks = [block for block in (head, tree, end) if block]
     lines = [line for at, block in enumerate(blocks) for line in (["", *block] if at else block)]
     return [*(crop(safe(line, encoding), width).rstrip() for line in lines), *last]
@@ -51,7 +43,7 @@ def render_short(
 
 def render_html(summary: Summary, folder: Path | None = None) -> str:
     """Return the report as HTML for a notebook: its text in the notebook's own colours, every character escaped."""
-    text = "\n".join(render_short(summary, width=HTML_CELLS, folder=folder))
+    text = "\n".join(render_short(summary, width=96, folder=folder))
     return f'<div class="autoprof"><pre style="line-height: 1.2">{escape(text)}</pre></div>'
 
 
@@ -60,7 +52,7 @@ def _head(summary: Summary, width: int, glyphs: Glyphs) -> Iterator[str]:
     if not summary.steps:
         yield from wrap("", NOTHING, width, 0)
     for label, text in card_facts(summary):
-        yield from _shortened(wrap(label, text, width, LABEL), CARD_LINES, width, glyphs)
+        yield from _shortened(wrap(label, text, width, LABEL), 3, width, glyphs)
     others = other_findings(summary)
     for text in others[:OTHERS]:
         yield from _shortened(wrap("also", text, width, LABEL), 1, width, glyphs)
@@ -72,7 +64,8 @@ def _head(summary: Summary, width: int, glyphs: Glyphs) -> Iterator[str]:
 
 
 def _notes(summary: Summary, width: int, glyphs: Glyphs) -> Iterator[str]:
-    room = NOTE_LINES if summary.steps else LINES // 2
+    # Lines of notes; with more, the others are counted.
+    room = 5 if summary.steps else LINES // 2
     shown = 0
     for note in summary.notes:
         lines = _shortened(wrap("note", note, width, LABEL), 2 if summary.steps else 4, width, glyphs)

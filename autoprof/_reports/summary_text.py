@@ -22,11 +22,7 @@ from .text import crop, glyphs_for, safe, wrap
 from .tree_text import name_cells, render_tree
 
 NARROWEST: Final = 80
-NAMES: Final = 24
-"""Names shown; the others are counted in one line."""
 
-SPREAD: Final = 8
-"""Names × phases whose distribution is shown."""
 
 _ADDS_UP: Final = (
     "Means per recorded step; percentages are of the step. The phases add up to the",
@@ -36,7 +32,7 @@ _ADDS_UP: Final = (
 )
 
 
-def render_summary(summary: Summary, *, width: int = NARROWEST, top: int = NAMES, encoding: str = "utf-8") -> list[str]:
+def render_summary(summary: Summary, *, width: int = NARROWEST, top: int = 24, encoding: str = "utf-8") -> list[str]:
     """Return the full report, no line wider than ``width`` cells (at least 80)."""
     width = max(width, NARROWEST)
     glyphs = glyphs_for(encoding)
@@ -73,7 +69,7 @@ def _names(summary: Summary, width: int, top: int, encoding: str) -> Iterator[st
 
 
 def _spread(summary: Summary, width: int, encoding: str) -> list[str]:
-    rows = [row for row in summary.rows if row.lane == TRAINING_LANE][:SPREAD]
+    rows = [row for row in summary.rows if row.lane == TRAINING_LANE][:8]
     if not rows:
         return []
     names, numbers = ["longest"], [["mean", "p50", "p95", "max"]]

@@ -12,13 +12,8 @@ from .hot_tree import HotTree, TreeRow
 from .table import render_rows
 from .text import glyphs_for, safe
 
-INDENT: Final = 6
-"""Levels that are indented; deeper names are indented as much."""
 SEVERAL: Final = 1.5
 """Calls of a step from which their number is shown."""
-UNOPENED: Final = "+ its parts are not recorded: that would cost more than the budget"
-HOST_BOUND: Final = "* host-bound: for most of this time the device waited for the host's launches"
-"""The legends of the marks in names."""
 _UNITS: Final = ((100 * NS_PER_S, NS_PER_S, "s"), (NS_PER_MS, NS_PER_MS, "ms"), (0, 1_000, "µs"))
 _LEAST: Final = {"calls": 7, "share": 9, "forward": 9, "recompute": 11, "backward": 10, "steps": 7, " ×12": 4}
 _PARTS: Final[tuple[tuple[str, Callable[[TreeRow], float]], ...]] = (
@@ -108,12 +103,16 @@ def _row_name(row: TreeRow, *, calls: bool = True) -> str:
     phase = "" if row.phase is None or row.is_split or str(row.phase) in words else f" ({row.phase})"
     number = f" ×{format_count(row.calls)}" if calls and row.calls >= SEVERAL else ""
     marks = f"{' +' if row.is_unopened else ''}{' *' if row.is_host_bound else ''}"
-    return safe(f"{'  ' * min(row.depth, INDENT)}{row.name}{number}{phase}{marks}")
+    return safe(f"{'  ' * min(row.depth, 6)}{row.name}{number}{phase}{marks}")
 
 
 def _legend(tree: HotTree) -> list[str]:
-    lines = [UNOPENED] if any(row.is_unopened for row in tree.rows) else []
-    return [*lines, HOST_BOUND] if any(row.is_host_bound for row in tree.rows) else lines
+    lines = []
+    if any(row.is_unopened for row in tree.rows):
+        lines.append("+ its parts are not recorded: that would cost more than the budget")
+    if any(row.is_host_bound for row in tree.rows):
+        lines.append("* host-bound: for most of this time the device waited for the host's launches")
+    return lines
 
 
 def clock_legend(tree: HotTree, summary: Summary) -> list[str]:

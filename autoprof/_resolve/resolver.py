@@ -27,10 +27,6 @@ MAX_READINGS: Final = 1 << 17
 """Readings of the steps that are resolved together, a megabyte: the work for them takes about a millisecond."""
 MAX_EVENTS: Final = 512
 """The same for a device's clock: its events are asked one by one, which on an H200 took 4.5 to 6 µs each."""
-MAX_TOGETHER: Final = 256
-"""Steps that are resolved together: making a frame of each for the sinks takes about two milliseconds."""
-HISTORY: Final = 16
-"""Steps whose calls a later backward may still refer to."""
 
 
 class Resolver:
@@ -50,7 +46,8 @@ class Resolver:
         self._pending: deque[RawStep] = deque()
         self._resolved: deque[FrameRun] = deque()
         self._plans: OrderedDict[tuple[Hashable, tuple[int, ...] | None], Plan] = OrderedDict()
-        self._history: deque[tuple[int, Plan]] = deque(maxlen=HISTORY)
+        # Steps whose calls a later backward may still refer to.
+        self._history: deque[tuple[int, Plan]] = deque(maxlen=16)
         self._released_step = 0
         self._unshared_ends: set[int] = set()
         """Steps that wait whose last reading is no other step's first."""
@@ -229,7 +226,8 @@ def _has_passed(raw: RawStep, readings: list[Reading]) -> bool:
 def _most_together(first: RawStep) -> int:
     """Return how many steps like this one are resolved together."""
     most = MAX_READINGS if first.clock.device_type is None else MAX_EVENTS
-    return min(max(most // (first.mark_batch.mark_count + 1), 1), MAX_TOGETHER)
+    # Steps that are resolved together: making a frame of each for the sinks takes about two milliseconds.
+    return min(max(most // (first.mark_batch.mark_count + 1), 1), 256)
 
 
 def _is_same_stream(one: Times, other: Times) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 from torch import nn
 
@@ -11,9 +11,6 @@ from .._resolve.observer import Observer
 from .._storage.runs import RunFolder
 from .._targets import find_sources
 from ..summary import Summary
-
-MAX_SOURCES: Final = 64
-"""Modules whose source is kept, those with the most time of their own."""
 
 
 class ModuleSources(Observer):
@@ -38,7 +35,7 @@ class ModuleSources(Observer):
         longest = sorted(summary.rows, key=lambda row: -row.self_ns)
         names = {row.name: row.fqn for row in longest if row.fqn is not None}
         found = [names.get(one.name, one.name) for one in summary.findings if one.name and one.severity != "info"]
-        wanted = tuple(dict.fromkeys([*found, *names.values()]))[:MAX_SOURCES]
+        wanted = tuple(dict.fromkeys([*found, *names.values()]))[:64]
         if wanted:
             self._folder.note("sources", find_sources(self._model, wanted))
         return summary

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any
 
 from .._capture.marks.codes import ENTER, INDEX_MASK, KIND_BITS, KIND_MASK
 from .._capture.memory import Footprint, tabulate
@@ -15,9 +15,6 @@ from .._resolve import RawStep
 from .._resolve.observer import Observer
 from ..probes import Prefetch
 from ..summary import Excluded, Summary
-
-COMPILED: Final = "steps in which torch compiled, excluded as warm-up"
-"""The reason for an excluded step: compiling takes seconds that no other step takes."""
 
 
 class MemoryTable(Observer):
@@ -102,7 +99,8 @@ class CompiledModules(Observer):
             return raw
         if raw.warmup:
             return raw
-        self._notes.skip(COMPILED)
+        # The reason for an excluded step: compiling takes seconds that no other step takes.
+        self._notes.skip("steps in which torch compiled, excluded as warm-up")
         return raw._replace(warmup=True)
 
     def _name_unseen(self, raw: RawStep) -> None:

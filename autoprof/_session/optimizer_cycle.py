@@ -8,7 +8,6 @@ HISTORY: Final = 64
 """Optimizer steps remembered."""
 OPTIMIZERS: Final = 8
 """Optimizers that are distinguished; a program that makes new ones all the time has no order to learn."""
-_FIRST: Final = ord("a")
 
 
 class OptimizerCycle:
@@ -65,7 +64,7 @@ class OptimizerCycle:
         if symbol is None:
             if len(self._symbols) >= OPTIMIZERS:
                 return
-            symbol = self._symbols[key] = chr(_FIRST + len(self._symbols))
+            symbol = self._symbols[key] = chr(ord("a") + len(self._symbols))
         self._history = (self._history + symbol)[-HISTORY:]
         self.held += self.holds_another(key)
         if symbol not in self._open:

@@ -39,10 +39,6 @@ PASS_EVERY_NS: Final = NS_PER_S // 2
 PASS_NS: Final = 5_000_000
 """The processor time after which a pass begins nothing more: a step becomes so much longer, twice a second at most. By
 the wall clock passes would leave more to the next ones beside other programs, and their cost would look larger."""
-MAX_PAUSE_NS: Final = 2 * NS_PER_S
-"""Longest time between two passes, however long they take: a person still sees a live run."""
-CATCH_UP_NS: Final = 10 * PASS_NS
-"""The time between two passes while work is left, of which they take a tenth: a live display does not fall back."""
 PASS_SHARE: Final = 0.01
 """The part of the time since the last pass that a pass may take where that is longer than ``PASS_NS``."""
 MAX_WAITING_VALUES: Final = 1 << 19
@@ -51,8 +47,6 @@ STEP_VALUES: Final = 32
 """The values that a step takes beside its readings."""
 MAX_WITH_EVENTS: Final = PENDING // 2
 """Steps of a device's clock that wait, above which a pass is due: more than ``PENDING`` are given up."""
-MAX_EVENTS: Final = 4096
-"""Events of a device's clock in the steps that wait, one for every mark, above which a pass is due."""
 LONG_PASS_NS: Final = 10 * PASS_NS
 """A pass longer than this, such as one that has counted FLOPs, makes the step after it a warm-up step."""
 PATIENCE_NS: Final = 2 * NS_PER_S
@@ -147,7 +141,8 @@ class Pipeline:
         """Return whether too many steps wait, each like the latest."""
         waiting, marks = self._resolver.waiting, latest.mark_batch.mark_count
         if self._holds_events:
-            return waiting >= MAX_WITH_EVENTS or waiting * marks >= MAX_EVENTS
+            # Events of a device's clock in the steps that wait, one for every mark, above which a pass is due.
+            return waiting >= MAX_WITH_EVENTS or waiting * marks >= 4096
         return waiting * (marks + STEP_VALUES) >= MAX_WAITING_VALUES
 
     @property
@@ -172,8 +167,10 @@ class Pipeline:
             self._sinks.show()
         took_ns = self._processor_ns() - cpu_ns
         self.passes_ns += took_ns
-        pause_ns = min(max(PASS_EVERY_NS, round(took_ns / self._pass_share)), MAX_PAUSE_NS)
-        self._due_ns = now_ns + (pause_ns if is_done else CATCH_UP_NS)
+        # Longest time between two passes, however long they take: a person still sees a live run.
+        pause_ns = min(max(PASS_EVERY_NS, round(took_ns / self._pass_share)), 2 * NS_PER_S)
+        # The time between two passes while work is left, of which they take a tenth: a live display does not fall back.
+        self._due_ns = now_ns + (pause_ns if is_done else 10 * PASS_NS)
         self._note_length(now_ns, max(LONG_PASS_NS, 2 * length_ns))
 
     def _note_length(self, began_ns: int, long_ns: int = LONG_PASS_NS) -> None:

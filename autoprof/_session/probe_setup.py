@@ -32,10 +32,6 @@ from .zoom import Zoom
 PASSES_PART: Final = 0.3
 """The part of the budget for passes. A pass takes some milliseconds however few steps it resolves: it comes less often
 where that is more than its part, which recording fewer steps would not change."""
-DEFAULT_BUDGET: Final = 0.01
-"""The budget that passes keep to where there is no budget for marks."""
-MAX_MEMORY_PARAMETERS: Final = 4096
-"""Parameters counted for the memory of names, each once for every name that contains it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +73,8 @@ class Setup:
     @property
     def pass_share(self) -> float:
         """The part of the run's time for passes."""
-        return PASSES_PART * (self.budget or DEFAULT_BUDGET)
+        # The budget that passes keep to where there is no budget for marks.
+        return PASSES_PART * (self.budget or 0.01)
 
     @property
     def marks_budget(self) -> float | None:
@@ -170,7 +167,8 @@ def memory_names(setup: Setup) -> Iterator[tuple[str, nn.Module]]:
     while level:
         for group in level:
             counted += sum(1 for node in group.nodes for _ in node.inner.parameters())
-            if counted > MAX_MEMORY_PARAMETERS:
+            # Parameters counted for the memory of names, each once for every name that contains it.
+            if counted > 4096:
                 return
             yield from ((group.name, node.module) for node in group.nodes)
         level = [child for group in level for child in group.children]

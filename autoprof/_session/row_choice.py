@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from math import inf
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from .._names import shorten, visible
 from .._resolve.observer import Observer
@@ -12,15 +12,6 @@ from .._stats import step_rows
 from .._targets import Target
 from ..frame import TRAINING_LANE, FrameRun, Layout, Nanoseconds, Phase, StepFrame
 from .sampling import TargetSet
-
-MARKS_PER_CALL: Final = 3
-"""Marks of a call: its begin, its end and its backward's begin; the end of the backward is another's begin."""
-MIN_METER_STEPS: Final = 8
-"""Steps from which on their times replace those of steps before: a single one may have been interrupted."""
-MAX_METER_STEPS: Final = 512
-"""Steps that the times of rows are added up over, so that they follow a training that changes."""
-NAMED_CHARS: Final = 200
-"""Length of the list of rows in a note."""
 
 
 class Measured(NamedTuple):
@@ -130,13 +121,15 @@ class RowChoice(Observer):
 
     def _measure(self) -> Measured:
         """Return the last steps, of the present rows as soon as they are enough."""
-        if self._last is None or self._meter.steps >= MIN_METER_STEPS:
+        # Steps from which on their times replace those of steps before: a single one may have been interrupted.
+        if self._last is None or self._meter.steps >= 8:
             self._last = self._meter.measured()
         return self._last
 
     def _marks_of(self, names: Iterable[str]) -> float:
         """Return the marks of these rows in a step."""
-        return sum(MARKS_PER_CALL * self._calls_of(name) for name in names)
+        # Marks of a call: its begin, its end and its backward's begin; the end of the backward is another's begin.
+        return sum(3 * self._calls_of(name) for name in names)
 
     def _recorded_names(self) -> Sequence[str]:
         """Return the names of the rows, outer ones first."""
@@ -174,7 +167,8 @@ class RuleRows(RowChoice):
         """Add the frames of the present targets."""
         for frame in run.frames:
             if frame.cut == self._number and not frame.dropped and not frame.warmup:
-                if self._meter.steps >= MAX_METER_STEPS:
+                # Steps that the times of rows are added up over, so that they follow a training that changes.
+                if self._meter.steps >= 512:
                     self._last, self._meter = self._meter.measured(), Meter()
                 self._meter.add(frame)
 
@@ -210,4 +204,4 @@ def _is_inside(fqn: str, paths: Collection[str]) -> bool:
 
 def _listed(names: Collection[str]) -> str:
     verb = "is" if len(names) == 1 else "are"
-    return f"{shorten(visible(', '.join(sorted(names))), NAMED_CHARS)} {verb}"
+    return f"{shorten(visible(', '.join(sorted(names))), 200)} {verb}"

@@ -23,8 +23,6 @@ from .optimizer_cycle import OptimizerCycle
 
 MAX_ENTRIES: Final = 16
 """Modules whose forwards are reported where the program does not call the model itself."""
-MIN_FETCHES: Final = 3
-"""Fetches in a row, without a forward that trains, from which on their loader feeds validation."""
 MIN_UPDATES: Final = 3
 """Updates in a row on one thread, from which on forwards on other threads are no part of the training."""
 MAX_OPTIMIZERS: Final = 256
@@ -396,7 +394,8 @@ class StepDetector:
         validation = self._validation
         if not validation.is_open:
             return
-        if validation.fetches >= MIN_FETCHES:
+        # Fetches in a row, without a forward that trains, from which on their loader feeds validation.
+        if validation.fetches >= 3:
             self._loaders.learn(validation.source, Feeds.VALIDATION)
             self._last = None if self._last is validation.source else self._last
         self._decisions.append(events.Include(VALIDATION, recognised=True))

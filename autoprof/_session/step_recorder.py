@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from threading import get_ident
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 import torch
 
@@ -20,11 +20,6 @@ from ..devices import Clock, DeviceClock, Memory, Reading
 from ..frame import NO_GAP, Gap, Phase
 from .host_times import HOST, HostTimes
 from .step_marks import StepMarks
-
-MOVED: Final = (
-    "the model moved to another device inside a step: that step has host times only, because its device times were "
-    "read on the device that it left; later steps have both"
-)
 
 
 class CostMeter(Protocol):
@@ -253,7 +248,10 @@ class StepRecorder:
         mark_batch = recorder.take() if until is None else recorder.take().up_to(until // 2)
         self._moved = placement is not None and placement.moved()
         if placement is not None and self._moved and placement.has_left():
-            self._notes.warn_once(MOVED)
+            self._notes.warn_once(
+                "the model moved to another device inside a step: that step has host times only, because its device "
+                "times were read on the device that it left; later steps have both"
+            )
             mark_batch = _without_device_times(mark_batch, self.clock)
         memory = self._memory.at_step_end()
         overhead_ns, self._charged_ns = self.work_ns - self._charged_ns, self.work_ns

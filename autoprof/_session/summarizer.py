@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
-from typing import Final
 
 from .._capture.calibration import LimitMeter
 from .._capture.recorder import Recorder
@@ -19,16 +18,6 @@ from .._storage.runs import RunFolder
 from ..devices import Clock
 from ..frame import NO_GAP
 from ..summary import Summary
-
-FOREIGN_RECOMPUTES: Final = (
-    "modules were called inside a backward pass, but not by torch.utils.checkpoint (another package's checkpointing?): "
-    "recompute is timed only in targets there, and the rest of it is part of backward"
-)
-
-
-EVENT_COST: Final = 3
-"""An event costs the device so many times the least time between two events: the kernels around it cannot overlap. On
-an H200 it was 1.6 to 2.7 times (2.1 to 3.5 µs beside 1.3), and the budget is an upper limit."""
 
 
 class ClockLimit:
@@ -47,7 +36,9 @@ class ClockLimit:
     def event_ns(self) -> int:
         """Return how much longer an event makes the work of a device; 0 as long as it is not known."""
         limits = self._meter.limits
-        return 0 if limits is None else EVENT_COST * limits.resolution_ns
+        # An event costs the device so many times the least time between two events: the kernels around it cannot
+        # overlap. On an H200 it was 1.6 to 2.7 times (2.1 to 3.5 µs beside 1.3), and the budget is an upper limit.
+        return 0 if limits is None else 3 * limits.resolution_ns
 
     def span_ns(self) -> int:
         """Return the limit; 0 as long as the device has not passed the readings that show it."""
@@ -101,7 +92,10 @@ class Summarizer:
         }
         skipped = {reason: count for reason, count in lost.items() if count}
         if resolver.foreign_recomputes:
-            self._notes.warn_once(FOREIGN_RECOMPUTES)
+            self._notes.warn_once(
+                "modules were called inside a backward pass, but not by torch.utils.checkpoint (another package's "
+                "checkpointing?): recompute is timed only in targets there, and the rest of it is part of backward"
+            )
         summary = self._aggregate.summary(notes=self._notes.all, skipped=skipped, gap=self.open_gap)
         summary = replace(summary, clock_limit_ns=self._limit.span_ns())
         for observer in self._observers:

@@ -37,16 +37,8 @@ from .events import (
 from .host_times import HOST, HostTimes
 from .training_steps import TrainingSteps
 
-MIN_SLEEP: Final = 4
-"""Unsampled steps in a row from which hooks are taken off: that takes as long as the hooks of about two steps."""
-MAX_SLEEP_NS: Final = NS_PER_S // 2
-"""Longest time without hooks: a person who watches sees the number of steps grow."""
 METER_EVERY: Final = 61
 """One of so many events is timed, for all of them. A prime: no step has events of which it would be always the same."""
-MAX_EVENT_NS: Final = 50_000
-"""Longest time of an event that counts: one that collects garbage takes as long as thousands of others."""
-MAX_OWNERS: Final = 256
-"""Optimizers of which is remembered whether they hold parameters of the model."""
 _graph_task = torch._C._current_graph_task_id
 
 
@@ -160,8 +152,10 @@ class TrainingHooks:
 
     def _sleep(self) -> None:
         """Take the hooks off until the last update before the next recorded step, if that is some steps away."""
-        steps = self._steps.unsampled_steps(MAX_SLEEP_NS)
-        if steps < MIN_SLEEP:
+        # Longest time without hooks: a person who watches sees the number of steps grow.
+        steps = self._steps.unsampled_steps(NS_PER_S // 2)
+        # Unsampled steps in a row from which hooks are taken off: that takes as long as the hooks of about two steps.
+        if steps < 4:
             return
         self._asleep, self._slept = steps, 0
         self._optimizer_hooks()[1].detach()
@@ -238,7 +232,8 @@ class TrainingHooks:
         began_ns, work_ns = self._processor_ns(), self._steps.steps.work_ns
         self._carry_out(self._steps.report(event))
         spent_ns = self._processor_ns() - began_ns - (self._steps.steps.work_ns - work_ns)
-        self._steps.steps.work_ns += METER_EVERY * min(max(spent_ns, 0), MAX_EVENT_NS)
+        # Longest time of an event that counts: one that collects garbage takes as long as thousands of others.
+        self._steps.steps.work_ns += METER_EVERY * min(max(spent_ns, 0), 50_000)
 
     def _carry_out(self, decisions: Sequence[Decision]) -> None:
         for decision in decisions:
@@ -278,7 +273,7 @@ class TrainingHooks:
         owned, key = self._owned, id(optimizer)
         known = owned.get(key)
         if known is None:
-            if len(owned) >= MAX_OWNERS:
+            if len(owned) >= 256:
                 return False
             ours = {id(parameter) for parameter in self._model.parameters()}
             groups = getattr(optimizer, "param_groups", ())

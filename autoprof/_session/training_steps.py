@@ -39,13 +39,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("autoprof")
 
-OTHER_THREADS: Final = (
-    "other threads call the model while it trains: their calls are not recorded, only those of the training thread"
-)
-
-NO_UPDATES: Final = (
-    "no step was found, because no torch optimizer made a step: call session.step() at the end of each iteration"
-)
 
 StepListener = Callable[[int], object]
 """Called with the number of each recorded step before it begins; a step of which it returns True is a warm-up step."""
@@ -230,7 +223,10 @@ class TrainingSteps:
             paid_ns = steps.work_ns + steps.metered_ns + ended_cpu_ns - began_cpu_ns - self._pipeline.passes_ns
             sampling.close(batch.mark_count, paid_ns, began_ns, began_cpu_ns)
             if batch.skipped:
-                self._notes.warn_once(OTHER_THREADS)
+                self._notes.warn_once(
+                    "other threads call the model while it trains: their calls are not recorded, only those of the "
+                    "training thread"
+                )
         steps.number += 1
         self._next_recorded = steps.number if self._captures_next else sampling.next_recorded(steps.number)
         self._captures_next = False
@@ -353,7 +349,10 @@ class TrainingSteps:
         self._pipeline.finish(patient=patient)
         found = self.steps.ended
         if self.detector.lacks_updates:
-            self._notes.warn_once(NO_UPDATES)
+            self._notes.warn_once(
+                "no step was found, because no torch optimizer made a step: call session.step() at the end of each "
+                "iteration"
+            )
         made = self.detector.steps_missed(found)
         if made is not None:
             self._notes.warn_once(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 from torch import nn
 from torch.nn.parameter import is_lazy
@@ -15,13 +15,6 @@ from .._resolve.observer import Observer
 from .._targets import walk
 from ..frame import FrameRun, Layout
 from .observers import CompiledModules
-
-SILENT: Final = (
-    "no module of the model was called: only calls such as model(x) are seen, not model.forward(x), functions that use "
-    "its parameters, or a compiled function around it"
-)
-STEPS: Final = 3
-"""Recorded steps of one set of targets after which a module without a call counts as uncalled."""
 
 
 class UncalledModules(Observer):
@@ -52,7 +45,8 @@ class UncalledModules(Observer):
         """Remember the targets of a step that is one of several with the same ones."""
         self._steps = self._steps + 1 if raw.cut == self._cut else 1
         self._cut = raw.cut
-        if self._steps == STEPS:
+        # Recorded steps of one set of targets after which a module without a call counts as uncalled.
+        if self._steps == 3:
             self._recorded |= raw.instrumented
         return raw
 
@@ -66,7 +60,10 @@ class UncalledModules(Observer):
     def finish(self, *, complete: bool) -> Mapping[str, Any]:
         """Note the modules that ran without a call."""
         if self._recorded and not self._called and not self._compiled.model_hidden:
-            self._notes.warn_once(SILENT)
+            self._notes.warn_once(
+                "no module of the model was called: only calls such as model(x) are seen, not model.forward(x), "
+                "functions that use its parameters, or a compiled function around it"
+            )
             return {}
         uncalled = self._recorded - self._called - self._compiled.named
         found = [fqn for fqn in self._weights if fqn in uncalled and self._ran(fqn)]

@@ -23,14 +23,6 @@ OPEN_SHARE: Final = 0.03
 """The part of a step from which a row is opened: the modules inside a smaller one cannot be what makes a step slow."""
 REOPEN_SHARE: Final = 0.06
 """The same once the cut has settled, so that a row near the limit does not change it again and again."""
-SETTLED_CHECKS: Final = 2
-"""Checks in a row that changed nothing, after which the cut has settled."""
-PASS_COST: Final = 2.0
-"""A mark with its resolution and statistics costs about so many times the mark, before the account shows it."""
-MAX_FLOOR_MODULES: Final = 100
-"""The most modules whose rows are never dropped: marks of more cost a millisecond in each step that is recorded."""
-MAX_CHECK_STEPS: Final = 512
-"""The most recorded steps between two checks."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,7 +55,8 @@ class Zoom(RowChoice):
         self._root = root
         self._make_set = make_set
         self._budget = budget
-        self._mark_ns = PASS_COST * mark_cost.of(1)
+        # A mark with its resolution and statistics costs about so many times the mark, before the account shows it.
+        self._mark_ns = 2.0 * mark_cost.of(1)
         self._groups = {group.name: group for group in root.below()}
         self._parents = {child.name: group for group in root.below() for child in group.children}
         self._opened = {root.name, *(self._parents[one.name].name for one in first if one is not root)}
@@ -101,7 +94,7 @@ class Zoom(RowChoice):
         cut = self._cut()
         if cut.stopped != self.cut.stopped:
             self.cut = cut
-        self._due = min(self._due, MAX_CHECK_STEPS)
+        self._due = min(self._due, 512)
 
     def _change(self) -> None:
         super()._change()
@@ -113,7 +106,7 @@ class Zoom(RowChoice):
     @property
     def has_settled(self) -> bool:
         """Whether the last checks changed nothing."""
-        return self._unchanged >= SETTLED_CHECKS
+        return self._unchanged >= 2
 
     def shares(self) -> dict[str, float]:
         """Return the part of a step that each group of the cut takes; empty before the first step of it."""
@@ -217,7 +210,8 @@ def _model_and_blocks(root: ModuleGroup, first: Collection[str]) -> set[str]:
     names, modules, level = {root.name}, 0, root.visible
     while level and all(group.name in first for group in level):
         modules += sum(group.blocks for group in level)
-        if modules > MAX_FLOOR_MODULES:
+        # The most modules whose rows are never dropped: marks of more cost a millisecond in each step that is recorded.
+        if modules > 100:
             break
         names.update(group.name for group in level)
         if any(group.blocks > 1 for group in level):

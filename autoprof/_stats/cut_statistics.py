@@ -18,15 +18,9 @@ from .members import MemberPlaces, MemberTimes
 from .rows import RowKey, step_rows
 from .table import UNKNOWN, Table
 
-BLOCK_STEPS: Final = 64
-"""Steps of one layout that are added to the statistics together."""
-MAX_BLOCKS: Final = 32
-"""Layouts with a block of their own. Beyond that all blocks are added and dropped, so memory stays bounded."""
 MAX_ROWS: Final = 4096
 """Rows with statistics of their own, in case names are made up anew each step. Further rows are only counted."""
 
-_WHOLE_STEP: Final = RowKey("", Phase.OTHER, 0)
-"""The row of the steps themselves, always the first."""
 _STEP_ROW: Final = np.zeros(1, dtype=np.int64)
 
 
@@ -83,7 +77,7 @@ class CutStatistics:
         self.micro_steps = Counter[int]()
         self.table = Table()
         self._members = MemberTimes()
-        self.table.row(_WHOLE_STEP, None, None)
+        self.table.row(RowKey("", Phase.OTHER, 0), None, None)
         self._blocks: dict[Layout, _Block] = {}
 
     def add(self, frame: StepFrame) -> None:
@@ -119,14 +113,15 @@ class CutStatistics:
         block.waiting.append(steps)
         block.count += len(steps.lengths)
         block.last_step = last_step
-        if block.count >= BLOCK_STEPS:
+        if block.count >= 64:
             self._add_block(block)
 
     def _block(self, layout: Layout) -> _Block:
         return self._blocks.get(layout) or self._open_block(layout)
 
     def _open_block(self, layout: Layout) -> _Block:
-        if len(self._blocks) >= MAX_BLOCKS:
+        # Layouts with a block of their own. Beyond that all blocks are added and dropped, so memory stays bounded.
+        if len(self._blocks) >= 32:
             self.flush()
             self._blocks.clear()
         rows, table = step_rows(layout), self.table

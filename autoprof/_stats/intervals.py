@@ -40,8 +40,6 @@ _NORMAL_P95: Final = 1.6449
 _MEDIAN_WIDTH: Final = 2 * 1.2533 / _NORMAL_P95
 """Half a 95 % interval of a median is 2 x 1.2533 sigma / sqrt(n) (its standard error under a normal distribution),
 and sigma is (p95 - p50) / 1.6449. Times are skewed to the right, so p95 gives a wider interval than necessary."""
-_MAX_BATCH_CORRELATION: Final = 0.9
-"""A stronger correlation between batches cannot be distinguished from a drift."""
 INTERVALS: Final = 4096
 """Intervals of the numerical integral of Student's t."""
 _SMALLEST: Final = 1e-9
@@ -214,7 +212,8 @@ def batch_standard_error(values: Floats) -> tuple[float, float]:
     square = float(batches @ batches)
     lag = float(batches[1:] @ batches[:-1]) / square if square else 0.0
     # The correlation of a short series is underestimated by 1/n (Kendall 1954).
-    lag = min(max(lag + 1 / BATCHES, 0.0), _MAX_BATCH_CORRELATION)
+    # A stronger correlation between batches cannot be distinguished from a drift.
+    lag = min(max(lag + 1 / BATCHES, 0.0), 0.9)
     inflation = (1 + lag) / (1 - lag)
     return sqrt(square / (BATCHES - 1) / BATCHES * inflation), max((BATCHES - 1) / inflation, 1.0)
 

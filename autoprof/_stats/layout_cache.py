@@ -12,8 +12,6 @@ Result = TypeVar("Result")
 Further = ParamSpec("Further")
 """Arguments beside the layout."""
 
-LAYOUTS: Final = 128
-"""Layouts whose results each function keeps."""
 _caches: Final[list[Any]] = []
 
 
@@ -21,7 +19,7 @@ def cached_by_layout(
     compute: Callable[Concatenate[Layout, Further], Result],
 ) -> Callable[Concatenate[Layout, Further], Result]:
     """Return the function with a cache of its results for the last layouts."""
-    cached: Any = lru_cache(maxsize=LAYOUTS)(compute)  # its type knows no arguments
+    cached: Any = lru_cache(maxsize=128)(compute)  # its type knows no arguments
     _caches.append(cached)
     return cast("Callable[Concatenate[Layout, Further], Result]", cached)
 

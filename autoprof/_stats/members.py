@@ -13,9 +13,6 @@ from .layout_cache import cached_by_layout
 from .median import median
 from .rows import RowKey, step_rows
 
-MIN_MEMBERS = 3
-"""Of two modules that differ, neither is the usual one."""
-
 
 class _Members(NamedTuple):
     """The modules of a layout's shared rows; their spans in order, and where those of each module start."""
@@ -44,7 +41,8 @@ def _members(layout: Layout) -> _Members:
     for (row, _), of_module in spans.items():
         calls[row].append(sum(layout.calls[span] for span in of_module))
     # Modules that are called more often than others, as experts are, are no equals.
-    chosen = [key for key in spans if len(calls[key[0]]) >= MIN_MEMBERS and len(set(calls[key[0]])) == 1]
+    # Of two modules that differ, neither is the usual one.
+    chosen = [key for key in spans if len(calls[key[0]]) >= 3 and len(set(calls[key[0]])) == 1]
     counts = [len(spans[key]) for key in chosen]
     return _Members(
         [(rows.keys[row], fqn) for row, fqn in chosen],

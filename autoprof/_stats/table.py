@@ -21,7 +21,6 @@ BINS: Final = 1520
 """Bins from 1 ns to beyond 10,000 s at ``BIN_RATIO``."""
 
 _BINS_PER_LOG: Final = 1 / log(BIN_RATIO)
-_ONE: Final = np.uint32(1)
 _NEVER: Final = int(np.iinfo(np.int64).max)
 UNKNOWN: Final = _NEVER
 """An upper bound above every value: if it is unknown in one step, it is unknown for the run."""
@@ -76,7 +75,7 @@ class Table:
         bins = np.minimum(np.log(np.maximum(values, 1)) * _BINS_PER_LOG, BINS - 1).astype(np.int64)
         bins += rows * BINS
         # One flat index and values of one type take the fast path of add.at, which is 30 times faster.
-        np.add.at(self.bins.reshape(-1), bins.reshape(-1), _ONE)
+        np.add.at(self.bins.reshape(-1), bins.reshape(-1), np.uint32(1))
 
     def quantiles_ns(self, *quantiles: float) -> list[Nanoseconds]:
         """Return each quantile of every row, within 1 % and between the row's minimum and maximum."""

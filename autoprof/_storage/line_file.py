@@ -14,8 +14,6 @@ from ..errors import OutputError
 
 FLUSH_S: Final = 5.0
 """The longest time that a line waits before it reaches a file without an option for it."""
-BUFFER_BYTES: Final = 64 * 1024
-"""The most text in memory, in characters: a write of so much takes about 30 µs."""
 
 
 class AppendFile:
@@ -86,7 +84,8 @@ class LineFile:
         """Add text that ends with a newline; write all pending text when it is due."""
         self._pending.append(lines)
         self._size += len(lines)
-        if self._size >= BUFFER_BYTES or self.is_due():
+        # The most text in memory, in characters: a write of so much takes about 30 µs.
+        if self._size >= 64 * 1024 or self.is_due():
             self.flush()
 
     def flush(self) -> None:

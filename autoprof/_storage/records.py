@@ -35,7 +35,6 @@ REMOVED_STEPS: Final = (
     "the records have reached their part of output_max_mb: steps are removed from them, evenly over the run; the "
     "figures of the summary are of all recorded steps"
 )
-_PART: Final = re.compile(r"steps\.([1-9][0-9]{0,8})\.jsonl")
 
 
 def part_names(number: int) -> tuple[str, str]:
@@ -47,7 +46,7 @@ def parts_of(path: Path) -> list[int]:
     """Return the numbers of the parts of records, of which ``path`` is the first."""
     if path.name != RECORDS:
         return [0]
-    found = (_PART.fullmatch(one.name) for one in path.parent.glob("steps.*.jsonl"))
+    found = (re.fullmatch(r"steps\.([1-9][0-9]{0,8})\.jsonl", one.name) for one in path.parent.glob("steps.*.jsonl"))
     return [0, *sorted(int(match[1]) for match in found if match)]
 
 

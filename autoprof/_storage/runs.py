@@ -24,8 +24,6 @@ from ..summary import Summary
 from .atomic import write_atomic
 from .records import Frames
 
-_RANK_FOLDER: Final = re.compile(r"rank(0|[1-9][0-9]{0,8})")
-BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 ATTEMPTS: Final = 100
 """Names tried; a second one is needed when two runs draw the same random suffix in one second."""
 
@@ -175,7 +173,7 @@ def _now() -> str:
 def _boot_id() -> str | None:
     """Return the id of the running system, which differs between hosts of one name; None where it has none."""
     try:
-        return BOOT_ID.read_text("ascii").strip() or None
+        return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip() or None
     except (OSError, ValueError):
         return None
 
@@ -288,7 +286,7 @@ def read_json(path: Path) -> Any:
 def _recorded_ranks(folder: Path) -> tuple[int, ...]:
     """Return the ranks with records; a copy such as ``rank0-backup`` is no rank."""
     names = (path.parent.name for path in folder.glob("rank*/steps.jsonl") if os.path.isfile(path))
-    return tuple(sorted(int(found[1]) for name in names if (found := _RANK_FOLDER.fullmatch(name))))
+    return tuple(sorted(int(found[1]) for name in names if (found := re.fullmatch(r"rank(0|[1-9][0-9]{0,8})", name))))
 
 
 def _read_summary(folder: Path) -> Summary | None:

@@ -33,18 +33,8 @@ _INTERVALS: Final = {"start_ns": "host_ns", "device_start_ns": "device_ns"}
 HEADER: Final = struct.Struct("<4sIHHIBBI")
 """Magic, bytes of the stream, columns (a bit each), steps, spans, bytes of a median and of a rest, checksum."""
 MAGIC: Final = b"aps1"
-MAX_STREAM: Final = 2**28
-MAX_NUMBERS: Final = 2**25
-"""The most integers of a block that are read: a damaged header asks for no gigabytes of memory."""
 MAX_NS: Final = 2**55
 """The longest time that a record may have, a year; a sum over many spans stays below 64 bits."""
-KEPT_BLOCKS: Final = 8
-"""Blocks kept by a reader: the steps of several layouts may alternate."""
-_MEDIAN_OF: Final = 15
-"""Steps of which the median is taken, evenly spaced: more are hardly better, and cost time."""
-_LEVEL: Final = 6
-_WORKSPACE: Final = 6
-"""zlib's ``memLevel``: Huffman codes for each 4,096 bytes, which suits spans that are sorted by their medians."""
 
 Matrix = npt.NDArray[np.int64]
 
@@ -61,11 +51,13 @@ def encode_block(layout: Layout, columns: Sequence[str], steps: Matrix) -> bytes
             marks[:, 1:] -= marks[:, :-1].copy()
             parts[start], parts[length] = marks[:, :count], marks[:, count:]
     values = np.concatenate([parts[name] for name in columns], axis=1)
-    median = np.sort(values[:: -(-len(values) // _MEDIAN_OF)], axis=0)
+    # Steps of which the median is taken, evenly spaced: more are hardly better, and cost time.
+    median = np.sort(values[:: -(-len(values) // 15)], axis=0)
     median = median[len(median) // 2]
     rest = (values - median)[:, np.argsort(median, kind="stable")].T
     (medians, median_bytes), (rests, rest_bytes) = _to_bytes(median), _to_bytes(rest)
-    packer = zlib.compressobj(_LEVEL, zlib.DEFLATED, zlib.MAX_WBITS, _WORKSPACE, zlib.Z_RLE)
+    # zlib's `memLevel`: Huffman codes for each 4,096 bytes, which suits spans that are sorted by their medians.
+    packer = zlib.compressobj(6, zlib.DEFLATED, zlib.MAX_WBITS, 6, zlib.Z_RLE)
     stream = packer.compress(medians) + packer.compress(rests) + packer.flush()
     bits = sum(1 << COLUMNS.index(name) for name in columns)
     head = MAGIC, len(stream), bits, len(steps), count, median_bytes, rest_bytes, zlib.crc32(stream)
@@ -121,7 +113,8 @@ class BlockReader:
         block = self._blocks.get((offset, layout))
         if block is None:
             block = decode_block(layout, *self._read(offset))
-            if len(self._blocks) >= KEPT_BLOCKS:
+            # Blocks kept by a reader: the steps of several layouts may alternate.
+            if len(self._blocks) >= 8:
                 del self._blocks[next(iter(self._blocks))]
             self._blocks[offset, layout] = block
         return block
@@ -148,7 +141,7 @@ def stream_length(head: bytes) -> int:
     if len(head) < HEADER.size or head[:4] != MAGIC:
         raise ValueError("no block begins here")
     length = int(HEADER.unpack(head)[1])
-    if length > MAX_STREAM:
+    if length > 2**28:
         raise ValueError(f"a block of {length} bytes")
     return length
 
@@ -159,7 +152,8 @@ def _read_head(head: bytes, stream: bytes) -> tuple[tuple[str, ...], int, int, i
         raise ValueError("a block that is not whole")
     names = tuple(name for at, name in enumerate(COLUMNS) if bits >> at & 1)
     paired = all((start in names) == (length in names) for start, length in _INTERVALS.items())
-    fits = bits < 1 << len(COLUMNS) and steps * count * len(names) <= MAX_NUMBERS
+    # The most integers of a block that are read: a damaged header asks for no gigabytes of memory.
+    fits = bits < 1 << len(COLUMNS) and steps * count * len(names) <= 2**25
     if not (paired and fits and 1 <= median_bytes <= 8 and 1 <= rest_bytes <= 8):
         raise ValueError("a header of another version")
     return names, steps, count, median_bytes, rest_bytes

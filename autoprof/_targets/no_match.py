@@ -9,9 +9,6 @@ from ..config import TargetRule
 from ..errors import nearest
 from .tree import ModuleNode
 
-_SYNTAX = re.compile(r"\[[^]]*\]|\{[^}]*\}|\(\?(?:P?<\w+>|<?[=!]|[a-zA-Z-]*:)|\\[A-Za-z]|[\\^$()?*+|]")
-"""The syntax of a regular expression, as opposed to the letters that it matches."""
-
 _SHOWN = 3
 
 
@@ -53,7 +50,8 @@ def _matches(pattern: str, fqn: str) -> bool:
 
 
 def _letters(pattern: str) -> str:
-    return _SYNTAX.sub("", pattern)
+    # The syntax of a regular expression, as opposed to the letters that it matches.
+    return re.sub(r"\[[^]]*\]|\{[^}]*\}|\(\?(?:P?<\w+>|<?[=!]|[a-zA-Z-]*:)|\\[A-Za-z]|[\\^$()?*+|]", "", pattern)
 
 
 def _examples(nodes: list[ModuleNode]) -> str:

@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any
 
 from torch import nn
 
 from .tree import ModuleNode
-
-_NO_OPERATION: Final = re.compile(r"Identity|\w*Drop(out|Path|Block)\w*|StochasticDepth")
-"""Class names of modules that libraries exchange for each other from block to block, with the rate."""
-_POSITION: Final = re.compile(r"(\w*_)?(idx|id|index|number|layer|layer_num|seed)")
-"""Names of attributes that tell equal blocks apart by their place."""
 
 _Shape = tuple[str, tuple[int, ...]]
 _Structure = tuple[str, tuple[_Shape, ...], tuple[tuple[str, Any], ...], tuple[tuple[str, int], ...]]
@@ -51,7 +46,8 @@ class Structures:
             self._of[node] = self._numbers.setdefault(structure, len(self._numbers))
 
     def _structure(self, node: ModuleNode) -> _Structure:
-        if not node.children and _NO_OPERATION.fullmatch(node.class_name):
+        # Class names of modules that libraries exchange for each other from block to block, with the rate.
+        if not node.children and re.fullmatch(r"Identity|\w*Drop(out|Path|Block)\w*|StochasticDepth", node.class_name):
             return "Identity", (), (), ()
         shapes = () if node in self._flattened else tuple(_shapes(node.inner))
         settings = () if node.children else tuple(_settings(node.inner))
@@ -81,7 +77,12 @@ def _shapes(module: nn.Module) -> Iterator[_Shape]:
 
 def _settings(module: nn.Module) -> Iterator[tuple[str, Any]]:
     for name, value in vars(module).items():
-        if name[0] == "_" or name == "training" or _POSITION.fullmatch(name):
+        # Names of attributes that tell equal blocks apart by their place.
+        if (
+            name[0] == "_"
+            or name == "training"
+            or re.fullmatch(r"(\w*_)?(idx|id|index|number|layer|layer_num|seed)", name)
+        ):
             continue
         if all(isinstance(part, (int, float)) for part in (value if isinstance(value, tuple) else (value,))):
             yield name, value

@@ -8,9 +8,6 @@ from typing import Final
 
 from torch import nn
 
-PATHS_LIMIT: Final = 64
-"""Paths followed to one shared module, so that modules shared within shared ones do not multiply."""
-
 _WRAPPED_AS: Final = {
     "DataParallel": "module",
     "DistributedDataParallel": "module",
@@ -32,8 +29,6 @@ _ADAPTED: Final = frozenset({"PeftModel", "BaseTuner"})
 _TIMED_OUTSIDE: Final = _ADAPTED | {"OptimizedModule"}
 """Wrappers that run the wrapped module without its hooks: compiled, or by its ``forward``."""
 
-_PREFIXES: Final = ("FSDP", "Parametrized", "Lazy")
-"""Prefixes that torch adds to the name of a class when it replaces a module's class."""
 
 _WITHOUT_FORWARD: Final = (nn.Module, nn.ParameterList, nn.ParameterDict)
 """Classes whose ``forward`` or ``__call__`` only raises an error."""
@@ -104,7 +99,8 @@ def walk(model: nn.Module) -> list[ModuleNode]:
     pending: list[_Visit] = [("", _node(model, known), frozenset(), None)]
     while pending:
         fqn, node, above, compiled_in = pending.pop()
-        if node in above or len(node.fqns) == PATHS_LIMIT or fqn in node.fqns:
+        # Paths followed to one shared module, so that modules shared within shared ones do not multiply.
+        if node in above or len(node.fqns) == 64 or fqn in node.fqns:
             continue
         children = [(name, _node(child, known)) for name, child in node.inner._modules.items() if child is not None]
         if not node.fqns:
@@ -171,7 +167,11 @@ def _class_names(module: nn.Module) -> list[str]:
     ancestors = [cls.__name__ for cls in type(module).__mro__[1:]]
     if "ScriptModule" in ancestors:
         return [name, str(module.original_name)]
-    return [name, *(base for base in ancestors if name in [prefix + base for prefix in _PREFIXES])]
+    # Prefixes that torch adds to the name of a class when it replaces a module's class.
+    return [
+        name,
+        *(base for base in ancestors if name in [prefix + base for prefix in ("FSDP", "Parametrized", "Lazy")]),
+    ]
 
 
 def _has_forward(module: nn.Module, class_name: str) -> bool:

@@ -10,15 +10,17 @@ from torch import nn
 
 from ..doctor import load_subject
 
-HELP = (
-    "a function or class that returns a model when it is called without arguments, as package.module:name or "
-    "path/to/file.py:name; a tuple that begins with a model is allowed"
-)
-
 
 def add_model(parser: Any) -> None:
     """Add the argument MODEL."""
-    parser.add_argument("model", metavar="MODEL", help=HELP)
+    parser.add_argument(
+        "model",
+        metavar="MODEL",
+        help=(
+            "a function or class that returns a model when it is called without arguments, as package.module:name or "
+            "path/to/file.py:name; a tuple that begins with a model is allowed"
+        ),
+    )
 
 
 def load_model(path: str) -> nn.Module:

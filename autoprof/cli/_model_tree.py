@@ -13,11 +13,8 @@ from .._reports.text import cells, crop, elide, pad, wrap
 from .._targets import ModuleNode, Selection, Target, walk
 
 Shape = tuple[object, ...]
-MIN_FOLDED: Final = 3
-"""Siblings that are alike from which they share a line."""
 PARAMETERS: Final = 8
 _POWERS: Final = ("", "k", "M", "B", "T")
-MAX_LABEL: Final = 48
 
 
 class TreeLine(NamedTuple):
@@ -76,7 +73,7 @@ class _Tree:
         run: list[tuple[str, ModuleNode]] = []
         for name, child in [*node.named_children(), ("", None)]:
             if run and (child is None or self._shapes.get(id(child)) != self._shapes.get(id(run[0][1]))):
-                if len(run) >= MIN_FOLDED:
+                if len(run) >= 3:
                     label = f"{run[0][0]} {self._dots} {run[-1][0]} ({len(run)} x)"
                     yield label, [one for _, one in run]
                 else:
@@ -115,7 +112,7 @@ def render_model(
 ) -> list[str]:
     """Return the tree, then how many modules are selected under how many names, then the notes."""
     lines = list(_Tree(model, selection, depth, ascii_only).lines())
-    label = min(max(cells(one.label) + 2 + cells(one.class_name) for one in lines), MAX_LABEL)
+    label = min(max(cells(one.label) + 2 + cells(one.class_name) for one in lines), 48)
     room = max(width - label - PARAMETERS - 4, 16)
     found = [pad("module", label) + f"{'weights':>{PARAMETERS}}  selected as"]
     for one in lines:

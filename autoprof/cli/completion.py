@@ -8,7 +8,6 @@ from typing import Any, Final
 from ..errors import AutoprofError, import_extra
 from ._help import add_command
 
-SHELLS: Final = ("bash", "zsh", "fish")
 FILES: Final = ("FILE", "FOLDER", "RUN", "OTHER", "LOG", "CONFIG", "MODEL", "PROGRAM", "SCRIPT")
 """The metavars of arguments that are completed with file names."""
 
@@ -29,7 +28,7 @@ def add(commands: Any) -> None:
             "autoprof completion fish > ~/.config/fish/completions/autoprof.fish": "fish",
         },
     )
-    parser.add_argument("shell", choices=SHELLS, help="the shell")
+    parser.add_argument("shell", choices=("bash", "zsh", "fish"), help="the shell")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -7,13 +7,10 @@ import os
 import sys
 import webbrowser
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from ._help import add_command
 from ._runs import add_run
-
-LONG_BYTES: Final = 200 * 2**20
-"""The size of records from which the command says how long it takes to read them."""
 
 
 def add(commands: Any) -> None:
@@ -59,7 +56,8 @@ def run(arguments: argparse.Namespace) -> int:
         known = ", ".join(map(str, run.ranks)) or "none"
         raise OutputError(f"--rank: {run.path} has no records of rank {arguments.rank}; it has: {known}")
     size = sum(run.rank_frames(rank).size_bytes for rank in run.ranks)
-    if size > LONG_BYTES:
+    # Large records take a while to read: say how long.
+    if size > 200 * 2**20:
         print(f"reading the records of {run.path}: {format_bytes(size)}, about a minute per GiB", file=sys.stderr)
     states = last_states_page(run.path, run.info.get("world_size") or 1)
     summary = saved_summary(run, arguments.rank)

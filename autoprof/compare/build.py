@@ -10,7 +10,6 @@ from glob import glob, has_magic
 from math import isclose
 from operator import attrgetter
 from pathlib import Path
-from typing import Final
 
 import numpy as np
 
@@ -24,10 +23,6 @@ from .context import differences, make_notes
 from .data import Change, Comparison, UnpairedRow
 from .series import PairKey, RankSeries, RunSeries, over_all_steps, read_series
 
-_UNEQUAL_FREQUENCY: Final = 0.01
-"""From this difference on (as a share of steps), rows that occur more often on one side are compared by their mean."""
-_MIN_EXCLUDED: Final = 0.02
-"""Excluded time over the time of steps, from which the wall time is shown."""
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 ModulesByRow = Mapping[PairKey, frozenset[str]]
 
@@ -137,9 +132,9 @@ def _wall_time(a: Sequence[RunSeries], b: Sequence[RunSeries]) -> list[Candidate
     """Return the line of the mean time from step to step, validation and saving included, where it differs."""
 
     def excludes(run: RunSeries) -> bool:
+        # The wall time is shown from 2 % of excluded time on.
         return run.has_excluded and any(
-            len(rank.wall_ns) >= MIN_STEPS and rank.wall_ns.mean() > (1 + _MIN_EXCLUDED) * rank.host_ns.mean()
-            for rank in run.ranks
+            len(rank.wall_ns) >= MIN_STEPS and rank.wall_ns.mean() > 1.02 * rank.host_ns.mean() for rank in run.ranks
         )
 
     column = attrgetter("wall_ns")
@@ -217,7 +212,9 @@ class _Sides:
     def _by_frequency(self, blank: Change, parts: tuple[Column, Column], wholes: tuple[Column, Column]) -> Candidate:
         """Compare medians of the steps that have the row, or means of all steps if one side has it less often."""
         often_a, often_b = _frequency(self.a, parts[0]), _frequency(self.b, parts[1])
-        if often_a is None or often_b is None or abs(often_a - often_b) <= _UNEQUAL_FREQUENCY:
+        # From this difference on (as a share of steps), rows that occur more often on one side are compared by their
+        # mean.
+        if often_a is None or often_b is None or abs(often_a - often_b) <= 0.01:
             return make_candidate(blank, self.a, self.b, parts)
         one = make_candidate(blank, self.a, self.b, wholes, StepsMean)
         why = f"mean over all steps: it is in {format_percent(often_a)} of A's, {format_percent(often_b)} of B's"

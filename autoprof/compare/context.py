@@ -15,15 +15,12 @@ from .data import Difference, RunNote
 
 _COMPARED: Final = ("devices", "host", "world_size", "versions", "facts.memory_capacity_bytes", "config", "command")
 """Keys of ``run.json``, the most important first. Others (start, end, clock readings) differ between any two runs."""
-_WHOLE: Final = ("closed", EXIT)
-"""The ends of runs that nothing cut short: a session that its program leaves open is closed at the exit."""
-_IGNORED: Final = frozenset({"config.output"})
 
 
 def differences(a: Sequence[Mapping[str, Any]], b: Sequence[Mapping[str, Any]]) -> tuple[Difference, ...]:
     """Return the entries of ``run.json`` that differ between the sides, or between the runs of one side."""
     flat = [[dict(_flatten(info)) for info in side] for side in (a, b)]
-    keys = {key for side in flat for info in side for key in info if key not in _IGNORED}
+    keys = {key for side in flat for info in side for key in info if key not in {"config.output"}}
     found = []
     for key in sorted(keys, key=lambda key: (_rank(key), key)):
         values_a, values_b = (tuple(sorted({info.get(key, "none") for info in side})) for side in flat)
@@ -96,7 +93,8 @@ def make_notes(
 def _run_notes(run: RunNote) -> Iterator[str]:
     if run.ended is None:
         yield "was not closed (killed, or still running): its records so far are compared"
-    elif run.ended not in _WHOLE:
+    # The ends of runs that nothing cut short: a session that its program leaves open is closed at the exit.
+    elif run.ended not in ("closed", EXIT):
         yield f"ended early ({run.ended}): its records are compared"
     if run.bad_lines:
         yield f"has {count(run.bad_lines, 'unreadable record')}, excluded"

@@ -9,14 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import hypot, isfinite, sqrt
-from typing import Final
 
 import numpy as np
 
 from .._stats.intervals import LEVEL, StepsMean, StepsMedian, t_quantile, t_tail
-
-_MAX_ERRORS: Final = 64.0
-"""Larger distances, in standard errors, are treated as this one."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -74,7 +70,8 @@ class Contrast:
         """Return the p-value at which that end of the interval is ``gap`` away."""
         if gap <= 0:
             return 1.0
-        low, high = 0.0, _MAX_ERRORS
+        # Larger distances, in standard errors, are treated as this one.
+        low, high = 0.0, 64.0
         while high - low > 1e-6:
             middle = (low + high) / 2
             low, high = (middle, high) if self._width(middle, upward) < gap else (low, middle)

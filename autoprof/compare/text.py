@@ -12,17 +12,10 @@ from ..frame import Phase
 from .data import Change, Comparison, Difference, RunNote, UnpairedRow, Verdict
 
 _MIN_WIDTH: Final = 80
-_MAX_SAME_ROWS: Final = 40
-"""Rows shown besides those that differ."""
 _MAX_UNPAIRED: Final = 12
 _MAX_NAMED: Final = 5
-_MAX_NAME_WIDTH: Final = 40
 _NUMBERS_WIDTH: Final = 10 + 10 + 9 + 17 + 14
-_MIN_SECONDS_NS: Final = 9_999_950_000
-"""From here on times are in seconds: more digits of milliseconds would fill their column."""
 _HOUR_NS: Final = 3600 * NS_PER_S
-_IN_LEGEND: Final = ("the interval is wider than", "not proven among")
-"""Beginnings of the reasons that the legend explains."""
 
 
 def render_comparison(comparison: Comparison, *, width: int = _MIN_WIDTH, encoding: str = "utf-8") -> list[str]:
@@ -75,7 +68,8 @@ def value(change: Change, number: float | None) -> str:
         longest = max(abs(change.a or 0), abs(change.b or 0))
         if longest >= _HOUR_NS:
             return f"{number / _HOUR_NS:.2f} h"
-        return f"{number / NS_PER_S:.2f} s" if longest >= _MIN_SECONDS_NS else format_ms(number)
+        # More digits of milliseconds would fill their column.
+        return f"{number / NS_PER_S:.2f} s" if longest >= 9_999_950_000 else format_ms(number)
     return f"{number:.4g}" if number < 1e4 else f"{number:.0f}"
 
 
@@ -143,7 +137,7 @@ def _differences(found: Sequence[Difference], width: int) -> Iterator[str]:
 
 
 def _name_width(width: int) -> int:
-    return min(width - _NUMBERS_WIDTH, _MAX_NAME_WIDTH)
+    return min(width - _NUMBERS_WIDTH, 40)
 
 
 def _change(change: Change, name: str, width: int) -> Iterator[str]:
@@ -151,7 +145,8 @@ def _change(change: Change, name: str, width: int) -> Iterator[str]:
     change_by = "" if change.ratio is None else f"{percent(change.ratio)} %"
     numbers = f"{value(change, change.a):>10}{value(change, change.b):>10}{change_by:>9}{interval(change):>17}"
     yield f"{shown}{numbers}  {change.verdict:<12}"
-    if change.why and not change.why.startswith(_IN_LEGEND):
+    # The legend explains these reasons.
+    if change.why and not change.why.startswith(("the interval is wider than", "not proven among")):
         yield from wrap("", change.why, width, room=4)
 
 
@@ -159,7 +154,7 @@ def _rows(comparison: Comparison, width: int) -> Iterator[str]:
     """Show names with their phases below them, in descending order of their difference."""
     moved = [row for row in comparison.rows if row.verdict in ("slower", "faster")]
     others = [row for row in comparison.rows if row not in moved]
-    hidden = others[max(_MAX_SAME_ROWS - len(moved), 0) :]
+    hidden = others[max(40 - len(moved), 0) :]
     groups: dict[str, list[Change]] = {}
     for row in comparison.rows:
         if row not in hidden:

@@ -17,8 +17,6 @@ from ..summary import Summary
 
 TOP: Final = 5
 """Names shown."""
-DEFAULT_WIDTH: Final = 120
-"""Cells of a line without a terminal: enough for every text here."""
 
 
 class Display:
@@ -58,7 +56,8 @@ class Display:
     def width(self) -> int:
         """The width of a line in cells."""
         size = PinnedLines.terminal_size(self._stream)
-        return size[0] if size is not None else DEFAULT_WIDTH
+        # Cells of a line without a terminal: enough for every text here.
+        return size[0] if size is not None else 120
 
     def print(self, lines: list[str]) -> None:
         """Remove the panel and print lines that stay on the screen."""

@@ -29,10 +29,7 @@ SEED_PATTERNS: Final[Mapping[str, str]] = {
 """The patterns of the old tool."""
 MAX_CALLS: Final = 200_000
 """The newest calls that are kept of each pattern, and of the memory."""
-NAME_CELLS: Final = 30
 MIB: Final = 2**20
-MEMORY_EVENT: Final = "[memory]"
-_PHASE: Final = re.compile(r" \[(backward|recompute)\]$")
 
 
 class LayerMemory(NamedTuple):
@@ -64,7 +61,7 @@ class ProfilerCurves:
         host = sorted((e for e in events if e.device_type == DeviceType.CPU), key=lambda one: one.time_range.start)
         for event in host:
             name = names.get(event.name, event.name)
-            phase = _PHASE.search(name)
+            phase = re.search(r" \[(backward|recompute)\]$", name)
             suffix = phase[0] if phase else ""
             matching = {label: pattern for label, pattern in self.patterns.items() if pattern.search(name)}
             curves = [label + suffix for label, one in matching.items() if not _is_inside(event, one, names)]
@@ -87,7 +84,7 @@ class ProfilerCurves:
     def time_figure(self) -> Figure | None:
         """Draw the time of each call by pattern or layer; None without a call."""
         script = script_for([*self.times_ms])
-        labels = elide_all([script.show(name) for name in self.times_ms], NAME_CELLS)
+        labels = elide_all([script.show(name) for name in self.times_ms], 30)
 
         def draw(axes: Axes) -> None:
             for label, times, color in zip(labels, self.times_ms.values(), COLORS, strict=False):
@@ -139,7 +136,7 @@ def _is_inside(event: Any, pattern: re.Pattern[str], names: Mapping[str, str]) -
 def _levels(profile: Any, base_bytes: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the allocated memory of the device (without one: of the CPU) after each change, and the times in µs."""
     results = profile.profiler.kineto_results
-    changes = [event for event in results.events() if event.name() == MEMORY_EVENT]
+    changes = [event for event in results.events() if event.name() == "[memory]"]
     changes = [event for event in changes if event.device_type() != DeviceType.CPU] or changes
     start_ns = results.trace_start_ns()
     found = sorted(((event.start_ns() - start_ns) / 1000, event.nbytes()) for event in changes)

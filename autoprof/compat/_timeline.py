@@ -26,12 +26,6 @@ if TYPE_CHECKING:
 
 MAX_COLORS: Final = 8
 """Names with a colour of their own: the longest. The others are grey."""
-OTHER_COLOR: Final = "#bdbdbd"
-MAX_BARS: Final = 20_000
-"""Bars drawn; of more the shortest are omitted, which are too narrow to be seen."""
-NAME_CELLS: Final = 28
-MAX_LANES: Final = 8
-"""Lanes of one rank; deeper intervals are drawn in the last one."""
 RANK_GAP: Final = 0.5
 """The space between two ranks, in lanes."""
 
@@ -43,7 +37,8 @@ def lanes_of(intervals: Sequence[TimerRecord]) -> list[int]:
     for one in intervals:
         lane = next((at for at, free in enumerate(free_at) if free <= one.start_s), len(free_at))
         free_at[lane : lane + 1] = [one.end_s]
-        lanes.append(min(lane, MAX_LANES - 1))
+        # Lanes of one rank; deeper intervals are drawn in the last one.
+        lanes.append(min(lane, 7))
     return lanes
 
 
@@ -54,7 +49,8 @@ def timeline_figure(intervals: Sequence[TimerRecord], window: tuple[float, float
     inside = [one for one in intervals if one.end_s - zero >= first and one.start_s - zero <= last]
     if not inside:
         raise OutputError(f"plot_timeline: no interval in the window {window}; allowed: seconds since the first start")
-    shown = sorted(inside, key=lambda one: one.start_s - one.end_s)[:MAX_BARS]
+    # Bars drawn; of more the shortest are omitted, which are too narrow to be seen.
+    shown = sorted(inside, key=lambda one: one.start_s - one.end_s)[:20_000]
     names = _longest(shown)
     script = script_for(names)
     notes = ["Bars: host time, from start to stop."]
@@ -65,7 +61,7 @@ def timeline_figure(intervals: Sequence[TimerRecord], window: tuple[float, float
     notes += [script.note] if script.note else []
     scale, unit = (1.0, "s") if last - first >= 2 else (1e3, "ms") if last - first >= 2e-3 else (1e6, "µs")
     colors = dict(zip(names, COLORS[:MAX_COLORS], strict=False))
-    labels = elide_all([script.show(name) for name in names[:MAX_COLORS]], NAME_CELLS)
+    labels = elide_all([script.show(name) for name in names[:MAX_COLORS]], 28)
     bars: dict[str, list[tuple[float, float, float]]] = {name: [] for name in [*colors, ""]}
     ticks, top = [], 0.0
     for rank in sorted({one.rank for one in shown}):
@@ -82,7 +78,7 @@ def timeline_figure(intervals: Sequence[TimerRecord], window: tuple[float, float
         for (name, drawn), label in zip(bars.items(), [*labels, "other names"], strict=True):
             if drawn:
                 left, y, width = zip(*drawn, strict=True)
-                color = colors.get(name, OTHER_COLOR)
+                color = colors.get(name, "#bdbdbd")
                 axes.barh(y, width, 0.86, left, align="edge", color=color, label=label, edgecolor="white", lw=0.5)
         axes.set_ylim(top - RANK_GAP + 0.15, -0.15)
         axes.set_yticks([at for at, _ in ticks], [text for _, text in ticks])

@@ -20,14 +20,10 @@ from ..errors import OutputError
 from ..frame import Phase, StepFrame
 from ..summary import Summary
 
-NO_FLUSH_BY_TIME: Final = float("inf")
-"""The files are flushed after a number of steps instead."""
 NUMBERS_WIDTH: Final = len(": avg= 1805.28ms  min= 1799.99ms  max= 1805.28ms  (n=1000)")
 MIN_NAME_WIDTH: Final = 16
 MIN_OTHER_MS: Final = 0.005
 """The line ``other`` is omitted below it: it would read 0.00ms."""
-ADVISED_SHARE: Final = 0.5
-"""The share of a step without a name from which on the summary advises to time more of it."""
 
 logger = logging.getLogger("autoprof")
 
@@ -46,7 +42,8 @@ class TimingFiles:
         self.records = self.log.with_suffix(".jsonl")
         self._files: dict[Path, LineFile] = {}
         for path in (self.log, self.records):
-            self._files[path] = LineFile(path, NO_FLUSH_BY_TIME, time.monotonic)
+            # The files are flushed after a number of steps instead.
+            self._files[path] = LineFile(path, float("inf"), time.monotonic)
         self._encode = FrameEncoder().encode
         self._averages = NameAverages()
         self._flush_every = flush_every
@@ -168,7 +165,8 @@ def _unattributed(summary: Summary, name_width: int) -> list[str]:
     share = other_ns / summary.total_step_ns
     mean_ms = other_ns / summary.steps / NS_PER_MS
     lines = [f"{pad('other', name_width)}: avg={mean_ms:>7.2f}ms  ({format_percent(share)} of Total)"]
-    if share > ADVISED_SHARE:
+    # The share of a step without a name from which on the summary advises to time more of it.
+    if share > 0.5:
         lines.append("Most of the step has no name. Log backward, optimizer and data loading as well,")
         lines.append("or let autoprof.instrument(model) time them.")
     return lines

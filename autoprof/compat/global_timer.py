@@ -30,12 +30,8 @@ from .._units import NS_PER_MS, NS_PER_S
 from ..devices import Clock, HostClock, ask_devices
 from ..errors import OutputError
 
-FOLDER: Final = "time_log"
-BANNER: Final = f"\n{'=' * 32} DUMP START  {'=' * 32}\n"
 MAX_INTERVALS: Final = 262_144
 """Intervals kept between two dumps. Of more the oldest are dropped; the next dump warns with their number."""
-MAX_OPEN: Final = 1024
-"""Open intervals of one name in a thread. Of more the oldest is dropped."""
 
 logger = logging.getLogger("autoprof")
 _compiling = torch.compiler.is_dynamo_compiling
@@ -84,7 +80,7 @@ class MyTimer:
     thread has its own intervals. In an open autoprof session they are recorded as spans too.
     """
 
-    def __init__(self, log_dir: str | os.PathLike[str] = FOLDER, *, clock: Clock | None = None) -> None:
+    def __init__(self, log_dir: str | os.PathLike[str] = "time_log", *, clock: Clock | None = None) -> None:
         self._folder = Path(log_dir)
         self._clock = clock
         self._may_switch_clock = clock is None
@@ -104,7 +100,8 @@ class MyTimer:
                 self._reset_after_fork()
             clock, inner = self._current_clock(), span(name)
             stack = self._stacks().setdefault(name, [])
-            if len(stack) >= MAX_OPEN:  # started repeatedly, never stopped
+            # Open intervals of one name in a thread. Of more the oldest is dropped.
+            if len(stack) >= 1024:  # started repeatedly, never stopped
                 self._dropped += 1
                 clock.release((stack.pop(0).reading,))
             inner.__enter__()
@@ -153,7 +150,10 @@ class MyTimer:
         try:
             for one in closed:
                 one.clock.wait(one.readings)
-            self._append(path, BANNER + "".join(one.line(rank) for one in closed) if closed else "")
+            self._append(
+                path,
+                f"\n{'=' * 32} DUMP START  {'=' * 32}\n" + "".join(one.line(rank) for one in closed) if closed else "",
+            )
         except BaseException as error:
             with self._lock:
                 closed.extend(self._closed)

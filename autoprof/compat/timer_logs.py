@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from .._names import shorten, visible
 from .._reports.figures import save_figure
@@ -23,7 +23,6 @@ from .stragglers import NameByRank, by_rank
 if TYPE_CHECKING:
     import pandas as pd
 
-_BANNER: Final = re.compile(r"[= ]{0,80}(DUMP START)?[= ]{0,80}")
 
 TimerLogSource = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 
@@ -72,7 +71,7 @@ class TimerLogs:
         """Add the records of a file that are not ``seen`` yet."""
         for number, line in enumerate(LogFile(path).lines(), 1):
             text = line.strip()
-            if _BANNER.fullmatch(text):
+            if re.fullmatch(r"[= ]{0,80}(DUMP START)?[= ]{0,80}", text):
                 continue
             self.lines += 1
             found = find_intervals(text)

@@ -11,7 +11,7 @@ import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from .._names import plain_cell
 from .._storage.atomic import open_replacing
@@ -21,8 +21,6 @@ from ..errors import OutputError
 from ..frame import StepFrame
 from ..logs.extras import import_pandas
 from .stragglers import NameByRank, by_rank
-
-_FILE_NAME: Final = re.compile(r"timing_\d+(?:_\d+)?(?:_rank(\d+))?\.jsonl")
 
 Source = str | os.PathLike[str]
 
@@ -100,7 +98,7 @@ def compare_ranks(log_dir: Source) -> list[NameByRank]:
     """
     newest: dict[int, Path] = {}
     for path in sorted(Path(log_dir).glob("timing_*.jsonl"), key=lambda path: path.stat().st_mtime_ns):
-        match = _FILE_NAME.fullmatch(path.name)
+        match = re.fullmatch(r"timing_\d+(?:_\d+)?(?:_rank(\d+))?\.jsonl", path.name)
         if match:
             newest[int(match[1] or 0)] = path
     if not newest:

@@ -21,7 +21,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, TextIO
+from typing import Any, TextIO
 
 from .._capture.hooks.function import LONGEST_NS
 from .._capture.hooks.function import log_timing as record_in_session
@@ -40,9 +40,6 @@ from ..summary import Finding, Summary
 from ._display import Display
 from ._durations import Duration, StepBuilder, on_training_lane
 from ._timing_log import TimingFiles, render_timing_summary
-
-APPLICABLE_RULES: Final = ("hot-module", "jitter")
-"""Rules that apply to durations without phases. The others would only report missing signals."""
 
 logger = logging.getLogger("autoprof")
 
@@ -145,11 +142,6 @@ class TimingLogger:
         return None if self._files is None else self._files.log
 
     @property
-    def record_file(self) -> Path | None:
-        """The records beside the log; None without ``enable_file``."""
-        return None if self._files is None else self._files.records
-
-    @property
     def _recording(self) -> bool:
         return self._enabled and not (self._closed or self._failed) and os.getpid() == self._owner_pid
 
@@ -211,7 +203,10 @@ class TimingLogger:
             rows = tuple(replace(row, fqn=row.name, lane=TRAINING_LANE) for row in bare.rows)
             evidence = Evidence(replace(bare, rows=rows), RunFacts(has_model=False), longest=self._evidence.longest())
             judged = diagnose(evidence) if bare.steps else bare
-            findings = (one for one in judged.findings if one.severity != "info" or one.rule in APPLICABLE_RULES)
+            # Rules that apply to durations without phases. The others would only report missing signals.
+            findings = (
+                one for one in judged.findings if one.severity != "info" or one.rule in ("hot-module", "jitter")
+            )
             return replace(bare, findings=tuple(findings))
 
     def bottlenecks(self) -> tuple[Finding, ...]:
@@ -302,11 +297,6 @@ def set_global_timing_logger(timing_logger: TimingLogger | None) -> None:
     """Set the logger that ``log_timing`` writes to; None: no logger."""
     global _global
     _global = timing_logger
-
-
-def get_global_timing_logger() -> TimingLogger | None:
-    """Return the logger that ``log_timing`` writes to; None: no logger."""
-    return _global
 
 
 def log_timing(name: str, time_ms: float) -> None:

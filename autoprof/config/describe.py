@@ -26,7 +26,6 @@ _OUT_OF_RANGE: Final = frozenset(
     {"greater_than", "greater_than_equal", "less_than", "less_than_equal", "finite_number"}
     | {"too_short", "string_too_short"}
 )
-_LONG_BITS: Final = 128  # Python refuses to write out numbers of thousands of digits
 
 
 def explain(error: ValidationError, model: type[BaseModel]) -> list[Problem]:
@@ -92,7 +91,7 @@ def _unknown_key(name: str, model: type[BaseModel], key: KeyPath) -> str:
 def _written(value: str | int | float) -> str:
     if isinstance(value, str):
         return quoted(value)
-    return str(value) if isinstance(value, float) or value.bit_length() < _LONG_BITS else "this number"
+    return str(value) if isinstance(value, float) or value.bit_length() < 128 else "this number"
 
 
 def _choices(annotation: Any) -> list[str]:

@@ -18,7 +18,6 @@ ModulePhase = Literal[Phase.FORWARD, Phase.RECOMPUTE, Phase.BACKWARD]
 
 ANY_FQN: Final = "(?s:.*)"
 """The pattern of a rule without ``match``, so that ``\\g<0>`` is the fqn there too."""
-_FUNCTION_PATH: Final = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 
 
 class TargetRule(Options):
@@ -93,7 +92,7 @@ class FunctionRule(Options):
     @field_validator("path")
     @classmethod
     def _is_path(cls, value: str) -> str:
-        if not _FUNCTION_PATH.fullmatch(value):
+        if not re.fullmatch(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*", value):
             raise ValueError(f"{quoted(value)} is not the path of a function; allowed: 'package.module:qualified.name'")
         return value
 

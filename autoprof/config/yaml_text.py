@@ -20,7 +20,6 @@ MAX_SHOWN: Final = 300
 _YAML: Final = "tag:yaml.org,2002:"
 _MERGE: Final = f"{_YAML}merge"
 _SCALARS: Final = frozenset(_YAML + kind for kind in ("str", "int", "float", "bool", "null", "merge"))
-_EXPONENT: Final = re.compile(r"[-+]?[0-9]+(\.[0-9]*)?[eE][-+]?[0-9]+")
 
 
 class _Loader(yaml.SafeLoader):
@@ -31,7 +30,9 @@ _Loader.yaml_implicit_resolvers = {
     first: [(tag, pattern) for tag, pattern in resolvers if tag in _SCALARS]
     for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
-_Loader.add_implicit_resolver(f"{_YAML}float", _EXPONENT, list("-+0123456789"))
+_Loader.add_implicit_resolver(
+    f"{_YAML}float", re.compile(r"[-+]?[0-9]+(\.[0-9]*)?[eE][-+]?[0-9]+"), list("-+0123456789")
+)
 
 
 def read_yaml(

@@ -10,7 +10,7 @@ import sys
 from dataclasses import replace
 from importlib.resources import as_file, files
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from .ranks import RANKS, SLOW_NAME, SLOW_S, DemoRanks, check_slow_rank, joined, launch, launched_ranks, own_device
 
@@ -18,11 +18,6 @@ if TYPE_CHECKING:
     from .train import DemoOptions, DemoResult
 
 __all__ = ["run"]
-
-RANKS_STEPS: Final = 120
-"""Training steps of several ranks."""
-RANKS_BUDGET: Final = 0.05
-"""The budget of several ranks: half a minute on shared processors is too short for enough steps at 1 %."""
 
 
 def run(args: argparse.Namespace) -> int:
@@ -49,7 +44,7 @@ def _train(args: argparse.Namespace, device: str, ranks: DemoRanks) -> int:
     several = ranks.world_size > 1
     options = DemoOptions(
         size=args.size or ("tiny" if several else "small"),
-        steps=args.steps or (RANKS_STEPS if several else None),
+        steps=args.steps or (120 if several else None),
         device=device,
         checkpoint=not several if args.checkpoint is None else args.checkpoint,
         seed=args.seed,
@@ -59,7 +54,8 @@ def _train(args: argparse.Namespace, device: str, ranks: DemoRanks) -> int:
     with as_file(files(__name__) / "vrt_spike.yaml") as packaged:
         config = load_config(args.config or packaged)
     if several and args.config is None:
-        config = config.model_copy(update={"sample": config.sample.model_copy(update={"budget": RANKS_BUDGET})})
+        # The budget of several ranks: half a minute on shared processors is too short for enough steps at 1 %.
+        config = config.model_copy(update={"sample": config.sample.model_copy(update={"budget": 0.05})})
     if args.output is not None:
         config = config.model_copy(update={"output": args.output})
     torch.backends.cudnn.deterministic = True  # on a GPU too, the seed decides every bit

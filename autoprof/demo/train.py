@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
@@ -23,12 +23,6 @@ from .ranks import DemoRanks, slow_down
 
 if TYPE_CHECKING:
     from autoprof.summary import Summary
-
-VALIDATION_CLIPS: Final = 4
-VALIDATION_SEED: Final = 1_000_003
-RANK_SEEDS: Final = 1_000_033
-"""The distance between the seeds of two ranks' clips."""
-MAX_GRADIENT_NORM: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +103,7 @@ def train(options: DemoOptions, config: Any = None) -> DemoResult:
             restored = model(clip.rgb, clip.spike)
             loss = deblurring_loss(restored, clip.sharp)
             loss.backward()
-            torch.nn.utils.clip_grad_norm_(model.parameters(), MAX_GRADIENT_NORM)
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
             optimizer.step()
             optimizer.zero_grad()
             schedule.step()
@@ -144,7 +138,8 @@ def warmup_and_cosine(step: int, steps: int) -> float:
 
 def training_loader(options: DemoOptions, device: torch.device) -> DataLoader[Clip]:
     """Return a loader of exactly as many batches as there are steps."""
-    preset, seed = options.preset, options.seed + RANK_SEEDS * options.ranks.rank
+    # The ranks' seeds are far apart, so that no two ranks share a clip.
+    preset, seed = options.preset, options.seed + 1_000_033 * options.ranks.rank
     clips = BlurredClips(load_photographs(), ClipShape.of(preset), options.step_count * preset.batch, seed=seed)
     return DataLoader(clips, preset.batch, num_workers=options.workers, pin_memory=device.type == "cuda")
 
@@ -152,7 +147,7 @@ def training_loader(options: DemoOptions, device: torch.device) -> DataLoader[Cl
 def validation_clips(options: DemoOptions, device: torch.device) -> Clip:
     """Return one batch of clips of a photograph that is not trained on, the same in every run."""
     shape = ClipShape.of(options.preset)
-    clips = BlurredClips(load_photographs(VALIDATION), shape, VALIDATION_CLIPS, seed=VALIDATION_SEED)
+    clips = BlurredClips(load_photographs(VALIDATION), shape, 4, seed=1_000_003)
     batch: Clip = default_collate([clips[i] for i in range(len(clips))])
     return to_device(batch, device)
 

@@ -92,15 +92,14 @@ class Device:
 DEVICES: Final = PartKind("device", "autoprof.devices", "DEVICE", Device)
 HOST_TYPES: Final = ("cpu", "meta")
 """The ``torch.device.type`` values of tensors in host memory, or in none."""
-FALLBACK: Final = "accelerator"
-"""The kind for types that no part claims: torch's generic accelerator interface."""
 
 
 def device_of(place: torch.device) -> Device:
     """Return the kind of device of a model at this place; parts of other packages come first."""
     kinds = DEVICES.parts
     claiming = (kind for kind in reversed(kinds.values()) if place.type in kind.types)
-    return next(claiming, kinds[FALLBACK])
+    # The kind for types that no part claims: torch's generic accelerator interface.
+    return next(claiming, kinds["accelerator"])
 
 
 def ask_devices(question: Callable[[Device], Answer]) -> Iterator[tuple[Device, Answer]]:

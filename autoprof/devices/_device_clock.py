@@ -17,11 +17,6 @@ from torch import Tensor
 from ..frame import NOT_MEASURED, Nanoseconds
 from ._clock import ClockLimits, DeviceTimes, Place, Reading, Times
 
-PREPARED: Final = 256
-"""Events made at set-up: making one can stall for milliseconds (sglang#39960), which must not happen in a step."""
-POOLED: Final = 65_536
-"""Events kept for reuse on one device; further events of a very large step are returned to the driver."""
-
 POLL_S: Final = 0.001
 """The time between two queries of an event that the host waits for at the end of a run."""
 
@@ -127,7 +122,9 @@ class DeviceClock:
         self.read = self.reader(device)
         place = self._source.here(device)
         if place is not None and place[0] not in self._pools:
-            self._pools[place[0]] = [Stamp(self._source.new()) for _ in range(PREPARED)]
+            # Events made at set-up: making one can stall for milliseconds (sglang#39960), which must not happen in a
+            # step.
+            self._pools[place[0]] = [Stamp(self._source.new()) for _ in range(256)]
 
     def use_native(self, make_reader: Callable[..., Callable[[], Stamp]]) -> None:
         """Have the usual reading made by an object in C: ``_c.pyi`` has the arguments of ``make_reader``."""
@@ -226,7 +223,8 @@ class DeviceClock:
             if place is not None:
                 stamp.place = None  # marks that share a reading release it several times
                 pool = pools[place[0]] if place[0] in pools else pools.setdefault(place[0], [])
-                if len(pool) < POOLED:
+                # Events kept for reuse on one device; further events of a very large step are returned to the driver.
+                if len(pool) < 65_536:
                     pool.append(stamp)
 
     def on_host(self, reading: Reading) -> Stamp:

@@ -21,8 +21,6 @@ MAX_PAUSE_NS: Final = 500_000_000
 """The longest time between two readings at the ends of short steps: a plot of memory shows half seconds."""
 PAUSE_PART: Final = 20
 """Between these two, a pause is the time since the first reading divided by this. A reading costs up to 30 µs."""
-CGROUP_LIMIT: Final = "/sys/fs/cgroup/memory.max"
-"""The memory limit of a container, in version 2 of control groups: bytes, or ``max``."""
 
 
 class Memory(ABC):
@@ -106,7 +104,7 @@ class HostMemory(Memory):
         except (AttributeError, OSError, ValueError):
             return None
         try:
-            with open(CGROUP_LIMIT, encoding="ascii") as file:
+            with open("/sys/fs/cgroup/memory.max", encoding="ascii") as file:
                 return min(installed, int(file.read()))
         except (OSError, ValueError):  # no such file, or "max"
             return installed

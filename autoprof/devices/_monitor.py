@@ -13,8 +13,6 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Final, Protocol
 
-PERIOD_S: Final = 1.0
-"""The time between two readings."""
 FAILURES: Final = 3
 """Failures in a row after which a reader is not called again."""
 
@@ -35,7 +33,7 @@ class Monitor:
     The thread starts with ``start`` and is a daemon. In a forked process nothing is read: a fork has no threads.
     """
 
-    def __init__(self, readers: Mapping[str, TelemetryReader], period_s: float = PERIOD_S) -> None:
+    def __init__(self, readers: Mapping[str, TelemetryReader], period_s: float = 1.0) -> None:
         self._readers = dict(readers)
         self._period_s = period_s
         self._failed = dict.fromkeys(self._readers, 0)

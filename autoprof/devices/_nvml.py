@@ -52,7 +52,6 @@ class NvmlReader:
             name=self._name,
             utilization_fraction=None if use is None else use.gpu / 100,
             memory_used_bytes=None if memory is None else int(memory.used),
-            memory_total_bytes=None if memory is None else int(memory.total),
             power_mw=self._call("nvmlDeviceGetPowerUsage", self._whole),
             power_limit_mw=self._limit_mw,
             sm_clock_mhz=self._call("nvmlDeviceGetClockInfo", self._whole, _SM_CLOCK),

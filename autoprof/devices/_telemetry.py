@@ -15,12 +15,6 @@ from typing import Final
 from ._memory import HostMemory
 
 _TICK_NS: Final = 1_000_000_000 // os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 10_000_000
-_STAT: Final = Path("/proc/stat")
-_IDLE: Final = (3, 4)
-"""Fields idle and iowait in the first line of /proc/stat (proc_stat(5)); guest time is already in user time."""
-_COUNTED: Final = 8
-_SCHEDULE: Final = Path("/proc/thread-self/schedstat")
-"""Nanoseconds on a processor and nanoseconds of waiting for one (Documentation/scheduler/sched-stats.rst)."""
 _USER_TIME: Final = 11
 """Index of utime after the command's name in /proc/PID/stat (proc_pid_stat(5)); stime follows."""
 
@@ -35,7 +29,6 @@ class DeviceReading:
     utilization_fraction: float | None = None
     """Share of the last sampling period in which any kernel ran, on however little of the device (NVML: 1/6 to 1 s)."""
     memory_used_bytes: int | None = None
-    memory_total_bytes: int | None = None
     power_mw: int | None = None
     power_limit_mw: int | None = None
     sm_clock_mhz: int | None = None
@@ -70,11 +63,11 @@ class HostReader:
 
     def __init__(
         self,
-        stat: Path = _STAT,
+        stat: Path = Path("/proc/stat"),
         unix_ns: Callable[[], int] = time.time_ns,
         now_ns: Callable[[], int] = time.perf_counter_ns,
         cpu_ns: Callable[[], int] = time.process_time_ns,
-        schedule: Path = _SCHEDULE,
+        schedule: Path = Path("/proc/thread-self/schedstat"),
     ) -> None:
         self._stat = stat
         self._schedule = schedule
@@ -116,8 +109,9 @@ class HostReader:
     def _machine(self) -> tuple[int, int] | None:
         try:
             with open(self._stat, encoding="ascii") as file:
-                ticks = [int(word) for word in file.readline().split()[1 : 1 + _COUNTED]]
-            return sum(ticks), sum(ticks[place] for place in _IDLE)
+                ticks = [int(word) for word in file.readline().split()[1:9]]
+            # Fields idle and iowait in the first line of /proc/stat (proc_stat(5)); guest time is already in user time.
+            return sum(ticks), sum(ticks[place] for place in (3, 4))
         except (OSError, ValueError, IndexError):
             return None
 

@@ -15,9 +15,6 @@ from ._device import Device, device_of
 from ._device_clock import POLL_S, DeviceClock, TorchEvents
 from ._memory import AllocatorMemory, HostMemory, Memory
 
-TRIAL_S: Final = 0.1
-"""The longest time in which a device passes two events on a stream without work, unless it is busy."""
-
 
 class AcceleratorEvents(TorchEvents):
     """Timed ``torch.Event`` of torch's current accelerator.
@@ -151,7 +148,8 @@ def _try_events(source: AcceleratorEvents) -> None:
     start, end, stream = source.new(), source.new(), torch.Stream(device=source.device_type)
     start.record(stream)
     end.record(stream)
-    until = monotonic() + TRIAL_S
+    # The longest time in which a device passes two events on a stream without work, unless it is busy.
+    until = monotonic() + 0.1
     while not source.query(end):
         if monotonic() > until:
             return

@@ -16,12 +16,8 @@ from .._units import format_count, format_ms
 from ..frame import NOT_MEASURED, TRAINING_LANE, StepFrame
 from ..probes._call_table import CallTable, Site, TimedCall
 
-MAX_SITES: Final = 8
-"""Call sites kept, those with the most time."""
 MAX_NAMED_SITES: Final = 3
 """Call sites named in a sentence; the evidence has all."""
-MAX_SOURCE: Final = 80
-"""Length of a source line that is shown; for a longer one the called function is shown."""
 NEARLY_ALL: Final = 0.8
 """A time is attributed to one row or one line of code from this fraction on."""
 
@@ -115,7 +111,7 @@ def summarize_calls(table: CallTable, steps: int, cost_column: int = 0) -> CallS
     cost = table.column(cost_column, steps)
     last = len(cost) - 1
     p50, p95 = np.interp((0.5 * last, 0.95 * last), range(len(cost)), np.sort(cost))  # np.percentile imports numpy.ma
-    longest = sorted(table.sites.items(), key=lambda entry: (-entry[1][1], entry[0]))[:MAX_SITES]
+    longest = sorted(table.sites.items(), key=lambda entry: (-entry[1][1], entry[0]))[:8]
     return CallStatistics(
         steps=steps,
         cost_ns=(round(p50), round(p95), int(cost.min()), int(cost.max())),
@@ -128,7 +124,8 @@ def summarize_calls(table: CallTable, steps: int, cost_column: int = 0) -> CallS
 def call_site(site: Site, count: int, ns: int) -> CallSite:
     """Return a site with its source line, if that is short."""
     source = linecache.getline(site.file, site.line).strip()
-    return CallSite(*site, source if len(source) <= MAX_SOURCE else "", count, ns)
+    # Length of a source line that is shown; for a longer one the called function is shown.
+    return CallSite(*site, source if len(source) <= 80 else "", count, ns)
 
 
 def shorten_path(file: str) -> str:

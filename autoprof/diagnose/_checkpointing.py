@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from ..frame import Phase
 from ..summary import Row
 from ._evidence import Evidence
-
-MAX_REMAINDER: Final = 0.1
-"""The most of a recompute's time outside the modules called in it for which these stand for the whole."""
 
 
 def outermost_recomputed(run: Evidence) -> list[Row]:
@@ -23,7 +18,8 @@ def outermost_recomputed(run: Evidence) -> list[Row]:
 
 
 def _is_container(row: Row) -> bool:
-    return row.memory_growth_bytes is None and row.self_ns <= MAX_REMAINDER * row.total_ns
+    # The most of a recompute's time outside the modules called in it for which these stand for the whole.
+    return row.memory_growth_bytes is None and row.self_ns <= 0.1 * row.total_ns
 
 
 def saved_bytes(run: Evidence) -> int | None:

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any
 
 from ..probes.compilations import CompilationProbe, CompiledFunction
 from ._calls import shorten_path
-
-MAX_FUNCTIONS: Final = 8
-"""Functions kept, those with the most recompilations."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,5 +35,5 @@ def summarize_compilations(counted: CompilationProbe, steps: int, run_ns: int) -
     """Return the statistics of the compilations that were counted in these recorded steps."""
     recompiled = [one for one in counted.functions.values() if one.count or one.gave_up]
     recompiled.sort(key=lambda one: (-one.count, one.file, one.line))
-    functions = tuple(replace(one, function=one.function or "a function") for one in recompiled[:MAX_FUNCTIONS])
+    functions = tuple(replace(one, function=one.function or "a function") for one in recompiled[:8])
     return CompileStatistics(steps, run_ns, counted.steps, counted.ns, functions)

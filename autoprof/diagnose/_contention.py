@@ -9,10 +9,6 @@ from ._evidence import Evidence
 
 MIN_WAITING: Final = 0.1
 """Share of the time in which the training thread waits for a processor, from which times are not the program's own."""
-MIN_OTHERS: Final = 0.3
-"""Processors that others keep busy before the wait is called theirs."""
-FULL: Final = 0.95
-"""Busy share of the machine that counts as full where the wait of the thread is not measured."""
 
 FIRM: Final = 2.0
 """Times its bound at which a share of the step stands on a busy machine, too: processes that come and go make a phase
@@ -38,8 +34,10 @@ class Contention:
     @property
     def by_others(self) -> bool:
         """Whether other processes make this one wait."""
-        least = max(MIN_OTHERS, 0.1 * self.machine_cores)
-        waits = self.busy >= FULL if self.waiting is None else self.waiting >= MIN_WAITING
+        # Processors that others keep busy before the wait is called theirs.
+        least = max(0.3, 0.1 * self.machine_cores)
+        # Busy share of the machine that counts as full where the wait of the thread is not measured.
+        waits = self.busy >= 0.95 if self.waiting is None else self.waiting >= MIN_WAITING
         return waits and self.others >= least
 
 

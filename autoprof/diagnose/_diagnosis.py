@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any
 
 from .._capture.memory import Footprint
 from .._ranks import RankMonitor
@@ -26,9 +26,6 @@ from ._optimizers import OptimizerInfo, describe_optimizers
 from ._python_threads import ThreadMonitor
 from ._rule import MIN_STEPS
 from ._stacks import StackMonitor
-
-MAX_WAITING_STEPS: Final = 256
-"""Steps whose calls are kept until their frames arrive; a device is a few steps behind."""
 
 
 class CallMonitor:
@@ -67,7 +64,8 @@ class CallMonitor:
         if logs.has_calls:
             logs.close_step(self._steps, logs.count(logs.take()))
         if self._syncs.on_device and waits.has_calls:
-            if len(self._waiting) >= MAX_WAITING_STEPS:
+            # Steps whose calls are kept until their frames arrive; a device is a few steps behind.
+            if len(self._waiting) >= 256:
                 del self._waiting[next(iter(self._waiting))]
             self._waiting[raw.step] = self._steps, begun_ns, waits.take()
 

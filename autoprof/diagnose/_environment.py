@@ -13,7 +13,6 @@ import torch.distributed as dist
 
 from ..devices import available_cores
 
-NCCL_SETTINGS: Final = ("NCCL_P2P_DISABLE", "NCCL_P2P_LEVEL")
 DEBUG_VARIABLES: Final[Mapping[str, tuple[str, ...]]] = {
     "CUDA_LAUNCH_BLOCKING": (),
     "TORCH_DISTRIBUTED_DEBUG": ("DETAIL",),
@@ -50,7 +49,11 @@ class Environment:
     def read(cls, device: str, variables: Mapping[str, str]) -> Environment:
         """Read the environment at set-up; neither the device nor other ranks are queried."""
         backend = dist.get_backend_config() if dist.is_available() and dist.is_initialized() else None
-        nccl = {name: variables[name].strip() for name in NCCL_SETTINGS if variables.get(name, "").strip()}
+        nccl = {
+            name: variables[name].strip()
+            for name in ("NCCL_P2P_DISABLE", "NCCL_P2P_LEVEL")
+            if variables.get(name, "").strip()
+        }
         local = variables.get(LOCAL_WORLD_SIZE, "").strip()
         return cls(
             device,

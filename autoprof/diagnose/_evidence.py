@@ -17,14 +17,8 @@ from ._facts import RunFacts
 
 LONGEST_STEPS: Final = 8
 """Longest steps kept: enough to recognise a recurring cause."""
-MEMORY_READINGS: Final = 64
-"""Readings kept, each the smallest of a stretch of the run. At this number every two stretches are merged into one."""
 CLOCK_SCALAR: Final = "gpu_sm_clock_mhz"
 """The scalar of a frame that holds the device's clock frequency."""
-CLOCK_READINGS: Final = 256
-"""Clock frequencies kept, the last ones."""
-MEMORY_KINDS: Final = ("allocated_bytes", "rss_bytes")
-"""Readings that show growth, the better one first: an allocator counts tensors, the resident set everything."""
 PEAK_OF_KIND: Final = {"rss_bytes": "rss_peak_bytes"}
 """The reading of the highest level since the process began, for kinds that also count freed memory."""
 
@@ -97,7 +91,7 @@ class EvidenceCollector:
         self._stretch = 1
         """Number of readings in a stretch."""
         self._in_stretch = 0
-        self._clocks: deque[float] = deque(maxlen=CLOCK_READINGS)
+        self._clocks: deque[float] = deque(maxlen=256)
         self._steps = 0
         self._unattributed_ns = 0
         self._squares = 0.0
@@ -160,7 +154,8 @@ class EvidenceCollector:
 
     def _add_memory(self, step: int, memory: Mapping[str, int]) -> None:
         if self._memory_kind is None:
-            self._memory_kind = next((kind for kind in MEMORY_KINDS if kind in memory), None)
+            # Readings that show growth, the better one first: an allocator counts tensors, the resident set everything.
+            self._memory_kind = next((kind for kind in ("allocated_bytes", "rss_bytes") if kind in memory), None)
         if self._memory_kind is None or self._memory_kind not in memory:
             return
         reading = (step, memory[self._memory_kind], memory.get(PEAK_OF_KIND.get(self._memory_kind, "")))
@@ -169,7 +164,9 @@ class EvidenceCollector:
         elif not self._in_stretch:
             self._memory.append(reading)
         self._in_stretch = (self._in_stretch + 1) % self._stretch
-        if len(self._memory) == MEMORY_READINGS and not self._in_stretch:
+        # Readings kept, each the smallest of a stretch of the run. At this number every two stretches are merged into
+        # one.
+        if len(self._memory) == 64 and not self._in_stretch:
             pairs = zip(self._memory[::2], self._memory[1::2], strict=True)
             self._memory = [min(pair, key=lambda one: one[1]) for pair in pairs]
             self._stretch *= 2

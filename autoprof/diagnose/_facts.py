@@ -61,7 +61,10 @@ class RunFacts:
         if values.get("collected") is not None:
             values["collected"] = tuple(values["collected"])
         if values.get("optimizers") is not None:
-            values["optimizers"] = tuple(OptimizerInfo(**one) for one in values["optimizers"])
+            values["optimizers"] = tuple(
+                OptimizerInfo(**{key: value for key, value in one.items() if key != "state_word_bytes"})
+                for one in values["optimizers"]
+            )
         if isinstance(values.get("threads"), list):
             values["threads"] = tuple(PythonThread(**one) for one in values["threads"])
         else:  # older versions kept other figures of them

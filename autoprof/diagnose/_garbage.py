@@ -8,27 +8,23 @@ from __future__ import annotations
 
 import gc
 from collections import deque
-from typing import Final
-
-KEPT_STEPS: Final = 1024
-"""Number of steps remembered, the last ones. Full collections are rare; in every step they explain no outlier."""
-MIN_STEP_NS: Final = 2_000_000
-"""A full collection visits about 150,000 objects that importing torch creates, so a shorter step had none and the
-counters are not read. With cold caches reading them takes 6 µs, as long as all metrics at the end of a step."""
 
 
 class CollectionTracker:
     """Remember the steps with a full collection."""
 
     def __init__(self) -> None:
-        self.steps: deque[int] = deque(maxlen=KEPT_STEPS)
+        self.steps: deque[int] = deque(maxlen=1024)
         self.count = 0
         self._last_step = 0
         self._collections = -1
 
     def step(self, step: int, step_ns: int) -> None:
         """Record whether a collection ran in a closed step; after unsampled steps the count is only refreshed."""
-        if step_ns < MIN_STEP_NS and step == self._last_step + 1:
+        # A full collection visits about 150,000 objects that importing torch creates, so a shorter step had none and
+        # the counters are not read. With cold caches reading them takes 6 µs, as long as all metrics at the end of a
+        # step.
+        if step_ns < 2_000_000 and step == self._last_step + 1:
             self._last_step = step
             return
         collections = gc.get_stats()[2]["collections"]

@@ -12,12 +12,6 @@ from torch import Tensor
 from .._capture.memory import bytes_of, extents
 from .._units import format_bytes
 
-EIGHT_BIT_OPTIMIZERS: Final = ("Adam", "AdamW", "SGD", "Adagrad", "RMSprop")
-"""torch's optimizers of which ``bitsandbytes.optim`` has an 8-bit version, with the suffix ``8bit``."""
-FUSED: Final = ("Adam", "AdamW", "SGD", "Adagrad")
-"""torch's optimizers that have a fused implementation."""
-MIN_8BIT_SIZE: Final = 4096
-"""State with fewer values stays in 32 bits (bitsandbytes, ``min_8bit_size``)."""
 BLOCK: Final = 256
 """Values that share one float32 scale (Dettmers et al. 2021, arXiv:2110.02861, have 2048; later versions 256)."""
 TORCH: Final = "torch"
@@ -27,8 +21,8 @@ TORCH: Final = "torch"
 class OptimizerInfo:
     """Facts about one optimizer; ``fused`` and ``foreach`` are None where torch chooses the implementation.
 
-    ``state_word_bytes`` is the size of most of the state's values, ``origin`` the package of the class,
-    ``eight_bit_bytes`` the size of the state at one byte a value; None is not known.
+    ``origin`` is the package of the class, ``eight_bit_bytes`` the size of the state at one byte a value; None is not
+    known.
     """
 
     kind: str
@@ -36,7 +30,6 @@ class OptimizerInfo:
     foreach: bool | None
     parameter_bytes: int
     state_bytes: int
-    state_word_bytes: int = 4
     origin: str = "torch"
     can_fuse: bool | None = None
     device: str = ""
@@ -45,9 +38,10 @@ class OptimizerInfo:
     @property
     def has_eight_bits(self) -> bool:
         """Whether an 8-bit version of this optimizer exists whose state is smaller."""
+        # torch's optimizers of which `bitsandbytes.optim` has an 8-bit version, with the suffix `8bit`.
         return (
             self.origin == TORCH
-            and self.kind in EIGHT_BIT_OPTIMIZERS
+            and self.kind in ("Adam", "AdamW", "SGD", "Adagrad", "RMSprop")
             and self.eight_bit_bytes is not None
             and self.eight_bit_bytes < self.state_bytes
         )
@@ -66,9 +60,6 @@ def _describe(optimizer: Any) -> OptimizerInfo:
     groups = list(optimizer.param_groups)
     states = list(optimizer.state.values())
     tensors = [tensor for state in states for tensor in _tensors(state)]
-    word_sizes = Counter[int]()
-    for tensor in tensors:
-        word_sizes[tensor.element_size()] += tensor.nelement()
     parameters = [parameter for group in groups for parameter in group["params"]]
     devices = Counter[str]()
     for parameter in parameters:
@@ -79,7 +70,6 @@ def _describe(optimizer: Any) -> OptimizerInfo:
         foreach=_setting(groups, "foreach"),
         parameter_bytes=bytes_of(extents(parameters)),
         state_bytes=bytes_of(extents(states)),
-        state_word_bytes=word_sizes.most_common(1)[0][0] if word_sizes else 4,
         origin=type(optimizer).__module__.partition(".")[0],
         can_fuse="fused" in optimizer.defaults,
         device=devices.most_common(1)[0][0] if devices else "cpu",
@@ -96,7 +86,8 @@ def _tensors(state: Any) -> Iterator[Tensor]:
 
 def _freed_bytes(tensor: Tensor) -> int:
     count = tensor.nelement()
-    if count < MIN_8BIT_SIZE or not tensor.is_floating_point():
+    # State with fewer values stays in 32 bits (bitsandbytes, `min_8bit_size`).
+    if count < 4096 or not tensor.is_floating_point():
         return 0
     return max(bytes_of(extents(tensor)) - count - 4 * -(-count // BLOCK), 0)
 
@@ -118,7 +109,8 @@ def _advise_faster(one: OptimizerInfo) -> str:
         return "it is fused already"
     if one.origin != TORCH:
         return f"{one.kind} is not part of torch: check whether {one.origin} has a fused or foreach version"
-    can_fuse = one.kind in FUSED if one.can_fuse is None else one.can_fuse
+    # torch's optimizers that have a fused implementation.
+    can_fuse = one.kind in ("Adam", "AdamW", "SGD", "Adagrad") if one.can_fuse is None else one.can_fuse
     if one.foreach is False:
         remedy = (
             "use fused=True, or remove foreach=False"

@@ -16,7 +16,6 @@ from ..probes._call_table import Site
 from ..probes.stacks import sites_of
 from ._calls import shorten_path
 
-MAX_THREADS: Final = 16
 MIN_CORES: Final = 0.05
 """Processors that a thread keeps busy before it is named; autoprof's own and progress bars stay below."""
 
@@ -68,7 +67,7 @@ class ThreadMonitor:
                 continue
             key = native, thread.name
             if key not in self._read_ns:
-                if len(self._read_ns) < MAX_THREADS:
+                if len(self._read_ns) < 16:
                     self._read_ns[key], self._sites[key] = cpu_ns, Counter()
                 continue
             used_ns, self._read_ns[key] = cpu_ns - self._read_ns[key], cpu_ns

@@ -12,8 +12,6 @@ from ._experiment import Experiment
 
 MIN_STEPS: Final = 10
 """Recorded steps before any rule judges: the first steps include allocations and lazy initialisation."""
-THIRD_PARTY_ORDER: Final = 1000
-"""Order of a rule that sets none: after the built-in ones."""
 
 Setting = Literal["fake clock", "fake device", "real clock"]
 
@@ -48,7 +46,8 @@ class Rule:
 
     name: str
     judge: Callable[[Evidence], Finding | None]
-    order: int = THIRD_PARTY_ORDER
+    # Order of a rule that sets none: after the built-in ones.
+    order: int = 1000
     defects: tuple[Defect, ...] = ()
     needs_device: bool = False
     needs_quiet: bool = False

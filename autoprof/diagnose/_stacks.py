@@ -23,17 +23,11 @@ from ._calls import NEARLY_ALL, CallSite, call_site
 UNATTRIBUTED: Final = "unattributed"
 """The key of samples in no span; those in a span have its phase and name, those in excluded time ``EXCLUDED``."""
 EXCLUDED: Final = "excluded"
-MIN_SAMPLES: Final = 10
-"""Samples of one kind before a line is named."""
-MIN_SHARE: Final = 0.2
-"""A line is named if it has certainly more than this share of its kind of time."""
 COMMON_SHARE: Final = 0.2
 """A line with this share of all other samples calls the training itself (``trainer.train()``), so a line below it is
 named."""
 MAX_KEPT: Final = 256
 """Kinds of time, lines of each, and steps whose samples wait for their frames."""
-NAMED_LINES: Final = 5
-"""Lines of a table."""
 ENABLE_SHARE: Final = 0.1
 """Sampling begins when this part of the recorded steps is in no span, or waits for data."""
 OWN_SHARE: Final = 0.3
@@ -53,9 +47,9 @@ class StackTable:
     @property
     def named(self) -> tuple[CallSite, ...]:
         """The lines that certainly have a good part of the time, the longest first."""
-        if self.samples < MIN_SAMPLES:
+        if self.samples < 10:
             return ()
-        return tuple(line for line in self.lines if self.share_low(line) > MIN_SHARE)
+        return tuple(line for line in self.lines if self.share_low(line) > 0.2)
 
     def share(self, line: CallSite) -> float:
         """Return the line's share of this kind of time."""
@@ -234,7 +228,7 @@ class StackMonitor:
             if site is not None:
                 sums = groups.setdefault(_line(site), {}).setdefault(site, [0, 0])
                 sums[0], sums[1] = sums[0] + count, sums[1] + ns
-        longest = sorted(groups.values(), key=lambda group: -_sums(group.values())[1])[:NAMED_LINES]
+        longest = sorted(groups.values(), key=lambda group: -_sums(group.values())[1])[:5]
         return StackTable(*_sums(self._tables[kind].values()), tuple(map(_call_site, longest)))
 
     def _common_lines(self, kind: str) -> set[tuple[str, int]]:

@@ -12,11 +12,6 @@ from ._evidence import Evidence
 from ._rule import MIN_STEPS
 
 EXTRAPOLATED: Final = "extrapolated"
-EIGHT_BIT: Final = "8-bit optimizer"
-NO_CHECKPOINTING: Final = "no checkpointing"
-TOGETHER: Final = "all together"
-LARGEST_BATCH: Final = 3
-"""The largest batch of the table, in batches of this run."""
 
 
 def what_if(run: Evidence) -> tuple[WhatIf, ...]:
@@ -34,8 +29,9 @@ def what_if(run: Evidence) -> tuple[WhatIf, ...]:
         assumed = "its state in 8 bits, counted tensor by tensor; the step time stays (its change was not measured)"
         if "peak_bytes" not in run.summary.memory:
             assumed += "; such optimizers run on a GPU"
-        table.append(_change(run, EIGHT_BIT, assumed, freed=freed))
-    largest = 1 if run.summary.throughput is None else LARGEST_BATCH
+        table.append(_change(run, "8-bit optimizer", assumed, freed=freed))
+    # The largest batch of the table, in batches of this run.
+    largest = 1 if run.summary.throughput is None else 3
     for times in range(2, largest + 1):
         assumed = _assume_batch(run) if times == 2 else f"{EXTRAPOLATED}, as for batch x 2"
         table.append(_change(run, f"batch x {times}", assumed, times=times))
@@ -44,12 +40,12 @@ def what_if(run: Evidence) -> tuple[WhatIf, ...]:
         if saved is not None:
             kept = "it needs at most the memory of everything that was measured to be recomputed"
         assumed = f"the measured recompute is gone, the rest of the step stays; {kept}"
-        table.append(_change(run, NO_CHECKPOINTING, assumed, recompute_ns=recompute_ns, saved=saved))
+        table.append(_change(run, "no checkpointing", assumed, recompute_ns=recompute_ns, saved=saved))
     if (freed > 0) + (recompute_ns > 0) + (largest > 1) > 1:
         batch = f" with batch x {largest}" if largest > 1 else ""
         assumed = f"{EXTRAPOLATED}: all changes at once{batch}, each with its assumptions"
         table.append(
-            _change(run, TOGETHER, assumed, times=largest, freed=freed, recompute_ns=recompute_ns, saved=saved)
+            _change(run, "all together", assumed, times=largest, freed=freed, recompute_ns=recompute_ns, saved=saved)
         )
     return tuple(table)
 

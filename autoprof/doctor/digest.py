@@ -7,7 +7,7 @@ import hashlib
 import pickle
 import random
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,16 +15,14 @@ from torch import Tensor, nn
 
 from ..devices import Device, ask_devices
 
-DEPTH: Final = 20
-"""Levels of nested containers that are searched; a container may hold itself."""
-
 Digests = dict[str, str]
 
 
 def leaves(value: Any, path: str = "", depth: int = 0) -> Iterator[tuple[str, Any]]:
     """Yield every leaf of nested tuples, lists, mappings and dataclasses with the path to it: ``[0].logits``."""
     inside: Any = None
-    if depth < DEPTH and not isinstance(value, Tensor):
+    # The depth is limited, because a container may hold itself.
+    if depth < 20 and not isinstance(value, Tensor):
         if isinstance(value, Mapping):
             inside = ((f"{path}[{key!r}]", item) for key, item in value.items())
         elif isinstance(value, (tuple, list)):

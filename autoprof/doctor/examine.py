@@ -13,8 +13,6 @@ from .result import Report, Result, ok, problem, unknown, warning
 from .subject import RETURNS, Subject
 from .trial import STEPS, Outcome, Trials
 
-EVERY_MODULE = "targets: [{match: '.*'}]"
-"""The targets without a configuration: every module, in all phases."""
 _MAX_NAMES: Final = 6
 _REPORT_IT: Final = "do not profile this model, and report it with `autoprof doctor --json`"
 
@@ -27,7 +25,7 @@ def examine(
     ``progress`` is called with the name of each part. The subject's model is unchanged afterwards. Raises
     ``AutoprofError`` if the configuration does not fit the model.
     """
-    settings = parse_config(EVERY_MODULE) if config is None else config
+    settings = parse_config("targets: [{match: '.*'}]") if config is None else config
     progress("checking the installation")
     results = [check_versions(), check_switch(os.environ, settings), check_output(settings)]
     if subject.runnable:

@@ -10,7 +10,6 @@ import tempfile
 from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
-from typing import Final
 
 from .._capture.marks.native import uses_extension
 from .._process.switch import SWITCH, is_off
@@ -18,12 +17,8 @@ from .._units import format_bytes
 from ..sinks import Config, writes_files
 from .result import Result, ok, problem, unknown, warning
 
-DISTRIBUTION: Final = "torch-autoprof"
-SPACE_BYTES: Final = 200 * 1024 * 1024
-"""Free space below which the records of a long run may not fit."""
 
-
-def check_versions(distribution: str = DISTRIBUTION) -> Result:
+def check_versions(distribution: str = "torch-autoprof") -> Result:
     """Compare Python and every required package with the ranges that the distribution declares."""
     from packaging.requirements import Requirement  # a dependency of matplotlib
     from packaging.specifiers import SpecifierSet
@@ -100,6 +95,6 @@ def check_output(config: Config) -> Result:
         reason = f"{existing} is a file" if existing.is_file() else f"{existing}: {error.strerror or error}"
         return problem("output", f"runs cannot be written to {folder} ({reason})", advice, folder=str(folder))
     shown = f"runs go to {folder}, {format_bytes(free)} free"
-    if free < SPACE_BYTES:
+    if free < 200 * 1024 * 1024:
         return warning("output", shown, "a full disk ends the records, not the training; " + advice, free_bytes=free)
     return ok("output", shown, folder=str(folder), free_bytes=free)

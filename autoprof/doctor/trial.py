@@ -21,7 +21,6 @@ from .digest import Digests, RandomState, digest, digest_gradients, digest_outpu
 from .subject import Subject, users_line
 
 STEPS: Final = 3
-_LEARNING_RATE: Final = 1e-3
 
 
 @dataclass
@@ -116,7 +115,7 @@ class Trials:
                     torch.autograd.backward(loss)
                 trainable = [weight for weight in model.parameters() if weight.grad is not None]
                 if trainable:
-                    torch.optim.SGD(trainable, lr=_LEARNING_RATE).step()
+                    torch.optim.SGD(trainable, lr=1e-3).step()
                 found |= digest_gradients(model)
                 outcome.digests |= {f"{name} of step {number}": value for name, value in found.items()}
                 end_step()

@@ -39,8 +39,6 @@ SCALARS: Final = {
     "train/grad_norm": "grad_norm",
 }
 """The names of ``session.log`` for those of the frameworks; other names stay."""
-NO_SCALARS: Final = ("_runtime", "_per_second", "_flos", "num_input_tokens_seen", "_timing")
-"""The ends of names that frameworks log and a session has itself: times and rates."""
 
 
 _runs: Final = Counter[str]()
@@ -136,11 +134,14 @@ class Training:
 
     def log_all(self, values: Mapping[str, Any]) -> None:
         """Attach those numbers to the open step that a framework logs, under the session's names."""
+        # The ends of names that frameworks log and a session has itself: times and rates.
         self.log(
             **{
                 SCALARS.get(name, name): value
                 for name, value in values.items()
-                if isinstance(value, (int, float)) and not isinstance(value, bool) and not name.endswith(NO_SCALARS)
+                if isinstance(value, (int, float))
+                and not isinstance(value, bool)
+                and not name.endswith(("_runtime", "_per_second", "_flos", "num_input_tokens_seen", "_timing"))
             }
         )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import os
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from accelerate import Accelerator
 from accelerate.tracking import GeneralTracker
@@ -23,12 +23,6 @@ if TYPE_CHECKING:
     from ..sinks import Config, Sink
 
 __all__ = ["AutoprofTracker"]
-
-TOTALS: Final = ("max_train_steps", "total_steps", "num_training_steps", "max_steps")
-"""The keys of a script's configuration that hold the optimizer steps of the run, as the examples name them."""
-MAX_SEARCHES: Final = 3
-"""Optimizer steps after which the accelerator is looked for, among all objects of the process."""
-SAVES: Final = ("save_state", "save_model")
 
 
 class AutoprofTracker(GeneralTracker):
@@ -81,7 +75,8 @@ class AutoprofTracker(GeneralTracker):
 
     def store_init_configuration(self, values: Mapping[str, Any]) -> None:
         """Read the length of the run from the script's configuration."""
-        found = (values.get(name) for name in TOTALS)
+        # The keys of a script's configuration that hold the optimizer steps of the run, as the examples name them.
+        found = (values.get(name) for name in ("max_train_steps", "total_steps", "num_training_steps", "max_steps"))
         total = next((one for one in found if isinstance(one, int) and one > 0), None)
         self._total = self._total or total
         self.start()  # accelerate before version 1.8 has no such event
@@ -114,7 +109,8 @@ class AutoprofTracker(GeneralTracker):
             if accelerator is not None and accelerator._models:
                 self._stop_waiting()
                 self._open(accelerator, None if self._total is None else self._total - 1)
-            elif self._searches >= MAX_SEARCHES:
+            # Optimizer steps after which the accelerator is looked for, among all objects of the process.
+            elif self._searches >= 3:
                 self._stop_waiting()
 
     def _stop_waiting(self) -> None:
@@ -137,7 +133,7 @@ class AutoprofTracker(GeneralTracker):
             accelerator._optimizers,
             total_steps=total_steps,
             epoch_batches=length_of(loaders[0]) if len(loaders) == 1 else None,
-            saves=(type(accelerator), SAVES),
+            saves=(type(accelerator), ("save_state", "save_model")),
         )
 
 

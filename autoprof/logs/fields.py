@@ -58,18 +58,11 @@ _VALIDATION: Final = (
     "val|valid|validation|eval|evaluation|evaluating|validating|test|testing|dev|holdout|held[ -]?out|验证|测试"
 )
 VALIDATION_WORD: Final = re.compile(rf"(?i)(?<![\w/])(?:{_VALIDATION})(?![\w/])")
-_VALIDATION_NAME: Final = re.compile(rf"(?:{_VALIDATION})_(.+)")
 _GROUPS: Final = frozenset(TABLE["groups"].split())
 """Groups (``train/loss``) that leave the meaning of a key as it is."""
-_NEUTRAL: Final = re.compile(r"(?:train|training|current|curr|cur)_(.+)")
-_LR_OF_OPTIMIZER: Final = re.compile(r"lr-[A-Z]\w*(?:/pg\d+)?")
-_LOSS: Final = re.compile(r"(?:^|_)loss|loss(?:es)?(?:$|_)|损失")
-_GPU: Final = re.compile(r"gpu_?(\d+)_util\w*|gpu_util\w*?_(\d+)")
-_SUFFIX: Final = re.compile(r"(.+?)_(?:in_)?([a-z]+|mib|gib)")
-_STEP: Final = r"(?:it|its|iters?|iterations?|steps?|batch|batches|updates?)"
 _RATE_UNITS: Final = {
     "tokens_per_s": re.compile(r"[kmg]?(?:tok|toks|tokens?|words?)/s"),
-    "steps_per_s": re.compile(rf"{_STEP}/s"),
+    "steps_per_s": re.compile(r"(?:it|its|iters?|iterations?|steps?|batch|batches|updates?)/s"),
     "throughput": re.compile(r"[kmg]?(?:samples?|images?|imgs?|examples?|seqs?|sequences?|sents?)/s"),
     "tflops": re.compile(r"tflops?"),
 }
@@ -103,10 +96,10 @@ def meaning_of(key: str) -> Meaning | None:
     training (``train_loss``), and without groups (``train/loss``). ``val_loss`` is the only column of validation.
     """
     name = normalize_key(key)
-    gpu = _GPU.fullmatch(name)
+    gpu = re.fullmatch(r"gpu_?(\d+)_util\w*|gpu_util\w*?_(\d+)", name)
     if gpu is not None:
         return Meaning("gpu_util", 0, "%", int(gpu[1] or gpu[2]))
-    if _LR_OF_OPTIMIZER.fullmatch(key.strip()):
+    if re.fullmatch(r"lr-[A-Z]\w*(?:/pg\d+)?", key.strip()):
         return Meaning("lr", 5)
     found = _match(name)
     if found is not None:
@@ -127,17 +120,17 @@ def _match(name: str) -> Meaning | None:
     """Return the meaning of a normalized key without groups."""
     if name in _BY_KEY:
         return Meaning(*_BY_KEY[name])
-    suffix = _SUFFIX.fullmatch(name)
+    suffix = re.fullmatch(r"(.+?)_(?:in_)?([a-z]+|mib|gib)", name)
     if suffix is not None and suffix[1] in _BY_KEY:
         field, preference = _BY_KEY[suffix[1]]
         if suffix[2] in UNITS.get(FIELDS[field].kind, ()):
             return Meaning(field, preference, suffix[2])
-    validation = _VALIDATION_NAME.fullmatch(name)
+    validation = re.fullmatch(rf"(?:{_VALIDATION})_(.+)", name)
     if validation is not None:
         found = _match(validation[1])
         is_result = found is not None and found.field == "loss" and not validation[1].startswith("train")
         return Meaning("val_loss", 10) if is_result else None
-    neutral = _NEUTRAL.fullmatch(name)
+    neutral = re.fullmatch(r"(?:train|training|current|curr|cur)_(.+)", name)
     found = None if neutral is None else _match(neutral[1])
     return found if found is None or found.field in METRICS else None
 
@@ -146,7 +139,7 @@ def _match(name: str) -> Meaning | None:
 def is_loss(key: str) -> bool:
     """Return whether a key is a loss, such as ``loss_bbox`` or ``disc_loss``, but not a loss scale."""
     name = normalize_key(key)
-    return _LOSS.search(name) is not None and "scale" not in name
+    return re.search(r"(?:^|_)loss|loss(?:es)?(?:$|_)|损失", name) is not None and "scale" not in name
 
 
 def names_validation(value: object) -> bool:

@@ -42,14 +42,9 @@ OUTPUT: Final = "training_metrics.png"
 X_COLUMNS: Final = {"step": "step", "time": "elapsed_s", "tokens": "tokens"}
 COLORS: Final = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#8c564b", "#7f7f7f", "#b2a900")
 RED: Final = "#d00000"
-_VALIDATION: Final = "#d55e00"
-_HEIGHT_IN: Final = 2.35
 _MAX_NAME_CELLS: Final = 44
-_NAME_CELLS_PER_IN: Final = 17.0
 _MAX_OTHER_COLUMNS: Final = 6
-_MAX_TIMERS: Final = 6
 _MAX_GPUS: Final = 16
-_MIN_RECORDS_TO_SMOOTH: Final = 24
 _TIMER_SUFFIX: Final = " (ms)"
 """The end of a name of a timing log's column."""
 
@@ -221,7 +216,7 @@ def _draw(runs: Runs, chosen: list[Callable[[Axes, Runs], Legend]]) -> Figure:
     rows = -(-len(chosen) // columns)
     with styled(runs.script):
         width = TWO_COLUMNS_IN if columns == 2 else ONE_COLUMN_IN
-        figure: Any = blank_figure(width, _HEIGHT_IN * rows + 0.45, _figure_class())
+        figure: Any = blank_figure(width, 2.35 * rows + 0.45, _figure_class())
         places = list(figure.subplots(rows, columns, squeeze=False).flat)
         legends = [draw(axes, runs) for draw, axes in zip(chosen, places, strict=False)]
         for axes in places[len(chosen) :]:
@@ -243,7 +238,7 @@ def _name_runs(figure: Figure, runs: Runs) -> None:
             figure.suptitle(labels[0], fontsize=TITLE, color=FAINT, x=0.01, ha="left", parse_math=False)
         return
     handles = [Line2D([], [], color=runs.color(name), linewidth=2.5) for name in runs.tables]
-    fitting = int(_NAME_CELLS_PER_IN * figure.get_figwidth() / (max(map(cells, labels)) + 6))
+    fitting = int(17.0 * figure.get_figwidth() / (max(map(cells, labels)) + 6))
     legend = figure.legend(
         handles, labels, loc="outside upper left", ncols=max(1, min(len(labels), fitting)), frameon=False,
         fontsize=TEXT, handlelength=1.2,
@@ -260,7 +255,7 @@ def _draw_loss(axes: Axes, runs: Runs) -> Legend:
             color = runs.color(run) if len(names) == 1 else COLORS[at]
             _draw_line(axes, line, color, runs, label=runs.script.show(name))
     for run, line in runs.lines("val_loss"):
-        color = runs.color(run) if len(runs.tables) > 1 else _VALIDATION
+        color = runs.color(run) if len(runs.tables) > 1 else "#d55e00"
         axes.plot(
             line.index, line["mean"], "D--", color=color, markersize=3, linewidth=0.8, markerfacecolor="none",
             markeredgewidth=0.7, markevery=-(-len(line) // 12), zorder=1.9, label="validation loss",
@@ -327,7 +322,7 @@ def _draw_timers(axes: Axes, runs: Runs) -> Legend:
     """Draw the longest names of the first run's timing log."""
     table = next(iter(runs.tables.values()))
     names = [name for name in table if str(name).endswith(_TIMER_SUFFIX) and name != f"other{_TIMER_SUFFIX}"]
-    for at, name in enumerate(sorted(names, key=lambda name: -float(table[name].mean()))[:_MAX_TIMERS]):
+    for at, name in enumerate(sorted(names, key=lambda name: -float(table[name].mean()))[:6]):
         for _, line in runs.lines(name)[:1]:
             label = runs.script.show(str(name).removesuffix(_TIMER_SUFFIX))
             marker = "." if len(line) < 40 else None
@@ -411,7 +406,7 @@ def _draw_line(axes: Axes, line: pd.DataFrame, color: str, runs: Runs, label: st
     """Draw the values pale and their moving average strong; few values are drawn alone. The range is a shade."""
     count, window = len(line), runs.window
     if window is None:
-        window = max(5, count // 100) if count >= _MIN_RECORDS_TO_SMOOTH else 1
+        window = max(5, count // 100) if count >= 24 else 1
     if (line["max"] > line["min"]).any():
         axes.fill_between(line.index, line["min"], line["max"], color=color, alpha=0.15, linewidth=0)
     if window <= 1:

@@ -21,8 +21,6 @@ STANDARD_INPUT: Final = Path("-")
 """The path that means standard input. A file of this name is ``./-``."""
 _BLOCK_BYTES: Final = 2 << 20
 _SAMPLE_BYTES: Final = 1 << 20
-_MAX_LINE_BYTES: Final = 64 << 20
-"""Longer lines are split, so that a file without line ends does not fill the memory."""
 _COMPRESSIONS: Final[tuple[tuple[bytes, Callable[..., Any]], ...]] = (
     (b"\x1f\x8b", gzip.open), (b"BZh", bz2.open), (b"\xfd7zXZ\x00", lzma.open),
 )  # fmt: skip
@@ -100,7 +98,8 @@ class LogFile:
                 end = rest.rfind(b"\n")
                 if end < 0:
                     end = rest[:-1].rfind(b"\r")  # the last byte may be the first half of \r\n
-                if end < 0 and len(rest) > _MAX_LINE_BYTES:
+                # Longer lines are split, so that a file without line ends does not fill the memory.
+                if end < 0 and len(rest) > 64 << 20:
                     end = len(rest) - 1
                 if end >= 0:
                     yield _clean(self._decode(rest[: end + 1])).removesuffix("\n")

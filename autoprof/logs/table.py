@@ -14,18 +14,8 @@ from .formats._base import RawRecords
 if TYPE_CHECKING:
     import pandas as pd
 
-_MIN_CONSTANT: Final = 3
-"""Records after which a counter that is always the same is a setting."""
-_MIN_SHARE_OF_EPOCHS: Final = 0.8
-"""Share of the epochs that restart the steps."""
-_MIN_DATE_S: Final = 1e8
-"""More seconds are no duration: they are counted since 1970."""
 _ONE_VALUE: Final = frozenset({"loss", "lr", "grad_norm", "step_time_s", "data_time", "throughput", "tokens_per_s"})
 """Columns of which two keys with different values in one record leave no certain value."""
-_TOKENS: Final = ("tok", "ppl", "perplexity")
-"""Parts of keys of a language model, whose ``throughput`` may be of tokens."""
-_ENVIRONMENT: Final = ("timesteps", "env_step", "envinteracts", "episode", "reward")
-"""Parts of keys of reinforcement learning, whose rates are of the environment."""
 
 
 class LogTable:
@@ -135,9 +125,11 @@ class LogTable:
         for name in ("mfu", "gpu_util"):
             if name in table and name in self._raw.unknown_units and 0 < table[name].max() <= 1:
                 reasons[name] = "a share or per cent"
-        if "throughput" in self._raw.unknown_units and any(part in keys for part in _TOKENS):
+        # The `throughput` of a language model may be of tokens.
+        if "throughput" in self._raw.unknown_units and any(part in keys for part in ("tok", "ppl", "perplexity")):
             reasons["throughput"] = "of samples or of tokens"
-        if any(part in keys for part in _ENVIRONMENT):
+        # In reinforcement learning rates are of the environment.
+        if any(part in keys for part in ("timesteps", "env_step", "envinteracts", "episode", "reward")):
             reasons |= dict.fromkeys(("throughput", "steps_per_s"), "of an environment, or of the training")
         for name, reason in reasons.items():
             if name in table:
@@ -201,7 +193,8 @@ class LogTable:
         restarts = ends["min"].to_numpy()[1:] <= ends["max"].to_numpy()[:-1]
         lengths = frame["_of"][known].dropna().unique() if "_of" in frame else np.array([])
         is_bounded = len(lengths) == 1 and bool((table["step"][known] <= lengths[0]).all())
-        if not restarts.any() or (not is_bounded and restarts.mean() < _MIN_SHARE_OF_EPOCHS):
+        # Most epochs have to restart the steps.
+        if not restarts.any() or (not is_bounded and restarts.mean() < 0.8):
             return True
         if not is_bounded:
             return False
@@ -254,7 +247,8 @@ def _first_of(frame: pd.DataFrame, keys: list[str]) -> Any:
 def _counters(frame: pd.DataFrame, keys: list[str]) -> list[str]:
     """Return the keys of a step without those that never change, first those that never fall."""
     known = {key: frame[key].dropna() for key in keys}
-    moving = [key for key in keys if len(known[key]) < _MIN_CONSTANT or known[key].nunique() > 1]
+    # A counter that is the same in three records is a setting.
+    moving = [key for key in keys if len(known[key]) < 3 or known[key].nunique() > 1]
     if len(moving) > 1:  # DeepSpeed's timer counts the steps of the process, not of the run
         moving = [key for key in moving if key != "process_step"]
     return sorted(moving, key=lambda key: bool((known[key].diff() < 0).any()))
@@ -286,7 +280,8 @@ def _derive(table: pd.DataFrame, notes: list[str]) -> pd.DataFrame:
 
     if "batch_size" in table and "step_time_s" in table:
         add("throughput", table["batch_size"] / table["step_time_s"], "batch size / step time")
-    if "elapsed_s" in table and table["elapsed_s"].min() > _MIN_DATE_S:  # TensorBoard's "Wall time" is a date
+    # So many seconds are counted since 1970.
+    if "elapsed_s" in table and table["elapsed_s"].min() > 1e8:  # TensorBoard's "Wall time" is a date
         table = (
             table.rename(columns={"elapsed_s": "timestamp"})
             if "timestamp" not in table

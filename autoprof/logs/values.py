@@ -15,7 +15,6 @@ NUMBER: Final = (
 """A number in a text, as a regular expression."""
 _VALUE: Final = re.compile(rf"\s*[\[(\"'~]*\s*({NUMBER})\s*([%A-Za-zµμ][\w/%µμ. ]*)?[\])\"']*\s*")
 _CLOCK: Final = re.compile(r"\s*(?:(\d+)\s*days?,?\s*)?(\d+):(\d{1,2})(?::(\d{1,2}(?:\.\d+)?))?\s*")
-_DATE: Final = re.compile(r"\s*\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d")
 
 
 class Value(NamedTuple):
@@ -40,7 +39,7 @@ def parse_value(text: str) -> Value | None:
         if clock[4] is None:  # tqdm writes 01:48 for 1 minute and 48 seconds
             first, second, third = 0.0, first, second
         return Value(days * 86400 + first * 3600 + second * 60 + third, "s")
-    if _DATE.match(text):
+    if re.match(r"\s*\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d", text):
         return _parse_date(text)
     found = _VALUE.fullmatch(text)
     return None if found is None else Value(to_float(found[1]), (found[2] or "").strip() or None)

@@ -11,7 +11,6 @@ from torch.utils.data import BatchSampler
 
 TENSORS: Final = 8
 """Tensors of a batch whose shapes are compared with the loader's batch size."""
-DEPTH: Final = 4
 SOURCES: Final = 64
 """Data sets that are distinguished in one step."""
 
@@ -48,7 +47,7 @@ class FetchedBatches:
             return
         source = type(iterator._dataset), iterator._index_sampler.batch_size
         if recorded:
-            shapes = [tensor.shape for _, tensor in zip(range(TENSORS), _tensors(batch, DEPTH), strict=False)]
+            shapes = [tensor.shape for _, tensor in zip(range(TENSORS), _tensors(batch, 4), strict=False)]
             if source[1] == 1 and any(shape[0] != 1 for shape in shapes):  # its data set may make whole batches
                 return
             size = _size(shapes, expected)

@@ -21,8 +21,6 @@ MAX_SITES: Final = 256
 """Call sites with figures of their own; further ones share one entry."""
 MAX_STEPS: Final = 1024
 """Steps whose sums are kept, the last ones."""
-MAX_CALLS: Final = 4096
-"""Calls of one step kept with start and end; further ones are only counted."""
 MAX_FRAMES: Final = 64
 """Frames searched for one of the user's code."""
 MAX_KNOWN: Final = 1024
@@ -153,7 +151,7 @@ class CallTable:
 
     def add(self, site: Site, start_ns: int, end_ns: int) -> None:
         """Add a call that is over."""
-        if len(self._open) < MAX_CALLS:
+        if len(self._open) < 4096:
             self._open.append((site, start_ns, end_ns))
         else:
             _add(self._more, site, 1, end_ns - start_ns)

@@ -33,12 +33,6 @@ KEY: Final = "BackendSelect"
 DTensor communicates inside the dispatch of another operator, where autograd's keys are off."""
 _BELOW: Final = torch._C._dispatch_keyset_full_after(torch._C.DispatchKey.BackendSelect)
 
-MAX_CALLS: Final = 8192
-"""Communications recorded in a step; the others are counted."""
-MAX_PENDING: Final = 64
-"""Communications whose end is checked at a time, the oldest ones."""
-MAX_FRAMES: Final = 96
-"""Frames of Python's stack that are searched for the phase and the caller."""
 
 CALLERS: Final = {
     "torch.distributed.fsdp": "FSDP",
@@ -52,7 +46,6 @@ CALLERS: Final = {
 """Modules that communicate on behalf of the program, with the word for them in reports."""
 
 _graph_task = torch._C._current_graph_task_id
-_NOT_IN_BACKWARD: Final = -1
 _MODULE_CALL: Final[CodeType] = nn.Module._call_impl.__code__
 
 
@@ -108,7 +101,6 @@ _OPERATORS: Final = {
     "barrier": _CommOperator("barrier", 0, 1),
 }
 """The operators by their names in the namespace ``c10d``."""
-WITHOUT_BYTES: Final = frozenset({"barrier"})
 MAX_LISTED: Final = 4
 """Ranks of a group that are listed one by one."""
 
@@ -140,7 +132,7 @@ class CommRecord:
         own_ns = thread_time_ns()
         self.look_for_ends()
         try:
-            if len(self.calls) >= MAX_CALLS:
+            if len(self.calls) >= 8192:
                 self.beyond += 1
             else:
                 self._add(kind, args, result, begun_ns)
@@ -153,7 +145,7 @@ class CommRecord:
         ranks = group.size()
         tensors = list(_tensors(args[kind.tensors]))
         phase, caller = place_of_call(sys._getframe())
-        size = 0 if kind.name in WITHOUT_BYTES else sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+        size = 0 if kind.name == "barrier" else sum(tensor.numel() * tensor.element_size() for tensor in tensors)
         size *= ranks if kind.times_ranks else 1
         call = CommCall(kind.name, group_label(group), ranks, size, phase, caller, begun_ns)
         self.calls.append(call)
@@ -171,7 +163,7 @@ class CommRecord:
         Never raises: it is called in the training's own waits.
         """
         try:
-            for entry in self._pending[:MAX_PENDING]:
+            for entry in self._pending[:64]:
                 call, work, is_over = entry
                 if work is waited or is_over():
                     call.ended_ns = perf_counter_ns()
@@ -222,9 +214,9 @@ def place_of_call(frame: FrameType | None) -> tuple[Phase, str]:
 
     ``frame`` is ours, above that of the call: the backward thread of a device has no Python code below it.
     """
-    phase = Phase.OTHER if _graph_task() == _NOT_IN_BACKWARD else Phase.BACKWARD
+    phase = Phase.OTHER if _graph_task() == -1 else Phase.BACKWARD
     caller, by_distributed = "", False
-    for _ in range(MAX_FRAMES):
+    for _ in range(96):
         if frame is None or (caller and phase is not Phase.OTHER):
             break
         module = frame.f_globals.get("__name__", "")

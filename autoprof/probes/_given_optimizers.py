@@ -3,16 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 from ..errors import SessionError
-
-MAX_WRAPPERS: Final = 8
-"""Wrappers around an optimizer that are looked through."""
-WRAPPED_AS: Final = ("optimizer", "_optimizer")
-"""The attributes in which wrappers hold an optimizer."""
-HOOKED_BY: Final = ("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks")
-"""The attributes of a torch optimizer that hold its hooks; wrappers derived from its class lack them."""
 
 
 def optimizers_in(given: Any) -> tuple[Any, ...]:
@@ -32,10 +25,14 @@ def unwrap_optimizer(given: Any) -> Any:
     Raises ``SessionError`` where there is none.
     """
     one = given
-    for _ in range(MAX_WRAPPERS):
-        if all(hasattr(one, name) for name in HOOKED_BY):
+    for _ in range(8):
+        # The attributes of a torch optimizer that hold its hooks; wrappers derived from its class lack them.
+        if all(hasattr(one, name) for name in ("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks")):
             return one
-        one = next((found for name in WRAPPED_AS if (found := getattr(one, name, None)) is not None), None)
+        # The attributes in which wrappers hold an optimizer.
+        one = next(
+            (found for name in ("optimizer", "_optimizer") if (found := getattr(one, name, None)) is not None), None
+        )
     raise SessionError(
         f"autoprof.instrument: optimizer is a {type(given).__name__}; it must be a torch.optim.Optimizer, "
         "a wrapper that holds it as .optimizer, or a list of them"

@@ -34,8 +34,6 @@ COLLECTIVES: Final = (
     "broadcast_object_list", "gather", "gather_object", "recv", "recv_object_list", "reduce", "reduce_scatter",
     "reduce_scatter_single", "reduce_scatter_tensor", "scatter", "scatter_object_list", "send", "send_object_list",
 )  # fmt: skip
-MAX_NAMES: Final = 256
-"""Names of calls, by function and group; the calls of further groups have names without their ranks."""
 ONE_QUEUE: Final = "CUDA_DEVICE_MAX_CONNECTIONS"
 """The environment variable of the number of hardware queues. With one, a timed event on a communication stream keeps
 computation waiting."""
@@ -120,7 +118,7 @@ class CommListener:
             if issubclass(type(one), _Group):  # ``isinstance`` asks a tensor for its class, which is slow
                 name += self._label(one)
         code = self._codes.get(name)
-        if code is None and len(self._codes) >= MAX_NAMES:
+        if code is None and len(self._codes) >= 256:
             name = f"{function.__name__}{UNKNOWN_MEMBERS}"
             code = self._codes.get(name)
         if code is None:

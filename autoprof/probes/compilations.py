@@ -10,17 +10,11 @@ import sys
 from contextlib import suppress
 from dataclasses import dataclass
 from time import perf_counter_ns
-from typing import Any, Final
+from typing import Any
 
 from .._capture.compiler import around_compiler
 from .._capture.handle import Handle
 from ._base import ProbeContext, ProbeFactory
-
-MAX_FUNCTIONS: Final = 64
-"""Functions with counts of their own; further ones are not listed."""
-MAX_REASON: Final = 300
-"""Characters kept of a reason."""
-_UTILS: Final = "torch._dynamo.utils"
 
 
 @dataclass(slots=True)
@@ -46,7 +40,7 @@ class CompiledFunction:
         self.count += not gave_up
         reason = str(getattr(metrics, "recompile_reason", None) or "")
         reason = " ".join(reason.partition(": ")[2].split() or reason.split())
-        self.reason = reason[:MAX_REASON] or self.reason
+        self.reason = reason[:300] or self.reason
 
 
 class CompilationProbe:
@@ -100,7 +94,7 @@ class CompilationProbe:
         for metrics in self._new():
             with suppress(Exception):  # another version of torch may have other fields
                 frame = str(metrics.compile_id).rpartition("/")[0]
-                if frame in self.functions or len(self.functions) < MAX_FUNCTIONS:
+                if frame in self.functions or len(self.functions) < 64:
                     self.functions.setdefault(frame, CompiledFunction()).add(metrics, recorded)
         if recorded:
             self.ns += self._open_ns
@@ -116,7 +110,7 @@ class CompilationProbe:
 
 def _metrics() -> list[Any]:
     with suppress(Exception):
-        metrics: list[Any] = sys.modules[_UTILS].get_compilation_metrics()
+        metrics: list[Any] = sys.modules["torch._dynamo.utils"].get_compilation_metrics()
         return metrics
     return []
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
-from typing import Any, Final
+from typing import Any
 
 import torch
 
@@ -16,10 +16,6 @@ from .._capture.hooks.backward import BACKWARD
 from .._process.replace import CallProbe
 from ._base import ProbeContext, ProbeFactory
 
-ANOMALY: Final = "torch.autograd anomaly detection"
-PROFILER: Final = "a torch profiler"
-TRACE: Final = "sys.settrace (a debugger, or coverage)"
-PYTHON_PROFILER: Final = "sys.setprofile (cProfile)"
 _profiler_enabled: Callable[[], bool] = getattr(torch._C._autograd, "_profiler_enabled", lambda: False)
 
 
@@ -73,13 +69,13 @@ def _is_switched_on() -> bool:
 
 def _switched_on() -> Iterator[str]:
     if torch.is_anomaly_enabled():
-        yield ANOMALY
+        yield "torch.autograd anomaly detection"
     if _profiler_enabled():
-        yield PROFILER
+        yield "a torch profiler"
     if sys.gettrace() is not None:
-        yield TRACE
+        yield "sys.settrace (a debugger, or coverage)"
     if sys.getprofile() is not None:
-        yield PYTHON_PROFILER
+        yield "sys.setprofile (cProfile)"
 
 
 def _make(context: ProbeContext) -> DebugProbe:

@@ -21,8 +21,6 @@ from ._base import ProbeContext, ProbeFactory
 
 TOKENS: Final = "autoprof_expert_tokens"
 """The attribute in which a module holds its tokens by expert."""
-MAX_EXPERTS: Final = 4096
-"""Experts that are followed, of all blocks together."""
 
 _compiling = torch.compiler.is_dynamo_compiling
 _task = torch._C._current_graph_task_id
@@ -89,7 +87,7 @@ class ExpertCalls(EntryProbe):
 
 def find_experts(model: nn.Module, recorder: Recorder) -> Iterator[tuple[ExpertCounts, list[ExpertCalls]]]:
     """Yield the blocks of experts of a model, each with the hooks that count its tokens."""
-    room = MAX_EXPERTS
+    room = 4096
     for name, module in model.named_modules():
         if isinstance(module, nn.ModuleList):
             found = len(module) if len(module) > 1 and name.rpartition(".")[2].endswith("experts") else 0

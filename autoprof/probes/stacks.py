@@ -26,20 +26,10 @@ from ._call_table import MAX_FRAMES, Site, file_owner, is_own
 
 INTERVAL_NS: Final = 8_000_000
 """The least mean time between two samples: 100 samples in 0.8 s are enough to name a line."""
-MAX_INTERVAL_NS: Final = 1_000_000_000
-"""The longest mean time between two samples, where they cost much."""
 BUDGET_SHARE: Final = 0.2
 """The part of the budget that samples may take."""
-DEFAULT_BUDGET: Final = 0.01
-"""The budget of samples where the session has none."""
 FIRST_SAMPLES: Final = 64
 """Samples before the budget limits their number: some 5 ms in all, in which a short run gets its lines."""
-PROMPT_NS: Final = 300_000
-"""The wait for the GIL up to which a sample shows the moment that it was due."""
-MAX_USER_LINES: Final = 12
-"""The user's lines kept of a sample, the innermost ones."""
-MAX_SAMPLES: Final = 1024
-"""Samples kept between two ends of steps; further ones are dropped."""
 
 
 class StackSample(NamedTuple):
@@ -197,14 +187,15 @@ class StackProbe:
         if self._count < FIRST_SAMPLES:
             return INTERVAL_NS
         allowed_ns = self.total_ns / self._count / max(BUDGET_SHARE * self._budget, 1e-9)
-        return round(min(max(allowed_ns, INTERVAL_NS), MAX_INTERVAL_NS))
+        # The longest mean time between two samples, where they cost much.
+        return round(min(max(allowed_ns, INTERVAL_NS), 1_000_000_000))
 
     def sample(self, weight_ns: int) -> None:
         """Add a sample that stands for this time. A wait for the GIL makes it longer: code that held it was running."""
         clock = self._recorder.clock
         at_ns = clock.now() if isinstance(clock, DeviceClock) else clock.read()
         users, inner = sites_of(self._frames().get(self._recorder.thread))
-        if len(self.samples) < MAX_SAMPLES and inner:
+        if len(self.samples) < 1024 and inner:
             self.samples.append(StackSample(at_ns, weight_ns, self._excluded, users, inner))
 
 
@@ -223,7 +214,8 @@ def shows_its_moment(late_ns: int) -> bool:
     A thread that waits for the GIL gets it when the other one waits for something, which is where that code has ended;
     only after the switch interval is the other one interrupted in the middle of its work.
     """
-    return late_ns <= PROMPT_NS or late_ns >= 0.95 * sys.getswitchinterval() * NS_PER_S
+    # The wait for the GIL up to which a sample shows the moment that it was due.
+    return late_ns <= 300_000 or late_ns >= 0.95 * sys.getswitchinterval() * NS_PER_S
 
 
 def sites_of(frame: FrameType | None) -> Sites:
@@ -246,7 +238,7 @@ def sites_of(frame: FrameType | None) -> Sites:
                 inner = inner or site
                 if owner == "user":
                     users.append(site)
-                    if len(users) == MAX_USER_LINES:
+                    if len(users) == 12:
                         break
             call = code.co_name
         frame = frame.f_back
@@ -257,7 +249,8 @@ def _make(context: ProbeContext) -> StackProbe:
     budget = context.settings.sample.budget
     if not context.real_time:
         budget = 0.0
-    return StackProbe(context.recorder, DEFAULT_BUDGET if budget is None else budget)
+    # The budget of samples where the session has none.
+    return StackProbe(context.recorder, 0.01 if budget is None else budget)
 
 
 PROBE = ProbeFactory(_make)

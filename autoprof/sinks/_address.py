@@ -11,9 +11,6 @@ from ..errors import OutputError
 
 SCHEMES: Final = {"http": 80, "https": 443}
 """The schemes of servers, with their ports."""
-ANSWER_S: Final = 5.0
-"""The longest wait for a server to accept a connection."""
-_HOST: Final = re.compile(r"[\w.:%-]+")
 
 
 def web_address(text: str) -> tuple[str, int] | None:
@@ -23,7 +20,7 @@ def web_address(text: str) -> tuple[str, int] | None:
         host, port = parts.hostname, parts.port
     except ValueError:  # a port that is none, or half an IPv6 address
         return None
-    if parts.scheme not in SCHEMES or host is None or not _HOST.fullmatch(host):
+    if parts.scheme not in SCHEMES or host is None or not re.fullmatch(r"[\w.:%-]+", host):
         return None
     return host, SCHEMES[parts.scheme] if port is None else port
 
@@ -39,7 +36,7 @@ def check_answer(where: str, uri: str, remedy: str) -> None:
     if found is None or (urlsplit(uri).scheme in getproxies() and not proxy_bypass(found[0])):
         return
     try:
-        socket.create_connection(found, timeout=ANSWER_S).close()
+        socket.create_connection(found, timeout=5.0).close()
     except OSError as error:
         reason = error.strerror or str(error)
         raise OutputError(f"{where}: no server answers at {uri} ({reason}); {remedy}") from error

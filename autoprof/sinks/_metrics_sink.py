@@ -26,8 +26,6 @@ from ..summary import Summary
 
 QUEUE_SIZE: Final = 64
 """Reports that may wait for a slow receiver; further ones are dropped and counted."""
-CLOSE_TIMEOUT_S: Final = 30.0
-"""Seconds that the end of a run waits for a slow receiver."""
 
 
 class MetricsOptions(Options):
@@ -215,7 +213,7 @@ class BackgroundSender:
                 except Exception as error:  # raised on the training thread: an exception here would go unseen
                     self._failure = error
 
-    def close(self, timeout_s: float = CLOSE_TIMEOUT_S) -> None:
+    def close(self, timeout_s: float = 30.0) -> None:
         """Wait for the reports in the queue. Raises the receiver's exception, once."""
         self._waiting.put_nowait(None)
         self._thread.join(timeout_s)

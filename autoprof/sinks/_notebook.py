@@ -10,7 +10,6 @@ from typing import Any, Final
 
 WIDTH: Final = 96
 """Cells of the panel: a cell's output is about as wide."""
-_PRE: Final = '<pre style="font-family: monospace; line-height: 1.25; margin: 0; white-space: pre">{}</pre>'
 
 
 class NotebookOutput:
@@ -34,7 +33,10 @@ class NotebookOutput:
     def draw(self, lines: Sequence[str]) -> None:
         """Replace the shown output by lines of text."""
         text = "\n".join(lines)
-        self.show(text, _PRE.format(escape(text)))
+        self.show(
+            text,
+            f'<pre style="font-family: monospace; line-height: 1.25; margin: 0; white-space: pre">{escape(text)}</pre>',
+        )
 
     def show(self, text: str, html: str) -> None:
         """Replace the shown output by the HTML; the text is for outputs without HTML."""

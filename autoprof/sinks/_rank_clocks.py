@@ -23,14 +23,8 @@ Calls = Mapping[CallKey, CollectiveCall]
 
 MAX_DRIFT: Final = 5e-4
 """The largest drift of one clock against another: a quartz has 1e-4, and NTP corrects by at most 5e-4."""
-MIN_ENDS: Final = 16
-"""Calls from which a drift is estimated; of fewer, the shortest one gives the offset."""
-MAX_EXCLUDED: Final = 0.2
-"""The share of calls that may contradict the line; with more, the clocks have nothing in common."""
 FACTOR: Final = 3.0
 """The error of a line as a multiple of the distance that four fifths of the ends are within."""
-MAX_CALLS: Final = 512
-"""Calls used of a pair of clocks, evenly spread."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +116,7 @@ def _merge(calls: list[Calls]) -> Calls:
 def _align(calls: Calls, by: Calls, known: ClockShift) -> ClockShift | None:
     """Return the shift of a clock by the calls that it has in common with a clock whose shift is known."""
     keys = sorted(calls.keys() & by.keys())
-    keys = keys[:: -(-len(keys) // MAX_CALLS) or 1]
+    keys = keys[:: -(-len(keys) // 512) or 1]
     if not keys or known.error_ns is None:
         return None
     left = [known.correct(by[key].end_ns) for key in keys]
@@ -130,9 +124,11 @@ def _align(calls: Calls, by: Calls, known: ClockShift) -> ClockShift | None:
     x = np.array([ns - origin for ns in left], dtype=np.float64)
     ends = np.array([calls[key].end_ns - offset - ns for key, ns in zip(keys, left, strict=True)], dtype=np.float64)
     lengths = np.array([max(one[key].end_ns - one[key].start_ns for one in (calls, by)) for key in keys], dtype=float)
-    line = _through(x, ends) if len(keys) >= MIN_ENDS else _of_shortest(x, ends, lengths)
+    # Calls from which a drift is estimated; of fewer, the shortest one gives the offset.
+    line = _through(x, ends) if len(keys) >= 16 else _of_shortest(x, ends, lengths)
     excluded = np.abs(ends - line.offset - line.drift * x) > lengths + line.error
-    if excluded.mean() > MAX_EXCLUDED:
+    # The share of calls that may contradict the line; with more, the clocks have nothing in common.
+    if excluded.mean() > 0.2:
         return None
     error_ns = round(line.error) + known.error_ns
     return ClockShift(known.reference, origin, offset + line.offset, line.drift, error_ns, len(keys))

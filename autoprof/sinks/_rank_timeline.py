@@ -14,8 +14,6 @@ from ._timeline import GRID_NS, StepPlacement
 
 MARGIN_STEPS: Final = 256
 """Steps on both sides of the window whose collectives align the clocks as well."""
-FLOW_IDS: Final = 1 << 60
-"""The first number of arrows between ranks: above those of arrows inside a rank."""
 
 
 class CollectiveLink(NamedTuple):
@@ -119,7 +117,8 @@ def _link(
         last = _last_to_enter(met, shifts)
         for at, (_, rank, call, kind) in enumerate(met):
             waited_ns = None if last is None else met[-1][2].seen_ns - call.seen_ns
-            link = CollectiveLink(kind, FLOW_IDS + number, at > 0, at < len(met) - 1, last, waited_ns)
+            # The first number of arrows between ranks: above those of arrows inside a rank.
+            link = CollectiveLink(kind, (1 << 60) + number, at > 0, at < len(met) - 1, last, waited_ns)
             links[rank][call.key[0], call.span] = link
     return links
 

@@ -6,10 +6,7 @@ rich has the whole terminal's height for it and moves up by its rows at each ref
 from __future__ import annotations
 
 import sys
-from typing import Any, Final, TextIO
-
-WHOLE_SCREEN: Final = 1 << 20
-"""Rows of a display on the alternate screen: no terminal has room beside it."""
+from typing import Any, TextIO
 
 
 def proxied(stream: TextIO) -> TextIO:
@@ -23,7 +20,8 @@ def live_rows() -> int:
     if console is None:
         return 0
     if getattr(console, "is_alt_screen", False):
-        return WHOLE_SCREEN
+        # Rows of a display on the alternate screen: no terminal has room beside it.
+        return 1 << 20
     displays = getattr(console, "_live_stack", None) or [getattr(console, "_live", None)]  # rich 14.1, and before it
     return max(1, sum(map(_rows, displays)))
 

@@ -16,7 +16,6 @@ END_WAIT_S: Final = 5.0
 """The longest wait for a reader at the end of a run."""
 PIECE_CHARS: Final = 1024
 """A writable pipe takes 4,096 bytes without blocking."""
-_POLL_S: Final = 0.02
 
 
 class TextOutput:
@@ -53,7 +52,7 @@ class TextOutput:
                 if time.monotonic() > until_s:
                     self._patience_s = 0.0
                     return False
-                time.sleep(_POLL_S)
+                time.sleep(0.02)
         return True
 
     def _descriptor(self) -> int | None:

@@ -24,8 +24,6 @@ BYTES_PER_MB: Final = 1_000_000
 GRID_NS: Final = 125
 """The grid of the timeline: 1/8 µs."""
 
-LAYOUTS: Final = 128
-"""Layouts remembered; a run whose steps all differ forgets them."""
 
 Track = tuple[str, int]
 """``host`` and a thread, or ``device`` and a lane; ``host`` and a negative lane for spans of neither."""
@@ -184,7 +182,7 @@ class Slicer:
 
     def __init__(self, origin_unix_ns: int | None = None) -> None:
         self.placement = StepPlacement(origin_unix_ns)
-        self.tracks_of = lru_cache(maxsize=LAYOUTS)(LayoutTracks)
+        self.tracks_of = lru_cache(maxsize=128)(LayoutTracks)
         self._rows = Rows()
 
     def slices(self, frame: StepFrame) -> Iterator[Slice]:

@@ -25,17 +25,8 @@ from ._rich_live import live_rows, proxied
 from ._terminal import SPARE_ROWS, PinnedLines
 from ._text_output import TextOutput
 
-WIDEST: Final = 100
-"""Cells of the report at the end on a wider terminal."""
-LONGEST_WAIT_S: Final = 10.0
-"""The time after which statistics are shown although fewer than N steps have passed."""
 REDRAW_S: Final = 0.45
 """The least time between two drawings of the panel; passes over the steps come each half second."""
-LINE_INTERVAL_S: Final = 10.0
-"""The least time between two lines."""
-LINE_SHARE: Final = 0.05
-"""The share of the run's time that two lines are apart at least: a long run has a line less often."""
-LONGEST_LINE_INTERVAL_S: Final = 600.0
 
 
 class ConsoleOptions(Options):
@@ -85,8 +76,9 @@ class ConsoleSink:
         if not self._frames or self._reader_left:
             return False
         now_s = self._clock()
+        # The time after which statistics are shown although fewer than N steps have passed.
         due = now_s >= self._due and (
-            self._frames >= self._options.every or now_s >= self._last + LONGEST_WAIT_S or self._is_resized()
+            self._frames >= self._options.every or now_s >= self._last + 10.0 or self._is_resized()
         )
         if due:
             self._frames = 0
@@ -100,7 +92,8 @@ class ConsoleSink:
     def _interval_s(self) -> float:
         if self._drawn is not None:
             return REDRAW_S
-        return min(max(LINE_INTERVAL_S, LINE_SHARE * (self._clock() - self._started)), LONGEST_LINE_INTERVAL_S)
+        # The share of the run's time that two lines are apart at least: a long run has a line less often.
+        return min(max(10.0, 0.05 * (self._clock() - self._started)), 600.0)
 
     def show(self, summary: Summary, step: int) -> None:
         """Draw the panel, or print a line."""
@@ -184,7 +177,7 @@ class ConsoleSink:
         self._pinned.clear(patient=True)
 
     def _print_report(self, summary: Summary, size: tuple[int, int] | None) -> None:
-        width = min(size[0], WIDEST) if size else 80
+        width = min(size[0], 100) if size else 80
         report = "\n".join(render_short(summary, width=width, encoding=self._encoding, folder=self._folder))
         if self._notebook is not None and size is None:
             with contextlib.suppress(Exception):  # a kernel that ends may show nothing any more: print the text

@@ -1,7 +1,7 @@
 """``steps.csv`` or ``spans.csv``: a row a step or a span, for every rank.
 
-RFC 4180, but lines end with a newline alone. An empty cell is not measured. ``STEP_COLUMNS`` and ``SPAN_COLUMNS`` are
-documented in docs/sinks.md.
+RFC 4180, but lines end with a newline alone. An empty cell is not measured. docs/sinks.md
+describes the columns.
 """
 
 from __future__ import annotations
@@ -37,7 +37,6 @@ _BEFORE_PHASES: Final = (
     "rank", "step", "warmup", "start_unix_ns", "step_ns", "duration_ns", "device_duration_ns", "throughput",
 )  # fmt: skip
 _AFTER_PHASES: Final = ("overhead_ns", "dropped")
-STEP_COLUMNS: Final = (*_BEFORE_PHASES, *(f"{phase}_ns" for phase in Phase), *_AFTER_PHASES)
 SPAN_COLUMNS: Final = (
     "rank", "step", "warmup", "span", "parent", "name", "fqn", "phase", "lane", "calls", "total_ns", "self_ns",
     "start_ns", "host_ns", "device_start_ns", "device_ns", "host_bound_ns", "memory_start_bytes", "memory_end_bytes",

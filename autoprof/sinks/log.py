@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Final
 
 from pydantic import Field
 
@@ -17,11 +16,6 @@ from ..frame import StepFrame
 from ..summary import Summary
 from ._base import RunInfo, folder_of
 from ._kind import CloseOrder, Export, SinkKind
-
-REMOVED_SECTIONS: Final = (
-    "timing.log has reached its part of output_max_mb: timing.log and timing.log.1 have the last steps only; "
-    "autoprof show --log writes all steps of the records"
-)
 
 
 class LogOptions(Options):
@@ -67,7 +61,12 @@ class LogSink:
     @property
     def limit_note(self) -> str | None:
         """The note that the log has reached its limit, None before."""
-        return REMOVED_SECTIONS if self._file.has_lost_lines else None
+        if not self._file.has_lost_lines:
+            return None
+        return (
+            "timing.log has reached its part of output_max_mb: timing.log and timing.log.1 have the last steps only; "
+            "autoprof show --log writes all steps of the records"
+        )
 
     def close(self, summary: Summary) -> None:
         """Append the statistics of the run, write the pending lines and close the file."""

@@ -21,12 +21,8 @@ from ..summary import Summary
 from ._base import RunInfo, folder_of
 from ._kind import CloseOrder, Export, SinkKind
 
-PICTURE: Final = "memory.png"
 POINTS: Final = 2048
 """Points kept: more than a picture has pixels for. 2048 of 5 series are 80 KB."""
-
-DRAWING_S: Final = 1.0
-"""Processor time of importing matplotlib and drawing once, measured: a run that named no sink must afford it."""
 
 
 class History:
@@ -96,7 +92,7 @@ class MemoryPlotSink:
 
     def __init__(self, options: MemoryPlotOptions, run: RunInfo) -> None:
         self._clock = run.clock
-        self._picture = folder_of(run).path / PICTURE
+        self._picture = folder_of(run).path / "memory.png"
         self._history = History()
         self._budget = run.budget
         self._began_s = run.clock()
@@ -108,7 +104,8 @@ class MemoryPlotSink:
 
     def close(self, summary: Summary) -> None:
         """Draw the whole run."""
-        if self._budget is not None and self._budget * (self._clock() - self._began_s) < DRAWING_S:
+        # Processor time of importing matplotlib and drawing once, measured: a run that named no sink must afford it.
+        if self._budget is not None and self._budget * (self._clock() - self._began_s) < 1.0:
             return
         held = held_memory(summary)
         if len(self._history) or held.names:

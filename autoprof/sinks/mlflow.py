@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import Final
 
 from pydantic import Field
 
@@ -12,9 +11,6 @@ from ._address import check_answer
 from ._base import RunInfo
 from ._kind import SinkKind
 from ._metrics_sink import BackgroundSender, MetricsOptions, MetricsSink, StepSums, load_extra
-
-_FORBIDDEN: Final = re.compile(r"[^/\w.\- ]")
-"""Characters that MLflow refuses in the name of a metric."""
 
 
 class MlflowOptions(MetricsOptions):
@@ -57,7 +53,8 @@ class MlflowSink(MetricsSink):
 
     def _log(self, metrics: StepSums) -> None:
         at_ms = metrics.time_unix_ns // NS_PER_MS
-        named = {_FORBIDDEN.sub("_", name): value for name, value in metrics.named(self._top).items()}
+        # Characters that MLflow refuses in the name of a metric.
+        named = {re.sub(r"[^/\w.\- ]", "_", name): value for name, value in metrics.named(self._top).items()}
         values = [self._metric(name, value, at_ms, metrics.step) for name, value in named.items()]
         self._client.log_batch(self.run_id, metrics=values, synchronous=True)
 

@@ -24,18 +24,10 @@ from ._rank_timeline import align_ranks
 from ._timeline import BYTES_PER_MB
 from .trace import write_trace
 
-MAX_RANKS: Final = 32
-"""The most ranks in the file; of more: rank 0, those that findings name, and others evenly spread."""
 MAX_BYTES: Final = 20 * BYTES_PER_MB
 """The largest size of the file; each rank has the same part of it."""
 WAIT_S: Final = 2.0
 """The longest time that rank 0 waits at its end for the last records of the others."""
-READ_STEPS: Final = 64
-"""The last steps of each rank that are read: they align the clocks."""
-FLUSH_S: Final = 0.2
-"""The time between the end that a rank notes and its last record."""
-READ_S: Final = 5.0
-"""The longest time for reading the records of all ranks."""
 
 
 class RanksTraceOptions(Options):
@@ -64,7 +56,8 @@ class RanksTraceSink:
 
     def close(self, summary: Summary) -> None:
         """Wait for the last records of the other ranks, for a limited time, and write the trace."""
-        wanted = choose_ranks(self._world_size, MAX_RANKS, summary)
+        # The most ranks in the file; of more: rank 0, those that findings name, and others evenly spread.
+        wanted = choose_ranks(self._world_size, 32, summary)
         read = self._read(wanted)
         ranks, common = choose_common({rank: {frame.step for frame in held} for rank, held in read.items()})
         steps = common[-self._count :]
@@ -89,11 +82,13 @@ class RanksTraceSink:
         ended: dict[int, float] = {}
         while time.monotonic() < until and not all(self._is_complete(rank, ended) for rank in ranks):
             time.sleep(0.05)
-        deadline = time.monotonic() + READ_S
+        # The longest time for reading the records of all ranks.
+        deadline = time.monotonic() + 5.0
         frames: dict[int, list[StepFrame]] = {}
         for rank in ranks:
             with suppress(OSError):  # the records of another machine are not here
-                frames[rank] = read_last_frames(self._rank_path(rank) / RECORDS, READ_STEPS, deadline) or []
+                # The last steps of each rank that are read: they align the clocks.
+                frames[rank] = read_last_frames(self._rank_path(rank) / RECORDS, 64, deadline) or []
         return frames
 
     def _is_complete(self, rank: int, ended: dict[int, float]) -> bool:
@@ -103,7 +98,8 @@ class RanksTraceSink:
         with suppress(OSError, ValueError, AttributeError):
             if rank not in ended and read_json(self._rank_path(rank) / "run.json").get("ended") is not None:
                 ended[rank] = time.monotonic()
-        return time.monotonic() >= ended.get(rank, float("inf")) + FLUSH_S
+        # The time between the end that a rank notes and its last record.
+        return time.monotonic() >= ended.get(rank, float("inf")) + 0.2
 
     def _rank_path(self, rank: int) -> Path:
         return self._folder.path / f"rank{rank}"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from .._options import Options
 from .._storage.runs import read_records
 from ..frame import StepFrame
@@ -11,9 +9,6 @@ from ..summary import Summary
 from ._base import RunInfo, folder_of
 from ._kind import CloseOrder, SinkKind
 from ._timeline import BYTES_PER_MB
-
-MAX_MB: Final = 64
-"""The largest records of which the page is written at the end: it takes about 4 s per 100 MB."""
 
 
 class ReportOptions(Options):
@@ -37,7 +32,8 @@ class ReportSink:
 
         run = read_records(self._folder.path)
         size = sum(run.rank_frames(rank).size_bytes for rank in run.ranks)
-        if size > MAX_MB * BYTES_PER_MB:
+        # The largest records of which the page is written at the end: it takes about 4 s per 100 MB.
+        if size > 64 * BYTES_PER_MB:
             why = f"report.html was not written: its records have {size / BYTES_PER_MB:.0f} MB"
             print(f"autoprof: {why}; autoprof report writes it", file=self._stream)
             return

@@ -19,7 +19,6 @@ from ._kind import CloseOrder, Export, SinkKind
 from ._timeline import BYTES_PER_MB, GRID_NS, STEP, Slicer, StepWindow, Track, WindowOptions, track_name
 
 SCHEMA: Final = "https://www.speedscope.app/file-format-schema.json"
-EVENT_BYTES: Final = 45
 
 
 class SpeedscopeOptions(WindowOptions):
@@ -48,7 +47,7 @@ class SpeedscopeEncoder:
     @property
     def size(self) -> int:
         """The size of the events gathered so far, in bytes, about."""
-        return EVENT_BYTES * sum(map(len, self._events.values()))
+        return 45 * sum(map(len, self._events.values()))
 
     def add(self, frame: StepFrame) -> None:
         """Add one step."""

@@ -38,8 +38,6 @@ Event = dict[str, Any]
 OPEN: Final = "[\n"
 CLOSE: Final = "]\n"
 
-PROCESS_STRIDE: Final = 100_000
-"""Ranks are processes; the distance between their numbers leaves numbers for the tracks of each."""
 
 _dumps: Final[Callable[[Any], str]] = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
@@ -64,7 +62,8 @@ class TraceEncoder:
         self._rank = rank
         self._links = links
         self._label = label
-        self._pid = (rank + 1) * PROCESS_STRIDE
+        # Ranks are processes; the distance between their numbers leaves numbers for the tracks of each.
+        self._pid = (rank + 1) * 100_000
         self._slicer = Slicer(origin_unix_ns)
         self._first = first
         self._tids: dict[tuple[Track, int], int] = {}

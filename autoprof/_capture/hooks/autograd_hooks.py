@@ -6,7 +6,7 @@ import itertools
 from bisect import bisect_right
 from operator import itemgetter
 from threading import get_ident, local
-from typing import Any, Final
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -19,8 +19,6 @@ from .tensors import nodes_of
 Gap = tuple[int, int]
 """A call before which a node was made that is not its input: the call's ordinal, and the number of its first node."""
 
-NUMBER_BITS: Final = 48
-"""Bits of a node's number in the key of one of another thread."""
 _next_thread_number = itertools.count(1).__next__
 _next_node_number = torch._C._autograd._get_sequence_nr
 
@@ -49,7 +47,8 @@ class CallTracker:
         self._search = GraphSearch()
 
     def _key(self, number: int, thread: int) -> int:
-        return number if thread == self._home_thread else number | _thread_number.value << NUMBER_BITS
+        # Bits of a node's number in the key of one of another thread.
+        return number if thread == self._home_thread else number | _thread_number.value << 48
 
     def track_inputs(self, args: Any, kwargs: Any, ordinal: int, thread: int) -> None:
         """Have the nodes of a call's inputs mark the end of its backward, and note a gap if a newer node exists."""

@@ -28,8 +28,6 @@ NO_PASS: Final = -1
 """Value of ``running`` outside any backward pass: torch's id where none runs."""
 PASS_ENDED: Final = -2
 """Value of ``running`` after a pass: equal to no id, so the next mark looks its pass up."""
-MAX_NESTED: Final = 64
-"""Nested backward passes that are distinguished."""
 
 
 class EndObserver(Protocol):
@@ -99,7 +97,7 @@ class BackwardPasses:
         if not self._ordinals:
             self._places.clear()
             self.reached += 1
-        if len(self._ordinals) >= MAX_NESTED:  # passes that an exception ended are never removed otherwise
+        if len(self._ordinals) >= 64:  # passes that an exception ended are never removed otherwise
             self._ordinals.clear()
         if self._entered and self._entered[-1] not in self._ordinals.values():
             self._ordinals[task] = self._entered[-1]

@@ -26,8 +26,6 @@ from ..marks.codes import CHECKPOINT, LEAVE, MAX_STEPS_BACK, RECOMPUTE, STEP_STR
 from ..recorder import Recorder
 from .backward import NO_PASS, BackwardPasses
 
-RECOMPUTE_NAME: Final = "(recompute)"
-"""The name of a recomputation that no target contains."""
 _CALLS: Final = "_autoprof_calls"
 """The attribute of torch's object of one checkpointed call that holds its ordinals."""
 
@@ -46,7 +44,8 @@ class CheckpointMarks:
         self._recorder = recorder
         self._passes = passes
         self._follows_backward = follows_backward
-        self._code = recorder.label(RECOMPUTE_NAME, None, Phase.RECOMPUTE)
+        # The name of a recomputation that no target contains.
+        self._code = recorder.label("(recompute)", None, Phase.RECOMPUTE)
 
     def remember(self, call: Any) -> None:
         """Mark a checkpointed call in the forward; ``call`` is torch's object of it, which keeps the ordinal."""

@@ -21,7 +21,6 @@ from ..._process.replace import Attribute, InCompiler, Replacement, call_after
 from .call_sites import NAME, add_alias, remove_alias
 
 _EVAL_FRAME: Final = "torch._dynamo.eval_frame"
-_WRAPPER: Final = "OptimizedModule"
 
 _open: list[CompiledCalls] = []
 _import_hook_set = False
@@ -61,7 +60,7 @@ class CompiledCalls:
 
     def _find_wrappers(self, eval_frame: Any) -> None:
         """Mark the calls of the wrappers that exist, and of those made from now on."""
-        kind = getattr(eval_frame, _WRAPPER, None)
+        kind = getattr(eval_frame, "OptimizedModule", None)
         if kind is None:  # a torch without this class
             return
         made = _made_wrapper(kind)

@@ -10,10 +10,6 @@ from __future__ import annotations
 from collections import deque
 from typing import Any, Final, NamedTuple
 
-SEARCH_NODES: Final = 512
-"""Nodes visited in the search of a path."""
-MAX_PATHS: Final = 4096
-"""Paths remembered, and searches in one session."""
 LEAF: Final = (1 << 64) - 1
 """The sequence number of a leaf's ``AccumulateGrad``: the engine runs it before everything else."""
 
@@ -52,7 +48,7 @@ class GraphSearch:
             found = path.follow(output, made) if path.edges else None
             if found is not None or not path.edges:
                 return found
-        if self._searches >= MAX_PATHS:
+        if self._searches >= 4096:
             return None
         self._searches += 1
         node, self._paths[key] = _search(output, made)
@@ -75,6 +71,6 @@ def _search(output: Any, made: int) -> tuple[Any, EdgePath]:
                 pending.append((node, (*edges, edge)))
             elif number > newest:
                 newest, found, path = number, node, EdgePath((*edges, edge), made - number)
-        if len(visited) > SEARCH_NODES:
+        if len(visited) > 512:
             return None, EdgePath()
     return found, path

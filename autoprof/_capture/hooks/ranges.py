@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable
 from functools import partial
 from threading import get_ident
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import nn
@@ -37,13 +37,6 @@ _compiling = torch.compiler.is_dynamo_compiling  # folded to True in a compiled 
 
 Close = Callable[[], None]
 Open = Callable[[str], Close]
-
-BACKWARD_RANGE: Final = "(backward)"
-"""The name of a whole backward pass."""
-MAX_NODES: Final = 100_000
-"""Nodes remembered because they open a range."""
-MAX_PASSES: Final = 64
-"""Backward passes remembered; one that an exception ended is not removed otherwise."""
 
 
 def open_profiler(name: str) -> Close:
@@ -149,7 +142,7 @@ class Ranges:
         self.close(call)
         if not call.shows_backward or self.off:
             return
-        if len(self._starts) > MAX_NODES:
+        if len(self._starts) > 100_000:
             self._starts.clear()
         for node in nodes_of(output):
             key = get_ident(), node._sequence_nr()
@@ -178,7 +171,7 @@ class Ranges:
     def _begin(self, task: int, stack: list[_Entry]) -> None:
         known = self._passes.get(task)
         if known is None:
-            if len(self._passes) >= MAX_PASSES:
+            if len(self._passes) >= 64:
                 self._passes.clear()
             known = self._passes[task] = []
             queue_callback(partial(self._end_pass, task))
@@ -257,7 +250,7 @@ class RangingRecorder(Recorder):
             label = self.labels[code >> KIND_BITS & INDEX_MASK]
             self._try(lambda: ranges.open(code >> KIND_BITS, label.phase.qualify(label.name)))
         elif kind == GRAPH_BEGIN:
-            self._try(lambda: ranges.open((GRAPH_BEGIN, code >> ORDINAL_SHIFT), BACKWARD_RANGE))
+            self._try(lambda: ranges.open((GRAPH_BEGIN, code >> ORDINAL_SHIFT), "(backward)"))
         super().mark(code)
         if kind == LEAVE:
             self._try(lambda: ranges.close(code >> KIND_BITS))

@@ -13,8 +13,6 @@ from ...frame import NOT_MEASURED, NamedShape
 
 MAX_OBJECTS: Final = 512
 """Objects visited in one value: a list of thousands of tensors is data, not a module's output."""
-MAX_DEPTH: Final = 6
-"""Levels of nested containers whose shapes are named."""
 
 _PLAIN: Final = (str, bytes, int, float, complex, type(None))
 _NOT_A_RESULT: Final = (type, ModuleType, nn.Module)
@@ -82,7 +80,7 @@ def named_shapes(values: Mapping[str, Any]) -> tuple[NamedShape, ...]:
 def _named(value: Any, depth: int, path: str) -> Iterator[NamedShape]:
     if isinstance(value, Tensor):
         yield NamedShape(path, tuple(size if isinstance(size, int) else NOT_MEASURED for size in value.shape))
-    elif depth > MAX_DEPTH:
+    elif depth > 6:
         return
     elif isinstance(value, (tuple, list)):
         for at, item in enumerate(value):

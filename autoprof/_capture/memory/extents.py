@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from ..._process.replace import never_compile
-
-CONTAINERS: Final = (list, tuple, set, frozenset, deque)
 
 
 class Extent(NamedTuple):
@@ -33,7 +31,7 @@ def extents(value: Any) -> Iterator[Extent]:
     elif isinstance(value, Mapping):
         for part in value.values():
             yield from extents(part)
-    elif isinstance(value, CONTAINERS):
+    elif isinstance(value, (list, tuple, set, frozenset, deque)):
         for part in value:
             yield from extents(part)
 

@@ -17,8 +17,6 @@ from .extents import Extent, bytes_of, extents
 
 MAX_COUNTS: Final = 16
 """Optimizer steps at which bytes are counted, at most: each count reads all parameters."""
-COUNTS_PER_OPTIMIZER: Final = 2
-"""First steps of each optimizer at which bytes are counted: its state exists after the first one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +83,8 @@ class Footprint:
 
     def _count_at(self, optimizer: Any) -> None:
         times, groups, state = self._seen.get(id(optimizer), (0, 0, 0))
-        if times >= COUNTS_PER_OPTIMIZER and groups == len(optimizer.param_groups) and state == len(optimizer.state):
+        # First steps of each optimizer at which bytes are counted: its state exists after the first one.
+        if times >= 2 and groups == len(optimizer.param_groups) and state == len(optimizer.state):
             return
         if self._counts >= MAX_COUNTS or self.failure is not None:
             return

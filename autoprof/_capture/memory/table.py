@@ -11,13 +11,7 @@ from ...summary import MemoryRow, Row, Summary
 from .footprint import Held, Holdings
 
 NO_ALLOCATOR: Final = "on the CPU torch keeps no statistics of its allocator"
-NOT_SAVED: Final = (
-    f"{NO_ALLOCATOR}; hooks on saved tensors could count them, but with hooks autograd no longer detects that a saved "
-    "tensor was changed in place"
-)
-NO_TARGET: Final = "no target has memory: true"
 NO_STEP: Final = "no optimizer step was seen"
-NO_COUNT: Final = "the model was not available"
 
 
 def tabulate(summary: Summary, holdings: Holdings | None, failure: str | None = None) -> Summary:
@@ -86,14 +80,17 @@ def _most_grown(summary: Summary) -> int | None:
 def _reasons(whole: MemoryRow, device: bool, holdings: Holdings | None, failure: str | None) -> dict[str, str]:
     reasons = {}
     if whole.parameter_bytes is None:
-        reasons["parameters"] = NO_COUNT if failure is None else failure
+        reasons["parameters"] = "the model was not available" if failure is None else failure
     if whole.gradient_bytes is None:
         reasons["gradients"] = NO_STEP if failure is None else failure
     if whole.state_bytes is None:
         reasons["optimizer state"] = NO_STEP if failure is None else failure
     if not device:
-        reasons["activations"] = NOT_SAVED
+        reasons["activations"] = (
+            f"{NO_ALLOCATOR}; hooks on saved tensors could count them, but with hooks autograd no longer detects that "
+            "a saved tensor was changed in place"
+        )
         reasons["allocated, reserved and their peaks"] = NO_ALLOCATOR
     elif whole.activation_bytes is None:
-        reasons["activations"] = NO_TARGET
+        reasons["activations"] = "no target has memory: true"
     return reasons

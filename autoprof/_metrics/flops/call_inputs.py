@@ -22,7 +22,6 @@ _PLAIN = (
     str, bytes, int, float, complex, type(None), slice, range, Enum, np.generic,
     torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size,
 )  # fmt: skip
-_AUTOCAST_TYPES = ("cpu", "cuda", "xpu", "mps")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +66,9 @@ def ambient(module: nn.Module) -> Ambient:
 
 def autocast_types() -> list[str]:
     """Return the device types with autocast switched on, those of other packages included."""
-    types = dict.fromkeys((*_AUTOCAST_TYPES, *(name for kind in DEVICES.parts.values() for name in kind.types)))
+    types = dict.fromkeys(
+        ("cpu", "cuda", "xpu", "mps", *(name for kind in DEVICES.parts.values() for name in kind.types))
+    )
     return [name for name in types if _autocast_enabled(name)]
 
 

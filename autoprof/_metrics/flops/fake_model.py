@@ -33,7 +33,6 @@ _ALL_HOOKS: Final = (
 _GLOBAL_HOOKS: Final = (
     "_global_forward_hooks", "_global_forward_pre_hooks", "_global_backward_hooks", "_global_backward_pre_hooks",
 )  # fmt: skip
-_SHARDED: Final = ("FSDP", "FullyShardedDataParallel")
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +117,7 @@ def _refuse(nodes: Sequence[ModuleNode]) -> None:
     if any(getattr(module_globals, name, None) for name in _GLOBAL_HOOKS):
         raise Uncountable("global module hooks are registered; they would see fake tensors")
     for node in nodes:
-        if any(name.startswith(_SHARDED) for name in node.class_names):
+        if any(name.startswith(("FSDP", "FullyShardedDataParallel")) for name in node.class_names):
             raise Uncountable(f"{_place(node.fqn)} is sharded: no rank has its whole parameters")
         if isinstance(node.inner, torch.jit.ScriptModule):
             raise Uncountable(f"{_place(node.fqn)} is scripted or traced")

@@ -17,8 +17,6 @@ from .flop_count import Family
 
 Formula = Callable[..., int]
 
-HARMLESS_NAMESPACES: Final = frozenset({"aten", "prims", "prim", "torchvision", "_c10d_functional", "_dtensor"})
-"""Namespaces whose operators are known by name; operators of any other namespace need a formula."""
 
 _HEAVY_WORDS: Final = re.compile(
     r"(?:add|badd|sspadd)?(?:mm|bmm|mv)|addr|hspmm|smm|v?dot|matmul|\w*gemm\w*|q?linear|"
@@ -61,7 +59,8 @@ def formulas() -> dict[Any, Formula]:
 
 def is_heavy(namespace: str, name: str) -> bool:
     """Return whether an operator without a formula is, or may be, of a counted kind: then there is no figure."""
-    if namespace not in HARMLESS_NAMESPACES:
+    # Namespaces whose operators are known by name; operators of any other namespace need a formula.
+    if namespace not in {"aten", "prims", "prim", "torchvision", "_c10d_functional", "_dtensor"}:
         return True
     if name in _HARMLESS_NAMES or name.endswith(("lstm_cell", "gru_cell", "lstm_cell_backward", "gru_cell_backward")):
         return False  # the cells' products are separate operators

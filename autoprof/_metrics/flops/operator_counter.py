@@ -24,12 +24,7 @@ from .unfused_attention import AttentionDetector
 
 _task = torch._C._current_graph_task_id
 _NOT_IN_BACKWARD: Final = -1
-_DEVICE: Final = torch.ops.prim.device.default
 _COMPOSITE: Final = torch._C.DispatchKey.CompositeImplicitAutograd
-_REAL_CONSTANTS: Final = frozenset({"lift", "lift_fresh", "lift_fresh_copy"})
-"""Operators that take a real tensor on purpose: a constant created in the forward."""
-_COLLECTIVES: Final = frozenset({"c10d", "symm_mem"})
-"""Namespaces whose operators wait for other ranks."""
 
 
 class OperatorCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -74,16 +69,18 @@ class OperatorCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self._stacks.clear()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func is _DEVICE and len(args) == 1 and isinstance(args[0], FakeTensor):
+        if func is torch.ops.prim.device.default and len(args) == 1 and isinstance(args[0], FakeTensor):
             return args[0].fake_device  # called twice for every operator
         kwargs = kwargs or {}
         packet, namespace = func._overloadpacket, func.namespace
         if namespace == "prim" or packet._qualified_op_name.startswith("aten::sym_"):
             return func(*args, **kwargs)
-        if namespace in _COLLECTIVES:
+        # Namespaces whose operators wait for other ranks.
+        if namespace in {"c10d", "symm_mem"}:
             raise Uncountable(f"{packet} waits for other ranks")
         name = packet.__name__
-        if name not in _REAL_CONSTANTS:
+        # Operators that take a real tensor on purpose: a constant created in the forward.
+        if name not in {"lift", "lift_fresh", "lift_fresh_copy"}:
             args, kwargs = self._all_fake(func, args), self._all_fake(func, kwargs)
         formula = self.formulas.get(packet)
         if formula is None and self._decomposes(func):

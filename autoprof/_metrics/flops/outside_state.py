@@ -17,8 +17,6 @@ from typing import Any, Final, NamedTuple
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensor
 
-MAX_OBJECTS: Final = 10_000
-"""Objects that are followed from the model's classes, the nearest first."""
 LIBRARIES: Final = frozenset({"torch", "torchvision", "torchaudio", "numpy", "autoprof", *sys.stdlib_module_names})
 """Packages that keep no tensor of a caller."""
 _MISSING: Final = object()
@@ -53,7 +51,7 @@ def _save(modules: Iterable[nn.Module]) -> Iterator[_Saved]:
         pending.append(type(module))
         pending.extend(value for value in vars(module).values() if isinstance(value, FunctionType))
     seen: set[int] = set()
-    while pending and len(seen) < MAX_OBJECTS:
+    while pending and len(seen) < 10_000:
         value = pending.popleft()
         cls = type(value)  # isinstance would ask the object, which may be a proxy that loads or warns
         if id(value) in seen or issubclass(cls, (Tensor, str, bytes, int, float)):

@@ -8,9 +8,6 @@ from weakref import ref
 from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
-PRODUCTS: Final = frozenset({"bmm", "baddbmm"})
-"""torch's operators for batched matrix products, also from ``@`` and ``einsum``."""
-SOFTMAX: Final = "_softmax"
 SOFTMAX_OF_SDPA: Final = "_safe_softmax"
 """Used only by the math kernel of ``scaled_dot_product_attention``."""
 
@@ -38,7 +35,8 @@ class AttentionDetector:
         """Follow one operator of a forward; return the FLOPs of an attention that it ends, and whether by SDPA."""
         found = None
         first = next((one for one in args if isinstance(one, Tensor)), None)
-        if name in PRODUCTS:
+        # torch's operators for batched matrix products, also from `@` and `einsum`.
+        if name in {"bmm", "baddbmm"}:
             operands = args[1:] if name == "baddbmm" else args
             scores = self._find(next(iter(operands), None))
             if scores is not None and scores.is_weights:
@@ -46,7 +44,7 @@ class AttentionDetector:
             if isinstance(result, Tensor):
                 self._followed[id(result)] = _Followed(ref(result), flops, False, False)
             return found
-        if name in (SOFTMAX, SOFTMAX_OF_SDPA):
+        if name in ("_softmax", SOFTMAX_OF_SDPA):
             scores = self._find(first)
             over_last = first is not None and len(args) > 1 and args[1] in (-1, first.dim() - 1)
             if scores is not None and not scores.is_weights and over_last:

@@ -30,13 +30,8 @@ PER_NAT: Final = 2000
 """Codes in a factor of e: neighbours differ by 0.05 %, and the last code is two days."""
 STEP_BINS: Final = 2048
 """The most bins of steps: about as many as a chart has pixels."""
-SAMPLES: Final = 512
-"""The most steps of a bin whose codes are kept for its quantiles; of a longer bin, evenly spaced ones."""
-MAX_ROWS: Final = 4096
 SLOW_STEPS: Final = 32
 """The slowest steps, which are kept with the times of all their rows."""
-MAX_READINGS: Final = 16
-"""Kinds of memory readings and of logged scalars that are kept."""
 
 
 def encode(ns: Nanoseconds) -> Codes:
@@ -61,7 +56,8 @@ class QuantileBins:
         self.stride = max(stride, 1)
         self.first: list[int] = []
         self.last: list[int] = []
-        self._every = ceil(self.stride / SAMPLES)
+        # The quantiles of a bin are those of at most 512 evenly spaced steps.
+        self._every = ceil(self.stride / 512)
         self._count = 0
         self._samples: list[Codes] = []
         self._bins: list[Codes] = []
@@ -118,7 +114,7 @@ class ValueBins:
             self.steps.append(step)
         self._count = (self._count + 1) % self._stride
         for key, value in values.items():
-            if not isfinite(value) or (key not in self._values and len(self._values) >= MAX_READINGS):
+            if not isfinite(value) or (key not in self._values and len(self._values) >= 16):
                 continue
             column = self._values.setdefault(key, [])
             column += [(0.0, 0)] * (len(self.steps) - len(column))
@@ -222,7 +218,7 @@ class RunHistory:
             if key.lane == UNTIMED_LANE:
                 continue
             if key not in self._index:
-                if len(self.rows) >= MAX_ROWS:
+                if len(self.rows) >= 4096:
                     self._dropped.add(key)
                     continue
                 parent = rows.parents[at]

@@ -23,7 +23,6 @@ from .payload import run_payload
 
 SCRIPTS: Final = "data.js", "dom.js", "charts.js", "tree.js", "steps.js", "sections.js", "app.js"
 """The scripts in the order in which they are run; they share one scope."""
-_ASSETS: Final = Path(__file__).parent / "assets"
 _UPLOT: Final = "uplot/uPlot.iife.min.js", "uplot/uPlot.min.css"
 
 
@@ -93,7 +92,7 @@ def _hashes(texts: Sequence[str]) -> str:
 
 
 def _read(name: str) -> str:
-    return (_ASSETS / name).read_text(encoding="utf-8")
+    return (Path(__file__).parent / "assets" / name).read_text(encoding="utf-8")
 
 
 def _version() -> str:

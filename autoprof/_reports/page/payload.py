@@ -33,9 +33,6 @@ ROW_BINS: Final = (512, 256, 128, 64, 32)
 """Bins of the rows' histories: the most that fit into ``ROW_BYTES``."""
 _BYTES_A_BIN: Final = 2 * 8 / 3
 """Two codes of two bytes each; base64 makes four characters of three bytes."""
-MAX_LINES: Final = 12
-"""Kinds of sampled time with their lines."""
-SHAPE_SETS: Final = 400
 
 
 def run_payload(
@@ -268,7 +265,7 @@ def _lines(run: Run) -> list[Json]:
         tables = RunFacts.of_run_info(run.info).stacks
     except (KeyError, TypeError, ValueError):  # facts of another version
         return []
-    kinds = sorted(tables.items(), key=lambda one: (one[0] != "unattributed", -one[1].ns))[:MAX_LINES]
+    kinds = sorted(tables.items(), key=lambda one: (one[0] != "unattributed", -one[1].ns))[:12]
     return [
         {
             "kind": safe(kind),
@@ -291,7 +288,7 @@ def _lines(run: Run) -> list[Json]:
 def _shapes(summary: Summary) -> list[list[Any]]:
     return [
         [safe(one.name), one.step, safe(phrase_shapes(one.inputs)), safe(phrase_shapes(one.outputs))]
-        for one in summary.shapes[:SHAPE_SETS]
+        for one in summary.shapes[:400]
     ]
 
 

@@ -14,17 +14,18 @@ from .._thresholding import ExceededBound, abstain, describe_longest, dominant_n
 
 MAX_SHARE: Final = 0.10
 """A loader that keeps up is waited for by microseconds; a tenth of the step is a machine idle one hour in ten."""
-_NO_LOADER: Final = (
-    "nothing to do if the batches lie in memory; a torch DataLoader is found automatically; with autoprof.instrument "
-    'wrap any other one: session.loader(loader); under autoprof run put its fetch inside autoprof.span("load")'
-)
 
 
 def judge(run: Evidence) -> Finding | None:
     """Judge the exposed wait for the loader; batches that workers prepared in time cause none."""
     rows = run.rows.get(Phase.DATA)
     if rows is None:
-        return abstain("data-wait", "data spans", _NO_LOADER)
+        advice = (
+            "nothing to do if the batches lie in memory; a torch DataLoader is found automatically; with "
+            "autoprof.instrument wrap any other one: session.loader(loader); under autoprof run put its fetch inside "
+            'autoprof.span("load")'
+        )
+        return abstain("data-wait", "data spans", advice)
     found = threshold_rows("data-wait", run, rows, MAX_SHARE)
     if not isinstance(found, ExceededBound):
         return found

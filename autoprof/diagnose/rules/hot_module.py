@@ -27,7 +27,6 @@ MAX_TIMES: Final = 3.0
 """Blocks of one structure differ by some percent; three times as long is another cause than the structure."""
 MIN_EXCESS: Final = 0.1
 """The least excess over the siblings, as a share of the step."""
-MIN_SIBLINGS: Final = 3
 MAX_NAME_SHARE: Final = 0.5
 """A name given by hand that takes half of the step determines its length."""
 MIN_SHARE: Final = 0.4
@@ -39,7 +38,6 @@ MIN_FORWARD_EXCESS: Final = 0.15
 """Share of the step by which a module's forward is longer than its backward. Backward takes twice as long in theory,
 and hardly ever less: it follows every operation of forward. So the excess is code without gradients, and an expert
 calls a run healthy when at least 85 % of it is explained."""
-SAME_BYTES: Final = 0.01
 _NUMBER: Final = re.compile(r"\d+")
 
 
@@ -108,7 +106,7 @@ def _judge_siblings(run: Evidence, own: list[OwnTime]) -> Finding | None:
     for group in groups.values():
         hot = max(group, key=lambda one: one.ns.middle)
         others = [one.ns for one in group if one is not hot and _is_alike(held, hot, one)]
-        if len(others) < MIN_SIBLINGS - 1:
+        if len(others) < 2:
             continue
         excess_ns = hot.ns.middle - median(ns.middle for ns in others)
         if worst is None or excess_ns > worst[0]:
@@ -150,7 +148,7 @@ def _judge_siblings(run: Evidence, own: list[OwnTime]) -> Finding | None:
 def _is_alike(held: Mapping[str | None, int | None], hot: OwnTime, other: OwnTime) -> bool:
     """Return whether two modules have as many bytes of parameters (``held``, by name), as far as they are counted."""
     mine, theirs = held.get(hot.name), held.get(other.name)
-    return mine is None or theirs is None or abs(mine - theirs) <= SAME_BYTES * max(mine, theirs)
+    return mine is None or theirs is None or abs(mine - theirs) <= 0.01 * max(mine, theirs)
 
 
 def _judge_members(run: Evidence) -> Finding | None:

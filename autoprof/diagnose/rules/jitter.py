@@ -21,10 +21,6 @@ from .data_wait import describe_restarts, loader_experiment
 
 MAX_SHARE: Final = 0.10
 """Time that long steps add to the mean over the median, as a fraction of all time."""
-OUTLIER_TIMES: Final = 2.0
-"""A step of at least this many medians is an outlier."""
-MIN_OUTLIERS: Final = 3
-"""Outliers that make a pattern: two may be one stall of the machine across two steps."""
 CAUSE_SHARE: Final = 0.75
 """Fraction of the outliers in which a cause must occur; a garbage collection also twice as often as in other steps."""
 CLOCK_DROP: Final = 0.8
@@ -50,7 +46,8 @@ def judge(run: Evidence) -> Finding | None:
     summary = run.summary
     lost_ns = summary.step_mean_ns - summary.step_p50_ns
     share = lost_ns / max(summary.step_mean_ns, 1)
-    outliers = [step for step in run.longest or () if step.step_ns >= OUTLIER_TIMES * summary.step_p50_ns]
+    # A step of at least this many medians is an outlier.
+    outliers = [step for step in run.longest or () if step.step_ns >= 2.0 * summary.step_p50_ns]
     numbers = sorted(step.step for step in outliers)
     interval = _lost_share(run, lost_ns, len(outliers))
     evidence = {
@@ -68,7 +65,8 @@ def judge(run: Evidence) -> Finding | None:
         return None
     if run.longest is None:
         return abstain("jitter", "the records of the longest steps", "keep the sink jsonl on", evidence)
-    if len(outliers) < MIN_OUTLIERS or position == "near":
+    # Outliers that make a pattern: two may be one stall of the machine across two steps.
+    if len(outliers) < 3 or position == "near":
         missing = f"inconclusive: {len(outliers)} outlier steps, {format_percent(share)} of all time lost to long steps"
         return abstain("jitter", missing, "more recorded steps show whether long steps recur", evidence)
     cause = (

@@ -20,8 +20,6 @@ for every sample. If these do not take far longer, the optimizer is slow or the 
 MAX_STATE_SHARE: Final = 0.3
 """State over the peak. Adam's state is twice the parameters, half of the memory of a model without activations; from
 about a third on, its 8-bit version frees a fifth of the peak."""
-MIN_STATE_BYTES: Final = 64 * 2**20
-"""Less state than this is not worth a word."""
 MIN_FILLED: Final = 0.6
 """Peak over capacity: below this there is free memory already."""
 
@@ -39,7 +37,8 @@ def judge(run: Evidence) -> Finding | None:
     state = sum(one.state_bytes for one in optimizers)
     share = _state_share(run)
     of_peak = f", {format_percent(share)} of the peak" if share else ""
-    described_state = f"; its state takes {format_bytes(state)}{of_peak}" if state >= MIN_STATE_BYTES else ""
+    # Less state than this is not worth a word.
+    described_state = f"; its state takes {format_bytes(state)}{of_peak}" if state >= 64 * 2**20 else ""
     smaller = advise_smaller(optimizers)
     less_memory = f". For less memory: {smaller}" if smaller and share else ""
     return found.finding(

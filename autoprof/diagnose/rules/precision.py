@@ -16,12 +16,8 @@ from .._thresholding import ExceededBound, abstain, counted_work, threshold_time
 MAX_SHARE: Final = 0.25
 """Time at float32's own peak over the step. Work that is no arithmetic makes the step longer than its time at the
 peak, so from a quarter on arithmetic is a good part of it."""
-_FLOAT32 = "float32"
-_FLOAT64 = "float64"
 MIN_DOUBLE: Final = 0.5
 """Share of the FLOPs in float64, and of the model in the step, from which the model as a whole computes in it."""
-MIN_FLOPS_PER_S: Final = 1e9
-"""Below this, Python and memory take the time, and not arithmetic."""
 
 
 def judge(run: Evidence) -> Finding | None:
@@ -35,7 +31,7 @@ def judge(run: Evidence) -> Finding | None:
     if work.peak is None or work.mfu is None:
         missing = f"the device's peak: {work.no_peak}" if work.no_peak else "the device's peak"
         return abstain("precision", missing, "nothing to do when the model trains on the CPU")
-    kinds = [kind for kind in work.kinds if kind.dtype == _FLOAT32]
+    kinds = [kind for kind in work.kinds if kind.dtype == "float32"]
     peak_ns = sum(kind.peak_ns or 0.0 for kind in kinds)
     half_ns = sum(kind.half_ns or 0.0 for kind in kinds)
     found = threshold_time("precision", run, Interval.exact(peak_ns), peak_ns, MAX_SHARE)
@@ -55,12 +51,15 @@ def judge(run: Evidence) -> Finding | None:
 def _judge_double(run: Evidence, work: Work) -> Finding | None:
     """Find a model that computes in float64, on any device."""
     summary = run.summary
-    flops, all_flops = (sum(kind.flops for kind in work.kinds if dtype in ("", kind.dtype)) for dtype in (_FLOAT64, ""))
+    flops, all_flops = (
+        sum(kind.flops for kind in work.kinds if dtype in ("", kind.dtype)) for dtype in ("float64", "")
+    )
     model_ns = sum(summary.phases.get(phase, 0) for phase in (Phase.FORWARD, Phase.RECOMPUTE, Phase.BACKWARD))
     share = model_ns / max(summary.total_step_ns, 1)
     if not flops or flops < MIN_DOUBLE * all_flops or share < MIN_DOUBLE:
         return None
-    if (work.flops_per_s or 0.0) < MIN_FLOPS_PER_S:
+    # Below this, Python and memory take the time, and not arithmetic.
+    if (work.flops_per_s or 0.0) < 1e9:
         return None
     return Finding(
         "precision",

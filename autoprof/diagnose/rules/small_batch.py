@@ -19,8 +19,6 @@ MAX_CALL_NS: Final = 30_000
 CPU: 15 µs for a linear layer or an activation of 8 values, where nearly all is Python, the dispatcher and autograd."""
 MIN_SHARE: Final = 0.5
 """Share of forward, backward and optimizer in the step: where others take longer, the batch is not the matter."""
-MIN_CORES: Final = 0.8
-"""Processors in use, or waited for: a process that sleeps has another problem."""
 MAX_FLOPS_PER_S: Final = 2e9
 """A core does ten times as much in products of matrices: from here on arithmetic takes a good part of the time."""
 MIN_STEPS: Final = 5
@@ -49,7 +47,8 @@ def judge(run: Evidence) -> Finding | None:
     flops_per_s = 0.0 if summary.work is None else (summary.work.flops_per_s or 0.0) / max(1 - waited, 0.01)
     in_pieces = model_calls >= MIN_CALLS * micro_steps
     loops = calls >= MIN_CALLS * leaves * model_calls
-    if calls < MIN_CALLS * micro_steps or share < MIN_SHARE or computing < MIN_CORES:
+    # Processors in use, or waited for: a process that sleeps has another problem.
+    if calls < MIN_CALLS * micro_steps or share < MIN_SHARE or computing < 0.8:
         return None
     if flops_per_s > MAX_FLOPS_PER_S and not in_pieces:
         return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
@@ -13,8 +13,6 @@ from ..extras import import_pandas
 from ..fields import FIELDS, Meaning, column_of_rate, meaning_of, normalize_key, scale_of
 from ..log_file import LogFile
 from ..values import Value
-
-CUT_NOTE: Final = "the file ends within a line, which may be cut and is not read"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +82,7 @@ class RawRecords:
             column.extend(array("d", [np.nan]) * (self._count - len(column)))
         return column
 
-    def convert(self, key: str, value: Value, hints: FormatHints) -> tuple[str, float] | None:
+    def convert(self, key: str, value: Value, hints: FormatHints = FormatHints()) -> tuple[str, float] | None:
         """Return the name and the number of a value in its column's unit, and record its meaning.
 
         None for a value whose unit contradicts its key. The unit of the value overrules the one of the key, and that
@@ -142,7 +140,7 @@ def read_lines(log_file: LogFile, raw: RawRecords, *, keeps_last: bool = False) 
     if before is not None and (keeps_last or log_file.ends_with_newline):
         yield before
     elif before is not None:
-        raw.notes.append(CUT_NOTE)
+        raw.notes.append("the file ends within a line, which may be cut and is not read")
 
 
 @dataclass(frozen=True, kw_only=True)

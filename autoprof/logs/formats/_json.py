@@ -18,19 +18,9 @@ _KINDS: Final = frozenset({"mode", "split", "phase", "stage", "subset", "kind", 
 """Keys that may mark a record as one of validation."""
 _OTHER_EVENT: Final = re.compile(r"(?i)(?:checkpoint|ckpt|sav(?:e|ing)|config|hparams|system|hardware|summary|init)")
 """Kinds of records that are neither of training nor of validation."""
-_SUMMARIES: Final = frozenset({"train_runtime", "total_flos"})
-"""Keys of the Trainer's summary of a run, whose ``train_loss`` is a mean."""
-_VALIDATION_BEFORE: Final = re.compile(r"(?i)(?<![\w/.])(?:val|valid|validation|eval|evaluation|test|dev)\b\W*$")
-"""The end of the text before an object of validation: ``val: {…}``."""
-_PYTHON_NUMBER: Final = re.compile(r"(?<=[:\[,] )(-?(?:nan|inf))\b")
 _MEASURED: Final = METRICS - SETTINGS
 _POSITION: Final = re.compile(r"(\d+)/\d+")
 """A counter with its end: ``10/100``."""
-_OWN_KEYS_WEIGHT: Final = 10.0
-"""Other objects may stand between those of a tool that is known."""
-_MAX_DEPTH: Final = 4
-_MAX_LIST: Final = 64
-_MAX_TEXT: Final = 80
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +38,8 @@ class JsonFormat(LogFormat):
         objects = [data for line in sample for data, _ in find_objects(line)]
         records = [data for data in objects if self.is_record(data)]
         if self.own_keys:
-            return _OWN_KEYS_WEIGHT * len(records)
+            # Other objects may stand between those of a tool that is known.
+            return 10.0 * len(records)
         fields = self._fields(records[0]) if len(records) == 1 else set()
         is_configuration = len(records) == 1 and not (fields & COUNTERS and fields & _MEASURED)
         return 0.0 if is_configuration else float(len(records))
@@ -71,7 +62,8 @@ class JsonFormat(LogFormat):
 
     def is_record(self, data: Mapping[str, Any]) -> bool:
         """Return whether an object has a measurement of training, or a counter and another number."""
-        if not _SUMMARIES.isdisjoint(data) or not self.own_keys <= data.keys():
+        # The Trainer's summary of a run, whose `train_loss` is a mean, does not count as a record.
+        if not {"train_runtime", "total_flos"}.isdisjoint(data) or not self.own_keys <= data.keys():
             return False
         fields = self._fields(data)
         return bool(fields & _MEASURED) or bool(fields & COUNTERS and fields & {*SETTINGS, None})
@@ -92,7 +84,10 @@ class JsonFormat(LogFormat):
         if not self.is_record(data) or any(isinstance(kind, str) and _OTHER_EVENT.match(kind) for kind in kinds):
             return False
         row: dict[str, float] = {"_n": n}
-        if any(map(names_validation, kinds)) or _VALIDATION_BEFORE.search(prefix):
+        # The end of the text before an object of validation: `val: {…}`.
+        if any(map(names_validation, kinds)) or re.search(
+            r"(?i)(?<![\w/.])(?:val|valid|validation|eval|evaluation|test|dev)\b\W*$", prefix
+        ):
             row["_validation"] = 1.0
         if prefix:
             rest, time = take_time(prefix)
@@ -137,14 +132,14 @@ class JsonFormat(LogFormat):
             if key in self.ignored_keys or isinstance(value, bool):
                 continue
             if isinstance(value, dict):
-                if depth < _MAX_DEPTH:
+                if depth < 4:
                     yield from self._values(value, f"{key}/", depth + 1)
             elif (
                 isinstance(value, (int, float))
-                or (isinstance(value, list) and 0 < len(value) <= _MAX_LIST)
+                or (isinstance(value, list) and 0 < len(value) <= 64)
                 or (
                     isinstance(value, str)
-                    and len(value) < _MAX_TEXT
+                    and len(value) < 80
                     and (parse_value(value) or value[:1] == "[" or _POSITION.fullmatch(value))
                 )
             ):
@@ -177,7 +172,9 @@ def find_objects(line: str) -> Iterator[tuple[dict[str, Any], str]]:
 
 def _parse_python_dict(text: str) -> Any:
     """Read a Python dict by the replacements that make it JSON."""
-    text = _PYTHON_NUMBER.sub(lambda match: f'"{match[1]}"', text.replace("'", '"')).replace("None", "null")
+    text = re.sub(r"(?<=[:\[,] )(-?(?:nan|inf))\b", lambda match: f'"{match[1]}"', text.replace("'", '"')).replace(
+        "None", "null"
+    )
     try:
         return json.loads(text.replace(": True", ": true").replace(": False", ": false"))
     except (ValueError, RecursionError):

@@ -43,18 +43,15 @@ _OTHER_COUNTER: Final = re.compile(
     r"accumulation|inner|sub|env|agent|target|final|previous|next|from"
 )
 """Words in front of a counter that does not count the steps or the epochs of the run."""
-RANK: Final = re.compile(r"(?i)\[(?:default|rank)[ _:]?(\d+)\]:?")
-TIME: Final = re.compile(r"(\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?)")
 _LEVEL: Final = re.compile(r"\b(?:DEBUG|INFO|WARNING)\b:?")
 
 
 _WIDE: Final = str.maketrans("，：；（）【】＝", ",:;()[]=")
-_ORDINAL: Final = re.compile(r"第\s*(\d+)\s*(?:个\s*)?(轮|步)")
 
 
 def take_time(line: str) -> tuple[str, dict[str, float]]:
     """Return a line without its time, and the record of its time."""
-    time = TIME.search(line)
+    time = re.search(r"(\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?)", line)
     moment = None if time is None else parse_value(time[1])
     if time is None or moment is None:
         return line, {}
@@ -65,9 +62,9 @@ def take_prefix(line: str) -> tuple[str, dict[str, float]]:
     """Return a line without its rank and level, in half-width signs, and the record of its rank."""
     row: dict[str, float] = {}
     if not line.isascii():
-        line = _ORDINAL.sub(r"\2 \1,", line.translate(_WIDE))
+        line = re.sub(r"第\s*(\d+)\s*(?:个\s*)?(轮|步)", r"\2 \1,", line.translate(_WIDE))
     if "ank" in line or "default" in line:
-        rank = RANK.search(line)
+        rank = re.search(r"(?i)\[(?:default|rank)[ _:]?(\d+)\]:?", line)
         if rank is not None:
             row["_rank"] = float(rank[1])
             line = f"{line[: rank.start()]}|{line[rank.end() :]}"

@@ -16,7 +16,6 @@ from ._base import FormatHints, LogFormat, RawRecords, read_lines
 from ._json import JsonFormat
 from ._pairs import PLAIN, SPACED, find_pairs, take_counters, take_prefix, take_time
 
-_HINTS: Final = FormatHints()
 _GROUPS: Final = {"of": "_of", "rank": "_rank"}
 
 
@@ -78,7 +77,7 @@ class TextFormat(LogFormat):
             if name in _GROUPS and value is not None:
                 row[_GROUPS[name]] = value.number
             elif value is not None:
-                converted = raw.convert(name, value, _HINTS)
+                converted = raw.convert(name, value)
                 row |= {} if converted is None else {converted[0]: converted[1]}
         if not self.reads_names:
             return row

@@ -11,14 +11,9 @@ from typing import Final
 from ..fields import COUNTERS, METRICS, SETTINGS, is_loss, meaning_of
 from ..log_file import LogFile
 from ..values import Value, parse_value
-from ._base import FormatHints, LogFormat, RawRecords, read_lines
+from ._base import LogFormat, RawRecords, read_lines
 
-_SEPARATORS: Final = (",", "\t", ";", "|")
 _NAME: Final = re.compile(r"[^\W\d][^:=(){}]*(?:\([^()]*\))?[^:=(){}]*")
-_MAX_HEADER: Final = 8192
-_WEIGHT_OF_UNKNOWN_NAMES: Final = 1e-6
-"""A table of unknown names scores below every other format."""
-_HINTS: Final = FormatHints()
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +44,8 @@ class CsvFormat(LogFormat):
                 rows += line.count(header.separator) == len(header.names) - 1
         if header is None or rows < 0.3 * sum(bool(line.strip()) for line in sample):
             return 0.0
-        return rows * (1.0 if header.is_known else _WEIGHT_OF_UNKNOWN_NAMES)
+        # A table of unknown names scores below every other format.
+        return rows * (1.0 if header.is_known else 1e-6)
 
     def read(self, log_file: LogFile) -> RawRecords:
         """Read the file line by line."""
@@ -73,7 +69,7 @@ class CsvFormat(LogFormat):
         for name, cell in zip(header.names, cells, strict=True):
             is_ambiguous = header.separator == ";" and "," in cell  # of decimals, or of thousands
             value = parse_value(cell) if cell and not is_ambiguous else None
-            converted = None if value is None else raw.convert(name, value, _HINTS)
+            converted = None if value is None else raw.convert(name, value)
             if converted is None:
                 continue
             meaning = raw.meanings.get(name)
@@ -86,8 +82,8 @@ class CsvFormat(LogFormat):
 
 def _find_header(line: str, below: str) -> _Header | None:
     """Return the header that a line is: distinct names, one a measurement or a counter, with numbers below."""
-    for separator in _SEPARATORS:
-        if separator not in line or len(line) > _MAX_HEADER:
+    for separator in (",", "\t", ";", "|"):
+        if separator not in line or len(line) > 8192:
             continue
         names = [name.strip().strip("\"'#").strip() for name in line.strip().split(separator)]
         if not names[0]:

@@ -21,13 +21,6 @@ _RECORD: Final = re.compile(
     rf"\[RANK (?P<rank>\d{{1,9}})\] (?P<name>(?:(?!\[RANK ).)*?), start=(?P<start>{_NUMBER}), end=(?P<end>{_NUMBER}), "
     rf"cpu_dur=(?P<host>{_NUMBER})s, cuda_dur=(?P<device>{_NUMBER}(?=ms)|nan|None|N/A)(?:ms)?(?![\w.])"
 )
-_BEGINNING: Final = re.compile(rf", start={_NUMBER}, end=")
-_DUMP: Final = re.compile(r"DUMP START")
-_ROUNDING_MS: Final = 0.0011
-"""Of ``cpu_dur`` and ``cuda_dur``, which are written to a microsecond each."""
-_MIN_COPIES: Final = 3
-_MIN_COPY_MS: Final = 0.05
-"""Shorter times have too few digits: they may be equal by chance."""
 COPIES_NOTE: Final = "cuda_dur equals cpu_dur in every record, so it is host time: no device time was measured"
 
 
@@ -53,7 +46,7 @@ def find_intervals(line: str) -> list[TimerRecord | None]:
 
 def count_events(line: str) -> int:
     """Return how many events a line begins, complete or not."""
-    return max(line.count("[RANK "), len(_BEGINNING.findall(line)))
+    return max(line.count("[RANK "), len(re.findall(rf", start={_NUMBER}, end=", line)))
 
 
 def ranks_of_copies(records: Collection[TimerRecord]) -> set[int]:
@@ -66,14 +59,14 @@ def ranks_of_copies(records: Collection[TimerRecord]) -> set[int]:
     for one in records:
         if one.device_ms is None:
             continue
-        if abs(one.device_ms - one.host_ms) <= _ROUNDING_MS:
+        # Both durations are rounded to a microsecond.
+        if abs(one.device_ms - one.host_ms) <= 0.0011:
             equal.setdefault(one.rank, []).append(one)
         else:
             different.add(one.rank)
+    # Shorter times have too few digits: they may be equal by chance.
     return {
-        rank
-        for rank, ones in equal.items()
-        if rank not in different and sum(one.host_ms >= _MIN_COPY_MS for one in ones) >= _MIN_COPIES
+        rank for rank, ones in equal.items() if rank not in different and sum(one.host_ms >= 0.05 for one in ones) >= 3
     }
 
 
@@ -99,7 +92,7 @@ class GlobalTimerLog(LogFormat):
         dump = repeated = lost = 0
         for line in filter(str.strip, log_file.lines()):
             raw.lines += 1
-            if _DUMP.search(line):
+            if "DUMP START" in line:
                 dump += 1
                 raw.used_lines += 1
                 continue

@@ -25,7 +25,7 @@ from ..fields import (
 )
 from ..log_file import LogFile
 from ..values import Value, to_float
-from ._base import FormatHints, LogFormat, RawRecords, read_lines
+from ._base import LogFormat, RawRecords, read_lines
 from ._pairs import POSITION, RATE, find_pairs, take_counters, take_prefix, take_time
 
 _UNCERTAIN: Final = re.compile(
@@ -38,12 +38,6 @@ _BAR: Final = re.compile(r"\d+%\||\[=*>?\.*\]|\|[# ]{6,}\||[█━]{3}")
 """A progress bar: its values may be means or old ones, and its position a step off."""
 _CODE: Final = re.compile(r"[(){}]\s*$|^\s*(?:#|//|def |for |if |import |return |class |self\.)|\bf[\"']|==|\w\(\w*=")
 """Source code, calls and settings."""
-_MAX_LINE: Final = 4000
-_MIN_RECORDS: Final = 2
-_WEIGHT: Final = 0.2
-"""The lines of a tool that is known count more."""
-_STEPS: Final = ("global_step", "step", "iter", "iteration", "batch")
-_HINTS: Final = FormatHints()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +48,8 @@ class PlainText(LogFormat):
         """Count the records of the sample, at a lower weight than a format of its own."""
         raw = RawRecords(self.name)
         count = sum(self._parse(take_time(line)[0], raw) is not None for line in sample)
-        return _WEIGHT * count if count >= _MIN_RECORDS else 0.0
+        # The lines of a tool that is known count more.
+        return 0.2 * count if count >= 2 else 0.0
 
     def read(self, log_file: LogFile) -> RawRecords:
         """Read the file line by line."""
@@ -67,7 +62,9 @@ class PlainText(LogFormat):
                 is_validating = is_validating != _changes_data(line, is_validating)
                 epoch = _epoch_of_header(line) or epoch
                 continue
-            step = next((row[name] for name in _STEPS if name in row), None)
+            step = next(
+                (row[name] for name in ("global_step", "step", "iter", "iteration", "batch") if name in row), None
+            )
             if is_validating and step is not None and step <= reached:
                 continue  # a batch of the validation that a line above has begun
             is_validating, reached = False, reached if step is None else step
@@ -77,7 +74,7 @@ class PlainText(LogFormat):
 
     def _parse(self, line: str, raw: RawRecords) -> dict[str, float] | None:
         """Return the values of a line by name; None if it is no record."""
-        if len(line) > _MAX_LINE or _BAR.search(line) or _CODE.search(line):
+        if len(line) > 4000 or _BAR.search(line) or _CODE.search(line):
             return None
         rest, row = take_prefix(line)
         rest, counters = take_counters(rest)
@@ -98,11 +95,11 @@ class PlainText(LogFormat):
             if is_step and is_evaluated and name.lower().startswith("train"):
                 continue  # the mean of an evaluation on training data
             if _is_certain(found, name, value, meaning) and name not in numbers:
-                converted = raw.convert(name, value, _HINTS)
+                converted = raw.convert(name, value)
                 numbers |= {} if converted is None else {name: converted[1]}
         for found in () if is_validation else RATE.finditer(rest):
             column = column_of_rate(found["unit"]) or ""
-            converted = raw.convert(column, Value(to_float(found["number"]), found["unit"]), _HINTS)
+            converted = raw.convert(column, Value(to_float(found["number"]), found["unit"]))
             numbers |= {} if converted is None or column in numbers else {column: converted[1]}
         for name in counters:
             raw.add_meaning(name, meaning_of(name))

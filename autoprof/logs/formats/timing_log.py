@@ -20,12 +20,7 @@ _STEP: Final = re.compile(r"^Step (\d+)\b")
 _NAME: Final = re.compile(
     r"^(?P<indent>\s*(?:- )?)(?P<name>\S.*?)\s*:\s*<?(?P<ms>[\d.]+)ms(?: \(\s*<?[\d.]+%\))?(?: \[avg:\s*<?[\d.]+ms\])?"
 )
-_TOTAL: Final = re.compile(r"^Total-+:\s*(?P<ms>[\d.]+)ms")
-_SCALAR: Final = re.compile(r"(?<![\w.])([A-Za-z_]\w*)=([-+.\w]+)")
-_MEMORY: Final = re.compile(r"\b(peak|rss) ([\d.]+ [KMGT]iB)")
-_SUMMARY: Final = re.compile(r"^Timing Summary")
 _PER_GIB: Final = {"KiB": 2**20, "MiB": 2**10, "GiB": 1, "TiB": 2**-10}
-_FIELDS: Final = ("step", "step_time_s", "memory", "loss", "lr", "grad_norm", "samples")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,11 +49,13 @@ class TimingLog(LogFormat):
                 row = {"_n": n, "step": float(step[1])}
                 rows.append(row)
                 raw.used_lines += 1
-            elif _SUMMARY.match(line):
+            elif line.startswith("Timing Summary"):
                 row = None
             elif set(line.strip()) == {"="} or (row is not None and _read_line(line, row, path, raw)):
                 raw.used_lines += 1
-        raw.meanings |= {key: Meaning(key, 0) for key in _FIELDS}
+        raw.meanings |= {
+            key: Meaning(key, 0) for key in ("step", "step_time_s", "memory", "loss", "lr", "grad_norm", "samples")
+        }
         for row in rows:
             raw.add_row(row)
         return raw
@@ -66,7 +63,7 @@ class TimingLog(LogFormat):
 
 def _read_line(line: str, row: dict[str, Any], path: list[str], raw: RawRecords) -> bool:
     """Add the values of a line to the row of its step; return whether it has any."""
-    total = _TOTAL.match(line)
+    total = re.match(r"^Total-+:\s*(?P<ms>[\d.]+)ms", line)
     if total is not None:
         if row.get("other (ms)") is not None:
             row["step_time_s"] = float(total["ms"]) / 1e3
@@ -79,12 +76,12 @@ def _read_line(line: str, row: dict[str, Any], path: list[str], raw: RawRecords)
         path[depth:] = [name["name"]]
         row[f"{'/'.join(path[: depth + 1])} (ms)"] = float(name["ms"])
         return True
-    scalars = _SCALAR.findall(line)
+    scalars = re.findall(r"(?<![\w.])([A-Za-z_]\w*)=([-+.\w]+)", line)
     for key, text in scalars:
         value = parse_value(text)
         if value is not None:
             row[key] = value.number
-    for word, text in _MEMORY.findall(line):
+    for word, text in re.findall(r"\b(peak|rss) ([\d.]+ [KMGT]iB)", line):
         value = parse_value(text)
         if value is not None and (word == "peak" or "memory" not in row):
             row["memory"] = value.number / _PER_GIB[value.unit or "GiB"]
