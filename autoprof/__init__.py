@@ -70,7 +70,6 @@ _LAZY = {
     "suggest_targets": "_targets",
     "timed": "_capture.hooks.function",
 }
-_WITH_TORCH = ("_session", "_capture", "_targets")
 
 
 def __getattr__(name: str) -> Any:
@@ -80,7 +79,7 @@ def __getattr__(name: str) -> Any:
 
         from ._process.gc_paused import GcPaused, age_all
 
-        if _LAZY[name].startswith(_WITH_TORCH):
+        if _LAZY[name].startswith(("_session", "_capture", "_targets")):
             import_module("torch")
         with GcPaused():
             value = globals()[name] = getattr(import_module(f".{_LAZY[name]}", __name__), name)

@@ -10,10 +10,6 @@ NAME_LIMIT: Final = 200
 FILE_NAME_LIMIT: Final = 120
 """The longest file name in UTF-8 bytes; file systems allow 255, which leaves bytes for suffixes."""
 
-_ELLIPSIS: Final = "…"
-_EMPTY: Final = "?"
-_FORMULA: Final = ("=", "+", "-", "@", "|", "\t", "\r")
-_INVISIBLE: Final = frozenset({"Cc", "Cf", "Zl", "Zp"})  # controls, zero-width and bidi characters, line separators
 _SHORT_ESCAPES: Final = {"\t": "\\t", "\n": "\\n", "\r": "\\r"}
 _WINDOWS_DEVICES: Final = frozenset(
     {"con", "prn", "aux", "nul", *(f"{port}{digit}" for port in ("com", "lpt") for digit in "123456789")}
@@ -28,7 +24,7 @@ def clean_name(name: str) -> str:
     """
     segments = (segment.strip() for segment in visible(name).split("/"))
     kept = [_undot(segment) for segment in segments if segment]
-    return shorten("/".join(kept), NAME_LIMIT) or _EMPTY
+    return shorten("/".join(kept), NAME_LIMIT) or "?"
 
 
 def file_name(name: str) -> str:
@@ -56,7 +52,7 @@ def plain_cell(text: str) -> str:
 
     Such a text gets an apostrophe before it, as OWASP advises; a number stays as it is.
     """
-    if text[:1] not in _FORMULA:
+    if text[:1] not in ("=", "+", "-", "@", "|", "\t", "\r"):
         return text
     try:
         float(text)
@@ -72,14 +68,14 @@ def quoted(text: str, limit: int = 60) -> str:
 
 def shorten(text: str, limit: int) -> str:
     """Cut longer text to ``limit`` characters, the last of which is an ellipsis."""
-    return text if len(text) <= limit else text[: limit - 1].rstrip() + _ELLIPSIS
+    return text if len(text) <= limit else text[: limit - 1].rstrip() + "…"
 
 
 def _show(char: str) -> str:
     category = unicodedata.category(char)
     if category == "Cs":
         return "\N{REPLACEMENT CHARACTER}"
-    if category not in _INVISIBLE:
+    if category not in {"Cc", "Cf", "Zl", "Zp"}:
         return char
     code = ord(char)
     if code > 0xFFFF:

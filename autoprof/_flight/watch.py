@@ -14,14 +14,8 @@ from .stack import Activity
 WARMUP: Final = 10
 """The first steps, which allocate and compile, and count for nothing."""
 KNOWN_STEPS: Final = 400
-LONG_FACTOR: Final = 1.5
-"""The multiple of the usual length from which the open step is long."""
-LONG_EXCESS_NS: Final = 50_000_000
-"""A long step is at least so much longer than usual."""
 HANG_FACTOR: Final = 20
 """The multiple of the usual length from which a step may hang."""
-HANG_OVER_LONGEST: Final = 3
-"""A step that may hang is so many times as long as the longest step so far."""
 
 
 class Look(NamedTuple):
@@ -77,7 +71,8 @@ class StepWatch:
         activity, waits = self._look()
         look = Look(ring.count + 1, now_ns, elapsed_ns, activity, waits)
         usual_ns = self.usual_ns
-        is_long = elapsed_ns >= max(LONG_FACTOR * usual_ns, usual_ns + LONG_EXCESS_NS)
+        # The multiple of the usual length from which the open step is long.
+        is_long = elapsed_ns >= max(1.5 * usual_ns, usual_ns + 50_000_000)
         if ring.state is State.EXCLUDED or activity.excluded is not None or ring.count < WARMUP or not is_long:
             self._still = 0
             return look, None
@@ -104,7 +99,8 @@ class StepWatch:
         # Looks in a row at which the thread is in the same place.
         if self.hang is not None or not self.usual_ns or self._still < 3:
             return False
-        if look.elapsed_ns < max(self._hang_ns, HANG_FACTOR * self.usual_ns, HANG_OVER_LONGEST * self._longest_ns):
+        # A step that may hang is so many times as long as the longest step so far.
+        if look.elapsed_ns < max(self._hang_ns, HANG_FACTOR * self.usual_ns, 3 * self._longest_ns):
             return False
         activity = look.activity  # an idle notebook or console has neither a line of the program nor a phase
         return activity.site is not None or activity.phase is not None

@@ -25,7 +25,6 @@ DEPTH: Final = 4
 
 _compiling = torch.compiler.is_dynamo_compiling
 _task = torch._C._current_graph_task_id
-_NOT_IN_BACKWARD: Final = -1
 _any_autocast = torch._C._is_any_autocast_enabled
 
 
@@ -87,7 +86,7 @@ class RootProbe(EntryProbe):
             return
         began = thread_time_ns()
         try:
-            if _task() == _NOT_IN_BACKWARD and not self._repeats_last(module, args, kwargs):
+            if _task() == -1 and not self._repeats_last(module, args, kwargs):
                 key = _brief(args, DEPTH), _brief(kwargs, DEPTH) if kwargs else None, module.training, *_modes()
                 number = self._known.get(key)
                 if number is None:

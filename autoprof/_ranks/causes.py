@@ -22,10 +22,6 @@ Python, a garbage collection, a pause of the process."""
 
 MIN_WAITING: Final = 0.1
 """The part of the time in which a rank waits for a processor, beyond that of the others, that makes it slow."""
-ALL_ROWS: Final = 0.75
-"""The part of a rank's rows, by number, that are slower where its machine is."""
-ROW_RATIO: Final = 1.05
-"""A row of this many times the others' time is slower."""
 MIN_ROWS: Final = 4
 """Rows that show whether all of them are slower; each takes at least ``MIN_ROW_SHARE`` of the own work."""
 MIN_ROW_SHARE: Final = 0.01
@@ -108,5 +104,7 @@ def _is_slow_everywhere(at: int, records: Sequence[RankRecord]) -> bool:
     rows = [(row.key, median(row.times, axis=1)) for row in align_rows(records) if row.key not in WAIT_ROWS]
     whole = sum(float(median(usual)) for _, usual in rows)
     large = [usual for _, usual in rows if float(median(usual)) >= MIN_ROW_SHARE * whole]
-    slower = [usual for usual in large if usual[at] >= ROW_RATIO * median_of_others(usual)[at]]
-    return len(large) >= MIN_ROWS and len(slower) >= ALL_ROWS * len(large)
+    # A row counts as slower from 5 % above the others' time on.
+    slower = [usual for usual in large if usual[at] >= 1.05 * median_of_others(usual)[at]]
+    # Where the machine is slow, most of the rank's rows are.
+    return len(large) >= MIN_ROWS and len(slower) >= 0.75 * len(large)

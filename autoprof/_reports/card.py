@@ -11,8 +11,6 @@ from .text import crop, fit, safe, wrap
 
 CHANGE_CELLS: Final = 17
 HEALTHY: Final = "nothing stands out"
-MOST_UNATTRIBUTED: Final = 0.15
-"""Share of the step in no span up to which a run without findings is called healthy."""
 
 
 def verdict(summary: Summary) -> Finding | None:
@@ -27,7 +25,8 @@ def run_state(summary: Summary) -> Literal["found", "healthy", "unclear", "too f
         return "found"
     if not summary.steps or (summary.findings and all(map(_lacks_steps, summary.findings))):
         return "too few steps"
-    return "unclear" if summary.unattributed_share >= MOST_UNATTRIBUTED else "healthy"
+    # Share of the step in no span up to which a run without findings is called healthy.
+    return "unclear" if summary.unattributed_share >= 0.15 else "healthy"
 
 
 def verdict_line(summary: Summary, *, gain: bool = True) -> str | None:

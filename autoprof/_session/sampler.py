@@ -21,8 +21,6 @@ from .._resolve.observer import Observer
 from .._stats.median import median
 from ..frame import FrameRun
 
-FIRST_STEPS: Final = 3
-"""The first steps of a run are not counted: they allocate and initialise."""
 MIN_WINDOW: Final = 8
 """Fewest recorded steps of a window: a median of fewer follows single steps."""
 MAX_WINDOW: Final = 8192
@@ -160,7 +158,8 @@ class Sampler(Observer):
         if self._budget is None:
             return
         self._recorded += 1
-        if self._recorded <= FIRST_STEPS:
+        # The first steps of a run are not counted: they allocate and initialise.
+        if self._recorded <= 3:
             return
         self._window.add(cost_ns, cpu_ns, wall_ns, cost_ns if marks_ns is None else marks_ns, gap_ns)
         if self._window.steps >= MIN_WINDOW and self._window.steps * self.k >= self._size:

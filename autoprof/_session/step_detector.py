@@ -27,8 +27,6 @@ MIN_UPDATES: Final = 3
 """Updates in a row on one thread, from which on forwards on other threads are no part of the training."""
 MAX_OPTIMIZERS: Final = 256
 """Optimizers whose steps are counted."""
-_IN_BACKWARD: Final = 0
-"""In place of the id of an optimizer: all those that step inside a backward pass, one for each parameter."""
 
 
 class Situation(Enum):
@@ -278,7 +276,8 @@ class StepDetector:
             self._end_step()
 
     def _cycle_key(self, event: events.UpdateEnds) -> int:
-        return _IN_BACKWARD if event.in_backward else event.optimizer
+        # Optimizers that step inside a backward pass, one for each parameter, count as one.
+        return 0 if event.in_backward else event.optimizer
 
     def _leave_update(self, optimizer: int) -> None:
         if optimizer in self._running:

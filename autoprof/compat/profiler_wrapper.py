@@ -30,9 +30,6 @@ from ._profiler_curves import SEED_PATTERNS, ProfilerCurves
 Result = TypeVar("Result")
 NAMES: Final = FileNames("{stem}_rank{rank}_trace.json", "", "{stem}_rank{rank}_mem.pickle")
 TABLES: Final = "{stem}_rank_{rank}.log"
-TIMES: Final = "{stem}_rank{rank}_cuda_time_plot.png"
-MEMORY: Final = "{stem}_rank{rank}_memory_usage_line_chart.png"
-MEMORY_TEXT: Final = "{stem}_rank{rank}_memory_usage.txt"
 
 
 class ProfilerWrapper:
@@ -136,10 +133,10 @@ class ProfilerWrapper:
         if self._prints:
             content[TABLES] = "\n\n".join(self._tables) + "\n"
         if self._times and (figure := self.result.time_figure()) is not None:
-            content[TIMES] = encode_figure(figure)
+            content["{stem}_rank{rank}_cuda_time_plot.png"] = encode_figure(figure)
         if self._memory and (figure := self.result.memory_figure()) is not None:
-            content[MEMORY] = encode_figure(figure)
-            content[MEMORY_TEXT] = self.result.memory_text()
+            content["{stem}_rank{rank}_memory_usage_line_chart.png"] = encode_figure(figure)
+            content["{stem}_rank{rank}_memory_usage.txt"] = self.result.memory_text()
         for name, data in content.items():
             path = self._folder / name.format(stem=self._stem, rank=self.rank)
             write_atomic(path, data)

@@ -15,10 +15,6 @@ BLOCK: Final = "LOG"
 FOLDER: Final = "SAVE_DIR"
 COMPILE: Final = "compile"
 
-_NO_EFFECT: Final = "no effect: code under torch.compile is timed from outside the compiled region; remove the key"
-
-_SINKS_WIN: Final = "its TIMING_ keys have no effect beside the key sinks; remove them"
-
 
 class LegacyLog(Options):
     """The block `LOG:` of the first timing logger. It configures two sinks: console and log."""
@@ -69,7 +65,10 @@ def translate(data: dict[str, Any]) -> tuple[dict[str, Any], list[Problem], list
         file = LegacyFile.model_validate(old)
     except ValidationError as error:
         return new, explain(error, LegacyFile), []
-    notes = [Problem((COMPILE,), _NO_EFFECT)] if old.get(COMPILE, "outside") != "outside" else []
+    notes = []
+    if old.get(COMPILE, "outside") != "outside":
+        why = "no effect: code under torch.compile is timed from outside the compiled region; remove the key"
+        notes.append(Problem((COMPILE,), why))
     if BLOCK not in data:
         return new, [], notes
     log = file.LOG
@@ -78,7 +77,7 @@ def translate(data: dict[str, Any]) -> tuple[dict[str, Any], list[Problem], list
         merged.setdefault("output", str(file.SAVE_DIR))
     if "sinks" in new:
         if log.model_fields_set - {"ENABLE_TIMING_LOG"}:
-            notes.append(Problem((BLOCK,), _SINKS_WIN))
+            notes.append(Problem((BLOCK,), "its TIMING_ keys have no effect beside the key sinks; remove them"))
     elif log.ENABLE_TIMING_LOG:
         console = {"console": {"every": log.TIMING_CONSOLE_INTERVAL}} if log.TIMING_CONSOLE else {}
         merged["sinks"] = console | ({"log": {"flush_every": log.TIMING_FILE_INTERVAL}} if log.TIMING_FILE else {})

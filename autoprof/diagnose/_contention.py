@@ -7,9 +7,6 @@ from typing import Final
 
 from ._evidence import Evidence
 
-MIN_WAITING: Final = 0.1
-"""Share of the time in which the training thread waits for a processor, from which times are not the program's own."""
-
 FIRM: Final = 2.0
 """Times its bound at which a share of the step stands on a busy machine, too: processes that come and go make a phase
 longer by a part of it, not by the whole of it."""
@@ -37,7 +34,9 @@ class Contention:
         # Processors that others keep busy before the wait is called theirs.
         least = max(0.3, 0.1 * self.machine_cores)
         # Busy share of the machine that counts as full where the wait of the thread is not measured.
-        waits = self.busy >= 0.95 if self.waiting is None else self.waiting >= MIN_WAITING
+        # Share of the time in which the training thread waits for a processor, from which times are not the program's
+        # own.
+        waits = self.busy >= 0.95 if self.waiting is None else self.waiting >= 0.1
         return waits and self.others >= least
 
 

@@ -19,8 +19,6 @@ LONGEST_STEPS: Final = 8
 """Longest steps kept: enough to recognise a recurring cause."""
 CLOCK_SCALAR: Final = "gpu_sm_clock_mhz"
 """The scalar of a frame that holds the device's clock frequency."""
-PEAK_OF_KIND: Final = {"rss_bytes": "rss_peak_bytes"}
-"""The reading of the highest level since the process began, for kinds that also count freed memory."""
 
 
 class LongStep(NamedTuple):
@@ -158,7 +156,9 @@ class EvidenceCollector:
             self._memory_kind = next((kind for kind in ("allocated_bytes", "rss_bytes") if kind in memory), None)
         if self._memory_kind is None or self._memory_kind not in memory:
             return
-        reading = (step, memory[self._memory_kind], memory.get(PEAK_OF_KIND.get(self._memory_kind, "")))
+        # The resident set also counts freed memory: its highest level since the process began goes with it.
+        peak = memory.get("rss_peak_bytes") if self._memory_kind == "rss_bytes" else None
+        reading = (step, memory[self._memory_kind], peak)
         if self._in_stretch and reading[1] < self._memory[-1][1]:
             self._memory[-1] = reading
         elif not self._in_stretch:

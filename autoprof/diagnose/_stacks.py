@@ -23,17 +23,12 @@ from ._calls import NEARLY_ALL, CallSite, call_site
 UNATTRIBUTED: Final = "unattributed"
 """The key of samples in no span; those in a span have its phase and name, those in excluded time ``EXCLUDED``."""
 EXCLUDED: Final = "excluded"
-COMMON_SHARE: Final = 0.2
-"""A line with this share of all other samples calls the training itself (``trainer.train()``), so a line below it is
-named."""
 MAX_KEPT: Final = 256
 """Kinds of time, lines of each, and steps whose samples wait for their frames."""
 ENABLE_SHARE: Final = 0.1
 """Sampling begins when this part of the recorded steps is in no span, or waits for data."""
 OWN_SHARE: Final = 0.3
 """Sampling also begins when the own code of modules that hold others takes this part of the steps."""
-MIN_FRAMES: Final = 4
-"""Recorded steps before that is decided."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +194,8 @@ class StackMonitor:
         self._explained_ns += int(total_ns[:, self._explained].sum())
         self._own_ns += int(layout.self_ns(total_ns)[:, self._holding].sum())
         unexplained = self._explained_ns <= (1 - ENABLE_SHARE) * self._total_ns
-        if self._frames >= MIN_FRAMES and (unexplained or self._own_ns >= OWN_SHARE * self._total_ns):
+        # A few recorded steps decide it.
+        if self._frames >= 4 and (unexplained or self._own_ns >= OWN_SHARE * self._total_ns):
             self._probe.enable()
 
     def _add(self, kind: str, sample: StackSample) -> None:
@@ -245,7 +241,9 @@ class StackMonitor:
                 total += count
                 for line in {_line(user) for user in users}:
                     counts[line] += count
-        return {line for line, count in counts.items() if count >= COMMON_SHARE * total}
+        # A line with this share of all other samples calls the training itself (`trainer.train()`), so a line below it
+        # is named.
+        return {line for line, count in counts.items() if count >= 0.2 * total}
 
 
 def _line(site: Site) -> tuple[str, int]:

@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-OUTPUT: Final = "training_metrics.png"
 X_COLUMNS: Final = {"step": "step", "time": "elapsed_s", "tokens": "tokens"}
 COLORS: Final = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#8c564b", "#7f7f7f", "#b2a900")
 RED: Final = "#d00000"
@@ -103,8 +102,8 @@ class _Plot(NamedTuple):
 
 
 def plot_metrics(
-    df: pd.DataFrame, output: str | os.PathLike[str] | None = OUTPUT, *, x: str = "step", smooth: int | None = None,
-    plots: Collection[str] = (), show: bool = False,
+    df: pd.DataFrame, output: str | os.PathLike[str] | None = "training_metrics.png", *, x: str = "step",
+    smooth: int | None = None, plots: Collection[str] = (), show: bool = False,
 ) -> Figure:  # fmt: skip
     """Draw a table of ``load_logs`` and save the figure.
 

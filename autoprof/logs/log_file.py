@@ -20,7 +20,6 @@ from ..errors import OutputError
 STANDARD_INPUT: Final = Path("-")
 """The path that means standard input. A file of this name is ``./-``."""
 _BLOCK_BYTES: Final = 2 << 20
-_SAMPLE_BYTES: Final = 1 << 20
 _COMPRESSIONS: Final[tuple[tuple[bytes, Callable[..., Any]], ...]] = (
     (b"\x1f\x8b", gzip.open), (b"BZh", bz2.open), (b"\xfd7zXZ\x00", lzma.open),
 )  # fmt: skip
@@ -63,7 +62,7 @@ class LogFile:
     @cached_property
     def _head(self) -> bytes:
         with self._open() as file:
-            return self._read(file, _SAMPLE_BYTES).lstrip(b"\0")
+            return self._read(file, 1 << 20).lstrip(b"\0")
 
     def sample(self) -> list[str]:
         """Return the lines at the beginning."""

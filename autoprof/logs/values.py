@@ -14,7 +14,6 @@ NUMBER: Final = (
 )
 """A number in a text, as a regular expression."""
 _VALUE: Final = re.compile(rf"\s*[\[(\"'~]*\s*({NUMBER})\s*([%A-Za-zµμ][\w/%µμ. ]*)?[\])\"']*\s*")
-_CLOCK: Final = re.compile(r"\s*(?:(\d+)\s*days?,?\s*)?(\d+):(\d{1,2})(?::(\d{1,2}(?:\.\d+)?))?\s*")
 
 
 class Value(NamedTuple):
@@ -33,7 +32,7 @@ def parse_value(text: str) -> Value | None:
         return Value(float(text))
     except ValueError:
         pass
-    clock = _CLOCK.fullmatch(text)
+    clock = re.fullmatch(r"\s*(?:(\d+)\s*days?,?\s*)?(\d+):(\d{1,2})(?::(\d{1,2}(?:\.\d+)?))?\s*", text)
     if clock is not None:
         days, first, second, third = (float(part or 0) for part in clock.groups())
         if clock[4] is None:  # tqdm writes 01:48 for 1 minute and 48 seconds

@@ -24,7 +24,6 @@ TOKENS: Final = "autoprof_expert_tokens"
 
 _compiling = torch.compiler.is_dynamo_compiling
 _task = torch._C._current_graph_task_id
-_NOT_IN_BACKWARD: Final = -1
 
 
 class ExpertCounts:
@@ -64,7 +63,7 @@ class ExpertCalls(EntryProbe):
     def count(self, module: nn.Module, args: Any, kwargs: Any, output: Any, begun_ns: Any) -> None:
         """Add the tokens of a call, and its time."""
         now_ns, began_ns = perf_counter_ns(), thread_time_ns()
-        if _compiling() or _task() != _NOT_IN_BACKWARD:  # recomputed
+        if _compiling() or _task() != -1:  # recomputed inside a backward pass
             return
         if output is None:  # the call raised
             return

@@ -33,16 +33,10 @@ class CsvOptions(Options):
     """A row is a step, or a span."""
 
 
-_BEFORE_PHASES: Final = (
-    "rank", "step", "warmup", "start_unix_ns", "step_ns", "duration_ns", "device_duration_ns", "throughput",
-)  # fmt: skip
-_AFTER_PHASES: Final = ("overhead_ns", "dropped")
 SPAN_COLUMNS: Final = (
     "rank", "step", "warmup", "span", "parent", "name", "fqn", "phase", "lane", "calls", "total_ns", "self_ns",
     "start_ns", "host_ns", "device_start_ns", "device_ns", "host_bound_ns", "memory_start_bytes", "memory_end_bytes",
 )  # fmt: skip
-MORE: Final = "more"
-"""The last column of steps: a JSON object of logged values that have no column of their own."""
 
 
 def line(values: Iterable[object]) -> str:
@@ -65,9 +59,15 @@ class StepTable:
         self._periods = LogPeriods()
 
     def header(self, first: Mapping[str, object]) -> str:
-        """Return the header for rows that have these extra values."""
+        """Return the header for rows that have these extra values.
+
+        The last column is a JSON object of logged values that have no column of their own.
+        """
         self.extra = tuple(first)
-        return line((*_BEFORE_PHASES, *(f"{phase}_ns" for phase in self._phases), *_AFTER_PHASES, *self.extra, MORE))
+        return line((
+            "rank", "step", "warmup", "start_unix_ns", "step_ns", "duration_ns", "device_duration_ns", "throughput",
+            *(f"{phase}_ns" for phase in self._phases), "overhead_ns", "dropped", *self.extra, "more",
+        ))  # fmt: skip
 
     def row(self, frame: StepFrame) -> str:
         """Return the frame's row."""

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
 
 from pydantic import Field
 
@@ -24,11 +23,6 @@ from ._rank_timeline import align_ranks
 from ._timeline import BYTES_PER_MB
 from .trace import write_trace
 
-MAX_BYTES: Final = 20 * BYTES_PER_MB
-"""The largest size of the file; each rank has the same part of it."""
-WAIT_S: Final = 2.0
-"""The longest time that rank 0 waits at its end for the last records of the others."""
-
 
 class RanksTraceOptions(Options):
     """The file `trace.json` of a run of several ranks, for Perfetto: the last steps that all ranks recorded."""
@@ -41,7 +35,7 @@ class RanksTraceSink:
     """Write the trace when the run is closed. Ranks whose records are missing then are named."""
 
     def __init__(
-        self, options: RanksTraceOptions, run: RunInfo, *, wait_s: float = WAIT_S, max_bytes: int = MAX_BYTES
+        self, options: RanksTraceOptions, run: RunInfo, *, wait_s: float = 2.0, max_bytes: int = 20 * BYTES_PER_MB
     ) -> None:
         self._count = options.count
         self._wait_s = wait_s

@@ -17,9 +17,6 @@ from .._thresholding import ExceededBound, abstain, dominant_name, threshold_row
 MAX_SHARE: Final = 0.10
 """Gradients are reduced while backward runs (Li et al. 2020, arXiv:2006.15704); only the rest is exposed."""
 
-MAX_WAIT_PART: Final = 0.5
-"""Where half of the communication or more is the wait for a slow rank, that rank is the finding."""
-
 
 def judge(run: Evidence) -> Finding | None:
     """Judge communication that is exposed in each step, and communication that takes longer in some steps."""
@@ -63,7 +60,8 @@ def _judge_exposed(run: Evidence) -> Finding | None:
     if not isinstance(found, ExceededBound):
         return found if part == 1.0 else None
     waiting = ranks is not None and bool(ranks.slow) and ranks.slow[0].rank != run.facts.rank
-    if found.share.low * part < MAX_SHARE or (waiting and part <= MAX_WAIT_PART):
+    # Where half of the communication or more is the wait for a slow rank, that rank is the finding.
+    if found.share.low * part < MAX_SHARE or (waiting and part <= 0.5):
         return None
     disabled = run.facts.environment.disabled_p2p
     p2p = f"unset {disabled}, which makes GPUs of one machine communicate through its memory; " if disabled else ""

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from ..._units import format_percent
 from ...summary import Finding
 from .._evidence import Evidence
 from .._experiment import Experiment
 from .._rule import Rule
 
-MIN_SHARE: Final = 0.5
-"""Share of the recorded steps in which a switch was on: a profiler that runs for some steps is meant to."""
-
 
 def judge(run: Evidence) -> Finding | None:
     """Name the switches that are on in most steps."""
-    dynamic = {name: share for name, share in run.facts.debug.items() if share >= MIN_SHARE}
+    # Share of the recorded steps in which a switch was on: a profiler that runs for some steps is meant to.
+    dynamic = {name: share for name, share in run.facts.debug.items() if share >= 0.5}
     switches = [*run.facts.environment.debug, *dynamic]
     if not switches:
         return None

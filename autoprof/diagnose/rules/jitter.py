@@ -23,8 +23,6 @@ MAX_SHARE: Final = 0.10
 """Time that long steps add to the mean over the median, as a fraction of all time."""
 CAUSE_SHARE: Final = 0.75
 """Fraction of the outliers in which a cause must occur; a garbage collection also twice as often as in other steps."""
-CLOCK_DROP: Final = 0.8
-"""Fraction of the usual clock frequency: boost clocks vary by some percent, throttling takes a fifth and more."""
 GARBAGE: Final = "garbage collection"
 DEVICE_CLOCK: Final = "device clock"
 
@@ -137,7 +135,8 @@ def _collection_cause(run: Evidence, outliers: list[LongStep]) -> Cause | None:
 def _clock_cause(run: Evidence, outliers: list[LongStep]) -> Cause | None:
     """Return the device's clock frequency as the cause if it was low in these steps; None if it was not read."""
     usual = run.clock_mhz or 0.0
-    low = [step.clock_mhz for step in outliers if step.clock_mhz and step.clock_mhz <= CLOCK_DROP * usual]
+    # Fraction of the usual clock frequency: boost clocks vary by some percent, throttling takes a fifth and more.
+    low = [step.clock_mhz for step in outliers if step.clock_mhz and step.clock_mhz <= 0.8 * usual]
     if len(low) < CAUSE_SHARE * len(outliers):
         return None
     why = (

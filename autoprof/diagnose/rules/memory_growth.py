@@ -12,10 +12,6 @@ from .._experiment import Experiment
 from .._rule import Rule
 from .._thresholding import MARGIN, abstain
 
-MIN_SHARE: Final = 0.05
-"""Growth of the smallest reading from the first to the last third of the run, as a fraction of the first."""
-MIN_BYTES: Final = 16 * 2**20
-"""Smallest growth in bytes: the C library takes and frees arenas of megabytes."""
 STEADY: Final = 1 / 3
 """Growth rate of the second half over that of the first: caches that fill slow down, a leak does not."""
 MIN_READINGS: Final = 12
@@ -44,7 +40,9 @@ def judge(run: Evidence) -> Finding | None:
     peak_rise = _peak_rise(run, first, last)
     per_step = grown / max(last[0] - first[0], 1)
     early, late = (_rate(*pair) for pair in ((first, middle), (middle, last)))
-    enough = max(MIN_BYTES, MIN_SHARE * first[1])
+    # Growth of the smallest reading from the first to the last third of the run: the C library takes and frees arenas
+    # of megabytes, so that a few of them are no leak.
+    enough = max(16 * 2**20, 0.05 * first[1])
     if grown < enough * (1 - MARGIN) or early <= 0 or late < STEADY * (1 - MARGIN) * early:
         return None
     if slope(parts[2]).high < STEADY * early:  # it has ceased

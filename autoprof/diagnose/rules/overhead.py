@@ -15,8 +15,6 @@ from .._thresholding import MARGIN, abstain, classify
 
 MIN_STEPS: Final = 50
 """Recorded steps from which on the cost of later ones is known."""
-FIRST_STEPS: Final = 32
-"""Recorded steps before autoprof first decides by its cost: they may cost any multiple of the budget."""
 
 ONE_OFF_NS: Final = 500_000_000
 """Work that is done once, as counting FLOPs, may take this long, if the training itself takes longer."""
@@ -37,7 +35,8 @@ def judge(run: Evidence) -> Finding | None:
     recorded = summary.steps + summary.warmup_steps
     all_steps = recorded + summary.unsampled_steps
     run_ns = all_steps * max(summary.step_mean_ns, 1)
-    later = share * max(recorded - FIRST_STEPS, 0) / recorded - (ONE_OFF_NS / run_ns if share < 1 else 0)
+    # Recorded steps before autoprof first decides by its cost: they may cost any multiple of the budget.
+    later = share * max(recorded - 32, 0) / recorded - (ONE_OFF_NS / run_ns if share < 1 else 0)
     if later < budget * (1 + MARGIN):
         needed = ceil(all_steps * share / budget)
         missing = f"steps: {needed} needed for the budget to cover the first recorded ones, {all_steps} so far"

@@ -16,8 +16,6 @@ from ._pairs import take_counters, take_prefix, take_time
 
 _KINDS: Final = frozenset({"mode", "split", "phase", "stage", "subset", "kind", "event", "type"})
 """Keys that may mark a record as one of validation."""
-_OTHER_EVENT: Final = re.compile(r"(?i)(?:checkpoint|ckpt|sav(?:e|ing)|config|hparams|system|hardware|summary|init)")
-"""Kinds of records that are neither of training nor of validation."""
 _MEASURED: Final = METRICS - SETTINGS
 _POSITION: Final = re.compile(r"(\d+)/\d+")
 """A counter with its end: ``10/100``."""
@@ -81,7 +79,12 @@ class JsonFormat(LogFormat):
     def add_object(self, raw: RawRecords, data: Mapping[str, Any], n: int, prefix: str = "") -> bool:
         """Append the object of line ``n`` if it is a record; ``prefix`` is the text before it."""
         kinds = [value for key, value in data.items() if normalize_key(str(key)) in _KINDS]
-        if not self.is_record(data) or any(isinstance(kind, str) and _OTHER_EVENT.match(kind) for kind in kinds):
+        # Kinds of records that are neither of training nor of validation.
+        if not self.is_record(data) or any(
+            isinstance(kind, str)
+            and re.match(r"(?i)(?:checkpoint|ckpt|sav(?:e|ing)|config|hparams|system|hardware|summary|init)", kind)
+            for kind in kinds
+        ):
             return False
         row: dict[str, float] = {"_n": n}
         # The end of the text before an object of validation: `val: {…}`.

@@ -43,7 +43,6 @@ _OTHER_COUNTER: Final = re.compile(
     r"accumulation|inner|sub|env|agent|target|final|previous|next|from"
 )
 """Words in front of a counter that does not count the steps or the epochs of the run."""
-_LEVEL: Final = re.compile(r"\b(?:DEBUG|INFO|WARNING)\b:?")
 
 
 _WIDE: Final = str.maketrans("，：；（）【】＝", ",:;()[]=")
@@ -68,7 +67,7 @@ def take_prefix(line: str) -> tuple[str, dict[str, float]]:
         if rank is not None:
             row["_rank"] = float(rank[1])
             line = f"{line[: rank.start()]}|{line[rank.end() :]}"
-    return _LEVEL.sub("|", line, count=1), row
+    return re.sub(r"\b(?:DEBUG|INFO|WARNING)\b:?", "|", line, count=1), row
 
 
 def take_counters(line: str) -> tuple[str, dict[str, float]]:
