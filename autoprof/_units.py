@@ -11,7 +11,6 @@ NS_PER_S: Final = 1_000_000_000
 UNITS: Final = ("samples", "tokens", "frames")
 """Scalars that count the work of a step (``session.log(tokens=…)``); throughput is that of the first one logged."""
 
-_POWERS: Final = ("", "k", "M", "G", "T", "P")
 _TIMES: Final = ((NS_PER_S, "s"), (NS_PER_MS, "ms"), (1_000, "µs"))
 _SIZES: Final = (("B", 0), ("KiB", 1), ("MiB", 1), ("GiB", 2), ("TiB", 2))
 
@@ -95,11 +94,12 @@ def format_rate(per_second: float, unit: str = "samples") -> str:
 
 def format_flops(count: float) -> str:
     """Format operations in powers of 1000 with three significant digits: ``1.23 TFLOP``, ``512 FLOP``."""
+    powers = ("", "k", "M", "G", "T", "P")
     size, power = float(count), 0
-    while abs(size) >= 999.5 and power < len(_POWERS) - 1:
+    while abs(size) >= 999.5 and power < len(powers) - 1:
         size, power = size / 1000, power + 1
     digits = 0 if not power or abs(size) >= 99.95 else 1 if abs(size) >= 9.995 else 2
-    return f"{size:.{digits}f} {_POWERS[power]}FLOP"
+    return f"{size:.{digits}f} {powers[power]}FLOP"
 
 
 def format_span(ns: float) -> str:

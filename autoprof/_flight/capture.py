@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 ACTIVITIES: Final = ("cpu", "cuda", "xpu", "mtia", "hpu", "privateuse1")
 MAX_STEPS: Final = 100
 """Largest ``max_steps``: viewers do not open larger traces."""
-ROWS: Final = 40
-"""Operators in the table, those with the most time of their own."""
 CUPTI: Final = (
     "after a capture on a GPU, CUPTI stays loaded unless TEARDOWN_CUPTI=1 is in the environment (torch's default from "
     "CUDA 12.6 on). If steps stay slower, set it before the program starts"
@@ -177,6 +175,8 @@ class Capture:
 
     def table(self) -> str:
         """Return the table of layers in the order of their first calls, and that of operators."""
+        # Operators in the table, those with the most time of their own.
+        rows = 40
         averages = self.averages()
         names = dict.fromkeys(self.encoded_names.values())
         layers = {one.key: one for one in averages if one.key in names and one.device_type == DeviceType.CPU}
@@ -190,7 +190,7 @@ class Capture:
             parts += ["", "layers, in order", _table(ordered, averages)]
         else:
             parts += ["", "layers: none; name layers with targets or record(name, function)"]
-        parts += ["", f"operators, the {ROWS} with the most time of their own", _table(others[:ROWS], averages)]
+        parts += ["", f"operators, the {rows} with the most time of their own", _table(others[:rows], averages)]
         parts += [f"note: {note}" for note in self._notes]
         return "\n".join(parts)
 

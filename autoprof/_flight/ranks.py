@@ -17,7 +17,6 @@ HANG_REPORT: Final = "hang.txt"
 """The report of a hang, in the folder of a rank; that of all ranks lies in the folder of the run."""
 MAX_LINES: Final = 32
 """Ranks in the table; of more, those that stand out and the first ones."""
-MAX_NAMED: Final = 4
 HEAD: Final = ("rank", "steps", "usual", "open step", "last sign", "state", "line")
 """The head of the table."""
 
@@ -136,12 +135,13 @@ def describe_ranks(lines: Sequence[RankLine], width: int = 100) -> RanksText:
 
 
 def _verdict(lines: Sequence[RankLine], ranks: Sequence[int], why: str) -> str:
+    max_named = 4
     if not lines:
         return "no rank left a file"
     line = next((line for line in lines if line.rank in ranks), lines[0])
     doing = line.doing() + (f" at {line.site()}" if line.site() else "")
     if ranks:
-        named = ", ".join(map(str, ranks[:MAX_NAMED])) + (", …" if len(ranks) > MAX_NAMED else "")
+        named = ", ".join(map(str, ranks[:max_named])) + (", …" if len(ranks) > max_named else "")
         return f"rank {named} {why}" + (f": {doing}" if line.flight is not None else "")
     if len(lines) == 1:
         return doing

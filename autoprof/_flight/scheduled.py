@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from .._process.failures import contain, describe
 from .._reports.card import verdict, verdict_line
@@ -17,11 +17,6 @@ from .capture import MAX_STEPS, Capture, make_options
 if TYPE_CHECKING:
     from .._targets import Target
     from ..config import Deep
-
-VERDICT_STEPS: Final = 3
-"""Steps that are captured after a verdict."""
-REQUEST_STEPS: Final = 2
-"""Steps that are captured on request."""
 
 
 class SamplingControl(Protocol):
@@ -96,25 +91,29 @@ class ScheduledCaptures:
             self._end()
 
     def _check_verdict(self, step: int) -> None:
+        # Steps that are captured after a verdict.
+        steps = 3
         self._next_check = 2 * self._recorded
         summary = self._summary()
         if verdict(summary) is None:
             return
         self._awaits_verdict = False
-        first, last = step + 1, step + VERDICT_STEPS
+        first, last = step + 1, step + steps
         self._windows.append((first, last))
-        self._sampling.reserve(first, VERDICT_STEPS + 1)
+        self._sampling.reserve(first, steps + 1)
         self._warn(f"the verdict is {verdict_line(summary, gain=False)}: a deep capture of steps {first} to {last}")
 
     def _begin_due(self, step: int) -> None:
         """Begin the capture of a chosen step, or that of a request."""
+        # Steps that are captured on request.
+        steps = 2
         last = max((last for first, last in self._windows if first <= step <= last), default=0)
         if last:
             self._windows = [window for window in self._windows if not window[0] <= step <= window[1]]
             self._begin(step, last, "")
-        elif (reason := self._take()) is not None and self._begin(step, step + REQUEST_STEPS - 1, "flight_"):
-            self._sampling.reserve(step, REQUEST_STEPS + 1)
-            self._warn(f"{reason}: a deep capture of {count(REQUEST_STEPS, 'step')} from step {step} on")
+        elif (reason := self._take()) is not None and self._begin(step, step + steps - 1, "flight_"):
+            self._sampling.reserve(step, steps + 1)
+            self._warn(f"{reason}: a deep capture of {count(steps, 'step')} from step {step} on")
 
     def _begin(self, step: int, last: int, prefix: str) -> bool:
         stem = f"{prefix}step{step}" if step == last else f"{prefix}steps{step}-{last}"

@@ -10,9 +10,6 @@ from typing import Final, NamedTuple
 
 VARIABLE: Final = "AUTOPROF_RUN"
 """The environment variable that holds the settings."""
-SEARCH_PATH: Final = "PYTHONPATH"
-ON_PATH: Final = str(Path(__file__).resolve().parent / "on_path")
-"""The folder whose ``sitecustomize`` Python imports at its start."""
 
 
 class LaunchSettings(NamedTuple):  # no dataclass: every process that a program starts would import ``inspect``
@@ -29,10 +26,13 @@ class LaunchSettings(NamedTuple):  # no dataclass: every process that a program 
 
     def write(self, environment: MutableMapping[str, str]) -> None:
         """Add the settings to an environment, and the folder that makes Python read them."""
+        # The folder whose `sitecustomize` Python imports at its start.
+        on_path = str(Path(__file__).resolve().parent / "on_path")
+        search_path = "PYTHONPATH"
         environment[VARIABLE] = json.dumps(self._asdict())
-        path = environment.get(SEARCH_PATH)
-        others = [] if path is None else [one for one in path.split(os.pathsep) if one != ON_PATH]
-        environment[SEARCH_PATH] = os.pathsep.join([ON_PATH, *others])
+        path = environment.get(search_path)
+        others = [] if path is None else [one for one in path.split(os.pathsep) if one != on_path]
+        environment[search_path] = os.pathsep.join([on_path, *others])
 
     @classmethod
     def read(cls, environment: Mapping[str, str]) -> LaunchSettings | None:

@@ -17,8 +17,6 @@ from .settings import LaunchSettings
 if TYPE_CHECKING:
     from .trainings import Trainings
 
-_SITE = "sitecustomize"
-
 
 def begin(folder: str) -> None:
     """Look for training in this process. ``folder`` leaves ``sys.path``, which is then that of the program."""
@@ -34,15 +32,16 @@ def begin(folder: str) -> None:
 
 def _import_hidden_site() -> None:
     """Import the ``sitecustomize`` that Python would have found without ours."""
-    ours = sys.modules.pop(_SITE, None)
+    site = "sitecustomize"
+    ours = sys.modules.pop(site, None)
     try:
-        __import__(_SITE)
+        __import__(site)
     except ImportError as error:
-        if error.name != _SITE:
+        if error.name != site:
             raise
     finally:
         if ours is not None:  # importlib looks for the name again when it has executed the module
-            sys.modules.setdefault(_SITE, ours)
+            sys.modules.setdefault(site, ours)
 
 
 class Launch:

@@ -14,8 +14,6 @@ from ..probes import Fetched, Kind
 from ..summary import Progress, Summary
 from .model_calls import StepCalls
 
-TOTAL: Final = "total_steps"
-"""The key of ``session.log`` that sets the length of the run; it is no scalar of the step."""
 SAMPLES: Final = UNITS[0]
 LOGGED: Final = "session.log"
 FETCHED: Final = "batches of the loader"
@@ -94,10 +92,12 @@ class ThroughputMeter:
 
     def _complete(self, run: FrameRun, at: int, record: StepRecord) -> tuple[Mapping[str, float], Mapping[str, float]]:
         """Replace the scalars of one step; return the samples recognised in it, and those in the gap before it."""
+        # The key of `session.log` that sets the length of the run; it is no scalar of the step.
+        total = "total_steps"
         scalars = run.scalars[at]
-        if scalars and TOTAL in scalars:
-            self._set_total(scalars[TOTAL])
-            scalars = run.scalars[at] = {name: value for name, value in scalars.items() if name != TOTAL}
+        if scalars and total in scalars:
+            self._set_total(scalars[total])
+            scalars = run.scalars[at] = {name: value for name, value in scalars.items() if name != total}
         gap_scalars = run.gap_scalars[at]
         if self._logged_from is None and any(unit in scalars or unit in gap_scalars for unit in UNITS):
             self._logged_from = record.step

@@ -8,15 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 import torch
-
-TIMEOUT: Final = timedelta(seconds=10)
-"""The longest time for a call of the store; then the exchange ends."""
-KEYS_AT_ONCE: Final = 256
-NONCE: Final = "autoprof/run"
-"""The key under which rank 0 names the run, for versions of torch whose stores cannot be cloned."""
 
 
 class Channel(Protocol):
@@ -55,9 +49,10 @@ class StoreChannel:
 
     def get(self, keys: Sequence[str]) -> list[bytes]:
         """Return the values of keys that exist."""
+        keys_at_once = 256
         if not self._extended:
             return [self._store.get(key) for key in keys]
-        parts = [keys[at : at + KEYS_AT_ONCE] for at in range(0, len(keys), KEYS_AT_ONCE)]
+        parts = [keys[at : at + keys_at_once] for at in range(0, len(keys), keys_at_once)]
         return [bytes(value) for part in parts for value in self._store.multi_get(list(part))]
 
     def join(self, rank: int) -> None:
@@ -85,6 +80,8 @@ def open_channel(session: int, rank: int, world_size: int) -> StoreChannel | Non
 
     Raises ``RuntimeError`` where the process group has no store that can be used.
     """
+    # The longest time for a call of the store; then the exchange ends.
+    timeout = timedelta(seconds=10)
     from torch.distributed.distributed_c10d import _get_default_store
 
     distributed: Any = torch.distributed
@@ -107,15 +104,17 @@ def open_channel(session: int, rank: int, world_size: int) -> StoreChannel | Non
         if nonce is None:
             return None
         prefix = f"{prefix}/{nonce}"
-        own = distributed.TCPStore(inner.host, inner.port, None, False, TIMEOUT, wait_for_workers=False)
-    own.set_timeout(TIMEOUT)
+        own = distributed.TCPStore(inner.host, inner.port, None, False, timeout, wait_for_workers=False)
+    own.set_timeout(timeout)
     return StoreChannel(distributed.PrefixStore(prefix, own))
 
 
 def _nonce(store: Any, rank: int) -> str | None:
     """Return a text that names this start of the training: a launcher's store outlives a restart."""
-    if rank == 0 and not store.check([NONCE]):
+    # The key under which rank 0 names the run, for versions of torch whose stores cannot be cloned.
+    nonce = "autoprof/run"
+    if rank == 0 and not store.check([nonce]):
         from secrets import token_hex
 
-        store.set(NONCE, token_hex(8))
-    return store.get(NONCE).decode() if store.check([NONCE]) else None
+        store.set(nonce, token_hex(8))
+    return store.get(nonce).decode() if store.check([nonce]) else None

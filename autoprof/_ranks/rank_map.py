@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
@@ -12,8 +12,6 @@ from ..frame import Nanoseconds
 from .aligned import align_rows
 from .median_of_others import median_of_others
 from .record import COMM_ROW, RankRecord, SpanKey
-
-NS_PER_US: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +39,7 @@ def map_ranks(
     records: Sequence[RankRecord], ranks: Sequence[int], steps: Nanoseconds, named: Sequence[SpanKey]
 ) -> RankMap:
     """Return the tables of records of the same steps; the rows ``named`` come first."""
+    ns_per_us = 1000
     own = np.zeros((len(records), len(steps)))
     rows = []
     for row in align_rows(records):
@@ -60,7 +59,7 @@ def map_ranks(
     return RankMap(
         tuple(ranks[at] for at in shown),
         tuple(int(steps[part[0]]) for part in bins),
-        tuple(tuple((by_step[at] / NS_PER_US).round().astype(int).tolist()) for at in shown),
+        tuple(tuple((by_step[at] / ns_per_us).round().astype(int).tolist()) for at in shown),
         tuple((name, str(phase)) for (name, phase), _ in rows),
-        tuple(tuple((by_row[at] / NS_PER_US).round().astype(int).tolist()) for at in shown),
+        tuple(tuple((by_row[at] / ns_per_us).round().astype(int).tolist()) for at in shown),
     )

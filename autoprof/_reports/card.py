@@ -9,7 +9,6 @@ from .._units import count, format_bytes, format_ms, format_percent, format_rate
 from ..summary import Finding, Summary, WhatIf
 from .text import crop, fit, safe, wrap
 
-CHANGE_CELLS: Final = 17
 HEALTHY: Final = "nothing stands out"
 
 
@@ -130,13 +129,14 @@ def _unjudged(summary: Summary, width: int) -> Iterator[str]:
 
 
 def _table(summary: Summary, width: int) -> Iterator[str]:
+    change_cells = 17
     now = _unchanged(summary)
     ends = [word for word, ns in (("epoch", now.epoch_ns), ("to finish", now.remaining_ns)) if ns is not None]
     # A narrow table has only the time to finish, without the time of an epoch.
     if width < 90:
         ends = ends[-1:]
     last = "".join(f"{word:>13}" for word in ends or ["time"])
-    yield fit("what if", CHANGE_CELLS) + f"{'step':>11}{'throughput':>16}{'memory':>12}{'':>6}{last}"
+    yield fit("what if", change_cells) + f"{'step':>11}{'throughput':>16}{'memory':>12}{'':>6}{last}"
     for one in (now, *summary.what_if):
         rate = "-" if one.throughput is None else format_rate(one.throughput, summary.throughput_unit)
         memory = "-" if one.memory_bytes is None else format_bytes(one.memory_bytes)
@@ -145,10 +145,10 @@ def _table(summary: Summary, width: int) -> Iterator[str]:
         last = (
             "".join(f"{format_span(times[word] or 0):>13}" for word in ends) or f"{f'x {one.time_ratio or 1:.2f}':>13}"
         )
-        yield fit(one.change, CHANGE_CELLS) + f"{format_ms(one.step_ns):>11}{rate:>16}{memory:>12}{share:>6}{last}"
+        yield fit(one.change, change_cells) + f"{format_ms(one.step_ns):>11}{rate:>16}{memory:>12}{share:>6}{last}"
     yield from wrap("", _legend(bool(ends), summary), width, room=2)
     for one in summary.what_if:
-        yield from wrap(f"  {one.change}", f"assumed: {one.assumed}{_saves(one)}", width, room=CHANGE_CELLS + 2)
+        yield from wrap(f"  {one.change}", f"assumed: {one.assumed}{_saves(one)}", width, room=change_cells + 2)
 
 
 def _unchanged(summary: Summary) -> WhatIf:

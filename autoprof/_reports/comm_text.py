@@ -11,8 +11,6 @@ from ..summary import CommRow, Communication, Summary
 from .table import render_rows
 from .text import glyphs_for, safe, wrap
 
-ROWS: Final = 12
-"""Rows shown; the rest is counted in one line."""
 NOT_SEEN: Final = "-"
 NO_ENDS: Final = (
     "times and bandwidth are unmeasured on a device: autoprof records no event on a communication stream. Exposed is "
@@ -53,8 +51,9 @@ def render_communication(summary: Summary, *, width: int, encoding: str = "utf-8
 
 
 def _lines(table: Communication, width: int, encoding: str) -> Iterator[str]:
+    most = 12
     yield from wrap("comm", parts_text(table), width, room=11)
-    steps, shown = max(table.steps, 1), table.rows[:ROWS]
+    steps, shown = max(table.steps, 1), table.rows[:most]
     names, numbers = ["communication, per step"], [["calls", "message", "time", "exposed", "bus >="]]
     for row in shown:
         names.append(safe(row_name(row), encoding))
@@ -71,8 +70,8 @@ def _lines(table: Communication, width: int, encoding: str) -> Iterator[str]:
         ellipsis = glyphs_for(encoding).ellipsis
         yield ""
         yield from render_rows(names, numbers, width, least=(6, 8, 8, 8, 8), ellipsis=ellipsis)
-        if len(table.rows) > ROWS:
-            yield f"{ellipsis} and {count(len(table.rows) - ROWS, 'more row')} with less"
+        if len(table.rows) > most:
+            yield f"{ellipsis} and {count(len(table.rows) - most, 'more row')} with less"
     if table.unassigned_ns:
         text = f"{format_ms(table.unassigned_ns / steps)} of the exposed time are in no row: no end or begin was seen"
         yield from wrap("", text, width, 0)

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
 
 from .._units import count, format_count, format_ms, format_ns
 from ..summary import ExpertBlock, Summary
 from .table import render_rows
 from .text import glyphs_for, safe
-
-EXPERTS: Final = 4
-"""Experts shown of each block, those with the most tokens."""
 
 
 def render_experts(summary: Summary, *, width: int, encoding: str = "utf-8") -> list[str]:
@@ -20,13 +16,14 @@ def render_experts(summary: Summary, *, width: int, encoding: str = "utf-8") -> 
 
 
 def _lines(blocks: tuple[ExpertBlock, ...], width: int, encoding: str) -> Iterator[str]:
+    most = 4
     ellipsis = glyphs_for(encoding).ellipsis
     names, numbers = ["experts, per step"], [["tokens", "time", "per token", "of mean"]]
     shown = sorted(blocks, key=lambda block: -block.imbalance)[:4]
     for block in shown:
         steps, mean = max(block.steps, 1), sum(block.tokens) / len(block.tokens)
         order = sorted(range(len(block.tokens)), key=lambda at: (-block.tokens[at], at))
-        for expert in order[:EXPERTS]:
+        for expert in order[:most]:
             tokens, ns = block.tokens[expert], None if block.ns is None else block.ns[expert]
             names.append(safe(f"{block.name}, expert {expert}", encoding))
             numbers.append(
@@ -37,7 +34,7 @@ def _lines(blocks: tuple[ExpertBlock, ...], width: int, encoding: str) -> Iterat
                     f"x {tokens / mean:.2f}",
                 ]
             )
-        rest = order[EXPERTS:]
+        rest = order[most:]
         if rest:
             names.append(f"  and {count(len(rest), 'other expert')}, together")
             numbers.append([format_count(sum(block.tokens[at] for at in rest) / steps), "", "", ""])

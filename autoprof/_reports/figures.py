@@ -40,8 +40,6 @@ _STYLE: Final[Any] = {
     "text.color": INK, "axes.edgecolor": "#999999", "xtick.color": INK, "ytick.color": INK, "axes.linewidth": 0.7,
     "svg.fonttype": "path", "pdf.fonttype": 42, "hatch.linewidth": 0.5,
 }  # fmt: skip
-_FEWEST_CELLS: Final = 8
-"""A label of a legend is not made shorter than this."""
 
 
 def phase_color(phase: Phase) -> str:
@@ -132,6 +130,8 @@ def _row_of(axes: Axes) -> int:
 
 def _place(legend: Legend) -> float:
     """Draw the legend above its axes; return the points that the title must be above them."""
+    # A label of a legend is not made shorter than this.
+    fewest_cells = 8
     axes, labels = legend.axes, list(legend.labels)
     room = axes.get_window_extent().width
     columns = len(labels)
@@ -146,12 +146,12 @@ def _place(legend: Legend) -> float:
             text.set_parse_math(False)  # a name may hold dollar signs
         width = drawn.get_window_extent().width
         longest = max(map(cells, labels))
-        if width <= room or (columns == 1 and longest <= _FEWEST_CELLS):
+        if width <= room or (columns == 1 and longest <= fewest_cells):
             break
         if columns > 1:
             columns -= 1
         else:
-            labels = [elide(label, max(int(longest * room / width) - 1, _FEWEST_CELLS)) for label in labels]
+            labels = [elide(label, max(int(longest * room / width) - 1, fewest_cells)) for label in labels]
     return float(drawn.get_window_extent().height) * 72 / axes.figure.dpi + 6
 
 

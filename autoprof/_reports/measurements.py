@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
 
 from .._units import count, format_bytes, format_flops, format_percent, format_span
 from ..frame import MODULE_PHASES, Phase
 from ..summary import MetricStats, Summary, Work, WorkRow
 from .text import fit, safe
-
-ROWS: Final = 16
-"""Names in the table of operations; the others are counted in one line."""
-_COLUMN: Final = 10
 
 
 def progress_text(summary: Summary) -> str:
@@ -121,22 +116,24 @@ def _range(gauge: MetricStats, scale: float, unit: str) -> str:
 
 def work_table(work: Work | None, width: int, ellipsis: str) -> Iterator[str]:
     """Yield the operations of each name in one step, with the shares of the peak; most operations first."""
+    column = 10
+    most = 16
     if work is None or not work.rows:
         return
     recomputed = any(row.flops.get(str(Phase.RECOMPUTE)) for row in work.rows)
     rated = any(row.mfu is not None for row in work.rows)
     phases = [phase for phase in MODULE_PHASES if recomputed or phase is not Phase.RECOMPUTE]
     heads = [*map(str, phases), "per s", *(["MFU", *(["HFU"] if recomputed else [])] if rated else [])]
-    room = width - _COLUMN * len(heads)
-    yield fit("FLOP a step", room) + "".join(f"{head:>{_COLUMN}}" for head in heads)
+    room = width - column * len(heads)
+    yield fit("FLOP a step", room) + "".join(f"{head:>{column}}" for head in heads)
     rows = sorted(work.rows, key=lambda row: (-sum(row.flops.values()), row.name))
-    for row in rows[:ROWS]:
+    for row in rows[:most]:
         cells = [_short(row.flops.get(str(phase), 0)) for phase in phases]
         cells.append("-" if row.flops_per_s is None else _short(row.flops_per_s))
         cells += _shares(row, recomputed) if rated else []
-        yield fit(safe(row.name), room, ellipsis) + "".join(f"{cell:>{_COLUMN}}" for cell in cells)
-    if len(rows) > ROWS:
-        yield f"{ellipsis} and {count(len(rows) - ROWS, 'more name')} with less work each"
+        yield fit(safe(row.name), room, ellipsis) + "".join(f"{cell:>{column}}" for cell in cells)
+    if len(rows) > most:
+        yield f"{ellipsis} and {count(len(rows) - most, 'more name')} with less work each"
 
 
 def _shares(row: WorkRow, recomputed: bool) -> list[str]:

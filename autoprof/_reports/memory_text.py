@@ -9,8 +9,6 @@ from .._units import count, format_bytes, format_percent
 from ..summary import MemoryRow, Summary
 from .text import fit, safe, wrap
 
-NAMES: Final = 12
-"""Names shown; the rest is counted in one line."""
 CELL: Final = 12
 
 _Column = tuple[str, Callable[[MemoryRow], "int | None"]]
@@ -67,6 +65,7 @@ def _whole(whole: MemoryRow) -> Iterator[str]:
 
 
 def _names(names: list[MemoryRow], width: int, ellipsis: str) -> Iterator[str]:
+    most = 12
     shown = [row for row in names if row.held_bytes or row.peak_bytes is not None]
     if not shown:
         return
@@ -74,11 +73,11 @@ def _names(names: list[MemoryRow], width: int, ellipsis: str) -> Iterator[str]:
     room = width - CELL * len(columns)
     yield ""
     yield fit("memory by name", room) + "".join(f"{word:>{CELL}}" for word, _ in columns)
-    for row in shown[:NAMES]:
+    for row in shown[:most]:
         text = "".join(f"{_cell(word, of(row), row):>{CELL}}" for word, of in columns)
         yield fit(safe(row.name or ""), room, ellipsis) + text
-    if len(shown) > NAMES:
-        yield f"{ellipsis} and {count(len(shown) - NAMES, 'more name')} with less"
+    if len(shown) > most:
+        yield f"{ellipsis} and {count(len(shown) - most, 'more name')} with less"
     yield "A name includes the modules in it; a shared tensor counts once in each name."
     if any(row.peak_bytes is not None for row in shown):
         yield "forward: the most that a step's forward left allocated. >=: a lower bound:"

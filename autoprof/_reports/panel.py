@@ -17,8 +17,6 @@ from .tree_text import name_cells, render_tree
 
 OLD_S: Final = 2.0
 """Age of the figures from which the title says it; a terminal is redrawn twice a second."""
-WIDE: Final = 70
-"""Cells from which a panel has bars and the columns forward, recompute and backward."""
 _STYLES: Final = {"bold": "\x1b[1m", "dim": "\x1b[2m", "cyan": "\x1b[36m", "reset": "\x1b[0m"}
 
 
@@ -46,6 +44,8 @@ def render_panel(
     ``step`` is the last step in the figures, which ended ``age_s`` seconds ago; the title says so from ``OLD_S`` on.
     Times are means per recorded step, percentages are of the step.
     """
+    # Cells from which a panel has bars and the columns forward, recompute and backward.
+    wide = 70
     glyphs, inner = glyphs_for(encoding), width - 2
     dot = f" {glyphs.dot} "
     title = ["autoprof", *([] if step is None else [_step(step, age_s)]), *_speed(summary)]
@@ -53,9 +53,9 @@ def render_panel(
         title.pop()
     texts, total = [f"{count(summary.warmup_steps, 'warm-up step')} so far, excluded from all statistics"], ""
     if summary.steps:
-        bar_cells = 0 if width < WIDE else 6 if width < 100 else 12
+        bar_cells = 0 if width < wide else 6 if width < 100 else 12
         tree = panel_tree(summary, top, name_cells(summary, inner - bar_cells))
-        texts = render_tree(tree, summary, inner, encoding, split=width >= WIDE, bar_cells=bar_cells)
+        texts = render_tree(tree, summary, inner, encoding, split=width >= wide, bar_cells=bar_cells)
         texts += [_phases(summary, inner), *_notes(summary, dot)]
         if (verdict := verdict_line(summary)) is not None:
             texts.append(f"verdict: {verdict}")

@@ -13,8 +13,6 @@ from .text import cells, elide, safe
 
 LINE: Final = 100
 """Cells of the line at most; the files of the run have the rest."""
-NAME: Final = 30
-"""Cells of a name at most."""
 
 
 def render_plain(summary: Summary, *, step: int, top: int = 3, encoding: str = "utf-8") -> str:
@@ -23,6 +21,7 @@ def render_plain(summary: Summary, *, step: int, top: int = 3, encoding: str = "
     It has the time of a step, the throughput and the time left, then as much as fits: the longest phases and names,
     rates, utilization and overhead.
     """
+    name_cells = 30
     if not summary.steps:
         return f"autoprof | step {step} | warming up"
     whole = max(summary.total_step_ns, 1)
@@ -38,13 +37,13 @@ def render_plain(summary: Summary, *, step: int, top: int = 3, encoding: str = "
         for phase, ns in summary.phases.items()
         if ns and phase in longest
     ]
-    rows = panel_tree(summary, top, NAME).rows
+    rows = panel_tree(summary, top, name_cells).rows
     depths = [*(row.depth for row in rows[1:]), 0][: len(rows)]
     leaves = [row for row, below in zip(rows, depths, strict=True) if below <= row.depth]
     names = []
     for row in sorted(leaves, key=lambda row: -row.total_ns):
         share = format_round_percent(row.share, row.limit_ns / max(summary.step_mean_ns, 1))
-        names += [f"{elide(safe(row.path, encoding), NAME)} {share}%"] if row.path else []
+        names += [f"{elide(safe(row.path, encoding), name_cells)} {share}%"] if row.path else []
     line = " | ".join([f"autoprof | step {step}", *start])
     for before, between, pieces in (
         (" | ", "", [" ".join(shares)] if shares else []),

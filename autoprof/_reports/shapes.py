@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Final
 
 from .._units import count, format_count, format_ms
 from ..frame import MODULE_PHASES, NOT_MEASURED, NamedShape, StepFrame
@@ -11,18 +10,15 @@ from ..summary import Row, Shapes, Summary
 from .name_lines import name_lines, walk
 from .text import crop, safe, wrap
 
-SETS: Final = 4
-"""Different sets of shapes shown of one name; ``summary.json`` has all."""
-TENSORS: Final = 12
-"""Tensors shown of one set."""
-
 
 def phrase_shapes(shapes: Iterable[NamedShape]) -> str:
     """Phrase shapes: ``rgb [1,4,3,256,256], spike [1,4,5,256,256]``."""
+    # Tensors shown of one set.
+    most = 12
     every = list(shapes)
-    texts = [f"{one.name} {_sizes(one)}" if one.name else _sizes(one) for one in every[:TENSORS]]
-    if len(every) > TENSORS:
-        texts.append(f"and {count(len(every) - TENSORS, 'more tensor')}")
+    texts = [f"{one.name} {_sizes(one)}" if one.name else _sizes(one) for one in every[:most]]
+    if len(every) > most:
+        texts.append(f"and {count(len(every) - most, 'more tensor')}")
     return ", ".join(texts) or "no tensor"
 
 
@@ -57,6 +53,8 @@ def render_shapes(summary: Summary, width: int) -> list[str]:
 
 
 def _name(name: str, sets: list[Shapes], rows: list[Row], summary: Summary, width: int) -> Iterator[str]:
+    # Different sets of shapes shown of one name; `summary.json` has all.
+    most = 4
     modules = len({fqn for one in sets for fqn in one.fqns})
     yield f"{name}: {modules} {'module' if modules == 1 else 'modules'}"
     for phase in MODULE_PHASES:
@@ -68,10 +66,10 @@ def _name(name: str, sets: list[Shapes], rows: list[Row], summary: Summary, widt
                 one = format_ms(row.total_ns / row.calls, limit_ns)
                 word = "call " if calls == "1" else "calls"
                 yield f"  {phase.value:<10}{calls:>6} {word}{total:>12} in all{one:>12} a call"
-    for shapes in sets[:SETS]:
+    for shapes in sets[:most]:
         if len(sets) > 1:
             yield f"  first seen in step {shapes.step}"
         yield from wrap("  in", phrase_shapes(shapes.inputs), width)
         yield from wrap("  out", phrase_shapes(shapes.outputs), width)
-    if len(sets) > SETS:
-        yield f"  and {len(sets) - SETS} more sets of shapes"
+    if len(sets) > most:
+        yield f"  and {len(sets) - most} more sets of shapes"

@@ -18,9 +18,6 @@ from ..frame import FrameRun
 from ..summary import Summary
 from .sampler import Sampler
 
-MAX_NAMED: Final = 4
-"""Ranks that one note names."""
-
 
 def make_exchange(sampler: Sampler) -> Exchange | None:
     """Return the exchange of this rank; None where it trains alone."""
@@ -102,5 +99,6 @@ DESCRIBED: Final = {
 
 def _name(states: list[RankState]) -> str:
     """Return the ranks with their last steps, as the subject of a sentence."""
-    named = [f"{state.rank}" + (f" (last step {state.step})" if state.step else "") for state in states[:MAX_NAMED]]
-    return "rank " + ", ".join(named) + (f" and {len(states) - MAX_NAMED} more" if len(states) > MAX_NAMED else "")
+    max_named = 4
+    named = [f"{state.rank}" + (f" (last step {state.step})" if state.step else "") for state in states[:max_named]]
+    return "rank " + ", ".join(named) + (f" and {len(states) - max_named} more" if len(states) > max_named else "")

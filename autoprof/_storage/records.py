@@ -29,8 +29,6 @@ BLOCK_NUMBERS: Final = 2**15
 BLOCK_STEPS: Final = 256
 PARTS: Final = 16
 """Parts of records that have reached their limit."""
-KEPT_PARTS: Final = 2
-"""The last parts, which stay: the ranks of a run are compared by their last steps."""
 REMOVED_STEPS: Final = (
     "the records have reached their part of output_max_mb: steps are removed from them, evenly over the run; the "
     "figures of the summary are of all recorded steps"
@@ -155,10 +153,12 @@ class RecordWriter:
 
     def _remove_parts(self, max_bytes: int) -> None:
         """Remove parts until there is space for another one."""
+        # The last parts, which stay: the ranks of a run are compared by their last steps.
+        kept_parts = 2
         limit = max_bytes - max_bytes // PARTS
-        while sum(part.size for part in self._whole) > limit and len(self._whole) > 1 + KEPT_PARTS:
+        while sum(part.size for part in self._whole) > limit and len(self._whole) > 1 + kept_parts:
             firsts = [part.first_step for part in self._whole]
-            index = min(range(1, len(firsts) - KEPT_PARTS), key=lambda at: firsts[at + 1] - firsts[at - 1])
+            index = min(range(1, len(firsts) - kept_parts), key=lambda at: firsts[at + 1] - firsts[at - 1])
             removed = self._whole.pop(index)
             for name in part_names(removed.number):
                 os.unlink(self._folder / name)

@@ -16,16 +16,13 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from .._names import file_name
 from ..errors import OutputError
 from ..summary import Summary
 from .atomic import write_atomic
 from .records import Frames
-
-ATTEMPTS: Final = 100
-"""Names tried; a second one is needed when two runs draw the same random suffix in one second."""
 
 
 @dataclass(slots=True)
@@ -123,7 +120,9 @@ class RunFolder:
 
 def _claim(root: Path, name: str | None, *, shared: str | None, numbered: bool) -> Path:
     """Make the folder of a run, or return one that exists and lacks the folder ``shared`` of this rank."""
-    for attempt in range(1, ATTEMPTS + 1):
+    # Names tried; a second one is needed when two runs draw the same random suffix in one second.
+    attempts = 100
+    for attempt in range(1, attempts + 1):
         if name is None:
             path = root / f"{datetime.now():%Y-%m-%d_%H-%M-%S}-{secrets.token_hex(2)}"
         else:
@@ -135,7 +134,7 @@ def _claim(root: Path, name: str | None, *, shared: str | None, numbered: bool) 
                 return path
             continue
         return path
-    raise OutputError(f"{root}: {ATTEMPTS} folders for this run exist already; name another output folder")
+    raise OutputError(f"{root}: {attempts} folders for this run exist already; name another output folder")
 
 
 def _explain(root: Path, error: OSError | ValueError) -> str:

@@ -26,10 +26,6 @@ class Reason(str, Enum):
         return self.value
 
 
-MAX_NAMED = 3
-"""Compiled or scripted modules that one note names."""
-
-
 def find_unseen(model: nn.Module, modules: Collection[nn.Module]) -> list[str]:
     """Return the fqns of ``modules`` whose hooks never fire: containers, and parts of compiled or scripted ones."""
     nodes = walk(model)
@@ -80,9 +76,10 @@ def generator_notes(nodes: Iterable[ModuleNode]) -> list[str]:
 
 
 def _around_all(fqns: list[str], word: str) -> str:
+    max_named = 3
     if len(fqns) == 1:
         return _around(fqns[0], word)
-    first = ", ".join(map(quoted, fqns[:MAX_NAMED])) + (", …" if len(fqns) > MAX_NAMED else "")
+    first = ", ".join(map(quoted, fqns[:max_named])) + (", …" if len(fqns) > max_named else "")
     return f"the {len(fqns)} {word} modules {first}"
 
 

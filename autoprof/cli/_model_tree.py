@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from torch import nn
 from torch.nn.parameter import is_lazy
@@ -13,8 +13,6 @@ from .._reports.text import cells, crop, elide, pad, wrap
 from .._targets import ModuleNode, Selection, Target, walk
 
 Shape = tuple[object, ...]
-PARAMETERS: Final = 8
-_POWERS: Final = ("", "k", "M", "B", "T")
 
 
 class TreeLine(NamedTuple):
@@ -99,26 +97,30 @@ class _Tree:
 
 def _count(parameters: int) -> str:
     """Return a number of parameters in at most six characters: ``640``, ``16.6k``, ``1.24B``."""
+    powers = ("", "k", "M", "B", "T")
     if not parameters:
         return "-"
     size, power = float(parameters), 0
-    while size >= 999.5 and power < len(_POWERS) - 1:
+    while size >= 999.5 and power < len(powers) - 1:
         size, power = size / 1000, power + 1
-    return f"{size:.3g}{_POWERS[power]}"
+    return f"{size:.3g}{powers[power]}"
 
 
 def render_model(
     model: nn.Module, selection: Selection, *, depth: int | None = None, width: int = 80, ascii_only: bool = False
 ) -> list[str]:
     """Return the tree, then how many modules are selected under how many names, then the notes."""
+    weights_width = 8
     lines = list(_Tree(model, selection, depth, ascii_only).lines())
     label = min(max(cells(one.label) + 2 + cells(one.class_name) for one in lines), 48)
-    room = max(width - label - PARAMETERS - 4, 16)
-    found = [pad("module", label) + f"{'weights':>{PARAMETERS}}  selected as"]
+    room = max(width - label - weights_width - 4, 16)
+    found = [pad("module", label) + f"{'weights':>{weights_width}}  selected as"]
     for one in lines:
         words = f"{one.label}  {one.class_name}" if one.class_name else one.label
         weights = _count(one.parameters)
-        found.append(f"{pad(elide(words, label), label)}{weights:>{PARAMETERS}}  {elide(one.selected, room)}".rstrip())
+        found.append(
+            f"{pad(elide(words, label), label)}{weights:>{weights_width}}  {elide(one.selected, room)}".rstrip()
+        )
     names = {one.name for one in selection if one.shown}
     count = sum(one.shown for one in selection)
     modules = f"{count} module" if count == 1 else f"{count} modules"

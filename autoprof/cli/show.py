@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from ..errors import OutputError
 from ._help import add_command
@@ -17,9 +17,6 @@ if TYPE_CHECKING:
     from ..diagnose import SavedSteps
     from ..sinks import Export
     from ..summary import Summary
-
-WIDEST: Final = 120
-"""Cells of a report on a wider terminal."""
 
 
 def add(commands: Any) -> None:
@@ -88,14 +85,16 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _report(run: Run, summary: Summary, *, full: bool) -> list[str]:
+    # Cells of a report on a wider terminal.
+    widest = 120
     from .._reports.short_text import render_short
     from .._reports.summary_text import render_summary
 
     width, encoding = terminal()
     states = _last_states(run)
     if full:
-        return [*states, *render_summary(summary, width=min(width, WIDEST), encoding=encoding)]
-    return [*states, *render_short(summary, width=min(width, WIDEST), encoding=encoding, folder=run.path)]
+        return [*states, *render_summary(summary, width=min(width, widest), encoding=encoding)]
+    return [*states, *render_short(summary, width=min(width, widest), encoding=encoding, folder=run.path)]
 
 
 def _last_states(run: Run) -> list[str]:

@@ -12,10 +12,7 @@ from ..frame import Phase
 from .data import Change, Comparison, Difference, RunNote, UnpairedRow, Verdict
 
 _MIN_WIDTH: Final = 80
-_MAX_UNPAIRED: Final = 12
-_MAX_NAMED: Final = 5
 _NUMBERS_WIDTH: Final = 10 + 10 + 9 + 17 + 14
-_HOUR_NS: Final = 3600 * NS_PER_S
 
 
 def render_comparison(comparison: Comparison, *, width: int = _MIN_WIDTH, encoding: str = "utf-8") -> list[str]:
@@ -60,14 +57,15 @@ def headline(comparison: Comparison) -> str:
 
 def value(change: Change, number: float | None) -> str:
     """Return a value with its unit, the same for both sides; samples per second without it."""
+    hour_ns = 3600 * NS_PER_S
     if number is None:
         return "-"
     if change.unit == "bytes":
         return format_bytes(number)
     if change.unit == "ns":
         longest = max(abs(change.a or 0), abs(change.b or 0))
-        if longest >= _HOUR_NS:
-            return f"{number / _HOUR_NS:.2f} h"
+        if longest >= hour_ns:
+            return f"{number / hour_ns:.2f} h"
         # More digits of milliseconds would fill their column.
         return f"{number / NS_PER_S:.2f} s" if longest >= 9_999_950_000 else format_ms(number)
     return f"{number:.4g}" if number < 1e4 else f"{number:.0f}"
@@ -175,14 +173,15 @@ def _rows(comparison: Comparison, width: int) -> Iterator[str]:
 
 
 def _unpaired(title: str, rows: Sequence[UnpairedRow], width: int) -> list[str]:
+    max_unpaired = 12
     if not rows:
         return []
     lines = ["", title]
-    for row in rows[:_MAX_UNPAIRED]:
+    for row in rows[:max_unpaired]:
         share = f"  {format_percent(row.share)} of the step" if row.share is not None else ""
         modules = f"  ({', '.join(row.fqns)})" if row.fqns else ""
         lines.append(crop(f"  {row.name} {row.phase}  {format_ms(row.ns)}{share}{modules}", width))
-    return [*lines, *([f"  … and {len(rows) - _MAX_UNPAIRED} more"] if len(rows) > _MAX_UNPAIRED else [])]
+    return [*lines, *([f"  … and {len(rows) - max_unpaired} more"] if len(rows) > max_unpaired else [])]
 
 
 def _legend(comparison: Comparison, width: int) -> list[str]:
@@ -203,10 +202,11 @@ def _tally(changes: Iterable[Change]) -> str:
 
 def _limit_result(comparison: Comparison) -> str:
     """Return the changes beyond the limit in one sentence."""
+    max_named = 5
     limit = f"{100 * (comparison.limit or 0):g} %"
     proven = comparison.over_limit()
     if not proven:
         return f"pass: nothing is proven to be slower by more than {limit}"
-    named = "; ".join(f"{label(change)} {percent(change.ratio)} % {interval(change)}" for change in proven[:_MAX_NAMED])
-    more = f"; and {len(proven) - _MAX_NAMED} more" if len(proven) > _MAX_NAMED else ""
+    named = "; ".join(f"{label(change)} {percent(change.ratio)} % {interval(change)}" for change in proven[:max_named])
+    more = f"; and {len(proven) - max_named} more" if len(proven) > max_named else ""
     return f"FAIL: slower by more than {limit}: {named}{more}"

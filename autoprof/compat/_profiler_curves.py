@@ -29,7 +29,6 @@ SEED_PATTERNS: Final[Mapping[str, str]] = {
 """The patterns of the old tool."""
 MAX_CALLS: Final = 200_000
 """The newest calls that are kept of each pattern, and of the memory."""
-MIB: Final = 2**20
 
 
 class LayerMemory(NamedTuple):
@@ -99,12 +98,14 @@ class ProfilerCurves:
     def memory_figure(self) -> Figure | None:
         """Draw memory at the end of each layer call; None where it was not recorded."""
 
+        mib = 2**20
+
         def draw(axes: Axes) -> None:
-            levels = [one.allocated_bytes / MIB for one in self.memory]
+            levels = [one.allocated_bytes / mib for one in self.memory]
             axes.plot(range(1, len(levels) + 1), levels, color=COLORS[0], label="allocated", linewidth=1.2)
             reserved = {at: one.reserved_bytes for at, one in enumerate(self.memory, 1) if one.reserved_bytes}
             if reserved:
-                axes.plot([*reserved], [value / MIB for value in reserved.values()], color=COLORS[1], label="reserved")
+                axes.plot([*reserved], [value / mib for value in reserved.values()], color=COLORS[1], label="reserved")
             axes.set_xlabel("call of a layer, in order")
             axes.set_ylabel("memory (MiB)")
             set_title(axes, "Memory over the layers")

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
 MAX_COLORS: Final = 8
 """Names with a colour of their own: the longest. The others are grey."""
-RANK_GAP: Final = 0.5
-"""The space between two ranks, in lanes."""
 
 
 def lanes_of(intervals: Sequence[TimerRecord]) -> list[int]:
@@ -44,6 +42,8 @@ def lanes_of(intervals: Sequence[TimerRecord]) -> list[int]:
 
 def timeline_figure(intervals: Sequence[TimerRecord], window: tuple[float, float] | None = None) -> Figure:
     """Return the figure. ``window`` is a range in seconds since the first interval of all ranks."""
+    # The space between two ranks, in lanes.
+    rank_gap = 0.5
     zero = min(one.start_s for one in intervals)
     first, last = window or (0.0, max(one.end_s for one in intervals) - zero)
     inside = [one for one in intervals if one.end_s - zero >= first and one.start_s - zero <= last]
@@ -71,7 +71,7 @@ def timeline_figure(intervals: Sequence[TimerRecord], window: tuple[float, float
             place = ((one.start_s - zero) * scale, top + lane, (one.end_s - one.start_s) * scale)
             bars[one.name if one.name in colors else ""].append(place)
         ticks.append((top + (max(lanes) + 1) / 2, f"rank {rank}"))
-        top += max(lanes) + 1 + RANK_GAP
+        top += max(lanes) + 1 + rank_gap
     with styled(script):
         figure = blank_figure(TWO_COLUMNS_IN, 1.5 + 0.2 * top)
         axes = figure.subplots()
@@ -80,7 +80,7 @@ def timeline_figure(intervals: Sequence[TimerRecord], window: tuple[float, float
                 left, y, width = zip(*drawn, strict=True)
                 color = colors.get(name, "#bdbdbd")
                 axes.barh(y, width, 0.86, left, align="edge", color=color, label=label, edgecolor="white", lw=0.5)
-        axes.set_ylim(top - RANK_GAP + 0.15, -0.15)
+        axes.set_ylim(top - rank_gap + 0.15, -0.15)
         axes.set_yticks([at for at, _ in ticks], [text for _, text in ticks])
         axes.set_xlabel(f"{unit} since the first start")
         set_title(axes, "Timeline of all ranks")

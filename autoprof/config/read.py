@@ -6,7 +6,7 @@ import logging
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
@@ -18,9 +18,6 @@ from .schema import Settings
 from .source import IN_PYTHON, MAX_DEPTH, KeyPath, Problem, Source, config_error, dotted
 
 logger = logging.getLogger("autoprof")
-
-SIZE_LIMIT: Final = 1_000_000
-"""The largest accepted file in bytes; larger files are not configurations."""
 
 
 S = TypeVar("S", bound=Settings)
@@ -47,17 +44,19 @@ def read_text(text: str, where: str, schema: type[S]) -> S:
 
 
 def _from_file(path: Path, schema: type[S]) -> S:
+    # The largest accepted file in bytes; larger files are not configurations.
+    size_limit = 1_000_000
     where = visible(str(path))
     try:
         with path.open("rb") as file:
-            raw = file.read(SIZE_LIMIT + 1)
+            raw = file.read(size_limit + 1)
     except FileNotFoundError:
         raise ConfigError([f"{where}: there is no such file{_neighbours(path)}"]) from None
     except (OSError, ValueError) as error:  # ValueError: a path with a NUL character
         reason = (isinstance(error, OSError) and error.strerror) or str(error)
         raise ConfigError([f"{where}: cannot be read: {reason}; allowed: a readable YAML file"]) from None
-    if len(raw) > SIZE_LIMIT:
-        raise ConfigError([f"{where}: larger than {SIZE_LIMIT:,} bytes; allowed: a YAML file of ordinary size"])
+    if len(raw) > size_limit:
+        raise ConfigError([f"{where}: larger than {size_limit:,} bytes; allowed: a YAML file of ordinary size"])
     return read_text(_decode(raw, where), where, schema)
 
 

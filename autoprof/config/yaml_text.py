@@ -18,7 +18,6 @@ MAX_SHOWN: Final = 300
 """Characters shown of PyYAML's message, which may hold a whole name."""
 
 _YAML: Final = "tag:yaml.org,2002:"
-_MERGE: Final = f"{_YAML}merge"
 _SCALARS: Final = frozenset(_YAML + kind for kind in ("str", "int", "float", "bool", "null", "merge"))
 
 
@@ -95,11 +94,12 @@ class _Keys:
             self._find_in_mapping(node, key)
 
     def _find_in_mapping(self, node: yaml.MappingNode, key: KeyPath) -> None:
+        merge = f"{_YAML}merge"
         written: dict[str, int] = {}
-        merged_first = sorted(node.value, key=lambda pair: pair[0].tag != _MERGE)
+        merged_first = sorted(node.value, key=lambda pair: pair[0].tag != merge)
         for name_node, value in merged_first:
             line = name_node.start_mark.line + 1
-            if name_node.tag == _MERGE:
+            if name_node.tag == merge:
                 merged = value.value if isinstance(value, yaml.SequenceNode) else [value]
                 for part in merged:
                     self.find(part, key)

@@ -15,8 +15,6 @@ from typing import Final
 from ._memory import HostMemory
 
 _TICK_NS: Final = 1_000_000_000 // os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 10_000_000
-_USER_TIME: Final = 11
-"""Index of utime after the command's name in /proc/PID/stat (proc_pid_stat(5)); stime follows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,11 +125,13 @@ class HostReader:
 
 def _children_ns() -> dict[int, int]:
     """Return the CPU time of each live child of ``multiprocessing``, without asking them (that would reap them)."""
+    # Index of utime after the command's name in /proc/PID/stat (proc_pid_stat(5)); stime follows.
+    user_time = 11
     found = {}
     for child in tuple(getattr(multiprocessing_process, "_children", ())):
         with suppress(OSError, ValueError, IndexError, AttributeError):
             with open(f"/proc/{child.pid}/stat", encoding="ascii", errors="replace") as file:
-                times = file.read().rpartition(")")[2].split()[_USER_TIME : _USER_TIME + 2]
+                times = file.read().rpartition(")")[2].split()[user_time : user_time + 2]
             found[child.pid] = sum(map(int, times)) * _TICK_NS
     return found
 

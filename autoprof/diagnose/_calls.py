@@ -16,8 +16,6 @@ from .._units import format_count, format_ms
 from ..frame import NOT_MEASURED, TRAINING_LANE, StepFrame
 from ..probes._call_table import CallTable, Site, TimedCall
 
-MAX_NAMED_SITES: Final = 3
-"""Call sites named in a sentence; the evidence has all."""
 NEARLY_ALL: Final = 0.8
 """A time is attributed to one row or one line of code from this fraction on."""
 
@@ -72,12 +70,13 @@ class CallStatistics:
 
     def describe_sites(self) -> str:
         """Return the longest sites with their time in a step as text."""
+        most = 3
         parts = []
-        for site in self.sites[:MAX_NAMED_SITES]:
+        for site in self.sites[:most]:
             calls = site.count / self.steps
             times = f", {format_count(calls)} times" if calls > 1 else ""
             parts.append(f"{site.label} at {site.location} ({format_ms(site.ns / self.steps)} a step{times})")
-        more = len(self.sites) - MAX_NAMED_SITES
+        more = len(self.sites) - most
         return ", ".join(parts) + (f", {more} more" if more > 0 else "")
 
     def sites_evidence(self) -> list[dict[str, Any]]:

@@ -13,7 +13,6 @@ from .result import Report, Result, ok, problem, unknown, warning
 from .subject import RETURNS, Subject
 from .trial import STEPS, Outcome, Trials
 
-_MAX_NAMES: Final = 6
 _REPORT_IT: Final = "do not profile this model, and report it with `autoprof doctor --json`"
 
 
@@ -85,7 +84,8 @@ def _check_hooks(profiled: Outcome) -> Result:
 
 def _list(names: Iterable[str]) -> str:
     """List the first names and count the rest."""
+    max_names = 6
     shown = [*names]
-    rest = len(shown) - _MAX_NAMES
-    listed = ", ".join(shorten(visible(name), 80) for name in shown[:_MAX_NAMES])
+    rest = len(shown) - max_names
+    listed = ", ".join(shorten(visible(name), 80) for name in shown[:max_names])
     return f"{listed} and {rest} more" if rest > 0 else listed

@@ -13,7 +13,6 @@ from .._reports.text import UNICODE, glyphs_for, safe, wrap
 SAFE: Final = 0
 UNSAFE: Final = 1
 UNCHECKED: Final = 2
-_LABEL_WIDTH: Final = 29
 
 
 class CheckVerdict(str, Enum):
@@ -67,13 +66,14 @@ class Report:
 
 def render_report(report: Report, *, width: int, encoding: str = "utf-8") -> str:
     """Return the report as text, ``width`` columns wide."""
+    label_width = 29
     arrow = "→" if glyphs_for(encoding) is UNICODE else "->"
     lines = [safe(f"autoprof doctor: {report.subject}", encoding), ""]
     for result in report.results:
         label = f"{result.verdict!s:13}{result.check}"
-        lines += wrap(label, safe(result.message, encoding), width, _LABEL_WIDTH)
+        lines += wrap(label, safe(result.message, encoding), width, label_width)
         if result.next:
-            lines += wrap("", f"{arrow} {safe(result.next, encoding)}", width, _LABEL_WIDTH)
+            lines += wrap("", f"{arrow} {safe(result.next, encoding)}", width, label_width)
     return "\n".join([*lines, "", _conclude(report)]) + "\n"
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from importlib import import_module
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from .._process.ranks import launch_name
 from ..summary import VALIDATION
@@ -20,13 +20,12 @@ if TYPE_CHECKING:
 
 __all__ = ["AutoprofLightningCallback"]
 
-PACKAGES: Final = ("lightning.pytorch", "pytorch_lightning")
-
 
 def _callback_classes() -> tuple[type, ...]:
     """Return the base class of each package that the program has imported; of the first one installed, if none."""
-    loaded = [name for name in PACKAGES if name in sys.modules] or [
-        next((name for name in PACKAGES if find_spec(name.partition(".")[0])), PACKAGES[0])
+    packages = ("lightning.pytorch", "pytorch_lightning")
+    loaded = [name for name in packages if name in sys.modules] or [
+        next((name for name in packages if find_spec(name.partition(".")[0])), packages[0])
     ]
     return tuple(import_module(f"{name}.callbacks").Callback for name in loaded)
 

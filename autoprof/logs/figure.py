@@ -38,12 +38,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-X_COLUMNS: Final = {"step": "step", "time": "elapsed_s", "tokens": "tokens"}
 COLORS: Final = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#8c564b", "#7f7f7f", "#b2a900")
 RED: Final = "#d00000"
 _MAX_NAME_CELLS: Final = 44
-_MAX_OTHER_COLUMNS: Final = 6
-_MAX_GPUS: Final = 16
 _TIMER_SUFFIX: Final = " (ms)"
 """The end of a name of a timing log's column."""
 
@@ -139,9 +136,10 @@ def plot_metrics(
 
 def _make_runs(df: pd.DataFrame, x: str, smooth: int | None) -> Runs:
     """Return the runs of the table, with their x axis."""
-    if x not in X_COLUMNS:
-        raise AutoprofError(f"x: {x!r} is not an axis; {nearest(x, X_COLUMNS)}")
-    column = X_COLUMNS[x]
+    x_columns = {"step": "step", "time": "elapsed_s", "tokens": "tokens"}
+    if x not in x_columns:
+        raise AutoprofError(f"x: {x!r} is not an axis; {nearest(x, x_columns)}")
+    column = x_columns[x]
     table = df if "step" in df else df.assign(step=range(1, len(df) + 1))
     if column not in table or not table[column].notna().any():
         raise AutoprofError(f"x: {x!r} is not in the log; allowed: 'step'")
@@ -168,6 +166,7 @@ def _make_runs(df: pd.DataFrame, x: str, smooth: int | None) -> Runs:
 
 def _choose_plots(runs: Runs, wanted: Collection[str]) -> list[Callable[[Axes, Runs], Legend]]:
     """Return the plots that the columns allow, all or the wanted ones; add notes about the others."""
+    max_other_columns = 6
     possible = {name: plot for name, plot in PLOTS.items() if plot.is_possible(runs)}
     if wanted:
         allowed = [*PLOTS, *(name for name in runs.columns() if runs.has(name))]
@@ -183,7 +182,7 @@ def _choose_plots(runs: Runs, wanted: Collection[str]) -> list[Callable[[Axes, R
     else:
         missing = [name for name, plot in PLOTS.items() if plot.is_expected and name not in possible]
         others = _other_columns(runs)
-        shown = others[: _MAX_OTHER_COLUMNS if len(possible) % 2 == 0 else _MAX_OTHER_COLUMNS - 1]
+        shown = others[: max_other_columns if len(possible) % 2 == 0 else max_other_columns - 1]
         chosen = [plot.draw for plot in possible.values()] + [partial(_draw_column, name=name) for name in shown]
         missing = missing if possible else []  # else it is no log of a training
         if len(others) > len(shown):
@@ -332,10 +331,11 @@ def _draw_timers(axes: Axes, runs: Runs) -> Legend:
 
 def _draw_gpu_boxes(axes: Axes, runs: Runs) -> Legend:
     """Draw a box per GPU: median, quartiles, whiskers to P5 and P95."""
+    max_gpus = 16
     at, ticks, labels = 0, [], []
     for run, table in runs.tables.items():
         names = [str(name) for name in table if str(name).startswith("gpu_util_") and table[name].notna().any()]
-        for name in names[:_MAX_GPUS] or ["gpu_util"] * ("gpu_util" in table):
+        for name in names[:max_gpus] or ["gpu_util"] * ("gpu_util" in table):
             low, first, middle, third, high = table[name].quantile([0.05, 0.25, 0.5, 0.75, 0.95])
             color = runs.color(run)  # by hand: Axes.boxplot loads pyplot, and with it a backend
             axes.bar(at, third - first, 0.6, bottom=first, color=color, alpha=0.35)
@@ -346,8 +346,8 @@ def _draw_gpu_boxes(axes: Axes, runs: Runs) -> Legend:
             labels.append(name.removeprefix("gpu_util_") if name != "gpu_util" else "all")
             at += 1
         at += 1
-        if len(names) > _MAX_GPUS:
-            runs.notes.append(f"Only the first {_MAX_GPUS} of {len(names)} GPUs have a box.")
+        if len(names) > max_gpus:
+            runs.notes.append(f"Only the first {max_gpus} of {len(names)} GPUs have a box.")
     axes.set_xticks(ticks, labels)
     set_title(axes, "GPU utilisation by GPU")
     bare(axes)

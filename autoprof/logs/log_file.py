@@ -19,7 +19,6 @@ from ..errors import OutputError
 
 STANDARD_INPUT: Final = Path("-")
 """The path that means standard input. A file of this name is ``./-``."""
-_BLOCK_BYTES: Final = 2 << 20
 _COMPRESSIONS: Final[tuple[tuple[bytes, Callable[..., Any]], ...]] = (
     (b"\x1f\x8b", gzip.open), (b"BZh", bz2.open), (b"\xfd7zXZ\x00", lzma.open),
 )  # fmt: skip
@@ -87,8 +86,9 @@ class LogFile:
 
     def blocks(self) -> Iterator[str]:
         """Yield blocks of whole lines, without terminal colours; line ends are ``\\n``, the last one is removed."""
+        block_bytes = 2 << 20
         with self._open() as file:
-            rest = self._read(file, _BLOCK_BYTES)
+            rest = self._read(file, block_bytes)
             encoding = _marked_encoding(rest)
             decoder = codecs.getincrementaldecoder(encoding)("replace") if encoding else None
             block, rest = rest, b""
@@ -103,7 +103,7 @@ class LogFile:
                 if end >= 0:
                     yield _clean(self._decode(rest[: end + 1])).removesuffix("\n")
                     rest = rest[end + 1 :]
-                block = self._read(file, _BLOCK_BYTES)
+                block = self._read(file, block_bytes)
         self.ends_with_newline = not rest or rest.endswith((b"\n", b"\r"))
         if rest:
             yield _clean(self._decode(rest)).removesuffix("\n")

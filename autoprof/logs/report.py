@@ -14,14 +14,12 @@ from .fields import RATES, unknown_columns
 if TYPE_CHECKING:
     import pandas as pd
 
-_MAX_UNREAD: Final = 5
-_MAX_COLUMNS: Final = 12
-_NUMBER_WIDTH: Final = 12
 _MIN_TEXT_WIDTH: Final = 20
 
 
 def render_report(df: pd.DataFrame, *, width: int = 80, encoding: str = "utf-8") -> list[str]:
     """Return the lines of the report, ``width`` cells wide; a run's facts may be longer in a narrow terminal."""
+    max_unread = 5
     lines: list[str] = []
     for run, table in df.groupby("run", observed=True, sort=False):
         lines += [elide(str(run), width), *(f"  {name:<11}{text}" for name, text in _facts(table))]
@@ -33,8 +31,8 @@ def render_report(df: pd.DataFrame, *, width: int = 80, encoding: str = "utf-8")
             lines += _wrap(note, width, "  - ")
     unread = df.attrs.get("unread", [])
     if unread:
-        more = f" and {len(unread) - _MAX_UNREAD} more" if len(unread) > _MAX_UNREAD else ""
-        lines += _wrap(f"no training record in: {', '.join(unread[:_MAX_UNREAD])}{more}", width)
+        more = f" and {len(unread) - max_unread} more" if len(unread) > max_unread else ""
+        lines += _wrap(f"no training record in: {', '.join(unread[:max_unread])}{more}", width)
     return [safe(line.rstrip(), encoding) for line in lines]
 
 
@@ -79,18 +77,20 @@ def _facts(table: pd.DataFrame) -> list[tuple[str, str]]:
 
 def _other_columns(table: pd.DataFrame, width: int) -> list[str]:
     """Return a row for each column whose name is not known, of many only for the first."""
+    number_width = 12
+    max_columns = 12
     names = unknown_columns(table)
     if not names:
         return []
-    name_width = max(width - 2 - 4 * _NUMBER_WIDTH, _MIN_TEXT_WIDTH)
-    heads = "".join(f"{word:>{_NUMBER_WIDTH}}" for word in ("min", "median", "max", "last"))
+    name_width = max(width - 2 - 4 * number_width, _MIN_TEXT_WIDTH)
+    heads = "".join(f"{word:>{number_width}}" for word in ("min", "median", "max", "last"))
     rows = [f"  {fit('column', name_width)}{heads}"]
-    for name in names[:_MAX_COLUMNS]:
+    for name in names[:max_columns]:
         known = table[name][np.isfinite(table[name])]
         numbers = (known.min(), known.median(), known.max(), known.iloc[-1])
-        rows.append(f"  {fit(name, name_width)}" + "".join(f"{_short(value):>{_NUMBER_WIDTH}}" for value in numbers))
-    if len(names) > _MAX_COLUMNS:
-        rows.append(f"  and {len(names) - _MAX_COLUMNS} more: --json has all")
+        rows.append(f"  {fit(name, name_width)}" + "".join(f"{_short(value):>{number_width}}" for value in numbers))
+    if len(names) > max_columns:
+        rows.append(f"  and {len(names) - max_columns} more: --json has all")
     return rows
 
 

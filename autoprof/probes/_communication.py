@@ -28,9 +28,6 @@ from .._process.replace import Listener
 from .._ranks import UNKNOWN_MEMBERS
 from ..frame import Phase
 
-KEY: Final = "BackendSelect"
-"""The key of the kernels. It is below those of autograd and of Python's modes, and no guard of torch excludes it:
-DTensor communicates inside the dispatch of another operator, where autograd's keys are off."""
 _BELOW: Final = torch._C._dispatch_keyset_full_after(torch._C.DispatchKey.BackendSelect)
 
 
@@ -101,8 +98,6 @@ _OPERATORS: Final = {
     "barrier": _CommOperator("barrier", 0, 1),
 }
 """The operators by their names in the namespace ``c10d``."""
-MAX_LISTED: Final = 4
-"""Ranks of a group that are listed one by one."""
 
 
 class CommRecord:
@@ -201,11 +196,13 @@ def members_label(group: Any) -> str:
 
 def _phrase_members(ranks: list[int]) -> str:
     """Return different texts for different ranks: a range, a list, or a list cut to its beginning with a checksum."""
+    # Ranks of a group that are listed one by one.
+    max_listed = 4
     if len(ranks) > 1 and all(after - before == 1 for before, after in pairwise(ranks)):
         return f"{ranks[0]}-{ranks[-1]}"
-    if len(ranks) <= MAX_LISTED:
+    if len(ranks) <= max_listed:
         return ", ".join(map(str, ranks))
-    first = ", ".join(map(str, ranks[:MAX_LISTED]))
+    first = ", ".join(map(str, ranks[:max_listed]))
     return f"{first}, … {len(ranks)} in all, {crc32(repr(ranks).encode()):08x}"
 
 
@@ -308,6 +305,9 @@ class CommKernels:
                 library._destroy()
 
     def _register(self) -> None:
+        # The key of the kernels. It is below those of autograd and of Python's modes, and no guard of torch excludes
+        # it: DTensor communicates inside the dispatch of another operator, where autograd's keys are off.
+        key = "BackendSelect"
         library: Any = torch.library.Library
         made = [library("c10d", "IMPL"), library("_c10d_functional", "IMPL")]
         try:
@@ -316,12 +316,12 @@ class CommKernels:
                 if operator is not None:
                     if name not in self._kernels:
                         self._kernels[name] = _kernel(kind, operator.default)
-                    made[0].impl(name, self._kernels[name], KEY, with_keyset=True)
+                    made[0].impl(name, self._kernels[name], key, with_keyset=True)
             operator = getattr(torch.ops._c10d_functional, "wait_tensor", None)
             if operator is not None:
                 if "wait_tensor" not in self._kernels:
                     self._kernels["wait_tensor"] = _wait_kernel(operator.default)
-                made[1].impl("wait_tensor", self._kernels["wait_tensor"], KEY, with_keyset=True)
+                made[1].impl("wait_tensor", self._kernels["wait_tensor"], key, with_keyset=True)
         except BaseException:
             for one in made:
                 one._destroy()

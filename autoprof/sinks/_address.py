@@ -4,25 +4,23 @@ from __future__ import annotations
 
 import re
 import socket
-from typing import Final
 from urllib.parse import urlsplit
 
 from ..errors import OutputError
 
-SCHEMES: Final = {"http": 80, "https": 443}
-"""The schemes of servers, with their ports."""
-
 
 def web_address(text: str) -> tuple[str, int] | None:
     """Return the host and the port of an address of the web; None for any other text."""
+    # The schemes of servers, with their ports.
+    schemes = {"http": 80, "https": 443}
     try:
         parts = urlsplit(text)
         host, port = parts.hostname, parts.port
     except ValueError:  # a port that is none, or half an IPv6 address
         return None
-    if parts.scheme not in SCHEMES or host is None or not re.fullmatch(r"[\w.:%-]+", host):
+    if parts.scheme not in schemes or host is None or not re.fullmatch(r"[\w.:%-]+", host):
         return None
-    return host, SCHEMES[parts.scheme] if port is None else port
+    return host, schemes[parts.scheme] if port is None else port
 
 
 def check_answer(where: str, uri: str, remedy: str) -> None:

@@ -20,8 +20,6 @@ from ..._process.failures import contain, ignore
 from ..._process.replace import Attribute, InCompiler, Replacement, call_after
 from .call_sites import NAME, add_alias, remove_alias
 
-_EVAL_FRAME: Final = "torch._dynamo.eval_frame"
-
 _open: list[CompiledCalls] = []
 _import_hook_set = False
 
@@ -46,17 +44,18 @@ class CompiledCalls:
 
     def begin(self) -> None:
         """Mark the calls of wrappers that exist, and wait for others to be made."""
+        name = "torch._dynamo.eval_frame"
         global _import_hook_set
         _open.append(self)
         for inner, _marked in [*self._modules.values()]:
             self._compiled_in_place(inner)
         _compile_method.hold(self)
         _compile_method.listen(self._compiled_in_place)
-        if _EVAL_FRAME in sys.modules:
-            self._find_wrappers(sys.modules[_EVAL_FRAME])
+        if name in sys.modules:
+            self._find_wrappers(sys.modules[name])
         elif not _import_hook_set:
             _import_hook_set = True
-            wrapt.register_post_import_hook(_imported, _EVAL_FRAME)
+            wrapt.register_post_import_hook(_imported, name)
 
     def _find_wrappers(self, eval_frame: Any) -> None:
         """Mark the calls of the wrappers that exist, and of those made from now on."""

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Final
 
 from ...frame import TRAINING_LANE, Phase
 from ...summary import MemoryRow, Row, Summary
 from .footprint import Held, Holdings
-
-NO_ALLOCATOR: Final = "on the CPU torch keeps no statistics of its allocator"
-NO_STEP: Final = "no optimizer step was seen"
 
 
 def tabulate(summary: Summary, holdings: Holdings | None, failure: str | None = None) -> Summary:
@@ -78,19 +74,21 @@ def _most_grown(summary: Summary) -> int | None:
 
 
 def _reasons(whole: MemoryRow, device: bool, holdings: Holdings | None, failure: str | None) -> dict[str, str]:
+    no_step = "no optimizer step was seen"
+    no_allocator = "on the CPU torch keeps no statistics of its allocator"
     reasons = {}
     if whole.parameter_bytes is None:
         reasons["parameters"] = "the model was not available" if failure is None else failure
     if whole.gradient_bytes is None:
-        reasons["gradients"] = NO_STEP if failure is None else failure
+        reasons["gradients"] = no_step if failure is None else failure
     if whole.state_bytes is None:
-        reasons["optimizer state"] = NO_STEP if failure is None else failure
+        reasons["optimizer state"] = no_step if failure is None else failure
     if not device:
         reasons["activations"] = (
-            f"{NO_ALLOCATOR}; hooks on saved tensors could count them, but with hooks autograd no longer detects that "
+            f"{no_allocator}; hooks on saved tensors could count them, but with hooks autograd no longer detects that "
             "a saved tensor was changed in place"
         )
-        reasons["allocated, reserved and their peaks"] = NO_ALLOCATOR
+        reasons["allocated, reserved and their peaks"] = no_allocator
     elif whole.activation_bytes is None:
         reasons["activations"] = "no target has memory: true"
     return reasons

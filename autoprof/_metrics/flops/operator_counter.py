@@ -24,7 +24,6 @@ from .unfused_attention import AttentionDetector
 
 _task = torch._C._current_graph_task_id
 _NOT_IN_BACKWARD: Final = -1
-_COMPOSITE: Final = torch._C.DispatchKey.CompositeImplicitAutograd
 
 
 class OperatorCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -111,10 +110,11 @@ class OperatorCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return f"the forward keeps a tensor of shape {tuple(leaked.shape)} outside of the model"
 
     def _decomposes(self, func: Any) -> bool:
+        composite = torch._C.DispatchKey.CompositeImplicitAutograd
         known = self._decomposable.get(func)
         if known is None:
-            known = _COMPOSITE in func.py_kernels or torch._C._dispatch_has_kernel_for_dispatch_key(
-                func.name(), _COMPOSITE
+            known = composite in func.py_kernels or torch._C._dispatch_has_kernel_for_dispatch_key(
+                func.name(), composite
             )
             self._decomposable[func] = known
         return known

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 from weakref import ref
 
 from torch import Tensor
 from torch.utils._pytree import tree_leaves
-
-SOFTMAX_OF_SDPA: Final = "_safe_softmax"
-"""Used only by the math kernel of ``scaled_dot_product_attention``."""
 
 
 class _Followed(NamedTuple):
@@ -33,6 +30,8 @@ class AttentionDetector:
 
     def follow(self, name: str, args: Any, result: Any, flops: int) -> tuple[int, bool] | None:
         """Follow one operator of a forward; return the FLOPs of an attention that it ends, and whether by SDPA."""
+        # Used only by the math kernel of `scaled_dot_product_attention`.
+        softmax_of_sdpa = "_safe_softmax"
         found = None
         first = next((one for one in args if isinstance(one, Tensor)), None)
         # torch's operators for batched matrix products, also from `@` and `einsum`.
@@ -44,11 +43,11 @@ class AttentionDetector:
             if isinstance(result, Tensor):
                 self._followed[id(result)] = _Followed(ref(result), flops, False, False)
             return found
-        if name in ("_softmax", SOFTMAX_OF_SDPA):
+        if name in ("_softmax", softmax_of_sdpa):
             scores = self._find(first)
             over_last = first is not None and len(args) > 1 and args[1] in (-1, first.dim() - 1)
             if scores is not None and not scores.is_weights and over_last:
-                self._keep(result, scores._replace(is_weights=True, by_sdpa=name == SOFTMAX_OF_SDPA))
+                self._keep(result, scores._replace(is_weights=True, by_sdpa=name == softmax_of_sdpa))
             return None
         if flops or "norm" in name:  # the outputs of layers and norms are no scores
             return None

@@ -23,7 +23,6 @@ from .payload import run_payload
 
 SCRIPTS: Final = "data.js", "dom.js", "charts.js", "tree.js", "steps.js", "sections.js", "app.js"
 """The scripts in the order in which they are run; they share one scope."""
-_UPLOT: Final = "uplot/uPlot.iife.min.js", "uplot/uPlot.min.css"
 
 
 def write_page(
@@ -57,9 +56,10 @@ def _render_page(payload: dict[str, Any]) -> str:
 
 
 def _document(title: str, data: dict[str, Any]) -> str:
-    styles = [_read(_UPLOT[1]), _read("page.css")]
+    uplot = "uplot/uPlot.iife.min.js", "uplot/uPlot.min.css"
+    styles = [_read(uplot[1]), _read("page.css")]
     own = "\n".join(_read(name) for name in SCRIPTS)
-    scripts = [_read(_UPLOT[0]), f'(() => {{\n"use strict";\n{own}\n}})();']
+    scripts = [_read(uplot[0]), f'(() => {{\n"use strict";\n{own}\n}})();']
     policy = (
         f"default-src 'none'; script-src {_hashes(scripts)}; style-src {_hashes(styles)}; base-uri 'none'; "
         "form-action 'none'"

@@ -38,7 +38,6 @@ MIN_FORWARD_EXCESS: Final = 0.15
 """Share of the step by which a module's forward is longer than its backward. Backward takes twice as long in theory,
 and hardly ever less: it follows every operation of forward. So the excess is code without gradients, and an expert
 calls a run healthy when at least 85 % of it is explained."""
-_NUMBER: Final = re.compile(r"\d+")
 
 
 class OwnTime(NamedTuple):
@@ -98,9 +97,10 @@ def _judge_names(run: Evidence, own: list[OwnTime]) -> Finding | None:
 
 def _judge_siblings(run: Evidence, own: list[OwnTime]) -> Finding | None:
     """Find the module that takes much longer than the others whose names differ only in their numbers."""
+    number = re.compile(r"\d+")
     groups: dict[tuple[str, str], list[OwnTime]] = defaultdict(list)
     for one in own:
-        groups[_NUMBER.sub("*", one.name), _NUMBER.sub("*", one.parent or "")].append(one)
+        groups[number.sub("*", one.name), number.sub("*", one.parent or "")].append(one)
     held = {row.name: row.parameter_bytes for row in run.summary.memory_table}
     worst: tuple[float, OwnTime, list[Interval]] | None = None
     for group in groups.values():

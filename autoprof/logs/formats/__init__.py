@@ -21,8 +21,6 @@ __all__ = [
 ]  # fmt: skip
 
 LOG_FORMATS: Final = PartKind("log format", "autoprof.logs.formats", "FORMAT", LogFormat)
-_LINES_PER_PLACE: Final = 800
-"""Lines of the sample that are scored, from its beginning, its middle and its end."""
 
 
 def formats_by_name() -> dict[str, LogFormat]:
@@ -36,13 +34,15 @@ def detect_format(log_file: LogFile) -> LogFormat | None:
 
     Of equal scores the higher ``priority`` wins, then the name that comes first in the alphabet.
     """
+    # Lines of the sample that are scored, from its beginning, its middle and its end.
+    lines_per_place = 800
     sample = log_file.sample()
-    if len(sample) > 3 * _LINES_PER_PLACE:
+    if len(sample) > 3 * lines_per_place:
         middle = len(sample) // 2
         sample = [
-            *sample[:_LINES_PER_PLACE],
-            *sample[middle : middle + _LINES_PER_PLACE],
-            *sample[-_LINES_PER_PLACE:],
+            *sample[:lines_per_place],
+            *sample[middle : middle + lines_per_place],
+            *sample[-lines_per_place:],
         ]
     scored = []
     for _, log_format in sorted(formats_by_name().items()):

@@ -16,8 +16,6 @@ from ._base import FormatHints, LogFormat, RawRecords, read_lines
 from ._json import JsonFormat
 from ._pairs import PLAIN, SPACED, find_pairs, take_counters, take_prefix, take_time
 
-_GROUPS: Final = {"of": "_of", "rank": "_rank"}
-
 
 @dataclass(frozen=True, kw_only=True)
 class TextFormat(LogFormat):
@@ -66,6 +64,7 @@ class TextFormat(LogFormat):
 
     def _parse(self, line: str, raw: RawRecords) -> dict[str, float] | None:
         """Return the values of a line by name; None if it is no record."""
+        special = {"of": "_of", "rank": "_rank"}
         found = self._find(line)
         if found is None:
             return None
@@ -74,8 +73,8 @@ class TextFormat(LogFormat):
         groups += [(column, match[1]) for pattern, column in self._unnamed if (match := pattern.search(line))]
         for name, text in groups:
             value = parse_value(text)
-            if name in _GROUPS and value is not None:
-                row[_GROUPS[name]] = value.number
+            if name in special and value is not None:
+                row[special[name]] = value.number
             elif value is not None:
                 converted = raw.convert(name, value)
                 row |= {} if converted is None else {converted[0]: converted[1]}
