@@ -7,20 +7,26 @@ from typing import Final
 
 from .source import KeyPath, dotted
 
-_DEEP: Final = "use autoprof.deep_capture(model, …) around the steps, which has this option"
-_SNAPSHOT: Final = "remove it: the default is used"
-_CAPTURE: Final = "remove it: SIGUSR2, or a file capture.request in the run's folder, captures two steps"
 _EVERY: Final = "use sample.every, which chooses the recorded steps"
 _FIXED: Final = "remove it: the time is fixed"
 
 REMOVED: Final[Mapping[str, str]] = {
-    **{f"deep.{key}": _DEEP for key in ("activities", "memory", "shapes", "snapshot", "stacks")},
+    **dict.fromkeys(
+        ("deep.activities", "deep.memory", "deep.shapes", "deep.snapshot", "deep.stacks"),
+        "use autoprof.deep_capture(model, …) around the steps, which has this option",
+    ),
     "deep.window": "remove it: three steps are captured",
     "deep.max_mib": "remove it: a trace has at most a million events",
     "deep.patterns": "remove it: autoprof.compat.profiler_wrapper draws the calls of patterns",
     "deep.prefix": "remove it: the files are named by their steps",
-    **{f"memory_snapshot.{key}": _SNAPSHOT for key in ("entries", "history", "max_mib", "stacks")},
-    **{f"flight_recorder.{key}": _CAPTURE for key in ("capture_on", "capture_steps", "max_captures", "max_mb")},
+    **dict.fromkeys(
+        (f"memory_snapshot.{key}" for key in ("entries", "history", "max_mib", "stacks")),
+        "remove it: the default is used",
+    ),
+    **dict.fromkeys(
+        (f"flight_recorder.{key}" for key in ("capture_on", "capture_steps", "max_captures", "max_mb")),
+        "remove it: SIGUSR2, or a file capture.request in the run's folder, captures two steps",
+    ),
     "sinks.console.interval_s": _FIXED,
     "sinks.console.line_interval_s": _FIXED,
     "sinks.csv.every": _EVERY,

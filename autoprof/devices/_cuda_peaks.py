@@ -25,14 +25,6 @@ _NVIDIA: Final = "https://www.nvidia.com"
 _H100: Final = "https://resources.nvidia.com/en-us-tensor-core/nvidia-tensor-core-gpu-datasheet"
 _HALVED: Final = "the sheet's tensor figures are with sparsity: halved"
 
-_H100_SXM = _peak("SXM5", _H100, 67, 989 / 2, 1979 / 2, 1979 / 2, 3958 / 2, _HALVED)
-_H100_PCIE = _peak("PCIe", _H100, 51, 756 / 2, 1513 / 2, 1513 / 2, 3026 / 2, _HALVED)
-_H100_NVL = _peak("PCIe NVL", f"{_NVIDIA}/en-us/data-center/h100/", 60, 835 / 2, 1671 / 2, 1671 / 2, 3341 / 2, _HALVED)
-_H200 = _peak("SXM5", f"{_NVIDIA}/en-us/data-center/h200/", 67, 989 / 2, 1979 / 2, 1979 / 2, 3958 / 2, _HALVED)
-_B200 = _peak(
-    "SXM6", "https://resources.nvidia.com/en-us-blackwell-architecture", 75, 2200 / 2, 4500 / 2, 4500 / 2, 9000 / 2,
-    "the column HGX B200, per GPU; tensor figures with sparsity: halved",
-)  # fmt: skip
 _A100_SHEET: Final = (
     f"{_NVIDIA}/content/dam/en-zz/Solutions/Data-Center/a100/pdf/nvidia-a100-datasheet-us-nvidia-1758950-r4-web.pdf"
 )
@@ -43,18 +35,24 @@ _V100_SHEET: Final = (
 )
 _V100_SXM = _peak("SXM2", _V100_SHEET, 15.7, None, None, 125)
 _V100_PCIE = _peak("PCIe", _V100_SHEET, 14, None, None, 112)
-_V100S_PCIE = _peak("PCIe", _V100_SHEET, 16.4, None, None, 130)
 _ADA: Final = "https://images.nvidia.com/aem-dam/Solutions/geforce/ada/nvidia-ada-gpu-architecture.pdf"
 _GA102: Final = f"{_NVIDIA}/content/PDF/nvidia-ampere-ga-102-gpu-architecture-whitepaper-v2.1.pdf"
 _AMD: Final = "https://www.amd.com/en/products/accelerators/instinct"
 _ACCUMULATE: Final = "16-bit and FP8 with FP32 accumulation"
 
 PEAKS: Final[Mapping[str, Peak]] = {
-    "NVIDIA B200": _B200,
-    "NVIDIA H200": _H200,
-    "NVIDIA H100 80GB HBM3": _H100_SXM,
-    "NVIDIA H100 PCIe": _H100_PCIE,
-    "NVIDIA H100 NVL": _H100_NVL,
+    "NVIDIA B200": _peak(
+        "SXM6", "https://resources.nvidia.com/en-us-blackwell-architecture", 75, 2200 / 2, 4500 / 2, 4500 / 2,
+        9000 / 2, "the column HGX B200, per GPU; tensor figures with sparsity: halved",
+    ),
+    "NVIDIA H200": _peak(
+        "SXM5", f"{_NVIDIA}/en-us/data-center/h200/", 67, 989 / 2, 1979 / 2, 1979 / 2, 3958 / 2, _HALVED,
+    ),
+    "NVIDIA H100 80GB HBM3": _peak("SXM5", _H100, 67, 989 / 2, 1979 / 2, 1979 / 2, 3958 / 2, _HALVED),
+    "NVIDIA H100 PCIe": _peak("PCIe", _H100, 51, 756 / 2, 1513 / 2, 1513 / 2, 3026 / 2, _HALVED),
+    "NVIDIA H100 NVL": _peak(
+        "PCIe NVL", f"{_NVIDIA}/en-us/data-center/h100/", 60, 835 / 2, 1671 / 2, 1671 / 2, 3341 / 2, _HALVED,
+    ),
     "NVIDIA A100-SXM4-40GB": _A100_SXM,
     "NVIDIA A100-SXM4-80GB": _A100_SXM,
     "NVIDIA A100-PCIE-40GB": _A100_PCIE,
@@ -84,7 +82,7 @@ PEAKS: Final[Mapping[str, Peak]] = {
     "Tesla V100-SXM2-32GB": _V100_SXM,
     "Tesla V100-PCIE-16GB": _V100_PCIE,
     "Tesla V100-PCIE-32GB": _V100_PCIE,
-    "Tesla V100S-PCIE-32GB": _V100S_PCIE,
+    "Tesla V100S-PCIE-32GB": _peak("PCIe", _V100_SHEET, 16.4, None, None, 130),
     "Tesla T4": _peak(
         "PCIe", f"{_NVIDIA}/content/dam/en-zz/Solutions/Data-Center/tesla-t4/t4-tensor-core-datasheet-951643.pdf",
         8.1, None, None, 65,
