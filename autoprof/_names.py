@@ -10,7 +10,6 @@ NAME_LIMIT: Final = 200
 FILE_NAME_LIMIT: Final = 120
 """The longest file name in UTF-8 bytes; file systems allow 255, which leaves bytes for suffixes."""
 
-_SHORT_ESCAPES: Final = {"\t": "\\t", "\n": "\\n", "\r": "\\r"}
 _WINDOWS_DEVICES: Final = frozenset(
     {"con", "prn", "aux", "nul", *(f"{port}{digit}" for port in ("com", "lpt") for digit in "123456789")}
 )
@@ -80,7 +79,7 @@ def _show(char: str) -> str:
     code = ord(char)
     if code > 0xFFFF:
         return f"\\U{code:08x}"
-    return _SHORT_ESCAPES.get(char) or (f"\\x{code:02x}" if code <= 0xFF else f"\\u{code:04x}")
+    return {"\t": "\\t", "\n": "\\n", "\r": "\\r"}.get(char) or (f"\\x{code:02x}" if code <= 0xFF else f"\\u{code:04x}")
 
 
 def _undot(segment: str) -> str:

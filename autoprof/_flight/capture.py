@@ -27,7 +27,6 @@ from .snapshot import ENTRIES, bounded
 if TYPE_CHECKING:
     from .._targets import Target
 
-ACTIVITIES: Final = ("cpu", "cuda", "xpu", "mtia", "hpu", "privateuse1")
 MAX_STEPS: Final = 100
 """Largest ``max_steps``: viewers do not open larger traces."""
 CUPTI: Final = (
@@ -67,6 +66,7 @@ def make_options(
     **flags: Any,
 ) -> CaptureOptions:
     """Check the arguments of a capture and make its options. Raises ``SessionError``."""
+    known = ("cpu", "cuda", "xpu", "mtia", "hpu", "privateuse1")
     if isinstance(max_steps, bool) or not isinstance(max_steps, int) or not 1 <= max_steps <= MAX_STEPS:
         raise SessionError(f"deep_capture: max_steps is {max_steps!r}; allowed: a whole number from 1 to {MAX_STEPS}")
     for name, value in flags.items():
@@ -75,8 +75,8 @@ def make_options(
     given = (activities,) if isinstance(activities, str) else activities or ()
     words = tuple(dict.fromkeys(str(getattr(one, "name", one)).lower() for one in given))
     for word in words:
-        if word not in ACTIVITIES:
-            raise SessionError(f"deep_capture: activities: {word!r} is unknown; allowed: {', '.join(ACTIVITIES)}")
+        if word not in known:
+            raise SessionError(f"deep_capture: activities: {word!r} is unknown; allowed: {', '.join(known)}")
     return CaptureOptions(activities=words, max_steps=max_steps, names=names or FileNames(), **flags)
 
 

@@ -19,8 +19,6 @@ from .flops import ModelCall, ambient, describe
 
 MAX_SHAPES: Final = 32
 """A run with more different shapes gets no figure instead of a growing table."""
-ITEMS: Final = 64
-"""Values of one container that are read in every call; a longer container is represented by its length."""
 DEPTH: Final = 4
 
 _compiling = torch.compiler.is_dynamo_compiling
@@ -165,16 +163,18 @@ class RootProbe(EntryProbe):
 
 def _brief(value: Any, depth: int) -> Hashable:
     """Return the properties of a value on which FLOPs depend, without the cost of a description."""
+    # Values of one container that are read in every call; a longer container is represented by its length.
+    most = 64
     if isinstance(value, Tensor):
         return value.shape, value.dtype
     if value is None or isinstance(value, (bool, str)):
         return value
     if depth and isinstance(value, (tuple, list)):
-        if len(value) > ITEMS:
+        if len(value) > most:
             return type(value), len(value)
         return tuple([_brief(item, depth - 1) for item in value])
     if depth and isinstance(value, Mapping):
-        if len(value) > ITEMS:
+        if len(value) > most:
             return type(value), len(value)
         return tuple([(str(name), _brief(item, depth - 1)) for name, item in value.items()])
     if depth and hasattr(type(value), "__dataclass_fields__"):

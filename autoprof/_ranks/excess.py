@@ -38,8 +38,6 @@ ONE_OFF_NS: Final = 100_000_000
 """The least time of a single event: schedulers, garbage collections and disks delay any process by tens of ms."""
 RARE_TIMES: Final = 2.0
 """Rare events are so many times as large as those of any other rank: equal ones on several ranks are the machine's."""
-MOST: Final = 0.8
-"""The part of the late time that fits a period, and of the period's steps that are late."""
 MIN_RECURRING: Final = 3
 """Times that an excess occurs before it recurs; fewer are single events."""
 SHOWN_STEPS: Final = 8
@@ -183,6 +181,8 @@ def find_period(steps: Nanoseconds, late: Mapping[int, float]) -> int | None:
 
     ``late`` has the excess by index of the step. Not all steps are compared: a period holds for those that are.
     """
+    # The part of the late time that fits a period, and of the period's steps that are late.
+    most = 0.8
     if len(late) < MIN_RECURRING:
         return None
     indices = sorted(late)
@@ -195,7 +195,7 @@ def find_period(steps: Nanoseconds, late: Mapping[int, float]) -> int | None:
         sums = {phase: float(ns[phases == phase].sum()) for phase in set(phases.tolist())}
         phase = max(sums, key=lambda one: sums[one])
         fits, of_period = int((phases == phase).sum()), int((steps % period == phase).sum())
-        if sums[phase] >= MOST * float(ns.sum()) and fits >= max(MOST * of_period, MIN_RECURRING):
+        if sums[phase] >= most * float(ns.sum()) and fits >= max(most * of_period, MIN_RECURRING):
             return period
     return None
 

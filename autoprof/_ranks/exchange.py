@@ -23,8 +23,6 @@ from .message import MESSAGE_STEPS, Message, Sender, choose_steps, decode, encod
 from .record import OwnWork, RankRecord
 from .table import RankState, RankTable, is_running, kept_messages
 
-FIRST_INTERVAL_S: Final = 1.0
-"""The time between the first messages."""
 FIRST_MESSAGES: Final = 8
 INTERVAL_S: Final = 5.0
 """The time between later messages."""
@@ -108,12 +106,14 @@ class Exchange:
     @property
     def interval_s(self) -> float:
         """The time until the next message."""
-        usual = FIRST_INTERVAL_S if self.messages < FIRST_MESSAGES else INTERVAL_S
+        # The time between the first messages.
+        first_interval_s = 1.0
+        usual = first_interval_s if self.messages < FIRST_MESSAGES else INTERVAL_S
         # The most messages that rank 0 reads in a second.
         usual = max(usual, self.place.world_size / 256)
         if self._channel is not None and self._channel.grows:
             # The longest interval where the store keeps all messages: there each one is twice the last.
-            usual = min(FIRST_INTERVAL_S * 2.0 ** min(self.messages, 30), 3600.0)
+            usual = min(first_interval_s * 2.0 ** min(self.messages, 30), 3600.0)
         return usual
 
     # On the thread.

@@ -20,12 +20,6 @@ LARGE: Final = 0.05
 """Share of the step from which a row is always shown, up to ``MOST`` lines."""
 MOST: Final = 40
 """The most lines of a tree that is longer for the sake of large rows."""
-JOINED: Final = 0.9
-"""Share of a row's time from which the only row shown below it is joined with it."""
-JOINED_REST: Final = 0.04
-"""Share of the step up to which the rest of a row may be lost by joining: less than a large row."""
-JOINED_EDGE: Final = 0.001
-"""The same at the left edge, where the rows add up to the step: the joined row has the outer time."""
 
 WIDEST: Final = 60
 """Cells of a joined name where the width of the page is not known."""
@@ -132,8 +126,10 @@ def _by_time(tree: list[TreeRow]) -> float:
 
 def _joined(outer: TreeRow, inner: TreeRow) -> TreeRow | None:
     """Return one row for both: the inner one under its whole name. None where they differ, or the names do not nest."""
-    rest = JOINED_REST if outer.depth else JOINED_EDGE
-    if inner.total_ns < JOINED * outer.total_ns or outer.share - inner.share > rest or inner.steps != outer.steps:
+    # The rest of a row that may be lost by joining is less than a large row; at the left edge the rows add up.
+    rest = 0.04 if outer.depth else 0.001
+    # A row that takes nearly all of its parent's time is joined with it.
+    if inner.total_ns < 0.9 * outer.total_ns or outer.share - inner.share > rest or inner.steps != outer.steps:
         return None
     if outer.path and inner.path.startswith(f"{outer.path}/"):
         name = f"{outer.name}/{inner.name}"

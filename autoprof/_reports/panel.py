@@ -17,7 +17,6 @@ from .tree_text import name_cells, render_tree
 
 OLD_S: Final = 2.0
 """Age of the figures from which the title says it; a terminal is redrawn twice a second."""
-_STYLES: Final = {"bold": "\x1b[1m", "dim": "\x1b[2m", "cyan": "\x1b[36m", "reset": "\x1b[0m"}
 
 
 def panel_tree(summary: Summary, top: int, room: int) -> HotTree:
@@ -77,7 +76,8 @@ def render_panel(
 
 
 def _paint(text: str, style: str, color: bool) -> str:
-    return f"{_STYLES[style]}{text}{_STYLES['reset']}" if color and text else text
+    styles = {"bold": "\x1b[1m", "dim": "\x1b[2m", "cyan": "\x1b[36m", "reset": "\x1b[0m"}
+    return f"{styles[style]}{text}{styles['reset']}" if color and text else text
 
 
 def _edge(corner: str, title: str, width: int, color: bool, encoding: str) -> str:

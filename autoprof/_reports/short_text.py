@@ -21,8 +21,6 @@ LINES: Final = 39
 """The most lines; the console puts an empty line before them."""
 LABEL: Final = 11
 """Cells of the labels at the left edge."""
-OTHERS: Final = 3
-"""Further findings named, a line each."""
 
 
 def render_short(
@@ -48,16 +46,18 @@ def render_html(summary: Summary, folder: Path | None = None) -> str:
 
 
 def _head(summary: Summary, width: int, glyphs: Glyphs) -> Iterator[str]:
+    # Further findings named, a line each.
+    most_others = 3
     yield from wrap("", headline(summary), width, 0)
     if not summary.steps:
         yield from wrap("", NOTHING, width, 0)
     for label, text in card_facts(summary):
         yield from _shortened(wrap(label, text, width, LABEL), 3, width, glyphs)
     others = other_findings(summary)
-    for text in others[:OTHERS]:
+    for text in others[:most_others]:
         yield from _shortened(wrap("also", text, width, LABEL), 1, width, glyphs)
-    if len(others) > OTHERS:
-        yield from wrap("", f"and {count(len(others) - OTHERS, 'more finding')}: {FULL}", width, LABEL)
+    if len(others) > most_others:
+        yield from wrap("", f"and {count(len(others) - most_others, 'more finding')}: {FULL}", width, LABEL)
     for label, text in run_facts(summary):
         yield from _shortened(wrap(label, text, width, LABEL), 2, width, glyphs)
     yield from _notes(summary, width, glyphs)

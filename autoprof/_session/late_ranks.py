@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from .._notes import Notes
 from .._process.ranks import group_is_ready, world_size
@@ -22,9 +22,6 @@ from .sampler import Sampler
 if TYPE_CHECKING:
     from .._ranks import Exchange
     from .._storage.runs import RunFolder
-
-LAST_STEP: Final = 16
-"""The last step before which a process group is looked for: without one, no gradient has been averaged so far."""
 
 
 class LateRanks:
@@ -53,10 +50,12 @@ class LateRanks:
 
     def step_begins(self, step: int) -> None:
         """Called with the number of each recorded step before it begins."""
-        if self._settled or not (group_is_ready() or step > LAST_STEP):
+        # The last step before which a process group is looked for: without one, no gradient has been averaged so far.
+        last_step = 16
+        if self._settled or not (group_is_ready() or step > last_step):
             return
         self._settled = True
-        if step <= LAST_STEP and world_size() > 1:
+        if step <= last_step and world_size() > 1:
             with self._notes.contain("the ranks that became known"):
                 self._join()
 

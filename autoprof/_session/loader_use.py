@@ -5,10 +5,7 @@ from __future__ import annotations
 import weakref
 from contextlib import suppress
 from enum import Enum
-from typing import Any, Final
-
-LOADERS: Final = 64
-"""Loaders remembered at a time."""
+from typing import Any
 
 
 class Feeds(Enum):
@@ -32,11 +29,13 @@ class LoaderUse:
 
     def learn(self, source: Any, feeds: Feeds) -> None:
         """Remember a use of this loader."""
+        # Loaders remembered at a time.
+        most = 64
         known = self.of(source)
         if known is feeds or known is Feeds.BOTH:
             return
-        if len(self._known) >= LOADERS:
+        if len(self._known) >= most:
             self._known = {key: entry for key, entry in self._known.items() if entry[0]() is not None}
-        if len(self._known) < LOADERS or known is not None:
+        if len(self._known) < most or known is not None:
             with suppress(TypeError):  # a list has no weak references, so its use is not remembered
                 self._known[id(source)] = weakref.ref(source), feeds if known is None else Feeds.BOTH

@@ -40,8 +40,6 @@ _NORMAL_P95: Final = 1.6449
 _MEDIAN_WIDTH: Final = 2 * 1.2533 / _NORMAL_P95
 """Half a 95 % interval of a median is 2 x 1.2533 sigma / sqrt(n) (its standard error under a normal distribution),
 and sigma is (p95 - p50) / 1.6449. Times are skewed to the right, so p95 gives a wider interval than necessary."""
-INTERVALS: Final = 4096
-"""Intervals of the numerical integral of Student's t."""
 _SMALLEST: Final = 1e-9
 """Lower bound for values of which the logarithm is taken."""
 
@@ -223,10 +221,12 @@ def t_tail(t: float, dof: float) -> float:
 
     With t = sqrt(dof) tan(x) the density is cos(x) ** (dof - 1): a smooth integral over a finite interval.
     """
+    # Intervals of the numerical integral of Student's t.
+    intervals = 4096
     low = atan(t / sqrt(dof))
-    width = (pi / 2 - low) / INTERVALS
+    width = (pi / 2 - low) / intervals
     # The midpoint rule leaves out the end of the range, where the density is zero.
-    tail = width * float((np.cos(low + width * (np.arange(INTERVALS) + 0.5)) ** (dof - 1)).sum())
+    tail = width * float((np.cos(low + width * (np.arange(intervals) + 0.5)) ** (dof - 1)).sum())
     whole = sqrt(pi) / 2 * exp(lgamma(dof / 2) - lgamma((dof + 1) / 2))
     return min(0.5 * tail / whole, 0.5)
 

@@ -30,10 +30,6 @@ _TIMED_OUTSIDE: Final = _ADAPTED | {"OptimizedModule"}
 """Wrappers that run the wrapped module without its hooks: compiled, or by its ``forward``."""
 
 
-_WITHOUT_FORWARD: Final = (nn.Module, nn.ParameterList, nn.ParameterDict)
-"""Classes whose ``forward`` or ``__call__`` only raises an error."""
-
-
 @dataclass(eq=False, slots=True)
 class ModuleNode:
     """A place in the model: the module to attach to, every fqn of it, and its class names.
@@ -177,7 +173,12 @@ def _class_names(module: nn.Module) -> list[str]:
 def _has_forward(module: nn.Module, class_name: str) -> bool:
     if "forward" in vars(module):
         return True
-    classes = [cls for cls in type(module).__mro__ if cls not in _WITHOUT_FORWARD and cls.__name__ != "LightningModule"]
+    # Classes whose `forward` or `__call__` only raises an error.
+    classes = [
+        cls
+        for cls in type(module).__mro__
+        if cls not in (nn.Module, nn.ParameterList, nn.ParameterDict) and cls.__name__ != "LightningModule"
+    ]
     if any(cls.__name__ == "ScriptModule" for cls in classes):
         return class_name not in ("ModuleList", "ModuleDict")  # a scripted container has the class of a scripted module
     return any("forward" in vars(cls) or "__call__" in vars(cls) for cls in classes)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 from dataclasses import replace
-from typing import Final, TextIO
+from typing import TextIO
 
 from .._reports.name_tree import parent_name
 from .._reports.panel import render_panel
@@ -14,9 +14,6 @@ from .._reports.text import safe
 from ..sinks._terminal import SPARE_ROWS, PinnedLines
 from ..sinks._text_output import TextOutput
 from ..summary import Summary
-
-TOP: Final = 5
-"""Names shown."""
 
 
 class Display:
@@ -33,6 +30,7 @@ class Display:
 
     def show(self, summary: Summary, step: int) -> None:
         """Redraw the panel, or print a line if the panel does not fit."""
+        most = 5
         if self._pinned is None:
             return
         try:
@@ -41,14 +39,14 @@ class Display:
             top = replace(summary, rows=tuple(row for row in summary.rows if parent_name(row.name, names) is None))
             if size is not None:
                 panel = render_panel(
-                    top, width=size[0], top=TOP, color=not os.environ.get("NO_COLOR"), step=step,
+                    top, width=size[0], top=most, color=not os.environ.get("NO_COLOR"), step=step,
                     encoding=self._encoding,
                 )  # fmt: skip
                 if size[1] >= len(panel) + SPARE_ROWS and self._pinned.is_free():
                     self._pinned.draw(panel, size)
                     return
                 self._pinned.clear()
-            self._output.offer(render_plain(top, step=step, top=TOP, encoding=self._encoding) + "\n")
+            self._output.offer(render_plain(top, step=step, top=most, encoding=self._encoding) + "\n")
         except (OSError, ValueError):  # the stream is closed, or its reader is gone
             self.close()
 

@@ -27,8 +27,6 @@ SEED_PATTERNS: Final[Mapping[str, str]] = {
     "cogvideo block": r"(?i)cogvideo\w*[ _/.-]?\w*block",
 }
 """The patterns of the old tool."""
-MAX_CALLS: Final = 200_000
-"""The newest calls that are kept of each pattern, and of the memory."""
 
 
 class LayerMemory(NamedTuple):
@@ -53,6 +51,8 @@ class ProfilerCurves:
 
     def add(self, run: int, capture: Capture, base_bytes: int) -> None:
         """Add a run, which began with ``base_bytes`` of memory."""
+        # The newest calls that are kept of each pattern, and of the memory.
+        max_calls = 200_000
         names = capture.encoded_names
         events = capture.profile.events()
         if any(event.device_type != DeviceType.CPU for event in events):
@@ -69,7 +69,7 @@ class ProfilerCurves:
             for curve in curves:
                 times = self.times_ms.setdefault(curve, [])
                 times.append((event.device_time_total if self.clock == "device" else event.cpu_time_total) / 1000)
-                del times[:-MAX_CALLS]
+                del times[:-max_calls]
         times_us, levels = _levels(capture.profile, base_bytes)
         layers = sorted((event for event in host if event.name in names), key=lambda one: one.time_range.end)
         for event in layers if len(levels) else ():
@@ -77,7 +77,7 @@ class ProfilerCurves:
             level = int(levels[at - 1]) if at else base_bytes
             reserved = self.reserved.get(names[event.name])
             self.memory.append(LayerMemory(run, names[event.name], level, reserved.pop(0) if reserved else None))
-        del self.memory[:-MAX_CALLS]
+        del self.memory[:-max_calls]
         self.reserved.clear()
 
     def time_figure(self) -> Figure | None:

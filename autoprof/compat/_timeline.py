@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from .._reports.figures import (
     COLORS,
@@ -24,9 +24,6 @@ if TYPE_CHECKING:
 
     from ..logs.formats.global_timer import TimerRecord
 
-MAX_COLORS: Final = 8
-"""Names with a colour of their own: the longest. The others are grey."""
-
 
 def lanes_of(intervals: Sequence[TimerRecord]) -> list[int]:
     """Return the lane of each interval of one rank, sorted by start: the first lane that is free."""
@@ -43,6 +40,8 @@ def lanes_of(intervals: Sequence[TimerRecord]) -> list[int]:
 def timeline_figure(intervals: Sequence[TimerRecord], window: tuple[float, float] | None = None) -> Figure:
     """Return the figure. ``window`` is a range in seconds since the first interval of all ranks."""
     # The space between two ranks, in lanes.
+    # Names with a colour of their own: the longest. The others are grey.
+    max_colors = 8
     rank_gap = 0.5
     zero = min(one.start_s for one in intervals)
     first, last = window or (0.0, max(one.end_s for one in intervals) - zero)
@@ -56,12 +55,12 @@ def timeline_figure(intervals: Sequence[TimerRecord], window: tuple[float, float
     notes = ["Bars: host time, from start to stop."]
     if len(inside) > len(shown):
         notes.append(f"The {len(inside) - len(shown)} shortest are not drawn.")
-    if len(names) > MAX_COLORS:
-        notes.append(f"{len(names) - MAX_COLORS} shorter names are grey.")
+    if len(names) > max_colors:
+        notes.append(f"{len(names) - max_colors} shorter names are grey.")
     notes += [script.note] if script.note else []
     scale, unit = (1.0, "s") if last - first >= 2 else (1e3, "ms") if last - first >= 2e-3 else (1e6, "µs")
-    colors = dict(zip(names, COLORS[:MAX_COLORS], strict=False))
-    labels = elide_all([script.show(name) for name in names[:MAX_COLORS]], 28)
+    colors = dict(zip(names, COLORS[:max_colors], strict=False))
+    labels = elide_all([script.show(name) for name in names[:max_colors]], 28)
     bars: dict[str, list[tuple[float, float, float]]] = {name: [] for name in [*colors, ""]}
     ticks, top = [], 0.0
     for rank in sorted({one.rank for one in shown}):

@@ -16,7 +16,6 @@ MIN_RATIO: Final = 1.1
 """A straggler's mean is at least this many times the median of the other ranks' means: equal work varies less."""
 MIN_EXCESS_NS: Final = 100_000
 """A straggler's mean also exceeds that median by at least this: shorter times vary more than by a tenth."""
-_COLUMNS: Final = f"{'mean, all':>12}{'slowest':>9}{'its mean':>12}{'its max':>12}{'others':>12}{'longer':>9}"
 
 
 class RankTime(NamedTuple):
@@ -80,9 +79,10 @@ def by_rank(times: Iterable[tuple[int, str, float]]) -> list[NameByRank]:
 
 def render_stragglers(names: Iterable[NameByRank], width: int = 80) -> list[str]:
     """Return a table of the names, then a line for each straggler; no line is wider than ``width`` cells."""
+    columns = f"{'mean, all':>12}{'slowest':>9}{'its mean':>12}{'its max':>12}{'others':>12}{'longer':>9}"
     listed = list(names)
-    name_width = max(width - len(_COLUMNS), 12)
-    lines = [fit("name", name_width) + _COLUMNS]
+    name_width = max(width - len(columns), 12)
+    lines = [fit("name", name_width) + columns]
     for one in listed:
         slow = one.ranks[one.slowest]
         others = "-" if one.others_ns is None else format_ms(one.others_ns)

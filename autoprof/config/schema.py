@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Literal
 
 from annotated_types import Ge
 from pydantic import ConfigDict, Field, PrivateAttr, Strict, field_validator, model_validator
@@ -11,9 +11,6 @@ from pydantic import ConfigDict, Field, PrivateAttr, Strict, field_validator, mo
 from .._options import Options
 from .rules import FunctionRule, TargetRule
 from .source import Source
-
-MAX_DEEP_STEPS: Final = 100
-"""The most steps of one deep capture: viewers do not open larger traces."""
 
 
 class Sample(Options):
@@ -64,10 +61,12 @@ class Deep(Options):
     @field_validator("steps")
     @classmethod
     def _in_order(cls, value: tuple[int, ...] | None) -> tuple[int, ...] | None:
-        if value is not None and not 0 <= value[-1] - value[0] < MAX_DEEP_STEPS:
+        # The most steps of one deep capture: viewers do not open larger traces.
+        most = 100
+        if value is not None and not 0 <= value[-1] - value[0] < most:
             raise ValueError(
                 f"{list(value)} is not a first and a last step; allowed: two ascending numbers, at most "
-                f"{MAX_DEEP_STEPS} steps, or one"
+                f"{most} steps, or one"
             )
         return value
 

@@ -12,8 +12,6 @@ from .._names import shorten, visible
 from ..errors import ConfigError
 from .source import MAX_DEPTH, KeyPath, Problem, Source
 
-MAX_VALUES: Final = 100_000
-"""The most values of a text with its aliases expanded: nine levels of nine aliases would be a billion."""
 MAX_SHOWN: Final = 300
 """Characters shown of PyYAML's message, which may hold a whole name."""
 
@@ -79,9 +77,11 @@ class _Keys:
 
     def find(self, node: yaml.Node, key: KeyPath) -> None:
         """Add the keys of a node and of all nodes below it."""
+        # The most values of a text with its aliases expanded: nine levels of nine aliases would be a billion.
+        max_values = 100_000
         self._values += 1
-        if self._values > MAX_VALUES:
-            raise ConfigError([f"{self._where}: more than {MAX_VALUES} values with aliases expanded; allowed: fewer"])
+        if self._values > max_values:
+            raise ConfigError([f"{self._where}: more than {max_values} values with aliases expanded; allowed: fewer"])
         if len(key) > MAX_DEPTH:
             line = node.start_mark.line + 1
             raise ConfigError([f"{self._where}:{line}: nested too deeply; allowed: {MAX_DEPTH} levels"])

@@ -17,8 +17,6 @@ from ._what_if import what_if
 
 RULE_KIND: Final = PartKind("rule", "autoprof.diagnose.rules", "RULE", Rule)
 
-_SEVERITY_ORDER: Final = {"critical": 0, "warning": 1, "info": 2}
-
 
 @cache
 def find_rules() -> dict[str, Rule]:
@@ -71,7 +69,12 @@ def _on_busy_machine(rule: Rule, finding: Finding) -> Finding:
 
 def _sort_key(places: dict[str, int], finding: Finding) -> tuple[bool, int, int, int]:
     place = places[finding.rule]
-    return finding.severity == "info", place, -(finding.gain_ns or 0), _SEVERITY_ORDER[finding.severity]
+    return (
+        finding.severity == "info",
+        place,
+        -(finding.gain_ns or 0),
+        ("critical", "warning", "info").index(finding.severity),
+    )
 
 
 def diagnose(run: Evidence) -> Summary:

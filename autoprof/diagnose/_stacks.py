@@ -25,10 +25,6 @@ UNATTRIBUTED: Final = "unattributed"
 EXCLUDED: Final = "excluded"
 MAX_KEPT: Final = 256
 """Kinds of time, lines of each, and steps whose samples wait for their frames."""
-ENABLE_SHARE: Final = 0.1
-"""Sampling begins when this part of the recorded steps is in no span, or waits for data."""
-OWN_SHARE: Final = 0.3
-"""Sampling also begins when the own code of modules that hold others takes this part of the steps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,9 +189,11 @@ class StackMonitor:
         self._total_ns += step_ns
         self._explained_ns += int(total_ns[:, self._explained].sum())
         self._own_ns += int(layout.self_ns(total_ns)[:, self._holding].sum())
-        unexplained = self._explained_ns <= (1 - ENABLE_SHARE) * self._total_ns
+        # Sampling begins when a tenth of the recorded steps is in no span, or waits for data.
+        unexplained = self._explained_ns <= 0.9 * self._total_ns
         # A few recorded steps decide it.
-        if self._frames >= 4 and (unexplained or self._own_ns >= OWN_SHARE * self._total_ns):
+        # It also begins when the own code of modules that hold others takes three tenths.
+        if self._frames >= 4 and (unexplained or self._own_ns >= 0.3 * self._total_ns):
             self._probe.enable()
 
     def _add(self, kind: str, sample: StackSample) -> None:

@@ -66,7 +66,6 @@ _RATE_UNITS: Final = {
     "throughput": re.compile(r"[kmg]?(?:samples?|images?|imgs?|examples?|seqs?|sequences?|sents?)/s"),
     "tflops": re.compile(r"tflops?"),
 }
-_THOUSANDS: Final = {"k": 1e3, "m": 1e6, "b": 1e9}
 
 
 class Meaning(NamedTuple):
@@ -156,7 +155,7 @@ def scale_of(kind: str, unit: str | None) -> float | None:
     if kind in ("rate", "count") and text:
         thousands = re.match(r"[kmb](?=$|tok|word|sam|im|ex|se)", text)
         is_rate = kind == "rate" and any(pattern.match(text) for pattern in _RATE_UNITS.values())
-        return _THOUSANDS[thousands[0]] if thousands else 1.0 if is_rate else None
+        return {"k": 1e3, "m": 1e6, "b": 1e9}[thousands[0]] if thousands else 1.0 if is_rate else None
     return None
 
 

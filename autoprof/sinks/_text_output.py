@@ -14,8 +14,6 @@ from typing import Final, TextIO
 
 END_WAIT_S: Final = 5.0
 """The longest wait for a reader at the end of a run."""
-PIECE_CHARS: Final = 1024
-"""A writable pipe takes 4,096 bytes without blocking."""
 
 
 class TextOutput:
@@ -46,9 +44,11 @@ class TextOutput:
 
     def write(self, text: str) -> bool:
         """Write the text, waiting some seconds for the reader, once; return False where it does not take all of it."""
+        # A writable pipe takes 4,096 bytes without blocking.
+        piece_chars = 1024
         until_s = time.monotonic() + self._patience_s
-        for at in range(0, len(text), PIECE_CHARS):
-            while not self.offer(text[at : at + PIECE_CHARS]):
+        for at in range(0, len(text), piece_chars):
+            while not self.offer(text[at : at + piece_chars]):
                 if time.monotonic() > until_s:
                     self._patience_s = 0.0
                     return False

@@ -8,10 +8,7 @@ path to it is the same at each step: it is searched once and then followed.
 from __future__ import annotations
 
 from collections import deque
-from typing import Any, Final, NamedTuple
-
-LEAF: Final = (1 << 64) - 1
-"""The sequence number of a leaf's ``AccumulateGrad``: the engine runs it before everything else."""
+from typing import Any, NamedTuple
 
 
 class EdgePath(NamedTuple):
@@ -57,14 +54,16 @@ class GraphSearch:
 
 def _search(output: Any, made: int) -> tuple[Any, EdgePath]:
     """Return the newest node before ``made``, and the shortest path to it."""
+    # The sequence number of a leaf's `AccumulateGrad`: the engine runs it before everything else.
+    leaf = (1 << 64) - 1
     pending: deque[tuple[Any, tuple[int, ...]]] = deque([(output, ())])
     visited = {output._sequence_nr()}
     newest, found, path = -1, None, EdgePath()
     while pending:
         current, edges = pending.popleft()
         for edge, (node, _) in enumerate(current.next_functions):
-            number = LEAF if node is None else node._sequence_nr()
-            if number == LEAF or number in visited:
+            number = leaf if node is None else node._sequence_nr()
+            if number == leaf or number in visited:
                 continue
             visited.add(number)
             if number >= made:

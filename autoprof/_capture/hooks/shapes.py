@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from time import thread_time_ns
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
@@ -21,9 +21,6 @@ if TYPE_CHECKING:
 
 _compiling = torch.compiler.is_dynamo_compiling
 _task = torch._C._current_graph_task_id
-
-MAX_SETS: Final = 16
-"""Sets of shapes recorded for one module: new lengths in each step would otherwise fill the summary."""
 
 
 class ShapeProbe(EntryProbe):
@@ -60,8 +57,10 @@ class ShapeProbe(EntryProbe):
             self.fail(module)
 
     def _change(self, module: nn.Module, args: Any, kwargs: Any, output: Any, shapes: tuple[Any, ...]) -> None:
-        if len(self._seen) >= MAX_SETS:
-            self.recorder.count_untimed(f"sets of shapes beyond {MAX_SETS} of a module")
+        # Sets of shapes recorded for one module: new lengths in each step would otherwise fill the summary.
+        max_sets = 16
+        if len(self._seen) >= max_sets:
+            self.recorder.count_untimed(f"sets of shapes beyond {max_sets} of a module")
             return
         self._seen.add(shapes)
         inputs = named_shapes(_arguments(module, args, kwargs))

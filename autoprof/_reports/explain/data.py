@@ -14,8 +14,6 @@ from ...summary import ClockName, Severity
 
 MAX_BYTES: Final = 4_000
 """The most bytes of the JSON in UTF-8, with the newline at its end."""
-_LIMITS: Final = ((12, 400), (9, 300), (7, 240), (5, 240), (4, 160), (3, 120), (2, 80), (1, 60), (1, 40))
-"""The most entries of a list and characters of a text, from generous to tight; the first pair that fits is used."""
 
 State = Literal["found", "healthy", "unclear", "too few steps"]
 Level = Literal["high", "medium", "low"]
@@ -164,7 +162,8 @@ _TYPE: Final = TypeAdapter(Explanation)
 def encode(found: Explanation) -> str:
     """Return the JSON on one line, at most ``MAX_BYTES`` with a newline; cut texts end in an ellipsis."""
     full, text = _TYPE.dump_python(found, by_alias=True), ""
-    for entries, characters in _LIMITS:
+    # The most entries of a list and characters of a text, from generous to tight; the first pair that fits is used.
+    for entries, characters in ((12, 400), (9, 300), (7, 240), (5, 240), (4, 160), (3, 120), (2, 80), (1, 60), (1, 40)):
         cut = _cut(full, entries, characters)
         for key in ("causes", "unmeasured"):
             cut[f"more_{key}"] += len(full[key]) - len(cut[key])

@@ -29,8 +29,6 @@ Json = dict[str, Any]
 
 ROW_BYTES: Final = 2_900_000
 """Bytes of text for the histories of all rows."""
-ROW_BINS: Final = (512, 256, 128, 64, 32)
-"""Bins of the rows' histories: the most that fit into ``ROW_BYTES``."""
 _BYTES_A_BIN: Final = 2 * 8 / 3
 """Two codes of two bytes each; base64 makes four characters of three bytes."""
 
@@ -39,9 +37,11 @@ def run_payload(
     run: Run, summary: Summary, *, rank: int | None = None, last_states: Mapping[str, Any] | None = None
 ) -> Json:
     """Return one run; ``rank`` selects the records, None those of the lowest rank."""
+    # Bins of the rows' histories: the most that fit into `ROW_BYTES`.
+    row_bins = (512, 256, 128, 64, 32)
     chosen = rank if rank is not None else run.ranks[0] if run.ranks else None
     rows = max(len(summary.rows), 1)
-    bins = next((bins for bins in ROW_BINS if bins * rows * _BYTES_A_BIN <= ROW_BYTES), ROW_BINS[-1])
+    bins = next((bins for bins in row_bins if bins * rows * _BYTES_A_BIN <= ROW_BYTES), row_bins[-1])
     history = None if chosen is None else read_history(run.rank_frames(chosen).path, bins)
     return {
         "name": safe(run.path.resolve().name),

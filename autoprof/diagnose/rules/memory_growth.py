@@ -12,10 +12,6 @@ from .._experiment import Experiment
 from .._rule import Rule
 from .._thresholding import MARGIN, abstain
 
-STEADY: Final = 1 / 3
-"""Growth rate of the second half over that of the first: caches that fill slow down, a leak does not."""
-MIN_READINGS: Final = 12
-"""Readings needed, four in each third."""
 MIN_PEAK_RISE: Final = 0.5
 """Rise of the process's highest level over that of its memory: a leak raises both alike. Memory that each step frees
 and takes again raises the first level only at the beginning, while the allocators return less of it to the system."""
@@ -27,11 +23,15 @@ def judge(run: Evidence) -> Finding | None:
     The line must rise significantly as well, so that scattered readings are no finding; and of resident memory the
     highest level must rise with it.
     """
+    # Growth rate of the second half over that of the first: caches that fill slow down, a leak does not.
+    steady = 1 / 3
+    # Readings needed, four in each third.
+    min_readings = 12
     kind, readings = run.memory_kind, run.memory
     if kind is None:
         return abstain("memory-growth", "memory readings", "a device or a system that reports its memory")
-    if len(readings) < MIN_READINGS:
-        missing = f"memory readings: {MIN_READINGS} needed, {len(readings)} so far"
+    if len(readings) < min_readings:
+        missing = f"memory readings: {min_readings} needed, {len(readings)} so far"
         return abstain("memory-growth", missing, "let the run continue")
     third = len(readings) // 3
     parts = readings[:third], readings[third:-third], readings[-third:]
@@ -43,9 +43,9 @@ def judge(run: Evidence) -> Finding | None:
     # Growth of the smallest reading from the first to the last third of the run: the C library takes and frees arenas
     # of megabytes, so that a few of them are no leak.
     enough = max(16 * 2**20, 0.05 * first[1])
-    if grown < enough * (1 - MARGIN) or early <= 0 or late < STEADY * (1 - MARGIN) * early:
+    if grown < enough * (1 - MARGIN) or early <= 0 or late < steady * (1 - MARGIN) * early:
         return None
-    if slope(parts[2]).high < STEADY * early:  # it has ceased
+    if slope(parts[2]).high < steady * early:  # it has ceased
         return None
     line = slope(readings)
     evidence = {
@@ -64,7 +64,7 @@ def judge(run: Evidence) -> Finding | None:
         )
         return abstain("memory-growth", missing, "a longer run: a leak raises the peak as well", evidence)
     significant = line.low * (readings[-1][0] - readings[0][0]) >= enough
-    if not significant or grown < enough * (1 + MARGIN) or late < STEADY * (1 + MARGIN) * early:
+    if not significant or grown < enough * (1 + MARGIN) or late < steady * (1 + MARGIN) * early:
         reason = "near the bound" if significant else "but the readings scatter too much"
         missing = f"inconclusive: {kind} grew by {format_bytes(grown)}, {reason}"
         return abstain("memory-growth", missing, "a longer run distinguishes a leak from a cache that fills", evidence)

@@ -17,11 +17,6 @@ from .._thresholding import ExceededBound, abstain, classify, dominant_name, thr
 MAX_SHARE: Final = 0.15
 """A step of Adam reads and writes a few tensors of the parameters' size once; forward and backward use each parameter
 for every sample. If these do not take far longer, the optimizer is slow or the batch is small."""
-MAX_STATE_SHARE: Final = 0.3
-"""State over the peak. Adam's state is twice the parameters, half of the memory of a model without activations; from
-about a third on, its 8-bit version frees a fifth of the peak."""
-MIN_FILLED: Final = 0.6
-"""Peak over capacity: below this there is free memory already."""
 
 
 def judge(run: Evidence) -> Finding | None:
@@ -60,22 +55,27 @@ def _state_share(run: Evidence) -> float:
 
 def _judge_state(run: Evidence) -> Finding | None:
     """Judge the state's memory: only on a device that is well filled does it prevent a larger batch."""
+    # State over the peak. Adam's state is twice the parameters, half of the memory of a model without activations; from
+    # about a third on, its 8-bit version frees a fifth of the peak.
+    max_state_share = 0.3
+    # Peak over capacity: below this there is free memory already.
+    min_filled = 0.6
     optimizers, peak = run.facts.optimizers or (), run.summary.memory.get("peak_bytes")
     capacity, share = run.facts.memory_capacity_bytes, _state_share(run)
     if not share or peak is None or not capacity:
         return None
     filled = peak / capacity
     positions = {
-        classify(Interval.exact(value), bound) for value, bound in ((share, MAX_STATE_SHARE), (filled, MIN_FILLED))
+        classify(Interval.exact(value), bound) for value, bound in ((share, max_state_share), (filled, min_filled))
     }
     state = sum(one.state_bytes for one in optimizers)
     evidence = {
         "state_bytes": state,
         "peak_bytes": peak,
         "share": round(share, 4),
-        "bound": MAX_STATE_SHARE,
+        "bound": max_state_share,
         "filled": round(filled, 4),
-        "filled_bound": MIN_FILLED,
+        "filled_bound": min_filled,
         "kinds": [one.kind for one in optimizers],
     }
     if "below" in positions:

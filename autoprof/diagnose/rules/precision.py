@@ -16,8 +16,6 @@ from .._thresholding import ExceededBound, abstain, counted_work, threshold_time
 MAX_SHARE: Final = 0.25
 """Time at float32's own peak over the step. Work that is no arithmetic makes the step longer than its time at the
 peak, so from a quarter on arithmetic is a good part of it."""
-MIN_DOUBLE: Final = 0.5
-"""Share of the FLOPs in float64, and of the model in the step, from which the model as a whole computes in it."""
 
 
 def judge(run: Evidence) -> Finding | None:
@@ -50,13 +48,15 @@ def judge(run: Evidence) -> Finding | None:
 
 def _judge_double(run: Evidence, work: Work) -> Finding | None:
     """Find a model that computes in float64, on any device."""
+    # Share of the FLOPs in float64, and of the model in the step, from which the model as a whole computes in it.
+    min_double = 0.5
     summary = run.summary
     flops, all_flops = (
         sum(kind.flops for kind in work.kinds if dtype in ("", kind.dtype)) for dtype in ("float64", "")
     )
     model_ns = sum(summary.phases.get(phase, 0) for phase in (Phase.FORWARD, Phase.RECOMPUTE, Phase.BACKWARD))
     share = model_ns / max(summary.total_step_ns, 1)
-    if not flops or flops < MIN_DOUBLE * all_flops or share < MIN_DOUBLE:
+    if not flops or flops < min_double * all_flops or share < min_double:
         return None
     # Below this, Python and memory take the time, and not arithmetic.
     if (work.flops_per_s or 0.0) < 1e9:
@@ -70,7 +70,7 @@ def _judge_double(run: Evidence, work: Work) -> Finding | None:
         "unless the results need it: model.float() and inputs in float32. numpy makes float64: convert its arrays with "
         "torch.as_tensor(array, dtype=torch.float32)",
         gain_ns=round(model_ns / summary.steps / 2),
-        evidence={"flops": flops, "share": round(share, 4), "bound": MIN_DOUBLE, "steps": summary.steps},
+        evidence={"flops": flops, "share": round(share, 4), "bound": min_double, "steps": summary.steps},
     )
 
 

@@ -14,8 +14,6 @@ from ..values import Value, number_of, parse_list, parse_value
 from ._base import FormatHints, LogFormat, RawRecords, read_lines
 from ._pairs import take_counters, take_prefix, take_time
 
-_KINDS: Final = frozenset({"mode", "split", "phase", "stage", "subset", "kind", "event", "type"})
-"""Keys that may mark a record as one of validation."""
 _MEASURED: Final = METRICS - SETTINGS
 _POSITION: Final = re.compile(r"(\d+)/\d+")
 """A counter with its end: ``10/100``."""
@@ -78,7 +76,12 @@ class JsonFormat(LogFormat):
 
     def add_object(self, raw: RawRecords, data: Mapping[str, Any], n: int, prefix: str = "") -> bool:
         """Append the object of line ``n`` if it is a record; ``prefix`` is the text before it."""
-        kinds = [value for key, value in data.items() if normalize_key(str(key)) in _KINDS]
+        # Keys that may mark a record as one of validation.
+        kinds = [
+            value
+            for key, value in data.items()
+            if normalize_key(str(key)) in {"mode", "split", "phase", "stage", "subset", "kind", "event", "type"}
+        ]
         # Kinds of records that are neither of training nor of validation.
         if not self.is_record(data) or any(
             isinstance(kind, str)

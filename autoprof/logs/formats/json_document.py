@@ -11,9 +11,6 @@ from ..log_file import LogFile
 from ._base import LogFormat, RawRecords
 from .jsonl import FORMAT as JSONL
 
-_CERTAIN: Final = 1e6
-"""The score of a document: above that of any format that counts the lines of a sample."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class JsonDocument(LogFormat):
@@ -21,6 +18,8 @@ class JsonDocument(LogFormat):
 
     def score(self, sample: Sequence[str]) -> float:
         """Return a high score if a bracket opens in the first line and is closed in a later one."""
+        # The score of a document: above that of any format that counts the lines of a sample.
+        certain = 1e6
         first = next((line.strip() for line in sample if line.strip()), "").lstrip("\ufeff")
         if not first.startswith(("{", "[")):
             return 0.0
@@ -32,8 +31,8 @@ class JsonDocument(LogFormat):
         except ValueError:
             opens = first in ("{", "[") or first.startswith(('{"', "[{"))
             inside = sum(line.startswith((" ", "\t", "}", "]", "{")) for line in sample)
-            return _CERTAIN if opens and inside >= 0.8 * lines - 1 else 0.0
-        return _CERTAIN if lines == 1 and len(_find_records(data)) > 1 else 0.0
+            return certain if opens and inside >= 0.8 * lines - 1 else 0.0
+        return certain if lines == 1 and len(_find_records(data)) > 1 else 0.0
 
     def read(self, log_file: LogFile) -> RawRecords:
         """Parse the whole document, then read its records as JSON lines."""
