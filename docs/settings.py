@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from autoprof._options import field_docs
+from autoprof._core.options import field_docs
 from autoprof.config.describe import allowed, parts
 from autoprof.config.json_schema import json_schema
 from autoprof.config.legacy import BLOCK, LegacyLog

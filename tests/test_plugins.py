@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from autoprof._plugins import PartKind
+from autoprof._core.plugins import PartKind
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from autoprof._units import (
+from autoprof._core.units import (
     count,
     format_bytes,
     format_count,

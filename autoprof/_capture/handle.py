@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol, runtime_checkable
 
-from .._process.signals import raised_by_handler
+from .._core.signals import raised_by_handler
 
 
 @runtime_checkable

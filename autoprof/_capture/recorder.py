@@ -14,8 +14,8 @@ import threading
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
-from .._names import clean_name
-from .._process.signals import raised_by_handler
+from .._core.names import clean_name
+from .._core.signals import raised_by_handler
 from ..devices import Clock, DeviceClock
 from ..frame import Phase, ShapeChange
 from .marks.codes import (

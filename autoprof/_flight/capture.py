@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 from torch._C._autograd import DeviceType
 from torch.autograd.profiler_util import EventList
 
-from .._names import file_name
-from .._process.failures import contain, describe
+from .._core.failures import contain, describe
+from .._core.names import file_name
 from .._storage.atomic import replacing, write_atomic
 from ..devices import AllocatorHistory, find_allocator_history
 from ..errors import SessionError

@@ -11,7 +11,7 @@ from urllib.parse import quote
 import torch
 
 from .._capture.hooks.ranges import RangeProbe, Ranges
-from .._process.signals import raised_by_handler
+from .._core.signals import raised_by_handler
 
 if TYPE_CHECKING:
     from .._targets import Target

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from .._process.failures import contain, ignore
+from .._core.failures import contain, ignore
 
 
 def pending_collectives() -> list[str]:

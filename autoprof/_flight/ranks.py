@@ -9,8 +9,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Final, NamedTuple
 
-from .._names import visible
-from .._units import NS_PER_S, count, format_ns, format_span
+from .._core.names import visible
+from .._core.units import NS_PER_S, count, format_ns, format_span
 from .ring import FILE, Flight, State, read_flight
 
 HANG_REPORT: Final = "hang.txt"

@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, Any
 
 from .._capture.marks.codes import ENTER, INDEX_MASK, KIND_BITS, KIND_MASK
 from .._capture.recorder import Recorder
-from .._process.failures import contain, describe
+from .._core.failures import contain, describe
+from .._core.units import NS_PER_S
 from .._process.ranks import world_size
 from .._storage.atomic import write_atomic
-from .._units import NS_PER_S
 from ..probes.stacks import is_blocked
 from .pending import pending_collectives
 from .ranks import HANG_REPORT, RankLine, describe_ranks, rank_lines

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Final
 
-from .._process.signals import has_no_handler, installed_handler, is_pythons
+from .._core.signals import has_no_handler, installed_handler, is_pythons
 
 REQUEST: Final = "capture.request"
 """The name of the file that asks for a capture, in the folder of the run or of a rank."""

@@ -8,9 +8,9 @@ from pathlib import Path
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Protocol
 
-from .._process.failures import contain, describe
+from .._core.failures import contain, describe
+from .._core.units import count
 from .._reports.card import verdict, verdict_line
-from .._units import count
 from ..summary import Summary
 from .capture import MAX_STEPS, Capture, make_options
 

@@ -13,9 +13,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from .._process.failures import contain, describe
+from .._core.failures import contain, describe
+from .._core.units import format_bytes
 from .._storage.atomic import write_atomic
-from .._units import format_bytes
 from ..devices import AllocatorHistory, find_allocator_history
 
 if TYPE_CHECKING:

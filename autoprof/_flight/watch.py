@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from .._core.units import NS_PER_S, format_ns, format_span
 from .._stats.median import median
-from .._units import NS_PER_S, format_ns, format_span
 from .ring import State, StepRing
 from .stack import Activity
 

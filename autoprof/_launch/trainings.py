@@ -18,8 +18,8 @@ from torch.optim import optimizer as torch_optimizer
 
 from .._capture.compiler import around_compiler
 from .._capture.handle import Handle
+from .._core.failures import contain, describe
 from .._process import lifecycle
-from .._process.failures import contain, describe
 from .._process.gc_paused import GcPaused
 from .._process.ranks import launch_name, rank, world_size
 from ..errors import AutoprofError

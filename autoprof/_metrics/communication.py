@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
-from .._notes import Notes
-from .._process.failures import contain, describe
+from .._core.failures import contain, describe
+from .._core.notes import Notes
 from .._resolve import RawStep
 from .._resolve.observer import Observer
 from ..frame import FrameRun, Layout, Phase, StepFrame

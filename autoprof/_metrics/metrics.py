@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from .._notes import Notes
-from .._process.failures import contain, describe
+from .._core.failures import contain, describe
+from .._core.notes import Notes
 from .._resolve import RawStep
 from .._resolve.observer import Observer
 from ..frame import FrameRun

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from math import isfinite
 from typing import Any, Final, NamedTuple
 
-from .._process.signals import raised_by_handler
+from .._core.signals import raised_by_handler
+from .._core.units import UNITS
 from .._stats.unit_rates import UnitRates
-from .._units import UNITS
 from ..frame import FrameRun, Phase
 from ..probes import Fetched, Kind
 from ..summary import Progress, Summary

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from .._units import NS_PER_S
+from .._core.units import NS_PER_S
 from ..devices import Arithmetic, Peak, Tf32Flags
 from ..frame import Phase
 from .flops.flop_count import MODEL_PHASES, FlopCount, Kind

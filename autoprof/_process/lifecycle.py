@@ -15,8 +15,8 @@ from typing import Any, Final, Protocol
 
 from torch import nn
 
+from .._core.signals import NOT_DEFERRED, has_no_handler, is_pythons
 from ..errors import SessionError
-from .signals import NOT_DEFERRED, has_no_handler, is_pythons
 
 
 class Closable(Protocol):

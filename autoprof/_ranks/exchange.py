@@ -15,7 +15,7 @@ from itertools import count
 from threading import Event, Lock, Thread
 from typing import Final, NamedTuple, Protocol
 
-from .._process.failures import describe
+from .._core.failures import describe
 from .._process.hosts import host_number
 from .channel import Channel
 from .comparison import RankComparison

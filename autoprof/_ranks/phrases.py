@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from .._units import format_ms, format_percent
+from .._core.units import format_ms, format_percent
 from ..frame import Phase
 from .comparison import RankComparison, SlowRank, name_ranks
 from .late_comm import LateComm

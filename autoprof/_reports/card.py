@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, Literal
 
-from .._units import count, format_bytes, format_ms, format_percent, format_rate, format_span
+from .._core.units import count, format_bytes, format_ms, format_percent, format_rate, format_span
 from ..summary import Finding, Summary, WhatIf
 from .text import crop, fit, safe, wrap
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from .._units import count, format_bytes, format_count, format_ms
+from .._core.units import count, format_bytes, format_count, format_ms
 from ..frame import Phase
 from ..summary import CommRow, Communication, Summary
 from .table import render_rows

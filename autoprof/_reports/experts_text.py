@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from .._units import count, format_count, format_ms, format_ns
+from .._core.units import count, format_count, format_ms, format_ns
 from ..summary import ExpertBlock, Summary
 from .table import render_rows
 from .text import glyphs_for, safe

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final
 
-from .._units import NS_PER_MS, above, format_bytes, format_percent
+from .._core.units import NS_PER_MS, above, format_bytes, format_percent
 from ..frame import LOGGED_LANE, UNTIMED_LANE, Nanoseconds, StepFrame
 from ..summary import Summary
 from .memory_text import readings

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from .._units import count, format_bytes, format_flops, format_percent, format_span
+from .._core.units import count, format_bytes, format_flops, format_percent, format_span
 from ..frame import MODULE_PHASES, Phase
 from ..summary import MetricStats, Summary, Work, WorkRow
 from .text import fit, safe

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from .._units import format_bytes
+from .._core.units import format_bytes
 from ..frame import NOT_MEASURED, Nanoseconds
 from ..summary import MemoryRow, Row, Summary
 from .card import memory_capacity

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
-from .._units import count, format_bytes, format_percent
+from .._core.units import count, format_bytes, format_percent
 from ..summary import MemoryRow, Summary
 from .text import fit, safe, wrap
 

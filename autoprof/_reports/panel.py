@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from .._units import NS_PER_S, count, format_ms, format_percent, format_rate, format_round_percent, format_span
+from .._core.units import NS_PER_S, count, format_ms, format_percent, format_rate, format_round_percent, format_span
 from ..frame import Phase
 from ..summary import Summary, format_counts
 from .card import verdict_line

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from .._units import format_ms, format_rate, format_round_percent, format_span
+from .._core.units import format_ms, format_rate, format_round_percent, format_span
 from ..summary import Summary
 from .card import verdict_line
 from .measurements import brief_metrics, brief_work

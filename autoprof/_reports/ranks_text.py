@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from typing import Any, Final
 
-from .._names import visible
+from .._core.names import visible
+from .._core.units import NS_PER_MS, count, format_ms, format_percent
 from .._ranks import FolderRecords, LeftOut, RankComparison, phrase_slow
 from .._ranks.rank_table import RankRow
-from .._units import NS_PER_MS, count, format_ms, format_percent
 from .table import GAP, render_rows
 from .text import cells, crop, fit, glyphs_for, safe, wrap
 

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from .._stats.intervals import difference_error
-from .._units import (
+from .._core.units import (
     NS_PER_MS,
     NS_PER_S,
     count,
@@ -19,6 +18,7 @@ from .._units import (
     format_rate,
     format_span,
 )
+from .._stats.intervals import difference_error
 from ..summary import NEGLIGIBLE_BIAS, OTHER_TARGETS, Summary, format_counts
 from .measurements import (
     brief_device_metrics,

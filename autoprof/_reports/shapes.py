@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from .._units import count, format_count, format_ms
+from .._core.units import count, format_count, format_ms
 from ..frame import MODULE_PHASES, NOT_MEASURED, NamedShape, StepFrame
 from ..summary import Row, Shapes, Summary
 from .name_lines import name_lines, walk

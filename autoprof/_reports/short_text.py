@@ -7,7 +7,7 @@ from html import escape
 from pathlib import Path
 from typing import Final
 
-from .._units import count, format_percent, format_short
+from .._core.units import count, format_percent, format_short
 from ..frame import Phase
 from ..summary import Summary
 from .card import card_facts, other_findings

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from .._units import format_ms
+from .._core.units import format_ms
 from ..frame import TRAINING_LANE
 from ..summary import Summary
 from .card import render_findings, render_outlook

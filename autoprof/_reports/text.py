@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from rich.cells import cell_len, set_cell_size
 
-from .._names import visible
+from .._core.names import visible
 
 LABEL: Final = 10
 """Cells of the labels at the left edge of a card."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from .._units import NS_PER_MS, NS_PER_S, count, format_count, format_ns, format_percent, format_short
+from .._core.units import NS_PER_MS, NS_PER_S, count, format_count, format_ns, format_percent, format_short
 from ..frame import MODULE_PHASES
 from ..summary import Summary
 from .hot_tree import HotTree, TreeRow

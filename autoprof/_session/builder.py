@@ -25,12 +25,12 @@ from .._capture.hooks.placement import find_anchor
 from .._capture.hooks.ranges import make_recorder
 from .._capture.mark_cost import MarkCost
 from .._capture.memory import Footprint
+from .._core.notes import Notes
+from .._core.signals import DeferSignals
 from .._metrics import CommMeter, ExpertMeter, RootProbe
-from .._notes import Notes
 from .._process import lifecycle
 from .._process.gc_paused import GcPaused
 from .._process.ranks import can_have_group, launch_name, rank, world_size
-from .._process.signals import DeferSignals
 from .._process.switch import is_off
 from .._ranks import Exchange, RankMonitor
 from .._resolve.observer import Observer

@@ -14,12 +14,12 @@ from torch import nn
 
 from .._capture.hooks.boundary import BoundaryProbe
 from .._capture.hooks.optimizer_hooks import OptimizerHooks
+from .._core.failures import contain, describe
+from .._core.signals import DeferSignals
 from .._flight.capture import Capture, CaptureOptions, make_options
 from .._flight.named import open_range
 from .._process import lifecycle
-from .._process.failures import contain, describe
 from .._process.ranks import rank
-from .._process.signals import DeferSignals
 from ..errors import SessionError
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .._notes import Notes
+from .._core.notes import Notes
 from .._process.ranks import group_is_ready, world_size
 from .._ranks import RankMonitor
 from ..diagnose import Diagnosis

@@ -9,8 +9,8 @@ from typing import Any
 from .._capture.marks.codes import ENTER, INDEX_MASK, KIND_BITS, KIND_MASK
 from .._capture.memory import Footprint, tabulate
 from .._capture.recorder import Recorder
-from .._names import shorten, visible
-from .._notes import Notes
+from .._core.names import shorten, visible
+from .._core.notes import Notes
 from .._resolve import RawStep
 from .._resolve.observer import Observer
 from ..probes import Prefetch

@@ -15,17 +15,17 @@ from typing import Final
 
 from .._capture.mark_cost import MarkCost
 from .._capture.recorder import Recorder
-from .._notes import Notes
+from .._core.failures import contain, describe
+from .._core.notes import Notes
+from .._core.signals import raised_by_handler
+from .._core.units import NS_PER_S
 from .._process import lifecycle
 from .._process.address_space import require_address_space
-from .._process.failures import contain, describe
 from .._process.gc_paused import GcPaused
-from .._process.signals import raised_by_handler
 from .._resolve import PENDING, RawStep, Resolver
 from .._resolve.observer import Observer
 from .._stats import Aggregate
 from .._storage.runs import RunFolder
-from .._units import NS_PER_S
 from ..devices import Clock
 from ..frame import FrameRun, Gap, StepFrame
 from ..sinks import Sink

@@ -17,9 +17,9 @@ from .._capture.hooks.ranges import RangeProbe, RangingRecorder
 from .._capture.hooks.shapes import ShapeProbe
 from .._capture.mark_cost import MarkCost
 from .._capture.recorder import Recorder
+from .._core.names import clean_name
+from .._core.notes import Notes
 from .._metrics import FlopMeter, Metrics, RootProbe, Telemetry, open_telemetry
-from .._names import clean_name
-from .._notes import Notes
 from .._targets import NO_RULE, ModuleGroup, Selection, Target, first_cut, walk
 from ..devices import Device, Memory
 from ..frame import MODULE_PHASES, Phase

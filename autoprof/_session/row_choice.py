@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from math import inf
 from typing import NamedTuple
 
-from .._names import shorten, visible
+from .._core.names import shorten, visible
 from .._resolve.observer import Observer
 from .._stats import step_rows
 from .._targets import Target

@@ -11,11 +11,11 @@ from typing import Any, TypeVar
 
 from .._capture.handle import Handle
 from .._capture.recorder import Recorder
+from .._core.failures import contain, describe, ignore
+from .._core.notes import Notes
+from .._core.signals import raised_by_handler
 from .._metrics import Metrics
-from .._notes import Notes
 from .._process import lifecycle
-from .._process.failures import contain, describe, ignore
-from .._process.signals import raised_by_handler
 from .._stats.layout_cache import forget_layouts
 from .._storage.runs import RunFolder
 from .._targets import Target

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, Final, cast
 
-from .._notes import Notes
-from .._process.failures import contain, describe, ignore
-from .._units import NS_PER_S
+from .._core.failures import contain, describe, ignore
+from .._core.notes import Notes
+from .._core.units import NS_PER_S
 from ..frame import StepFrame
 from ..sinks import CalibratedSink, DiscardedSink, LimitedSink, LiveSink, RefreshedSink, Sink
 from ..summary import Summary

@@ -13,9 +13,9 @@ from .._capture.hooks.placement import Placement
 from .._capture.marks.codes import KIND_MASK, PAUSE, UNPAUSE, VALUE_KINDS
 from .._capture.marks.mark_batch import MarkBatch
 from .._capture.recorder import Recorder
-from .._notes import Notes
+from .._core.notes import Notes
+from .._core.units import UNITS
 from .._resolve import RawStep
-from .._units import UNITS
 from ..devices import Clock, DeviceClock, Memory, Reading
 from ..frame import NO_GAP, Gap, Phase
 from .host_times import HOST, HostTimes

@@ -8,9 +8,9 @@ from dataclasses import asdict, replace
 
 from .._capture.calibration import LimitMeter
 from .._capture.recorder import Recorder
-from .._notes import Notes
+from .._core.failures import contain, describe
+from .._core.notes import Notes
 from .._process.address_space import require_address_space
-from .._process.failures import contain, describe
 from .._resolve import Resolver
 from .._resolve.observer import Observer
 from .._stats import Aggregate

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from torch import nn
 
-from .._process.failures import contain, ignore
+from .._core.failures import contain, ignore
 from .._resolve.observer import Observer
 from .._storage.atomic import write_atomic
 from .._targets import CutGroup, CutRules

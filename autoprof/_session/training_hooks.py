@@ -15,9 +15,9 @@ from .._capture.hooks.backward import BACKWARD, unwatch, watch
 from .._capture.hooks.boundary import BoundaryProbe
 from .._capture.hooks.optimizer_hooks import OptimizerHooks, running_steps
 from .._capture.recorder import Recorder
-from .._process.failures import contain, ignore
+from .._core.failures import contain, ignore
+from .._core.units import NS_PER_S
 from .._targets import find_module
-from .._units import NS_PER_S
 from .events import (
     BackwardBegins,
     Decision,

@@ -8,12 +8,12 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from .._capture.recorder import Recorder
-from .._notes import Notes
+from .._core.failures import contain, describe, ignore
+from .._core.notes import Notes
+from .._core.signals import DeferSignals, raised_by_handler
+from .._core.units import count
 from .._process import lifecycle
-from .._process.failures import contain, describe, ignore
-from .._process.signals import DeferSignals, raised_by_handler
 from .._resolve import RawStep
-from .._units import count
 from ..frame import NO_GAP
 from .events import (
     Decision,

@@ -8,8 +8,8 @@ from typing import Any
 from torch import nn
 from torch.nn.parameter import is_lazy
 
-from .._names import shorten, visible
-from .._notes import Notes
+from .._core.names import shorten, visible
+from .._core.notes import Notes
 from .._resolve import RawStep
 from .._resolve.observer import Observer
 from .._targets import walk

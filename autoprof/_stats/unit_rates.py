@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import NamedTuple
 
-from .._units import NS_PER_S, UNITS
+from .._core.units import NS_PER_S, UNITS
 from ..frame import FrameRun, StepFrame
 
 

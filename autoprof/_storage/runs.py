@@ -18,7 +18,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from .._names import file_name
+from .._core.names import file_name
 from ..errors import OutputError
 from ..summary import Summary
 from .atomic import write_atomic

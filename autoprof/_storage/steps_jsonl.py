@@ -16,8 +16,8 @@ from typing import Any, Final
 
 import numpy as np
 
+from .._core.units import NS_PER_MS, NS_PER_S, UNITS
 from .._stats.unit_rates import LogPeriods, UnitsSinceLog
-from .._units import NS_PER_MS, NS_PER_S, UNITS
 from ..frame import Layout, Nanoseconds, Phase, ShapeChange, StepFrame
 from ..summary import read_shapes
 from .span_blocks import COLUMNS, MAX_NS, BlockReader

@@ -10,7 +10,7 @@ from types import CodeType
 import torch
 from torch import nn
 
-from .._names import quoted, shorten, visible
+from .._core.names import quoted, shorten, visible
 from .tree import ModuleNode, walk
 
 

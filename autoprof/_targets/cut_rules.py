@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from torch import nn
 
-from .._names import visible
+from .._core.names import visible
 from .groups import ModuleGroup
 from .tree import ModuleNode, walk
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from torch import nn
 
-from .._names import clean_name
+from .._core.names import clean_name
 from ..frame import MODULE_PHASES, Phase
 from .coverage import Reason, hidden_reasons
 from .structure import Structures

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from .._names import quoted
+from .._core.names import quoted
 from ..config import TargetRule
 from ..errors import nearest
 from .tree import ModuleNode

@@ -8,7 +8,7 @@ from typing import overload
 
 from torch import nn
 
-from .._names import clean_name
+from .._core.names import clean_name
 from ..config import Settings, TargetRule
 from ..config.source import IN_PYTHON
 from ..errors import TargetError

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from torch import nn
 from torch.nn.parameter import is_lazy
 
-from .._names import visible
+from .._core.names import visible
 from .._reports.text import cells, crop, elide, pad, wrap
 from .._targets import ModuleNode, Selection, Target, walk
 

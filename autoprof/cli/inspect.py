@@ -8,7 +8,7 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
-from .._names import plain_cell
+from .._core.names import plain_cell
 from ..errors import AutoprofError, OutputError
 from ._help import add_command
 from ._output import print_json, terminal

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .._names import plain_cell
+from .._core.names import plain_cell
 from ..errors import OutputError
 from ._help import add_command
 from ._output import print_json, terminal

@@ -42,10 +42,10 @@ def add(commands: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command; return its exit status."""
+    from .._core.units import format_bytes
     from .._flight import last_states_page
     from .._reports.page.page import write_page
     from .._storage.runs import find_run, read_run
-    from .._units import format_bytes
     from ..diagnose import saved_summary
     from ..errors import OutputError
 

@@ -87,7 +87,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def render_rules(runs: list[DefectRun]) -> list[str]:
     """Return the tables: a line for each defect, then a line for each rule with its answer to each defect."""
-    from .._units import format_ms
+    from .._core.units import format_ms
     from ..diagnose import find_rules
 
     lines = [f"{'':>3} {'defect':<33}{'verdict':<18}{'gain up to':>12}  healthy twin"]

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
+from .._core.units import format_percent
 from .._stats.intervals import MIN_STEPS, StepsMean
-from .._units import format_percent
 from ..errors import ConfigError, OutputError
 from ..frame import Nanoseconds, Phase
 from ..summary import ClockName

@@ -8,8 +8,8 @@ from math import exp, log1p
 
 import numpy as np
 
+from .._core.units import count, format_ns
 from .._stats.intervals import LEVEL, MIN_STEPS, StepsMean, StepsMedian, Values, holm
-from .._units import count, format_ns
 from .contrast import Contrast, RunEstimate, contrast
 from .data import Change, Verdict
 from .series import RankSeries, RunSeries

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from .._core.units import count, format_count, format_percent
 from .._process.lifecycle import EXIT
-from .._units import count, format_count, format_percent
 from ..summary import ClockName
 from .data import Difference, RunNote
 

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
+from .._core.units import NS_PER_S, count, format_bytes, format_ms, format_percent
 from .._reports.text import cells, crop, fit, glyphs_for, safe, wrap
-from .._units import NS_PER_S, count, format_bytes, format_ms, format_percent
 from ..frame import Phase
 from .data import Change, Comparison, Difference, RunNote, UnpairedRow, Verdict
 

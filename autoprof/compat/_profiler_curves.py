@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 from torch._C._autograd import DeviceType
 
+from .._core.units import format_bytes
 from .._flight.capture import Capture
 from .._reports.figures import COLORS, TWO_COLUMNS_IN, bare, blank_figure, legend_of, set_title, settle, styled
 from .._reports.fonts import script_for
 from .._reports.text import elide_all
-from .._units import format_bytes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

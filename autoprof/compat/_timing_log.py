@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from .._core.units import NS_PER_MS, format_percent
 from .._reports.log import LABEL, LABEL_MAX, RULE, SUM_OF_PARTS
 from .._reports.name_averages import NameAverages
 from .._reports.name_lines import name_lines, walk
@@ -15,7 +16,6 @@ from .._reports.name_tree import NameTree, name_tree
 from .._reports.text import elide, fit, pad, safe
 from .._storage.line_file import LineFile
 from .._storage.steps_jsonl import FrameEncoder
-from .._units import NS_PER_MS, format_percent
 from ..errors import OutputError
 from ..frame import Phase, StepFrame
 from ..summary import Summary

@@ -23,10 +23,10 @@ from typing import Any, Final, NamedTuple
 import torch
 
 from .._capture.hooks.function import span
-from .._names import clean_name
+from .._core.names import clean_name
+from .._core.signals import raised_by_handler
+from .._core.units import NS_PER_MS, NS_PER_S
 from .._process.ranks import rank as rank_here
-from .._process.signals import raised_by_handler
-from .._units import NS_PER_MS, NS_PER_S
 from ..devices import Clock, HostClock, ask_devices
 from ..errors import OutputError
 

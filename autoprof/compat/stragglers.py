@@ -8,9 +8,9 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from .._core.units import format_ms
 from .._ranks import median_of_others
 from .._reports.text import fit, safe
-from .._units import format_ms
 
 MIN_RATIO: Final = 1.1
 """A straggler's mean is at least this many times the median of the other ranks' means: equal work varies less."""

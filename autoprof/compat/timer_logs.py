@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .._names import shorten, visible
+from .._core.names import shorten, visible
+from .._core.units import NS_PER_MS
 from .._reports.figures import save_figure
-from .._units import NS_PER_MS
 from ..errors import OutputError
 from ..logs.extras import import_pandas
 from ..logs.formats.global_timer import COPIES_NOTE, TimerRecord, count_events, find_intervals, ranks_of_copies

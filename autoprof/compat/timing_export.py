@@ -13,10 +13,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from .._names import plain_cell
+from .._core.names import plain_cell
+from .._core.units import NS_PER_MS, NS_PER_S
 from .._storage.atomic import open_replacing
 from .._storage.records import Frames
-from .._units import NS_PER_MS, NS_PER_S
 from ..errors import OutputError
 from ..frame import StepFrame
 from ..logs.extras import import_pandas

@@ -26,12 +26,12 @@ from typing import Any, TextIO
 from .._capture.hooks.function import LONGEST_NS
 from .._capture.hooks.function import log_timing as record_in_session
 from .._capture.marks.codes import MAX_MARKS
-from .._names import clean_name
-from .._process.failures import contain, describe
+from .._core.failures import contain, describe
+from .._core.names import clean_name
+from .._core.units import NS_PER_MS
 from .._process.ranks import rank as rank_here
 from .._reports.card import HEALTHY, render_card
 from .._stats import Aggregate
-from .._units import NS_PER_MS
 from ..devices import HostClock
 from ..diagnose import MIN_STEPS, Evidence, EvidenceCollector, RunFacts, diagnose
 from ..errors import OutputError, import_extra

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
 from annotated_types import Ge, Gt, Le, Lt, MinLen
 from pydantic import BaseModel, ValidationError
 
-from .._names import quoted, visible
+from .._core.names import quoted, visible
 from ..errors import nearest
 from .removed import replacement
 from .source import MAX_PROBLEMS, KeyPath, Problem, dotted

@@ -7,7 +7,7 @@ from typing import Any, Final, Literal
 
 from pydantic import Field, ValidationError, field_validator
 
-from .._options import Options
+from .._core.options import Options
 from .describe import explain
 from .source import Problem
 

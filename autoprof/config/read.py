@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from .._names import visible
+from .._core.names import visible
 from ..errors import ConfigError, nearest
 from .describe import explain, shown
 from .legacy import foreign_keys, translate

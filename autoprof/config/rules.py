@@ -9,8 +9,8 @@ from typing import Final, Literal, get_args
 
 from pydantic import ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
-from .._names import clean_name, quoted
-from .._options import Options
+from .._core.names import clean_name, quoted
+from .._core.options import Options
 from ..frame import Phase
 
 ModulePhase = Literal[Phase.FORWARD, Phase.RECOMPUTE, Phase.BACKWARD]

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from annotated_types import Ge
 from pydantic import ConfigDict, Field, PrivateAttr, Strict, field_validator, model_validator
 
-from .._options import Options
+from .._core.options import Options
 from .rules import FunctionRule, TargetRule
 from .source import Source
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Final
 
-from .._names import shorten, visible
+from .._core.names import shorten, visible
 from ..errors import ConfigError
 
 IN_PYTHON: Final = "config"

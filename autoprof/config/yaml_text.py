@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import yaml
 
-from .._names import shorten, visible
+from .._core.names import shorten, visible
 from ..errors import ConfigError
 from .source import MAX_DEPTH, KeyPath, Problem, Source
 

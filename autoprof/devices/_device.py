@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 import torch
 from torch import Tensor
 
-from .._plugins import PartKind
+from .._core.plugins import PartKind
 from ._clock import Clock, HostClock
 from ._memory import AllocatorHistory, HostMemory, Memory
 from ._monitor import TelemetryReader

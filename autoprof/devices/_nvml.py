@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final
 
-from .._names import quoted
+from .._core.names import quoted
 from ..errors import import_extra
 from ._telemetry import DeviceReading
 

@@ -10,9 +10,9 @@ from typing import Any, Final
 
 import numpy as np
 
+from .._core.units import format_count, format_ms
 from .._resolve.launch_lag import EMPTY_QUEUE_NS
 from .._stats.intervals import Interval, median_from_quantiles
-from .._units import format_count, format_ms
 from ..frame import NOT_MEASURED, TRAINING_LANE, StepFrame
 from ..probes._call_table import CallTable, Site, TimedCall
 

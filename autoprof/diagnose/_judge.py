@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import cache, partial
 from typing import Final
 
-from .._plugins import PartKind
+from .._core.plugins import PartKind
 from ..summary import Finding, Summary
 from ._contention import FIRM, QUIET, is_crowded
 from ._evidence import Evidence

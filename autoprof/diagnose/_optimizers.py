@@ -10,7 +10,7 @@ from typing import Any, Final
 from torch import Tensor
 
 from .._capture.memory import bytes_of, extents
-from .._units import format_bytes
+from .._core.units import format_bytes
 
 BLOCK: Final = 256
 """Values that share one float32 scale (Dettmers et al. 2021, arXiv:2110.02861, have 2048; later versions 256)."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from .._units import format_percent
+from .._core.units import format_percent
 from ._evidence import Evidence
 
 

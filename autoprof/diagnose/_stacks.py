@@ -12,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from .._capture.marks.codes import KIND_MASK, PAUSE, UNPAUSE
+from .._core.units import format_percent
 from .._resolve import RawStep
 from .._stats.intervals import proportion_factors
-from .._units import format_percent
 from ..frame import TRAINING_LANE, FrameRun, Layout, Nanoseconds, Phase, StepFrame
 from ..probes._call_table import Site
 from ..probes.stacks import Sites, StackProbe, StackSample

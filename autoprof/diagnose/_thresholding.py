@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+from .._core.units import format_ms, format_percent
 from .._stats.intervals import Interval
-from .._units import format_ms, format_percent
 from ..frame import Phase
 from ..summary import Finding, Row, Severity, Work
 from ._calls import NEARLY_ALL

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from .._units import format_ms
+from .._core.units import format_ms
 from ..frame import TRAINING_LANE, Phase
 from ..summary import WhatIf
 from ._checkpointing import saved_bytes

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from .._names import shorten, visible
+from .._core.names import shorten, visible
 from ..sinks import Config, parse_config
 from .installation import check_output, check_switch, check_versions
 from .result import Report, Result, ok, problem, unknown, warning

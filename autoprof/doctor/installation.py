@@ -12,8 +12,8 @@ from importlib import metadata
 from pathlib import Path
 
 from .._capture.marks.native import uses_extension
+from .._core.units import format_bytes
 from .._process.switch import SWITCH, is_off
-from .._units import format_bytes
 from ..sinks import Config, writes_files
 from .result import Result, ok, problem, unknown, warning
 

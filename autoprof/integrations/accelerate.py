@@ -12,9 +12,9 @@ from accelerate.tracking import GeneralTracker
 from torch import nn
 from torch.optim import optimizer as torch_optimizer
 
+from .._core.failures import contain, describe
 from .._launch.models import calling_frame, join_models
 from .._process import lifecycle
-from .._process.failures import contain, describe
 from .._process.ranks import rank, world_size
 from ._training import Training, length_of
 

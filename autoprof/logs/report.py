@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from .._core.units import NS_PER_S, format_ns, format_span
 from .._reports.text import elide, fit, safe
-from .._units import NS_PER_S, format_ns, format_span
 from .fields import RATES, unknown_columns
 
 if TYPE_CHECKING:

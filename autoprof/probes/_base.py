@@ -13,7 +13,7 @@ from torch import nn
 from .._capture.handle import Handle, Probe
 from .._capture.hooks.module_hooks import Hooks
 from .._capture.recorder import Recorder
-from .._plugins import PartKind
+from .._core.plugins import PartKind
 from ._batches import FetchedBatches
 from ._prefetch import Prefetch
 

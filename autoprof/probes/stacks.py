@@ -19,7 +19,7 @@ from types import FrameType
 from typing import Final, NamedTuple
 
 from .._capture.recorder import Recorder
-from .._units import NS_PER_S
+from .._core.units import NS_PER_S
 from ..devices import DeviceClock
 from ._base import ProbeContext, ProbeFactory
 from ._call_table import MAX_FRAMES, Site, file_owner, is_own

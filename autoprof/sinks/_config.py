@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field, create_model, field_validator
 
-from .._options import Options
+from .._core.options import Options
 from ..config import Settings
 from ..config.source import IN_PYTHON
 from ._kind import SINKS, SinkKind

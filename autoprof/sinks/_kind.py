@@ -8,10 +8,10 @@ from enum import IntEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from .._plugins import PartKind
+from .._core.plugins import PartKind
 
 if TYPE_CHECKING:
-    from .._options import Options
+    from .._core.options import Options
     from ..diagnose import SavedSteps
     from ._base import RunInfo, Sink
 

@@ -9,17 +9,17 @@ from dataclasses import replace
 from io import StringIO
 from typing import TYPE_CHECKING, Final, TextIO
 
-from .._names import shorten
-from .._process.failures import describe
+from .._core.failures import describe
+from .._core.names import shorten
+from .._core.signals import raised_by_handler
 from .._process.ranks import rank, world_size
-from .._process.signals import raised_by_handler
 from ..errors import AutoprofError, OutputError
 from ..summary import Summary
 from ._base import RunInfo, Sink
 from ._kind import SINKS, SinkKind
 
 if TYPE_CHECKING:
-    from .._options import Options
+    from .._core.options import Options
     from .._storage.runs import RunFolder
     from ._config import Config, Sinks
 

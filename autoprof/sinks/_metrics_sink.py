@@ -16,10 +16,10 @@ from typing import Any, Final
 
 from pydantic import Field
 
-from .._options import Options
+from .._core.options import Options
+from .._core.units import NS_PER_MS, NS_PER_S, UNITS
 from .._stats import Aggregate
 from .._stats.unit_rates import LogPeriods
-from .._units import NS_PER_MS, NS_PER_S, UNITS
 from ..errors import OutputError, import_extra
 from ..frame import Phase, StepFrame
 from ..summary import Summary

@@ -6,8 +6,8 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from .._core.units import NS_PER_MS, NS_PER_S
 from .._ranks import CallKey, CollectiveCall, StepCollectives
-from .._units import NS_PER_MS, NS_PER_S
 from ..frame import StepFrame
 from ._rank_clocks import ClockShift, align_clocks
 from ._timeline import GRID_NS, StepPlacement

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple, Protocol
 import numpy as np
 from pydantic import Field
 
-from .._options import Options
+from .._core.options import Options
 from ..frame import LOGGED_LANE, NOT_MEASURED, STREAM_LANES, UNTIMED_LANE, Layout, Nanoseconds, Phase, StepFrame
 
 BYTES_PER_MB: Final = 1_000_000

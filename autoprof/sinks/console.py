@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from pydantic import Field
 
-from .._options import Options
+from .._core.options import Options
 from .._reports.card import verdict_line
 from .._reports.panel import render_panel
 from .._reports.plain import render_plain, render_plain_verdict

@@ -13,12 +13,12 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Final, Literal
 
-from .._names import plain_cell
-from .._options import Options
+from .._core.names import plain_cell
+from .._core.options import Options
+from .._core.units import UNITS
 from .._stats.unit_rates import LogPeriods
 from .._storage.atomic import open_replacing
 from .._storage.line_file import FLUSH_S, LineFile
-from .._units import UNITS
 from ..diagnose import SavedSteps
 from ..frame import Phase, StepFrame
 from ..summary import Summary

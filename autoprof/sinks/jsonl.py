@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from .._options import Options
+from .._core.options import Options
 from .._storage.records import REMOVED_STEPS, RecordWriter
 from ..frame import StepFrame
 from ..summary import Summary

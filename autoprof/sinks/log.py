@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pydantic import Field
 
-from .._options import Options
+from .._core.options import Options
 from .._reports.log import render_log_summary, render_step
 from .._reports.name_averages import NameAverages
 from .._storage.atomic import open_replacing

@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from .._options import Options
+from .._core.options import Options
 from .._process.address_space import require_address_space
 from .._reports.figures import check_format, encode_figure, save_figure
 from .._reports.memory import HeldMemory, MemoryHistory, held_memory, memory_figure

@@ -6,7 +6,7 @@ import re
 
 from pydantic import Field
 
-from .._units import NS_PER_MS
+from .._core.units import NS_PER_MS
 from ._address import check_answer
 from ._base import RunInfo
 from ._kind import SinkKind

@@ -7,8 +7,8 @@ from typing import Any
 
 from pydantic import Field, field_validator
 
-from .._names import quoted
-from .._units import NS_PER_S
+from .._core.names import quoted
+from .._core.units import NS_PER_S
 from ._address import web_address
 from ._base import RunInfo
 from ._kind import SinkKind

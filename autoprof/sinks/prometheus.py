@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from pydantic import Field
 
-from .._units import NS_PER_S
+from .._core.units import NS_PER_S
 from ..errors import OutputError
 from ._base import RunInfo
 from ._kind import SinkKind

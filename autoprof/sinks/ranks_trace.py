@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pydantic import Field
 
-from .._options import Options
+from .._core.options import Options
 from .._ranks import read_last_frames, step_collectives
 from .._reports.run_facts import shown_path
 from .._storage.records import RECORDS

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .._options import Options
+from .._core.options import Options
 from .._storage.runs import read_records
 from ..frame import StepFrame
 from ..summary import Summary

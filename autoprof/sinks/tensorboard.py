@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pydantic import Field
 
-from .._units import NS_PER_S
+from .._core.units import NS_PER_S
 from ._base import RunInfo, folder_of
 from ._kind import SinkKind
 from ._metrics_sink import MetricsOptions, MetricsSink, StepSums, load_extra

@@ -15,11 +15,11 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
+from .._core.units import UNITS
 from .._ranks import step_collectives
 from .._stats.unit_rates import LogPeriods
 from .._storage.atomic import open_replacing
 from .._storage.line_file import FLUSH_S, LineFile
-from .._units import UNITS
 from ..diagnose import SavedSteps
 from ..frame import NOT_MEASURED, Layout, StepFrame
 from ..summary import Summary

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from autoprof._units import format_ms
+from autoprof._core.units import format_ms
 
 from .agreement import CERTAIN, POINTS, RELATIVE, TOP, Agreement, Record, agreed
 

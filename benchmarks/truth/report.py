@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 from typing import Any, Final
 
-from autoprof._units import format_ms
+from autoprof._core.units import format_ms
 
 from .compare import Result
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from evidence_builders import finding_of, found
 
-from autoprof._plugins import PartKind
+from autoprof._core.plugins import PartKind
 from autoprof._reports.card import render_card
 from autoprof.cli import main
 from autoprof.demo.rule_defects.data import train_with_slow_loader

@@ -13,7 +13,7 @@ from autoprof._capture.mark_cost import MarkCost
 from autoprof._capture.marks import codes as marks
 from autoprof._capture.marks.mark_batch import MarkBatch
 from autoprof._capture.recorder import Recorder
-from autoprof._notes import Notes
+from autoprof._core.notes import Notes
 from autoprof._process import lifecycle
 from autoprof._resolve import RawStep
 from autoprof._resolve.observer import Observer

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from autoprof._notes import Notes
+from autoprof._core.notes import Notes
 from autoprof._session.sink_group import MAX_SHOW_NS, SHOW_SHARE, SinkGroup
 from autoprof.frame import StepFrame
 from autoprof.summary import Summary

@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 import autoprof
-from autoprof._process.signals import DeferSignals, has_no_handler, is_pythons
+from autoprof._core.signals import DeferSignals, has_no_handler, is_pythons
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
 

@@ -20,7 +20,7 @@ from torch.optim import optimizer as torch_optimizer
 import autoprof
 from autoprof import Phase
 from autoprof._capture import recorder as recording
-from autoprof._process.signals import DeferSignals
+from autoprof._core.signals import DeferSignals
 from autoprof._session.pipeline import Pipeline
 from autoprof.testing import FakeClock, ListSink, open_session
 

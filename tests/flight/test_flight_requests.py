@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from autoprof._core.signals import DeferSignals
 from autoprof._flight.requests import MAX_CAPTURES, CaptureRequests, FileTrigger, SignalTrigger
-from autoprof._process.signals import DeferSignals
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from autoprof._plugins import PartKind
+from autoprof._core.plugins import PartKind
 from autoprof.errors import AutoprofError
 from autoprof.logs import formats, load_logs
 from autoprof.logs.formats import LogFormat

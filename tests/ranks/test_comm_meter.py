@@ -9,8 +9,8 @@ import pytest
 import torch
 import torch.distributed as dist
 
+from autoprof._core.notes import Notes
 from autoprof._metrics.communication import MAX_ROWS, CommMeter, bus_bandwidth
-from autoprof._notes import Notes
 from autoprof._reports.summary_text import render_summary
 from autoprof._resolve.raw import RawStep
 from autoprof.devices import HostClock

@@ -19,7 +19,7 @@ from sink_builders import Clock, frame_of, summary_of
 from tqdm import tqdm
 
 import autoprof
-from autoprof._notes import Notes
+from autoprof._core.notes import Notes
 from autoprof._session.sink_group import SinkGroup
 from autoprof.sinks._base import RunInfo
 from autoprof.sinks._terminal import PinnedLines

@@ -16,7 +16,7 @@ from typing import Any, Final
 import wrapt
 from torch import nn
 
-from ..._process.failures import contain, ignore
+from ..._core.failures import contain, ignore
 from ..._process.replace import Attribute, InCompiler, Replacement, call_after
 from .call_sites import NAME, add_alias, remove_alias
 

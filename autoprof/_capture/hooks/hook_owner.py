@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Any
 
-from ..._process.signals import raised_by_handler
+from ..._core.signals import raised_by_handler
 from ..marks.codes import ENTER, LEAVE, RECOMPUTE
 
 

@@ -10,9 +10,9 @@ from typing import Any, Final
 
 from torch import nn
 
-from ..._process.failures import contain, describe
+from ..._core.failures import contain, describe
+from ..._core.signals import DeferSignals
 from ..._process.gc_paused import GcPaused
-from ..._process.signals import DeferSignals
 from .extents import Extent, bytes_of, extents
 
 MAX_COUNTS: Final = 16

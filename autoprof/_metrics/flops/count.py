@@ -29,8 +29,8 @@ from torch._subclasses.fake_tensor import (
 from torch.utils._pytree import tree_leaves
 
 from ..._capture.torch_compat import unseen_by_modes
-from ..._names import quoted, shorten, visible
-from ..._process.signals import raised_by_handler
+from ..._core.names import quoted, shorten, visible
+from ..._core.signals import raised_by_handler
 from ...devices import ask_devices
 from .call_inputs import Ambient, Inputs, TensorSpec, autocast_types, rebuild
 from .fake_model import FakeModel, fake_copy

@@ -19,7 +19,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn.modules import module as module_globals
 from torch.overrides import TorchFunctionMode
 
-from ..._names import quoted
+from ..._core.names import quoted
 from .flop_count import Uncountable
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
+from ..._core.units import NS_PER_S
 from ..._storage.runs import Run
-from ..._units import NS_PER_S
 from ...diagnose import Experiment, RunFacts, StackTable, find_rules, saved_summary
 from ...summary import Finding, Summary, format_counts
 from ..card import run_state

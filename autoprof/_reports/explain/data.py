@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field, TypeAdapter
 
-from ..._names import shorten, visible
+from ..._core.names import shorten, visible
 from ...diagnose import Change, Operation, Quantity
 from ...summary import ClockName, Severity
 

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from typing import Final
 
-from ..._units import format_bytes, format_ms, format_percent
+from ..._core.units import format_bytes, format_ms, format_percent
 from ..text import crop, glyphs_for, safe, wrap
 from .data import CodePlace, Confidence, Expectation, ExplainedCause, Explanation, State
 

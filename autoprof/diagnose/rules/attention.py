@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from ..._core.units import count, format_percent
 from ..._stats.intervals import Interval
-from ..._units import count, format_percent
 from ...summary import Finding, UnfusedAttention
 from .._evidence import Evidence
 from .._experiment import Experiment

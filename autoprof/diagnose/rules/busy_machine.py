@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..._units import format_percent
+from ..._core.units import format_percent
 from ...summary import Finding
 from .._contention import contention
 from .._evidence import Evidence

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Final
 
+from ..._core.units import format_percent
 from ..._ranks import MIN_SHARE, RankComparison, phrase_late_comm
-from ..._units import format_percent
 from ...frame import Phase
 from ...summary import Finding
 from .._evidence import Evidence

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ..._units import count, format_ms
+from ..._core.units import count, format_ms
 from ...frame import Phase
 from ...summary import Finding
 from .._evidence import Evidence

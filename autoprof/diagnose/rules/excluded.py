@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from ..._core.units import format_count, format_ns, format_percent
 from ..._stats.intervals import Interval
-from ..._units import format_count, format_ns, format_percent
 from ...summary import ROLLOUT, VALIDATION, Excluded, Finding
 from .._evidence import Evidence
 from .._experiment import Experiment

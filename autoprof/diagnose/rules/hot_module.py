@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from statistics import median
 from typing import Final, NamedTuple
 
+from ..._core.units import format_ms, format_percent
 from ..._stats.intervals import Interval
-from ..._units import format_ms, format_percent
 from ...frame import TRAINING_LANE, Phase
 from ...summary import Finding, Row
 from .._calls import NEARLY_ALL

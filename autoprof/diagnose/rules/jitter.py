@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final, NamedTuple
 
+from ..._core.units import format_ms, format_percent
 from ..._stats.intervals import Interval, proportion_factors
 from ..._stats.rows import step_rows
-from ..._units import format_ms, format_percent
 from ...frame import TRAINING_LANE, Phase
 from ...summary import Finding
 from .._contention import FIRM, QUIET, is_crowded

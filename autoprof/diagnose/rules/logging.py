@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from ..._units import format_ms
+from ..._core.units import format_ms
 from ...frame import Phase
 from ...summary import Finding
 from .._calls import CallStatistics

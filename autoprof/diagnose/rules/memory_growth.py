@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from ..._core.units import format_bytes
 from ..._stats.intervals import slope
-from ..._units import format_bytes
 from ...summary import Finding
 from .._evidence import Evidence
 from .._experiment import Experiment

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ..._units import format_bytes, format_percent
+from ..._core.units import format_bytes, format_percent
 from ...summary import Finding, Severity
 from .._evidence import Evidence
 from .._experiment import Experiment

@@ -5,8 +5,8 @@ from __future__ import annotations
 from math import ceil
 from typing import Final
 
+from ..._core.units import format_percent
 from ..._stats.intervals import Interval
-from ..._units import format_percent
 from ...summary import Finding
 from .._evidence import Evidence
 from .._experiment import Experiment

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from ..._core.units import format_ms, format_percent
 from ..._stats.intervals import Interval
-from ..._units import format_ms, format_percent
 from ...frame import Phase
 from ...summary import Finding, Work
 from .._evidence import Evidence

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from ..._core.units import format_ns, format_percent
 from ..._stats.intervals import Interval
-from ..._units import format_ns, format_percent
 from ...summary import Finding, Severity
 from .._compilations import CompileStatistics, location_of
 from .._evidence import Evidence

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ..._units import format_bytes, format_flops, format_ms
+from ..._core.units import format_bytes, format_flops, format_ms
 from ...frame import Phase
 from ...summary import Finding, Row
 from .._checkpointing import outermost_recomputed, saved_bytes

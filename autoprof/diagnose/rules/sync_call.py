@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ..._units import format_ms, format_percent
+from ..._core.units import format_ms, format_percent
 from ...summary import Finding
 from .._evidence import Evidence
 from .._experiment import less_often

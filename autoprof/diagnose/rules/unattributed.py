@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from ..._core.units import count
 from ..._stats.intervals import Interval
-from ..._units import count
 from ...frame import Phase
 from ...summary import Finding
 from .._evidence import Evidence

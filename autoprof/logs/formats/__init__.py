@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ..._plugins import PartKind
+from ..._core.plugins import PartKind
 from ..log_file import LogFile
 from ._base import FormatHints, LogFormat, RawRecords
 from ._json import JsonFormat

@@ -14,7 +14,7 @@ from importlib import import_module, metadata
 from pkgutil import iter_modules
 from typing import Generic, TypeVar, cast
 
-from ._process.signals import raised_by_handler
+from .signals import raised_by_handler
 
 logger = logging.getLogger("autoprof")
 

@@ -6,7 +6,7 @@ import logging
 from collections import Counter
 from collections.abc import Iterable
 
-from ._process.failures import contain, describe
+from .failures import contain, describe
 
 logger = logging.getLogger("autoprof")
 
