@@ -380,9 +380,9 @@ class Summary:
     autoprof's own work between them included; 0 in older runs.
     ``communication`` is None where one
     process trains alone. ``experts`` are those of a mixture of experts.
-    ``start_ns`` and ``end_ns`` are processor time that autoprof took outside of all steps: loading it and opening the
-    session; closing it, up to this summary, without the files and pictures that are written from it. None while the
-    session is open, in older runs, and with a clock of the caller's own.
+    ``start_ns`` and ``end_ns`` are processor time that autoprof took outside of all steps: opening the session; closing
+    it, up to this summary, without the files and pictures that are written from it. None while the session is open, in
+    older runs, and with a clock of the caller's own.
     """
 
     _repr_html_: ClassVar[Callable[[Summary], str]]
