@@ -25,7 +25,7 @@ def _kinds() -> dict[str, SinkKind]:
             found[name] = kind
         else:
             logger.warning("sink %r of another package: the name cannot be a key; it must be an identifier", name)
-    return dict(sorted(found.items(), key=lambda item: not item[1].default))
+    return dict(sorted(found.items(), key=lambda item: item[1].default is None))
 
 
 class SinksBase(Options):
@@ -69,7 +69,7 @@ else:
 
 def default_sinks() -> Sinks:
     """Return the sinks of a configuration that has no key ``sinks``."""
-    return Sinks(**{name: kind.options() for name, kind in SINKS.parts.items() if kind.default})
+    return Sinks(**{name: kind.default for name, kind in SINKS.parts.items() if kind.default is not None})
 
 
 class Config(Settings):

@@ -196,4 +196,4 @@ def _has_open_bar() -> bool:
     return bool(getattr(getattr(sys.modules.get("tqdm.std"), "tqdm", None), "_instances", None))
 
 
-SINK = SinkKind(ConsoleOptions, ConsoleSink, default=True, close_order=CloseOrder.TERMINAL)
+SINK = SinkKind(ConsoleOptions, ConsoleSink, default=ConsoleOptions(), close_order=CloseOrder.TERMINAL)

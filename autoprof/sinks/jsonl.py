@@ -40,5 +40,11 @@ class JsonlSink:
 
 
 SINK = SinkKind(
-    JsonlOptions, JsonlSink, in_folder=True, every_rank=True, default=True, grows=True, close_order=CloseOrder.FILES
+    JsonlOptions,
+    JsonlSink,
+    in_folder=True,
+    every_rank=True,
+    default=JsonlOptions(),
+    grows=True,
+    close_order=CloseOrder.FILES,
 )

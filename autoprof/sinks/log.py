@@ -22,7 +22,7 @@ class LogOptions(Options):
     """The readable file `timing.log`."""
 
     every: int = Field(default=1, ge=1, strict=True)
-    """Write each Nth recorded step."""
+    """Write the first recorded step and each Nth after it. Without the key `sinks` it is 10."""
     flush_s: float = Field(default=5.0, ge=0, strict=True, allow_inf_nan=False)
     """The longest time that a line may wait before it reaches the file, in seconds."""
     flush_every: int | None = Field(default=None, ge=1, strict=True)
@@ -30,7 +30,7 @@ class LogOptions(Options):
 
 
 class LogSink:
-    """Write a section for each Nth frame; the running averages are of all recorded steps."""
+    """Write a section for the first frame and each Nth after it; the running averages are of all recorded steps."""
 
     def __init__(self, options: LogOptions, run: RunInfo) -> None:
         self._every = options.every
@@ -50,7 +50,7 @@ class LogSink:
     def write(self, frame: StepFrame) -> None:
         """Append the frame's section."""
         self._count += 1
-        if self._count % self._every:
+        if (self._count - 1) % self._every:
             self._averages.count(frame)
             return
         self._file.write(render_step(frame, self._averages, self._clock_limit_ns))
@@ -90,7 +90,7 @@ SINK = SinkKind(
     LogOptions,
     LogSink,
     in_folder=True,
-    default=True,
+    default=LogOptions(every=10),  # a section takes as long as all other sinks together
     grows=True,
     close_order=CloseOrder.FILES,
     exports=(Export("log", "the readable log of one rank", export_log),),

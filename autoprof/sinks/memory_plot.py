@@ -129,7 +129,7 @@ SINK = SinkKind(
     MemoryPlotOptions,
     MemoryPlotSink,
     in_folder=True,
-    default=True,
+    default=MemoryPlotOptions(),
     close_order=CloseOrder.PICTURES,
     exports=(Export("memory-plot", "the memory over the steps of one rank: .png, .svg or .pdf", export_memory_plot),),
 )

@@ -146,6 +146,6 @@ SINK = SinkKind(
     RanksTraceSink,
     in_folder=True,
     several_ranks=True,
-    default=True,
+    default=RanksTraceOptions(),
     close_order=CloseOrder.PICTURES,
 )

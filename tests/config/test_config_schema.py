@@ -30,7 +30,7 @@ def test_the_defaults():
     assert (config.step, config.output) == ("auto", Path("runs"))
     assert config.sample == Sample(every=1, warmup=3, budget=0.01)
     assert config.sinks.console == ConsoleOptions(top=5, every=10)
-    assert config.sinks.log == LogOptions(every=1, flush_s=5.0, flush_every=None)
+    assert config.sinks.log == LogOptions(every=10, flush_s=5.0, flush_every=None)
     assert config.sinks.jsonl == JsonlOptions(flush_s=5.0)
     assert config.sinks.memory_plot == MemoryPlotOptions()
     assert config.sinks.ranks_trace == RanksTraceOptions(count=5)

@@ -99,11 +99,13 @@ def test_the_log_averages_steps_it_does_not_show(tmp_path: Path, clock: Clock) -
     """With ``every: 2`` the average is still of all steps."""
     run = run_info(tmp_path, clock)
     sink = LogSink(LogOptions(every=2), run)
-    for step, ms in ((1, 10), (2, 30)):
+    for step, ms in ((1, 10), (2, 30), (3, 35)):
         sink.write(frame_of((("A", "forward", -1, ms),), step=step))
     sink.close(summary_of([]))
     assert run.folder is not None
-    assert "30.000ms (  3.0%) [avg:     20.000ms]" in (run.folder.rank_path / "timing.log").read_text()
+    text = (run.folder.rank_path / "timing.log").read_text()
+    assert "35.000ms (  3.5%) [avg:     25.000ms]" in text
+    assert [step for step in (1, 2, 3) if f"Step {step}\n" in text] == [1, 3]
 
 
 def test_flush_every_writes_without_waiting(tmp_path: Path, clock: Clock) -> None:
