@@ -99,21 +99,6 @@ def retries() -> Judge:
     return Judge(session).steps(within=2).throughput(8, may_be_absent=True)
 
 
-@program("throughput", "samples logged every tenth step, for that step")
-def samples_logged_every_tenth_step() -> Judge:
-    model = two_layers()
-    optimizer = sgd(model)
-    session = autoprof.instrument(model, optimizer=optimizer)
-    CLOCK.start()
-    for number, batch in enumerate(batches(100)):
-        train_step(model, optimizer, batch)
-        if number % 10 == 0:
-            session.log(samples=8)
-        CLOCK.step()
-    session.close()
-    return Judge(session).steps().throughput(8, may_be_absent=True)
-
-
 @program("throughput", "samples logged in every step")
 def samples_logged() -> Judge:
     model = two_layers()
