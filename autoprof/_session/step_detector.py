@@ -60,7 +60,7 @@ class StepRule(Enum):
     NEXT_BATCH = "training's next batch, if the loader feeds training: the step ends here if it is whole"
     TRAINED_UNSEEN = "training, by forwards that were not reported: the step ends here if it is whole"
     VALIDATES = "validation, from here on"
-    EVALUATES = "validation, which shows what the last loader feeds"
+    EVALUATES = "validation, whose batches show which loader feeds it"
     NAMES_PAUSE = "the pause is validation"
 
 

@@ -30,7 +30,7 @@ function nodeOf(key) {
   return null;
 }
 
-// The phases of a node with their times; what is in no column is of the phase of its longest row.
+// The phases of a node with their times; time without a column has the phase of its longest row.
 function sharesOf(node) {
   if (node.shares) return node.shares;
   const named = PARTS.map((phase, at) => [phase, node.parts[at]]);
