@@ -11,12 +11,12 @@ from autoprof.diagnose import Environment, RunFacts, diagnose
 from autoprof.summary import MetricStats, Summary
 
 
-def on_busy_machine(step: dict[str, float], waiting: float, **facts: Any) -> Summary:
-    """Diagnose 20 such steps on two processors that others hold; the thread waits this share of the time."""
+def on_busy_machine(step: dict[str, float], waiting: float, *more: dict[str, float], **facts: Any) -> Summary:
+    """Diagnose 20 such steps, with ``more`` after each, on processors that others hold for this share of the time."""
     values = {"host_cpu_cores": 0.6, "host_cpu_busy": 1.0, "host_cpu_waiting": waiting}
     metrics = {name: MetricStats(value, value, value, value, 5) for name, value in values.items()}
     run = RunFacts(environment=Environment(machine_cores=2), **facts)
-    return diagnose(evidence_of(step, repeat=20, facts=run, metrics=metrics))
+    return diagnose(evidence_of(step, *more, repeat=20, facts=run, metrics=metrics))
 
 
 @pytest.mark.parametrize(("data_ms", "first"), [(60, "data-wait"), (25, "data-wait"), (15, "busy-machine")])
@@ -52,3 +52,16 @@ def test_debugging_switches_come_before_the_busy_machine() -> None:
     """They are on, whatever else runs."""
     summary = on_busy_machine({"forward": 100}, 0.4, debug={"anomaly detection": 1.0})
     assert found(summary) == ["debug-mode", "busy-machine"]
+
+
+@pytest.mark.parametrize(
+    ("long", "named"),
+    [({"data": 5, "forward": 345, "backward": 345, "optimizer": 300}, False), ({"data": 900, "forward": 95}, True)],
+    ids=["each span is longer", "one span is longer"],
+)
+def test_long_steps_without_a_cause_are_the_busy_machines(long: dict[str, float], named: bool) -> None:
+    """The wait for a processor makes any span long; a span that alone makes steps ten times as long is a cause."""
+    usual = {"data": 5.0, "forward": 45.0, "backward": 45.0, "optimizer": 5.0}
+    summary = on_busy_machine(usual, 0.4, usual, usual, usual, {**usual, **long, "step": 1000.0})
+    assert ("jitter" in found(summary)) is named
+    assert "busy-machine" in found(summary)

@@ -75,7 +75,8 @@ def judge(run: Evidence) -> Finding | None:
     )
     if cause.phase is Phase.COMM and run.facts.ranks is not None and run.facts.ranks.late_comm is not None:
         return None  # rule ``comm-exposed`` names these steps
-    if cause.by_others and is_crowded(run) and interval.low < FIRM * MAX_SHARE:
+    is_known = cause.name is not None and interval.low >= FIRM * MAX_SHARE
+    if cause.by_others and not is_known and is_crowded(run):
         return abstain("jitter", QUIET, "stop them and measure again", evidence)
     evidence["cause"] = cause.name or ("other" if cause.rank is None else f"rank {cause.rank}")
     if cause.phase is Phase.DATA:
