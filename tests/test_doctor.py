@@ -223,7 +223,7 @@ class TestIdentity:
 
         class Noisy(Net):
             def forward(self, x: torch.Tensor) -> torch.Tensor:
-                return super().forward(x) * (1 + time.perf_counter_ns() % 100_003)
+                return super().forward(x) * (1 + time.perf_counter_ns() % 100_003 / 1_000_003)
 
         report = examine(subject(Noisy()))
         found = result_of(report, "identity")
