@@ -26,7 +26,6 @@ COMMANDS: Final = (
     "inspect",
     "config",
     "doctor",
-    "rules",
     "completion",
 )
 """The commands in the order of the help: each is a module with ``add`` and ``run``, imported when it is called."""

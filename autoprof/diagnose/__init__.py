@@ -12,7 +12,7 @@ from ._facts import RunFacts
 from ._judge import diagnose, find_rules, judge
 from ._optimizers import OptimizerInfo, describe_optimizers
 from ._python_threads import PythonThread, ThreadMonitor
-from ._rule import MIN_STEPS, Defect, Rule
+from ._rule import MIN_STEPS, Rule
 from ._saved import SavedSteps, evidence_of_run, facts_of_run, saved_summary
 from ._stacks import StackMonitor, StackTable
 from ._thresholding import (
@@ -31,7 +31,6 @@ __all__ = [
     "CallMonitor",
     "CallStatistics",
     "Change",
-    "Defect",
     "Diagnosis",
     "Environment",
     "Evidence",

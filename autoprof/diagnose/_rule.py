@@ -1,32 +1,17 @@
-"""The shape of a rule, and of a training that proves it."""
+"""The shape of a rule."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final
 
-from ..summary import Finding, Summary
+from ..summary import Finding
 from ._evidence import Evidence
 from ._experiment import Experiment
 
 MIN_STEPS: Final = 10
 """Recorded steps before any rule judges: the first steps include allocations and lazy initialisation."""
-
-Setting = Literal["fake clock", "fake device", "real clock"]
-
-
-@dataclass(frozen=True, slots=True)
-class Defect:
-    """A small training that has a defect, and the same training without it.
-
-    ``train(True)`` trains with the defect, ``train(False)`` is the healthy twin; both return the diagnosed summary.
-    On the ``real clock`` the machine may add findings of its own. The ``fake device`` needs no GPU.
-    """
-
-    name: str
-    train: Callable[[bool], Summary]
-    setting: Setting = "fake clock"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,15 +25,13 @@ class Rule:
     and the wait for a processor may be the reason. ``comes_first``: its findings make the other figures doubtful,
     whatever the gain. ``comes_last``: its findings follow all others. ``needs_steps``: it judges recorded steps, and
     abstains while there are few; the others count events of any step. ``experiment``: the change that would
-    confirm a finding, for ``autoprof explain``. ``defects``: the trainings that prove a rule of another package; those
-    of the built-in rules are in ``autoprof.demo.rule_defects``.
+    confirm a finding, for ``autoprof explain``.
     """
 
     name: str
     judge: Callable[[Evidence], Finding | None]
     # Order of a rule that sets none: after the built-in ones.
     order: int = 1000
-    defects: tuple[Defect, ...] = ()
     needs_device: bool = False
     needs_quiet: bool = False
     host_times: bool = True

@@ -1,1 +1,1 @@
-"""Mend the defects of ``autoprof rules`` by a program that reads nothing but ``autoprof explain --json``."""
+"""Mend the defects of ``tests/defects`` by a program that reads nothing but ``autoprof explain --json``."""

@@ -1,4 +1,4 @@
-"""``python -m benchmarks.mend``: mend each defect of ``autoprof rules``, and write ``benchmarks/results/mend.md``.
+"""``python -m benchmarks.mend``: mend each defect of ``tests/defects``, and write ``benchmarks/results/mend.md``.
 
 ``python -m benchmarks.mend NAME…`` runs some of them and writes no page.
 """
@@ -80,7 +80,7 @@ def _mend(program: Program, folder: Path) -> Result:
     healthy = program.settings(broken=False)
     twin = mend(_explain(program.run(healthy, folder / "healthy")), healthy)
     cause = "" if mended.cause is None else mended.cause["rule"]
-    return Result(program.name, program.rule.name, cause, mended.change, compared, confirmed, gone, twin.change)
+    return Result(program.name, program.defect.rule, cause, mended.change, compared, confirmed, gone, twin.change)
 
 
 def _explain(run: Path) -> dict[str, Any]:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 HEAD: Final = """# Can a program mend programs with `autoprof explain`?
 
-{mended} of {all} defects of `autoprof rules` are mended by a program that reads only `autoprof explain --json`.
+{mended} of {all} defects of `tests/defects` are mended by a program that reads only `autoprof explain --json`.
 {twins} of {all} healthy twins are left as they are.
 
 <!-- Made by `python -m benchmarks.mend`. -->
@@ -32,7 +32,7 @@ All programs have the same {settings} settings, such as `num_workers`, `batch_si
 each module. The defect is the value of one of them, and the mender does not know which. It applies the first cause
 whose experiment fits a setting.
 
-The trainings are those of `autoprof rules`: most run on a fake clock, which the operators advance. So this page
+The trainings are those of `tests/defects`: most run on a fake clock, which the operators advance. So this page
 shows that the advice leads to the right setting. What that gains on a machine, `autoprof compare` says there.
 
 | defect | cause that was applied | change | `autoprof compare` | mended | healthy twin |

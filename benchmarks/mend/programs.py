@@ -1,4 +1,4 @@
-"""The trainings of ``autoprof rules`` as programs with settings, all with the same settings.
+"""The trainings of ``tests/defects`` as programs with settings, all with the same settings.
 
 The defect of a program is the value of one of its settings; with any other value it is the healthy twin. Settings that
 a program does not use have no effect, so the one that mends it must be found by the explanation.
@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from autoprof.demo.defects import CONFIG, COUNTED_CONFIG, MEMORY_CONFIG, REAL_CONFIG
-from autoprof.demo.rule_defects import defects_of
-from autoprof.diagnose import Defect, Rule, find_rules
 from autoprof.summary import Summary
+from tests.defects import DEFECTS, Defect
+from tests.defects.training import CONFIG, COUNTED_CONFIG, MEMORY_CONFIG, REAL_CONFIG
 
 SETTINGS: Final[dict[str, Any]] = {
     "num_workers": 4,
@@ -79,7 +78,6 @@ BROKEN: Final[dict[str, tuple[str, Any]]] = {
 class Program:
     """A training with settings: that of one defect. ``setting`` is None where no setting mends it."""
 
-    rule: Rule
     defect: Defect
 
     @property
@@ -120,7 +118,7 @@ class Program:
 
 def programs() -> list[Program]:
     """Return a program for each defect of the rules."""
-    return [Program(rule, defect) for rule in find_rules().values() for defect in defects_of(rule)]
+    return [Program(defect) for defect in DEFECTS]
 
 
 def _place(settings: dict[str, Any], key: str) -> tuple[dict[str, Any], str]:

@@ -20,13 +20,13 @@ import autoprof
 from autoprof._reports.card import render_card, verdict_line
 from autoprof._reports.panel import render_panel
 from autoprof.demo import train as demo_train
-from autoprof.demo.defects import four_layers, train
 from autoprof.diagnose import diagnose, evidence_of_run, find_rules, judge
 from autoprof.frame import Phase
 from autoprof.sinks._base import RunInfo
 from autoprof.sinks.console import ConsoleOptions, ConsoleSink
 from autoprof.summary import Finding, Summary
 from autoprof.testing import FakeClock, make_frame, open_session
+from tests.defects.training import four_layers, train
 
 STEP = {"data": 1, "forward": 30, "backward": 60, "optimizer": 4}
 SLOW = {**STEP, "data": 100, "step": 200}

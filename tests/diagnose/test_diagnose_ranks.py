@@ -14,12 +14,12 @@ import autoprof
 from autoprof._ranks import RankComparison, RankMonitor, read_ranks, step_collectives
 from autoprof._storage.steps_jsonl import FrameEncoder
 from autoprof.cli import main
-from autoprof.demo.rule_defects.ranks import train_ranks
 from autoprof.diagnose import RunFacts, diagnose, evidence_of_run
 from autoprof.frame import Phase, Span
 from autoprof.sinks._rank_timeline import align_ranks
 from autoprof.summary import Finding
 from autoprof.testing import make_frame
+from tests.defects.ranks import train_ranks
 
 STEP = {"data": 1, "forward": 30, "backward": 60, "optimizer": 4}
 

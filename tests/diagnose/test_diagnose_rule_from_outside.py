@@ -12,11 +12,14 @@ from pathlib import Path
 import pytest
 from evidence_builders import finding_of, found
 
+import autoprof
 from autoprof._core.plugins import PartKind
 from autoprof._reports.card import render_card
-from autoprof.cli import main
-from autoprof.demo.rule_defects.data import train_with_slow_loader
 from autoprof.diagnose import Rule, _judge, find_rules
+from autoprof.summary import Summary
+from autoprof.testing import FakeClock
+from tests.defects.data import train_with_slow_loader
+from tests.defects.training import MS, four_layers, train
 
 PAGE = Path(__file__).parents[2] / "docs" / "extending" / "rule.md"
 GROUP = "autoprof.diagnose.rules"
@@ -45,23 +48,24 @@ def rule(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Rule]:
     del sys.modules["augmentation_rule"]
 
 
+def _train_with_augmentation(milliseconds: int) -> Summary:
+    """Augment for this long in each step."""
+    clock = FakeClock()
+
+    def augment(_step: int) -> None:
+        with autoprof.span("Augment"):
+            clock.advance(milliseconds * MS)
+
+    return train(four_layers(clock), clock, in_step=augment)
+
+
 def test_its_verdict_is_in_the_card(rule: Rule) -> None:
     """The defect is the verdict of a live run, and its healthy twin has none."""
-    (defect,) = rule.defects
-    broken, healthy = defect.train(True), defect.train(False)
-    assert found(broken)[0] == "augmentation"
+    broken = _train_with_augmentation(200)
+    assert found(broken)[0] == rule.name
     assert render_card(broken)[0].startswith("Verdict   [warning] augmentation: Augment ")
     assert "each step augments its batch for 200.0 ms" in " ".join(" ".join(render_card(broken)).split())
-    assert found(healthy) == []
-
-
-def test_the_command_runs_its_defect(rule: Rule, capsys: pytest.CaptureFixture[str]) -> None:
-    """``autoprof rules`` has its defect in the first table and its answers in the second."""
-    assert main(["rules", rule.name]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert " ".join(lines[1].split()) == "1 augmentation inside the step augmentation 200.0 ms nothing"
-    assert "augmentation        V" in lines
-    assert "data-wait           ." in lines
+    assert found(_train_with_augmentation(1)) == []
 
 
 def test_it_comes_after_the_built_in_rules(rule: Rule) -> None:

@@ -12,7 +12,6 @@ import torch
 from evidence_builders import MS, evidence_of, finding_of, found
 
 from autoprof._ranks import LateComm, RankComparison, SlowRank
-from autoprof.demo.rule_defects.machine import train_with_changing_shapes
 from autoprof.diagnose import CallStatistics, EvidenceCollector, RunFacts, diagnose
 from autoprof.diagnose._calls import CallSite, idle_after_waits_ns, shorten_path
 from autoprof.diagnose._compilations import CompileStatistics
@@ -22,6 +21,7 @@ from autoprof.probes._call_table import Site
 from autoprof.probes.compilations import CompiledFunction
 from autoprof.summary import Summary
 from autoprof.testing import make_frame
+from tests.defects.machine import train_with_changing_shapes
 
 STEP = {"data": 1, "forward": 30, "backward": 60, "optimizer": 4}
 PLACE = Site("/somewhere/train.py", 42, "train", "item")

@@ -19,11 +19,11 @@ from autoprof._reports.explain import MAX_BYTES, Explanation, encode, explain_ru
 from autoprof._reports.explain.data import CodePlace, Confidence, Expectation, ExplainedCause, Trial, Unmeasured
 from autoprof._storage.runs import RunFolder, read_run
 from autoprof.cli import main
-from autoprof.demo.defects import MS, Layer, four_layers, train
 from autoprof.diagnose import Change, Operation, Quantity, RunFacts, find_rules
 from autoprof.frame import Phase
 from autoprof.summary import Finding, Summary
 from autoprof.testing import FakeClock, open_session
+from tests.defects.training import MS, Layer, four_layers, train
 
 jsonschema = pytest.importorskip("jsonschema", reason="the package jsonschema is not installed")
 

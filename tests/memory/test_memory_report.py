@@ -132,8 +132,8 @@ def test_a_run_that_was_killed_still_has_what_its_records_say(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Peaks by name come from the records; figures of the live model are unmeasured."""
-    from autoprof.demo.defects import MEMORY_CONFIG, four_layers, train
     from autoprof.testing import FakeClock
+    from tests.defects.training import MEMORY_CONFIG, four_layers, train
 
     clock, allocator = FakeClock(), FakeAllocator(40 * GIB, base_bytes=GIB)
     model = four_layers(clock)

@@ -12,10 +12,10 @@ import torch
 from torch import Tensor, nn
 
 import autoprof
+from autoprof.summary import Summary
+from autoprof.testing import FakeClock, FakeDevice
 
-from ...summary import Summary
-from ...testing import FakeClock, FakeDevice
-from ..defects import MS, WIDTH, four_layers, train, train_on_real_clock
+from .training import MS, WIDTH, four_layers, train, train_on_real_clock
 
 
 def train_with_reads(broken: bool) -> Summary:

@@ -10,15 +10,16 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
-from ..._metrics.flops import Kind
-from ..._metrics.utilization import peak_seconds
-from ...devices import Tf32Flags, find_peak
-from ...devices._cuda_peaks import PEAKS
-from ...diagnose import Environment
-from ...frame import Phase
-from ...summary import Summary, Work, WorkKind
-from ...testing import FakeClock, FakeDevice
-from ..defects import COUNTED_STEP_NS, MS, Layer, diagnose_again, four_layers, train, train_counted
+from autoprof._metrics.flops import Kind
+from autoprof._metrics.utilization import peak_seconds
+from autoprof.devices import Tf32Flags, find_peak
+from autoprof.devices._cuda_peaks import PEAKS
+from autoprof.diagnose import Environment
+from autoprof.frame import Phase
+from autoprof.summary import Summary, Work, WorkKind
+from autoprof.testing import FakeClock, FakeDevice
+
+from .training import COUNTED_STEP_NS, MS, Layer, diagnose_again, four_layers, train, train_counted
 
 
 def train_with_slow_backward(broken: bool) -> Summary:

@@ -16,12 +16,12 @@ import torch.multiprocessing as multiprocessing
 from torch import Tensor, nn
 
 import autoprof
+from autoprof._storage.runs import read_run
+from autoprof.diagnose import diagnose, evidence_of_run
+from autoprof.summary import Summary
+from autoprof.testing import FakeClock
 
-from ..._storage.runs import read_run
-from ...diagnose import diagnose, evidence_of_run
-from ...summary import Summary
-from ...testing import FakeClock
-from ..defects import MS, four_layers, train
+from .training import MS, four_layers, train
 
 LATENCY_MS: Final = 30
 RANKS: Final = 2

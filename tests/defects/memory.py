@@ -11,9 +11,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ...summary import Summary
-from ...testing import FakeAllocator, FakeClock
-from ..defects import (
+from autoprof.summary import Summary
+from autoprof.testing import FakeAllocator, FakeClock
+
+from .training import (
     GIB,
     MEMORY_CONFIG,
     STEPS,

@@ -8,11 +8,11 @@ import torch
 from torch import Tensor
 
 import autoprof
+from autoprof.diagnose import Environment
+from autoprof.summary import Summary
+from autoprof.testing import FakeClock
 
-from ...diagnose import Environment
-from ...summary import Summary
-from ...testing import FakeClock
-from ..defects import STEPS, diagnose_again, four_layers, train, train_on_real_clock
+from .training import STEPS, diagnose_again, four_layers, train, train_on_real_clock
 
 
 def train_beside_others(broken: bool) -> Summary:

@@ -9,9 +9,10 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, TensorDataset
 
-from ...summary import Summary
-from ...testing import FakeClock, FakeDevice, open_session
-from ..defects import CONFIG, MS, WIDTH, SlowSGD, four_layers, train
+from autoprof.summary import Summary
+from autoprof.testing import FakeClock, FakeDevice, open_session
+
+from .training import CONFIG, MS, WIDTH, SlowSGD, four_layers, train
 
 
 def train_with_slow_loader(broken: bool) -> Summary:

@@ -19,10 +19,9 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 import autoprof
-
-from ..diagnose import Environment, Evidence, RunFacts, diagnose
-from ..summary import MetricStats, Summary, Work
-from ..testing import FakeAllocator, FakeClock, FakeDevice, open_session
+from autoprof.diagnose import Environment, Evidence, RunFacts, diagnose
+from autoprof.summary import MetricStats, Summary, Work
+from autoprof.testing import FakeAllocator, FakeClock, FakeDevice, open_session
 
 MS: Final = 1_000_000
 GIB: Final = 2**30
