@@ -322,12 +322,22 @@ class StepFrame:
 
     def phase_ns(self) -> dict[Phase, int]:
         """Return the self time of each phase and the rest as ``OTHER``; the values sum to ``step_ns``."""
-        own = self.layout.self_ns(self.total_ns)
-        phases = {phase: int(own[indices].sum()) for phase, indices in self.layout.phase_groups}
-        for phase, ns in self.model_ns.items():
+        return phases_of_steps([self])[0]
+
+
+def phases_of_steps(frames: Sequence[StepFrame]) -> list[dict[Phase, int]]:
+    """Return ``phase_ns()`` of steps that share a layout and have equal columns."""
+    layout = frames[0].layout
+    own = layout.self_ns(np.array([frame.total_ns for frame in frames]))
+    sums = [(phase, own[:, spans].sum(axis=1).tolist()) for phase, spans in layout.phase_groups]
+    found = []
+    for at, frame in enumerate(frames):
+        phases = {phase: column[at] for phase, column in sums}
+        for phase, ns in frame.model_ns.items():
             phases[phase] = phases.get(phase, 0) + ns
-        phases[Phase.OTHER] = self.step_ns - sum(phases.values())
-        return phases
+        phases[Phase.OTHER] = frame.step_ns - sum(phases.values())
+        found.append(phases)
+    return found
 
 
 class FrameRun:

@@ -7,12 +7,12 @@ from functools import lru_cache
 from typing import Final
 
 from .._core.units import NS_PER_MS, above, format_bytes, format_percent
-from ..frame import LOGGED_LANE, UNTIMED_LANE, Nanoseconds, StepFrame
+from ..frame import LOGGED_LANE, UNTIMED_LANE, StepFrame
 from ..summary import Summary
 from .memory_text import readings
 from .name_averages import NameAverages
 from .name_lines import name_lines, walk
-from .name_tree import NameTree, name_tree
+from .name_tree import name_tree
 from .run_facts import run_facts
 from .shapes import render_shape_changes
 from .text import elide, pad, printable, safe, wrap
@@ -31,18 +31,15 @@ def render_step(frame: StepFrame, averages: NameAverages, clock_limit_ns: int = 
     Siblings are in descending order of time and, with ``self``, add up to their parent; the top level, with ``other``,
     adds up to Total. All percentages are of the step. Times below ``clock_limit_ns`` a span are shown as ``<``.
     """
-    tree = name_tree(frame.layout)
-    values = tree.values_ns(frame.total_ns)
-    if not frame.warmup:
-        averages.add(frame.layout, tree, values[:, 0])
-    step = _StepLines(frame, tree, values, averages.of(frame.layout, tree), clock_limit_ns)
-    covered_ns = step.write(tree.children[0])
+    averages.count(frame)
+    step = _StepLines(frame, averages.of(frame.layout), clock_limit_ns)
+    covered_ns = step.write(step.tree.children[0])
     step.write_rest("other", 0, frame.step_ns - covered_ns)
     total = f"Total{'-' * (LABEL - 5)}: {frame.step_ns / NS_PER_MS:10.3f}ms"
     step.lines += ["", total, ""]
-    if tree.separate:
+    if step.tree.separate:
         step.lines.append("Not part of the step's time (other threads, logged durations):")
-        step.write(tree.separate)
+        step.write(step.tree.separate)
         step.lines.append("")
     warmup = " (warm-up, excluded from averages)" if frame.warmup else ""
     head = [RULE, f"Step {frame.step}{warmup}", RULE]
@@ -53,32 +50,25 @@ def render_step(frame: StepFrame, averages: NameAverages, clock_limit_ns: int = 
 class _StepLines:
     """The lines of one step's tree."""
 
-    def __init__(
-        self,
-        frame: StepFrame,
-        tree: NameTree,
-        values: Nanoseconds,
-        averages: Sequence[float | None],
-        limit_ns: int,
-    ) -> None:
+    def __init__(self, frame: StepFrame, averages: Sequence[float | None], limit_ns: int) -> None:
         self.lines: list[str] = []
-        self._tree = tree
-        self._values: list[list[int]] = values.tolist()
+        self.tree = name_tree(frame.layout)
+        self._totals_ns: list[int] = self.tree.totals_ns(frame.total_ns).tolist()
         self._averages = averages
         self._limit_ns = limit_ns
         self._percent = 100 / frame.step_ns if frame.step_ns else 0.0
-        self._host_bound_ns = [0] * len(tree.nodes)
-        if frame.host_bound_ns is not None and frame.device_duration_ns is not None:
-            self._host_bound_ns = tree.values_ns(frame.host_bound_ns.clip(min=0))[:, 0].tolist()
 
     def write(self, siblings: Sequence[int]) -> int:
         """Append the lines of these nodes and all below; return their time."""
         covered = 0
-        for index in sorted(siblings, key=lambda index: -self._values[index][0]):
-            total, node = self._values[index][0], self._tree.nodes[index]
+        for index in sorted(siblings, key=lambda index: -self._totals_ns[index]):
+            total, node, average = self._totals_ns[index], self.tree.nodes[index], self._averages[index]
             covered += total
-            self._write_node(index)
-            if below := self._tree.children[index + 1]:
+            limit_ns = node.calls * self._limit_ns
+            text = self._numbers(name_cells(node.label, node.depth), total, limit_ns)
+            mean = "" if average is None else f" [avg: {_ms(average, limit_ns):>10}ms]"
+            self.lines.append(f"{text}{mean}{SUM_OF_PARTS if node.is_header else ''}")
+            if below := self.tree.children[index + 1]:
                 rest = total - self.write(below)
                 if rest and not node.is_header:
                     self.write_rest("self", node.depth + 1, rest)
@@ -87,24 +77,6 @@ class _StepLines:
     def write_rest(self, name: str, depth: int, ns: int) -> None:
         """Append a line without an average: the rest of a name or of the step."""
         self.lines.append(self._numbers(name_cells(name, depth), ns, self._limit_ns if ns > 0 else 0))
-
-    def _write_node(self, index: int) -> None:
-        node, average = self._tree.nodes[index], self._averages[index]
-        total, forward, recompute, backward = self._values[index]
-        limit_ns = node.calls * self._limit_ns
-        text = self._numbers(name_cells(node.label, node.depth), total, limit_ns)
-        if average is not None:
-            text += f" [avg: {_ms(average, limit_ns):>10}ms]"
-        if node.is_header:
-            text += SUM_OF_PARTS
-        elif backward:
-            recomputed = f" rec {_ms(recompute, limit_ns)}" if recompute else ""
-            text += f" fwd {_ms(forward, limit_ns if forward else 0)}{recomputed} bwd {_ms(backward, limit_ns)}"
-        elif forward:
-            text += " fwd"
-        if 2 * self._host_bound_ns[index] > total and not node.is_header:
-            text += " host-bound"
-        self.lines.append(text)
 
     def _numbers(self, head: str, ns: int, limit_ns: int) -> str:
         share = f"<{above(limit_ns * self._percent, 1)}" if ns < limit_ns else f"{ns * self._percent:.1f}"

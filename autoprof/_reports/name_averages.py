@@ -26,20 +26,16 @@ class NameAverages:
         """Add a step's frame, unless it is warm-up."""
         if not frame.warmup:
             tree = name_tree(frame.layout)
-            self.add(frame.layout, tree, tree.values_ns(frame.total_ns)[:, 0])
+            index = self._places_of(frame.layout, tree)
+            self._sums[index] += tree.totals_ns(frame.total_ns)
+            self._counts[index] += index < MAX_PLACES
 
-    def add(self, layout: Layout, tree: NameTree, totals_ns: Nanoseconds) -> None:
-        """Add the totals of the nodes of one recorded step."""
-        index = self._places_of(layout, tree)
-        self._sums[index] += totals_ns
-        self._counts[index] += 1
-
-    def of(self, layout: Layout, tree: NameTree) -> list[float | None]:
-        """Return each node's average so far in nanoseconds, None where there is none."""
-        index = self._places_of(layout, tree)
-        counts = np.where(index == MAX_PLACES, 0, self._counts[index])
-        means = (self._sums[index] / np.maximum(counts, 1)).tolist()
-        return [mean if count else None for mean, count in zip(means, counts.tolist(), strict=True)]
+    def of(self, layout: Layout) -> list[float | None]:
+        """Return the average so far of each node in nanoseconds, None where there is none."""
+        index = self._places_of(layout, name_tree(layout))
+        counts = self._counts[index]
+        means = self._sums[index] / np.maximum(counts, 1)
+        return [mean if count else None for mean, count in zip(means.tolist(), counts.tolist(), strict=True)]
 
     def _places_of(self, layout: Layout, tree: NameTree) -> Nanoseconds:
         index = self._index.get(layout)
@@ -50,7 +46,8 @@ class NameAverages:
             for node in tree.nodes:
                 is_logged = node.is_separate and not node.calls and not node.is_header
                 place = node.path, node.is_separate, is_logged  # a name may also be another thread's and a logged one
-                known = len(self._places) < MAX_PLACES or place in self._places
-                places.append(self._places.setdefault(place, len(self._places)) if known else MAX_PLACES)
+                places.append(min(self._places.setdefault(place, len(self._places)), MAX_PLACES))
+                if len(self._places) > MAX_PLACES:
+                    del self._places[place]
             index = self._index[layout] = np.asarray(places, dtype=np.int64)
         return index

@@ -16,9 +16,8 @@ from typing import Any, BinaryIO, Final
 
 import numpy as np
 
-from .._stats.self_times import phase_sums
 from ..errors import OutputError
-from ..frame import Phase, StepFrame
+from ..frame import Phase, StepFrame, phases_of_steps
 from .line_file import AppendFile
 from .span_blocks import BlockReader, encode_block
 from .steps_jsonl import BAD_LINE, FrameDecoder, FrameEncoder, columns_of
@@ -114,12 +113,11 @@ class RecordWriter:
             return
         places: dict[int, tuple[Mapping[Phase, int], tuple[int, int]]] = {}
         blocks, offset = [], self._spans.size
-        for (layout, columns, *model), group in alike.items():
+        for (layout, columns, *_), group in alike.items():
             times = [np.array([getattr(one, name) for one in group], dtype=np.int64) for name in columns]
             blocks.append(encode_block(layout, columns, np.concatenate(times, axis=1)))
-            sums = phase_sums(layout, tuple(model))
-            for row, (frame, sums_ns) in enumerate(zip(group, sums.of(group), strict=True)):
-                places[id(frame)] = dict(zip(sums.phases, sums_ns, strict=True)), (offset, row)
+            for row, (frame, phases) in enumerate(zip(group, phases_of_steps(group), strict=True)):
+                places[id(frame)] = phases, (offset, row)
             offset += len(blocks[-1])
         lines = [self._encoder.encode(frame, *places[id(frame)]) for frame in frames]
         self._spans.append(b"".join(blocks))

@@ -109,10 +109,10 @@ def render_timing_step(frame: StepFrame, averages: NameAverages, covered_ns: int
     ``Total`` is the step, ``other`` its time without a name. Names without a slash between them may overlap.
     """
     tree = name_tree(frame.layout)
-    values_ns = tree.values_ns(frame.total_ns)[:, 0]
-    averages.add(frame.layout, tree, values_ns)
+    averages.count(frame)
+    totals_ns = tree.totals_ns(frame.total_ns).tolist()
     lines = ["", RULE, f"Step {frame.step}", RULE]
-    _add_names(lines, tree, tree.separate, values_ns.tolist(), averages.of(frame.layout, tree), frame.step_ns)
+    _add_names(lines, tree, tree.separate, totals_ns, averages.of(frame.layout), frame.step_ns)
     other_ns = frame.step_ns - covered_ns
     if other_ns >= MIN_OTHER_MS * NS_PER_MS:
         lines.append(f"{_label('other', 0)}: {_ms(other_ns)} ({_percent(other_ns, frame.step_ns)})")
