@@ -105,43 +105,11 @@ def test_a_slow_step_is_explained_by_a_click(browser: Browser, page: Path) -> No
     assert "data data 210 ms 10.0 ms +200 ms" in text
 
 
-def test_any_step_can_be_clicked_in_the_chart(browser: Browser, page: Path) -> None:
-    """Not only slow ones."""
-    browser.open(page)
-    browser.click("#step-chart .u-over")
-    assert browser.text("#step h3").startswith("Step 15")
-
-
-def test_a_link_opens_its_view(browser: Browser, page: Path) -> None:
-    """``#module=…&step=…``."""
-    browser.open(page, "#module=Net/A&step=100")
-    assert browser.text("#module h3").startswith("Net/A")
-    assert browser.text("#step h3").startswith("Step 100")
-
-
 def test_an_unknown_module_in_a_link_is_a_sentence(browser: Browser, page: Path) -> None:
     """Not an empty panel."""
     browser.open(page, "#module=Gone&step=9999")
     assert "No module of this run is called Gone" in browser.text("#module")
     assert "was not recorded" in browser.text("#step")
-
-
-def test_light_and_dark_are_two_sets_of_colours(browser: Browser, page: Path) -> None:
-    """As the system prefers."""
-    background = "getComputedStyle(document.body).backgroundColor"
-    browser.dark(True)
-    browser.open(page)
-    dark = browser.evaluate(background)
-    browser.dark(False)
-    assert browser.evaluate(background) == "rgb(255, 255, 255)" != dark
-
-
-def test_the_page_prints(browser: Browser, page: Path) -> None:
-    """With its tree, on more than one sheet."""
-    browser.open(page)
-    printed = browser.pdf()
-    assert printed.startswith(b"%PDF")
-    assert printed.count(b"/Type /Page\n") >= 2
 
 
 def test_the_slow_rank_is_seen(browser: Browser, tmp_path: Path) -> None:

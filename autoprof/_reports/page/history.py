@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import base64
 import heapq
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import ceil, isfinite
@@ -16,156 +15,122 @@ import numpy.typing as npt
 
 from ..._stats.rows import RowKey, step_rows
 from ..._storage.records import Frames, record_files
-from ...frame import UNTIMED_LANE, Layout, Nanoseconds, Phase, StepFrame
+from ...frame import Layout, Nanoseconds, Phase, StepFrame
+from ...summary import Row
 
-Codes = npt.NDArray[np.uint16]
-"""Durations on a logarithmic scale: a tenth of their size as text, within 0.03 %."""
+Times = npt.NDArray[np.float32]
+"""Nanoseconds; NaN where a row did not occur."""
 
-MISSING: Final = 0
-"""The code of a row that did not occur in a step; it is less than all others."""
-ZERO: Final = 1
-FIRST: Final = 2
-"""The code of one nanosecond."""
-PER_NAT: Final = 2000
-"""Codes in a factor of e: neighbours differ by 0.05 %, and the last code is two days."""
-STEP_BINS: Final = 2048
-"""The most bins of steps: about as many as a chart has pixels."""
+BINS: Final = 512
+"""The most bins of steps."""
+MAX_ROWS: Final = 400
+"""Rows with a history, the longest ones: a page has at most 5 MB."""
 SLOW_STEPS: Final = 32
 """The slowest steps, which are kept with the times of all their rows."""
 
 
-def encode(ns: Nanoseconds) -> Codes:
-    """Return the codes of durations; a negative one is coded as zero."""
-    positions = FIRST + np.rint(PER_NAT * np.log(np.maximum(ns, 1)))
-    codes: Codes = np.where(ns > 0, np.minimum(positions, np.iinfo(np.uint16).max), ZERO).astype(np.uint16)
-    return codes
-
-
-def as_text(codes: Codes) -> str:
-    """Return codes as base64 of little-endian 16-bit numbers."""
-    return base64.b64encode(np.ascontiguousarray(codes, dtype="<u2").tobytes()).decode("ascii")
-
-
 class QuantileBins:
-    """Collect the codes of many rows; a bin for each ``stride`` steps has their medians and 95th percentiles.
-
-    A shorter vector of codes lacks the last rows: they were not yet known.
-    """
+    """Collect columns of times; a bin for each ``stride`` steps has their median, 95th percentile and maximum."""
 
     def __init__(self, stride: int) -> None:
         self.stride = max(stride, 1)
         self.first: list[int] = []
         self.last: list[int] = []
-        # The quantiles of a bin are those of at most 512 evenly spaced steps.
-        self._every = ceil(self.stride / 512)
+        self._samples: list[Times] = []
+        self._bins: list[Times] = []
         self._count = 0
-        self._samples: list[Codes] = []
-        self._bins: list[Codes] = []
 
-    def add(self, step: int, codes: Codes) -> None:
-        """Add the codes of one step."""
+    def add(self, step: int, times: Times) -> None:
+        """Add the times of one step."""
         if not self._count:
             self.first.append(step)
             self.last.append(step)
         self.last[-1] = step
-        if self._count % self._every == 0:
-            self._samples.append(codes)
+        if self._count % ceil(self.stride / 512) == 0:  # at most 512 evenly spaced steps of a bin are in memory
+            self._samples.append(times)
         self._count += 1
         if self._count == self.stride:
             self._close_bin()
 
     def _close_bin(self) -> None:
-        ordered = np.sort(_stacked(self._samples, max(map(len, self._samples))), axis=0)
-        present = (ordered != MISSING).sum(axis=0)
-        ranks = [np.maximum(np.ceil(q * present).astype(np.int64), 1) - 1 for q in (0.5, 0.95)]
-        places = np.minimum(len(ordered) - present + np.stack(ranks), len(ordered) - 1)
-        self._bins.append(np.take_along_axis(ordered, places, axis=0))
+        ordered = np.sort(np.stack(self._samples), axis=0)  # NaN is last
+        present = (~np.isnan(ordered)).sum(axis=0)
+        ranks = [np.maximum(np.ceil(q * present).astype(np.int64), 1) - 1 for q in (0.5, 0.95, 1.0)]
+        self._bins.append(np.take_along_axis(ordered, np.stack(ranks), axis=0))
         self._samples, self._count = [], 0
 
-    def result(self, rows: int) -> tuple[Codes, Codes]:
-        """Return the medians and the 95th percentiles: rows × bins."""
+    def result(self) -> Times:
+        """Return the medians, the 95th percentiles and the maxima: 3 × columns × bins."""
         if self._count:
             self._close_bin()
-        p50, p95 = (_stacked([one[at] for one in self._bins], rows).T for at in range(2))
-        return p50, p95
-
-
-def _stacked(vectors: list[Codes], width: int) -> Codes:
-    """Return vectors as the rows of a matrix, filled up with ``MISSING``."""
-    matrix = np.full((len(vectors), width), MISSING, dtype=np.uint16)
-    for at, vector in enumerate(vectors):
-        matrix[at, : len(vector)] = vector
-    return matrix
+        return np.stack(self._bins, axis=2)
 
 
 class ValueBins:
-    """Collect a few kinds of values; a bin for each ``stride`` steps has the largest of each kind, or the mean."""
+    """Collect values by name; a bin for each ``stride`` steps has one number of each, such as the largest."""
 
-    def __init__(self, stride: int, *, largest: bool) -> None:
+    def __init__(self, stride: int, reduce: Callable[[Sequence[float]], float]) -> None:
         self.steps: list[int] = []
         self._stride = max(stride, 1)
-        self._largest = largest
+        self._reduce = reduce
+        self._open: dict[str, list[float]] = {}
+        self._bins: list[dict[str, float]] = []
         self._count = 0
-        self._values: dict[str, list[tuple[float, int]]] = {}
 
     def add(self, step: int, values: Mapping[str, float]) -> None:
         """Add the values of one step."""
         if not self._count:
             self.steps.append(step)
-        self._count = (self._count + 1) % self._stride
         for key, value in values.items():
-            if not isfinite(value) or (key not in self._values and len(self._values) >= 16):
-                continue
-            column = self._values.setdefault(key, [])
-            column += [(0.0, 0)] * (len(self.steps) - len(column))
-            known, count = column[-1]
-            column[-1] = (max(known, value) if self._largest and count else known + value, count + 1)
+            if isfinite(value):
+                self._open.setdefault(key, []).append(value)
+        self._count += 1
+        if self._count == self._stride:
+            self._close_bin()
+
+    def _close_bin(self) -> None:
+        self._bins.append({key: self._reduce(values) for key, values in self._open.items()})
+        self._open, self._count = {}, 0
 
     def result(self) -> dict[str, list[float | None]]:
-        """Return a column for each kind; None where a bin has no value of it."""
-        found = {}
-        for key, column in self._values.items():
-            padded = column + [(0.0, 0)] * (len(self.steps) - len(column))
-            sums = [(value if self._largest else value / max(count, 1), count) for value, count in padded]
-            found[key] = [value if count else None for value, count in sums]
-        return found
-
-
-@dataclass(frozen=True, slots=True)
-class RecordedRow:
-    """A row of the records; ``parent`` is the index of the row around it, -1 for none."""
-
-    key: RowKey
-    fqn: str | None
-    parent: int
+        """Return a column for each of the first 16 names; None where a bin has no value of it."""
+        if self._count:
+            self._close_bin()
+        names = list(dict.fromkeys(name for one in self._bins for name in one))
+        return {name: [one.get(name) for one in self._bins] for name in names[:16]}
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class SlowStep:
-    """One of the slowest steps, with the code of each row's time."""
+    """One of the slowest steps, with the time of each row."""
 
     step: int
     start_unix_ns: int
     step_ns: int
     phases: Mapping[str, int]
-    codes: Codes
+    times: Times
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
 
 
 class RunHistory:
-    """The records of one rank: ``times`` of the steps, their maxima and phases, the times of the rows, readings."""
+    """The records of one rank: times of the steps and of the longest rows, phases, memory and logged values.
 
-    def __init__(self, most_steps: int, row_bins: int) -> None:
-        stride = ceil(most_steps / STEP_BINS)
-        self.steps = self.warmup = self.bad_lines = 0
+    The first column of ``times`` is the length of the steps; ``parents`` has the index of the row around each row, -1
+    for none.
+    """
+
+    def __init__(self, most_steps: int, rows: Sequence[Row]) -> None:
+        stride = ceil(most_steps / BINS)
+        self.steps = self.bad_lines = 0
         self.times = QuantileBins(stride)
-        self.longest = ValueBins(stride, largest=True)
-        self.phases = ValueBins(stride, largest=False)
-        self.row_times = QuantileBins(ceil(most_steps / row_bins))
-        self.memory = ValueBins(stride, largest=True)
-        self.scalars = ValueBins(stride, largest=False)
-        self.rows: list[RecordedRow] = []
-        self._index: dict[RowKey, int] = {}
-        self._dropped: set[RowKey] = set()
+        self.phases = ValueBins(stride, _mean)
+        self.memory = ValueBins(stride, max)
+        self.scalars = ValueBins(stride, _mean)
+        self.parents = [-1] * min(len(rows), MAX_ROWS)
+        self._index = {RowKey(row.name, row.phase, row.lane): at for at, row in enumerate(rows[:MAX_ROWS])}
         self._of_layout: dict[Layout, Nanoseconds] = {}
         self._slow: list[tuple[int, int, SlowStep]] = []
 
@@ -174,65 +139,47 @@ class RunHistory:
         """The slowest steps, the longest first."""
         return [slow for _, _, slow in sorted(self._slow, key=lambda one: (-one[0], one[1]))]
 
-    @property
-    def dropped_rows(self) -> int:
-        """The number of rows beyond the limit."""
-        return len(self._dropped)
-
     def add(self, frame: StepFrame) -> None:
         """Add one step; of a warm-up step only its memory."""
         self.memory.add(frame.step, frame.memory)
-        if frame.warmup:
-            self.warmup += 1
-            return
-        if frame.device_ns is not None and frame.device_duration_ns is None:
+        if frame.warmup or (frame.device_ns is not None and frame.device_duration_ns is None):
             return
         self.steps += 1
-        codes, phases = self._codes(frame), {str(phase): ns for phase, ns in frame.phase_ns().items()}
-        self.times.add(frame.step, encode(np.array([frame.step_ns], dtype=np.int64)))
-        self.longest.add(frame.step, {"step": frame.step_ns})
+        times, phases = self._times(frame), {str(phase): ns for phase, ns in frame.phase_ns().items()}
+        self.times.add(frame.step, times)
         self.phases.add(frame.step, {str(phase): phases.get(str(phase), 0) for phase in Phase})
-        self.row_times.add(frame.step, codes)
         self.scalars.add(frame.step, frame.scalars)
         if len(self._slow) < SLOW_STEPS or frame.step_ns > self._slow[0][0]:
-            slow = SlowStep(frame.step, frame.start_unix_ns, frame.step_ns, phases, codes)
+            slow = SlowStep(frame.step, frame.start_unix_ns, frame.step_ns, phases, times[1:])
             entry = (frame.step_ns, self.steps, slow)  # the count differs also for a step that is recorded twice
             (heapq.heappush if len(self._slow) < SLOW_STEPS else heapq.heapreplace)(self._slow, entry)
 
-    def _codes(self, frame: StepFrame) -> Codes:
-        ids = self._of_layout.get(frame.layout)
-        if ids is None:
+    def _times(self, frame: StepFrame) -> Times:
+        """Return the length of a step and the times of its rows."""
+        columns = self._of_layout.get(frame.layout)
+        if columns is None:
             if len(self._of_layout) >= 128:
                 self._of_layout.clear()
-            ids = self._of_layout[frame.layout] = self._register(frame.layout)
-        codes = np.full(len(self.rows), MISSING, dtype=np.uint16)
-        kept = ids >= 0
-        codes[ids[kept]] = encode(step_rows(frame.layout).totals(frame.total_ns))[kept]
-        return codes
+            columns = self._of_layout[frame.layout] = self._columns(frame.layout)
+        times = np.full(1 + len(self.parents), np.nan, dtype=np.float32)
+        times[columns] = step_rows(frame.layout).totals(frame.total_ns)
+        times[0] = frame.step_ns
+        return times
 
-    def _register(self, layout: Layout) -> Nanoseconds:
-        """Return the index of each row of a layout, -1 for a row beyond the limit."""
+    def _columns(self, layout: Layout) -> Nanoseconds:
+        """Return the column of each row of a layout; rows without a history have the first, which is overwritten."""
         rows = step_rows(layout)
-        ids = np.full(len(rows), -1, dtype=np.int64)
-        for at, key in enumerate(rows.keys):
-            if key.lane == UNTIMED_LANE:
-                continue
-            if key not in self._index:
-                if len(self.rows) >= 4096:
-                    self._dropped.add(key)
-                    continue
-                parent = rows.parents[at]
-                above = self._index.get(rows.keys[parent], -1) if parent >= 0 else -1
-                self._index[key] = len(self.rows)
-                self.rows.append(RecordedRow(key, rows.fqns[at], above))
-            ids[at] = self._index[key]
-        return ids
+        places = [self._index.get(key, -1) for key in rows.keys]
+        for place, parent in zip(places, rows.parents, strict=True):
+            if place >= 0 and parent >= 0:
+                self.parents[place] = places[parent]
+        return np.asarray(places, dtype=np.int64) + 1
 
 
-def read_history(path: Path, row_bins: int) -> RunHistory:
-    """Read a ``steps.jsonl``; ``row_bins`` is the number of bins of each row's history."""
+def read_history(path: Path, rows: Sequence[Row]) -> RunHistory:
+    """Read a ``steps.jsonl``; ``rows`` are those of the summary, the longest first."""
     frames = Frames(path)
-    history = RunHistory(_count_lines(path), row_bins)
+    history = RunHistory(_count_lines(path), rows)
     for frame in frames:
         history.add(frame)
     history.bad_lines = frames.bad_lines

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import base64
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict
 from math import isfinite
-from typing import Any, Final
+from typing import Any
+
+import numpy as np
 
 from ..._process.lifecycle import EXIT
 from ..._ranks import RankComparison, compare_saved, phrase_slow, read_ranks
-from ..._stats.rows import RowKey
 from ..._storage.runs import Run
 from ...diagnose import RunFacts
 from ...errors import OutputError
 from ...frame import Phase
-from ...summary import Row, Summary
+from ...summary import Summary
 from ..card import card_facts, verdict
 from ..comm_text import NO_ENDS, format_bandwidth, parts_text
 from ..hot_tree import SELF, tree_rows
@@ -23,26 +25,17 @@ from ..memory_text import label
 from ..run_facts import NOTHING, headline, run_facts
 from ..shapes import phrase_shapes
 from ..text import safe
-from .history import RecordedRow, RunHistory, ValueBins, as_text, read_history
+from .history import RunHistory, Times, ValueBins, read_history
 
 Json = dict[str, Any]
-
-ROW_BYTES: Final = 2_900_000
-"""Bytes of text for the histories of all rows."""
-_BYTES_A_BIN: Final = 2 * 8 / 3
-"""Two codes of two bytes each; base64 makes four characters of three bytes."""
 
 
 def run_payload(
     run: Run, summary: Summary, *, rank: int | None = None, last_states: Mapping[str, Any] | None = None
 ) -> Json:
     """Return one run; ``rank`` selects the records, None those of the lowest rank."""
-    # Bins of the rows' histories: the most that fit into `ROW_BYTES`.
-    row_bins = (512, 256, 128, 64, 32)
     chosen = rank if rank is not None else run.ranks[0] if run.ranks else None
-    rows = max(len(summary.rows), 1)
-    bins = next((bins for bins in row_bins if bins * rows * _BYTES_A_BIN <= ROW_BYTES), row_bins[-1])
-    history = None if chosen is None else read_history(run.rank_frames(chosen).path, bins)
+    history = None if chosen is None else read_history(run.rank_frames(chosen).path, summary.rows)
     return {
         "name": safe(run.path.resolve().name),
         "about": _about(run),
@@ -169,61 +162,38 @@ def _card(summary: Summary) -> Json:
 
 
 def _rows(summary: Summary, history: RunHistory | None) -> Json:
-    """Return the rows as columns: first those of the records, then those of the summary alone."""
-    stats = {RowKey(row.name, row.phase, row.lane): row for row in summary.rows}
-    recorded = [] if history is None else history.rows
-    known = {row.key for row in recorded}
-    every = [*recorded, *(RecordedRow(key, row.fqn, -1) for key, row in stats.items() if key not in known)]
-    texts: dict[str, int] = {}
+    """Return the rows as columns, the longest first; the first ones have a history."""
     found: Json = {
-        "name": [texts.setdefault(safe(row.key.name), len(texts)) for row in every],
-        "fqn": [-1 if row.fqn is None else texts.setdefault(safe(row.fqn), len(texts)) for row in every],
-        "texts": list(texts),
-        "phase": [str(row.key.phase) for row in every],
-        "lane": [row.key.lane for row in every],
-        "parent": [row.parent for row in every],
+        "name": [safe(row.name) for row in summary.rows],
+        "fqn": [None if row.fqn is None else safe(row.fqn) for row in summary.rows],
+        "phase": [str(row.phase) for row in summary.rows],
+        "parent": [] if history is None else history.parents,
+        "share": [round(row.share, 6) for row in summary.rows],
     }
-    for column in ("calls", "steps", "mean_ns", "p50_ns", "p95_ns", "max_ns", "total_ns", "self_ns", "share"):
-        found[column] = [_column(stats.get(one.key), column) for one in every]
+    for column in ("lane", "calls", "steps", "mean_ns", "p50_ns", "p95_ns", "max_ns", "total_ns", "self_ns"):
+        found[column] = [getattr(row, column) for row in summary.rows]
     return found
 
 
-def _column(row: Row | None, column: str) -> Any:
-    value = None if row is None else getattr(row, column)
-    return round(value, 6) if isinstance(value, float) else value
-
-
 def _history(history: RunHistory) -> Json:
-    p50, p95 = history.times.result(1)
-    row_p50, row_p95 = history.row_times.result(len(history.rows))
-    bins = max(len(history.row_times.first), 1)
-    kept = min(len(history.rows), int(ROW_BYTES / (_BYTES_A_BIN * bins)))
+    p50, p95, most = history.times.result()
     return {
         "recorded": history.steps,
         "badLines": history.bad_lines,
-        "droppedRows": history.dropped_rows,
         "stride": history.times.stride,
-        "first": _differences(history.times.first),
-        "last": _differences(history.times.last),
-        "p50": as_text(p50),
-        "p95": as_text(p95),
-        "most": history.longest.result()["step"],
+        "first": history.times.first,
+        "last": history.times.last,
+        "p50": _as_text(p50),
+        "p95": _as_text(p95),
+        "most": most[0].round().tolist(),
         "phases": {key: [round(one or 0) for one in ns] for key, ns in history.phases.result().items()},
-        "rows": {
-            "stride": history.row_times.stride,
-            "first": _differences(history.row_times.first),
-            "last": _differences(history.row_times.last),
-            "kept": kept,
-            "p50": as_text(row_p50[:kept]),
-            "p95": as_text(row_p95[:kept]),
-        },
         "slow": [
             {
                 "step": one.step,
                 "start": one.start_unix_ns // 1_000_000,
                 "ns": one.step_ns,
                 "phases": {phase: ns for phase, ns in one.phases.items() if ns},
-                "rows": as_text(one.codes),
+                "rows": _as_text(one.times),
             }
             for one in history.slow
         ],
@@ -231,9 +201,9 @@ def _history(history: RunHistory) -> Json:
     }
 
 
-def _differences(steps: Sequence[int]) -> list[int]:
-    """Return the first number and the differences: half the text of the numbers."""
-    return [step - before for step, before in zip(steps, (0, *steps), strict=False)]
+def _as_text(times: Times) -> str:
+    """Return times as base64 of little-endian 32-bit numbers: half the size of their digits."""
+    return base64.b64encode(np.ascontiguousarray(times, dtype="<f4").tobytes()).decode("ascii")
 
 
 def _number(value: float | None) -> float | None:
@@ -243,7 +213,7 @@ def _number(value: float | None) -> float | None:
 
 def _readings(readings: ValueBins) -> Json:
     series = {safe(name): list(map(_number, values)) for name, values in readings.result().items()}
-    return {"steps": _differences(readings.steps), "series": series}
+    return {"steps": readings.steps, "series": series}
 
 
 def _memory(summary: Summary, history: RunHistory | None) -> Json:

@@ -11,7 +11,7 @@ replace(document.getElementById("footer"), `written by autoprof ${DATA.version} 
 
 // The browser's own list of suggestions: any part of a name or of a module's path.
 const SEARCH = document.getElementById("search");
-replace(document.getElementById("names"), [...BY_NAME].map(([name, rows]) => h("option", { value: name }, rows.map((row) => ROWS.fqns[row]).find(Boolean) || "")));
+replace(document.getElementById("names"), [...BY_NAME].map(([name, rows]) => h("option", { value: name }, rows.map((row) => ROWS.fqn[row]).find(Boolean) || "")));
 SEARCH.addEventListener("change", () => {
   const words = SEARCH.value.toLowerCase();
   const name = BY_NAME.has(SEARCH.value) ? SEARCH.value : [...BY_NAME.keys()].find((one) => one.toLowerCase().includes(words));

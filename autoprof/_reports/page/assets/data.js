@@ -1,62 +1,25 @@
-// The data of the page, and its codes: a duration is a 16-bit number on a logarithmic scale (see history.py).
+// The data of the page. Times are nanoseconds; those of many steps and rows are 32-bit numbers as base64.
 
 const DATA = JSON.parse(document.getElementById("data").textContent);
 const RUN = DATA.run;
 const ROWS = RUN.rows;
 const RECORDS = RUN.records;
 const PHASES = Object.keys(DATA.colors);
-const PER_NAT = 2000;
 
-function codesOf(text) {
-  const raw = atob(text);
-  const codes = new Uint16Array(raw.length / 2);
-  for (let at = 0; at < codes.length; at++) codes[at] = raw.charCodeAt(2 * at) | (raw.charCodeAt(2 * at + 1) << 8);
-  return codes;
+// The numbers of a text; null where a row did not occur.
+function timesOf(text) {
+  const bytes = Uint8Array.from(atob(text), (char) => char.charCodeAt(0));
+  return Array.from(new Float32Array(bytes.buffer), (ns) => (Number.isNaN(ns) ? null : ns));
 }
 
-// Nanoseconds of a code; null where a row did not occur.
-function nsOf(code) {
-  return code === 0 ? null : code === 1 ? 0 : Math.exp((code - 2) / PER_NAT);
-}
-
-function sums(differences) {
-  let sum = 0;
-  return differences.map((one) => (sum += one));
-}
-
-function middles(first, last) {
-  return first.map((step, at) => (step + last[at]) / 2);
-}
-
-ROWS.names = ROWS.name.map((at) => ROWS.texts[at]);
-ROWS.fqns = ROWS.fqn.map((at) => (at < 0 ? null : ROWS.texts[at]));
-ROWS.all = ROWS.names.map((_, row) => row);
+ROWS.all = ROWS.name.map((_, row) => row);
 const BY_NAME = new Map();
-ROWS.names.forEach((name, row) => BY_NAME.set(name, [...(BY_NAME.get(name) || []), row]));
+ROWS.name.forEach((name, row) => BY_NAME.set(name, [...(BY_NAME.get(name) || []), row]));
 
 if (RECORDS) {
-  for (const part of [RECORDS, RECORDS.rows]) {
-    part.first = sums(part.first);
-    part.last = sums(part.last);
-    part.middle = middles(part.first, part.last);
-    part.p50 = codesOf(part.p50);
-    part.p95 = codesOf(part.p95);
-  }
-  RECORDS.p50 = Array.from(RECORDS.p50, nsOf);
-  RECORDS.p95 = Array.from(RECORDS.p95, nsOf);
-}
-
-// The history of a row: medians and 95th percentiles in nanoseconds; null where the page has none.
-function historyOf(row) {
-  if (!RECORDS || row >= RECORDS.rows.kept) return null;
-  const bins = RECORDS.rows.first.length;
-  const part = (codes) => Array.from(codes.subarray(row * bins, (row + 1) * bins), nsOf);
-  return { p50: part(RECORDS.rows.p50), p95: part(RECORDS.rows.p95) };
-}
-
-// The medians of all rows in the bin that holds a step.
-function rowsAt(step) {
-  const { first, kept, p50 } = RECORDS.rows;
-  const bin = first.findLastIndex((one) => one <= step);
-  return ROWS.all.map((row) => (row < kept ? nsOf(p50[row * first.length + bin]) : null));
+  RECORDS.middle = RECORDS.first.map((step, at) => (step + RECORDS.last[at]) / 2);
+  // The first column is the length of the steps; the others are the longest rows.
+  const columns = (times) => ROWS.all.slice(0, times.length / RECORDS.first.length - 1).map((row) => times.slice((row + 1) * RECORDS.first.length, (row + 2) * RECORDS.first.length));
+  const [p50, p95] = [timesOf(RECORDS.p50), timesOf(RECORDS.p95)];
+  Object.assign(RECORDS, { rowP50: columns(p50), rowP95: columns(p95), p50: p50.slice(0, RECORDS.first.length), p95: p95.slice(0, RECORDS.first.length) });
 }

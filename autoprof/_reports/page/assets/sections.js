@@ -56,10 +56,9 @@ function memorySection() {
   const color = (kind) => MEMORY_COLORS[kind] || "#7f7f7f";
   const holder = h("div", { class: "chart", id: "memory-chart" });
   if (kinds.length) {
-    const at = sums(steps);
     const columns = kinds.map((kind) => series[kind]);
     const lines = kinds.map((kind) => ({ stroke: color(kind), width: 1.5, spanGaps: true, dash: kind.includes("peak") ? [6, 4] : undefined }));
-    MOUNTED.push(() => makeChart(holder, { data: [at, ...columns], series: lines, height: 170, y: byteUnit(...columns), fromZero: false, label: "memory over the steps", onPick: (point) => choose({ step: at[point] }) }));
+    MOUNTED.push(() => makeChart(holder, { data: [steps, ...columns], series: lines, height: 170, y: byteUnit(...columns), fromZero: false, label: "memory over the steps", onPick: (point) => choose({ step: steps[point] }) }));
   }
   const whole = memory.whole || {};
   const parts = [...MEMORY_PARTS.slice(0, 3), ["buffer_bytes", "buffers"], ["peak_bytes", "peak"]].filter(([part]) => whole[part] !== undefined);
@@ -151,9 +150,9 @@ function moreSection() {
   if (RUN.excluded.length) {
     add("Excluded from steps", table(["name", "times", "total"], RUN.excluded.map(([name, calls, ns]) => [name, formatCount(calls), formatNs(ns)])));
   }
-  const separate = ROWS.all.filter((row) => ROWS.lane[row] !== 0 && ROWS.mean_ns[row]).slice(0, 40);
+  const separate = ROWS.all.filter((row) => ROWS.lane[row] !== 0).slice(0, 40);
   if (separate.length) {
-    const rows = separate.map((row) => [moduleLink(ROWS.names[row]), ROWS.phase[row], formatNs(ROWS.mean_ns[row]), formatNs(ROWS.p95_ns[row])]);
+    const rows = separate.map((row) => [moduleLink(ROWS.name[row]), ROWS.phase[row], formatNs(ROWS.mean_ns[row]), formatNs(ROWS.p95_ns[row])]);
     add("Beside the step", table(["name", "phase", "mean", "p95"], rows), " other threads, parallel streams, logged durations");
   }
   if (RUN.card.unjudged.length) {
@@ -165,7 +164,6 @@ function moreSection() {
   const about = [...RUN.about];
   if (!RECORDS) about.push(["records", "none of steps (the sink jsonl writes them), so the page has only the summary"]);
   else if (RECORDS.badLines) about.push(["records", `${plural(RECORDS.badLines, "incomplete line")} of steps.jsonl skipped`]);
-  if (RECORDS && RECORDS.droppedRows) about.push(["rows", `${plural(RECORDS.droppedRows, "row")} beyond the limit left out`]);
   add("This run", facts(about.map(([word, text]) => [word, word === "configuration" ? h("code", {}, text) : text]), "facts wide"));
   return section("more", "More about the run", null, parts);
 }

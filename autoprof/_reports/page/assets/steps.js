@@ -70,9 +70,9 @@ function mountSteps(times, phases, hover, slow) {
   drawStep();
 }
 
-// The excess of each row over its median, without that of the rows inside it; null where one of them is unknown.
+// The excess of each row over its median, without that of the rows inside it; null where it did not occur.
 function ownExcess(values) {
-  const excess = values.map((ns, row) => (ns === null || (ROWS.p50_ns[row] ?? null) === null ? null : ns - ROWS.p50_ns[row]));
+  const excess = values.map((ns, row) => (ns === null ? null : ns - ROWS.p50_ns[row]));
   const own = [...excess];
   ROWS.parent.forEach((parent, row) => {
     if (parent >= 0 && own[parent] !== null && excess[row] !== null) own[parent] -= excess[row];
@@ -92,8 +92,7 @@ function drawStep() {
     replace(panel, h("p", { class: "note" }, `Step ${STATE.step} was not recorded.`));
     return;
   }
-  const codes = exact && codesOf(exact.rows);
-  const values = exact ? ROWS.all.map((row) => (row < codes.length ? nsOf(codes[row]) : null)) : rowsAt(STATE.step);
+  const values = exact ? timesOf(exact.rows) : RECORDS.rowP50.map((column) => column[bin]);
   const phases = new Map(PHASES.map((phase) => [phase, exact ? exact.phases[phase] || 0 : RECORDS.phases[phase][bin]]));
   const length = exact ? exact.ns : RECORDS.p50[bin];
   const isSingle = exact || RECORDS.first[bin] === RECORDS.last[bin];
@@ -115,7 +114,7 @@ function longerRows(values, length) {
     ["name", "phase", "here", "usually", "longer by", ""],
     rows.map((row) => {
       const phase = ROWS.phase[row];
-      return [moduleLink(ROWS.names[row]), [swatch(phase), phase], formatNs(values[row]), formatNs(ROWS.p50_ns[row]), formatChange(own[row]), strip([[own[row] / own[rows[0]], phaseColor(phase)]])];
+      return [moduleLink(ROWS.name[row]), [swatch(phase), phase], formatNs(values[row]), formatNs(ROWS.p50_ns[row]), formatChange(own[row]), strip([[own[row] / own[rows[0]], phaseColor(phase)]])];
     }),
   );
 }
@@ -138,11 +137,10 @@ function scalarCharts() {
   const { steps, series } = RECORDS.scalars;
   const names = Object.keys(series).slice(0, 6);
   if (!names.length || steps.length < 2) return null;
-  const at = sums(steps);
   const holders = names.map((name) => h("div", {}, h("h4", {}, name), h("div", { class: "chart" })));
   MOUNTED.push(() =>
     names.forEach((name, index) =>
-      makeChart(holders[index].lastChild, { data: [at, series[name]], series: [{ stroke: stroke("--ink"), width: 1.2, spanGaps: true }], height: 110, y: [1, ""], fromZero: false, label: name, onPick: (point) => choose({ step: at[point] }) }),
+      makeChart(holders[index].lastChild, { data: [steps, series[name]], series: [{ stroke: stroke("--ink"), width: 1.2, spanGaps: true }], height: 110, y: [1, ""], fromZero: false, label: name, onPick: (point) => choose({ step: steps[point] }) }),
     ),
   );
   return h("details", { class: "scalars" }, h("summary", {}, `Logged values: ${names.join(", ")}`), h("div", { class: "grid" }, holders));

@@ -134,9 +134,9 @@ function treeSection() {
 function largestModule() {
   const found = RUN.card.findings.find((one) => BY_NAME.has(one.name));
   if (found) return found.name;
-  const modules = ROWS.all.filter((row) => ROWS.lane[row] === 0 && ROWS.fqns[row]); // the whole model, whose path is empty, says little
-  const longest = (modules.length ? modules : ROWS.all).toSorted((a, b) => (ROWS.self_ns[b] || 0) - (ROWS.self_ns[a] || 0));
-  return longest.length ? ROWS.names[longest[0]] : null;
+  const modules = ROWS.all.filter((row) => ROWS.lane[row] === 0 && ROWS.fqn[row]); // the whole model, whose path is empty, says little
+  const longest = (modules.length ? modules : ROWS.all).toSorted((a, b) => ROWS.self_ns[b] - ROWS.self_ns[a]);
+  return longest.length ? ROWS.name[longest[0]] : null;
 }
 
 // The panel of one module: its phases, its time over the steps, memory, shapes and findings.
@@ -149,8 +149,8 @@ function drawModule() {
     return;
   }
   const rows = BY_NAME.get(name).toSorted((a, b) => PHASES.indexOf(ROWS.phase[a]) - PHASES.indexOf(ROWS.phase[b]));
-  const longest = rows.reduce((a, b) => ((ROWS.total_ns[b] || 0) > (ROWS.total_ns[a] || 0) ? b : a));
-  const fqn = rows.map((row) => ROWS.fqns[row]).find((one) => one && one !== name);
+  const longest = rows.reduce((a, b) => (ROWS.total_ns[b] > ROWS.total_ns[a] ? b : a));
+  const fqn = rows.map((row) => ROWS.fqn[row]).find((one) => one && one !== name);
   const chart = h("div", { class: "chart", id: "module-chart" });
   const hover = h("p", { class: "hover faint" });
   replace(
@@ -168,11 +168,9 @@ function drawModule() {
 }
 
 function phaseTable(rows) {
-  const known = rows.filter((row) => (ROWS.mean_ns[row] ?? null) !== null);
-  if (!known.length) return h("p", { class: "faint" }, "Its rows are of steps that were recorded with other targets; they have a history only.");
-  const partial = known.some((row) => ROWS.steps[row] !== RUN.steps);
+  const partial = rows.some((row) => ROWS.steps[row] !== RUN.steps);
   const heads = ["phase", "share", "mean", "p50", "p95", "max", "self", "calls a step", ...(partial ? ["in steps"] : [])];
-  const lines = known.map((row) => {
+  const lines = rows.map((row) => {
     const steps = Math.max(ROWS.steps[row], 1);
     const calls = ROWS.calls[row] / steps;
     const lane = ROWS.lane[row] > 0 ? " (other thread or stream)" : ROWS.lane[row] < 0 ? " (logged)" : "";
@@ -184,24 +182,24 @@ function phaseTable(rows) {
 }
 
 function drawHistory(holder, hover, rows) {
-  const found = rows.map((row) => [row, historyOf(row)]).filter(([, one]) => one);
+  const found = RECORDS ? rows.filter((row) => row < RECORDS.rowP50.length) : [];
   if (!found.length) {
     replace(holder, h("p", { class: "faint" }, RECORDS ? "This page has no room for the histories of the shortest rows." : "There are no records of steps, so there is no history."));
     return;
   }
-  const { first, last, middle, stride } = RECORDS.rows;
+  const { first, last, middle, stride, rowP50, rowP95 } = RECORDS;
   const data = [middle];
   const series = [];
   const bands = [];
-  for (const [row, one] of found) {
+  for (const row of found) {
     const color = phaseColor(ROWS.phase[row]);
-    data.push(one.p95, one.p50);
+    data.push(rowP95[row], rowP50[row]);
     series.push({ stroke: faint(color, stride > 1 ? 0.35 : 0), width: 1 }, { stroke: color, width: 1.5 });
     if (stride > 1) bands.push({ series: [data.length - 2, data.length - 1], fill: faint(color, 0.18) });
   }
   const show = (at) => {
     const about = stride > 1 ? `line: p50, band: to p95, of ${plural(stride, "recorded step")} a bin` : "each recorded step";
-    const parts = at === null ? [] : found.map(([row, one]) => `${ROWS.phase[row]} ${formatNs(one.p50[at])}${stride > 1 ? ` (p95 ${formatNs(one.p95[at])})` : ""}`);
+    const parts = at === null ? [] : found.map((row) => `${ROWS.phase[row]} ${formatNs(rowP50[row][at])}${stride > 1 ? ` (p95 ${formatNs(rowP95[row][at])})` : ""}`);
     replace(hover, at === null ? about : `${stepsText(first[at], last[at])}: ${parts.join(" · ")}`);
   };
   show(null);
