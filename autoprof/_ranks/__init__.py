@@ -2,13 +2,13 @@
 
 from .calls import UNKNOWN_MEMBERS, CallKey, CollectiveCall, StepCollectives, step_collectives
 from .causes import Cause
-from .channel import open_channel
+from .channel import open_store
 from .comparison import MIN_COMMON_STEPS, RankComparison, SlowRank, compare_ranks, name_ranks
 from .excess import MIN_SHARE, Kind
 from .exchange import Exchange, RankPlace
 from .late_comm import LateComm
 from .median_of_others import median_of_others
-from .monitor import RankMonitor, compare_known, compare_saved, read_ranks
+from .monitor import RankMonitor, compare_saved, read_ranks
 from .phrases import phrase_late_comm, phrase_slow
 from .record import OwnWork, RankRecord, SpanKey
 from .record_reader import FolderRecords, LeftOut, read_folder, read_last_frames, read_record
@@ -33,12 +33,11 @@ __all__ = [
     "SlowRank",
     "SpanKey",
     "StepCollectives",
-    "compare_known",
     "compare_ranks",
     "compare_saved",
     "median_of_others",
     "name_ranks",
-    "open_channel",
+    "open_store",
     "phrase_late_comm",
     "phrase_slow",
     "read_folder",

@@ -20,12 +20,6 @@ Cause = Literal["data", "copies", "batches", "clock", "busy machine", "machine",
 other processes on its machine, its machine as a whole, one module, its optimizer, a span of the user's, or its host:
 Python, a garbage collection, a pause of the process."""
 
-MIN_WAITING: Final = 0.1
-"""The part of the time in which a rank waits for a processor, beyond that of the others, that makes it slow."""
-MIN_ROWS: Final = 4
-"""Rows that show whether all of them are slower; each takes at least ``MIN_ROW_SHARE`` of the own work."""
-MIN_ROW_SHARE: Final = 0.01
-
 _BY_PHASE: Final[dict[Phase, Cause]] = {
     Phase.DATA: "data",
     Phase.H2D: "copies",
@@ -45,41 +39,39 @@ def find_cause(
     """
     steps = np.asarray(late if kind != "persistent" else range(len(records[0].steps)))
     clock = _ratio(at, CLOCK_SCALAR, records, steps)
-    # A clock below this part of the other ranks' is low: equal devices differ by some percent.
+    # Equal devices differ by some percent.
     if clock is not None and clock <= 0.9:
         return "clock", clock
-    if key[1] in (Phase.DATA, Phase.H2D):
-        return _cause_of_phase(key[1]), None
+    of_phase = _BY_PHASE.get(key[1], "module")
+    if of_phase in ("data", "copies"):
+        return of_phase, None
     if key[1].traits.scales_with_batch and key[1] is not Phase.OTHER:
         for name in BATCH_SCALARS:
             batch = _ratio(at, name, records, steps)
-            # A batch of this many times the others' is larger.
             if batch is not None and batch >= 1.05:
                 return "batches", batch
-    waiting = _beyond(at, CPU_WAIT_SCALAR, records)
-    if waiting is not None and waiting >= max(MIN_WAITING, share / 2):
-        return "busy machine", waiting
+    waits = _values(CPU_WAIT_SCALAR, records)
+    if waits is not None:
+        waiting = waits[at] - float(median_of_others(waits)[at])
+        if waiting >= max(0.1, share / 2):
+            return "busy machine", waiting
     if kind == "one-off":
         return "host", None
     if kind == "persistent" and _is_slow_everywhere(at, records):
         return "machine", None
-    return _cause_of_phase(key[1]), None
+    return of_phase, None
 
 
-def _cause_of_phase(phase: Phase) -> Cause:
-    """Return the cause that a phase alone shows."""
-    return _BY_PHASE.get(phase, "module")
-
-
-def _values(name: str, records: Sequence[RankRecord], steps: npt.NDArray[np.int64] | None) -> list[float] | None:
+def _values(
+    name: str, records: Sequence[RankRecord], steps: npt.NDArray[np.int64] | slice = slice(None)
+) -> list[float] | None:
     """Return the mean of a scalar on each rank; None where a rank has no reading."""
     found = []
     for record in records:
-        values = record.scalars.get(name)
-        if values is not None and steps is not None:
-            values = values[steps]
-        known = None if values is None else values[~np.isnan(values)]
-        if known is None or not len(known):
+        values = record.scalars.get(name, np.zeros(0))
+        values = values[steps] if len(values) else values
+        known = values[~np.isnan(values)]
+        if not len(known):
             return None
         found.append(float(known.mean()))
     return found
@@ -87,24 +79,19 @@ def _values(name: str, records: Sequence[RankRecord], steps: npt.NDArray[np.int6
 
 def _ratio(at: int, name: str, records: Sequence[RankRecord], steps: npt.NDArray[np.int64]) -> float | None:
     """Return a rank's scalar over the median of the others'; readings are rarer than steps, so all may be used."""
-    values = _values(name, records, steps) or _values(name, records, None)
+    values = _values(name, records, steps) or _values(name, records)
     if values is None:
         return None
     others = float(median_of_others(values)[at])
     return values[at] / others if others > 0 else None
 
 
-def _beyond(at: int, name: str, records: Sequence[RankRecord]) -> float | None:
-    values = _values(name, records, None)
-    return None if values is None else values[at] - float(median_of_others(values)[at])
-
-
 def _is_slow_everywhere(at: int, records: Sequence[RankRecord]) -> bool:
     """Return whether nearly all rows of a rank take longer than on the other ranks."""
     rows = [(row.key, median(row.times, axis=1)) for row in align_rows(records) if row.key not in WAIT_ROWS]
     whole = sum(float(median(usual)) for _, usual in rows)
-    large = [usual for _, usual in rows if float(median(usual)) >= MIN_ROW_SHARE * whole]
+    large = [usual for _, usual in rows if float(median(usual)) >= 0.01 * whole]
     # A row counts as slower from 5 % above the others' time on.
     slower = [usual for usual in large if usual[at] >= 1.05 * median_of_others(usual)[at]]
     # Where the machine is slow, most of the rank's rows are.
-    return len(large) >= MIN_ROWS and len(slower) >= 0.75 * len(large)
+    return len(large) >= 4 and len(slower) >= 0.75 * len(large)

@@ -26,22 +26,14 @@ ERROR: Final = 0.001
 """The chance of accusing a rank where all are equal, over all ranks and rows together."""
 MIN_SHARE: Final = 0.05
 """All ranks lose the excess of one rank: a twentieth of the step on 8 GPUs is nearly half a GPU."""
-WHOLE: Final = 2.0
-"""The multiple of a share for an excess in no row alone: processors of one machine differ by some percent."""
-LATE_SHARE: Final = 0.1
-"""The part of a median step by which a rank is above its usual excess in a late step."""
 SPREADS: Final = 3.0
 """A slow rank is this many times as far from the others' median as the others are, in a late step twice as many."""
 ONE_OFF_STEPS: Final = 8.0
 """Median steps that a single event takes at least: a healthy rank of a busy virtual machine lost seven once."""
 ONE_OFF_NS: Final = 100_000_000
 """The least time of a single event: schedulers, garbage collections and disks delay any process by tens of ms."""
-RARE_TIMES: Final = 2.0
-"""Rare events are so many times as large as those of any other rank: equal ones on several ranks are the machine's."""
 MIN_RECURRING: Final = 3
 """Times that an excess occurs before it recurs; fewer are single events."""
-SHOWN_STEPS: Final = 8
-"""Late steps that are named."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +101,7 @@ def late_steps(times: Times, step_ns: float, own_ns: float) -> LateSteps:
 
 def late_bound(beyond: Times, step_ns: float) -> float:
     """Return the time beyond the usual from which a step is late."""
-    return max(LATE_SHARE * step_ns, 2 * SPREADS * 1.4826 * float(median(np.abs(beyond))))
+    return max(2 * MIN_SHARE * step_ns, 2 * SPREADS * 1.4826 * float(median(np.abs(beyond))))
 
 
 def rare_excess(
@@ -118,41 +110,42 @@ def rare_excess(
     """Return the excess that occurs in some of the steps, each with the index of its row, the largest first.
 
     ``steps`` are the numbers of the compared steps, ``lengths`` their lengths by rank. ``min_share`` is the least part
-    of all time.
+    of all time. An excess has to be twice that of any other rank: equal ones on several ranks are the machine's.
     """
     ranks, count = lengths.shape
     step_ns = float(median(lengths))
-    everything = np.array([ns for row in rows for late in row.late_ns.values() for ns in _event_sizes(late)])
-    largest, sums = [0.0] * ranks, [0.0] * ranks
-    for row in rows:
-        for at, late in row.late_ns.items():
-            sums[at] += sum(late.values())
-            largest[at] = max(largest[at], *_event_sizes(late))
-    comparisons = max(ranks * len(rows), 1)
+    sizes_of = [{at: np.array(_event_sizes(late)) for at, late in row.late_ns.items()} for row in rows]
+    everything = np.concatenate([np.zeros(0), *(sizes for by_rank in sizes_of for sizes in by_rank.values())])
+    largest = np.zeros(ranks)
+    sums = np.zeros(ranks)
+    for by_rank in sizes_of:
+        for at, sizes in by_rank.items():
+            largest[at] = max(largest[at], sizes.max())
+            sums[at] += sizes.sum()
     found: list[tuple[int, Excess]] = []
     for number, row in enumerate(rows):
         for at, late in row.late_ns.items():
-            mean_ns = sum(late.values()) / count
-            if mean_ns < min_share * step_ns:
+            sizes = sizes_of[number][at]
+            if sizes.sum() < min_share * step_ns * count:
                 continue
-            events, indices = events_of(late), tuple(sorted(late))
+            events = events_of(late)
+            event = find_single_event(late, events)
+            if event is not None:
+                least_ns = max(ONE_OFF_NS, ONE_OFF_STEPS * step_ns, 2 * np.delete(largest, at).max())
+                ns, longer_ns = sum(late[index] for index in event), (lengths[at, event] - step_ns).sum()
+                if ns >= least_ns and 2 * longer_ns >= ns:
+                    found.append((number, Excess(at, "one-off", _mean(late, count), tuple(event))))
+                continue
             period = find_period(steps, late)
-            sizes = np.array(_event_sizes(late))
             least_ns = float(median(sizes)) / 4  # every process has small delays, which say nothing about large ones
             large = int((sizes >= least_ns).sum())
             chance = binomial_tail(large, int((everything >= least_ns).sum()), row.weight / ranks)
             if period is not None:
                 chance *= chance_of_period(period, large, count)
-            event = find_single_event(late, events)
-            if event is not None:
-                others = max(ns for rank, ns in enumerate(largest) if rank != at)
-                if _is_one_off(late, event, max(ONE_OFF_STEPS * step_ns, RARE_TIMES * others), lengths[at] - step_ns):
-                    found.append((number, Excess(at, "one-off", _mean(late, count), tuple(event))))
-                continue
-            alone = sum(late.values()) >= RARE_TIMES * max(ns for rank, ns in enumerate(sums) if rank != at)
-            recurs = len(events) >= MIN_RECURRING and 2 * len(late) < count and chance * comparisons <= ERROR
-            if recurs and (alone or period is not None):
-                found.append((number, Excess(at, "recurring", _mean(late, count), indices, period)))
+            alone = period is not None or sums[at] >= 2 * np.delete(sums, at).max()
+            is_surprising = chance * ranks * len(rows) <= ERROR
+            if alone and is_surprising and len(events) >= MIN_RECURRING and 2 * len(late) < count:
+                found.append((number, Excess(at, "recurring", _mean(late, count), tuple(sorted(late)), period)))
     return sorted(found, key=lambda entry: -entry[1].ns.middle)
 
 
@@ -163,12 +156,6 @@ def find_single_event(late: dict[int, float], events: list[list[int]]) -> list[i
     if 2 * sum(others) > largest:
         return None
     return events[sums.index(largest)]
-
-
-def _is_one_off(late: dict[int, float], event: list[int], least_ns: float, longer: Times) -> bool:
-    """Return whether an event is large, and made the rank's steps longer than the median step."""
-    ns = sum(late[index] for index in event)
-    return ns >= max(ONE_OFF_NS, least_ns) and 2 * float(longer[event].sum()) >= ns
 
 
 def chance_of_period(period: int, events: int, count: int) -> float:

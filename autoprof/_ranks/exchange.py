@@ -8,20 +8,18 @@ is late, dead or missing has an old message there, or none.
 from __future__ import annotations
 
 import os
-import struct
 import time
 from collections.abc import Callable
 from itertools import count
 from threading import Event, Lock, Thread
-from typing import Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from .._core.failures import describe
 from .._process.hosts import host_number
-from .channel import Channel
-from .comparison import RankComparison
+from .comparison import RankComparison, compare_ranks
 from .message import MESSAGE_STEPS, Message, Sender, choose_steps, decode, encode, keep_largest
 from .record import OwnWork, RankRecord
-from .table import RankState, RankTable, is_running, kept_messages
+from .table import RankState, RankTable, kept_messages
 
 FIRST_MESSAGES: Final = 8
 INTERVAL_S: Final = 5.0
@@ -55,17 +53,16 @@ class RankPlace(NamedTuple):
 
 
 class Exchange:
-    """The thread of one rank. ``connect`` returns the channel once there is one; it raises where none is possible.
+    """The thread of one rank. ``connect`` returns the store once there is one; it raises where none is possible.
 
-    ``rates`` are those of the rank's sampler. On rank 0 ``compare`` compares the ranks' records.
+    ``rates`` are those of the rank's sampler.
     """
 
     def __init__(
         self,
         place: RankPlace,
         rates: Rates,
-        connect: Callable[[int], Channel | None],
-        compare: Callable[[dict[int, RankRecord]], RankComparison],
+        connect: Callable[[int], Any | None],
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -82,7 +79,6 @@ class Exchange:
         self.comparison: RankComparison | None = None
         """The last comparison of the ranks, on rank 0."""
         self.work = OwnWork(256)
-        self._compare = compare
         self._compared_at = clock() + FIRST_COMPARISON_S
         self._rates = rates
         self._connect = connect
@@ -91,12 +87,10 @@ class Exchange:
         self._pid = os.getpid()
         self._stop = Event()
         self._lock = Lock()
-        self._channel: Channel | None = None
+        self._store: Any = None
         self._last_sent = 0
-        self._reply_known = False
-        host = host_number()
-        self._sender = Sender(place.rank, self._pid, host)
-        self._table = RankTable(place.world_size, is_running=lambda sender: is_running(sender, host))
+        self._sender = Sender(place.rank, self._pid, host_number())
+        self._table = RankTable(place.world_size, self._sender.host)
         self._thread = Thread(target=self._run, name="autoprof-ranks", daemon=True)
 
     def start(self) -> None:
@@ -110,43 +104,39 @@ class Exchange:
         first_interval_s = 1.0
         usual = first_interval_s if self.messages < FIRST_MESSAGES else INTERVAL_S
         # The most messages that rank 0 reads in a second.
-        usual = max(usual, self.place.world_size / 256)
-        if self._channel is not None and self._channel.grows:
-            # The longest interval where the store keeps all messages: there each one is twice the last.
-            usual = min(first_interval_s * 2.0 ** min(self.messages, 30), 3600.0)
-        return usual
+        return max(usual, self.place.world_size / 256)
 
     # On the thread.
 
     def _run(self) -> None:
         try:
             # The time between two checks for a process group, as long as there is none.
-            while not self._stop.wait(0.25 if self._channel is None else self.interval_s):
+            while not self._stop.wait(self.interval_s if self.connected else 0.25):
                 self.exchange()
             self._end()
         except Exception as error:  # the store's server has gone: the training has ended, or is about to
             self.failure = describe(error)
         finally:
-            self._channel = None
+            self._store = None
 
     def exchange(self, *, closing: bool = False) -> None:
-        """Send a message and read those of other ranks; do nothing while there is no channel."""
+        """Send a message and read those of other ranks; do nothing while there is no store."""
         began_ns = time.thread_time_ns()
-        if self._channel is None:
-            self._channel = self._connect(self._session)
-            self.connected = self._channel is not None
-        if self._channel is not None:
+        if not self.connected:
+            self._store = self._connect(self._session)
+            self.connected = self._store is not None
+        if self.connected:
             if self.place.rank:
-                self._send(self._channel, closing=closing)
-                self._read_rate(self._channel)
-                self._read_folder(self._channel)
+                self._send(closing=closing)
+                self._read_answers()
             else:
-                self._collect(self._channel)
+                self._collect()
                 if not self._stop.is_set() and self._clock() >= self._compared_at:
                     self._compare_now()
+            self.messages += 1
         self.work_ns += time.thread_time_ns() - began_ns
 
-    def _send(self, channel: Channel, *, closing: bool) -> None:
+    def _send(self, *, closing: bool) -> None:
         """Put the steps since the last message there; with the last message, all steps that rank 0 keeps."""
         known = self.work.steps
         if closing:
@@ -154,44 +144,38 @@ class Exchange:
         else:
             chosen = choose_steps(known[known > self._last_sent])
         self._last_sent = int(known[-1]) if len(known) else self._last_sent
-        record = keep_largest(self.work.record(frozenset(chosen.tolist()), pause=_let_others_run))
-        rank, first = self.place.rank, not self.messages
-        self.messages += 1
+        record = keep_largest(self.work.record(frozenset(chosen.tolist())))
         message = Message(self._sender, self.messages, self._rates.affordable_rate, closing, record)
-        channel.put(f"message/{rank}", encode(message))
-        if first:
-            channel.join(rank)
+        self._store.set(f"message/{self.place.rank}", encode(message))
+        if not self.messages:
+            self._store.append("joined", f"{self.place.rank},")
 
-    def _read_rate(self, channel: Channel) -> None:
-        self._reply_known = self._reply_known or channel.has("rate")
-        if self._reply_known:
-            (self._rates.agreed_rate,) = struct.unpack("<d", channel.get(["rate"])[0])
+    def _read_answers(self) -> None:
+        """Read the rate of all ranks, and the folder of rank 0's run."""
+        if self._store.check(["rate"]):
+            self._rates.agreed_rate = float(self._store.get("rate"))
+        if self.folder is None and self._store.check(["folder"]):
+            self.folder = self._store.get("folder").decode()
 
-    def _read_folder(self, channel: Channel) -> None:
-        if self.folder is None and channel.has("folder"):
-            self.folder = channel.get(["folder"])[0].decode()
-
-    def _collect(self, channel: Channel) -> None:
+    def _collect(self) -> None:
         """Read the messages of all ranks, and put the rate there that all afford."""
-        table, now = self._table, self._clock()
+        joined = self._store.get("joined").split(b",")[:-1] if self._store.check(["joined"]) else []
+        keys = [f"message/{int(rank)}" for rank in joined]
+        # Keys read in one call, so that the store's server can answer the training between two calls.
+        parts = [keys[at : at + 256] for at in range(0, len(keys), 256)]
+        messages = [decode(bytes(text)) for part in parts for text in self._store.multi_get(part)]
+        now = self._clock()
         with self._lock:
-            missing = table.missing()
-        new = channel.joined(missing) if missing else set()
-        ranks = sorted(set(range(1, self.place.world_size)) - set(missing) | new)
-        texts = channel.get([f"message/{rank}" for rank in ranks])
-        with self._lock:
-            for text in texts:
-                table.add(decode(text), now)
-        self._rates.agreed_rate = table.rate(now, self.interval_s)
-        rate = min(self._rates.agreed_rate, self._rates.affordable_rate)
-        channel.put("rate", struct.pack("<d", rate))
+            for message in messages:
+                self._table.add(message, now)
+        self._rates.agreed_rate = self._table.rate(now, self.interval_s)
+        self._store.set("rate", str(min(self._rates.agreed_rate, self._rates.affordable_rate)))
         if not self.messages and self.folder is not None:
-            channel.put("folder", self.folder.encode())
-        self.messages += 1
+            self._store.set("folder", self.folder)
 
     def _compare_now(self) -> None:
         began = self._clock()
-        self.comparison = self._compare(self.records())
+        self.comparison = compare_ranks(self.records(), world_size=self.place.world_size)
         now = self._clock()
         usual = 30.0 if self.comparison.missing is None else FIRST_COMPARISON_S
         # The part of the time that comparisons take at most.
@@ -199,7 +183,7 @@ class Exchange:
 
     def _end(self) -> None:
         """Send the last message; on rank 0 read those of the others, for a short time."""
-        if self._channel is None:
+        if not self.connected:
             return
         self.exchange(closing=True)
         until = self._clock() + CLOSING_S
@@ -232,7 +216,3 @@ class Exchange:
         own = {0: keep_largest(self.work.record())}
         with self._lock:
             return own | self._table.records()
-
-
-def _let_others_run() -> None:
-    time.sleep(0)

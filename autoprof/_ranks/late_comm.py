@@ -6,9 +6,7 @@ step the shortest of all ranks. Whose connection is slow cannot be seen in it, f
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -20,7 +18,6 @@ from .excess import (
     MIN_SHARE,
     ONE_OFF_NS,
     ONE_OFF_STEPS,
-    SHOWN_STEPS,
     Kind,
     Times,
     chance_of_period,
@@ -45,11 +42,6 @@ class LateComm:
     late: int
     steps: tuple[int, ...]
     period: int | None = None
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> LateComm:
-        """Read back the result of ``dataclasses.asdict``."""
-        return cls(**{**data, "steps": tuple(data["steps"])})
 
 
 def find_late_comm(comm: Times, steps: Nanoseconds, lengths: Times, explained: frozenset[int]) -> LateComm | None:
@@ -84,5 +76,5 @@ def find_late_comm(comm: Times, steps: Nanoseconds, lengths: Times, explained: f
 
 def _made(kind: Kind, at: list[int], late: dict[int, float], steps: Nanoseconds, period: int | None = None) -> LateComm:
     ns = [late[index] for index in at]
-    numbers = tuple(steps[at[:SHOWN_STEPS]].tolist())
+    numbers = tuple(steps[at[:8]].tolist())
     return LateComm(kind, round(sum(ns) / len(steps)), round(max(ns)), len(at), numbers, period)

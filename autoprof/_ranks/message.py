@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -16,7 +17,6 @@ MESSAGE_STEPS: Final = 32
 """Steps in a message; the last message of a rank has more."""
 MESSAGE_ROWS: Final = 64
 """Rows in a message, the largest ones; they include the time of the rows inside them that are left out."""
-VERSION: Final = 4
 
 
 class Sender(NamedTuple):
@@ -40,64 +40,42 @@ class Message(NamedTuple):
 def encode(message: Message) -> bytes:
     """Return the text of a message."""
     record = message.record
-    rows = [[*key, *record.parents.get(key, ())] for key in record.rows]
     content = {
-        "version": VERSION,
-        "sender": message.sender,
-        "serial": message.serial,
-        "rate": message.rate,
-        "closing": message.closing,
+        **message._asdict(),
         "steps": record.steps.tolist(),
         "step_ns": record.step_ns.tolist(),
         "own_ns": record.own_ns.tolist(),
-        "rows": rows,
-        "times": [ns.tolist() for ns in record.rows.values()],
+        "record": [[key, record.parents.get(key), ns.tolist()] for key, ns in record.rows.items()],
         "scalars": {name: values.tolist() for name, values in record.scalars.items()},
     }
     return json.dumps(content, separators=(",", ":")).encode()
 
 
 def decode(data: bytes) -> Message:
-    """Read a message. Raises ``ValueError`` where it is none, or of another version."""
-    try:
-        content = json.loads(data)
-        if content["version"] != VERSION:
-            raise ValueError(f"a message is of version {content['version']}; it must be of {VERSION}")
-        return Message(
-            Sender(*map(int, content["sender"])),
-            int(content["serial"]),
-            float(content["rate"]),
-            bool(content["closing"]),
-            _decode_record(content),
-        )
-    except (ValueError, TypeError, KeyError, IndexError, AttributeError) as error:
-        raise ValueError(f"a message cannot be read ({type(error).__name__}: {error})") from error
-
-
-def _decode_record(content: Any) -> RankRecord:
+    """Read a message."""
+    content = json.loads(data)
     steps, step_ns, own_ns = (np.array(content[name], dtype=np.int64) for name in ("steps", "step_ns", "own_ns"))
-    keys: list[SpanKey] = [(str(row[0]), Phase.add(row[1])) for row in content["rows"]]
-    parents = {
-        key: (str(row[2]), Phase.add(row[3])) for key, row in zip(keys, content["rows"], strict=True) if len(row) == 4
-    }
-    times = np.array(content["times"], dtype=np.int64).reshape(len(keys), len(steps))
-    scalars = {str(name): np.array(values, dtype=np.float64) for name, values in content["scalars"].items()}
-    if not {len(steps)} >= {len(step_ns), len(own_ns), *map(len, scalars.values())}:
-        raise ValueError("its columns differ in length")
-    return RankRecord(steps, step_ns, own_ns, dict(zip(keys, times, strict=True)), parents, scalars)
+    rows: dict[SpanKey, Nanoseconds] = {}
+    parents: dict[SpanKey, SpanKey] = {}
+    for key, parent, ns in content["record"]:
+        rows[_key(key)] = np.array(ns, dtype=np.int64)
+        if parent is not None:
+            parents[_key(key)] = _key(parent)
+    scalars = {name: np.array(values, dtype=np.float64) for name, values in content["scalars"].items()}
+    record = RankRecord(steps, step_ns, own_ns, rows, parents, scalars)
+    return Message(Sender(*content["sender"]), content["serial"], content["rate"], content["closing"], record)
 
 
-def largest_rows(record: RankRecord) -> list[SpanKey]:
-    """Return the rows that a message of this record has: those of waits, and the largest others."""
-    return sorted(record.rows, key=lambda key: (key not in WAIT_ROWS, -int(record.rows[key].sum()), key))[:MESSAGE_ROWS]
+def _key(key: Sequence[str]) -> SpanKey:
+    return key[0], Phase.add(key[1])
 
 
 def keep_largest(record: RankRecord) -> RankRecord:
-    """Return the record with the rows of a message alone; the time of each other row is in the nearest one around it.
+    """Return the record with its waits and its largest rows; the time of each other row is in the nearest around it.
 
     Without one, time of modules is in the row outside of all spans, as in ``align_rows``; that of other rows is lost.
     """
-    kept = largest_rows(record)
+    kept = sorted(record.rows, key=lambda key: (key not in WAIT_ROWS, -int(record.rows[key].sum()), key))[:MESSAGE_ROWS]
     if len(kept) == len(record.rows):
         return record
     rows = {key: record.rows[key] for key in kept}

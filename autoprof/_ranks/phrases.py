@@ -38,7 +38,8 @@ def phrase_late_comm(late: LateComm, ranks: RankComparison) -> str:
 
 def _amount(one: SlowRank, step_ns: int) -> str:
     mean = "" if one.kind == "persistent" else " on average"
-    return f"{format_ms(one.excess.middle)}{mean} ({format_percent(one.excess.middle / max(step_ns, 1))} of the step)"
+    ns = one.excess_ns.middle
+    return f"{format_ms(ns)}{mean} ({format_percent(ns / max(step_ns, 1))} of the step)"
 
 
 def _when(one: SlowRank, ranks: RankComparison) -> str:
@@ -56,9 +57,9 @@ def _place(one: SlowRank) -> str:
     if one.phase is Phase.OTHER:
         return ", outside of all spans" if one.name else ", spread over its rows"
     # The part of an excess from which its row is named alone.
-    if one.name_ns >= 0.8 * one.excess.middle:
+    if one.name_ns >= 0.8 * one.excess_ns.middle:
         return f", in {one.name} ({one.phase})"
-    if 2 * one.name_ns < one.excess.middle:
+    if 2 * one.name_ns < one.excess_ns.middle:
         return f", spread over its rows, most of all {one.name} ({one.phase}, {format_ms(one.name_ns)})"
     return f", most of it in {one.name} ({one.phase}, {format_ms(one.name_ns)})"
 

@@ -8,14 +8,15 @@ is therefore in their own work: data, copies, forward and backward of modules, o
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
+from .._stats.layout_cache import cached_by_layout
 from ..frame import TRAINING_LANE, Layout, Nanoseconds, Phase, StepFrame
 
 SpanKey = tuple[str, Phase]
@@ -36,8 +37,6 @@ BATCH_SCALARS: Final = ("tokens", "samples", "frames")
 """Amounts of data in a step."""
 RANK_SCALARS: Final = (CLOCK_SCALAR, CPU_WAIT_SCALAR, *BATCH_SCALARS)
 """Scalars of a step that show the cause of a slow rank."""
-TOGETHER: Final = 32
-"""Steps whose times are added at once, before other threads may run."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -87,90 +86,52 @@ class OwnWork:
         """The numbers of the steps collected."""
         return np.array(sorted(frame.step for frame in self._copy()), dtype=np.int64)
 
-    def record(self, steps: Collection[int] | None = None, *, pause: Callable[[], object] | None = None) -> RankRecord:
-        """Return the own work of the steps collected, or of some; ``pause`` is called now and then."""
+    def record(self, steps: Collection[int] | None = None) -> RankRecord:
+        """Return the own work of the steps collected, or of some."""
         wanted = (frame for frame in self._copy() if steps is None or frame.step in steps)
         frames = sorted(wanted, key=lambda frame: frame.step)
         count = len(frames)
         rows: defaultdict[SpanKey, Nanoseconds] = defaultdict(lambda: np.zeros(count, dtype=np.int64))
         parents: dict[SpanKey, SpanKey] = {}
         scalars: defaultdict[str, npt.NDArray[np.float64]] = defaultdict(lambda: np.full(count, np.nan))
-        own_ns = np.zeros(count, dtype=np.int64)
-        lengths = np.array([frame.step_ns for frame in frames], dtype=np.int64)
-        outside_ns = lengths - np.array([frame.overhead_ns for frame in frames], dtype=np.int64)
-        for layout, at in _by_layout(frames):
-            columns = _Columns.of(layout)
-            parents.update(columns.parents)
-            self_ns = layout.self_ns(np.array([frames[one].total_ns for one in at]))
-            for column, key in columns.own:
-                rows[key][at] += self_ns[:, column]
-                own_ns[at] += self_ns[:, column]
-            for column, key in columns.waits:
-                rows[key][at] += self_ns[:, column]
-            outside_ns[at] -= self_ns[:, columns.training].sum(axis=1)
-            if pause is not None:
-                pause()
-        for at_one, frame in enumerate(frames):
+        by_layout: defaultdict[Layout, list[int]] = defaultdict(list)
+        for at, frame in enumerate(frames):
+            by_layout[frame.layout].append(at)
             for phase, ns in frame.model_ns.items():
-                rows[f"({phase})", phase][at_one] += ns
-                own_ns[at_one] += 0 if phase is Phase.BACKWARD else ns
-                outside_ns[at_one] -= ns
+                rows[f"({phase})", phase][at] += ns
             for name in RANK_SCALARS:
                 if name in frame.scalars:
-                    scalars[name][at_one] = frame.scalars[name]
-        rows[OUTSIDE_ROW] = np.maximum(outside_ns, 0)
+                    scalars[name][at] = frame.scalars[name]
+        for layout, indices in by_layout.items():
+            columns, around = _columns(layout)
+            parents.update(around)
+            self_ns = layout.self_ns(np.array([frames[at].total_ns for at in indices]))
+            for column, key in columns:
+                rows[key][indices] += self_ns[:, column]
+        zeros = np.zeros(count, dtype=np.int64)
+        lengths = np.array([frame.step_ns for frame in frames], dtype=np.int64)
+        overheads = np.array([frame.overhead_ns for frame in frames], dtype=np.int64)
+        own_ns = sum((ns for key, ns in rows.items() if key not in WAIT_ROWS), zeros)
+        rows[OUTSIDE_ROW] = np.maximum(lengths - overheads - sum(rows.values(), zeros), 0)
         numbers = np.array([frame.step for frame in frames], dtype=np.int64)
         return RankRecord(numbers, lengths, own_ns, dict(rows), parents, dict(scalars))
 
 
-def _by_layout(frames: Sequence[StepFrame]) -> Iterator[tuple[Layout, list[int]]]:
-    """Yield each layout with the indices of its frames, at most ``TOGETHER`` at a time."""
-    found: dict[int, tuple[Layout, list[int]]] = {}
-    for at, frame in enumerate(frames):
-        found.setdefault(id(frame.layout), (frame.layout, []))[1].append(at)
-    for layout, indices in found.values():
-        for start in range(0, len(indices), TOGETHER):
-            yield layout, indices[start : start + TOGETHER]
-
-
-class _Columns(NamedTuple):
-    """The columns of a layout that belong to rows of a ``RankRecord``, and the rows around these."""
-
-    own: list[tuple[int, SpanKey]]
-    waits: list[tuple[int, SpanKey]]
-    training: Nanoseconds
-    parents: dict[SpanKey, SpanKey]
-
-    @classmethod
-    def of(cls, layout: Layout) -> _Columns:
-        training = [at for at, lane in enumerate(layout.lanes) if lane == TRAINING_LANE]
-        own, waits = list(own_rows(layout)), list(wait_rows(layout))
-        return cls(own, waits, np.asarray(training, dtype=np.int64), parent_rows(layout))
-
-
-def parent_rows(layout: Layout) -> dict[SpanKey, SpanKey]:
-    """Return the row around each row of a layout's own work, where it is in one."""
-    own = list(own_rows(layout))
-    keys = dict([*own, *wait_rows(layout)])
+@cached_by_layout
+def _columns(layout: Layout) -> tuple[list[tuple[int, SpanKey]], dict[SpanKey, SpanKey]]:
+    """Return the columns of the training thread, each with its row, and the rows around rows of own work."""
+    keys: dict[int, SpanKey] = {}
     parents: dict[SpanKey, SpanKey] = {}
-    for at, key in own:
-        parent = keys.get(layout.parents[at])
-        if parent is not None and parent != key:
-            parents.setdefault(key, parent)
-    return parents
-
-
-def wait_rows(layout: Layout) -> Iterator[tuple[int, SpanKey]]:
-    """Yield the columns of a layout in which a rank may wait for others, each with its row."""
-    own = {column for column, _ in own_rows(layout)}
-    for column, (phase, lane) in enumerate(zip(layout.phases, layout.lanes, strict=True)):
-        if lane == TRAINING_LANE and column not in own:
-            yield column, BACKWARD_ROW if phase is Phase.BACKWARD else COMM_ROW
-
-
-def own_rows(layout: Layout) -> Iterator[tuple[int, SpanKey]]:
-    """Yield the columns of a layout that are a rank's own work, each with its row."""
-    columns = zip(layout.names, layout.fqns, layout.phases, layout.lanes, strict=True)
-    for column, (name, fqn, phase, lane) in enumerate(columns):
-        if lane == TRAINING_LANE and phase.traits.own_work and not (phase is Phase.BACKWARD and fqn is None):
-            yield column, (name, phase)
+    columns = zip(layout.names, layout.fqns, layout.phases, layout.lanes, layout.parents, strict=True)
+    for column, (name, fqn, phase, lane, parent) in enumerate(columns):
+        if lane != TRAINING_LANE:
+            continue
+        if phase is Phase.BACKWARD and fqn is None:
+            keys[column] = BACKWARD_ROW
+        elif not phase.traits.own_work:
+            keys[column] = COMM_ROW
+        else:
+            key = keys[column] = name, phase
+            if parent in keys and keys[parent] != key:
+                parents.setdefault(key, keys[parent])
+    return list(keys.items()), parents

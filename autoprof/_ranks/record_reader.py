@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -44,18 +43,17 @@ class FolderRecords:
     left_out: tuple[LeftOut, ...]
 
 
-def read_folder(folder: Path) -> FolderRecords:
+def read_folder(folder: Path, world_size: int | None = None) -> FolderRecords:
     """Read the ranks of a run. Raises ``OutputError`` for a folder without any."""
-    ranks = {
-        int(found[1]) for path in folder.glob("rank*") if (found := re.fullmatch(r"rank(0|[1-9][0-9]{0,8})", path.name))
-    }
+    names = (re.fullmatch(r"rank(0|[1-9][0-9]{0,8})", path.name) for path in folder.glob("rank*"))
+    ranks = {int(found[1]) for found in names if found}
     if not ranks:
         raise OutputError(
             f"{folder}: has no folders of ranks; allowed: the folder of a run, which contains rank0, rank1, …"
         )
     infos = {rank: _read_info(folder, rank) for rank in ranks}
     sizes = Counter(size for info in infos.values() if isinstance(size := info.get("world_size"), int) and size > 0)
-    world_size = sizes.most_common(1)[0][0] if sizes else max(ranks) + 1
+    world_size = world_size or (sizes.most_common(1)[0][0] if sizes else max(ranks) + 1)
     records: dict[int, RankRecord] = {}
     left_out = []
     # Steps read of all ranks together, some 100 MB of times; of more ranks, fewer steps each.
@@ -99,45 +97,37 @@ def _why_foreign(rank: int, info: Mapping[str, Any] | None, world_size: int) -> 
     return None
 
 
-def read_record(path: Path, steps: int, deadline: float = float("inf")) -> RankRecord | None:
-    """Read the last ``steps`` of a record without warm-up; None after the ``deadline`` (``time.monotonic``)."""
-    frames = read_last_frames(path, steps, deadline)
-    if frames is None:
-        return None
+def read_record(path: Path, steps: int = MAX_STEPS) -> RankRecord:
+    """Read the last ``steps`` of a record without warm-up."""
     work = OwnWork(steps)
-    for frame in frames:
+    for frame in read_last_frames(path, steps):
         work.add(frame)
     return work.record()
 
 
-def read_last_frames(path: Path, steps: int, deadline: float = float("inf")) -> list[StepFrame] | None:
-    """Return the last ``steps`` frames of a record, in order; None after the ``deadline`` (``time.monotonic``)."""
+def read_last_frames(path: Path, steps: int) -> list[StepFrame]:
+    """Return the last ``steps`` frames of a record, in order."""
     found: list[StepFrame] = []
     for number in reversed(parts_of(path)):
         lines_name, spans_name = part_names(number)
         blocks = BlockReader(path.with_name(spans_name))
         try:
-            frames = _last_frames(path.with_name(lines_name), blocks, steps - len(found), deadline)
+            found = _last_frames(path.with_name(lines_name), blocks, steps - len(found)) + found
         finally:
             blocks.close()
-        if frames is None:
-            return None
-        found = frames + found
         if len(found) >= steps:
             break
     return found
 
 
-def _last_frames(path: Path, blocks: BlockReader, steps: int, deadline: float) -> list[StepFrame] | None:
-    """Return the last ``steps`` of one part of a record; None after the ``deadline``."""
+def _last_frames(path: Path, blocks: BlockReader, steps: int) -> list[StepFrame]:
+    """Return the last ``steps`` of one part of a record."""
     decoder, frames = FrameDecoder(blocks), []
-    lines = list(_lines(path))
+    lines = _lines(path)
     for at, line in enumerate(lines):
         is_last = at >= len(lines) - steps
         if not is_last and b'"layout":' not in line:
             continue
-        if time.monotonic() > deadline:
-            return None
         try:
             frame = decoder.decode(line)
         except BAD_LINE:  # a cut line, a layout that was not read
@@ -147,13 +137,12 @@ def _last_frames(path: Path, blocks: BlockReader, steps: int, deadline: float) -
     return frames
 
 
-def _lines(path: Path) -> Iterator[bytes]:
+def _lines(path: Path) -> list[bytes]:
+    """Return the lines of a record; of a long one, those at its beginning, which have layouts, and at its end."""
     with path.open("rb") as file:
-        size = file.seek(0, 2)
-        file.seek(0)
-        if size <= HEAD_BYTES + TAIL_BYTES:
-            yield from file.read().splitlines()
-            return
-        yield from file.read(HEAD_BYTES).splitlines()
-        file.seek(size - TAIL_BYTES)
-        yield from file.read().splitlines()
+        head = file.read(HEAD_BYTES)
+        file.seek(max(file.seek(0, 2) - TAIL_BYTES, len(head)))
+        tail = file.read()
+        is_whole = file.tell() <= len(head) + TAIL_BYTES
+    # Where a part is left out, the lines cut at its ends cannot be decoded.
+    return (head + tail).splitlines() if is_whole else [*head.splitlines(), *tail.splitlines()]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Hashable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +19,7 @@ from .record import RankRecord
 LATE_INTERVALS: Final = 3.0
 """A rank whose last message is older than this many intervals is late."""
 
+Key = TypeVar("Key", bound=Hashable)
 Number = TypeVar("Number", np.int64, np.float64)
 
 RankStatus = Literal["alive", "late", "dead", "closed", "missing"]
@@ -53,9 +54,9 @@ def kept_messages(world_size: int) -> int:
 class RankTable:
     """The messages of ranks 1 to ``world_size`` − 1."""
 
-    def __init__(self, world_size: int, *, is_running: Callable[[Sender], bool | None]) -> None:
+    def __init__(self, world_size: int, host: int) -> None:
         self._world_size = world_size
-        self._is_running = is_running
+        self._host = host
         self._kept = kept_messages(world_size)
         self._entries: dict[int, _RankMessages] = {}
 
@@ -78,10 +79,6 @@ class RankTable:
             entry.step = int(message.record.steps[-1])
         return True
 
-    def missing(self) -> list[int]:
-        """Return the ranks that have never sent a message."""
-        return [rank for rank in range(1, self._world_size) if rank not in self._entries]
-
     def rate(self, now: float, interval_s: float) -> float:
         """Return the lowest rate that a rank affords, of those that are not late."""
         fresh = [
@@ -103,7 +100,7 @@ class RankTable:
         status: RankStatus = "alive"
         if last.closing:
             status = "closed"
-        elif self._is_running(last.sender) is False:
+        elif _has_ended(last.sender, self._host):
             status = "dead"
         elif now - entry.last_s > LATE_INTERVALS * interval_s:
             status = "late"
@@ -123,36 +120,37 @@ def join_records(records: list[RankRecord]) -> RankRecord:
     steps = np.concatenate([record.steps for record in records])
     _, last = np.unique(steps[::-1], return_index=True)
     chosen = len(steps) - 1 - last
-    rows = dict.fromkeys(key for record in records for key in record.rows)
-    scalars = dict.fromkeys(name for record in records for name in record.scalars)
 
-    def join(parts: Iterable[npt.NDArray[Number]]) -> npt.NDArray[Number]:
-        return np.concatenate(list(parts))[chosen]
+    def join(columns: list[Mapping[Key, npt.NDArray[Number]]], absent: Number) -> dict[Key, npt.NDArray[Number]]:
+        joined = {}
+        for key in dict.fromkeys(key for column in columns for key in column):
+            parts = [
+                column.get(key, np.full(len(record.steps), absent))
+                for column, record in zip(columns, records, strict=True)
+            ]
+            joined[key] = np.concatenate(parts)[chosen]
+        return joined
 
-    def column(found: npt.NDArray[Number] | None, count: int, absent: Number) -> npt.NDArray[Number]:
-        return np.full(count, absent) if found is None else found
-
-    none, unknown = np.int64(0), np.float64("nan")
     return RankRecord(
         steps[chosen],
-        join(one.step_ns for one in records),
-        join(one.own_ns for one in records),
-        {key: join(column(one.rows.get(key), len(one.steps), none) for one in records) for key in rows},
+        np.concatenate([one.step_ns for one in records])[chosen],
+        np.concatenate([one.own_ns for one in records])[chosen],
+        join([one.rows for one in records], np.int64(0)),
         {key: parent for one in records for key, parent in one.parents.items()},
-        {name: join(column(one.scalars.get(name), len(one.steps), unknown) for one in records) for name in scalars},
+        join([one.scalars for one in records], np.float64("nan")),
     )
 
 
-def is_running(sender: Sender, here: int) -> bool | None:
-    """Return whether a rank's process exists; None for one of another host than ``here``."""
+def _has_ended(sender: Sender, here: int) -> bool:
+    """Return whether a rank's process is known to exist no longer; one of another host than ``here`` is unknown."""
     if sender.host != here or not sender.pid:
-        return None
+        return False
     try:
         os.kill(sender.pid, 0)
     except ProcessLookupError:
-        return False
+        return True
     except OSError:
-        return None
+        return False
     with suppress(OSError):  # a process that has ended and that its launcher has not collected yet
-        return ") Z " not in Path(f"/proc/{sender.pid}/stat").read_text(encoding="utf-8", errors="replace")
-    return True
+        return ") Z " in Path(f"/proc/{sender.pid}/stat").read_text(encoding="utf-8", errors="replace")
+    return False

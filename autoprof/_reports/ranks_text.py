@@ -14,7 +14,6 @@ from .table import GAP, render_rows
 from .text import cells, crop, fit, glyphs_for, safe, wrap
 
 MIN_WIDTH: Final = 80
-CSV_COLUMNS: Final = ("rank", "steps", "step_ms", "own_ms", "excess_ms", "name", "phase", "name_ms", "left_out")
 
 
 def render_ranks(
@@ -51,7 +50,7 @@ def _verdict(comparison: RankComparison) -> str:
         return visible(phrase_slow(replace(comparison, absent=())))  # the list below has the absent ranks
     if comparison.unclear is not None:
         return f"inconclusive; {comparison.unclear}"
-    excess = comparison.excess
+    excess = comparison.excess_ns
     share = format_percent(excess.middle / comparison.step_ns) if comparison.step_ns else "0 %"
     return (
         f"no rank is slow; rank {comparison.rank} has the longest own work: {format_ms(excess.middle)} a step ({share} "
@@ -127,16 +126,3 @@ def ranks_to_dict(found: FolderRecords, comparison: RankComparison, rows: Sequen
         "ranks": [{**asdict(row), "host": found.hosts.get(row.rank)} for row in rows],
         "left_out": [entry._asdict() for entry in found.left_out],
     }
-
-
-def csv_rows(found: FolderRecords, rows: Sequence[RankRow]) -> Iterator[tuple[Any, ...]]:
-    """Yield the rows of the CSV file below its head, by rank; a rank that is left out has only the reason."""
-    reasons = {entry.rank: entry.why for entry in found.left_out}
-    by_rank = {row.rank: row for row in rows}
-    for rank in sorted(by_rank.keys() | reasons.keys()):
-        why = reasons.get(rank, "")
-        if (row := by_rank.get(rank)) is None:
-            yield (rank, *("",) * (len(CSV_COLUMNS) - 2), why)
-            continue
-        times = (f"{ns / NS_PER_MS:.6f}" for ns in (row.step_ns, row.own_ns, row.excess_ns))
-        yield (rank, row.steps, *times, row.name or "", str(row.phase or ""), f"{row.name_ns / NS_PER_MS:.6f}", why)

@@ -10,8 +10,7 @@ from typing import Any, Final
 import torch
 
 from .._process.ranks import rank, world_size
-from .._ranks import Exchange, RankPlace, compare_known, open_channel
-from .._ranks.channel import Channel
+from .._ranks import Exchange, RankPlace, open_store
 from .._ranks.table import RankState
 from .._resolve.observer import Observer
 from ..frame import FrameRun
@@ -24,11 +23,11 @@ def make_exchange(sampler: Sampler) -> Exchange | None:
     if world_size() <= 1:
         return None
     place = RankPlace(rank(), world_size())
-    return Exchange(place, sampler, partial(_connect, place), partial(compare_known, world_size=place.world_size))
+    return Exchange(place, sampler, partial(_connect, place))
 
 
-def _connect(place: RankPlace, session: int) -> Channel | None:
-    """Return the channel of the process group; None as long as there is none."""
+def _connect(place: RankPlace, session: int) -> Any | None:
+    """Return the store of the process group; None as long as there is none."""
     distributed = torch.distributed
     if not (distributed.is_available() and distributed.is_initialized()):
         return None
@@ -38,7 +37,7 @@ def _connect(place: RankPlace, session: int) -> Channel | None:
             f"the launcher gave this process rank {place.rank} of {place.world_size}, the process group rank "
             f"{group.rank} of {group.world_size}; call init_process_group before autoprof.instrument"
         )
-    return open_channel(session, *place)
+    return open_store(session, *place)
 
 
 class RankExchange(Observer):

@@ -41,7 +41,7 @@ GONE_OPTIONS: Final = {
         "--rank": "compare_runs(a, b, rank=N)",
         "--top": "--min-share",
     },
-    "ranks": {"--sql": "--json"},
+    "ranks": {"--sql": "--json", "--csv": "--json"},
     "inspect": {
         "--follow": "watch -n 10 autoprof inspect LOG",
         "-f": "watch -n 10 autoprof inspect LOG",

@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import csv
-import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from .._core.names import plain_cell
 from ..errors import OutputError
 from ._help import add_command
 from ._output import print_json, terminal
 from ._runs import add_run
-
-if TYPE_CHECKING:
-    from .._ranks import FolderRecords, RankComparison
 
 
 def add(commands: Any) -> None:
@@ -30,28 +24,25 @@ def add(commands: Any) -> None:
         ),
         examples={
             "autoprof ranks": "the latest run in the folder runs",
-            "autoprof ranks runs/a --csv ranks.csv": "a table with a row for each rank",
+            "autoprof ranks runs/a --json": "the times of each rank, for a program",
         },
     )
     add_run(parser)
     parser.add_argument("--top", type=int, default=10, metavar="N", help="ranks shown; 0 for all (default: 10)")
     parser.add_argument("--json", action="store_true", help="print the comparison, all ranks and the list as JSON")
-    parser.add_argument("--csv", type=Path, metavar="FILE", help="also write a table with a row for each rank")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command; return its exit status."""
-    from .._ranks import read_folder
+    from .._ranks import compare_ranks, read_folder
     from .._ranks.rank_table import rank_rows
     from .._reports.ranks_text import ranks_to_dict, render_ranks
 
     if arguments.top < 0:
         raise OutputError(f"--top: {arguments.top} is not a number of ranks; allowed: 0 (all), 1, 2, …")
     found = read_folder(_folder(arguments.run_folder))
-    comparison = _compare(found)
+    comparison = compare_ranks(found.records, world_size=found.world_size)
     rows = rank_rows(found.records)
-    if arguments.csv is not None:
-        _write_csv(arguments.csv, found, rows)
     if arguments.json:
         print_json(ranks_to_dict(found, comparison, rows))
         return 0
@@ -67,27 +58,3 @@ def _folder(given: str) -> Path:
 
     has_ranks = any(Path(given).glob("rank*/steps.jsonl"))
     return Path(given) if has_ranks else Path(find_run(given))
-
-
-def _compare(found: FolderRecords) -> RankComparison:
-    from .._ranks import RankComparison, compare_ranks
-
-    if len(found.records) < 2:
-        return RankComparison(found.world_size, f"readable records of two ranks; there are {len(found.records)}")
-    return compare_ranks(found.records, world_size=found.world_size)
-
-
-def _write_csv(path: Path, found: FolderRecords, rows: Any) -> None:
-    from .._reports.ranks_text import CSV_COLUMNS, csv_rows
-
-    try:
-        with path.open("w", encoding="utf-8", newline="") as file:
-            writer = csv.writer(file)
-            writer.writerow(CSV_COLUMNS)
-            for row in csv_rows(found, rows):
-                writer.writerow([plain_cell(cell) if isinstance(cell, str) else cell for cell in row])
-    except OSError as error:
-        raise OutputError(
-            f"--csv: {path}: cannot be written ({error.strerror}); allowed: a file in a folder that exists"
-        ) from error
-    print(f"{path}: written", file=sys.stderr)

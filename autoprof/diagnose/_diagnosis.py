@@ -167,7 +167,7 @@ class Diagnosis(Observer):
             optimizers=self._optimizer_infos,
             collected=tuple(sorted(step for step in longest if step in collected)),
             collections=self._collections.count,
-            ranks=self._ranks.comparison(longest, final=final),
+            ranks=self._ranks.comparison(final=final),
             stacks=self._stacks.statistics(),
             threads=self._threads.busy(),
             **self._calls.facts(),

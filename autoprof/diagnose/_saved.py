@@ -63,8 +63,7 @@ def facts_of_run(run: Run, collector: EvidenceCollector) -> RunFacts:
     facts = RunFacts.of_run_info(run.info)
     if facts.world_size <= 1:
         return facts
-    longest = tuple(long.step for long in collector.longest())
-    return replace(facts, rank=0, ranks=compare_saved(run.path, facts.world_size, facts.ranks, longest))
+    return replace(facts, rank=0, ranks=compare_saved(run.path, facts.world_size, facts.ranks))
 
 
 def saved_summary(run: Run, rank: int | None = None) -> Summary:

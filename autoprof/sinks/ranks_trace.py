@@ -76,13 +76,11 @@ class RanksTraceSink:
         ended: dict[int, float] = {}
         while time.monotonic() < until and not all(self._is_complete(rank, ended) for rank in ranks):
             time.sleep(0.05)
-        # The longest time for reading the records of all ranks.
-        deadline = time.monotonic() + 5.0
         frames: dict[int, list[StepFrame]] = {}
         for rank in ranks:
             with suppress(OSError):  # the records of another machine are not here
                 # The last steps of each rank that are read: they align the clocks.
-                frames[rank] = read_last_frames(self._rank_path(rank) / RECORDS, 64, deadline) or []
+                frames[rank] = read_last_frames(self._rank_path(rank) / RECORDS, 64)
         return frames
 
     def _is_complete(self, rank: int, ended: dict[int, float]) -> bool:

@@ -12,6 +12,7 @@ import torch
 from evidence_builders import MS, evidence_of, finding_of, found
 
 from autoprof._ranks import LateComm, RankComparison, SlowRank
+from autoprof._stats.intervals import Interval
 from autoprof.diagnose import CallStatistics, EvidenceCollector, RunFacts, diagnose
 from autoprof.diagnose._calls import CallSite, idle_after_waits_ns, shorten_path
 from autoprof.diagnose._compilations import CompileStatistics
@@ -165,8 +166,8 @@ TOGETHER = {"data": 1, "forward": 20, "backward": 40, "comm": 30, "optimizer": 4
 
 def slow_rank(rank: int, excess_ms: int, comm_ms: tuple[int, ...], pure_ms: int) -> RunFacts:
     """Make the facts of rank 0 in a run of two, one of which works longer; ``pure_ms`` of communication is no wait."""
-    excess = (excess_ms * MS,) * 3
-    slow = SlowRank(rank, "persistent", "module", "a", Phase.FORWARD, excess[0], excess, excess[0], 40)
+    ns = excess_ms * MS
+    slow = SlowRank(rank, "persistent", "module", "a", Phase.FORWARD, ns, Interval.exact(ns), ns, 40)
     ranks = RankComparison(
         2,
         steps=40,
@@ -280,7 +281,9 @@ def test_a_clock_that_varies_a_little_is_no_cause() -> None:
 
 def test_long_steps_caused_by_another_rank_name_it() -> None:
     """This one only waited."""
-    blamed = RankComparison(4, steps=40, step_ns=100 * MS, long_steps={str(step): 2 for step in (8, 16, 24, 32, 40)})
+    late = (8, 16, 24, 32, 40)
+    slow = SlowRank(2, "recurring", "host", "a", Phase.OTHER, MS, Interval.exact(MS), MS, len(late), late)
+    blamed = RankComparison(4, steps=40, step_ns=100 * MS, slow=(slow,))
     finding = finding_of(outliers(facts=RunFacts(world_size=4, ranks=blamed)), "jitter")
     assert finding is not None
     assert (finding.rank, finding.evidence["cause"]) == (2, "rank 2")
@@ -290,9 +293,7 @@ def test_all_facts_go_to_json_and_back() -> None:
     """They are part of ``run.json``."""
     import json
 
-    facts = replace(
-        compiled(6, MS), waits=calls(1, 2), logs=calls(3, 4), ranks=RankComparison(2, "nothing", phase=Phase.DATA)
-    )
+    facts = replace(compiled(6, MS), waits=calls(1, 2), logs=calls(3, 4), ranks=RankComparison(2, "nothing"))
     assert RunFacts.from_dict(json.loads(json.dumps(facts.to_dict()))) == facts
 
 

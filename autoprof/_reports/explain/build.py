@@ -66,10 +66,10 @@ def _ranks(facts: RunFacts) -> ComparedRanks | None:
             cause=one.cause,
             phase=str(one.phase),
             name=one.name,
-            excess_ns=round(one.excess.middle),
+            excess_ns=round(one.excess_ns.middle),
             gain_ns=one.gain_ns,
             late=one.late,
-            steps=one.steps,
+            steps=one.steps[:8],
             period=one.period,
         )
         for one in found.slow

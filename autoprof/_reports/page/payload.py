@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..._process.lifecycle import EXIT
-from ..._ranks import RankComparison, compare_saved, phrase_slow, read_ranks
+from ..._ranks import RankComparison, compare_saved, phrase_slow
 from ..._storage.runs import Run
 from ...diagnose import RunFacts
 from ...errors import OutputError
@@ -269,10 +269,6 @@ def _ranks(run: Run) -> Json | None:
         return None
     data: Json = {"world": world, "missing": sorted(set(range(world)) - set(run.ranks))}
     found = compare_saved(run.path, world, _saved_comparison(run))
-    if found is not None and found.missing is None and found.map is None:  # saved by another version
-        found = read_ranks(run.path, world)
-    if found is None:
-        return data
     if found.missing is not None or found.map is None:
         return {**data, "text": safe(f"The ranks could not be compared: {found.missing}")}
     text = "No rank is slow: the differences are within those of equal ranks"

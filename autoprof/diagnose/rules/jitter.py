@@ -150,9 +150,9 @@ def _clock_cause(run: Evidence, outliers: list[LongStep]) -> Cause | None:
 
 def _rank_cause(run: Evidence, outliers: list[LongStep]) -> Cause | None:
     """Return another rank as the cause if its own work made these steps long, while this rank waited."""
-    explained = {} if run.facts.ranks is None else run.facts.ranks.long_steps
-    ranks = Counter(explained[str(step.step)] for step in outliers if str(step.step) in explained)
-    rank, count = max(ranks.items(), key=lambda one: one[1], default=(run.facts.rank, 0))
+    slow = () if run.facts.ranks is None else run.facts.ranks.slow
+    counts = {one.rank: sum(step.step in one.steps for step in outliers) for one in slow}
+    rank, count = max(counts.items(), key=lambda one: one[1], default=(run.facts.rank, 0))
     if rank == run.facts.rank or count < CAUSE_SHARE * len(outliers):
         return None
     why = (

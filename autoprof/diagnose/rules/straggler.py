@@ -26,7 +26,6 @@ def judge(run: Evidence) -> Finding | None:
     if not ranks.slow:
         return _without_slow_rank(ranks)
     slow = ranks.slow[0]
-    share = slow.excess.over(Interval.exact(ranks.step_ns))
     return Finding(
         "straggler",
         "warning",
@@ -37,20 +36,21 @@ def judge(run: Evidence) -> Finding | None:
         slow.rank,
         gain_ns=slow.gain_ns,
         evidence={
-            **_evidence(ranks, share, MIN_SHARE if slow.kind == "persistent" else MIN_SHARE / 2),
+            **_evidence(ranks, slow.excess_ns, MIN_SHARE if slow.kind == "persistent" else MIN_SHARE / 2),
             "kind": slow.kind,
             "cause": slow.cause,
-            "late": list(slow.steps),
+            "late": list(slow.steps[:8]),
             "period": slow.period,
             "slow": [[one.rank, one.kind, one.cause, one.name, str(one.phase)] for one in ranks.slow],
         },
     )
 
 
-def _evidence(ranks: RankComparison, share: Interval, bound: float) -> dict[str, Any]:
+def _evidence(ranks: RankComparison, excess_ns: Interval, bound: float) -> dict[str, Any]:
+    share = excess_ns.over(Interval.exact(ranks.step_ns))
     return {
         "own_ns": list(ranks.own_ns),
-        "excess_ns": round(ranks.excess.middle),
+        "excess_ns": round(excess_ns.middle),
         "share": round(share.middle, 4),
         "share_low": round(share.low, 4),
         "share_high": round(share.high, 4),
@@ -62,8 +62,8 @@ def _evidence(ranks: RankComparison, share: Interval, bound: float) -> dict[str,
 
 def _without_slow_rank(ranks: RankComparison) -> Finding | None:
     """Return an abstention where the ranks may differ nevertheless; None where they are alike."""
-    share = ranks.excess.over(Interval.exact(ranks.step_ns))
-    evidence = _evidence(ranks, share, MIN_SHARE)
+    share = ranks.excess_ns.over(Interval.exact(ranks.step_ns))
+    evidence = _evidence(ranks, ranks.excess_ns, MIN_SHARE)
     if ranks.unclear is not None:
         remedy = "put spans around the communication inside of modules: one of the two ranks waits there"
         return abstain("straggler", f"inconclusive: {ranks.unclear}", remedy, evidence)
