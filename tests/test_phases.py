@@ -41,7 +41,7 @@ def reduction() -> Phase:
 def run(output: Path, phase: Phase) -> ListSink:
     """Train three steps with a span of this phase in each, marked as a probe does, and every sink of files."""
     model, sink = nn.Linear(4, 4), ListSink()
-    sinks: dict[str, dict[str, object]] = {name: {} for name in ("log", "jsonl", "csv", "trace", "speedscope")}
+    sinks: dict[str, dict[str, object]] = {name: {} for name in ("log", "jsonl", "csv", "trace")}
     sample = {"warmup": 0, "budget": None}
     config = {"targets": [{"match": ".*"}], "output": str(output), "sinks": sinks, "sample": sample}
     with autoprof.instrument(model, config, sinks=[sink]) as session:

@@ -38,6 +38,7 @@ REMOVED: Final[Mapping[str, str]] = {
     "sinks.ranks_trace.ranks": "remove it: the file has at most 32 ranks",
     "sinks.ranks_trace.wait_s": _FIXED,
     "sinks.report.max_mb": "remove it: above 64 MB of records, autoprof report writes the page",
+    "sinks.speedscope": "use trace: www.speedscope.app reads trace.json",
     "sinks.trace.flush_s": _FIXED,
     "flops: trust": "use auto, or off",
     "ranges: both": "use nvtx or profiler",

@@ -1,4 +1,4 @@
-"""A step as slices on tracks, for the viewers of the trace and of speedscope; and the window of steps that they draw.
+"""A step as slices on tracks, for the viewers of the trace.
 
 Viewers require that any two slices of a track are nested or disjoint. On one stream, and in one thread, spans are so by
 themselves; spans that overlap (durations measured elsewhere, streams that run into the next step) get rows of their
@@ -9,40 +9,20 @@ grid is finer than the resolution of any clock that autoprof reads.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
-from functools import cached_property, lru_cache
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 import numpy as np
-from pydantic import Field
 
-from .._core.options import Options
+from .._ranks import StepCollectives
+from .._stats.layout_cache import cached_by_layout
 from ..frame import LOGGED_LANE, NOT_MEASURED, STREAM_LANES, UNTIMED_LANE, Layout, Nanoseconds, Phase, StepFrame
 
-BYTES_PER_MB: Final = 1_000_000
 GRID_NS: Final = 125
 """The grid of the timeline: 1/8 µs."""
 
-
 Track = tuple[str, int]
 """``host`` and a thread, or ``device`` and a lane; ``host`` and a negative lane for spans of neither."""
-
-
-class PlacedStep(Protocol):
-    """A step as far as its place on a timeline depends on it."""
-
-    @property
-    def start_unix_ns(self) -> int:
-        """The wall-clock time of the start."""
-
-    @property
-    def duration_ns(self) -> int:
-        """The length on the host."""
-
-    @property
-    def device_duration_ns(self) -> int | None:
-        """The length on the device, None without one."""
 
 
 class StepPlacement:
@@ -58,7 +38,7 @@ class StepPlacement:
         self._host_end = 0
         self._device_end = 0
 
-    def place(self, frame: PlacedStep) -> tuple[int, int]:
+    def place(self, frame: StepFrame | StepCollectives) -> tuple[int, int]:
         """Return the start of the step on the host and on the device."""
         if self.origin_unix_ns is None:
             self.origin_unix_ns = frame.start_unix_ns
@@ -102,43 +82,36 @@ class Rows:
         return len(stacks)
 
 
-class LayoutTracks:
-    """The tracks and pairs of spans of one layout, the same in all its steps."""
-
-    def __init__(self, layout: Layout) -> None:
-        self.layout = layout
-        self.host: dict[Track, list[int]] = {}
-        self.device: dict[Track, list[int]] = {}
-        for span, lane in enumerate(layout.lanes):
-            self.host.setdefault(("host", _thread(lane)), []).append(span)
-            if lane >= 0:
-                self.device.setdefault(("device", lane), []).append(span)
-
-    @cached_property
-    def flows(self) -> tuple[tuple[int, int], ...]:
-        """Pairs of a forward and its backward, as indices of spans.
-
-        Of a name that is called several times the last unpaired call is taken, as in a stack, and only where there are
-        as many backwards as forwards: a frame does not record which call a backward belongs to.
-        """
-        layout = self.layout
-        forward: dict[tuple[str, str | None], list[int]] = {}
-        pairs: dict[tuple[str, str | None], list[tuple[int, int]]] = {}
-        count: Counter[tuple[str, str | None]] = Counter()
-        for span, phase in enumerate(layout.phases):
-            key = layout.names[span], layout.fqns[span]
-            if not layout.calls[span] or layout.lanes[span] < 0:
-                continue
-            if phase is Phase.FORWARD:
-                forward.setdefault(key, []).append(span)
-                count[key] += 1
-            elif phase is Phase.BACKWARD and forward.get(key):
-                pairs.setdefault(key, []).append((forward[key].pop(), span))
-        return tuple(pair for key, found in pairs.items() if len(found) == count[key] for pair in found)
+@cached_by_layout
+def _spans_by_track(layout: Layout) -> tuple[dict[Track, list[int]], dict[Track, list[int]]]:
+    """Return the spans of each track of the host, and of each of the device."""
+    host: dict[Track, list[int]] = {}
+    device: dict[Track, list[int]] = {}
+    for span, lane in enumerate(layout.lanes):
+        host.setdefault(("host", lane % STREAM_LANES if lane >= 0 else lane), []).append(span)
+        if lane >= 0:
+            device.setdefault(("device", lane), []).append(span)
+    return host, device
 
 
-def _thread(lane: int) -> int:
-    return lane % STREAM_LANES if lane >= 0 else lane
+@cached_by_layout
+def pairs_of(layout: Layout) -> tuple[tuple[int, int], ...]:
+    """Return the pairs of a forward and its backward, as indices of spans.
+
+    Of a name that is called several times the last unpaired call is taken, as in a stack, and only where there are as
+    many backwards as forwards: a frame does not record which call a backward belongs to.
+    """
+    forward: dict[tuple[str, str | None], list[int]] = {}
+    pairs: dict[tuple[str, str | None], list[tuple[int, int]]] = {}
+    for span, phase in enumerate(layout.phases):
+        key = layout.names[span], layout.fqns[span]
+        if not layout.calls[span] or layout.lanes[span] < 0:
+            continue
+        if phase is Phase.FORWARD:
+            forward.setdefault(key, []).append(span)
+        elif phase is Phase.BACKWARD and forward.get(key):
+            pairs.setdefault(key, []).append((forward[key].pop(), span))
+    return tuple(pair for key, found in pairs.items() if not forward[key] for pair in found)
 
 
 def track_name(track: Track, row: int) -> str:
@@ -157,7 +130,7 @@ def track_name(track: Track, row: int) -> str:
     return name if row == 0 else f"{name} +{row}"
 
 
-def on_grid(ns: Nanoseconds) -> Nanoseconds:
+def _on_grid(ns: Nanoseconds) -> Nanoseconds:
     """Round down to points of the grid, in units of ``GRID_NS``; times before the timeline are its start."""
     points: Nanoseconds = np.maximum(ns, 0) // GRID_NS
     return points
@@ -182,19 +155,18 @@ class Slicer:
 
     def __init__(self, origin_unix_ns: int | None = None) -> None:
         self.placement = StepPlacement(origin_unix_ns)
-        self.tracks_of = lru_cache(maxsize=128)(LayoutTracks)
         self._rows = Rows()
 
     def slices(self, frame: StepFrame) -> Iterator[Slice]:
         """Yield the frame's slices track by track, each track in order of time and an outer slice before an inner."""
         host, device = self.placement.place(frame)
-        tracks = self.tracks_of(frame.layout)
+        on_host, on_device = _spans_by_track(frame.layout)
         times = frame.start_ns, frame.host_ns
-        yield from self._track_by_track(tracks.host, ("host", 0), (host, frame.duration_ns), times)
+        yield from self._track_by_track(on_host, ("host", 0), (host, frame.duration_ns), times)
         if frame.device_duration_ns is not None:
             if frame.device_start_ns is not None and frame.device_ns is not None:
                 times = frame.device_start_ns, frame.device_ns
-            yield from self._track_by_track(tracks.device, ("device", 0), (device, frame.device_duration_ns), times)
+            yield from self._track_by_track(on_device, ("device", 0), (device, frame.device_duration_ns), times)
 
     def _track_by_track(
         self,
@@ -206,8 +178,8 @@ class Slicer:
         """Yield the slices of each track; ``step`` and ``times`` are a start and a length."""
         at_ns, duration_ns = step
         starts_ns, lengths_ns = times
-        begin, end = (int(point) for point in on_grid(np.array([at_ns, at_ns + duration_ns])))
-        starts, ends = on_grid(at_ns + starts_ns), on_grid(at_ns + starts_ns + lengths_ns)
+        begin, end = (int(point) for point in _on_grid(np.array([at_ns, at_ns + duration_ns])))
+        starts, ends = _on_grid(at_ns + starts_ns), _on_grid(at_ns + starts_ns + lengths_ns)
         for track, group in {main: [], **groups}.items():
             spans = group if main[0] == "host" else [span for span in group if lengths_ns[span] != NOT_MEASURED]
             members, begins, finishes = list(spans), starts[spans].tolist(), ends[spans].tolist()
@@ -216,34 +188,3 @@ class Slicer:
             rows = self._rows.assign(track, begins, finishes)
             for i in sorted(range(len(members)), key=lambda i: (rows[i], begins[i], -finishes[i], i)):
                 yield Slice(members[i], track, rows[i], begins[i], finishes[i])
-
-
-class WindowOptions(Options):
-    """A window of steps."""
-
-    first: int | None = Field(default=None, ge=1, strict=True)
-    """The first step of the window; `null` is the first one after the warm-up."""
-    count: int | None = Field(default=20, ge=1, strict=True)
-    """Number of recorded steps in the window; `null` is all that follow."""
-    max_mb: int = Field(default=100, ge=1, strict=True)
-    """The window ends when the file has about this size, in megabytes."""
-
-
-class StepWindow:
-    """The recorded steps from ``first`` on (None: the first one after the warm-up), ``count`` of them (None: all)."""
-
-    def __init__(self, first: int | None, count: int | None) -> None:
-        self._first = first
-        self._remaining = count
-        self.over = False
-
-    def includes(self, frame: StepFrame) -> bool:
-        """Return whether this frame, the next of the run, is in the window."""
-        if self.over or (frame.warmup if self._first is None else frame.step < self._first):
-            return False
-        if self._remaining is not None:
-            self._remaining -= 1
-            if self._remaining < 0:
-                self.over = True
-                return False
-        return True

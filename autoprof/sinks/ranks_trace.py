@@ -20,8 +20,7 @@ from ..summary import Summary
 from ._base import RunInfo, folder_of
 from ._kind import CloseOrder, SinkKind
 from ._rank_timeline import align_ranks
-from ._timeline import BYTES_PER_MB
-from .trace import write_trace
+from .trace import BYTES_PER_MB, write_trace
 
 
 class RanksTraceOptions(Options):

@@ -8,7 +8,6 @@ from ..frame import StepFrame
 from ..summary import Summary
 from ._base import RunInfo, folder_of
 from ._kind import CloseOrder, SinkKind
-from ._timeline import BYTES_PER_MB
 
 
 class ReportOptions(Options):
@@ -33,8 +32,8 @@ class ReportSink:
         run = read_records(self._folder.path)
         size = sum(run.rank_frames(rank).size_bytes for rank in run.ranks)
         # The largest records of which the page is written at the end: it takes about 4 s per 100 MB.
-        if size > 64 * BYTES_PER_MB:
-            why = f"report.html was not written: its records have {size / BYTES_PER_MB:.0f} MB"
+        if size > 64_000_000:
+            why = f"report.html was not written: its records have {size / 1e6:.0f} MB"
             print(f"autoprof: {why}; autoprof report writes it", file=self._stream)
             return
         write_page(run, summary, last_states=last_states_page(run.path, run.info.get("world_size") or 1))

@@ -15,6 +15,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
+from pydantic import Field
+
+from .._core.options import Options
 from .._core.units import UNITS
 from .._ranks import step_collectives
 from .._stats.unit_rates import LogPeriods
@@ -26,15 +29,23 @@ from ..summary import Summary
 from ._base import RunInfo, folder_of
 from ._kind import CloseOrder, Export, SinkKind
 from ._rank_timeline import MARGIN_STEPS, CollectiveLink, RankTimeline, align_ranks
-from ._timeline import BYTES_PER_MB, GRID_NS, STEP, Slicer, StepWindow, Track, WindowOptions, track_name
+from ._timeline import GRID_NS, STEP, Slicer, Track, pairs_of, track_name
 
 
-class TraceOptions(WindowOptions):
+class TraceOptions(Options):
     """The file `trace.json`, for Perfetto: a window of steps."""
+
+    first: int | None = Field(default=None, ge=1, strict=True)
+    """The first step of the window; `null` is the first one after the warm-up."""
+    count: int | None = Field(default=20, ge=1, strict=True)
+    """Number of recorded steps in the window; `null` is all that follow."""
+    max_mb: int = Field(default=100, ge=1, strict=True)
+    """The window ends when the file has about this size, in megabytes."""
 
 
 Event = dict[str, Any]
 
+BYTES_PER_MB: Final = 1_000_000
 OPEN: Final = "[\n"
 CLOSE: Final = "]\n"
 
@@ -124,7 +135,7 @@ class TraceEncoder:
     def _arrows(self, frame: StepFrame) -> dict[int, Event]:
         """Return the keys of a span's event that make it one end of an arrow from a forward to its backward."""
         arrows: dict[int, Event] = {}
-        for forward, backward in self._slicer.tracks_of(frame.layout).flows:
+        for forward, backward in pairs_of(frame.layout):
             if frame.start_ns[backward] < frame.start_ns[forward]:  # paired by name alone, it belongs to another call
                 continue
             self._flows += 1
@@ -184,7 +195,8 @@ class TraceSink:
     """Write the steps of the window; close the file at its end, or when the size limit is reached."""
 
     def __init__(self, options: TraceOptions, run: RunInfo) -> None:
-        self._window = StepWindow(options.first, options.count)
+        self._first = options.first
+        self._steps_left = options.count
         self._bytes_left = options.max_mb * BYTES_PER_MB - len(OPEN) - len(CLOSE)
         self._encoder = TraceEncoder(run.rank)
         self._file = LineFile(folder_of(run).rank_path / "trace.json", FLUSH_S, run.clock)
@@ -193,16 +205,18 @@ class TraceSink:
 
     def write(self, frame: StepFrame) -> None:
         """Append the frame's events if it is in the window."""
-        if not self._open or not self._window.includes(frame):
-            if self._window.over:
-                self._finish()
+        if not self._open or (frame.warmup if self._first is None else frame.step < self._first):
             return
         events = self._encoder.encode(frame)
         self._bytes_left -= len(events.encode("utf-8", "replace"))
         if self._bytes_left < 0:
             self._finish()
-        else:
-            self._file.write(events)
+            return
+        self._file.write(events)
+        if self._steps_left is not None:
+            self._steps_left -= 1
+            if not self._steps_left:
+                self._finish()
 
     def _finish(self) -> None:
         if self._open:

@@ -16,8 +16,6 @@ from autoprof._storage.runs import RunFolder, read_run
 from autoprof._storage.steps_jsonl import FrameEncoder
 from autoprof.cli import main
 from autoprof.frame import StepFrame
-from autoprof.sinks._rank_clocks import ClockShift
-from autoprof.sinks._rank_timeline import RankTimeline
 
 S = 1_000_000_000
 BEGIN = 1_763_640_000 * S
@@ -140,12 +138,3 @@ def test_the_clock_of_a_rank_is_that_of_its_host(tmp_path: Path) -> None:
     (path / "rank3" / "run.json").unlink()
     run = read_run(path)
     assert [run.clock(rank) for rank in run.ranks] == ["a", "node7", None, None]
-
-
-def test_a_drifting_clock_is_corrected_by_the_time_of_each_step() -> None:
-    """A frame is moved as a whole."""
-    shift = ClockShift(0, BEGIN, 2.0 * S, 1e-4, 1000, 30)
-    timeline = RankTimeline({1: shift})
-    placed = timeline.place(1, step(1, begin=BEGIN + 12 * S))
-    assert placed.start_unix_ns == pytest.approx(BEGIN + 10.1 * S - 1.01 * MS, abs=1000)
-    assert timeline.describe(1) == "clock +2.000000 s ± 0.001 ms against rank 0, drift +100.0 ppm (30 collectives)"

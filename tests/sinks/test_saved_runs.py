@@ -22,8 +22,7 @@ from autoprof.summary import Summary
 from autoprof.testing import ListSink
 
 SINKS = {
-    "log": {}, "jsonl": {}, "csv": {}, "memory_plot": {},
-    "trace": {"first": 1, "count": None}, "speedscope": {"first": 1, "count": None},
+    "log": {}, "jsonl": {}, "csv": {}, "memory_plot": {}, "trace": {"first": 1, "count": None},
 }  # fmt: skip
 
 
@@ -91,7 +90,6 @@ def test_a_live_run_and_its_records_are_the_same(saved: tuple[Path, ListSink, au
 
 REMADE = {
     "--trace": "rank0/trace.json",
-    "--speedscope": "rank0/trace.speedscope.json",
     "--memory-plot": "memory.png",
     "--log": "rank0/timing.log",
 }
@@ -154,14 +152,12 @@ def test_one_trace_shows_all_ranks(two_ranks: tuple[Path, dict[int, list[StepFra
 
 
 def test_tables_of_all_ranks_are_one(two_ranks: tuple[Path, dict[int, list[StepFrame]]], tmp_path: Path) -> None:
-    """The rank is a column; speedscope has a profile a rank."""
-    table, scope = tmp_path / "steps.csv", tmp_path / "scope.json"
-    assert main(["show", str(two_ranks[0]), "--csv", str(table), "--speedscope", str(scope)]) == 0
+    """The rank is a column."""
+    table = tmp_path / "steps.csv"
+    assert main(["show", str(two_ranks[0]), "--csv", str(table)]) == 0
     assert [line.split(",")[:2] for line in table.read_text("utf-8").splitlines()[1:]] == [
         ["0", "1"], ["0", "2"], ["0", "3"], ["1", "1"], ["1", "2"], ["1", "3"], ["1", "4"],
     ]  # fmt: skip
-    names = [profile["name"] for profile in json.loads(scope.read_text("utf-8"))["profiles"]]
-    assert names == ["rank 0: training thread", "rank 1: training thread"]
 
 
 @pytest.mark.parametrize(
@@ -202,7 +198,7 @@ def test_all_sinks_of_a_session_write_side_by_side(tmp_path: Path, capsys: pytes
     files = [path for path in folder.rglob("*") if path.is_file() and "tfevents" not in path.name]
     assert sorted(str(path.relative_to(folder)) for path in files) == [
         "memory.png", "rank0/spans.bin", "rank0/steps.csv", "rank0/steps.jsonl", "rank0/timing.log",
-        "rank0/trace.json", "rank0/trace.speedscope.json", "run.json", "summary.json", "summary.txt",
+        "rank0/trace.json", "run.json", "summary.json", "summary.txt",
     ]  # fmt: skip
     assert len(list((folder / "rank0" / "tensorboard").glob("*tfevents*"))) == 1
     assert len(live.frames) == 6
