@@ -1,7 +1,6 @@
 """Sinks that report means of several steps now and then: to trackers and monitors, which take few points.
 
-``MetricsSink`` gathers frames in a ``MeansOfSteps`` and calls ``report`` with the ``StepSums`` when a report is due. A
-``BackgroundSender`` calls a slow receiver on a thread of its own.
+``MetricsSink`` calls ``report`` when one is due; ``SlowSink`` calls its receiver on a thread of its own.
 """
 
 from __future__ import annotations
@@ -11,13 +10,13 @@ import threading
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
 
 from pydantic import Field
 
 from .._core.options import Options
-from .._core.units import NS_PER_MS, NS_PER_S, UNITS
+from .._core.units import NS_PER_S, UNITS
 from .._stats import Aggregate
 from .._stats.unit_rates import LogPeriods
 from ..errors import OutputError, import_extra
@@ -40,104 +39,87 @@ class MetricsOptions(Options):
 
 
 @dataclass(frozen=True, slots=True)
-class StepSums:
-    """Sums over several recorded steps, and the last value of each logged scalar and memory reading.
+class Report:
+    """Statistics of the recorded steps since the last report, up to ``step``.
 
-    ``rows`` and ``phases`` are nanoseconds over these steps; a row counts a span nested in its own row once.
-    ``throughput`` is that of the logs in these steps, each over all steps since the log before; ``overhead`` is by the
-    host's clock. ``recorded`` and ``dropped`` count from the run's start.
+    ``throughput`` is that of the logs in these steps, each over all steps since the log before. ``recorded`` counts
+    the steps from the run's start.
     """
 
     step: int
     time_unix_ns: int
-    steps: int
-    step_ns: int
-    overhead: float
-    phases: Mapping[Phase, int]
-    rows: Mapping[tuple[str, Phase], int]
-    throughput: float | None = None
-    scalars: Mapping[str, float] = field(default_factory=dict)
-    memory: Mapping[str, int] = field(default_factory=dict)
-    recorded: int = 0
-    dropped: int = 0
+    statistics: Summary
+    throughput: float | None
+    recorded: int
 
-    def top(self, count: int) -> list[tuple[str, Phase, float]]:
-        """Return the longest rows: name, phase and seconds a step."""
-        longest = sorted(self.rows.items(), key=lambda item: (-item[1], item[0][0], str(item[0][1])))[:count]
-        return [(name, phase, ns / self.steps / NS_PER_S) for (name, phase), ns in longest]
+    @property
+    def step_s(self) -> float:
+        """The mean time of a step."""
+        return self.statistics.total_step_ns / self.statistics.steps / NS_PER_S
 
-    def named(self, top: int, prefix: str = "autoprof") -> dict[str, float]:
-        """Return all numbers by name, times in milliseconds a step; NaN and infinity are kept."""
-        mean_ms = {
-            "step_ms": self.step_ns / self.steps / NS_PER_MS,
-            **{f"phase_ms/{phase}": ns / self.steps / NS_PER_MS for phase, ns in self.phases.items()},
-            **{f"ms/{name}/{phase}": seconds * 1000 for name, phase, seconds in self.top(top)},
-        }
-        others: dict[str, float] = {} if self.throughput is None else {"throughput": self.throughput}
-        others["overhead"] = self.overhead
-        others |= {f"memory/{name}": float(value) for name, value in self.memory.items()}
-        others |= {f"scalar/{name}": float(value) for name, value in self.scalars.items()}
-        return {f"{prefix}/{name}" if prefix else name: value for name, value in {**mean_ms, **others}.items()}
+    def phases_s(self) -> dict[Phase, float]:
+        """Return the time of each phase, a step."""
+        return {phase: ns / self.statistics.steps / NS_PER_S for phase, ns in self.statistics.phases.items()}
 
-
-class MeansOfSteps:
-    """Sum frames between two reports."""
-
-    def __init__(self) -> None:
-        self._recorded = self._dropped = 0
-        self._periods = LogPeriods()
-        self._begin()
-
-    def _begin(self) -> None:
-        self._aggregate = Aggregate()
-        self._samples, self._sampled_ns = 0.0, 0
-        self._last = 0, 0
-
-    def __len__(self) -> int:
-        return self._aggregate.steps
-
-    def skip(self, frame: StepFrame) -> None:
-        """Pass over a step of the warm-up: samples that are logged later may be those of its time too."""
-        self._periods.add(frame)
-
-    def add(self, frame: StepFrame) -> None:
-        """Add one step. A step whose device time is unknown is left out, as it is from the statistics."""
-        samples = self._periods.add(frame).get(UNITS[0])
-        if samples is not None:
-            self._samples += samples.units
-            self._sampled_ns += samples.ns
-        steps = self._aggregate.steps
-        self._aggregate.add(frame)
-        if self._aggregate.steps > steps:
-            self._last = frame.step, frame.start_unix_ns
-
-    def take(self) -> StepSums | None:
-        """Return the metrics of the steps added and start anew; None where there was no step."""
-        if not self._aggregate.steps:
-            return None
-        summary = self._aggregate.summary()
-        self._recorded += summary.steps
-        self._dropped += sum(summary.dropped.values())
+    def rows_s(self, top: int) -> list[tuple[str, Phase, float]]:
+        """Return name, phase and seconds a step of the longest rows."""
         rows: Counter[tuple[str, Phase]] = Counter()
-        for row in summary.rows:
+        for row in self.statistics.rows:
             rows[row.name, row.phase] += row.total_ns
-        step, time_unix_ns = self._last
-        metrics = StepSums(
-            step=step,
-            time_unix_ns=time_unix_ns,
-            steps=summary.steps,
-            step_ns=summary.total_step_ns,
-            overhead=summary.overhead,
-            phases=summary.phases,
-            rows=rows,
-            throughput=self._samples * NS_PER_S / self._sampled_ns if self._sampled_ns else None,
-            scalars=summary.scalars,
-            memory=summary.memory,
-            recorded=self._recorded,
-            dropped=self._dropped,
-        )
-        self._begin()
-        return metrics
+        longest = sorted(rows.items(), key=lambda item: (-item[1], item[0][0], str(item[0][1])))[:top]
+        return [(name, phase, ns / self.statistics.steps / NS_PER_S) for (name, phase), ns in longest]
+
+    def named(self, top: int, prefix: str = "autoprof/") -> dict[str, float]:
+        """Return all numbers by name, times in milliseconds a step; NaN and infinity are kept."""
+        numbers = {"step_ms": self.step_s * 1000}
+        numbers |= {f"phase_ms/{phase}": seconds * 1000 for phase, seconds in self.phases_s().items()}
+        numbers |= {f"ms/{name}/{phase}": seconds * 1000 for name, phase, seconds in self.rows_s(top)}
+        numbers |= {} if self.throughput is None else {"throughput": self.throughput}
+        numbers["overhead"] = self.statistics.overhead
+        numbers |= {f"memory/{name}": float(value) for name, value in self.statistics.memory.items()}
+        numbers |= {f"scalar/{name}": float(value) for name, value in self.statistics.scalars.items()}
+        return {f"{prefix}{name}": value for name, value in numbers.items()}
+
+
+class Series(NamedTuple):
+    """One measurement for monitors, under the names of Prometheus and of OpenTelemetry."""
+
+    prometheus: str
+    opentelemetry: str
+    unit: str
+    about: str
+    is_counter: bool = False
+
+
+SERIES: Final = (
+    Series("autoprof_step_seconds", "autoprof.step.time", "s", "Time of a step"),
+    Series("autoprof_phase_seconds", "autoprof.phase.time", "s", "Time of a step by phase"),
+    Series("autoprof_span_seconds", "autoprof.span.time", "s", "Time of a step by name, children included"),
+    Series("autoprof_throughput_samples_per_second", "autoprof.throughput", "{sample}/s", "Samples a second"),
+    Series("autoprof_overhead_ratio", "autoprof.overhead", "1", "autoprof's own time by step time"),
+    Series("autoprof_memory_bytes", "autoprof.memory", "By", "Memory at the end of the last step"),
+    Series("autoprof_scalar", "autoprof.scalar", "1", "Last value of each logged scalar"),
+    Series("autoprof_recorded_steps", "autoprof.steps", "{step}", "Recorded steps past the warm-up", is_counter=True),
+)
+
+Labelled = list[tuple[float, dict[str, str]]]
+"""The values of a series, each with its labels."""
+
+
+def labelled_values(report: Report, top: int) -> Mapping[Series, Labelled]:
+    """Return the values of each series in a report."""
+    statistics = report.statistics
+    values: tuple[Labelled, ...] = (
+        [(report.step_s, {})],
+        [(seconds, {"phase": str(phase)}) for phase, seconds in report.phases_s().items()],
+        [(seconds, {"name": name, "phase": str(phase)}) for name, phase, seconds in report.rows_s(top)],
+        [] if report.throughput is None else [(report.throughput, {})],
+        [(statistics.overhead, {})],
+        [(value, {"kind": kind.removesuffix("_bytes")}) for kind, value in statistics.memory.items()],
+        [(value, {"name": name}) for name, value in statistics.scalars.items()],
+        [(report.recorded, {})],
+    )
+    return dict(zip(SERIES, values, strict=True))
 
 
 class MetricsSink(ABC):
@@ -147,32 +129,50 @@ class MetricsSink(ABC):
         self._every = options.every
         self._interval_s = options.interval_s
         self._clock = clock
-        self._means = MeansOfSteps()
         self._due = clock() + options.interval_s
+        self._periods = LogPeriods()
+        self._recorded = 0
+        self._begin()
+
+    def _begin(self) -> None:
+        self._aggregate = Aggregate()
+        self._samples, self._sampled_ns = 0.0, 0
+        self._last = 0, 0
 
     def write(self, frame: StepFrame) -> None:
         """Add one step's frame; report when enough steps and enough time have passed."""
+        samples = self._periods.add(frame).get(UNITS[0])  # also of the warm-up: a later log may cover its time
         if frame.warmup:
-            self._means.skip(frame)
             return
-        self._means.add(frame)
-        if len(self._means) >= self._every and self._clock() >= self._due:
-            self._report_means()
+        if samples is not None:
+            self._samples += samples.units
+            self._sampled_ns += samples.ns
+        steps = self._aggregate.steps
+        self._aggregate.add(frame)  # which leaves out a step whose device time is unknown
+        if self._aggregate.steps > steps:
+            self._last = frame.step, frame.start_unix_ns
+        if self._aggregate.steps >= self._every and self._clock() >= self._due:
+            self._report_steps()
 
-    def _report_means(self) -> None:
+    def _report_steps(self) -> None:
         self._due = self._clock() + self._interval_s
-        metrics = self._means.take()
-        if metrics is not None:
-            self.report(metrics)
+        if not self._aggregate.steps:
+            return
+        statistics = self._aggregate.summary()
+        self._recorded += statistics.steps
+        throughput = self._samples * NS_PER_S / self._sampled_ns if self._sampled_ns else None
+        report = Report(*self._last, statistics, throughput, self._recorded)
+        self._begin()
+        self.report(report)
 
     @abstractmethod
-    def report(self, metrics: StepSums) -> None:
-        """Report the metrics of some steps; called on the training thread, so it must not wait."""
+    def report(self, report: Report) -> None:
+        """Report some steps; called on the training thread, so it must not wait."""
 
     def close(self, summary: Summary) -> None:
         """Report the last steps and release the receiver."""
         try:
-            self._report_means()
+            self._report_steps()
         finally:
             self.end()
 
@@ -181,52 +181,63 @@ class MetricsSink(ABC):
         """Release the receiver."""
 
 
-class BackgroundSender:
-    """Call a receiver that may be slow on a thread of its own; ``send`` never waits.
+class SlowSink(MetricsSink):
+    """A sink whose receiver may be slow: ``send`` is called on a thread of its own.
 
-    An exception of the receiver is raised by the next ``send``, or by ``close``.
+    An exception of ``send`` is raised by the next ``report``, or by ``end``.
     """
 
-    def __init__(self, name: str, receiver: Callable[[StepSums], None]) -> None:
+    def __init__(self, name: str, options: MetricsOptions, clock: Callable[[], float]) -> None:
+        super().__init__(options, clock)
         self.lost = 0
         self._name = name
-        self._receiver = receiver
         self._failure: Exception | None = None
-        self._waiting: queue.Queue[StepSums | None] = queue.Queue()
-        self._thread = threading.Thread(target=self._run, name=f"autoprof {name}", daemon=True)
+        self._waiting: queue.Queue[Report | None] = queue.Queue()
+        self._thread = threading.Thread(target=self._send_all, name=f"autoprof {name}", daemon=True)
         self._thread.start()
 
-    def send(self, metrics: StepSums) -> None:
+    @abstractmethod
+    def send(self, report: Report) -> None:
+        """Send a report to the receiver; called on the sink's thread."""
+
+    @abstractmethod
+    def finish(self) -> None:
+        """Release the receiver, after the last report."""
+
+    def report(self, report: Report) -> None:
         """Queue a report, or drop and count it where too many wait."""
         if self._failure is not None:
             raise self._failure
         if self._waiting.qsize() >= QUEUE_SIZE:
             self.lost += 1
         else:
-            self._waiting.put_nowait(metrics)
+            self._waiting.put_nowait(report)
 
-    def _run(self) -> None:
-        while (metrics := self._waiting.get()) is not None:
+    def _send_all(self) -> None:
+        while (report := self._waiting.get()) is not None:
             if self._failure is None:
                 try:
-                    self._receiver(metrics)
+                    self.send(report)
                 except Exception as error:  # raised on the training thread: an exception here would go unseen
                     self._failure = error
 
-    def close(self, timeout_s: float = 30.0) -> None:
-        """Wait for the reports in the queue. Raises the receiver's exception, once."""
+    def end(self) -> None:
+        """Wait for the reports in the queue, for a limited time. Raises the receiver's exception, once."""
         self._waiting.put_nowait(None)
-        self._thread.join(timeout_s)
+        self._thread.join(30.0)
         failure, self._failure = self._failure, None
-        if failure is not None:
-            raise failure
-        if self._thread.is_alive():
-            raise OutputError(f"sinks.{self._name}: the server did not take the last reports within {timeout_s:g} s")
-        if self.lost:
-            raise OutputError(
-                f"sinks.{self._name}: {self.lost} reports were dropped because the server was too slow; "
-                f"raise sinks.{self._name}.interval_s"
-            )
+        try:
+            if failure is not None:
+                raise failure
+            if self._thread.is_alive():
+                raise OutputError(f"sinks.{self._name}: the server did not take the last reports within 30 s")
+            if self.lost:
+                raise OutputError(
+                    f"sinks.{self._name}: {self.lost} reports were dropped because the server was too slow; "
+                    f"raise sinks.{self._name}.interval_s"
+                )
+        finally:
+            self.finish()
 
 
 def load_extra(module: str, extra: str) -> Any:

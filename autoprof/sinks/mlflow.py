@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
+import socket
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 from pydantic import Field
 
 from .._core.units import NS_PER_MS
-from ._address import check_answer
+from ..errors import OutputError
 from ._base import RunInfo
 from ._kind import SinkKind
-from ._metrics_sink import BackgroundSender, MetricsOptions, MetricsSink, StepSums, load_extra
+from ._metrics_sink import MetricsOptions, Report, SlowSink, load_extra
 
 
 class MlflowOptions(MetricsOptions):
@@ -22,8 +25,8 @@ class MlflowOptions(MetricsOptions):
     """The experiment of a new run; it is created if necessary."""
 
 
-class MlflowSink(MetricsSink):
-    """Log into the active run, or into a new one that is ended here, from a thread of its own: a store may be slow."""
+class MlflowSink(SlowSink):
+    """Log into the active run, or into a new one that is ended here."""
 
     def __init__(self, options: MlflowOptions, run: RunInfo) -> None:
         mlflow = load_extra("mlflow", "mlflow")
@@ -32,13 +35,12 @@ class MlflowSink(MetricsSink):
         self._top = options.top
         active = mlflow.active_run()
         uri = options.tracking_uri or mlflow.get_tracking_uri()
-        check_answer("sinks.mlflow", uri, "start the server, set tracking_uri to another, or remove the key mlflow")
+        _check_server(uri)
         self._client = tracking.MlflowClient(tracking_uri=options.tracking_uri)
         self._is_own_run = active is None or options.tracking_uri not in (None, mlflow.get_tracking_uri())
         self.run_id: str = self._new_run(options, run) if self._is_own_run else active.info.run_id
         self._client.log_batch(self.run_id, metrics=())  # its imports at first use happen now, not in a step
-        self._sender = BackgroundSender("mlflow", self._log)
-        super().__init__(options, run.clock)
+        super().__init__("mlflow", options, run.clock)
 
     def _new_run(self, options: MlflowOptions, run: RunInfo) -> str:
         known = self._client.get_experiment_by_name(options.experiment)
@@ -47,24 +49,36 @@ class MlflowSink(MetricsSink):
         made: str = self._client.create_run(experiment, run_name=name).info.run_id
         return made
 
-    def report(self, metrics: StepSums) -> None:
-        """Send the report from the thread."""
-        self._sender.send(metrics)
-
-    def _log(self, metrics: StepSums) -> None:
-        at_ms = metrics.time_unix_ns // NS_PER_MS
+    def send(self, report: Report) -> None:
+        """Log the numbers in one batch."""
+        at_ms = report.time_unix_ns // NS_PER_MS
         # Characters that MLflow refuses in the name of a metric.
-        named = {re.sub(r"[^/\w.\- ]", "_", name): value for name, value in metrics.named(self._top).items()}
-        values = [self._metric(name, value, at_ms, metrics.step) for name, value in named.items()]
+        named = {re.sub(r"[^/\w.\- ]", "_", name): value for name, value in report.named(self._top).items()}
+        values = [self._metric(name, value, at_ms, report.step) for name, value in named.items()]
         self._client.log_batch(self.run_id, metrics=values, synchronous=True)
 
-    def end(self) -> None:
-        """Wait for the last report, and end a run that was made here."""
-        try:
-            self._sender.close()
-        finally:
-            if self._is_own_run:
-                self._client.set_terminated(self.run_id)
+    def finish(self) -> None:
+        """End a run that was made here."""
+        if self._is_own_run:
+            self._client.set_terminated(self.run_id)
+
+
+def _check_server(uri: str) -> None:
+    """Raise ``OutputError`` where no server accepts a connection: MLflow repeats its requests for minutes.
+
+    Behind a proxy nothing is tested.
+    """
+    parts = urlsplit(uri)
+    host = parts.hostname or ""
+    if parts.scheme not in ("http", "https") or (parts.scheme in getproxies() and not proxy_bypass(host)):
+        return
+    try:
+        socket.create_connection((host, parts.port or {"http": 80, "https": 443}[parts.scheme]), timeout=5.0).close()
+    except OSError as error:
+        raise OutputError(
+            f"sinks.mlflow: no server answers at {uri} ({error.strerror or error}); "
+            "start the server, set tracking_uri to another, or remove the key mlflow"
+        ) from error
 
 
 SINK = SinkKind(

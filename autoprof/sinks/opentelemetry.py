@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import re
+from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from pydantic import Field, field_validator
 
 from .._core.names import quoted
-from .._core.units import NS_PER_S
-from ._address import web_address
 from ._base import RunInfo
 from ._kind import SinkKind
-from ._metrics_sink import MetricsOptions, MetricsSink, StepSums, load_extra
-
-Observations = Iterable[tuple[float, dict[str, str]]]
+from ._metrics_sink import SERIES, Labelled, MetricsOptions, MetricsSink, Report, Series, labelled_values, load_extra
 
 
 class OpentelemetryOptions(MetricsOptions):
@@ -26,7 +24,7 @@ class OpentelemetryOptions(MetricsOptions):
     @field_validator("endpoint")
     @classmethod
     def _is_address(cls, value: str | None) -> str | None:
-        if value is not None and web_address(value) is None:
+        if value is not None and not re.fullmatch(r"https?://[\w.\-:\[\]%]+(/\S*)?", value):
             raise ValueError(f"{quoted(value)} is no address; allowed: one such as http://localhost:4318/v1/metrics")
         return value
 
@@ -42,50 +40,31 @@ class OpentelemetrySink(MetricsSink):
         self._observation = api.Observation
         self._rank = {"autoprof.rank": str(run.rank)}
         self._top = options.top
-        self._metrics: StepSums | None = None
+        self._values: Mapping[Series, Labelled] = {}
         self._provider: Any = None
         if options.endpoint is not None:
             self._provider = _exporting(options.endpoint, options.interval_s)
         meter = (self._provider or api).get_meter("autoprof")
-        for name, unit, about, values in self._instruments():
-            make = meter.create_observable_counter if unit == "{step}" else meter.create_observable_gauge
-            make(name, callbacks=[self._callback(values)], unit=unit, description=about)
+        for series in SERIES:
+            make = meter.create_observable_counter if series.is_counter else meter.create_observable_gauge
+            callbacks = [partial(self._observe, series)]
+            make(series.opentelemetry, callbacks=callbacks, unit=series.unit, description=series.about)
         super().__init__(options, run.clock)
 
-    def _instruments(self) -> list[tuple[str, str, str, Callable[[StepSums], Observations]]]:
-        return [
-            ("autoprof.step.time", "s", "Time of a step", lambda m: [(m.step_ns / m.steps / NS_PER_S, {})]),
-            ("autoprof.phase.time", "s", "Time of a step by phase", _phases),
-            ("autoprof.span.time", "s", "Time of a step by name, children included", self._rows),
-            ("autoprof.throughput", "{sample}/s", "Samples a second", _throughput),
-            ("autoprof.overhead", "1", "autoprof's own time by step time", lambda m: [(m.overhead, {})]),
-            ("autoprof.memory", "By", "Memory at the end of the last step", _memory),
-            ("autoprof.scalar", "1", "Last value of each logged scalar", _scalars),
-            ("autoprof.steps", "{step}", "Recorded steps past the warm-up", lambda m: [(m.recorded, {})]),
-        ]
+    def _observe(self, series: Series, _options: Any) -> list[Any]:
+        values = self._values.get(series, [])
+        return [self._observation(value, {**self._rank, **labels}) for value, labels in values]
 
-    def _rows(self, metrics: StepSums) -> Observations:
-        return [(seconds, {"name": name, "phase": str(phase)}) for name, phase, seconds in metrics.top(self._top)]
-
-    def _callback(self, values: Callable[[StepSums], Observations]) -> Callable[[Any], list[Any]]:
-        def observe(_options: Any) -> list[Any]:
-            metrics = self._metrics
-            if metrics is None:
-                return []
-            return [self._observation(value, {**self._rank, **labels}) for value, labels in values(metrics)]
-
-        return observe
-
-    def report(self, metrics: StepSums) -> None:
+    def report(self, report: Report) -> None:
         """Yield these numbers from now on."""
-        self._metrics = metrics
+        self._values = labelled_values(report, self._top)
 
     def end(self) -> None:
         """Export the last report, and yield no values from now on."""
         provider, self._provider = self._provider, None
         if provider is not None:
             provider.shutdown()
-        self._metrics = None
+        self._values = {}
 
 
 def _exporting(endpoint: str, interval_s: float) -> Any:
@@ -96,22 +75,6 @@ def _exporting(endpoint: str, interval_s: float) -> Any:
         otlp.OTLPMetricExporter(endpoint=endpoint), export_interval_millis=max(interval_s, 1.0) * 1000
     )
     return sdk.MeterProvider(metric_readers=[reader])
-
-
-def _phases(metrics: StepSums) -> Observations:
-    return [(ns / metrics.steps / NS_PER_S, {"phase": str(phase)}) for phase, ns in metrics.phases.items()]
-
-
-def _throughput(metrics: StepSums) -> Observations:
-    return [] if metrics.throughput is None else [(metrics.throughput, {})]
-
-
-def _memory(metrics: StepSums) -> Observations:
-    return [(value, {"kind": kind.removesuffix("_bytes")}) for kind, value in metrics.memory.items()]
-
-
-def _scalars(metrics: StepSums) -> Observations:
-    return [(value, {"name": name}) for name, value in metrics.scalars.items()]
 
 
 SINK = SinkKind(OpentelemetryOptions, OpentelemetrySink, extra="opentelemetry", every_rank=True)

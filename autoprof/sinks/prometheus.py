@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from pydantic import Field
 
-from .._core.units import NS_PER_S
 from ..errors import OutputError
 from ._base import RunInfo
 from ._kind import SinkKind
-from ._metrics_sink import MetricsOptions, MetricsSink, StepSums, load_extra
+from ._metrics_sink import Labelled, MetricsOptions, MetricsSink, Report, Series, labelled_values, load_extra
 
 _LAST_PORT: Final = 65535
 
@@ -34,7 +33,7 @@ class PrometheusSink(MetricsSink):
         self._families = load_extra("prometheus_client.core", "prometheus")
         self._rank = str(run.rank)
         self._top = options.top
-        self._metrics: StepSums | None = None
+        self._values: Mapping[Series, Labelled] = {}
         wanted = 0 if options.port == 0 else options.port + run.rank
         registry = client.CollectorRegistry()
         registry.register(self)
@@ -55,46 +54,19 @@ class PrometheusSink(MetricsSink):
                 run.folder.note("prometheus", f"http://{options.host}:{self.port}/metrics")
         super().__init__(options, run.clock)
 
-    def report(self, metrics: StepSums) -> None:
+    def report(self, report: Report) -> None:
         """Answer with these numbers from now on."""
-        self._metrics = metrics
+        self._values = labelled_values(report, self._top)
 
     def collect(self) -> Iterator[Any]:
         """Yield the metric families; called by the registry."""
-        metrics = self._metrics
-        if metrics is None:
-            return
-        yield self._gauge(
-            "step_seconds", "Time of a step, mean since the last report", metrics.step_ns / metrics.steps / NS_PER_S
-        )
-        yield self._gauge("step", "The last step", metrics.step)
-        if metrics.throughput is not None:
-            yield self._gauge("throughput_samples_per_second", "Samples a second", metrics.throughput)
-        yield self._gauge("overhead_ratio", "autoprof's own time by step time", metrics.overhead)
-        yield self._counter("recorded_steps", "Recorded steps past the warm-up", metrics.recorded)
-        yield self._counter("dropped_marks", "Marks and spans lost", metrics.dropped)
-        phases = {(str(phase),): ns / metrics.steps / NS_PER_S for phase, ns in metrics.phases.items()}
-        yield self._labelled("phase_seconds", "Time of a step by phase", ("phase",), phases)
-        rows = {(name, str(phase)): seconds for name, phase, seconds in metrics.top(self._top)}
-        yield self._labelled("span_seconds", "Time of a step by name, children included", ("name", "phase"), rows)
-        memory = {(kind.removesuffix("_bytes"),): float(value) for kind, value in metrics.memory.items()}
-        yield self._labelled("memory_bytes", "Memory at the end of the last step", ("kind",), memory)
-        scalars = {(name,): value for name, value in metrics.scalars.items()}
-        yield self._labelled("scalar", "Last value of each logged scalar", ("name",), scalars)
-
-    def _gauge(self, name: str, about: str, value: float) -> Any:
-        return self._labelled(name, about, (), {(): value})
-
-    def _labelled(self, name: str, about: str, labels: tuple[str, ...], values: dict[Any, float]) -> Any:
-        family = self._families.GaugeMetricFamily(f"autoprof_{name}", about, labels=("rank", *labels))
-        for key, value in values.items():
-            family.add_metric((self._rank, *key), value)
-        return family
-
-    def _counter(self, name: str, about: str, value: float) -> Any:
-        family = self._families.CounterMetricFamily(f"autoprof_{name}", about, labels=("rank",))
-        family.add_metric((self._rank,), value)
-        return family
+        for series, values in self._values.items():
+            kind = self._families.CounterMetricFamily if series.is_counter else self._families.GaugeMetricFamily
+            names = list(values[0][1]) if values else []
+            family = kind(series.prometheus, series.about, labels=["rank", *names])
+            for value, labels in values:
+                family.add_metric([self._rank, *labels.values()], value)
+            yield family
 
     def end(self) -> None:
         """Close the endpoint."""

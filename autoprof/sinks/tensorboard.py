@@ -9,7 +9,7 @@ from pydantic import Field
 from .._core.units import NS_PER_S
 from ._base import RunInfo, folder_of
 from ._kind import SinkKind
-from ._metrics_sink import MetricsOptions, MetricsSink, StepSums, load_extra
+from ._metrics_sink import MetricsOptions, MetricsSink, Report, load_extra
 
 
 class TensorboardOptions(MetricsOptions):
@@ -31,17 +31,12 @@ class TensorboardSink(MetricsSink):
         self._writer = writer.EventFileWriter(str(self.folder), max_queue_size=100, flush_secs=10)
         super().__init__(options, run.clock)
 
-    def report(self, metrics: StepSums) -> None:
+    def report(self, report: Report) -> None:
         """Add the event to the writer's queue."""
-        values = [
-            self._summary.Value(tag=tag, simple_value=value)
-            for tag, value in metrics.named(self._top, prefix="").items()
-        ]
-        self._writer.add_event(
-            self._event(
-                step=metrics.step, wall_time=metrics.time_unix_ns / NS_PER_S, summary=self._summary(value=values)
-            )
-        )
+        numbers = report.named(self._top, prefix="").items()
+        values = [self._summary.Value(tag=tag, simple_value=value) for tag, value in numbers]
+        summary, time_s = self._summary(value=values), report.time_unix_ns / NS_PER_S
+        self._writer.add_event(self._event(step=report.step, wall_time=time_s, summary=summary))
 
     def end(self) -> None:
         """Write the pending events."""

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from ._base import RunInfo
 from ._kind import SinkKind
-from ._metrics_sink import BackgroundSender, MetricsOptions, MetricsSink, StepSums, load_extra
+from ._metrics_sink import MetricsOptions, Report, SlowSink, load_extra
 
 STEP: Final = "autoprof/step"
 """The metric on the x axis of the charts."""
@@ -25,8 +25,8 @@ class WandbOptions(MetricsOptions):
     """Mode in which a new run reaches the server; `null` uses wandb's own setting and its environment."""
 
 
-class WandbSink(MetricsSink):
-    """Log under ``autoprof/``, from a thread of its own: the first call of ``log`` takes a tenth of a second.
+class WandbSink(SlowSink):
+    """Log under ``autoprof/``; the first call of ``log`` takes a tenth of a second.
 
     Nothing is committed to a run of the program's own: the numbers join the row that the program commits next, so
     that the program's step numbers do not change. A run made here is ended here.
@@ -36,36 +36,28 @@ class WandbSink(MetricsSink):
         wandb = load_extra("wandb", "wandb")
         self._top = options.top
         self._is_own_run = wandb.run is None
-        folder = None if run.folder is None else run.folder.rank_path
         if self._is_own_run:
             self._run = wandb.init(
                 project=options.project,
                 name=options.name or (None if run.folder is None else run.folder.path.name),
                 mode=options.mode,
-                dir=None if folder is None else str(folder),
+                dir=None if run.folder is None else str(run.folder.rank_path),
                 settings=wandb.Settings(console="off", silent=True),  # wandb must not capture the program's output
             )
         else:
             self._run = wandb.run
         self._run.define_metric(STEP)
         self._run.define_metric("autoprof/*", step_metric=STEP)
-        self._sender = BackgroundSender("wandb", self._log)
-        super().__init__(options, run.clock)
+        super().__init__("wandb", options, run.clock)
 
-    def report(self, metrics: StepSums) -> None:
-        """Send the report from the thread."""
-        self._sender.send(metrics)
+    def send(self, report: Report) -> None:
+        """Log the numbers."""
+        self._run.log({STEP: report.step, **report.named(self._top)}, commit=self._is_own_run)
 
-    def _log(self, metrics: StepSums) -> None:
-        self._run.log({STEP: metrics.step, **metrics.named(self._top)}, commit=self._is_own_run)
-
-    def end(self) -> None:
-        """Wait for the last report, and end a run that was made here."""
-        try:
-            self._sender.close()
-        finally:
-            if self._is_own_run:
-                self._run.finish()
+    def finish(self) -> None:
+        """End a run that was made here."""
+        if self._is_own_run:
+            self._run.finish()
 
 
 SINK = SinkKind(

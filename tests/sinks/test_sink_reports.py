@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,8 +12,9 @@ from sink_builders import Clock, frame_of, summary_of
 
 from autoprof._storage.runs import RunFolder
 from autoprof.errors import MissingExtra, OutputError
+from autoprof.frame import StepFrame
 from autoprof.sinks import RunInfo, Sinks, make_sinks
-from autoprof.sinks._metrics_sink import QUEUE_SIZE, BackgroundSender, MetricsOptions, MetricsSink, StepSums
+from autoprof.sinks._metrics_sink import QUEUE_SIZE, MetricsOptions, MetricsSink, Report, SlowSink
 from autoprof.sinks.mlflow import MlflowOptions
 from autoprof.sinks.opentelemetry import OpentelemetryOptions
 from autoprof.sinks.prometheus import PrometheusOptions
@@ -24,21 +26,24 @@ class Recorded(MetricsSink):
     """A sink that keeps its reports."""
 
     def __init__(self, options: MetricsOptions, clock: Clock) -> None:
-        self.reports: list[StepSums] = []
+        self.reports: list[Report] = []
         self.ended = False
         super().__init__(options, clock)
 
-    def report(self, metrics: StepSums) -> None:
-        self.reports.append(metrics)
+    def report(self, report: Report) -> None:
+        self.reports.append(report)
 
     def end(self) -> None:
         self.ended = True
 
 
-def some_metrics() -> StepSums:
-    sink = Recorded(MetricsOptions(every=1, interval_s=0), Clock())
-    sink.write(frame_of())
-    return sink.reports[0]
+def reports_of(frames: list[StepFrame], every: int) -> list[Report]:
+    """Return the reports of steps that are written to a sink."""
+    sink = Recorded(MetricsOptions(every=every, interval_s=0), Clock())
+    for frame in frames:
+        sink.write(frame)
+    sink.close(summary_of([]))
+    return sink.reports
 
 
 def test_a_report_needs_steps_and_time(clock: Clock) -> None:
@@ -47,12 +52,12 @@ def test_a_report_needs_steps_and_time(clock: Clock) -> None:
     for step in range(1, 13):
         clock.now = 4.0 * step
         sink.write(frame_of(step=step))
-    assert [(report.step, report.steps) for report in sink.reports] == [(3, 3), (6, 3), (9, 3), (12, 3)]
+    assert [(report.step, report.statistics.steps) for report in sink.reports] == [(3, 3), (6, 3), (9, 3), (12, 3)]
     fast = Recorded(MetricsOptions(every=3, interval_s=10), clock)
     for step in range(1, 31):
         clock.now += 0.5
         fast.write(frame_of(step=step))
-    assert [report.steps for report in fast.reports] == [20]
+    assert [report.statistics.steps for report in fast.reports] == [20]
 
 
 def test_the_last_steps_are_reported_at_the_end(clock: Clock) -> None:
@@ -68,7 +73,7 @@ def test_a_report_that_fails_at_the_end_still_lets_the_receiver_go(clock: Clock)
     """The connection is closed whatever happened to the last report."""
 
     class Failing(Recorded):
-        def report(self, metrics: StepSums) -> None:
+        def report(self, report: Report) -> None:
             raise OSError("gone")
 
     sink = Failing(MetricsOptions(), clock)
@@ -78,38 +83,82 @@ def test_a_report_that_fails_at_the_end_still_lets_the_receiver_go(clock: Clock)
     assert sink.ended
 
 
+class Slow(SlowSink):
+    """A sink whose receiver waits, and then fails or takes the report."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self.going, self.seen, self.ended = threading.Event(), 0, False
+        self.error = error
+        super().__init__("slow", MetricsOptions(every=1, interval_s=0), Clock())
+
+    def send(self, report: Report) -> None:
+        self.going.wait(60)
+        self.seen += 1
+        if self.error is not None:
+            raise self.error
+
+    def finish(self) -> None:
+        self.ended = True
+
+
 def test_a_slow_receiver_does_not_delay_a_step() -> None:
-    """``send`` returns while the receiver is busy; reports beyond the queue are counted, and the end names them."""
-    going, seen = threading.Event(), []
-
-    def deliver(metrics: StepSums) -> None:
-        going.wait(60)
-        seen.append(metrics)
-
-    sender, metrics = BackgroundSender("slow", deliver), some_metrics()
-    for _ in range(QUEUE_SIZE + 10):
-        sender.send(metrics)
-    assert seen == []
-    assert sender.lost >= 9  # one may be with the receiver
-    going.set()
+    """``write`` returns while the receiver is busy; reports beyond the queue are counted, and the end names them."""
+    sink = Slow()
+    for step in range(QUEUE_SIZE + 10):
+        sink.write(frame_of(step=step + 1))
+    assert sink.seen == 0
+    assert sink.lost >= 9  # one may be with the receiver
+    sink.going.set()
     with pytest.raises(OutputError, match=r"sinks\.slow: \d+ reports were dropped"):
-        sender.close()
-    assert len(seen) == QUEUE_SIZE + 10 - sender.lost
+        sink.close(summary_of([]))
+    assert sink.seen == QUEUE_SIZE + 10 - sink.lost
+    assert sink.ended
 
 
-def test_an_exception_of_the_receiver_reaches_the_next_caller() -> None:
-    """A failure on the thread reaches the caller, once, so that the sink is switched off."""
-    failed = threading.Event()
-
-    def deliver(metrics: StepSums) -> None:
-        failed.set()
-        raise ValueError("no such project")
-
-    sender, metrics = BackgroundSender("bad", deliver), some_metrics()
-    sender.send(metrics)
-    assert failed.wait(60)
+def test_an_exception_of_the_receiver_reaches_the_training_thread() -> None:
+    """The sink is then switched off, and its receiver is released."""
+    sink = Slow(ValueError("no such project"))
+    sink.write(frame_of())
+    sink.going.set()
     with pytest.raises(ValueError, match="no such project"):
-        sender.close()
+        sink.close(summary_of([]))
+    assert sink.ended
+
+
+def test_the_names_state_what_the_numbers_are() -> None:
+    """Times are milliseconds a step, throughput is of these steps, scalars are passed through as they are."""
+    frames = [
+        frame_of(step=1, scalars={"samples": 4.0, "loss": 1.0, "gpu_util": 93.0}, memory={"rss_bytes": 5}),
+        frame_of(step=2, step_ms=3000, scalars={"loss": 0.5}),
+    ]
+    (report,) = reports_of(frames, 2)
+    named = report.named(2)
+    assert named.pop("autoprof/overhead") == pytest.approx(6 / 4000)
+    assert named == {
+        "autoprof/step_ms": 2000.0,
+        **{f"autoprof/phase_ms/{phase}": pytest.approx(ms) for phase, ms in {
+            "forward": 280, "backward": 440, "recompute": 100, "user": 20, "optimizer": 60, "data": 40, "other": 1060,
+        }.items()},
+        "autoprof/ms/VRT/backward": 540.0,
+        "autoprof/ms/VRT/Stage8/backward": 350.0,
+        "autoprof/throughput": 4.0,
+        "autoprof/memory/rss_bytes": 5.0,
+        "autoprof/scalar/samples": 4.0, "autoprof/scalar/loss": 0.5, "autoprof/scalar/gpu_util": 93.0,
+    }  # fmt: skip
+
+
+def test_samples_of_several_steps_are_divided_by_their_time() -> None:
+    """A program that logs each third step; the first log is left out, for it covers a step of the warm-up."""
+    frames = [frame_of(step=step, scalars={} if step % 3 else {"samples": 6.0}) for step in range(1, 7)]
+    frames[0] = replace(frames[0], warmup=True)
+    assert [report.throughput for report in reports_of(frames, 3)] == [None, 2.0]
+
+
+def test_each_report_is_of_the_steps_since_the_last_one() -> None:
+    """Its count is of the run."""
+    frames = [frame_of(step=1, step_ms=1000, scalars={"loss": 1.0}), frame_of(step=2, step_ms=2000)]
+    second = reports_of(frames, 1)[1]
+    assert (second.step_s, second.recorded, second.statistics.scalars) == (2.0, 2, {})
 
 
 OPTIONAL = {
