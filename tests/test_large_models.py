@@ -88,7 +88,7 @@ def train(layers: int, output: Path, sample: dict[str, Any]) -> dict[str, int]:
         "targets": [{"match": r"\d+"}],
         "step": "manual",
         "sample": sample,
-        "sinks": {"console": {}, "log": {}, "jsonl": {}, "csv": {}},
+        "sinks": {"console": {}, "log": {}, "jsonl": {}},
         "output": str(output),
     }
     model = nn.Sequential(*(nn.Linear(2, 2) for _ in range(layers)))

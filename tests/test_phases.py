@@ -15,6 +15,7 @@ from torch import nn
 import autoprof
 from autoprof import Phase
 from autoprof._capture.marks.codes import ENTER, LEAVE
+from autoprof.cli import main
 from autoprof.compare import compare_runs
 from autoprof.config.rules import ModulePhase
 from autoprof.frame import MODULE_PHASES, PhaseTraits
@@ -41,7 +42,7 @@ def reduction() -> Phase:
 def run(output: Path, phase: Phase) -> ListSink:
     """Train three steps with a span of this phase in each, marked as a probe does, and every sink of files."""
     model, sink = nn.Linear(4, 4), ListSink()
-    sinks: dict[str, dict[str, object]] = {name: {} for name in ("log", "jsonl", "csv", "trace")}
+    sinks: dict[str, dict[str, object]] = {name: {} for name in ("log", "jsonl", "trace")}
     sample = {"warmup": 0, "budget": None}
     config = {"targets": [{"match": ".*"}], "output": str(output), "sinks": sinks, "sample": sample}
     with autoprof.instrument(model, config, sinks=[sink]) as session:
@@ -79,7 +80,9 @@ def test_an_added_phase_travels_from_the_marks_to_every_output(reduction: Phase,
     events = json.loads(next(folder.rglob("trace.json")).read_text())
     events = events["traceEvents"] if isinstance(events, dict) else events
     assert "reduction" in {event.get("cat") for event in events}
-    assert ",reduction_ns," in next(folder.rglob("steps.csv")).read_text().splitlines()[0]
+    table = tmp_path / "steps.csv"
+    assert main(["show", str(folder), "--csv", str(table)]) == 0
+    assert ",reduction_ns," in table.read_text().splitlines()[0]
     saved = autoprof.read_run(folder).summary
     assert saved is not None
     assert saved.phases == summary.phases

@@ -39,7 +39,7 @@ class MetricsOptions(Options):
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class MetricsReport:
     """Statistics of the recorded steps since the last report, up to ``step``.
 
     ``throughput`` is that of the logs in these steps, each over all steps since the log before. ``recorded`` counts
@@ -106,7 +106,7 @@ Labelled = list[tuple[float, dict[str, str]]]
 """The values of a series, each with its labels."""
 
 
-def labelled_values(report: Report, top: int) -> Mapping[Series, Labelled]:
+def labelled_values(report: MetricsReport, top: int) -> Mapping[Series, Labelled]:
     """Return the values of each series in a report."""
     statistics = report.statistics
     values: tuple[Labelled, ...] = (
@@ -161,16 +161,16 @@ class MetricsSink(ABC):
         statistics = self._aggregate.summary()
         self._recorded += statistics.steps
         throughput = self._samples * NS_PER_S / self._sampled_ns if self._sampled_ns else None
-        report = Report(*self._last, statistics, throughput, self._recorded)
+        report = MetricsReport(*self._last, statistics, throughput, self._recorded)
         self._begin()
         self.report(report)
 
     @abstractmethod
-    def report(self, report: Report) -> None:
-        """Report some steps; called on the training thread, so it must not wait."""
+    def report(self, report: MetricsReport) -> None:
+        """MetricsReport some steps; called on the training thread, so it must not wait."""
 
     def close(self, summary: Summary) -> None:
-        """Report the last steps and release the receiver."""
+        """MetricsReport the last steps and release the receiver."""
         try:
             self._report_steps()
         finally:
@@ -192,19 +192,19 @@ class SlowSink(MetricsSink):
         self.lost = 0
         self._name = name
         self._failure: Exception | None = None
-        self._waiting: queue.Queue[Report | None] = queue.Queue()
+        self._waiting: queue.Queue[MetricsReport | None] = queue.Queue()
         self._thread = threading.Thread(target=self._send_all, name=f"autoprof {name}", daemon=True)
         self._thread.start()
 
     @abstractmethod
-    def send(self, report: Report) -> None:
+    def send(self, report: MetricsReport) -> None:
         """Send a report to the receiver; called on the sink's thread."""
 
     @abstractmethod
     def finish(self) -> None:
         """Release the receiver, after the last report."""
 
-    def report(self, report: Report) -> None:
+    def report(self, report: MetricsReport) -> None:
         """Queue a report, or drop and count it where too many wait."""
         if self._failure is not None:
             raise self._failure

@@ -9,7 +9,8 @@ from .._storage.records import REMOVED_STEPS, RecordWriter
 from ..frame import StepFrame
 from ..summary import Summary
 from ._base import RunInfo, folder_of
-from ._kind import CloseOrder, SinkKind
+from ._csv_tables import export_spans, export_steps
+from ._kind import CloseOrder, Export, SinkKind
 
 
 class JsonlOptions(Options):
@@ -47,4 +48,8 @@ SINK = SinkKind(
     default=JsonlOptions(),
     grows=True,
     close_order=CloseOrder.FILES,
+    exports=(
+        Export("csv", "a table with a row for each step", export_steps),
+        Export("span-csv", "a table with a row for each span", export_spans),
+    ),
 )

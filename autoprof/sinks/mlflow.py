@@ -13,7 +13,7 @@ from .._core.units import NS_PER_MS
 from ..errors import OutputError
 from ._base import RunInfo
 from ._kind import SinkKind
-from ._metrics_sink import MetricsOptions, Report, SlowSink, load_extra
+from ._metrics_sink import MetricsOptions, MetricsReport, SlowSink, load_extra
 
 
 class MlflowOptions(MetricsOptions):
@@ -49,7 +49,7 @@ class MlflowSink(SlowSink):
         made: str = self._client.create_run(experiment, run_name=name).info.run_id
         return made
 
-    def send(self, report: Report) -> None:
+    def send(self, report: MetricsReport) -> None:
         """Log the numbers in one batch."""
         at_ms = report.time_unix_ns // NS_PER_MS
         # Characters that MLflow refuses in the name of a metric.

@@ -12,7 +12,16 @@ from pydantic import Field, field_validator
 from .._core.names import quoted
 from ._base import RunInfo
 from ._kind import SinkKind
-from ._metrics_sink import SERIES, Labelled, MetricsOptions, MetricsSink, Report, Series, labelled_values, load_extra
+from ._metrics_sink import (
+    SERIES,
+    Labelled,
+    MetricsOptions,
+    MetricsReport,
+    MetricsSink,
+    Series,
+    labelled_values,
+    load_extra,
+)
 
 
 class OpentelemetryOptions(MetricsOptions):
@@ -55,7 +64,7 @@ class OpentelemetrySink(MetricsSink):
         values = self._values.get(series, [])
         return [self._observation(value, {**self._rank, **labels}) for value, labels in values]
 
-    def report(self, report: Report) -> None:
+    def report(self, report: MetricsReport) -> None:
         """Yield these numbers from now on."""
         self._values = labelled_values(report, self._top)
 

@@ -11,7 +11,7 @@ from pydantic import Field
 from ..errors import OutputError
 from ._base import RunInfo
 from ._kind import SinkKind
-from ._metrics_sink import Labelled, MetricsOptions, MetricsSink, Report, Series, labelled_values, load_extra
+from ._metrics_sink import Labelled, MetricsOptions, MetricsReport, MetricsSink, Series, labelled_values, load_extra
 
 _LAST_PORT: Final = 65535
 
@@ -54,7 +54,7 @@ class PrometheusSink(MetricsSink):
                 run.folder.note("prometheus", f"http://{options.host}:{self.port}/metrics")
         super().__init__(options, run.clock)
 
-    def report(self, report: Report) -> None:
+    def report(self, report: MetricsReport) -> None:
         """Answer with these numbers from now on."""
         self._values = labelled_values(report, self._top)
 

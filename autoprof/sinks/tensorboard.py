@@ -9,7 +9,7 @@ from pydantic import Field
 from .._core.units import NS_PER_S
 from ._base import RunInfo, folder_of
 from ._kind import SinkKind
-from ._metrics_sink import MetricsOptions, MetricsSink, Report, load_extra
+from ._metrics_sink import MetricsOptions, MetricsReport, MetricsSink, load_extra
 
 
 class TensorboardOptions(MetricsOptions):
@@ -31,7 +31,7 @@ class TensorboardSink(MetricsSink):
         self._writer = writer.EventFileWriter(str(self.folder), max_queue_size=100, flush_secs=10)
         super().__init__(options, run.clock)
 
-    def report(self, report: Report) -> None:
+    def report(self, report: MetricsReport) -> None:
         """Add the event to the writer's queue."""
         numbers = report.named(self._top, prefix="").items()
         values = [self._summary.Value(tag=tag, simple_value=value) for tag, value in numbers]

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from ._base import RunInfo
 from ._kind import SinkKind
-from ._metrics_sink import MetricsOptions, Report, SlowSink, load_extra
+from ._metrics_sink import MetricsOptions, MetricsReport, SlowSink, load_extra
 
 STEP: Final = "autoprof/step"
 """The metric on the x axis of the charts."""
@@ -50,7 +50,7 @@ class WandbSink(SlowSink):
         self._run.define_metric("autoprof/*", step_metric=STEP)
         super().__init__("wandb", options, run.clock)
 
-    def send(self, report: Report) -> None:
+    def send(self, report: MetricsReport) -> None:
         """Log the numbers."""
         self._run.log({STEP: report.step, **report.named(self._top)}, commit=self._is_own_run)
 

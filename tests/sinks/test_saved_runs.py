@@ -22,7 +22,7 @@ from autoprof.summary import Summary
 from autoprof.testing import ListSink
 
 SINKS = {
-    "log": {}, "jsonl": {}, "csv": {}, "memory_plot": {}, "trace": {"first": 1, "count": None},
+    "log": {}, "jsonl": {}, "memory_plot": {}, "trace": {"first": 1, "count": None},
 }  # fmt: skip
 
 
@@ -197,7 +197,7 @@ def test_all_sinks_of_a_session_write_side_by_side(tmp_path: Path, capsys: pytes
     assert summary.notes == ()
     files = [path for path in folder.rglob("*") if path.is_file() and "tfevents" not in path.name]
     assert sorted(str(path.relative_to(folder)) for path in files) == [
-        "memory.png", "rank0/spans.bin", "rank0/steps.csv", "rank0/steps.jsonl", "rank0/timing.log",
+        "memory.png", "rank0/spans.bin", "rank0/steps.jsonl", "rank0/timing.log",
         "rank0/trace.json", "run.json", "summary.json", "summary.txt",
     ]  # fmt: skip
     assert len(list((folder / "rank0" / "tensorboard").glob("*tfevents*"))) == 1

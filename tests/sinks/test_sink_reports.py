@@ -14,7 +14,7 @@ from autoprof._storage.runs import RunFolder
 from autoprof.errors import MissingExtra, OutputError
 from autoprof.frame import StepFrame
 from autoprof.sinks import RunInfo, Sinks, make_sinks
-from autoprof.sinks._metrics_sink import QUEUE_SIZE, MetricsOptions, MetricsSink, Report, SlowSink
+from autoprof.sinks._metrics_sink import QUEUE_SIZE, MetricsOptions, MetricsReport, MetricsSink, SlowSink
 from autoprof.sinks.mlflow import MlflowOptions
 from autoprof.sinks.opentelemetry import OpentelemetryOptions
 from autoprof.sinks.prometheus import PrometheusOptions
@@ -26,18 +26,18 @@ class Recorded(MetricsSink):
     """A sink that keeps its reports."""
 
     def __init__(self, options: MetricsOptions, clock: Clock) -> None:
-        self.reports: list[Report] = []
+        self.reports: list[MetricsReport] = []
         self.ended = False
         super().__init__(options, clock)
 
-    def report(self, report: Report) -> None:
+    def report(self, report: MetricsReport) -> None:
         self.reports.append(report)
 
     def end(self) -> None:
         self.ended = True
 
 
-def reports_of(frames: list[StepFrame], every: int) -> list[Report]:
+def reports_of(frames: list[StepFrame], every: int) -> list[MetricsReport]:
     """Return the reports of steps that are written to a sink."""
     sink = Recorded(MetricsOptions(every=every, interval_s=0), Clock())
     for frame in frames:
@@ -73,7 +73,7 @@ def test_a_report_that_fails_at_the_end_still_lets_the_receiver_go(clock: Clock)
     """The connection is closed whatever happened to the last report."""
 
     class Failing(Recorded):
-        def report(self, report: Report) -> None:
+        def report(self, report: MetricsReport) -> None:
             raise OSError("gone")
 
     sink = Failing(MetricsOptions(), clock)
@@ -91,7 +91,7 @@ class Slow(SlowSink):
         self.error = error
         super().__init__("slow", MetricsOptions(every=1, interval_s=0), Clock())
 
-    def send(self, report: Report) -> None:
+    def send(self, report: MetricsReport) -> None:
         self.going.wait(60)
         self.seen += 1
         if self.error is not None:

@@ -110,6 +110,6 @@ def test_an_exception_of_a_signal_handler_leaves_the_set_up(tmp_path: Path, cloc
     before = signal.signal(signal.SIGALRM, stop)
     try:
         with pytest.raises(TimeLimit):
-            _open("csv", replace(SINKS.parts["csv"], make=make), SINKS.parts["csv"].options(), run_info(None, clock))
+            _open("log", replace(SINKS.parts["log"], make=make), SINKS.parts["log"].options(), run_info(None, clock))
     finally:
         signal.signal(signal.SIGALRM, before)
