@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ..errors import OutputError, nearest
 from ..frame import Phase
-from .fonts import Script
 from .text import cells, elide, wrap
 
 if TYPE_CHECKING:
@@ -40,6 +41,12 @@ _STYLE: Final[Any] = {
     "text.color": INK, "axes.edgecolor": "#999999", "xtick.color": INK, "ytick.color": INK, "axes.linewidth": 0.7,
     "svg.fonttype": "path", "pdf.fonttype": 42, "hatch.linewidth": 0.5,
 }  # fmt: skip
+_CJK_FONTS: Final = (
+    "Noto Sans CJK SC", "Noto Sans SC", "Source Han Sans SC", "Noto Sans CJK JP", "Noto Sans JP", "PingFang SC",
+    "Hiragino Sans GB", "Microsoft YaHei", "WenQuanYi Micro Hei", "WenQuanYi Zen Hei", "SimHei", "Droid Sans Fallback",
+    "Arial Unicode MS",
+)  # fmt: skip
+"""Fonts for characters that matplotlib's own font lacks."""
 
 
 def phase_color(phase: Phase) -> str:
@@ -48,12 +55,30 @@ def phase_color(phase: Phase) -> str:
 
 
 @contextmanager
-def styled(script: Script) -> Iterator[None]:
-    """Draw in this style, on matplotlib's defaults and with the script's fonts, not with the program's settings."""
+def styled() -> Iterator[None]:
+    """Draw in this style, on matplotlib's defaults and with CJK fonts, not with the program's settings."""
     import matplotlib as mpl
 
     defaults = {key: value for key, value in mpl.rcParamsDefault.items() if key not in ("backend", "backend_fallback")}
-    with mpl.rc_context({**defaults, **_STYLE, "font.family": list(script.families), "axes.unicode_minus": False}):
+    style = {**defaults, **_STYLE, "font.family": list(_font_families()), "axes.unicode_minus": False}
+    with mpl.rc_context(style), _without_glyph_warnings():
+        yield
+
+
+@lru_cache(maxsize=1)
+def _font_families() -> tuple[str, ...]:
+    """Return matplotlib's own font, and the installed ones that have CJK characters."""
+    from matplotlib.font_manager import fontManager
+
+    installed = {font.name for font in fontManager.ttflist}
+    return ("DejaVu Sans", *(name for name in _CJK_FONTS if name in installed))
+
+
+@contextmanager
+def _without_glyph_warnings() -> Iterator[None]:
+    """Draw a character that no font has as an empty box, without a warning."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph .* missing from")
         yield
 
 
@@ -161,7 +186,8 @@ def encode_figure(figure: Figure, ending: str = "png") -> bytes:
 
     buffer = BytesIO()
     # These settings take effect when a file is written.
-    with mpl.rc_context({key: _STYLE[key] for key in ("svg.fonttype", "pdf.fonttype", "hatch.linewidth")}):
+    settings: Any = {key: _STYLE[key] for key in ("svg.fonttype", "pdf.fonttype", "hatch.linewidth")}
+    with mpl.rc_context(settings), _without_glyph_warnings():
         figure.savefig(buffer, dpi=DPI, format=ending, metadata={"Date": None} if ending == "svg" else None)
     return buffer.getvalue()
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from .._core.units import format_bytes
 from ..frame import NOT_MEASURED, Nanoseconds
-from ..summary import MemoryRow, Row, Summary
+from ..summary import MemoryRow, Summary
 from .card import memory_capacity
 from .figures import (
     INK,
@@ -25,15 +25,14 @@ from .figures import (
     settle,
     styled,
 )
-from .fonts import Script, script_for
 from .memory_text import label
-from .text import elide_all, wrap
+from .text import elide_all, safe, wrap
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-MODULES: Final = 12
+MAX_NAMES: Final = 12
 """The most names with a bar."""
 _STYLES: Final[Mapping[str, Mapping[str, Any]]] = {
     "allocated_bytes": {"color": "#0072b2", "linewidth": 1.2, "zorder": 3},
@@ -50,126 +49,66 @@ _PARTS: Final[Mapping[str, tuple[str, str]]] = {
     "growth": ("#e3b7d1", "...."),
 }
 """Colours and hatches: dark, light, medium, pale."""
-_RSS_REST: Final = "Python, libraries and activations"
 _UNITS: Final = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"), (1, "B"))
-
-
-@dataclass(frozen=True, slots=True)
-class NameMemory:
-    """Memory of one name: its tensors, the largest growth over its calls of one step, and the largest level in them.
-
-    A level of 0 is not measured; then the growth is not measured either.
-    """
-
-    name: str
-    growth_bytes: int
-    peak_bytes: int
-    parameter_bytes: int = 0
-    gradient_bytes: int = 0
-    state_bytes: int = 0
-
-    @property
-    def parts(self) -> tuple[int, ...]:
-        """The lengths of the parts of the bar, in the order of ``_PARTS``."""
-        return self.parameter_bytes, self.gradient_bytes, self.state_bytes, max(self.growth_bytes, 0)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class MemoryHistory:
-    """Readings over a run: for every ``stride`` steps their largest. ``NOT_MEASURED`` is a gap in a line.
-
-    ``whole`` is the memory held by the whole run (its parts as those of a name), None where it was not counted.
-    """
+    """Readings over a run: for every ``stride`` steps their largest. ``NOT_MEASURED`` is a gap in a line."""
 
     steps: Nanoseconds
     series: Mapping[str, Nanoseconds]
-    names: tuple[NameMemory, ...] = ()
     stride: int = 1
-    whole: NameMemory | None = None
-    capacity_bytes: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class HeldMemory:
-    """Facts of a summary that the figure shows beside the readings."""
-
-    names: tuple[NameMemory, ...] = ()
-    whole: NameMemory | None = None
-    capacity_bytes: int | None = None
+def memory_parts(row: MemoryRow) -> tuple[int, ...]:
+    """Return the lengths of the parts of a name's bar, in the order of ``_PARTS``."""
+    held = (row.parameter_bytes or 0) + (row.buffer_bytes or 0)
+    return held, row.gradient_bytes or 0, row.state_bytes or 0, max(row.activation_bytes or 0, 0)
 
 
-def held_memory(summary: Summary) -> HeldMemory:
-    """Return the memory by name, of the whole run, and of the device, as far as the summary has it."""
-    wholes = [row for row in summary.memory_table if row.name is None and row.parameter_bytes is not None]
-    whole = None
-    if wholes:
-        (whole,) = name_memory((), [replace(wholes[0], name="")]) or (None,)
-    capacity = memory_capacity(summary) if "allocated_bytes" in summary.memory else None
-    return HeldMemory(name_memory(summary.rows, summary.memory_table), whole, capacity)
-
-
-def name_memory(rows: Iterable[Row], table: Iterable[MemoryRow] = ()) -> tuple[NameMemory, ...]:
-    """Return the memory of each name, its phases merged, the name with most memory first."""
-    found: dict[str, NameMemory] = {}
-    for row in rows:
-        if row.memory_peak_bytes is not None:
-            one = found.get(row.name) or NameMemory(row.name, 0, 0)
-            growth = max(one.growth_bytes, row.memory_growth_bytes or 0)
-            found[row.name] = replace(one, growth_bytes=growth, peak_bytes=max(one.peak_bytes, row.memory_peak_bytes))
-    for held in table:
-        if held.name is not None:
-            found[held.name] = replace(
-                found.get(held.name) or NameMemory(held.name, 0, 0),
-                parameter_bytes=(held.parameter_bytes or 0) + (held.buffer_bytes or 0),
-                gradient_bytes=held.gradient_bytes or 0,
-                state_bytes=held.state_bytes or 0,
-            )
-    names = (one for one in found.values() if one.peak_bytes or any(one.parts))
-    return tuple(sorted(names, key=lambda one: (-sum(one.parts), one.name)))
-
-
-def memory_figure(history: MemoryHistory) -> Figure:
+def memory_figure(history: MemoryHistory, summary: Summary) -> Figure:
     """Return the figure: readings over steps, and memory by name, as far as measured."""
-    named = [entry for entry in history.names if any(entry.parts)]
-    shown = named[:MODULES]
-    script = script_for(entry.name for entry in shown)
-    with styled(script):
+    named = [row for row in summary.memory_table if row.name is not None and any(memory_parts(row))]
+    named.sort(key=lambda row: -sum(memory_parts(row)))
+    shown = named[:MAX_NAMES]
+    capacity = memory_capacity(summary) if "allocated_bytes" in summary.memory else None
+    with styled():
         # Inches above and below the axes: titles, legends, notes.
         figure = blank_figure(TWO_COLUMNS_IN, max(2.9, 1.35 + 0.155 * len(shown)))
         is_read = any(len(column) and int(column.max()) >= 0 for column in history.series.values())
         widths = [*([3.2] if is_read else []), *([2.5] if shown else [])] or [1]
         axes = list(figure.subplots(1, len(widths), width_ratios=widths, squeeze=False)[0])
-        figure.suptitle(
-            "\n".join(wrap("", finding(history), 92, room=0)), fontsize=TITLE + 1, fontweight="bold", x=0.01,
-            ha="left",
-        )  # fmt: skip
+        title = "\n".join(wrap("", memory_finding(history, summary), 92, room=0))
+        figure.suptitle(title, fontsize=TITLE + 1, fontweight="bold", x=0.01, ha="left")
         legends = []
         if is_read:
-            _draw_readings(axes[0], history)
+            _draw_readings(axes[0], history, capacity)
             legends.append(legend_of(axes[0]))
         if shown:
-            legends.append(_draw_names(axes[-1], shown, script))
-        settle(figure, legends, _footnote(history, len(named) - len(shown), script))
+            legends.append(_draw_names(axes[-1], shown))
+        settle(figure, legends, _footnote(history, named))
     return figure
 
 
-def finding(history: MemoryHistory) -> str:
+def memory_finding(history: MemoryHistory, summary: Summary) -> str:
     """Return the title: the peak, the device's memory, and the part that holds most of it."""
     peak, word = _peak(history)
     if not peak:
         return "Memory: no reading above zero" if history.series else "Memory by name"
-    of = f" of {format_bytes(history.capacity_bytes)}" if history.capacity_bytes and word == "Peak" else ""
-    text = f"{word} {format_bytes(peak)}{of}"
-    parts = _parts_of_peak(history)
-    if not parts:
+    capacity = memory_capacity(summary) if word == "Peak" else None
+    text = f"{word} {format_bytes(peak)}" + (f" of {format_bytes(capacity)}" if capacity else "")
+    whole = next((row for row in summary.memory_table if row.name is None), None)
+    if whole is None or whole.parameter_bytes is None:
         return text
-    most, held = max(parts.items(), key=lambda part: part[1])
-    share = f"{format_bytes(held)}, {100 * held / max(sum(parts.values()), 1):.0f} %"
-    if most == _RSS_REST:
-        return f"{text}, of it {format_bytes(sum(parts.values()) - held)} for the model and its optimizer"
-    if held < 0.5 * peak:
-        return f"{text}; largest part: {most} ({share})"
-    return f"{text}, held mostly by {most} ({share})"
+    parts = dict(zip(_PARTS, memory_parts(whole)[:3], strict=False))
+    held = sum(parts.values())
+    if word != "Peak":
+        return f"{text}, of it {format_bytes(held)} for the model and its optimizer"
+    parts["activations and other tensors"] = max(peak - held, 0)
+    most, size = max(parts.items(), key=lambda part: part[1])
+    share = f"{format_bytes(size)}, {100 * size / peak:.0f} %"
+    return f"{text}, held mostly by {most} ({share})" if 2 * size >= peak else f"{text}; largest part: {most} ({share})"
 
 
 def _peak(history: MemoryHistory) -> tuple[int, str]:
@@ -182,18 +121,7 @@ def _peak(history: MemoryHistory) -> tuple[int, str]:
     return 0, ""
 
 
-def _parts_of_peak(history: MemoryHistory) -> dict[str, int]:
-    """Return the bytes of each part of the peak; none where the model's memory or the peak is unknown."""
-    peak, word = _peak(history)
-    if history.whole is None or not peak:
-        return {}
-    held = dict(zip(_PARTS, history.whole.parts[:3], strict=False))
-    rest = peak - sum(held.values())
-    held["activations and other tensors" if word == "Peak" else _RSS_REST] = max(rest, 0)
-    return {part: count for part, count in held.items() if count}
-
-
-def _draw_readings(axes: Axes, history: MemoryHistory) -> None:
+def _draw_readings(axes: Axes, history: MemoryHistory, capacity: int | None) -> None:
     # Inactive blocks are part of the reserved bytes, and change with every step.
     series = {
         key: column
@@ -202,7 +130,7 @@ def _draw_readings(axes: Axes, history: MemoryHistory) -> None:
     }
     most = max((int(column.max()) for column in series.values() if len(column)), default=0)
     # The device's memory is drawn where it is near the peak; else only the title names it.
-    capacity = history.capacity_bytes if history.capacity_bytes and history.capacity_bytes <= 2.5 * most else None
+    capacity = capacity if capacity and capacity <= 2.5 * most else None
     scale, unit = _unit(max(most, 0))
     marker = "o" if len(history.steps) <= 40 else None
     for key, column in series.items():
@@ -223,26 +151,24 @@ def _draw_readings(axes: Axes, history: MemoryHistory) -> None:
     bare(axes)
 
 
-def _draw_names(axes: Axes, names: Sequence[NameMemory], script: Script) -> Legend:
-    rows = np.arange(len(names))
+def _draw_names(axes: Axes, names: Sequence[MemoryRow]) -> Legend:
+    places = np.arange(len(names))
     reached = np.zeros(len(names))
     for at, (word, (color, hatch)) in enumerate(_PARTS.items()):
-        part = np.array([entry.parts[at] for entry in names], dtype=float)
+        part = np.array([memory_parts(row)[at] for row in names], dtype=float)
         if part.any():
-            axes.barh(
-                rows, part, left=reached, height=0.66, color=color, hatch=hatch, edgecolor="white", linewidth=0.5,
-                label=word,
-            )  # fmt: skip
+            for bar in axes.barh(places, part, left=reached, height=0.66, color=color, label=word):
+                bar.set(hatch=hatch, edgecolor="white", linewidth=0.5)
             reached += part
     most = float(reached.max()) or 1.0
-    for row, entry in enumerate(names):
-        text = format_bytes(sum(entry.parts))
-        axes.text(reached[row] + 0.02 * most, row, text, va="center", fontsize=SMALL, color=INK, in_layout=False)
+    for at, row in enumerate(names):
+        text = format_bytes(sum(memory_parts(row)))
+        axes.text(reached[at] + 0.02 * most, at, text, va="center", fontsize=SMALL, color=INK, in_layout=False)
     axes.set_xlim(0, 1.42 * most)  # room for the text after the longest bar
     # Leave room for six rows, so that a single bar is not a block.
     axes.set_ylim(max(len(names), 6) - 0.4, -0.6)
-    labels = elide_all([script.show(entry.name) for entry in names], 28)
-    axes.set_yticks(list(rows), labels, fontsize=SMALL)
+    labels = elide_all([safe(row.name or "") for row in names], 28)
+    axes.set_yticks(list(places), labels, fontsize=SMALL)
     for tick in axes.get_yticklabels():
         tick.set_parse_math(False)  # a name may hold dollar signs
     set_title(axes, "Memory by name")
@@ -257,16 +183,15 @@ def _unit(most: int) -> tuple[int, str]:
     return next(((scale, unit) for scale, unit in _UNITS if most >= scale), (1, "B"))
 
 
-def _footnote(history: MemoryHistory, hidden: int, script: Script) -> str:
+def _footnote(history: MemoryHistory, named: Sequence[MemoryRow]) -> str:
     notes = ["Readings at the end of each step."]
     if history.stride > 1:
         notes.append(f"A point is the largest of {history.stride} steps.")
-    if history.names:
-        notes.append("A name includes the modules in it.")
-        if any(entry.growth_bytes > 0 for entry in history.names):
-            notes.append("growth: the most over a step's calls.")
-        if hidden:
-            notes.append(f"{hidden} names with less are not shown.")
-    else:
-        notes.append("No name was measured; set memory: true in a rule to measure its modules.")
-    return " ".join([*notes, *([script.note] if script.note else [])])
+    if not named:
+        return " ".join([*notes, "No name was measured; set memory: true in a rule to measure its modules."])
+    notes.append("A name includes the modules in it.")
+    if any(memory_parts(row)[3] for row in named):
+        notes.append("growth: the most over a step's calls.")
+    if len(named) > MAX_NAMES:
+        notes.append(f"{len(named) - MAX_NAMES} names with less are not shown.")
+    return " ".join(notes)

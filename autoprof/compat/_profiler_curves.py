@@ -13,8 +13,7 @@ from torch._C._autograd import DeviceType
 from .._core.units import format_bytes
 from .._flight.capture import Capture
 from .._reports.figures import COLORS, TWO_COLUMNS_IN, bare, blank_figure, legend_of, set_title, settle, styled
-from .._reports.fonts import script_for
-from .._reports.text import elide_all
+from .._reports.text import elide_all, safe
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -82,8 +81,7 @@ class ProfilerCurves:
 
     def time_figure(self) -> Figure | None:
         """Draw the time of each call by pattern or layer; None without a call."""
-        script = script_for([*self.times_ms])
-        labels = elide_all([script.show(name) for name in self.times_ms], 30)
+        labels = elide_all([safe(name) for name in self.times_ms], 30)
 
         def draw(axes: Axes) -> None:
             for label, times, color in zip(labels, self.times_ms.values(), COLORS, strict=False):
@@ -93,7 +91,7 @@ class ProfilerCurves:
             axes.set_ylabel(f"{self.clock} time of a call (ms)")
             set_title(axes, "Time of each call, by pattern and layer")
 
-        return _figure(draw, script, "Times include the cost of recording.") if self.times_ms else None
+        return _figure(draw, "Times include the cost of recording.") if self.times_ms else None
 
     def memory_figure(self) -> Figure | None:
         """Draw memory at the end of each layer call; None where it was not recorded."""
@@ -110,7 +108,7 @@ class ProfilerCurves:
             axes.set_ylabel("memory (MiB)")
             set_title(axes, "Memory over the layers")
 
-        return _figure(draw, script_for([]), "A point: the allocated memory at a layer's end.") if self.memory else None
+        return _figure(draw, "A point: the allocated memory at a layer's end.") if self.memory else None
 
     def memory_text(self) -> str:
         """Return the memory at the end of each layer call, one a line, run by run."""
@@ -144,13 +142,13 @@ def _levels(profile: Any, base_bytes: int) -> tuple[np.ndarray, np.ndarray]:
     return np.array([at for at, _ in found]), base_bytes + np.cumsum([bytes_ for _, bytes_ in found])
 
 
-def _figure(draw: Any, script: Any, note: str) -> Figure:
-    with styled(script):
+def _figure(draw: Any, note: str) -> Figure:
+    with styled():
         figure = blank_figure(TWO_COLUMNS_IN, 2.7)
         axes = figure.subplots()
         draw(axes)
         axes.set_ylim(bottom=0)
         axes.locator_params(axis="x", integer=True)
         bare(axes)
-        settle(figure, [legend_of(axes)], f"{note} {script.note}".rstrip())
+        settle(figure, [legend_of(axes)], note)
     return figure

@@ -15,8 +15,7 @@ from .._reports.figures import (
     settle,
     styled,
 )
-from .._reports.fonts import script_for
-from .._reports.text import elide_all
+from .._reports.text import elide_all, safe
 from ..errors import OutputError
 
 if TYPE_CHECKING:
@@ -51,16 +50,14 @@ def timeline_figure(intervals: Sequence[TimerRecord], window: tuple[float, float
     # Bars drawn; of more the shortest are omitted, which are too narrow to be seen.
     shown = sorted(inside, key=lambda one: one.start_s - one.end_s)[:20_000]
     names = _longest(shown)
-    script = script_for(names)
     notes = ["Bars: host time, from start to stop."]
     if len(inside) > len(shown):
         notes.append(f"The {len(inside) - len(shown)} shortest are not drawn.")
     if len(names) > max_colors:
         notes.append(f"{len(names) - max_colors} shorter names are grey.")
-    notes += [script.note] if script.note else []
     scale, unit = (1.0, "s") if last - first >= 2 else (1e3, "ms") if last - first >= 2e-3 else (1e6, "µs")
     colors = dict(zip(names, COLORS[:max_colors], strict=False))
-    labels = elide_all([script.show(name) for name in names[:max_colors]], 28)
+    labels = elide_all([safe(name) for name in names[:max_colors]], 28)
     bars: dict[str, list[tuple[float, float, float]]] = {name: [] for name in [*colors, ""]}
     ticks, top = [], 0.0
     for rank in sorted({one.rank for one in shown}):
@@ -71,7 +68,7 @@ def timeline_figure(intervals: Sequence[TimerRecord], window: tuple[float, float
             bars[one.name if one.name in colors else ""].append(place)
         ticks.append((top + (max(lanes) + 1) / 2, f"rank {rank}"))
         top += max(lanes) + 1 + rank_gap
-    with styled(script):
+    with styled():
         figure = blank_figure(TWO_COLUMNS_IN, 1.5 + 0.2 * top)
         axes = figure.subplots()
         for (name, drawn), label in zip(bars.items(), [*labels, "other names"], strict=True):

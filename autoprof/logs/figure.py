@@ -28,8 +28,7 @@ from .._reports.figures import (
     settle,
     styled,
 )  # fmt: skip
-from .._reports.fonts import Script, script_for
-from .._reports.text import cells, elide
+from .._reports.text import cells, elide, safe
 from ..errors import AutoprofError, nearest
 from .fields import FIELDS, RATES, is_loss, unknown_columns
 
@@ -57,7 +56,6 @@ class Runs:
     """The unit of the x axis in the unit of the column, as 60 for minutes."""
     window: int | None
     """Records of the moving average, 1 for none; None: a hundredth of the records."""
-    script: Script
     notes: list[str] = field(default_factory=list)
 
     def color(self, run: str) -> str:
@@ -160,8 +158,7 @@ def _make_runs(df: pd.DataFrame, x: str, smooth: int | None) -> Runs:
     elif x == "tokens" and most > 2e6:
         unit, word = (1e9, "billions") if most > 2e9 else (1e6, "millions")
         label = f"tokens ({word})"
-    script = script_for([*tables, *map(str, table.columns)])
-    return Runs(dict(list(tables.items())[: len(COLORS)]), column, label, unit, smooth, script, notes)
+    return Runs(dict(list(tables.items())[: len(COLORS)]), column, label, unit, smooth, notes)
 
 
 def _choose_plots(runs: Runs, wanted: Collection[str]) -> list[Callable[[Axes, Runs], Legend]]:
@@ -186,7 +183,7 @@ def _choose_plots(runs: Runs, wanted: Collection[str]) -> list[Callable[[Axes, R
         chosen = [plot.draw for plot in possible.values()] + [partial(_draw_column, name=name) for name in shown]
         missing = missing if possible else []  # else it is no log of a training
         if len(others) > len(shown):
-            rest = ", ".join(elide(runs.script.show(name), _MAX_NAME_CELLS) for name in others[len(shown) :])
+            rest = ", ".join(elide(safe(name), _MAX_NAME_CELLS) for name in others[len(shown) :])
             runs.notes.insert(0, f"Not drawn (--plot NAME draws one): {elide(rest, 400)}.")
     if missing:
         runs.notes.insert(0, f"Not in the log, so not drawn: {', '.join(missing)}.")
@@ -212,7 +209,7 @@ def _other_columns(runs: Runs) -> list[str]:
 def _draw(runs: Runs, chosen: list[Callable[[Axes, Runs], Legend]]) -> Figure:
     columns = 1 if len(chosen) == 1 else 2
     rows = -(-len(chosen) // columns)
-    with styled(runs.script):
+    with styled():
         width = TWO_COLUMNS_IN if columns == 2 else ONE_COLUMN_IN
         figure: Any = blank_figure(width, 2.35 * rows + 0.45, _figure_class())
         places = list(figure.subplots(rows, columns, squeeze=False).flat)
@@ -220,7 +217,7 @@ def _draw(runs: Runs, chosen: list[Callable[[Axes, Runs], Legend]]) -> Figure:
         for axes in places[len(chosen) :]:
             axes.remove()
         _name_runs(figure, runs)
-        figure.notes = [*runs.notes, *([runs.script.note] if runs.script.note else [])]
+        figure.notes = runs.notes
         settle(figure, legends, " ".join(figure.notes))
     drawn: Figure = figure
     return drawn
@@ -230,7 +227,7 @@ def _name_runs(figure: Figure, runs: Runs) -> None:
     """Name the runs once, above all plots."""
     from matplotlib.lines import Line2D
 
-    labels = [elide(runs.script.show(name), _MAX_NAME_CELLS) for name in runs.tables]
+    labels = [elide(safe(name), _MAX_NAME_CELLS) for name in runs.tables]
     if len(labels) == 1:
         if labels[0]:
             figure.suptitle(labels[0], fontsize=TITLE, color=FAINT, x=0.01, ha="left", parse_math=False)
@@ -251,7 +248,7 @@ def _draw_loss(axes: Axes, runs: Runs) -> Legend:
     for at, name in enumerate(names):
         for run, line in runs.lines(name):
             color = runs.color(run) if len(names) == 1 else COLORS[at]
-            _draw_line(axes, line, color, runs, label=runs.script.show(name))
+            _draw_line(axes, line, color, runs, label=safe(name))
     for run, line in runs.lines("val_loss"):
         color = runs.color(run) if len(runs.tables) > 1 else "#d55e00"
         axes.plot(
@@ -310,7 +307,7 @@ def _draw_column(
     """Draw one column."""
     for run, line in runs.lines(name):
         _draw_line(axes, line, runs.color(run), runs)
-    _finish(axes, runs, title or elide(runs.script.show(name), _MAX_NAME_CELLS), y_label, from_zero=from_zero)
+    _finish(axes, runs, title or elide(safe(name), _MAX_NAME_CELLS), y_label, from_zero=from_zero)
     if y_label == "%":
         axes.set_ylim(0, 103)
     return legend_of(axes)
@@ -322,7 +319,7 @@ def _draw_timers(axes: Axes, runs: Runs) -> Legend:
     names = [name for name in table if str(name).endswith(_TIMER_SUFFIX) and name != f"other{_TIMER_SUFFIX}"]
     for at, name in enumerate(sorted(names, key=lambda name: -float(table[name].mean()))[:6]):
         for _, line in runs.lines(name)[:1]:
-            label = runs.script.show(str(name).removesuffix(_TIMER_SUFFIX))
+            label = safe(str(name).removesuffix(_TIMER_SUFFIX))
             marker = "." if len(line) < 40 else None
             axes.plot(line.index, line["mean"], color=COLORS[at], linewidth=1.1, marker=marker, label=label)
     _finish(axes, runs, "Time by name", "ms", from_zero=True)
@@ -370,7 +367,7 @@ def _draw_estimated_utilisation(axes: Axes, runs: Runs) -> Legend:
             else:
                 share = table[runs.rate] / table[runs.rate].quantile(0.95)
             tables[run] = table.assign(_share=100 * share.clip(0, 1))
-    estimated = Runs(tables, runs.x, runs.x_label, runs.x_unit, runs.window, runs.script)
+    estimated = Runs(tables, runs.x, runs.x_label, runs.x_unit, runs.window)
     for run, line in estimated.lines("_share"):
         _draw_line(axes, line, runs.color(run), runs, label=formula)
     _finish(axes, runs, "Utilisation, estimate (none logged)", "% (estimate)")

@@ -12,7 +12,7 @@ import numpy as np
 from .._core.options import Options
 from .._process.address_space import require_address_space
 from .._reports.figures import check_format, encode_figure, save_figure
-from .._reports.memory import HeldMemory, MemoryHistory, held_memory, memory_figure
+from .._reports.memory import MemoryHistory, memory_figure
 from .._storage.atomic import write_atomic
 from ..diagnose import SavedSteps
 from ..errors import OutputError
@@ -64,15 +64,12 @@ class History:
             self._series[key] = array("q", np.maximum(values[::2], values[1::2]).tobytes())
         self.stride *= 2
 
-    def snapshot(self, held: HeldMemory = HeldMemory()) -> MemoryHistory:  # noqa: B008 (immutable)
-        """Return an immutable copy, with facts of the summary."""
+    def snapshot(self) -> MemoryHistory:
+        """Return an immutable copy."""
         return MemoryHistory(
             steps=np.array(self._steps, dtype=np.int64),
             series={key: np.array(column, dtype=np.int64) for key, column in self._series.items()},
-            names=held.names,
             stride=self.stride,
-            whole=held.whole,
-            capacity_bytes=held.capacity_bytes,
         )
 
 
@@ -107,22 +104,21 @@ class MemoryPlotSink:
         # Processor time of importing matplotlib and drawing once, measured: a run that named no sink must afford it.
         if self._budget is not None and self._budget * (self._clock() - self._began_s) < 1.0:
             return
-        held = held_memory(summary)
-        if len(self._history) or held.names:
+        if len(self._history) or summary.memory_table:
             require_address_space(128)  # matplotlib and the drawing take 73 MiB
-            write_atomic(self._picture, encode_figure(memory_figure(self._history.snapshot(held))))
+            write_atomic(self._picture, encode_figure(memory_figure(self._history.snapshot(), summary)))
 
 
 def export_memory_plot(saved: SavedSteps, path: Path) -> None:
     """Draw the memory of one rank, in the format of the file's name (PNG without one). Raises ``OutputError``."""
     check_format(path, default="png")
-    history, held = History(), held_memory(saved.summary())
+    history, summary = History(), saved.summary()
     for frame in saved.frames(saved.rank):
         if frame.memory:
             history.add(frame.step, frame.memory)
-    if not len(history) and not held.names:
+    if not len(history) and not summary.memory_table:
         raise OutputError(f"{path}: there is nothing to draw; the records have no reading of memory")
-    save_figure(memory_figure(history.snapshot(held)), path, default="png")
+    save_figure(memory_figure(history.snapshot(), summary), path, default="png")
 
 
 SINK = SinkKind(

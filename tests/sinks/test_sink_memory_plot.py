@@ -5,30 +5,23 @@ from __future__ import annotations
 import subprocess
 import sys
 import warnings
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 from sink_builders import Clock, frame_of, summary_of
 
-from autoprof._reports import fonts
 from autoprof._reports.figures import encode_figure
-from autoprof._reports.fonts import script_for
-from autoprof._reports.memory import MODULES, MemoryHistory, NameMemory, memory_figure, name_memory
+from autoprof._reports.memory import MemoryHistory, memory_figure
 from autoprof._storage.runs import RunFolder
 from autoprof.sinks._base import RunInfo
 from autoprof.sinks.memory_plot import POINTS, History, MemoryPlotOptions, MemoryPlotSink
-from autoprof.summary import Summary
+from autoprof.summary import MemoryRow, Summary
 
 PNG = b"\x89PNG\r\n\x1a\n"
 MIB = 1 << 20
-
-
-def history(points: int = 3, *names: NameMemory) -> MemoryHistory:
-    steps = np.arange(1, points + 1)
-    return MemoryHistory(steps, {"rss_bytes": steps * MIB, "rss_peak_bytes": steps * 2 * MIB}, names)
 
 
 def test_a_short_run_keeps_every_reading() -> None:
@@ -54,49 +47,23 @@ def test_a_long_run_keeps_the_maxima_in_bounded_space(steps: int) -> None:
     assert len(snapshot.steps) == -(-steps // snapshot.stride)
 
 
-def test_the_phases_of_a_name_are_one_bar() -> None:
-    """A name has the largest growth and level of its phases, and names without a reading have none."""
-    rows = (("A", "forward", -1, 1), ("A", "backward", -1, 1), ("B", "forward", -1, 1))
-    levels = np.array([[10, 20, -1], [60, 25, -1]])
-    frame = frame_of(rows, memory_start_bytes=levels[0], memory_end_bytes=levels[1])
-    assert name_memory(summary_of([frame]).rows) == (NameMemory("A", 50, 60),)
+def figure_of(name: str) -> Figure:
+    """Return the figure of a run with this name."""
+    steps = np.arange(1, 4)
+    summary = replace(Summary.empty(), memory_table=(MemoryRow(name, MIB),))
+    return memory_figure(MemoryHistory(steps, {"rss_bytes": steps * MIB}), summary)
 
 
-@pytest.mark.parametrize("points", [1, 2, 2048])
-@pytest.mark.parametrize("names", [0, 1, 60])
-def test_any_number_of_steps_and_names_is_drawn(points: int, names: int) -> None:
-    """One step or thousands, no name or sixty: a picture without a warning, with the number of names left out."""
-    entries = tuple(NameMemory(f"VRT/Stage{i}/" + "x" * 3 * i, (60 - i) * MIB, 90 * MIB) for i in range(names))
-    figure = memory_figure(history(points, *entries))
-    assert len(figure.axes) == (2 if names else 1)
-    note = figure.get_supxlabel()
-    assert (f"{60 - MODULES} names with less are not shown" in note) is (names == 60)
-    assert ("set memory: true in a rule" in note) is (names == 0)
-    if names:
-        assert len(figure.axes[1].get_yticklabels()) == min(names, MODULES)
-
-
-@pytest.fixture
-def no_fonts(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """No font of this machine has a character beyond Latin-1."""
-    monkeypatch.setattr(fonts, "_without", lambda path, characters: "".join(c for c in characters if ord(c) > 255))
-    fonts._search.cache_clear()
-    yield
-    fonts._search.cache_clear()
-
-
-def test_cjk_names_are_drawn_without_a_missing_glyph() -> None:
-    """With whatever fonts this machine has, nothing is drawn as an empty box, which matplotlib would warn of."""
+def test_a_name_in_any_script_is_drawn_without_a_warning() -> None:
+    """A character that no font of the machine has is an empty box."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        encode_figure(memory_figure(history(3, NameMemory("Spike时间自注意力/前向", MIB, MIB))))
-    assert not any("Last Resort" in family for family in script_for("时间").families)
+        encode_figure(figure_of("Spike时间自注意力/前向 \U0001f525"))
 
 
 def test_dollar_signs_are_no_formula() -> None:
     """A name is text, also where it looks like TeX that would not compile."""
-    figure = memory_figure(history(3, NameMemory(r"$\frac{$", MIB, MIB)))
-    assert figure.axes[1].get_yticklabels()[0].get_text() == r"$\frac{$"
+    assert figure_of(r"$\frac{$").axes[1].get_yticklabels()[0].get_text() == r"$\frac{$"
 
 
 def test_the_users_style_is_neither_used_nor_changed() -> None:
@@ -104,7 +71,7 @@ def test_the_users_style_is_neither_used_nor_changed() -> None:
     import matplotlib as mpl
 
     with mpl.rc_context({"figure.facecolor": "black"}):
-        figure = memory_figure(history())
+        figure = figure_of("A")
         assert mpl.rcParams["figure.facecolor"] == "black"
     assert figure.get_facecolor()[:3] == (1.0, 1.0, 1.0)
 
