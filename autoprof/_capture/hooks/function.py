@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import importlib
 import inspect
-from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -105,7 +105,7 @@ def _choose(function: Callable[..., Any]) -> Callable[..., Any]:
     if inspect.iscoroutinefunction(inner):
         return _call_coroutine
     if inspect.isasyncgenfunction(inner):
-        return _call_async_generator
+        raise TargetError(f"{inner.__qualname__} is an asynchronous generator, which cannot be timed")
     if inspect.isgeneratorfunction(inner):
         return _call_generator
     return _call
@@ -188,36 +188,14 @@ class _Awaitable:
         return _drive(self._slices, self._inner)
 
 
-async def _await(slices: _Slices, inner: Any) -> Any:
-    return await _Awaitable(slices, inner)
+async def _await(inner: _Awaitable) -> Any:
+    return await inner
 
 
 def _call_coroutine(
     name: str, wrapped: Callable[..., Any], instance: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Coroutine[Any, Any, Any]:
-    return _await(_Slices(name), wrapped(*args, **kwargs))
-
-
-async def _call_async_generator(
-    name: str, wrapped: Callable[..., Any], instance: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> AsyncGenerator[Any, Any]:
-    slices, inner = _Slices(name), wrapped(*args, **kwargs)
-    resume, value = inner.asend, None
-    try:
-        while True:
-            try:
-                item = await _Awaitable(slices, resume(value).__await__())
-            except StopAsyncIteration:
-                return
-            try:
-                value = yield item
-                resume = inner.asend
-            except GeneratorExit:
-                raise
-            except BaseException as error:
-                resume, value = inner.athrow, error
-    finally:
-        await inner.aclose()
+    return _await(_Awaitable(_Slices(name), wrapped(*args, **kwargs)))
 
 
 def log_timing(name: str, ms: float) -> None:
