@@ -30,27 +30,10 @@ SEED = 17
 NOTICED = ("killed", "timeout", "segfault")
 
 E = "tests/engine/test_engine_"
-PLANS = [f"{E}plans.py", f"{E}resolver.py"]
-DEVICE = [f"{E}device_columns.py", f"{E}streams.py"]
 STEPS = [f"{E}step_ends.py", f"{E}excluded.py"]
 TESTS = {
-    "autoprof/_resolve/resolver.py": PLANS,
-    "autoprof/_resolve/plan.py": [
-        f"{E}planner.py",
-        f"{E}columns.py",
-    ],
+    "autoprof/_resolve/resolver.py": [f"{E}plans.py", f"{E}resolver.py"],
     "autoprof/_resolve/planner.py": [f"{E}planner.py"],
-    "autoprof/_resolve/grad_accumulation.py": [f"{E}columns.py"],
-    "autoprof/_resolve/launch_lag.py": [f"{E}columns.py"],
-    "autoprof/_resolve/frames.py": [
-        f"{E}frames.py",
-        f"{E}micro_steps.py",
-        *PLANS,
-        f"{E}device.py",
-    ],
-    "autoprof/_resolve/raw.py": [f"{E}columns.py"],
-    "autoprof/_resolve/device.py": DEVICE,
-    "autoprof/_resolve/memory.py": [f"{E}columns.py"],
     "autoprof/_session/sampler.py": ["tests/test_sampler.py"],
     "autoprof/_session/row_choice.py": ["tests/test_sampler_rows.py", f"{E}zoom.py"],
     "autoprof/_session/step_detector.py": [f"{E}step_detector.py", *STEPS],
@@ -59,14 +42,14 @@ TESTS = {
 """The modules, each with the tests that are about it: a mutant then takes seconds."""
 
 # Each mutant is a process that has imported torch and the tests but run none of them: torch's threads do not fork.
-# Tests that run with marks in C and in Python run with those in C. Those of torch.compile take seconds.
+# Tests of torch.compile take seconds.
 SETTINGS = """
 [tool.mutmut]
 source_paths = ["autoprof"]
 only_mutate = [{module!r}]
 also_copy = ["benchmarks", "configs", "docs", "examples", "setup.py", "README.md"]
 pytest_add_cli_args_test_selection = {tests}
-pytest_add_cli_args = ["-q", "-p", "no:cacheprovider", "-W", "ignore", "-k", "not python and not compil"]
+pytest_add_cli_args = ["-q", "-p", "no:cacheprovider", "-W", "ignore", "-k", "not compil"]
 process_isolation = "forkserver"
 timeout_multiplier = 4.0
 timeout_constant = 3.0

@@ -7,15 +7,11 @@ from typing import Any
 
 import pytest
 import torch
-from engine_laws import Referee, Watched, check_laws, count, everything, tree
-from hook_ways import both_ways
+from engine_laws import Watched, check_laws, count, everything, tree
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 
 from autoprof import Phase, span, timed
 from autoprof.testing import FakeClock
-
-pytestmark = both_ways
 
 CHILDREN = everything(targets=[{"match": ".+"}])
 BACKWARD = (Phase.BACKWARD,)
@@ -35,17 +31,6 @@ class Named(nn.Module):
         return x
 
 
-class Again(nn.Module):
-    """Recompute the child in backward."""
-
-    def __init__(self, child: nn.Module, reentrant: bool) -> None:
-        super().__init__()
-        self.child, self.reentrant = child, reentrant
-
-    def forward(self, x: Tensor) -> Tensor:
-        return checkpoint(self.child, x, use_reentrant=self.reentrant)
-
-
 def linear() -> nn.Module:
     """Return a layer."""
     return nn.Linear(2, 2)
@@ -54,21 +39,6 @@ def linear() -> nn.Module:
 def data(grad: bool = True) -> Tensor:
     """Return an input whose node is older than the model's."""
     return torch.ones(1, 2, requires_grad=grad) * 1.0
-
-
-def test_forward_spans_nest_as_the_calls_did() -> None:
-    """Parents first, in the order of the calls."""
-    model = Named(a=Named(x=linear(), y=nn.ReLU()), b=linear())
-    with Watched(model) as watched:
-        model(data())
-        watched.step()
-    assert tree(watched.frames[0]) == [
-        "Named forward",
-        "  a forward",
-        "    a/x forward",
-        "    a/y forward",
-        "  b forward",
-    ]
 
 
 def test_backward_spans_nest_in_reverse_order() -> None:
@@ -84,62 +54,6 @@ def test_backward_spans_nest_in_reverse_order() -> None:
         "    a/y backward",
         "    a/x backward",
     ]
-
-
-@pytest.mark.parametrize("reentrant", [False, True])
-def test_recompute_is_a_phase_of_its_own_inside_backward(reentrant: bool) -> None:
-    """The second forward is no forward: it has its own phase, and it lies in the backward of the block."""
-    model = Named(block=Again(Named(x=linear(), y=nn.Tanh()), reentrant))
-    with Watched(model) as watched:
-        model(data()).sum().backward()
-        watched.step()
-    (frame,) = watched.frames
-    check_laws(frame)
-    assert count(frame, Phase.FORWARD) == {
-        "Named": 1,
-        "block": 1,
-        "block/child": 1,
-        "block/child/x": 1,
-        "block/child/y": 1,
-    }
-    assert count(frame, Phase.RECOMPUTE)["block/child"] == 1
-    assert count(frame, Phase.BACKWARD) == count(frame, Phase.FORWARD)
-    for recomputed in frame.spans:
-        if recomputed.phase is Phase.RECOMPUTE:
-            ancestors = []
-            at = recomputed.parent
-            while at is not None:
-                ancestors.append(frame.spans[at].name)
-                at = frame.spans[at].parent
-            assert "block" in ancestors
-
-
-@pytest.mark.parametrize("outer", [False, True])
-@pytest.mark.parametrize("inner", [False, True])
-@pytest.mark.filterwarnings("ignore:None of the inputs have requires_grad")
-def test_a_checkpoint_in_a_checkpoint_closes(outer: bool, inner: bool) -> None:
-    """In both forms, either inside the other."""
-    model = Named(block=Again(Named(a=linear(), deep=Again(Named(b=nn.Tanh(), c=linear()), inner), d=nn.Tanh()), outer))
-    referee = Referee({m: n.replace(".", "/") for n, m in model.named_modules() if n})
-    with Watched(model, config=CHILDREN) as watched:
-        model(data()).sum().backward()
-        watched.step()
-    check_laws(watched.frames[0])
-    referee.check(watched.frames[0], 0)
-
-
-def test_a_shared_module_has_a_backward_for_each_call() -> None:
-    """Calls, not names."""
-    layer = linear()
-    model = Named(a=layer)
-    model.forward = lambda x: layer(torch.relu(layer(torch.tanh(layer(x)))))
-    with Watched(model, config=CHILDREN) as watched:
-        model(data()).sum().backward()
-        watched.step()
-    (frame,) = watched.frames
-    check_laws(frame)
-    assert count(frame, Phase.BACKWARD) == {"a": 3}
-    assert {row.calls for row in watched.session.summary().rows if row.name == "a"} == {3}
 
 
 class Opaque:
@@ -176,28 +90,6 @@ def test_a_tensor_is_found_wherever_an_output_hides_it(wrap: Any) -> None:
     assert not summary.skipped
 
 
-def test_a_module_still_in_forward_has_no_backward_yet() -> None:
-    """``autograd.grad`` inside forward: the child's backward lies in the parent's forward, not in a backward of it."""
-
-    class Inner(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.layer = linear()
-
-        def forward(self, x: Tensor) -> Tensor:
-            inner = x.detach().requires_grad_()
-            (grad,) = torch.autograd.grad(self.layer(inner * 1.0).sum(), inner)
-            return x + grad
-
-    model = Named(inner=Inner())
-    with Watched(model, config=CHILDREN) as watched:
-        model(data(False))
-        watched.step()
-    (frame,) = watched.frames
-    check_laws(frame)
-    assert tree(frame) == ["inner forward", "  inner/layer forward", "  inner/layer backward"]
-
-
 @pytest.mark.parametrize(("config", "charged"), [(None, {"Model": 40, "a": 0}), (CHILDREN, {"(backward)": 40, "a": 0})])
 def test_what_lies_between_a_calls_nodes_and_its_inputs_node_is_the_module_arounds(
     config: Any, charged: dict[str, int]
@@ -230,20 +122,6 @@ def test_what_lies_between_a_calls_nodes_and_its_inputs_node_is_the_module_aroun
         watched.step()
     by_name = {s.name: s.host_ns for s in watched.frames[0].spans if s.phase is Phase.BACKWARD}
     assert {name: by_name[name] for name in charged} == charged
-
-
-def test_a_part_cut_off_by_detach_has_no_backward() -> None:
-    """Not measured is not zero."""
-
-    class Cut(nn.Module):
-        def forward(self, x: Tensor) -> Tensor:
-            return x.detach()
-
-    model = Named(a=linear(), cut=Cut(), b=linear())
-    with Watched(model, config=CHILDREN) as watched:
-        model(data()).sum().backward()
-        watched.step()
-    assert count(watched.frames[0], Phase.BACKWARD) == {"b": 1}
 
 
 def test_only_the_wanted_phases_become_spans() -> None:

@@ -8,7 +8,6 @@ import io
 import logging
 import sys
 import traceback
-import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -109,15 +108,6 @@ def test_what_it_returns_is_what_the_call_returns(bench: Bench) -> None:
         assert torch.equal(seen, expected) if isinstance(expected, Tensor) else name == "__repr__" or seen == expected
 
 
-def test_a_value_of_the_host_is_no_wait(bench: Bench) -> None:
-    """Only tensors of the device count."""
-    torch.tensor(1.0).item()
-    bench.step()
-    facts = bench.waits()
-    assert facts.sites == ()
-    assert facts.steps == 1
-
-
 def test_on_the_host_nothing_is_replaced() -> None:
     """There is nothing to wait for, so no attribute is touched and nothing is said."""
     before = dict(vars(torch.Tensor))
@@ -194,19 +184,6 @@ def test_a_ctrl_c_during_the_wait_reaches_the_program(bench: Bench) -> None:
     with pytest.raises(KeyboardInterrupt):
         value.item()
     bench.step()
-
-
-def test_a_warning_names_the_users_line() -> None:
-    """torch warns where the innermost Python frame is: that stays the user's."""
-    parameter = torch.ones((), requires_grad=True)
-    bench = Bench()
-    value = bench.device.value(parameter)
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        value.item()
-        warnings.warn("mine", stacklevel=1)
-    assert {warning.filename for warning in caught} <= {__file__, torch.__file__, torch._tensor.__file__}
-    bench.session.close()
 
 
 def test_the_warmup_and_what_is_not_recorded_do_not_count() -> None:
@@ -339,17 +316,6 @@ def test_the_lines_of_autoprof_itself_are_not_counted(capsys: pytest.CaptureFixt
     bench.step(5)
     assert bench.logs().sites == ()
     assert capsys.readouterr().out
-
-
-def test_a_thread_beside_the_training_does_not_count(bench: Bench) -> None:
-    """Its printing disturbs no session."""
-    import threading
-
-    thread = threading.Thread(target=print, args=("beside",), kwargs={"file": io.StringIO()})
-    thread.start()
-    thread.join()
-    bench.step()
-    assert bench.logs().sites == ()
 
 
 def test_a_writer_of_metrics_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from engine_laws import Watched, check_laws, count, everything, tree
 from engine_world import Part, World, own_ns
 from fake_engine import backward_by_devices, launch, threads_of_devices
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint, checkpoint_sequential
+from torch.utils.checkpoint import checkpoint
 
 from autoprof import Phase
 from autoprof.testing import FakeClock, FakeDevice
@@ -138,32 +138,6 @@ def test_a_checkpoint_in_the_loop_is_a_span_of_its_own(reentrant: bool) -> None:
     assert own_ns(watched)["(backward)", BACKWARD] == 21
 
 
-def test_a_sequential_of_checkpoints_has_a_recompute_for_each_segment() -> None:
-    """The last segment is not checkpointed."""
-    world = World()
-
-    def run(net: Net, x: Tensor) -> Tensor:
-        return checkpoint_sequential(list(net.layers), 4, x, use_reentrant=False)
-
-    watched = train(Net(world, run, layers=4), world)
-    assert own_ns(watched) == {("Net", FORWARD): 40, ("Net", RECOMPUTE): 30, ("Net", BACKWARD): 120}
-    assert count(watched.frames[0], RECOMPUTE) == {"Net": 1}
-
-
-def test_a_selective_checkpoint_is_seen() -> None:
-    """The policy keeps some outputs; what runs again is recompute all the same."""
-    create = getattr(torch_checkpoint, "create_selective_checkpoint_contexts", None)
-    if create is None:
-        pytest.skip("this torch has no public selective checkpointing")
-    world = World()
-    contexts = functools.partial(create, [torch.ops.aten.mm.default])
-
-    def run(net: Net, x: Tensor) -> Tensor:
-        return checkpoint(net.both, x, use_reentrant=False, context_fn=contexts)
-
-    assert own_ns(train(Net(world, run), world))["Net", RECOMPUTE] == 10
-
-
 @pytest.mark.parametrize("early", [True, False])
 def test_a_recompute_that_stops_early_ends_there(early: bool) -> None:
     """After the last tensor that backward needs nothing runs again."""
@@ -193,14 +167,6 @@ def test_a_gradient_by_autograd_grad_has_its_recompute() -> None:
         )
         watched.step()
     assert own_ns(watched) == {("Net", FORWARD): 10, ("Net", RECOMPUTE): 10, ("Net", BACKWARD): 30}
-
-
-def test_without_the_phase_backward_the_recompute_is_there() -> None:
-    """No hook follows the backward; the recompute lies in the step."""
-    world = World()
-    config = everything(targets=[{"match": "", "name": "Net", "phases": ["forward", "recompute"]}])
-    watched = train(Net(world, checkpointed(lambda net: net.both, False)), world, config)
-    assert own_ns(watched) == {("Net", FORWARD): 10, ("Net", RECOMPUTE): 10}
 
 
 def test_without_the_phase_recompute_it_is_part_of_backward() -> None:
@@ -241,23 +207,6 @@ def test_an_exception_in_a_recompute_leaves_unchanged_and_ends_its_span(reentran
     assert first.phase_ns()[RECOMPUTE] == 0
     assert first.phase_ns()[Phase.OTHER] == 1000
     assert second.phase_ns()[RECOMPUTE] == 10
-
-
-def test_a_recompute_that_differs_from_the_forward_fails_as_without_a_session() -> None:
-    """torch's check of determinism raises torch's error, and the span is over."""
-    world, calls = World(), []
-
-    def part(net: Net, x: Tensor) -> Tensor:
-        calls.append(1)
-        return net.both(x) if len(calls) == 1 else x * 2.0
-
-    net = Net(world, lambda net, x: checkpoint(part, net, x, use_reentrant=False))
-    with Watched(net, clock=world.clock, config=ROOT_ONLY) as watched:
-        with pytest.raises(torch_checkpoint.CheckpointError, match=r"different number of tensors|different metadata"):
-            net(torch.ones(2, requires_grad=True) * 1.0).sum().backward()
-        watched.step()
-    check_laws(watched.frames[0])
-    assert count(watched.frames[0], RECOMPUTE) == {"Net": 1}
 
 
 @FORMS

@@ -19,7 +19,7 @@ from autoprof._capture.calibration import CALLS, COLD, EMPTY_CALLS, LimitMeter, 
 from autoprof._capture.mark_cost import MarkCost
 from autoprof._reports.plain import render_plain
 from autoprof.devices import ClockLimits, DeviceClock
-from autoprof.testing import FakeClock, FakeDevice, ListSink, open_session
+from autoprof.testing import FakeClock, FakeDevice, open_session
 
 CONFIG: dict[str, Any] = {
     "targets": [{"match": ".+"}], "step": "manual", "sample": {"every": 1, "warmup": 0, "budget": None},
@@ -96,18 +96,6 @@ def test_a_device_is_asked_and_never_waited_for() -> None:
     made = device.made
     LimitMeter(events)
     assert made == device.made >= 2 * (COLD + EMPTY_CALLS)
-
-
-@pytest.mark.parametrize("on_device", [False, True])
-def test_a_summary_says_what_the_clock_that_counts_cannot_tell(on_device: bool) -> None:
-    """The host's or the device's."""
-    clock = FakeClock(limit_ns=70)
-    sink = ListSink()
-    chosen = FakeDevice(clock).device_clock() if on_device else clock
-    with open_session(nn.Sequential(nn.Linear(2, 2)), CONFIG, clock=chosen, sinks=[sink]) as session:
-        assert session.summary().clock_limit_ns == 70
-    assert sink.summary is not None
-    assert sink.summary.clock_limit_ns == 70
 
 
 def test_a_run_keeps_the_clocks_limits(tmp_path: Path) -> None:

@@ -10,7 +10,6 @@ import numpy.typing as npt
 import pytest
 
 from autoprof import Phase
-from autoprof._resolve import device as module
 from autoprof._resolve.device import (
     ACROSS_PAUSE,
     NO_DEVICE_TIME,
@@ -21,7 +20,7 @@ from autoprof._resolve.device import (
 )
 from autoprof._resolve.plan import Plan, as_column
 from autoprof.devices import DeviceTimes, Times
-from autoprof.frame import LOGGED_LANE, NOT_MEASURED, STREAM_LANES, TRAINING_LANE, UNTIMED_LANE, Layout
+from autoprof.frame import NOT_MEASURED, STREAM_LANES, TRAINING_LANE, UNTIMED_LANE, Layout
 
 NONE = NOT_MEASURED
 STREAMS = ((0, 0), (0, 1), (0, 2))
@@ -106,14 +105,6 @@ def columns_of(plan: Plan, times: Times, timer: DeviceTimer | None = None) -> tu
 # Without a device, and on one stream.
 
 
-def test_without_a_device_there_are_no_columns() -> None:
-    """The plan is as it was."""
-    plan = plan_of(Name(0, 1))
-    placed, columns = DeviceTimer().columns(plan, 2, Times(as_column([0, 1, 2, 3])))
-    assert placed is plan
-    assert columns is None
-
-
 def test_spans_on_one_stream_have_the_times_between_their_marks() -> None:
     """Values that lie among the marks have no time."""
     plan = plan_of(Name(0, 4), Name(1, 3, 0), values=(2,))
@@ -122,15 +113,6 @@ def test_spans_on_one_stream_have_the_times_between_their_marks() -> None:
     assert columns.start_ns.tolist() == [10, 30]
     assert columns.ns.tolist() == [140, 40]
     assert columns.duration_ns == 170
-
-
-def test_the_columns_of_some_spans_are_those_of_all_by_index() -> None:
-    """The step's length stays."""
-    times = times_of([0, 10, 30, 70, 150, 170])
-    columns = DeviceTimer().columns_of_run(plan_of(Name(0, 1), Name(2, 3)), 4, [times, times])
-    some = columns.only(as_column([1]))
-    assert (some.start_ns.tolist(), some.ns.tolist(), some.duration_ns) == ([[70]] * 2, [[80]] * 2, [170] * 2)
-    assert some.host_bound_ns.tolist() == columns.host_bound_ns[:, 1:].tolist()
 
 
 def test_recording_costs_what_the_device_waited_for_the_host_or_its_time_for_the_events() -> None:
@@ -167,14 +149,6 @@ def test_the_time_of_a_pause_is_in_no_span_and_not_in_the_step() -> None:
     assert columns.duration_ns == 100
 
 
-def test_each_of_several_pauses_is_removed() -> None:
-    """The second is as long as it was, though the times before it have moved."""
-    plan = plan_of(Name(0, 5), pauses=((1, 2), (3, 4)))
-    _, columns = columns_of(plan, times_of([0, 10, 20, 1_020, 1_050, 3_050, 3_060, 3_100]))
-    assert columns.ns.tolist() == [50]
-    assert columns.duration_ns == 100
-
-
 def test_an_idle_device_in_a_pause_is_not_host_bound() -> None:
     """It waits for the pause to end, and the pause is in no step."""
     plan = plan_of(Name(0, 3), pauses=((1, 2),))
@@ -205,14 +179,6 @@ def test_spans_of_another_stream_across_pauses_have_no_time_and_each_is_counted(
     assert columns.ns.tolist() == [NONE, 0, 10, NONE, 10]
     assert timer.untimed == {ACROSS_PAUSE: 2}
     assert [placed.layout.lanes[index] for index in (0, 3)] == [UNTIMED_LANE] * 2
-
-
-def test_a_span_of_another_stream_that_begins_in_a_pause_has_no_time() -> None:
-    """And neither has one that ends in it."""
-    place = [0, 1, 0, 1, 1, 0, 1, 0]
-    plan, timer = plan_of(Name(0, 2), Name(3, 5), pauses=((1, 4),)), DeviceTimer()
-    columns_of(plan, times_of([10 * at for at in range(8)], place), timer)
-    assert timer.untimed == {ACROSS_PAUSE: 2}
 
 
 # Streams.
@@ -257,64 +223,7 @@ def test_a_span_with_its_marks_on_two_streams_has_no_time() -> None:
     assert placed.layout.lanes == (*[UNTIMED_LANE] * 4, TRAINING_LANE)
 
 
-def test_spans_without_a_time_are_counted_once_a_step() -> None:
-    """Also where the plan of the streams is known already."""
-    timer, plan = DeviceTimer(), plan_of(Name(0, 1), Name(2, 3))
-    for _ in range(3):
-        columns_of(plan, times_of([0, 1, 2, 3, 4, 5], [0, 0, 1, 0, 1, 0]), timer)
-    assert timer.untimed == {TWO_STREAMS: 6}
-
-
-def test_a_span_without_a_time_is_nobodys_child() -> None:
-    """Also inside another one; the spans inside belong to the one around both."""
-    spans = Name(0, 7), Name(1, 6, 0), Name(2, 5, 1), Name(3, 4, 2)
-    place = [0, 0, 1, 1, 0, 0, 0, 0, 0, 0]
-    placed, _ = columns_of(plan_of(*spans), times_of([10 * at for at in range(10)], place))
-    assert placed.layout.lanes == (TRAINING_LANE, UNTIMED_LANE, UNTIMED_LANE, TRAINING_LANE)
-    assert placed.layout.parents == (-1, -1, -1, 0)
-
-
-def test_a_duration_that_was_logged_needs_no_device_time() -> None:
-    """It keeps its lane and its parent, and is not counted as unseen."""
-    spans = Name(0, 3), Name(1, 2, 0, Phase.USER, LOGGED_LANE)
-    timer = DeviceTimer()
-    placed, _ = columns_of(plan_of(*spans), times_of([0, 1, NONE, 3, 4, 5], [0, 0, NONE, 1, 0, 0]), timer)
-    assert placed.layout.lanes == (TRAINING_LANE, LOGGED_LANE)
-    assert placed.layout.parents == (-1, 0)
-    assert timer.untimed == {}
-
-
-def test_a_step_that_the_device_clock_did_not_see_begin_has_no_device_time() -> None:
-    """Two times that are unseen are not on one stream."""
-    plan = plan_of(Name(0, 1))
-    times = times_of([NONE, 10, 20, NONE], [NONE, 0, 0, NONE], host=[0, 1, 2, 3])
-    placed, columns = columns_of(plan, times)
-    assert columns.duration_ns is None
-    assert placed is plan
-
-
-def test_a_step_without_a_device_time_counts_no_span_as_untimed() -> None:
-    """Its spans have host times, all of them."""
-    timer = DeviceTimer()
-    _, columns = columns_of(plan_of(Name(0, 1)), times_of([0, 10, 20, 30], [0, 0, 1, 1]), timer)
-    assert columns.duration_ns is None
-    assert timer.untimed == {}
-
-
 # Host-bound time.
-
-
-def test_each_stream_waits_for_the_host_by_itself() -> None:
-    """In the order of its times."""
-    spans = Name(0, 3), Name(1, 2)
-    times = times_of(
-        [0, 100_000, 110_000, 310_000, 900_000, 1_000_000],
-        [0, 0, 1, 1, 0, 0],
-        host=[0, 100_000, 105_000, 305_000, 390_000, 1_000_000],
-    )
-    _, columns = columns_of(plan_of(*spans), times)
-    assert columns.ns.tolist() == [800_000, 200_000]
-    assert columns.host_bound_ns.tolist() == [0, 200_000]
 
 
 def test_a_device_that_starts_later_has_an_empty_queue_of_its_own() -> None:
@@ -343,34 +252,3 @@ def test_a_step_that_begins_with_a_full_queue_waits_for_no_launch() -> None:
 
 
 # Plans by their streams.
-
-
-def test_steps_with_the_same_streams_share_a_plan() -> None:
-    """Others have their own, and so has another plan with the same streams."""
-    timer, plan, ns = DeviceTimer(), plan_of(Name(0, 1)), [0, 1, 2, 3]
-    first, _ = columns_of(plan, times_of(ns, [0, 1, 1, 0]), timer)
-    again, _ = columns_of(plan, times_of(ns, [0, 1, 1, 0]), timer)
-    other, _ = columns_of(plan, times_of(ns, [0, 0, 0, 0]), timer)
-    longer, _ = columns_of(plan_of(Name(0, 1), Name(0, 1, 0)), times_of(ns, [0, 1, 1, 0]), timer)
-    assert first is again
-    assert first.layout.lanes == (STREAM_LANES,)
-    assert other.layout.lanes == (TRAINING_LANE,)
-    assert len(longer.layout) == 2
-
-
-def test_the_oldest_plans_by_streams_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As many as there may be are kept."""
-    monkeypatch.setattr(module, "MAX_STREAM_PLANS", 2)
-    timer, plan, ns = DeviceTimer(), plan_of(Name(0, 1)), [0, 1, 2, 3]
-    places = [0, 0, 0, 0], [0, 1, 1, 0], [0, 2, 2, 0]
-    first, second = (columns_of(plan, times_of(ns, place), timer)[0] for place in places[:2])
-    assert columns_of(plan, times_of(ns, places[0]), timer)[0] is first
-    columns_of(plan, times_of(ns, places[2]), timer)
-    assert columns_of(plan, times_of(ns, places[1]), timer)[0] is second
-    assert columns_of(plan, times_of(ns, places[0]), timer)[0] is not first
-
-
-def test_columns_are_integers() -> None:
-    """Nanoseconds have no fractions."""
-    _, columns = columns_of(plan_of(Name(0, 1)), times_of([0, 1, 2, 3], [0, 1, 1, 0]))
-    assert {column.dtype for column in (columns.start_ns, columns.ns, columns.host_bound_ns)} == {np.dtype(np.int64)}

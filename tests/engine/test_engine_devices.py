@@ -10,7 +10,6 @@ from engine_laws import Watched, check_laws, everything
 from fake_engine import Activation, Weighted, backward_by_devices, launch, threads_of_devices, transfer
 from torch import Tensor, nn
 
-import autoprof
 from autoprof import Phase, StepFrame
 from autoprof._capture.hooks.module import ModuleProbe
 from autoprof._capture.hooks.module_hooks import make_hooks
@@ -127,26 +126,6 @@ def test_an_activation_is_read_where_its_input_lies() -> None:
         assert device_ns(frame)["0"] == 10 + 34  # until the result is back
 
 
-@pytest.mark.usefixtures("engine")
-def test_branches_on_two_devices_are_both_timed() -> None:
-    """What runs beside the other part is not charged to it, and nothing is skipped."""
-    device = FakeDevice(FakeClock(), lag_ns=70)
-
-    class Two(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.near, self.far = Weighted(device, 10, 100), Weighted(device, 3_000, 30_000, at=1)
-
-        def forward(self, x: Tensor) -> Tensor:
-            far = self.far(x)
-            return self.near(x) + transfer(device, far, 0)
-
-    for frame in run(device, nn.Sequential(Two()), at=0).frames:
-        assert device_ns(frame)["0/near"] == 10
-        assert device_ns(frame)["0/far"] == 3_000
-        assert device_ns(frame, Phase.BACKWARD)["0/far"] == 30_000
-
-
 def test_a_model_that_moves_is_read_on_its_new_device_from_the_next_step_on() -> None:
     """The step before ends on the device that it ran on."""
     device = FakeDevice(FakeClock(), lag_ns=70)
@@ -167,22 +146,6 @@ def test_a_model_that_moves_is_read_on_its_new_device_from_the_next_step_on() ->
         assert {span.lane for span in frame.spans} == {TRAINING_LANE}
         assert frame.device_duration_ns == 462
     assert not watched.session.summary().skipped
-
-
-def test_a_span_over_both_devices_has_the_home_devices_time() -> None:
-    """A span of your own, the optimizer and the step's ends are read at home, whichever device is current."""
-    device = FakeDevice(FakeClock(), lag_ns=70)
-    model = nn.Sequential(Weighted(device, 10), Weighted(device, 30, at=1), Weighted(device, 7))
-    with Watched(model, clock=device.device_clock(), config=EVERY) as watched:
-        with device.on(1, 0), autoprof.span("both"):
-            model(launch(device, torch.ones(1), 0, 0, 0))
-        watched.step()
-    (frame,) = watched.frames
-    check_laws(frame)
-    both = frame.spans[0]
-    assert (both.name, both.device_ns, both.lane, both.parent) == ("both", 47, TRAINING_LANE, None)
-    assert frame.layout.parents == (-1, 0, -1, 0)
-    assert frame.phase_ns() == {Phase.USER: 0, Phase.FORWARD: 47, Phase.OTHER: 0}
 
 
 class Level(Memory):

@@ -8,13 +8,12 @@ from pathlib import Path
 import numpy as np
 import torch
 from engine_laws import Watched, check_laws, everything
-from fake_engine import Beside, Op
+from fake_engine import Op
 from torch import nn
 
 from autoprof import StepFrame, read_run
 from autoprof._reports.panel import render_panel
 from autoprof._reports.summary_text import render_summary
-from autoprof._storage.steps_jsonl import FrameDecoder, FrameEncoder
 from autoprof.testing import FakeClock, FakeDevice
 
 FORWARD = everything(targets=[{"match": ".+", "phases": ["forward"]}])
@@ -76,43 +75,6 @@ def test_a_parent_is_marked_when_more_than_half_of_it_is_host_bound() -> None:
     }
 
 
-def test_a_queue_that_ran_dry_before_knows_its_lead_in_the_next_step() -> None:
-    """Host and device at the same pace with half a millisecond in the queue: no step's own zero would tell."""
-    device = FakeDevice(FakeClock())
-    ahead, level = Op(device, 500 * US), Op(device, 100 * US, host_ns=100 * US)
-    with Watched(nn.ModuleList([ahead, level]), clock=device.device_clock(), config=FORWARD) as watched:
-        ahead(torch.ones(1))
-        watched.step()
-        for _ in range(5):
-            level(torch.ones(1))
-            level(torch.ones(1))
-            watched.step()
-    for frame in watched.frames:
-        assert [span.host_bound for span in frame.spans] == [False] * len(frame.spans)
-
-
-def test_a_host_that_waited_for_the_device_makes_no_span_before_it_host_bound() -> None:
-    """Reading the loss empties the queue; what the device did until then was in the queue all the same."""
-    device = FakeDevice(FakeClock())
-    model = nn.Sequential(*[Op(device, 100 * US, host_ns=5 * US) for _ in range(4)])
-    with Watched(model, clock=device.device_clock(), config=FORWARD) as watched:
-        for _ in range(3):
-            model(torch.ones(1))
-            device.wait_here()
-            watched.step()
-    for frame in watched.frames:
-        assert [span.host_bound for span in frame.spans] == [False] * 4
-
-
-def test_each_stream_has_a_queue_of_its_own_and_the_devices_zero() -> None:
-    """The side stream is kept busy while the step's own runs dry."""
-    device = FakeDevice(FakeClock())
-    model = nn.Sequential(Beside(device, Op(device, 5_000 * US), Op(device, 5 * US, host_ns=300 * US)))
-    (frame,) = run(device, model).frames
-    assert bound(frame)["0/side"] == (5_000 * US, 0, False)
-    assert bound(frame)["0/main"] == (305 * US, 305 * US, True)
-
-
 def test_a_hosts_clock_says_nothing_of_it() -> None:
     """Where there is no device nothing is host-bound, and nothing is not."""
     model = nn.Sequential(nn.Linear(1, 1))
@@ -168,15 +130,3 @@ def test_what_is_host_bound_is_written_read_back_and_shown(tmp_path: Path) -> No
     assert any("0 *" in line for line in panel)
     assert not any("1 *" in line for line in panel)
     assert any("* host-bound" in line for line in panel)
-
-
-def test_a_line_without_the_column_is_read_as_not_known() -> None:
-    """A run written before it existed."""
-    device = FakeDevice(FakeClock())
-    (frame,) = run(device, nn.Sequential(Op(device, 5 * US, host_ns=300 * US))).frames
-    data = json.loads(FrameEncoder().encode(frame))
-    del data["spans"]["host_bound_ns"]
-    again = FrameDecoder().decode(json.dumps(data))
-    assert again.host_bound_ns is None
-    assert [span.host_bound for span in again.spans] == [None]
-    assert json.loads(FrameEncoder().encode(again))["spans"] == data["spans"]

@@ -14,7 +14,6 @@ import torch.export
 import torch.fx
 from engine_laws import Watched, everything
 from mark_promises import (
-    ALL,
     Counting,
     as_bare,
     backwards,
@@ -31,8 +30,6 @@ from mark_promises import (
 )
 from torch import Tensor, nn
 from torch.fx.experimental.proxy_tensor import make_fx
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils.flop_counter import FlopCounterMode
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -125,42 +122,6 @@ def test_what_reads_the_model_finds_the_bare_model(name: str, make: Callable[[],
         assert backwards(frame)[make().__class__.__name__] == 1
 
 
-class Listing(TorchDispatchMode):
-    """Keep the names of the operators that run."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.names: list[str] = []
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        self.names.append(str(func))
-        return func(*args, **(kwargs or {}))
-
-
-def test_the_same_operators_run_in_the_same_order() -> None:
-    """Forward and backward; a session runs none of its own."""
-
-    def work(model: nn.Module) -> list[str]:
-        with Listing() as listing:
-            train_step(model)
-        return listing.names
-
-    for frame in as_bare(two_layers, work):
-        assert forwards(frame) == backwards(frame) == ALL
-
-
-def test_the_flop_counter_of_the_program_counts_the_same() -> None:
-    """By module; it tracks modules by global hooks."""
-
-    def work(model: nn.Module) -> Any:
-        with FlopCounterMode(display=False) as counter:
-            train_step(model)
-        return {name: {str(op): n for op, n in of.items()} for name, of in counter.get_flop_counts().items()}
-
-    for frame in as_bare(two_layers, work):
-        assert forwards(frame) == ALL
-
-
 # Compilation.
 
 
@@ -240,24 +201,6 @@ def test_a_model_with_graph_breaks_and_new_shapes_is_compiled_as_often_as_withou
 # Module.compile.
 
 
-def test_a_module_compiled_before_the_session_stays_compiled() -> None:
-    """One graph, as without a session; what ``compile`` put on it is on it during and after the session."""
-    model = with_dense()
-    expected = frozen(model(batch()))
-    backend = counted_compile(model[0])
-    own = vars(model[0])["_compiled_call_impl"]
-    with recorded(model) as watched:
-        for _ in range(3):
-            output = model(batch())
-            assert frozen(output) == expected
-            output.sum().backward()
-            watched.step()
-    assert len(backend.graphs) == 1
-    assert vars(model[0])["_compiled_call_impl"] is own
-    for frame in watched.sink.frames:
-        assert {name: forwards(frame)[name] for name in ("Sequential", "1", "2")} == {"Sequential": 1, "1": 1, "2": 1}
-
-
 def test_a_module_compiled_during_the_session_runs_compiled_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """One graph; it stays compiled after the session, by the program's own object."""
     model = with_dense()
@@ -284,53 +227,3 @@ def test_a_module_compiled_during_the_session_runs_compiled_at_once(monkeypatch:
     assert len(backend.graphs) == 1
     for frame in watched.sink.frames:
         assert {name: forwards(frame)[name] for name in ("Sequential", "1", "2")} == {"Sequential": 1, "1": 1, "2": 1}
-
-
-@pytest.mark.parametrize("when", ["before", "during"])
-@pytest.mark.parametrize("how", ["None", "del"])
-def test_a_compilation_that_is_undone_during_the_session_is_undone(when: str, how: str) -> None:
-    """The module then runs as it is written, and nothing is on it after the session but what the program left."""
-    model = with_dense()
-    expected, before = frozen(model(batch())), functions()
-    if when == "before":
-        backend = counted_compile(model[0])
-    with Watched(model, config=everything()) as watched:
-        if when == "during":
-            backend = counted_compile(model[0])
-        assert frozen(model(batch())) == expected
-        watched.step()
-        if how == "None":
-            model[0]._compiled_call_impl = None
-        else:
-            vars(model[0]).pop("_compiled_call_impl", None)
-        for _ in range(2):
-            assert frozen(model(batch())) == expected
-            watched.step()
-        torch._dynamo.reset()
-        model(batch())
-        assert len(backend.graphs) == 1
-    check_closed(watched, before)
-    assert vars(model[0]).get("_compiled_call_impl") is None
-    assert frozen(model(batch())) == expected
-
-
-# Compiled autograd.
-
-ENABLE = getattr(torch._dynamo.compiled_autograd, "_enable", None) or torch._dynamo.compiled_autograd.enable
-"""Torch renamed the function."""
-
-
-@pytest.mark.slow
-def test_compiled_autograd_gives_the_same_gradients() -> None:
-    """By the compiler that runs graphs as they are."""
-
-    def work(model: nn.Module) -> Tensor:
-        torch._dynamo.reset()
-        output: Tensor = model(batch())
-        with ENABLE(torch.compile(backend="eager")):
-            output.square().sum().backward()
-        return output
-
-    for frame in as_bare(two_layers, work):
-        assert forwards(frame) == ALL
-        assert set(backwards(frame)) <= set(ALL)

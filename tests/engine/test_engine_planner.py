@@ -134,12 +134,6 @@ def test_a_call_is_left_by_its_number_where_it_has_one() -> None:
     assert step.plan().unmatched == 1
 
 
-def test_a_call_without_a_number_is_the_innermost_of_its_name() -> None:
-    """The other one stays open, to the step's end."""
-    step = Step("a", "b").enter("a").enter("a").leave("a").call("b")
-    assert step.spans() == [Span("a", FORWARD, 0, 5), Span("a>a", FORWARD, 1, 2), Span("a>b", FORWARD, 3, 4)]
-
-
 def test_what_was_never_entered_is_left_without_effect_and_counted() -> None:
     """Each time."""
     step = Step("a", "b").enter("a").leave("b").leave("b").leave("a")
@@ -159,23 +153,10 @@ def test_open_spans_end_with_the_step_or_where_it_was_cut_with_their_lanes_last_
     assert [span.end for span in Step("a").mark(marks.MEMORY).enter("a").spans(cut=True)] == [1]
 
 
-def test_a_cut_step_with_nothing_but_values_on_a_lane_ends_at_its_first_mark() -> None:
-    """No mark of it is a time."""
-    step = Step().label("logged", Phase.USER, frozenset((Phase.USER,))).mark(marks.LOGGED, "logged")
-    assert step.spans(cut=True) == [Span("logged", Phase.USER, 0, 0, lane=LOGGED_LANE)]
-
-
 def test_a_suspended_generator_that_goes_on_is_no_further_call() -> None:
     """It is a further span."""
     step = Step("a").call("a").mark(marks.RESUME, "a").leave("a")
     assert step.spans() == [Span("a", FORWARD, 0, 1), Span("a", FORWARD, 2, 3, calls=0)]
-
-
-def test_a_phase_that_a_rule_does_not_ask_for_has_no_span() -> None:
-    """What lies in it belongs to the span around it."""
-    step = Step("a", "c").label("b", phases=frozenset((BACKWARD,)))
-    step.enter("a").enter("b").call("c").leave("b").leave("a")
-    assert step.spans() == [Span("a", FORWARD, 0, 5), Span("a>c", FORWARD, 2, 3)]
 
 
 def test_each_thread_has_a_stack_of_its_own() -> None:
@@ -308,18 +289,6 @@ def test_a_pass_that_an_exception_ended_is_over_when_a_forward_or_a_fetch_begins
         assert step.spans()[-1] == Span(path, phase, 8, 9)
 
 
-def test_a_pass_that_is_the_first_mark_of_a_step_is_over_at_once_where_a_forward_follows() -> None:
-    """Nothing has run in it."""
-    step = Step("a").begin_pass().call("a")
-    assert step.spans() == [Span("(backward)", BACKWARD, 0, 0), Span("a", FORWARD, 1, 2)]
-
-
-def test_a_backward_outside_of_any_pass_ends_the_one_before_it() -> None:
-    """The beginning of the pass was not seen."""
-    step = Step("a", "b").call("a", 1).call("b", 2).start("b", 2).start("a", 1).end("a", 1)
-    assert backwards(step) == [Span("b", BACKWARD, 4, 5), Span("a", BACKWARD, 5, 6)]
-
-
 def test_the_end_of_a_call_in_an_inner_pass_ends_no_backward_around_that_pass() -> None:
     """It goes on when the inner pass is over."""
     step = nest().begin_pass(90).start("c", 3).begin_pass(91).start("b", 2).end("b", 2).mark(marks.BACKWARD_END, "b", 2)
@@ -350,12 +319,6 @@ def test_the_end_of_a_pass_ends_what_is_open_in_it_on_every_lane() -> None:
         Span("a>b", BACKWARD, 8, 9),
     ]
     assert [span.path for span in step.spans() if span.start > 9] == ["c", "b"]
-
-
-def test_the_end_of_another_pass_ends_nothing() -> None:
-    """Passes have numbers."""
-    step = nest().begin_pass(90).start("a", 1).end_pass(91).end("a", 1).end_pass(90)
-    assert [(span.path, span.end) for span in backwards(step)] == [("(backward)", 7), ("a", 9), ("(backward)", 10)]
 
 
 def test_a_call_that_another_devices_thread_has_run_ends_with_its_mark_on_any_lane() -> None:
@@ -457,14 +420,6 @@ def test_bytes_belong_to_the_edge_before_them() -> None:
     assert Step("a").call("a").plan().memory is None
 
 
-def test_bytes_at_an_edge_without_a_span_belong_to_none() -> None:
-    """A rule that asks for other phases."""
-    step = Step().label("a", phases=frozenset((BACKWARD,))).label("b").call("b")
-    plan = step.enter("a").mark(marks.MEMORY, times=3).plan()
-    assert plan.memory is not None
-    assert set(plan.memory.flatten().tolist()) == {NOT_MEASURED}
-
-
 # Pauses.
 
 
@@ -475,24 +430,11 @@ def test_spans_that_begin_in_a_pause_are_none_and_those_around_it_go_on() -> Non
     assert step.plan().pauses == ((1, 3),)
 
 
-def test_a_pause_inside_a_pause_is_part_of_it() -> None:
-    """And each later one stands for itself."""
-    step = Step("a").mark(marks.PAUSE).mark(marks.PAUSE).mark(marks.UNPAUSE).call("a").mark(marks.PAUSE)
-    plan = step.mark(marks.UNPAUSE).call("a").plan()
-    assert plan.pauses == ((0, 2), (5, 6))
-    assert [span.start for span in spans_of(plan)] == [3, 7]
-
-
 def test_a_pause_is_cut_by_the_steps_ends() -> None:
     """It began in an earlier step, or ends in a later one."""
     plan = Step("a").mark(marks.UNPAUSE).call("a").mark(marks.PAUSE).enter("a").plan()
     assert plan.pauses == ((-1, 0), (3, 5))
     assert spans_of(plan) == [Span("a", FORWARD, 1, 2)]
-
-
-def test_a_pause_may_be_all_of_a_step() -> None:
-    """From its first mark to its end."""
-    assert Step("a").mark(marks.PAUSE).call("a").plan().pauses == ((0, 3),)
 
 
 def test_another_thread_works_on_while_one_pauses() -> None:
@@ -519,15 +461,3 @@ def test_a_plan_is_kept_for_equal_marks_unless_they_mean_another_call_each_time(
     earlier.codes.append(earlier.codes[0] - marks.STEP_STRIDE)
     earlier.lanes.append(0)
     assert not earlier.plan().repeatable
-
-
-def test_the_calls_of_a_plan_know_the_call_around_them() -> None:
-    """A call without a number is none."""
-    step = Step("a", "b", "c").enter("a", 5).enter("b").call("c", 6).leave("b").leave("a", 5).call("b", 7)
-    assert step.plan().calls == {5: BackwardCall(0, None), 6: BackwardCall(2, 5), 7: BackwardCall(1, None)}
-
-
-def test_micro_steps_are_those_of_the_training_thread() -> None:
-    """A pass on another lane is none."""
-    assert nest().begin_pass().start("a", 1).end_pass().plan().micro_steps == 1
-    assert nest().on(1).begin_pass().start("a", 1).end_pass().plan().micro_steps is None

@@ -10,10 +10,6 @@ from engine_laws import Watched, check_laws, everything, pass_on_each_step, tree
 from torch import nn
 
 import autoprof
-from autoprof import Phase
-from autoprof._capture.mark_cost import MarkCost
-from autoprof._capture.marks import codes as marks
-from autoprof._capture.recorder import Recorder
 from autoprof._resolve.planner import Planner
 from autoprof.testing import FakeClock
 
@@ -61,26 +57,6 @@ def test_the_same_sequence_is_planned_once(monkeypatch: pytest.MonkeyPatch) -> N
     assert counted.made == 1
     assert len({id(frame.layout) for frame in watched.frames}) == 1
     assert len({tuple(tree(frame)) for frame in watched.frames}) == 1
-
-
-def test_a_cached_plan_measures_this_steps_time() -> None:
-    """The plan has no time in it."""
-    clock = FakeClock()
-
-    class Waits(nn.Module):
-        ns = 0
-
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            clock.advance(self.ns)
-            return x
-
-    model = nn.Sequential(Waits())
-    with Watched(model, clock=clock, config=everything(targets=[{"match": "0"}])) as watched:
-        for ns in (5, 0, 123):
-            Waits.ns = ns
-            model(torch.ones(1))
-            watched.step()
-    assert [frame.spans[0].host_ns for frame in watched.frames] == [5, 0, 123]
 
 
 def test_different_sequences_do_not_mix(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,51 +136,3 @@ def test_steps_resolved_together_become_what_each_alone_becomes(monkeypatch: pyt
     together = mixed_steps(FakeClock(tick_ns=1))
     pass_on_each_step(monkeypatch)
     assert mixed_steps(FakeClock(tick_ns=1)) == together
-
-
-def following(recorder: Recorder, *names: str) -> list[int]:
-    """Return the codes of these names, forward and backward followed, each with an ordinal of its own."""
-    phases = frozenset((Phase.FORWARD, Phase.BACKWARD))
-    labels = [recorder.label(name, name, Phase.FORWARD, phases) for name in names]
-    return [number * marks.ORDINAL_STRIDE | label for number, label in enumerate(labels, 1)]
-
-
-def backwards(recorder: Recorder, marked: list[tuple[int, int]]) -> dict[tuple[str, int], tuple[int, int, int]]:
-    """Plan these marks; return by name and lane where a backward starts and ends, and how many calls it is."""
-    codes, lanes = zip(*marked, strict=True)
-    plan = Planner(recorder.labels, MarkCost(), lambda _ordinal: None).plan(codes, lanes)
-    layout, found = plan.layout, {}
-    for span, (name, phase, lane) in enumerate(zip(layout.names, layout.phases, layout.lanes, strict=True)):
-        parent = layout.parents[span]
-        assert parent < 0 or layout.lanes[parent] == lane
-        if phase is Phase.BACKWARD and name != "(backward)":
-            found[name, lane] = int(plan.starts[span]), int(plan.ends[span]), layout.calls[span]
-    assert plan.unmatched == 0
-    return found
-
-
-def test_a_backward_pass_on_two_devices_threads_is_one_pass_on_two_lanes() -> None:
-    """Only the first thread marks the pass; its end closes what the other still has open, and a call is one call."""
-    recorder = Recorder(FakeClock())
-    whole, near, far = following(recorder, "whole", "near", "far")
-    the_pass = 4 * marks.ORDINAL_STRIDE
-    forward = [(whole, marks.ENTER), (near, marks.ENTER), (near, marks.LEAVE), (far, marks.ENTER)]
-    forward += [(far, marks.LEAVE), (whole, marks.LEAVE), (the_pass, marks.GRAPH_BEGIN)]
-    assert backwards(
-        recorder,
-        [
-            *((code | kind, 0) for code, kind in forward),
-            (far | marks.BACKWARD_START, 1),
-            (near | marks.BACKWARD_START, 0),
-            (far | marks.BACKWARD_END, 0),
-            (near | marks.BACKWARD_END, 0),
-            (the_pass | marks.GRAPH_END, 0),
-            (whole | marks.ENTER, 0),
-            (whole | marks.LEAVE, 0),
-        ],
-    ) == {
-        ("whole", 1): (7, 11, 1),
-        ("far", 1): (7, 9, 1),
-        ("whole", 0): (8, 11, 0),
-        ("near", 0): (8, 10, 1),
-    }
