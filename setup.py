@@ -16,7 +16,7 @@ setup(
             sources=sorted(glob(f"{MARKS}/*.c")),
             depends=[f"{MARKS}/native.h"],
             define_macros=[("SOURCE_HASH", f'"{source_hash}"')],
-            optional=True,  # without a compiler or the headers of Python, marks are recorded in Python
+            optional=True,  # without a compiler or the headers of Python, saved runs can still be read
         )
     ]
 )

@@ -2,34 +2,12 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from itertools import compress
 from typing import Any
 
 from autoprof._capture.marks.codes import KIND_MASK, VALUE_KINDS
-from autoprof._capture.marks.native import PURE_VARIABLE, uses_extension
 
 OPTIONS = {"sinks": {}, "step": "manual", "sample": {"every": 1, "warmup": 0, "budget": None}}
-
-
-def marks_are_in() -> str:
-    """Return the language of the marks: C or Python."""
-    return "C" if uses_extension() else "Python"
-
-
-@contextmanager
-def in_python() -> Iterator[None]:
-    """Have the sessions opened meanwhile make their marks in Python throughout."""
-    before = os.environ.get(PURE_VARIABLE)
-    os.environ[PURE_VARIABLE] = "1"
-    try:
-        yield
-    finally:
-        os.environ.pop(PURE_VARIABLE)
-        if before is not None:
-            os.environ[PURE_VARIABLE] = before
 
 
 def throw_marks_away(session: Any) -> None:

@@ -17,8 +17,6 @@ import torch
 
 import autoprof
 
-from .engine import marks_are_in
-
 _TRIM_THRESHOLD: Final = -1
 _MMAP_MAX: Final = -4
 """Options of ``mallopt``, from ``malloc.h``."""
@@ -67,7 +65,6 @@ def describe() -> dict[str, Any]:
         "torch": torch.__version__,
         "numpy": np.__version__,
         "autoprof": autoprof.__version__,
-        "marks": marks_are_in(),
         "threads": torch.get_num_threads(),
         "clock_ns": round(clock_cost_ns(), 1),
         "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Final
 
 import autoprof
 
-from .engine import deliver, in_python, throw_marks_away
+from .engine import deliver, throw_marks_away
 from .variant import Family, Variant
 from .workloads import Workload, with_phases
 
@@ -82,23 +82,6 @@ class Recording(Sessions):
         throw_marks_away(self.session)
 
 
-class InPython(Variant):
-    """Another variant with marks made in Python throughout, as where the extension in C could not be built."""
-
-    family: ClassVar[Family] = "autoprof"
-
-    def __init__(self, inner: Sessions) -> None:
-        self.name = f"{inner.name}_python"
-        self.label = inner.label.replace("autoprof:", "in Python:")
-        self.end_step, self.flush, self.close = inner.end_step, inner.flush, inner.close  # type: ignore[method-assign]
-        self._inner = inner
-
-    def open(self, workload: Workload) -> None:
-        """Instrument the model with hooks in Python."""
-        with in_python():
-            self._inner.open(workload)
-
-
 class Closed(Sessions):
     """A session that was opened, used and closed again before the block."""
 
@@ -157,7 +140,5 @@ def variants() -> list[Variant]:
         Sessions("session_forward", "autoprof: + resolution and statistics, forward", FORWARD, sinks={}),
         Recording("record_both", "autoprof: recording, forward + backward", BOTH),
         Sessions("session_both", "autoprof: + resolution and statistics, both", BOTH, sinks={}),
-        InPython(Recording("record_both", "autoprof: recording, forward + backward", BOTH)),
-        InPython(Sessions("session_both", "autoprof: + resolution and statistics, both", BOTH, sinks={})),
         Full(),
     ]

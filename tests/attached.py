@@ -30,7 +30,7 @@ def hooks_of(module: nn.Module) -> dict[str, list[Any]]:
 
 def _is_idle(entry: Any) -> bool:
     owners = [one for one in gc.get_referents(entry) if isinstance(one, ModuleProbe)]
-    return bool(open_sessions()) and any(one.idles and one.recorder.native_buffer.idle for one in owners)
+    return bool(open_sessions()) and any(one.idles and one.recorder.buffer.idle for one in owners)
 
 
 def is_marked(module: Any) -> bool:

@@ -105,11 +105,6 @@ class TestVersions:
         assert found.verdict is PROBLEM
         assert "torch 1.13.1 is outside >=2.4" in found.message
 
-    def test_a_python_without_the_gil_is_a_warning(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Nothing has been tested on it."""
-        monkeypatch.setattr(sys, "_is_gil_enabled", lambda: False, raising=False)
-        assert check_versions().verdict is WARNING
-
 
 class TestSwitch:
     """Whether anything would be recorded."""

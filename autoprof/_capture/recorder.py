@@ -1,9 +1,8 @@
 """Record marks: one reading of the clock and one append to the step's buffer each. This is the hot path.
 
-The buffer is a flat sequence with two items for each mark, code and reading. An append is one ``extend``: atomic under
-the GIL, so threads share the buffer without a lock, and it makes no object that the garbage collector tracks. The
-buffer is a ``MarkBuffer`` in C, which holds integers as such, or a list where the extension was not built. A mark of
-another thread than the training thread follows a THREAD mark that names the thread.
+The buffer (``MarkBuffer`` in C) is a flat sequence with two items for each mark, code and reading. An append is one
+``extend``: atomic under the GIL, so threads share the buffer without a lock, and it makes no object that the garbage
+collector tracks. A mark of another thread than the training thread follows a THREAD mark that names the thread.
 """
 
 from __future__ import annotations
@@ -12,25 +11,18 @@ import itertools
 import sys
 import threading
 from collections.abc import Callable
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from .._core.names import clean_name
 from .._core.signals import raised_by_handler
 from ..devices import Clock, DeviceClock
 from ..frame import Phase, ShapeChange
-from .marks.codes import (
-    ENTER,
-    INDEX_MASK,
-    KIND_BITS,
-    KIND_MASK,
-    MAX_BUFFER_LENGTH,
-    MAX_MARKS,
-    THREAD,
-    Label,
-)
+from .marks.codes import ENTER, INDEX_MASK, KIND_BITS, KIND_MASK, MAX_MARKS, THREAD, Label
 from .marks.mark_batch import MarkBatch
-from .marks.native import extension, uses_extension
-from .marks.state import PythonMarkBuffer
+from .marks.native import extension, require_extension
+
+if TYPE_CHECKING:
+    from .marks._c import MarkBuffer
 
 MAX_USER_NAMES: Final = 4096
 """Names that code may make up while it runs; further names share one label."""
@@ -47,19 +39,13 @@ class Recorder:
     """The open step's buffer, the labels of its codes, and counts of failures."""
 
     def __init__(self, clock: Clock) -> None:
-        # One list and one bound method for the whole run: hooks hold them in their closures, and the
-        # torch.compile of torch 2.4 and 2.6 recompiles a hooked model when a closure of a hook holds another object.
-        self.native_buffer = extension.MarkBuffer(0, MAX_MARKS) if uses_extension() else None
-        self.buffer: PythonMarkBuffer = PythonMarkBuffer() if self.native_buffer is None else self.native_buffer
-        self._extend_buffer = self.buffer.extend
-        self.extend: Callable[[tuple[Any, ...]], None] = self._extend_buffer
+        self.buffer: MarkBuffer = require_extension().MarkBuffer(0, MAX_MARKS)
         self.thread = threading.get_ident()
         """Identifier of the training thread."""
         self._use(clock)
         self.number = _next_number()
         """Number of the recorder, in the order of creation."""
         self.labels: list[Label] = []
-        self.dropped = 0
         self.shapes: list[ShapeChange] = []
         """Each different set of shapes that ``detail: shapes`` saw in the open step, once."""
         self.communications: list[Any] = []
@@ -68,8 +54,6 @@ class Recorder:
         """Time that ``detail: shapes`` took in the open step."""
         self.failures: dict[str, int] = {}
         self.untimed: dict[str, int] = {}
-        self.suspended = False
-        """Whether the open step is unsampled: nothing is appended, and callers may skip making a mark."""
         self._user: dict[str, int] = {}
         self._labelling = threading.Lock()
         self._on_change: list[Callable[[], None]] = []
@@ -82,12 +66,12 @@ class Recorder:
         return self.buffer.serial
 
     @property
-    def is_appending(self) -> bool:
-        """Whether ``extend`` appends to the buffer: the step is sampled and the buffer is not full."""
-        return self.extend is self._extend_buffer and not self.suspended
+    def suspended(self) -> bool:
+        """Whether the open step is unsampled: nothing is appended, and callers may skip making a mark."""
+        return self.buffer.suspended
 
     def on_change(self, update: Callable[[], None]) -> None:
-        """Call ``update`` after each change of ``extend``, ``read`` or ``thread``."""
+        """Call ``update`` after each change of ``read`` or ``thread``."""
         self._on_change.append(update)
 
     def clear_each_step(self, container: Clearable) -> None:
@@ -104,7 +88,7 @@ class Recorder:
         self._changed()
 
     def _use(self, clock: Clock) -> None:
-        if self.native_buffer is not None and isinstance(clock, DeviceClock):
+        if isinstance(clock, DeviceClock):
             clock.use_native(extension.EventReader)
         self.clock = clock
         self.read = clock.read
@@ -140,7 +124,7 @@ class Recorder:
 
     def mark(self, code: int) -> None:
         """Append one mark. Never raises: it is called in the middle of user code."""
-        if self.suspended:
+        if self.buffer.suspended:
             return
         try:
             self.append(code, self.read(), threading.get_ident())
@@ -153,20 +137,11 @@ class Recorder:
 
     def append(self, code: int, reading: Any, thread: int) -> None:
         """Append a mark of any thread while there is room, after a THREAD mark if it is not the training thread's."""
-        if len(self.buffer) >= MAX_BUFFER_LENGTH:
-            self._start_dropping()
         if thread == self.thread:
-            self.extend((code, reading))
+            self.buffer.extend((code, reading))
         else:
             self.buffer.multithreaded = True
-            self.extend((THREAD, thread, code, reading))
-
-    def _start_dropping(self) -> None:
-        self.extend = self._drop
-        self._changed()
-
-    def _drop(self, _mark: tuple[Any, ...]) -> None:
-        self.dropped += 1
+            self.buffer.extend((THREAD, thread, code, reading))
 
     def has_phase(self, phase: Phase) -> bool:
         """Tell whether a span of this phase has begun in the open step."""
@@ -199,16 +174,16 @@ class Recorder:
         codes, readings = buffer.take(self.serial + 1)
         shapes, detail_ns = tuple(self.shapes), self.detail_ns
         batch = MarkBatch(
-            codes, readings, self.thread, buffer.multithreaded, self.dropped, shapes, detail_ns, buffer.skipped
+            codes, readings, self.thread, buffer.multithreaded, buffer.dropped, shapes, detail_ns, buffer.skipped
         )
         if detail_ns or shapes:
             del self.shapes[: len(shapes)]
             self.detail_ns = 0
         buffer.multithreaded = False
-        self.dropped = buffer.skipped = 0
+        buffer.dropped = buffer.skipped = 0
         thread = threading.get_ident()
-        if thread != self.thread or self.extend is not self._extend_buffer:
-            self.thread, self.extend = thread, self._extend_buffer
+        if thread != self.thread:
+            self.thread = thread
             self._changed()
         for container in self.per_step:
             container.clear()
@@ -220,25 +195,17 @@ class Recorder:
 
     def suspend(self) -> None:
         """Append no marks: the following steps are unsampled."""
-        self.suspended = self.buffer.suspended = True
-        if self.native_buffer is None:
-            self.extend = _ignore
-            self._changed()
+        self.buffer.suspended = True
 
     def resume(self) -> None:
         """Append marks again, for a new step on the calling thread."""
-        self.suspended = self.buffer.suspended = False
+        self.buffer.suspended = False
         self.take()
 
     def stop(self) -> None:
         """Append no marks any more: nodes of a graph that outlives the session keep their hooks."""
-        self.extend = _ignore
+        self.suspend()
         self.buffer.clear()
-        self._changed()
-
-
-def _ignore(_mark: tuple[Any, ...]) -> None:
-    pass
 
 
 active: Recorder | None = None

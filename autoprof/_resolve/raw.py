@@ -13,7 +13,7 @@ from .._capture.marks.mark_batch import MarkBatch
 from ..devices import Clock, Reading
 from ..frame import TRAINING_LANE
 
-NO_MARKS: Final = MarkBatch([], [], 0, False, 0)
+NO_MARKS: Final = MarkBatch(b"", b"", 0, False, 0)
 _NOTHING: Final[Mapping[str, Any]] = {}
 
 _IS_TIME: Final = np.array([kind not in marks.VALUE_KINDS for kind in range(marks.KIND_MASK + 1)])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, OrderedDict, deque
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import numpy as np
@@ -45,7 +45,7 @@ class Resolver:
         self._mark_cost = mark_cost
         self._pending: deque[RawStep] = deque()
         self._resolved: deque[FrameRun] = deque()
-        self._plans: OrderedDict[tuple[Hashable, tuple[int, ...] | None], Plan] = OrderedDict()
+        self._plans: OrderedDict[tuple[bytes, tuple[int, ...] | None], Plan] = OrderedDict()
         # Steps whose calls a later backward may still refer to.
         self._history: deque[tuple[int, Plan]] = deque(maxlen=16)
         self._released_step = 0
@@ -184,7 +184,7 @@ class Resolver:
         self._resolved.extend(make_runs(StepGroup(raws), plan, values, host, columns))
 
     def _plan(self, raw: RawStep, lanes: tuple[int, ...] | None) -> Plan:
-        key = raw.mark_batch.key, lanes
+        key = raw.mark_batch.raw_codes, lanes
         cut = raw.mark_batch.dropped > 0
         plan = None if cut else self._plans.get(key)
         if plan is None:
@@ -241,5 +241,4 @@ def _alike(one: RawStep, other: RawStep, lanes: tuple[int, ...] | None) -> bool:
     marks, others = one.mark_batch, other.mark_batch
     if marks.dropped or others.dropped or one.clock is not other.clock:
         return False
-    same = marks.raw_codes is others.raw_codes or bool(marks.raw_codes == others.raw_codes)
-    return same and one.lanes() == lanes
+    return marks.raw_codes == others.raw_codes and one.lanes() == lanes

@@ -5,15 +5,15 @@ from __future__ import annotations
 import os
 import platform
 import shutil
-import sys
 import tempfile
 from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
 
-from .._capture.marks.native import uses_extension
+from .._capture.marks.native import require_extension
 from .._core.units import format_bytes
 from .._process.switch import SWITCH, is_off
+from ..errors import SessionError
 from ..sinks import Config, writes_files
 from .result import Result, ok, problem, unknown, warning
 
@@ -49,19 +49,11 @@ def check_versions(distribution: str = "torch-autoprof") -> Result:
     found = {name: version for name, (version, _) in ranges.items()}
     if missing or outside:
         return problem("versions", "; ".join(missing + outside), "pip install --upgrade torch-autoprof", **found)
+    try:
+        require_extension()
+    except SessionError as error:
+        return problem("versions", str(error), "pip install --force-reinstall torch-autoprof", **found)
     shown = ", ".join(f"{name} {version}" for name, version in found.items() if name in ("python", "torch", "numpy"))
-    shown += (
-        ", marks in C"
-        if uses_extension()
-        else ", marks in Python: not built, built from other sources, or AUTOPROF_PURE is set"
-    )
-    if getattr(sys, "_is_gil_enabled", lambda: True)() is False:
-        return warning(
-            "versions",
-            f"{shown}, without the GIL: autoprof has only been tested with it",
-            "run with PYTHON_GIL=1 if spans of threads go missing",
-            **found,
-        )
     return ok("versions", shown, **found)
 
 

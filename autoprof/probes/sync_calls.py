@@ -6,8 +6,7 @@ the device gets a ``partial`` of the bound method, made for that one call. When 
 freed, and that is the end of the wait. The descriptors stay from a session's first recorded step on a device to its
 end, and do nothing in unsampled steps: CPython stops caching the attributes of a type that changes too often.
 
-They are written in C where the extension is used, for most calls wait for nothing: AdamW reads ``step.item()`` on the
-host twice for each parameter.
+They are written in C, for most calls wait for nothing: AdamW reads ``step.item()`` on the host twice a parameter.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from typing import Any, Final
 
 import torch
 
-from .._capture.marks.native import extension, uses_extension
+from .._capture.marks.native import require_extension
 from .._capture.recorder import Recorder
 from .._process.replace import Attribute, InCompiler, Make, Replacement, never_compile
 from ..devices import Clock, DeviceClock, TorchEvents, ask_devices
@@ -37,39 +36,7 @@ _task = torch._C._current_graph_task_id
 _caller = sys._getframe
 
 
-class _TimedMethod:
-    """A replaced method: the original on the class, timed on a tensor of the device."""
-
-    __slots__ = ("__wrapped__", "_name", "_of_tensor")
-
-    def __init__(self, method: Any, name: str, of_tensor: bool) -> None:
-        self.__wrapped__ = method
-        self._name = name
-        self._of_tensor = of_tensor
-
-    def __get__(self, instance: Any, owner: Any = None) -> Any:
-        if instance is None:
-            return self.__wrapped__ if owner is None else self.__wrapped__.__get__(None, owner)
-        bound = self.__wrapped__.__get__(instance, owner)
-        if not listeners or (self._of_tensor and not _is_followed(instance)):
-            return bound
-        return _watch(bound, instance if self._of_tensor else None, self._name, _caller(1))
-
-
-def _is_followed(tensor: Any) -> bool:
-    """Return whether a listener follows the device of a tensor; also where asking fails, which ``_watch`` counts."""
-    try:
-        return any([probe.is_here(tensor) for probe in listeners])  # noqa: C419 - a generator would be slower
-    except Exception:
-        return True
-
-
-def _watch_from_c(bound: Any, tensor: Any, name: str) -> Any:
-    """Do as ``_watch``; the caller's frame is that of the program."""
-    return _watch(bound, tensor, name, _caller(1))
-
-
-def _watch(bound: Any, tensor: Any, name: str, frame: Any) -> Any:
+def _watch(bound: Any, tensor: Any, name: str, frame: Any = None) -> Any:
     """Return a function to call in place of ``bound``; when it is freed, the listeners know the end of the call."""
     made = site = None
     began_ns = thread_time_ns()
@@ -80,7 +47,7 @@ def _watch(bound: Any, tensor: Any, name: str, frame: Any) -> Any:
             if (thread != probe.thread and _task() == -1) or not (tensor is None or probe.index_of(tensor) is not None):
                 continue
             if site is None:
-                site = site_of(frame, name)
+                site = site_of(frame or _caller(1), name)
                 if site is None:
                     break
                 made = partial(bound)
@@ -146,7 +113,7 @@ class SyncProbe:
     def _listen(self) -> None:
         wanted = self._attached and self.on_device
         if wanted and not self._held:
-            self._held = replacements(uses_extension())
+            self._held = replacements()
             for replacement in self._held:
                 replacement.hold(self)
         if wanted and self not in listeners:
@@ -167,19 +134,15 @@ listeners: Final[list[SyncProbe]] = []
 """The probes that record now."""
 
 
-def _timed_method(name: str, of_tensor: bool, native: bool) -> Make:
+def _timed_method(name: str, of_tensor: bool) -> Make:
+    timed_method = require_extension().TimedMethod
+
     def make(original: Any, _listeners: list[Any]) -> Any:
-        while type(original) in _kinds():  # left there because another package's wrapper was around it
+        while type(original) is timed_method:  # left there because another package's wrapper was around it
             original = original.__wrapped__
-        if native:
-            return extension.TimedMethod(original, name, of_tensor, listeners, _watch_from_c)
-        return _TimedMethod(original, name, of_tensor)
+        return timed_method(original, name, of_tensor, listeners, _watch)
 
     return make
-
-
-def _kinds() -> tuple[type, ...]:
-    return (_TimedMethod,) if extension is None else (_TimedMethod, extension.TimedMethod)
 
 
 def _timed_function(original: Any, _listeners: list[Any]) -> Any:
@@ -194,22 +157,19 @@ def _timed_function(original: Any, _listeners: list[Any]) -> Any:
 
 
 @cache
-def replacements(native: bool) -> tuple[Replacement, ...]:
-    """Return the replacements of the tensor methods, and of the waiting calls of all kinds of devices.
-
-    ``native``: those of methods are written in C.
-    """
-    return tuple(_find_replacements(native))
+def replacements() -> tuple[Replacement, ...]:
+    """Return the replacements of the tensor methods, and of the waiting calls of all kinds of devices."""
+    return tuple(_find_replacements())
 
 
-def _find_replacements(native: bool) -> Iterator[Replacement]:
+def _find_replacements() -> Iterator[Replacement]:
     for name in METHODS:
-        yield Replacement(Attribute(torch.Tensor, name), _timed_method(name, True, native), listeners=listeners)
+        yield Replacement(Attribute(torch.Tensor, name), _timed_method(name, True), listeners=listeners)
     calls = ask_devices(lambda device: tuple(device.waiting_calls()))
     for owner, name in dict.fromkeys(call for _, found in calls for call in found):  # several kinds share one
         place = Attribute(owner, name)
         if isinstance(owner, type):
-            yield Replacement(place, _timed_method(name, False, native), listeners=listeners)
+            yield Replacement(place, _timed_method(name, False), listeners=listeners)
         else:
             yield Replacement(place, _timed_function, in_compiler=InCompiler.RETIRED, listeners=listeners)
 
@@ -217,9 +177,6 @@ def _find_replacements(native: bool) -> Iterator[Replacement]:
 for _function in (
     DeviceClock.index_of,
     TorchEvents.index_of,
-    _TimedMethod.__get__,
-    _is_followed,
-    _watch_from_c,
     _watch,
     site_of,
     kind_of,

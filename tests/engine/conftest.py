@@ -6,12 +6,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from hook_ways import hooks_in
 from left_behind import nothing_left
 
 from autoprof._process import replace
 
-__all__ = ["hooks_in", "nothing_left"]
+__all__ = ["nothing_left"]
 
 
 @pytest.fixture

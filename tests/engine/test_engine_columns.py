@@ -27,6 +27,11 @@ TRAINING, OTHER, THIRD = 11, 22, 33
 # Lanes of threads.
 
 
+def batch_of(codes: list[int], readings: list[Any], multithreaded: bool) -> MarkBatch:
+    """Return the marks of a step."""
+    return MarkBatch(np.array(codes, np.int64).tobytes(), readings, TRAINING, multithreaded, 0)
+
+
 def step_of(*marked: tuple[int, int], places: dict[int, int] | None = None, home: int = 0) -> RawStep:
     """Return a step of (thread, kind); ``places`` has the device on which a thread's marks lie."""
     device = FakeDevice(FakeClock())
@@ -44,7 +49,7 @@ def step_of(*marked: tuple[int, int], places: dict[int, int] | None = None, home
             readings.append(thread)
         codes.append(kind)
         readings.append(5 if kind in marks.VALUE_KINDS else read((places or {}).get(thread, 0)))
-    batch = MarkBatch(codes, readings, TRAINING, len({thread for thread, _ in marked} | {TRAINING}) > 1, 0)
+    batch = batch_of(codes, readings, len({thread for thread, _ in marked} | {TRAINING}) > 1)
     return RawStep(1, 0, 1, clock, read(home), read(home), batch)
 
 
@@ -89,13 +94,8 @@ def test_where_no_backward_thread_is_on_the_steps_device_the_first_is_the_traini
 
 def test_on_the_hosts_clock_the_first_backward_thread_is_the_trainings() -> None:
     """Its readings are on no device."""
-    batch = MarkBatch(
-        [marks.THREAD, marks.BACKWARD_START, marks.THREAD, marks.BACKWARD_START, marks.ENTER],
-        [OTHER, 1, THIRD, 2, 3],
-        TRAINING,
-        True,
-        0,
-    )
+    codes = [marks.THREAD, marks.BACKWARD_START, marks.THREAD, marks.BACKWARD_START, marks.ENTER]
+    batch = batch_of(codes, [OTHER, 1, THIRD, 2, 3], True)
     assert RawStep(1, 0, 1, FakeClock(), 0, 9, batch).lanes() == (0, 0, 2, 2, 0)
 
 
@@ -105,13 +105,11 @@ def test_the_readings_of_a_step_are_its_start_its_marks_and_its_end() -> None:
     assert step.readings() == [step.start, step.mark_batch.readings[0], step.mark_batch.readings[2], step.end]
 
 
-def test_a_batch_that_lacks_a_reading_is_an_error_and_not_a_shorter_step() -> None:
-    """Codes and readings belong together one by one."""
-    batch = MarkBatch([marks.THREAD, marks.ENTER, marks.ENTER], [OTHER, 1], TRAINING, True, 0)
-    raw = RawStep(1, 0, 1, FakeClock(), 0, 9, batch)
-    for read in (raw.lanes, raw.readings):
-        with pytest.raises(ValueError, match="shorter"):
-            read()
+@pytest.mark.parametrize("raw", [memoryview(np.arange(4).tobytes()), [0, 1, 2, 3]], ids=["host clock", "events"])
+def test_the_first_marks_keep_as_many_codes_as_readings(raw: Any) -> None:
+    """On a device readings are a list of events."""
+    batch = MarkBatch(np.arange(4).tobytes(), raw, TRAINING, False, 0).up_to(2)
+    assert (batch.codes, batch.readings, batch.mark_count) == ([0, 1], [0, 1], 2)
 
 
 def test_a_step_lasts_from_the_hosts_time_at_its_start_to_that_at_its_end() -> None:

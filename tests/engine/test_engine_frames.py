@@ -32,7 +32,7 @@ class Bench:
     def step(self, number: int, dropped: int = 0, detail_ns: int = 0, **fields: Any) -> RawStep:
         """Submit a step with these fields; return it."""
         start = number * LENGTH_NS
-        codes = [self.layer | marks.ENTER, self.layer | marks.LEAVE]
+        codes = np.array([self.layer | marks.ENTER, self.layer | marks.LEAVE], np.int64).tobytes()
         batch = MarkBatch(codes, [start + 10, start + 30], THREAD, False, dropped, (), detail_ns)
         raw = RawStep(number, 7_000 + number, number, CLOCK, start, start + LENGTH_NS, batch)._replace(**fields)
         self.resolver.submit(raw)
@@ -73,15 +73,6 @@ def test_a_frame_has_all_that_is_known_of_its_step() -> None:
     assert frame.cut == 3
     assert frame.micro_steps is None
     assert frame.device_duration_ns is None
-
-
-def test_warm_up_steps_are_warm_up_frames() -> None:
-    """They are not in the statistics."""
-    bench = Bench()
-    bench.step(1, warmup=True)
-    (run,) = bench.runs()
-    assert run.frames[0].warmup
-    assert not run.plain
 
 
 def test_a_plain_run_has_the_columns_of_its_frames() -> None:
@@ -126,21 +117,10 @@ def test_a_step_that_statistics_take_by_itself_is_a_run_of_its_own(other: dict[s
     assert [run.frames[0].cut for run in runs] == [0, other.get("cut", 0), 0]
 
 
-def test_steps_without_scalars_share_one_empty_mapping() -> None:
-    """No mapping a step: most steps log nothing."""
-    bench = Bench()
-    bench.step(1)
-    bench.step(2, gap_steps=1)
-    first, second = (frame for run in bench.runs() for frame in run.frames)
-    assert first.scalars is second.scalars
-    assert first.gap_scalars is second.gap_scalars
-    assert not first.scalars
-
-
 def marked(bench: Bench, *marked: tuple[int, int], batch: dict[str, Any] | None = None) -> Any:
     """Submit a step of 100 ns with these (code, nanoseconds since its start); return its frame."""
     codes, times = zip(*marked, strict=True)
-    made = MarkBatch(list(codes), list(times), THREAD, False, 0)._replace(**(batch or {}))
+    made = MarkBatch(np.array(codes, np.int64).tobytes(), list(times), THREAD, False, 0)._replace(**(batch or {}))
     bench.resolver.submit(RawStep(1, 0, 1, CLOCK, 0, LENGTH_NS, made))
     (run,) = bench.runs()
     return run.frames[0]
@@ -164,14 +144,6 @@ def test_a_pause_that_is_the_first_mark_begins_there() -> None:
     assert frame.duration_ns == LENGTH_NS - 20
 
 
-def test_new_shapes_are_in_the_frame() -> None:
-    """As the marks have them; such a step is no part of a plain run."""
-    bench = Bench()
-    shapes: Any = (("layer", "(8, 4)"),)
-    frame = marked(bench, (bench.layer | marks.ENTER, 1), (bench.layer | marks.LEAVE, 2), batch={"shapes": shapes})
-    assert frame.shapes == shapes
-
-
 def test_a_logged_duration_has_its_own_length_on_the_device() -> None:
     """It was measured elsewhere; spans beside it have the device's times."""
     device = FakeDevice(FakeClock())
@@ -185,7 +157,7 @@ def test_a_logged_duration_has_its_own_length_on_the_device() -> None:
         device.clock.advance(20)
         readings.append(clock.read())
     start, entered, left, end = readings
-    codes = [layer | marks.ENTER, logged | marks.LOGGED, layer | marks.LEAVE]
+    codes = np.array([layer | marks.ENTER, logged | marks.LOGGED, layer | marks.LEAVE], np.int64).tobytes()
     resolver.submit(RawStep(1, 0, 1, clock, start, end, MarkBatch(codes, [entered, 7, left], THREAD, False, 0)))
     run = resolver.next_run(wait=True)
     assert run is not None

@@ -8,14 +8,11 @@ import io
 import pytest
 import torch
 from engine_laws import Watched, check_laws, count, everything
-from hook_ways import both_ways
 from small_models import MODELS, make, train
 from torch import nn
 
 import autoprof
 from autoprof.testing import FakeClock
-
-pytestmark = both_ways
 
 
 def same_bits(one: list[torch.Tensor], other: list[torch.Tensor]) -> bool:

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 import torch
 from engine_laws import Referee, Watched, check_laws
-from hook_ways import both_ways
 from hypothesis import HealthCheck, event, given, reject, settings
 from hypothesis import strategies as st
 from random_nests import build, nests
@@ -26,8 +25,6 @@ from autoprof._stats import UNTIMED_STEPS
 from autoprof.devices import HostClock
 from autoprof.frame import UNTIMED_LANE
 from autoprof.testing import FakeClock
-
-pytestmark = both_ways
 
 LONG = int(os.environ.get("AUTOPROF_LAWS", "0"))
 EXAMPLES = settings(

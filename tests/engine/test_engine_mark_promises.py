@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -10,7 +9,6 @@ from typing import Any
 import pytest
 import torch
 import torch.fx
-from hook_ways import both_ways
 from mark_promises import (
     ALL,
     COPIERS,
@@ -25,8 +23,6 @@ from mark_promises import (
     two_layers,
 )
 from torch import Tensor, nn
-
-pytestmark = both_ways
 
 
 def shift(model: nn.Module) -> None:
@@ -58,15 +54,6 @@ def test_a_copy_is_a_bare_model_with_weights_of_its_own(name: str) -> None:
         train_step(copied)
         later.step()
     assert forwards(later.sink.frames[0]) == backwards(later.sink.frames[0]) == ALL
-
-
-def test_a_shallow_copy_computes_with_its_own_weights() -> None:
-    """``copy.copy`` shares all tables of the module; a table of its own is then used."""
-    layer = nn.Linear(3, 3)
-    with recorded(layer):
-        copied = copy.copy(layer)
-        copied._parameters = {name: nn.Parameter(torch.ones_like(p)) for name, p in layer.named_parameters()}
-        assert torch.equal(copied(batch()), torch.nn.functional.linear(batch(), torch.ones(3, 3), torch.ones(3)))
 
 
 class Whole(nn.Linear):
@@ -103,18 +90,6 @@ def test_a_copy_by_the_way_of_its_class_computes_with_its_own_weights(kind: str,
         watched.step()
     assert frozen(train_step(copied)) == frozen(train_step(expected))
     assert set(forwards(watched.sink.frames[0]).values()) == {1}
-
-
-def test_loading_a_state_dict_changes_what_the_recorded_model_computes() -> None:
-    """``load_state_dict`` during a session, also with ``assign=True``."""
-
-    def load(model: nn.Module) -> Tensor:
-        for assign in (False, True):
-            model.load_state_dict({name: value + 1 for name, value in model.state_dict().items()}, assign=assign)
-        return model(batch())
-
-    frames = as_bare(two_layers, load)
-    assert [forwards(frame) for frame in frames] == [ALL, ALL]
 
 
 # Replicas.

@@ -12,13 +12,10 @@ from typing import Any
 import pytest
 import torch
 from engine_laws import tree
-from hook_ways import both_ways
-from mark_promises import ALL, as_bare, backwards, batch, count_fused_calls, forwards, train_step, two_layers
+from mark_promises import ALL, as_bare, backwards, batch, forwards, train_step, two_layers
 from torch import Tensor, nn
 
 from autoprof import Phase
-
-pytestmark = both_ways
 
 # Arguments and outputs.
 
@@ -90,42 +87,7 @@ def test_a_wrong_call_raises_the_error_of_the_bare_model() -> None:
         assert backwards(frame) == ALL
 
 
-def test_a_module_that_returns_its_input_returns_the_very_object() -> None:
-    """And its neighbours have their backward."""
-
-    def work(model: Any) -> Tensor:
-        x = batch()
-        assert model[1](x) is x
-        return train_step(model)
-
-    for frame in as_bare(lambda: nn.Sequential(nn.Linear(3, 3), nn.Identity(), nn.Linear(3, 3)), work):
-        assert forwards(frame) == {"Sequential": 1, "0": 1, "1": 2, "2": 1}
-        assert {name: backwards(frame)[name] for name in ("Sequential", "0", "2")} == {"Sequential": 1, "0": 1, "2": 1}
-
-
 # Repeated, nested, shared.
-
-
-class Recursive(nn.Module):
-    """A module that calls itself."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.layer = nn.Linear(3, 3)
-
-    def forward(self, x: Tensor, depth: int = 3) -> Tensor:
-        x = self.layer(x)
-        return self(x, depth - 1) if depth else x
-
-
-def test_a_module_that_calls_itself_is_recorded_at_each_depth() -> None:
-    """As spans inside each other."""
-    for frame in as_bare(Recursive, train_step):
-        assert forwards(frame) == {"Recursive": 4, "layer": 4}
-        assert backwards(frame)["layer"] == 4
-        lines = tree(frame, Phase.FORWARD)
-        assert [line.strip() for line in lines].count("Recursive forward") == 4
-        assert max(len(line) - len(line.lstrip()) for line in lines) == 8
 
 
 @pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode, torch.enable_grad])
@@ -235,50 +197,4 @@ def test_an_exception_that_the_model_catches_ends_its_spans_only() -> None:
         assert backwards(frame)["other"] == backwards(frame)["Tries"] == 1
 
 
-def test_an_exception_in_a_backward_leaves_it_as_it_is() -> None:
-    """The next backward is recorded as always."""
-
-    class Breaks(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx: Any, x: Tensor) -> Tensor:
-            return x.clone()
-
-        @staticmethod
-        def backward(ctx: Any, grad: Tensor) -> Any:
-            raise Failure("in backward")
-
-    def work(model: Any) -> Tensor:
-        hidden = Breaks.apply(model[0](batch()))
-        with pytest.raises(Failure, match="in backward"):
-            model[2](hidden).sum().backward()
-        model.zero_grad()
-        return train_step(model)
-
-    for frame in as_bare(two_layers, work):
-        assert forwards(frame) == {"Sequential": 1, "0": 2, "1": 1, "2": 2}
-        assert backwards(frame) == {"Sequential": 1, "0": 1, "1": 1, "2": 2}
-
-
 # Torch's fused layers.
-
-
-@pytest.mark.filterwarnings("ignore:.*nested tensors")
-def test_validation_of_a_transformer_encoder_takes_its_fused_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In eval mode, between training steps."""
-    fused_calls = count_fused_calls(monkeypatch)
-
-    def work(model: nn.Module) -> Any:
-        x = torch.linspace(-1, 1, 48).reshape(2, 3, 8)
-        model.train()
-        model(x).square().sum().backward()
-        fused_calls.clear()
-        model.eval()
-        with torch.inference_mode():
-            output = model(x).clone()
-        return output.tolist(), list(fused_calls)
-
-    def make() -> nn.Module:
-        return nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True), 2)
-
-    as_bare(make, work)
-    assert fused_calls == ["_transformer_encoder_layer_fwd"] * 2

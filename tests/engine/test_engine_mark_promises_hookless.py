@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from typing import Any
 
 import pytest
@@ -10,45 +9,19 @@ import torch
 from attached import hooks_of
 from mark_promises import (
     ALL,
-    Counting,
     as_bare,
     backwards,
     batch,
     count_fused_calls,
-    counted_compile,
-    entries,
     forwards,
     recorded,
     train_step,
     two_layers,
-    with_dense,
 )
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 # Copies.
-
-
-def test_a_pickle_of_a_recorded_model_has_the_bytes_of_the_bare_one() -> None:
-    """``pickle`` of the whole model."""
-    model = two_layers()
-    bare = pickle.dumps(model)
-    with recorded(model):
-        train_step(model)
-        model.zero_grad()
-        assert pickle.dumps(model) == bare
-
-
-def test_a_replica_has_nothing_of_the_session() -> None:
-    """Neither during it nor after it."""
-    layer = nn.Linear(3, 3)
-    bare = entries(layer._replicate_for_data_parallel())
-    with recorded(layer):
-        replica = layer._replicate_for_data_parallel()
-        replica.weight, replica.bias = layer.weight, layer.bias
-        replica(batch())
-        assert entries(replica) == bare
-    assert entries(replica) == bare
 
 
 # Hooks that programs look at, copy and clear.
@@ -123,30 +96,6 @@ def test_the_fused_way_of_a_transformer_encoder_stays_on(monkeypatch: pytest.Mon
 
 
 # Compiled calls.
-
-
-@pytest.mark.filterwarnings("ignore")
-def test_a_model_of_torchs_own_layers_compiled_in_place_makes_the_graphs_of_the_bare_one() -> None:
-    """``Module.compile`` of a ``Sequential``: no graph more."""
-
-    def graphs(record: bool) -> list[str]:
-        torch._dynamo.reset()
-        model = with_dense()
-        backend: Counting = counted_compile(model, fullgraph=False)
-        if not record:
-            for _ in range(3):
-                model(batch())
-            return backend.graphs
-        with recorded(model) as watched:
-            for _ in range(3):
-                model(batch())
-                watched.step()
-        return backend.graphs
-
-    with_dense().compile(backend="eager")
-    bare = graphs(False)
-    assert graphs(True) == bare
-    torch._dynamo.reset()
 
 
 # Exceptions that are no errors.

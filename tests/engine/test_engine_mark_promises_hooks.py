@@ -7,13 +7,11 @@ from typing import Any
 
 import pytest
 import torch
-from hook_ways import both_ways
-from mark_promises import ALL, as_bare, backwards, batch, forwards, train_step, two_layers
+from mark_promises import ALL, as_bare, backwards, forwards, train_step, two_layers
 from torch import Tensor, nn
 from torch.nn.modules import module as torch_module
 
 pytestmark = [
-    both_ways,
     pytest.mark.filterwarnings("ignore:.*non-full backward hook"),
     pytest.mark.filterwarnings("ignore:Using a non-full backward hook"),
     pytest.mark.filterwarnings("ignore:Full backward hook is firing"),
@@ -231,52 +229,6 @@ def test_an_error_of_a_hook_reaches_the_program_and_the_next_step_is_recorded(ki
     first, second, third = as_bare(make, work, steps=3)
     assert forwards(first) == backwards(first) == forwards(third) == backwards(third) == ALL
     assert forwards(second)["0"] == (1 if kind == "global pre" else 2)
-
-
-def test_a_hook_that_always_runs_is_called_where_forward_raises() -> None:
-    """Once, with no output, as on the bare model."""
-
-    class Raises(nn.Module):
-        def forward(self, x: Tensor) -> Tensor:
-            raise Failure
-
-    def make() -> nn.Module:
-        model = nn.Sequential(nn.Linear(3, 3), Raises())
-        object.__setattr__(model, "log", [])
-        for kind in ("post", "post, always", "pre"):
-            HOOKS[kind](model[1], model.log)
-        return model
-
-    def work(model: nn.Module) -> Log:
-        model.log.clear()
-        with pytest.raises(Failure):
-            model(batch())
-        return list(model.log)
-
-    for frame in as_bare(make, work):
-        assert forwards(frame) == {"Sequential": 1, "0": 1, "1": 1}
-
-
-def test_hooks_of_tensors_and_nodes_run_in_the_order_of_the_bare_model() -> None:
-    """On outputs of layers, before and after what a session may put there."""
-
-    def work(model: Any) -> Any:
-        log: Log = []
-        hidden = model[0](batch())
-        hidden.retain_grad()
-        hidden.register_hook(lambda grad: log.append("tensor"))
-        hidden.grad_fn.register_prehook(lambda grads: log.append("before the node"))
-        hidden.grad_fn.register_hook(lambda *_: log.append("after the node"))
-        hidden.register_hook(lambda grad: grad * 2)
-        output = model[2](torch.tanh(hidden))
-        output.grad_fn.register_prehook(lambda grads: log.append("before the last node"))
-        torch.autograd.graph.register_multi_grad_hook((hidden, output), lambda grads: log.append("several"))
-        output.sum().backward()
-        return log, hidden.grad
-
-    for frame in as_bare(two_layers, work):
-        assert forwards(frame) == {"0": 1, "2": 1}
-        assert backwards(frame) == {"0": 1, "2": 1}
 
 
 def test_saved_tensor_hooks_of_the_program_see_the_same_tensors() -> None:

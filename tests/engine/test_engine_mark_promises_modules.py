@@ -6,10 +6,8 @@ import inspect
 import types
 from typing import Any
 
-import pytest
 import torch
 from engine_laws import Watched, everything
-from hook_ways import both_ways
 from mark_promises import (
     ALL,
     as_bare,
@@ -19,15 +17,11 @@ from mark_promises import (
     counting_steps,
     entries,
     forwards,
-    frozen,
     functions,
-    recorded,
     train_step,
     two_layers,
 )
 from torch import Tensor, nn
-
-pytestmark = both_ways
 
 # Forward replaced.
 
@@ -47,19 +41,6 @@ def test_a_forward_replaced_on_the_instance_is_called_and_recorded() -> None:
 
     for frame in as_bare(two_layers, counting_steps(work), steps=4):
         assert forwards(frame) == backwards(frame) == ALL
-
-
-def test_a_forward_replaced_before_the_session_is_left_on_the_instance() -> None:
-    """The very object."""
-    model = two_layers()
-    own = model[0].forward
-    replaced = model[0].forward = lambda x: own(x) * 2
-    with recorded(model) as watched:
-        output = train_step(model)
-        watched.step()
-    assert frozen(output) == frozen(model(batch()))
-    assert vars(model[0])["forward"] is replaced
-    assert forwards(watched.sink.frames[0]) == ALL
 
 
 def test_a_forward_patched_on_the_class_is_called_and_recorded() -> None:
@@ -100,34 +81,6 @@ def test_a_call_patched_on_the_class_of_all_modules_is_called() -> None:
         assert forwards(frame) == backwards(frame) == ALL
 
 
-def test_a_call_that_a_class_implements_itself_is_called() -> None:
-    """``_call_impl`` of a class of the program's."""
-
-    class Implements(nn.Linear):
-        def _call_impl(self, *args: Any, **kwargs: Any) -> Any:
-            return super()._call_impl(*args, **kwargs) * 7
-
-    for frame in as_bare(lambda: nn.Sequential(Implements(3, 3), nn.Tanh(), nn.Linear(3, 3)), train_step):
-        assert forwards(frame) == backwards(frame) == ALL
-
-
-def test_a_module_without_a_forward_raises_what_it_raises_without_a_session() -> None:
-    """The same message; the next call is recorded as always."""
-
-    class Empty(nn.Module):
-        pass
-
-    def work(model: Any) -> Any:
-        with pytest.raises(NotImplementedError) as error:
-            model.append(Empty())(batch())
-        del model[3]
-        return str(error.value), train_step(model)
-
-    for frame in as_bare(two_layers, work):
-        assert forwards(frame)["Sequential"] == 2
-        assert backwards(frame) == ALL
-
-
 def test_what_programs_ask_of_a_model_is_answered_as_without_a_session() -> None:
     """Signature of its forward, names, children, parameters, buffers, text and size."""
 
@@ -162,19 +115,3 @@ def test_a_module_that_left_the_model_has_nothing_of_the_session_after_it() -> N
     check_closed(watched, before)
     model[0] = removed
     assert entries(model) == own
-
-
-def test_a_model_whose_class_changes_is_called_as_the_new_class() -> None:
-    """``__class__`` is assigned, as wrappers do."""
-
-    class Doubled(nn.Linear):
-        def forward(self, input: Tensor) -> Tensor:
-            return super().forward(input) * 2
-
-    def work(model: Any, step: int) -> Any:
-        if step == 2:
-            model[0].__class__ = Doubled
-        return train_step(model)
-
-    for frame in as_bare(two_layers, counting_steps(work), steps=3):
-        assert forwards(frame) == backwards(frame) == ALL

@@ -8,14 +8,11 @@ from collections.abc import Callable
 import pytest
 import torch
 from engine_laws import Watched, check_laws, everything
-from hook_ways import both_ways
 from torch import nn
 
 from autoprof import Phase, StepFrame
 from autoprof._session.step_detector import MIN_UPDATES
 from autoprof.frame import TRAINING_LANE
-
-pytestmark = both_ways
 
 FORWARD = {"targets": [{"match": ".*", "phases": ["forward"]}]}
 

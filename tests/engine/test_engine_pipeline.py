@@ -6,6 +6,7 @@ import gc
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import pytest
 
 from autoprof import Phase
@@ -96,8 +97,8 @@ class Bench:
     def raw(self, calls: int = 1, ns: int = MS, **fields: Any) -> RawStep:
         """Return a step of so many calls, in which ``ns`` pass."""
         self.steps += 1
-        codes = [self.layer | marks.ENTER, self.layer | marks.LEAVE] * calls
-        readings = [self.clock.read() for _ in codes]
+        codes = np.array([self.layer | marks.ENTER, self.layer | marks.LEAVE] * calls, np.int64).tobytes()
+        readings = [self.clock.read() for _ in range(2 * calls)]
         self.host.advance(ns)
         start, end = self._start, self.clock.read()
         self._start = end
@@ -356,7 +357,7 @@ def test_a_summary_says_what_was_lost_and_why() -> None:
     bench.notes.skip("steps of another thread")
     bench.recorder.untimed["backward of leaves"] = 3
     bench.step()
-    batch = MarkBatch([bench.layer | marks.LEAVE], [bench.host.read()], 0, False, 0)
+    batch = MarkBatch(np.int64(bench.layer | marks.LEAVE).tobytes(), [bench.host.read()], 0, False, 0)
     bench.pipeline.submit(bench.raw()._replace(mark_batch=batch))
     bench.pipeline.flush()
     assert bench.pipeline.summary().skipped == {

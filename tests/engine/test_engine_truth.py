@@ -9,15 +9,12 @@ import pytest
 import torch
 from engine_laws import Watched, check_laws, everything
 from engine_world import Part, Work, World, own_ns
-from hook_ways import both_ways
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from autoprof import Phase
-
-pytestmark = both_ways
 
 MODEL_ONLY = everything(targets=[{"match": ".+"}])
 

@@ -35,7 +35,6 @@ def room(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     def keep(marks: int) -> None:
         for module in (recording, autograd_hooks):
             monkeypatch.setattr(module, "MAX_MARKS", marks, raising=False)
-            monkeypatch.setattr(module, "MAX_BUFFER_LENGTH", 2 * marks, raising=False)
 
     return keep
 

@@ -9,7 +9,6 @@ ENGINE = str(Path(__file__).resolve().parents[1] / "engine")
 if ENGINE not in sys.path:
     sys.path.insert(0, ENGINE)
 
-from hook_ways import hooks_in  # noqa: E402
 from left_behind import nothing_left  # noqa: E402
 
-__all__ = ["hooks_in", "nothing_left"]
+__all__ = ["nothing_left"]

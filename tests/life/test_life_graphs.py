@@ -10,13 +10,11 @@ from typing import Any
 import pytest
 import torch
 from engine_laws import Watched, check_laws, count, everything
-from hook_ways import both_ways
 from torch import Tensor, nn
 
 from autoprof import Phase
 
 pytestmark = [
-    both_ways,
     pytest.mark.filterwarnings("ignore:`torch.jit.*:DeprecationWarning"),
     pytest.mark.filterwarnings("ignore:.*isinstance.treespec:FutureWarning"),
     pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf"),  # dynamo asks for it

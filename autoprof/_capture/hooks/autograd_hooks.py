@@ -6,15 +6,17 @@ import itertools
 from bisect import bisect_right
 from operator import itemgetter
 from threading import get_ident, local
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from ..marks.codes import MAX_MARKS
-from ..marks.state import PythonNodeMarks
 from .graph_search import GraphSearch
 from .tensors import nodes_of
+
+if TYPE_CHECKING:
+    from ..marks._c import NodeMarks
 
 Gap = tuple[int, int]
 """A call before which a node was made that is not its input: the call's ordinal, and the number of its first node."""
@@ -40,7 +42,7 @@ class CallTracker:
     ``gaps`` holds open gaps.
     """
 
-    def __init__(self, nodes: PythonNodeMarks) -> None:
+    def __init__(self, nodes: NodeMarks) -> None:
         self.nodes = nodes
         self.gaps: list[Gap] = []
         self._home_thread = get_ident()

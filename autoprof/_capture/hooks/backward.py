@@ -10,17 +10,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from threading import get_ident
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import torch
 
 from ..._process.replace import Attribute, CallProbe, InCompiler, Listener, Replacement, skip_frames
 from ..marks.codes import BACKWARD_END, GRAPH_BEGIN, GRAPH_END, MAX_STEPS_BACK, STEP_STRIDE
-from ..marks.state import PythonNodeMarks
 from ..recorder import Recorder
 from ..torch_compat import queue_callback
 from .native_hooks import make_node_marks
 from .tensors import tensors_of
+
+if TYPE_CHECKING:
+    from ..marks._c import NodeMarks
 
 _graph_task = torch._C._current_graph_task_id
 
@@ -162,7 +164,7 @@ class BackwardPasses:
         self._places.clear()
 
 
-def make_pass_nodes(recorder: Recorder, passes: BackwardPasses) -> PythonNodeMarks:
+def make_pass_nodes(recorder: Recorder, passes: BackwardPasses) -> NodeMarks:
     """Return the marks of a recorder's autograd nodes, whose prehook marks that a node runs."""
     read = recorder.clock.reader(None)
     buffer = recorder.buffer

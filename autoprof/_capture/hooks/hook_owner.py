@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Any
 
-from ..._core.signals import raised_by_handler
 from ..marks.codes import ENTER, LEAVE, RECOMPUTE
 
 
@@ -26,10 +25,7 @@ class HookOwner(ABC):
 
 
 def handle_owner_failure(owner: HookOwner, module: Any, error: Exception) -> None:
-    """Have the owner handle a failure of a hook in C, and the one before it in the same hook."""
-    earlier = error.__context__
-    if earlier is not None and raised_by_handler(earlier):
-        raise earlier
+    """Have the owner handle a failure of a hook in C."""
     try:
         raise error  # so that it is the exception being handled, as in a hook in Python
     except Exception as raised:

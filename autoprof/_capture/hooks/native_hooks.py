@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from ..._process.replace import skip_frames
-from ..marks.native import extension
-from ..marks.state import PythonNodeMarks
+from ..marks.native import require_extension
 from ..recorder import Recorder
 from ..torch_compat import without_modes
 from .autograd_hooks import CallTracker
+
+if TYPE_CHECKING:
+    from ..marks._c import NodeMarks
 
 ClockReader = Callable[[], Any]
 
@@ -20,15 +22,13 @@ ClockReader = Callable[[], Any]
 def native_context(
     recorder: Recorder, clock_reader: Callable[[], ClockReader], passes: Any, tracker: CallTracker | None
 ) -> Any:
-    """Return the context in C that marks the usual calls of modules; None without the extension.
+    """Return the context in C that marks the usual calls of modules.
 
     ``clock_reader`` returns the function that reads the clock now. With ``tracker``, backward is tracked.
     """
-    if recorder.native_buffer is None:
-        return None
     tracking = {} if tracker is None else {"nodes": tracker.nodes, "gaps": tracker.gaps}
-    context = extension.HookContext(recorder.native_buffer, **tracking)
-    _follow(recorder, context, clock_reader, lambda: recorder.is_appending and not (tracker and passes.several))
+    context = require_extension().HookContext(recorder.buffer, **tracking)
+    _follow(recorder, context, clock_reader, lambda: not (tracker and passes.several))
     return context
 
 
@@ -48,10 +48,8 @@ def make_node_marks(
     prehook: Callable[[Any, Any], None],
     clock_reader: Callable[[], ClockReader],
     passes: Any,
-) -> PythonNodeMarks:
-    """Return the marks of a recorder's autograd nodes, in C where the extension is used."""
-    if recorder.native_buffer is None:
-        return PythonNodeMarks(prehook, recorder.buffer)
+) -> NodeMarks:
+    """Return the marks of a recorder's autograd nodes."""
 
     def handle_failure(_mark: Any, _gradients: Any, error: Exception) -> None:
         try:
@@ -59,9 +57,10 @@ def make_node_marks(
         except Exception:
             recorder.handle_failure("backward hooks")
 
-    context = extension.HookContext(recorder.native_buffer, fallback=prehook, on_error=handle_failure)
-    _follow(recorder, context, clock_reader, lambda: recorder.is_appending and not passes.several)
-    nodes: PythonNodeMarks = extension.NodeMarks(context, make_carrier)
+    extension = require_extension()
+    context = extension.HookContext(recorder.buffer, fallback=prehook, on_error=handle_failure)
+    _follow(recorder, context, clock_reader, lambda: not passes.several)
+    nodes: NodeMarks = extension.NodeMarks(context, make_carrier)
     return nodes
 
 

@@ -3,17 +3,12 @@
 Hooks made here handle the usual case: a call on the training thread, in a sampled step, while the buffer has room. For
 every other case they call the hook in Python, ``fallback``, before they have changed anything. An ``Exception`` inside
 a hook is passed to ``on_error``; other exceptions, such as ``KeyboardInterrupt``, go on to the program.
-
-``CallEntry``, ``CallSite``, ``CallTable``, ``NodeMark`` and ``NodeMarks`` have the members of their twins in Python.
 """
 
 from collections.abc import Callable
 from typing import Any, final
 
-from ..hooks.call_sites import PythonCallEntry, PythonCallSite, PythonCallTable
-from .state import PythonNodeMark, PythonNodeMarks
-
-CallEntry, CallSite, CallTable, NodeMark = PythonCallEntry, PythonCallSite, PythonCallTable, PythonNodeMark
+from torch import nn
 
 SOURCE_HASH: str
 """Version of this interface; ``native.py`` uses no build of another version."""
@@ -42,7 +37,7 @@ def configure(
 
 @final
 class MarkBuffer:
-    """The marks of one step: a sequence with two items for each mark, code and reading, as the recorder's list.
+    """The marks of one step: a sequence with two items for each mark, code and reading.
 
     Readings that fit 64 bits are held as integers, others (device events) as objects.
     """
@@ -56,13 +51,15 @@ class MarkBuffer:
     """Whether another thread than the training thread made a mark in the step."""
     suspended: bool
     """Whether nothing is appended: the step is unsampled."""
+    dropped: int
+    """Marks that found no room."""
     idle: bool
     """Whether calls of modules are not marked, and nothing is called for them."""
     skipped: int
     """Marks of module calls on other threads that hooks passed over."""
 
     def __init__(self, serial: int, limit: int) -> None:
-        """Start the step ``serial``. From ``limit`` marks on, hooks call their fallback, which counts dropped marks."""
+        """Start the step ``serial``. From ``limit`` marks on, hooks call their fallback, and marks are dropped."""
     def __len__(self) -> int:
         """Return twice the number of marks."""
     def __getitem__(self, at: Any) -> Any:
@@ -136,18 +133,67 @@ class HookContext:
     def update(self, *, enabled: bool, training_thread: int, read_clock: Callable[[], Any]) -> None:
         """Renew the state that the recorder changes.
 
-        ``enabled``: marks are appended, unless the buffer is suspended; ``read_clock`` returns a reading, and
-        ``time.perf_counter_ns`` is read without a call of Python.
+        ``enabled``: usual cases are handled in C; ``read_clock`` returns a reading, and ``time.perf_counter_ns`` is
+        read without a call of Python.
         """
 
-class NodeMarks(PythonNodeMarks):
-    """The same as in Python, with nodes that take their hooks from the dicts of carriers.
+@final
+class NodeMarks:
+    """The autograd nodes of the open step that mark a backward pass, by their numbers: at most one prehook on each.
 
-    ``make_carrier`` returns a tensor with a dict as its ``_backward_hooks``. A node with one code, of the open step, is
-    marked in C.
+    A node that is mistaken for a new one gets a second prehook, which repeats the first. The context's fallback is
+    called with the mark, whose ``serial`` is its step's and whose ``code`` the node marks, and the gradients.
+    ``make_carrier`` returns a tensor with a dict as its ``_backward_hooks``.
     """
 
     def __init__(self, context: HookContext, make_carrier: Callable[[dict[int, Any]], Any]) -> None: ...
+    def __len__(self) -> int: ...
+    def __contains__(self, key: int) -> bool: ...
+    def track_input(self, key: int, node: Any, ordinal: int, /) -> None:
+        """Have the node of an input mark the end of a call's backward, and of all later calls'. The first decides."""
+    def track_output(self, key: int, node: Any, ordinal: int, /) -> None:
+        """Have the node of an output mark the begin of a call's backward, and of the calls around it.
+
+        A call that returns its input has no backward.
+        """
+    def clear(self) -> None:
+        """Forget the nodes: a new step begins."""
+
+@final
+class CallEntry:
+    """The functions called around the calls of a module, each with the owner first; None for no function.
+
+    ``enter(owner, module, args, kwargs)`` and ``leave(owner, module, args, kwargs, output, call)``: ``call`` is what
+    ``enter`` returned, and the output of a call that raised is None. ``context`` handles the usual case.
+    """
+
+    def __init__(
+        self, owner: Any, enter: Any, leave: Any, context: Any = None, on_error: Any = None, code: int = 0
+    ) -> None: ...
+
+@final
+class CallSite:
+    """The marked calls of one module. A copy or a pickle of it is None."""
+
+    entries: tuple[CallEntry, ...]
+    """Outermost first; one that is removed during a call is not left."""
+    before: tuple[Callable[[nn.Module], object], ...]
+    """The functions called with the module before its entries are looked up."""
+    def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+
+@final
+class CallTable:
+    """The modules whose calls are marked, in place of ``Module._compiled_call_impl``: a data descriptor."""
+
+    def __len__(self) -> int: ...
+    def site(self, module: nn.Module) -> CallSite:
+        """Return the site of a module, a new one where it has none."""
+    def find(self, module: nn.Module) -> CallSite | None:
+        """Return the site of a module, or None."""
+    def alias(self, module: nn.Module, source: CallSite, *, wraps: bool) -> CallSite:
+        """Give a module the entries of another one's site: a replica of that module, or a module that wraps it."""
+    def drop(self, module: nn.Module) -> None:
+        """Remove the site of a module."""
 
 @final
 class TimedMethod:

@@ -53,8 +53,6 @@ VALUE_KINDS: Final = frozenset({LOGGED, MEMORY, THREAD, CHECKPOINT})
 
 MAX_MARKS: Final = 1_000_000
 """Marks kept of one step; further ones are counted as dropped."""
-MAX_BUFFER_LENGTH: Final = 2 * MAX_MARKS
-"""Items of a full buffer: a code and a reading for each mark."""
 MAX_STEPS_BACK: Final = 1024
 """Age in steps from which a graph counts as this old: the codes of its calls are not kept any longer."""
 

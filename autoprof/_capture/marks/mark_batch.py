@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -16,13 +16,14 @@ INTEGER_BYTES: Final = 8
 class MarkBatch(NamedTuple):
     """The marks of one step, and how many the limit of the buffer dropped.
 
-    ``raw_codes`` and ``raw_readings`` are as the buffer held them: 64-bit integers in bytes or memory (C), or lists.
-    They become arrays when steps are resolved, several at a time: with cold caches that took half of a step's end.
+    ``raw_codes`` are 64-bit integers, the same object for equal steps; ``raw_readings`` too, or a list of a device's
+    events. They become arrays when steps are resolved, several at a time: with cold caches that took half of a step's
+    end.
     ``thread`` is the training thread; with ``multithreaded``, THREAD marks name the threads of other marks.
     ``skipped`` counts marks of module calls on other threads, which are not recorded.
     """
 
-    raw_codes: bytes | list[int]
+    raw_codes: bytes
     raw_readings: bytes | memoryview | list[Any]
     thread: int
     multithreaded: bool
@@ -34,36 +35,32 @@ class MarkBatch(NamedTuple):
     @property
     def mark_count(self) -> int:
         """The number of marks."""
-        return len(self.raw_codes) // INTEGER_BYTES if isinstance(self.raw_codes, bytes) else len(self.raw_codes)
+        return len(self.raw_codes) // INTEGER_BYTES
 
     def up_to(self, count: int) -> MarkBatch:
         """Return the first ``count`` marks."""
-        codes, readings = self.raw_codes, self.raw_readings  # on a device bytes, and a list of events
+        readings = self.raw_readings
         return self._replace(
-            raw_codes=codes[: count if isinstance(codes, list) else count * INTEGER_BYTES],
+            raw_codes=self.raw_codes[: count * INTEGER_BYTES],
             raw_readings=readings[: count if isinstance(readings, list) else count * INTEGER_BYTES],
         )
 
     @property
-    def key(self) -> Hashable:
-        """A key that is equal for equal sequences of codes."""
-        return self.raw_codes if isinstance(self.raw_codes, bytes) else tuple(self.raw_codes)
-
-    @property
     def code_array(self) -> Nanoseconds:
         """The code of each mark as an array."""
-        raw = self.raw_codes
-        return np.frombuffer(raw, np.int64) if isinstance(raw, bytes) else np.array(raw, dtype=np.int64)
+        return np.frombuffer(self.raw_codes, np.int64)
 
     @property
     def codes(self) -> list[int]:
         """The code of each mark."""
-        return _to_list(self.raw_codes)
+        codes: list[int] = self.code_array.tolist()
+        return codes
 
     @property
     def readings(self) -> list[Any]:
         """The reading of each mark."""
-        return _to_list(self.raw_readings)
+        raw = self.raw_readings
+        return raw if isinstance(raw, list) else np.frombuffer(raw, np.int64).tolist()
 
     @staticmethod
     def matrix(steps: Sequence[MarkBatch]) -> Nanoseconds:
@@ -76,8 +73,3 @@ class MarkBatch(NamedTuple):
         if len(raw) == len(steps):
             return np.frombuffer(b"".join(raw), np.int64).reshape(shape)
         return np.array([step.readings for step in steps], dtype=np.int64).reshape(shape)
-
-
-def _to_list(raw: bytes | memoryview | list[Any]) -> list[Any]:
-    items: list[Any] = raw if isinstance(raw, list) else np.frombuffer(raw, np.int64).tolist()
-    return items

@@ -127,6 +127,10 @@ static PyObject *mark_buffer_extend(PyObject *op, PyObject *marks) {
         return PyErr_Format(PyExc_TypeError, "marks must be a tuple of alternating codes and readings, not %R", marks);
     if (((MarkBuffer *)op)->suspended)
         Py_RETURN_NONE;
+    if (((MarkBuffer *)op)->count >= ((MarkBuffer *)op)->limit) {
+        ((MarkBuffer *)op)->dropped++;
+        Py_RETURN_NONE;
+    }
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(marks); i += 2) {
         long long code = PyLong_AsLongLong(PyTuple_GET_ITEM(marks, i));
         if ((code == -1 && PyErr_Occurred()) ||
@@ -274,6 +278,7 @@ static PyMemberDef members[] = {
     {"serial", T_LONGLONG, offsetof(MarkBuffer, serial), READONLY, "number of the open step"},
     {"running", T_LONGLONG, offsetof(MarkBuffer, running), 0, "id of the backward pass that the last mark belonged to"},
     {"multithreaded", T_BOOL, offsetof(MarkBuffer, multithreaded), 0, "whether another thread made a mark in the step"},
+    {"dropped", T_LONGLONG, offsetof(MarkBuffer, dropped), 0, "marks that found no room"},
     {"suspended", T_BOOL, offsetof(MarkBuffer, suspended), 0, "whether nothing is appended: the step is unsampled"},
     {"idle", T_BOOL, offsetof(MarkBuffer, idle), 0, "whether calls of modules are not marked"},
     {"skipped", T_LONGLONG, offsetof(MarkBuffer, skipped), 0, "marks of calls on other threads that were passed over"},

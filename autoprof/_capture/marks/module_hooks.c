@@ -168,12 +168,10 @@ static hook_outcome leave_tracked(HookContext *self, marked_call *call, PyObject
         return HOOK_FALLBACK;
     if (outcome == HOOK_FAILED) { /* an attribute of the output raised: the call is over all the same, as it is in Python */
         PyObject *error = take_exception();
-        if (end_call(self, call) < 0 && PyErr_GivenExceptionMatches(error, PyExc_Exception)) {
-            PyObject *later = take_exception();
-            PyException_SetContext(later, error); /* consumes it: handle_owner_failure looks at both */
-            error = later;
-        }
-        set_exception(error); /* in place of one that may be set */
+        if (end_call(self, call) < 0 && !PyErr_ExceptionMatches(PyExc_Exception))
+            Py_DECREF(error); /* a Ctrl-C counts */
+        else
+            set_exception(error);
         return HOOK_FAILED;
     }
     unsigned long long number = 0;
@@ -188,7 +186,7 @@ static hook_outcome leave_tracked(HookContext *self, marked_call *call, PyObject
 
 hook_outcome leave_call(HookContext *self, marked_call *call, PyObject *output) {
     int tracks = self->nodes != NULL;
-    if (is_idle(self) || !is_usual(self) || (tracks && self->creator_thread != self->training_thread))
+    if (is_idle(self) || !is_usual(self) || !has_room(self) || (tracks && self->creator_thread != self->training_thread))
         return pass_over(self, call);
     if (tracks)
         return leave_tracked(self, call, output);

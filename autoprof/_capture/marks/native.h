@@ -26,7 +26,7 @@ The GIL is the only lock: between a reading of the clock and the end of its appe
 #endif
 
 #ifdef Py_GIL_DISABLED
-#error "the extension relies on the GIL; without it marks are recorded in Python"
+#error "the extension relies on the GIL"
 #endif
 
 /* The hash of the C files, given by the build (source_hash.py); native.py uses no build of other sources. */
@@ -121,9 +121,10 @@ typedef struct {
     Py_ssize_t count, capacity, codes_capacity;
     PyObject *block, *blocks[KEPT_BLOCKS]; /* bytes, or NULL: the present one, and those that serve again */
     Py_ssize_t block_used;                 /* values of closed steps in the block */
-    Py_ssize_t limit; /* marks from which the hooks in C hand over to Python, which counts dropped marks */
+    Py_ssize_t limit; /* marks from which the hooks in C hand over to Python, and further marks are dropped */
     long long ordinal, serial;
     PyObject *last_codes;     /* bytes: the codes of the step that was taken last, or NULL */
+    long long dropped;        /* marks that found no room */
     long long skipped;        /* marks of calls on other threads that were passed over */
     long long running;        /* id of the backward pass that the last mark belonged to */
     char multithreaded; /* whether another thread than the training thread has made a mark */

@@ -1,9 +1,8 @@
-"""Load the extension in C, which records marks below the cost of Python, where it was built."""
+"""Load the extension in C, which records marks below the cost of Python."""
 
 from __future__ import annotations
 
 import ctypes
-import os
 from contextlib import suppress
 from typing import Any, Final
 
@@ -11,6 +10,7 @@ import torch
 from torch import nn
 from torch.nn.modules import module as _module
 
+from ...errors import SessionError
 from . import codes
 from .source_hash import source_hash
 
@@ -21,9 +21,6 @@ except ImportError:  # installed without a compiler, or an interpreter without t
 
 _graph_task_id: Final = torch._C._current_graph_task_id
 _sequence_nr: Final = torch._C._autograd._get_sequence_nr
-
-PURE_VARIABLE: Final = "AUTOPROF_PURE"
-"""Environment variable that, when not empty, switches the extension off."""
 
 
 def _hooks_of_all_modules() -> tuple[dict[int, Any], ...]:
@@ -78,9 +75,14 @@ def _load() -> Any:
 
 
 extension: Any = _load()
-"""The extension in C, or None."""
+"""The extension in C; None where it was not built, or from other sources. Saved runs can be read without it."""
 
 
-def uses_extension() -> bool:
-    """Tell whether new recorders use the extension."""
-    return extension is not None and not os.environ.get(PURE_VARIABLE)
+def require_extension() -> Any:
+    """Return the extension in C. Raises ``SessionError`` where it is missing."""
+    if extension is None:
+        raise SessionError(
+            "autoprof's extension in C is missing or was built from other sources: nothing can be recorded; "
+            "install a C compiler and Python's headers, then install torch-autoprof again"
+        )
+    return extension

@@ -10,7 +10,7 @@ a slot belongs to the open step if its generation is that of the table, so that 
 
 #include "native.h"
 
-enum { MAX_CARRIERS = 1 << 16, MIN_NODE_SLOTS = 256 };
+enum { MIN_NODE_SLOTS = 256 };
 
 typedef struct {
     PyObject_HEAD
@@ -131,9 +131,8 @@ static int make_carrier(NodeMarks *self, carrier *made) {
     return 0;
 }
 
-/* Get a free carrier, with references of its own; `pooled`: it is one of those that are kept. */
-static int take_carrier(NodeMarks *self, carrier *taken, int *pooled) {
-    *pooled = 1;
+/* Get a free carrier, with references of its own. */
+static int take_carrier(NodeMarks *self, carrier *taken) {
     while (self->next < self->count) {
         carrier *found = self->carriers + self->next++;
         if (Py_REFCNT(found->hooks) == found->idle_references) {
@@ -143,10 +142,6 @@ static int take_carrier(NodeMarks *self, carrier *taken, int *pooled) {
     }
     if (make_carrier(self, taken) < 0)
         return -1;
-    if (self->count >= MAX_CARRIERS || self->next < self->count) { /* or others were made meanwhile */
-        *pooled = 0;
-        return 0;
-    }
     if (self->count == self->capacity) {
         Py_ssize_t capacity = self->capacity ? 2 * self->capacity : 64;
         carrier *carriers = PyMem_Realloc(self->carriers, (size_t)capacity * sizeof *carriers);
@@ -204,18 +199,17 @@ static int insert_mark(NodeMarks *self, unsigned long long number, NodeMark *mar
     return 0;
 }
 
-/* Have a node mark this code when it runs. A node without a kept carrier is not found again: it may get a second one. */
+/* Have a node mark this code when it runs. */
 static int add_mark(NodeMarks *self, unsigned long long number, PyObject *node, long long code) {
     carrier taken;
-    int pooled;
     if (self->context == NULL || self->context->buffer == NULL || self->used >= self->context->buffer->limit)
         return 0;
-    if (take_carrier(self, &taken, &pooled) < 0)
+    if (take_carrier(self, &taken) < 0)
         return -1;
     taken.mark->serial = self->context->buffer->serial;
     taken.mark->code = code;
     PyObject *done = NULL;
-    if (!pooled || insert_mark(self, number, taken.mark) == 0)
+    if (insert_mark(self, number, taken.mark) == 0)
         done = PyObject_CallMethodOneArg(node, self->context->module->str_register_hook_dict, taken.tensor);
     drop_carrier(&taken);
     Py_XDECREF(done);
