@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import shlex
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -15,7 +14,7 @@ import torch
 
 import autoprof
 from autoprof.cli import main, make_parser
-from autoprof.cli._help import EXIT_STATUS
+from autoprof.cli._common import EXIT_STATUS
 
 
 def _saved_run(output: Path, *, closed: bool) -> Path:
@@ -57,13 +56,6 @@ def test_the_schema_is_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert "targets" in json.loads(capsys.readouterr().out)["properties"]
 
 
-def test_a_saved_run_is_shown_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """``autoprof show RUN`` prints the summary of a closed run."""
-    folder = _saved_run(tmp_path, closed=True)
-    assert main(["show", str(folder)]) == 0
-    assert "forward" in capsys.readouterr().out
-
-
 def test_a_run_that_was_killed_is_shown_from_its_records(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Without a summary, ``autoprof show`` adds the records up and says so."""
     folder = _saved_run(tmp_path, closed=False)
@@ -71,12 +63,6 @@ def test_a_run_that_was_killed_is_shown_from_its_records(tmp_path: Path, capsys:
     shown = capsys.readouterr().out
     assert "not closed" in shown
     assert "forward" in shown
-
-
-def test_a_folder_without_a_run_is_one_message(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """``autoprof show`` of anything else exits with 2 and says what a run is."""
-    assert main(["show", str(tmp_path)]) == 2
-    assert "run.json" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("command", [[sys.executable, "-m", "autoprof"], ["autoprof"]])
@@ -88,11 +74,10 @@ def test_the_command_exists(command: list[str]) -> None:
     assert found.stdout.strip() == f"autoprof {autoprof.__version__}"
 
 
-def test_no_command_is_an_error_of_usage() -> None:
+def test_no_command_is_an_error_of_usage(capsys: pytest.CaptureFixture[str]) -> None:
     """``autoprof`` alone names the commands and exits with 2."""
-    found = subprocess.run([sys.executable, "-m", "autoprof"], capture_output=True, text=True, check=False)
-    assert found.returncode == 2
-    assert "demo" in found.stderr
+    assert main([]) == 2
+    assert "demo" in capsys.readouterr().err
 
 
 def test_without_a_run_the_latest_is_shown(
@@ -128,6 +113,22 @@ def test_a_misspelt_command_names_the_nearest(capsys: pytest.CaptureFixture[str]
     assert capsys.readouterr().err == "autoprof: 'shw' is not a command; did you mean 'show'?\n"
 
 
+@pytest.mark.parametrize(
+    ("words", "instead"),
+    [
+        (["completion", "bash"], "shtab"),
+        (["ranks", "--csv", "a.csv"], "--json"),
+        (["report", "--compare=b"], "autoprof compare RUN OTHER"),
+    ],
+)
+def test_what_is_gone_is_refused_with_its_replacement(
+    words: list[str], instead: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A command, an option, and one with its value behind ``=``."""
+    assert main(words) == 2
+    assert instead in capsys.readouterr().err
+
+
 def _commands() -> dict[str, argparse.ArgumentParser]:
     parser = make_parser()
     (commands,) = [one for one in parser._actions if isinstance(one, argparse._SubParsersAction)]
@@ -148,8 +149,8 @@ def test_help_has_examples_that_parse(command: str, capsys: pytest.CaptureFixtur
         assert make_parser().parse_args(words[1:]).command == command
 
 
-def test_the_exit_statuses_are_in_the_help_and_the_docs(capsys: pytest.CaptureFixture[str]) -> None:
-    """One table: ``EXIT_STATUS``."""
+def test_the_commands_and_exit_statuses_are_in_the_help_and_the_docs(capsys: pytest.CaptureFixture[str]) -> None:
+    """One table, ``EXIT_STATUS``; and the page has a row for each command."""
     with pytest.raises(SystemExit):
         main(["--help"])
     shown = " ".join(capsys.readouterr().out.split())
@@ -157,33 +158,7 @@ def test_the_exit_statuses_are_in_the_help_and_the_docs(capsys: pytest.CaptureFi
     for status, meaning in EXIT_STATUS.items():
         assert f"{status} {meaning}" in shown
         assert f"| {status} | {meaning} |" in page
-
-
-def test_every_command_is_in_the_docs() -> None:
-    """``docs/commands.md`` has a row for each command."""
-    page = (Path(__file__).parents[1] / "docs" / "commands.md").read_text("utf-8")
     assert not [name for name in _commands() if f"`autoprof {name}`" not in page]
-
-
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_completion_knows_every_command(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """The script for each shell names all commands, and is accepted by the shell where it is installed."""
-    pytest.importorskip("shtab", reason="the extra completion is not installed")
-    assert main(["completion", shell]) == 0
-    script = capsys.readouterr().out
-    assert not [name for name in _commands() if name not in script]
-    found = shutil.which(shell)
-    if found is not None:
-        subprocess.run([found, "-n"], input=script, text=True, check=True)
-
-
-def test_completion_without_its_package_says_what_to_install(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """One line with the command that installs it."""
-    monkeypatch.setitem(sys.modules, "shtab", None)
-    assert main(["completion", "bash"]) == 2
-    assert "torch-autoprof[completion]" in capsys.readouterr().err
 
 
 def test_show_prints_the_summary_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import argparse
 import sys
+import traceback
 from collections.abc import Sequence
 from importlib import import_module
 from typing import Final
 
 from .. import __version__
 from ..errors import AutoprofError, nearest
-from ._help import HelpFormatter, exit_status_text
-from ._local_rank import move_local_rank
+from ._common import HelpFormatter, exit_status_text
 
 COMMANDS: Final = (
     "run",
@@ -26,25 +26,23 @@ COMMANDS: Final = (
     "inspect",
     "config",
     "doctor",
-    "completion",
 )
 """The commands in the order of the help: each is a module with ``add`` and ``run``, imported when it is called."""
+GONE_COMMANDS: Final = {"completion": "use pip install shtab; shtab --shell=bash autoprof.cli.make_parser"}
 GONE_OPTIONS: Final = {
     "compare": {
         "--format": "--json",
-        "--columns": "autoprof report RUN --compare OTHER, which draws the comparison",
-        "-o": "autoprof report RUN --compare OTHER, which draws the comparison",
-        "--output": "autoprof report RUN --compare OTHER, which draws the comparison",
+        **dict.fromkeys(("--columns", "-o", "--output"), "--json"),
         "--strict": "--fail-over",
         "--phase": "--json",
         "--name": "--json",
         "--rank": "compare_runs(a, b, rank=N)",
         "--top": "--min-share",
     },
+    "report": {"--compare": "autoprof compare RUN OTHER"},
     "ranks": {"--sql": "--json", "--csv": "--json"},
     "inspect": {
-        "--follow": "watch -n 10 autoprof inspect LOG",
-        "-f": "watch -n 10 autoprof inspect LOG",
+        **dict.fromkeys(("--follow", "-f"), "watch -n 10 autoprof inspect LOG"),
         "--column": "--plot NAME",
         "--format": "-o FILE, whose ending is the format",
         "--show": "-o FILE, or plot_metrics(df, show=True)",
@@ -76,9 +74,12 @@ def make_parser(name: str | None = None) -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; return its exit status, one of ``EXIT_STATUS``."""
-    given = move_local_rank(sys.argv[1:] if argv is None else list(argv))
+    given = list(sys.argv[1:] if argv is None else argv)
+    if given[1:2] == ["run"] and given[0].startswith(("--local_rank=", "--local-rank=")):  # put there by a launcher
+        given[:2] = ["run", given[0]]
     if given and not given[0].startswith("-") and given[0] not in COMMANDS:
-        print(f"autoprof: {given[0]!r} is not a command; {nearest(given[0], COMMANDS)}", file=sys.stderr)
+        instead = GONE_COMMANDS.get(given[0]) or nearest(given[0], COMMANDS)
+        print(f"autoprof: {given[0]!r} is not a command; {instead}", file=sys.stderr)
         return 2
     for option in given[1:]:
         instead = GONE_OPTIONS.get(given[0], {}).get(option.partition("=")[0])
@@ -100,3 +101,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of a pipe has closed it: end quietly, as filters do
         sys.stderr.close()
         return 141
+    except Exception:  # Python's own exit status is 1, the answer no
+        traceback.print_exc()
+        return 2

@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from ._help import add_command
-from ._output import print_json, terminal
+from ._common import add_command, print_json, terminal
 
 
 def add(commands: Any) -> None:
@@ -36,7 +35,6 @@ def add(commands: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command; return its exit status."""
-    from .._reports.text import glyphs_for
     from .._targets import select_targets
     from ..errors import AutoprofError
     from ..sinks import load_config
@@ -56,7 +54,6 @@ def run(arguments: argparse.Namespace) -> int:
         print_json({"targets": targets, "notes": list(selection.notes)})
         return 0
     width, encoding = terminal()
-    ascii_only = glyphs_for(encoding).ellipsis != "…"
-    lines = render_model(model, selection, depth=arguments.depth, width=max(width, 80), ascii_only=ascii_only)
+    lines = render_model(model, selection, depth=arguments.depth, width=max(width, 80), encoding=encoding)
     print("\n".join(lines))
     return 0

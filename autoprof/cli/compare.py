@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import traceback
 from pathlib import Path
 from typing import Any
 
-from ..errors import AutoprofError, OutputError
-from ._help import add_command
-from ._output import print_json, terminal
-from ._runs import RUNS
+from ..errors import OutputError
+from ._common import RUNS, add_command, print_json, terminal
 
 _EPILOG = """
 With a limit (--fail-over 5%) the exit status is 1 if the whole step, the throughput, a phase or a row is proven to be
@@ -64,17 +61,7 @@ def _fraction(text: str) -> float:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Return 1 only for a slow-down beyond the limit; a failure of autoprof's own returns 2."""
-    try:
-        return _compare(arguments)
-    except (AutoprofError, BrokenPipeError):
-        raise
-    except Exception:
-        traceback.print_exc()
-        return 2
-
-
-def _compare(arguments: argparse.Namespace) -> int:
+    """Return 1 only for a slow-down beyond the limit."""
     from ..compare import compare_runs, render_comparison
 
     a, b = _sides(arguments)

@@ -6,7 +6,7 @@ import argparse
 import json
 from typing import Any
 
-from ._help import add_command
+from ._common import add_command
 
 
 def add(commands: Any) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ._help import add_command
+from ._common import add_command
 
 
 def add(commands: Any) -> None:

@@ -8,8 +8,7 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from ._help import add_command
-from ._output import print_json, terminal
+from ._common import add_command, print_json, terminal
 
 
 def add(commands: Any) -> None:

@@ -6,9 +6,7 @@ import argparse
 import sys
 from typing import Any
 
-from ._help import add_command
-from ._output import print_json, terminal
-from ._runs import add_run
+from ._common import add_command, add_run, print_json, terminal
 
 
 def add(commands: Any) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import OutputError
-from ._help import add_command
+from ._common import add_command
 
 
 def add(commands: Any) -> None:

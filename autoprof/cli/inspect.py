@@ -10,9 +10,7 @@ from typing import Any
 
 from .._core.names import plain_cell
 from ..errors import AutoprofError, OutputError
-from ._help import add_command
-from ._output import print_json, terminal
-from ._runs import RUNS
+from ._common import RUNS, add_command, print_json, terminal
 
 
 def add(commands: Any) -> None:

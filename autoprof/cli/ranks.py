@@ -7,9 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import OutputError
-from ._help import add_command
-from ._output import print_json, terminal
-from ._runs import add_run
+from ._common import add_command, add_run, print_json, terminal
 
 
 def add(commands: Any) -> None:

@@ -9,8 +9,7 @@ import webbrowser
 from pathlib import Path
 from typing import Any
 
-from ._help import add_command
-from ._runs import add_run
+from ._common import add_command, add_run, check_rank
 
 
 def add(commands: Any) -> None:
@@ -29,7 +28,6 @@ def add(commands: Any) -> None:
         },
     )
     add_run(parser)
-    parser.add_argument("--compare", metavar="OTHER", help=argparse.SUPPRESS)
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="the page (default: RUN/report.html)")
     parser.add_argument("--rank", type=int, metavar="N", help="show the steps of this rank (default: the lowest)")
     parser.add_argument(
@@ -47,14 +45,9 @@ def run(arguments: argparse.Namespace) -> int:
     from .._reports.page.page import write_page
     from .._storage.runs import find_run, read_run
     from ..diagnose import saved_summary
-    from ..errors import OutputError
 
-    if arguments.compare is not None:
-        raise OutputError(f"--compare: the page shows one run; use autoprof compare RUN {arguments.compare}")
     run = read_run(find_run(arguments.run_folder))
-    if arguments.rank is not None and arguments.rank not in run.ranks:
-        known = ", ".join(map(str, run.ranks)) or "none"
-        raise OutputError(f"--rank: {run.path} has no records of rank {arguments.rank}; it has: {known}")
+    check_rank(run, arguments.rank)
     size = sum(run.rank_frames(rank).size_bytes for rank in run.ranks)
     # Large records take a while to read: say how long.
     if size > 200 * 2**20:

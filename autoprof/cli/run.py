@@ -14,8 +14,7 @@ from typing import Any, Final
 from .._launch.settings import LaunchSettings
 from .._process.switch import is_off
 from ..errors import AutoprofError
-from ._help import add_command
-from ._local_rank import LOCAL_RANK
+from ._common import add_command
 
 LAUNCHER_VARIABLES: Final = (
     "RANK", "LOCAL_RANK", "WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "MV2_COMM_WORLD_RANK", "PMI_RANK",
@@ -53,7 +52,7 @@ def add(commands: Any) -> None:
     parser.add_argument(
         "--output", metavar="FOLDER", help="the folder for run folders (default: the key output, which is runs)"
     )
-    for option in LOCAL_RANK:
+    for option in ("--local_rank", "--local-rank"):  # DeepSpeed and torch.distributed.launch put one of them there
         parser.add_argument(
             option, dest="local_rank", action="append", default=[], type=f"{option}={{}}".format, help=argparse.SUPPRESS
         )

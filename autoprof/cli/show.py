@@ -8,9 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import OutputError
-from ._help import add_command
-from ._output import print_json, terminal
-from ._runs import add_run
+from ._common import add_command, add_run, check_rank, print_json, terminal
 
 if TYPE_CHECKING:
     from .._storage.runs import Run
@@ -64,9 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
     from ..diagnose import saved_summary
 
     run = read_run(find_run(arguments.run_folder))
-    if arguments.rank is not None and arguments.rank not in run.ranks:
-        known = ", ".join(map(str, run.ranks)) or "none"
-        raise OutputError(f"--rank: {run.path} has no records of rank {arguments.rank}; it has: {known}")
+    check_rank(run, arguments.rank)
     paths = {one: getattr(arguments, one.option.replace("-", "_")) for one in _exports()}
     wanted = {one: path for one, path in paths.items() if path is not None}
     saved = _saved_steps(run, arguments)

@@ -1,14 +1,24 @@
-"""Help texts: the same form for each command, with examples and exit statuses."""
+"""The parts that commands share: the form of a help text, the argument RUN, and the standard output."""
 
 from __future__ import annotations
 
 import argparse
+import json
+import shutil
+import sys
 import textwrap
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from ..errors import OutputError
+
+if TYPE_CHECKING:
+    from .._storage.runs import Run
+
+RUNS: Final = "runs"
+"""The default of the key ``output``, below the working directory."""
 EXIT_STATUS: Final = {
     0: "done",
-    1: "the answer is no: compare --fail-over proves a slow-down, doctor finds a danger, rules finds a wrong verdict",
+    1: "the answer is no: compare --fail-over proves a slow-down, doctor finds a danger",
     2: "wrong usage or input; the message names it and the allowed values",
     130: "ended by Ctrl-C",
     141: "the reader of the output closed the pipe",
@@ -44,3 +54,32 @@ def exit_status_text() -> str:
         for status, meaning in EXIT_STATUS.items()
     ]
     return "\n".join(["exit status:", *lines, "  Of autoprof run: that of the program."])
+
+
+def add_run(parser: Any) -> None:
+    """Add the argument RUN, as ``run_folder``."""
+    parser.add_argument(
+        "run_folder",
+        metavar="RUN",
+        nargs="?",
+        default=RUNS,
+        help=f"the folder of a run, such as {RUNS}/2026-11-20_10-00-00-ab12, or a folder of runs: then the latest of "
+        f"them (default: {RUNS})",
+    )
+
+
+def check_rank(run: Run, rank: int | None) -> None:
+    """Raise ``OutputError`` where a run has no records of this rank."""
+    if rank is not None and rank not in run.ranks:
+        known = ", ".join(map(str, run.ranks)) or "none"
+        raise OutputError(f"--rank: {run.path} has no records of rank {rank}; it has: {known}")
+
+
+def print_json(data: Any) -> None:
+    """Print data as indented JSON."""
+    print(json.dumps(data, indent=1, ensure_ascii=False))
+
+
+def terminal() -> tuple[int, str]:
+    """Return the width of the terminal in cells, and the encoding of the standard output."""
+    return shutil.get_terminal_size().columns, getattr(sys.stdout, "encoding", None) or "ascii"
