@@ -36,7 +36,7 @@ SLOW = {"zh.md", "loader.md", "memory-growth.md", "slow-module.md", "slow-steps.
 """Pages that train for 5 to 40 seconds: ``make test-slow`` runs them, and so does ``make pages``."""
 RUNNABLE = {"python", "console", "diff"}
 LANGUAGES = RUNNABLE | {"text", "yaml", "toml", "json", "mermaid"}
-SHELL = {"pip", "git", "cd", "cp", "make", "python", "autoprof", "torchrun", "head", "grep", "cat", "ls"}
+SHELL = {"pip", "git", "cd", "cp", "make", "python", "autoprof", "torchrun", "head", "grep", "cat", "ls", "shtab"}
 SAME_WORDS = 0.6
 """The part of a documented output's first words that the test's run prints: rows of a report vary with the machine."""
 

@@ -78,8 +78,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if given[1:2] == ["run"] and given[0].startswith(("--local_rank=", "--local-rank=")):  # put there by a launcher
         given[:2] = ["run", given[0]]
     if given and not given[0].startswith("-") and given[0] not in COMMANDS:
-        instead = GONE_COMMANDS.get(given[0]) or nearest(given[0], COMMANDS)
-        print(f"autoprof: {given[0]!r} is not a command; {instead}", file=sys.stderr)
+        allowed = GONE_COMMANDS.get(given[0]) or nearest(given[0], COMMANDS)
+        print(f"autoprof: {given[0]!r} is not a command; {allowed}", file=sys.stderr)
         return 2
     for option in given[1:]:
         instead = GONE_OPTIONS.get(given[0], {}).get(option.partition("=")[0])
