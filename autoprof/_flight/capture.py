@@ -18,11 +18,11 @@ from torch.autograd.profiler_util import EventList
 from .._core.failures import contain, describe
 from .._core.names import file_name
 from .._storage.atomic import replacing, write_atomic
-from ..devices import AllocatorHistory, find_allocator_history
+from ..devices import AllocatorHistory
 from ..errors import SessionError
 from .named import STEP_PREFIX, NamedRanges
 from .profiler import Profiler, supported
-from .snapshot import ENTRIES, bounded
+from .snapshot import AllocatorRecording
 
 if TYPE_CHECKING:
     from .._targets import Target
@@ -114,8 +114,7 @@ class Capture:
         self._warn = warn
         self._snapshot_folder = snapshot_folder or folder
         self._replace = replace
-        self._history = find_allocator_history() if history is None else history
-        self._own_history = False
+        self._recording = AllocatorRecording(history) if options.snapshot else None
         self._profiler = Profiler(self._stop_for_other_profiler)
         self._named: NamedRanges | None = None
         self._process = os.getpid()
@@ -164,7 +163,8 @@ class Capture:
             self._write_trace()
         if self.profile is not None and self.options.names.tables:
             self._attempt(self._write_tables)
-        self._attempt(self._end_snapshot)
+        if self._recording is not None:
+            self._attempt(partial(self._end_snapshot, self._recording))
 
     def averages(self) -> EventList:
         """Return ``key_averages`` of the capture, under the real names."""
@@ -209,8 +209,8 @@ class Capture:
         self.files, self.refused, self.profile, self.steps = [], None, None, []
         self._named = NamedRanges(self._targets, self.note, self.encoded_names)
         self._named.attach()
-        if options.snapshot:
-            self._attempt(self._begin_snapshot)
+        if self._recording is not None:
+            self._attempt(partial(self._begin_snapshot, self._recording))
 
     def _free_stem(self) -> str:
         """Return the stem, with a number appended where files of that name exist."""
@@ -225,31 +225,20 @@ class Capture:
         folder = self._snapshot_folder if name == self.options.names.snapshot else self.folder
         return folder / name.format(stem=stem or self._stem, rank=self.rank)
 
-    def _begin_snapshot(self) -> None:
-        if self._history is None or not self._history.available():
+    def _begin_snapshot(self, recording: AllocatorRecording) -> None:
+        if recording.history is None:
             self.note("deep capture: there is no CUDA device, so no snapshot of the allocator is written")
-        elif not self._history.recording():
-            self._history.start(entries=ENTRIES, stacks="python")
-            self._own_history = True
+        recording.start()
 
-    def _end_snapshot(self) -> None:
-        if not self.options.snapshot or self._history is None or not self._history.available():
+    def _end_snapshot(self, recording: AllocatorRecording) -> None:
+        if recording.history is None:
             return
         path = self._path(self.options.names.snapshot)
         try:
-            content = bounded(self._history.snapshot())
-            if content is None:
-                self.note(f"{path.name} is not written: without any history it is too large")
-            else:
-                write_atomic(path, content)
-                self.files.append(path)
+            recording.write(path)
+            self.files.append(path)
         finally:
-            self._stop_history()
-
-    def _stop_history(self) -> None:
-        if self._history is not None and self._own_history:
-            self._own_history = False
-            self._history.stop()
+            recording.stop()
 
     def _write_trace(self) -> None:
         profile = self._profiler.stop()
@@ -287,7 +276,8 @@ class Capture:
 
     def _stop_all(self) -> None:
         self._end_ranges()
-        self._stop_history()
+        if self._recording is not None:
+            self._recording.stop()
         if self._profiler.running:
             self._profiler.stop()
 

@@ -10,12 +10,9 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from _thread import start_new_thread
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from pathlib import Path
 from time import perf_counter_ns, sleep
-from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from .._capture.marks.codes import ENTER, INDEX_MASK, KIND_BITS, KIND_MASK
@@ -27,7 +24,7 @@ from .._storage.atomic import write_atomic
 from ..probes.stacks import is_blocked
 from .pending import pending_collectives
 from .ranks import HANG_REPORT, RankLine, describe_ranks, rank_lines
-from .requests import CaptureRequests, FileTrigger, SignalTrigger
+from .requests import CaptureRequests, SignalTrigger, take_file
 from .ring import FILE, StepRing
 from .stack import Activity, read_activity
 from .watch import Hang, Look, StepWatch
@@ -50,7 +47,7 @@ def open_flight_recorder(
     if wanted.mode == "off" or (wanted.mode == "auto" and ranks == 1):
         return None
     try:
-        ring = StepRing.create(folder.rank_path / FILE, folder.rank, ranks)
+        ring = StepRing.create(folder.rank_path / FILE)
     except OSError as error:
         warn(f"the flight recorder is off: {FILE} cannot be written ({error.strerror})")
         return None
@@ -71,8 +68,6 @@ class FlightRecorder:
         names: Mapping[int, str],
         warn: Callable[[str], None],
         hang_s: float,
-        frames: Callable[[], Mapping[int, FrameType]] = sys._current_frames,
-        now: Callable[[], int] = perf_counter_ns,
     ) -> None:
         self.ring = ring
         self._recorder = recorder
@@ -83,43 +78,28 @@ class FlightRecorder:
         self._names = names
         self._warn = warn
         self._signal = SignalTrigger(self.requests)
-        self._files = FileTrigger(run, rank)
-        self._frames = frames
-        self._now = now
         self.watch = StepWatch(ring, self._look, hang_s=hang_s)
         self._thread_id = recorder.thread
         self._native_id = threading.get_native_id()
         self._hangs = 0
         self._compare_at_ns: int | None = None
-        self._stopping = False
-        self._wake = threading.Lock()
-        self._wake.acquire()
-        self._ended = threading.Lock()
-        self._thread: int | None = None
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="autoprof flight recorder", daemon=True)
         self._process = os.getpid()
 
     def start(self) -> None:
         """Start the thread, and take the signal."""
         self._signal.attach()
-        self._ended.acquire()
-        self._thread = start_new_thread(self._run, ())
+        self._thread.start()
 
     def close(self) -> None:
         """Stop the thread, give the signal back, and close the ring."""
         self._signal.remove()
-        self._stopping = True
-        self._release()
-        thread, self._thread = self._thread, None
-        alive = thread is not None and self._process == os.getpid() and thread != threading.get_ident()
-        if alive and self._ended.acquire(timeout=1.0):
-            self._ended.release()
+        if self._process == os.getpid():  # a fork has no such thread
+            self._stopping.set()
+            if self._thread.is_alive():
+                self._thread.join(1.0)
         self.ring.close()
-
-    def _release(self) -> None:
-        """Wake the thread. A lock without an owner: nothing waits for it where a fork has no such thread."""
-        if self._wake.locked():
-            with suppress(RuntimeError):  # both threads released it
-                self._wake.release()
 
     # On the training thread.
 
@@ -131,25 +111,24 @@ class FlightRecorder:
     # On the thread.
 
     def _run(self) -> None:
-        try:
-            while not self._stopping:
-                with contain(self._note_failure):
-                    self.poll()
-                # The time between two looks at a training: each takes half a millisecond where caches are cold.
-                self._wake.acquire(timeout=1.0)
-        finally:
-            self._ended.release()
+        while not self._stopping.is_set():
+            with contain(self._note_failure):
+                self.poll()
+            # The time between two looks at a training: each takes half a millisecond where caches are cold.
+            self._stopping.wait(1.0)
 
     def _note_failure(self, error: Exception) -> None:
-        self._stopping = True
+        self._stopping.set()
         self._warn(f"the flight recorder is off after {describe(error)}; its file stays as it is")
 
     def poll(self) -> None:
         """Look at the training; write its state, take requests, report a hang."""
-        now_ns = self._now()
+        now_ns = perf_counter_ns()
         look, hang = self.watch.poll(now_ns)
         self.ring.write_state(now_ns, self.watch.usual_ns, self._text(look))
-        self._take_files()
+        reason = take_file(self._run_folder / f"rank{self._rank}")
+        if reason is not None:
+            self.requests.add(reason)
         if hang is not None and self._hangs < 5:
             self._hangs += 1
             self._report_hang(hang)
@@ -175,7 +154,7 @@ class FlightRecorder:
         return True
 
     def _activity(self) -> Activity:
-        return read_activity(self._frames().get(self._recorder.thread), self._names)
+        return read_activity(sys._current_frames().get(self._recorder.thread), self._names)
 
     def _text(self, look: Look) -> dict[str, Any]:
         """Return the state as the file has it."""
@@ -212,21 +191,6 @@ class FlightRecorder:
             pass
         return None, None
 
-    # Requests.
-
-    def _take_files(self) -> None:
-        reason = self._files.take()
-        if reason is not None:
-            self.requests.add(reason or f"the file rank{self._rank}/capture.request")
-        for rank in self._files.take_common() or ():
-            if rank == self._rank:
-                self.requests.add("the file capture.request")
-                continue
-            try:
-                self._files.ask(rank, "the file capture.request")
-            except OSError as error:
-                self._warn(f"rank {rank} cannot be asked for a deep capture ({error.strerror})")
-
     # Hangs.
 
     def _report_hang(self, hang: Hang) -> None:
@@ -242,7 +206,7 @@ class FlightRecorder:
         lines = [f"rank {self._rank}: {hang}", "", "The training thread, innermost line first:", *activity.stack]
         if not self._recorder.on_device and (pending := pending_collectives()):
             lines += ["", "Collectives that have not ended, the newest first:", *pending]
-        for thread, frame in self._frames().items():
+        for thread, frame in sys._current_frames().items():
             if thread not in (self._recorder.thread, threading.get_ident()):
                 lines += ["", f"Thread {thread}:", *read_activity(frame, {}).stack]
         return lines

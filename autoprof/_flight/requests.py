@@ -1,8 +1,7 @@
-"""Requests of deep captures: by a signal, or a file in the folder of the run."""
+"""Requests of deep captures: by a signal, or a file in the folder of a rank."""
 
 from __future__ import annotations
 
-import os
 import signal
 import threading
 from contextlib import suppress
@@ -13,7 +12,7 @@ from typing import Any, Final
 from .._core.signals import has_no_handler, installed_handler, is_pythons
 
 REQUEST: Final = "capture.request"
-"""The name of the file that asks for a capture, in the folder of the run or of a rank."""
+"""The name of the file that asks for a capture, in the folder of a rank."""
 MAX_CAPTURES: Final = 3
 """The most captures of a run on each rank; a forgotten script may ask for more."""
 SIGNAL: Final = getattr(signal, "SIGUSR2", None)
@@ -64,48 +63,19 @@ class SignalTrigger:
         handler, self._handler = self._handler, None
         if SIGNAL is None or handler is None or threading.current_thread() is not threading.main_thread():
             return
-        if installed_handler(SIGNAL) == handler and is_pythons(
-            SIGNAL
-        ):  # a session is closed inside a block that defers signals
+        # The installed one: a session is closed inside a block that defers signals.
+        if installed_handler(SIGNAL) == handler and is_pythons(SIGNAL):
             signal.signal(SIGNAL, signal.SIG_DFL)
 
     def _received(self, number: int, frame: FrameType | None) -> None:
         self._requests.add("the signal SIGUSR2")
 
 
-class FileTrigger:
-    """The files that ask for a capture: ``rank<N>/capture.request``, and for rank 0 also that of the run's folder."""
-
-    def __init__(self, run: Path, rank: int) -> None:
-        self._run = run
-        self._own = str(run / f"rank{rank}" / REQUEST)
-        self._common = str(run / REQUEST) if rank == 0 else None
-
-    def take(self) -> str | None:
-        """Return the reason written in this rank's file, which is removed; None where there is no such file."""
-        return _take(self._own)
-
-    def take_common(self) -> list[int] | None:
-        """Return the ranks named in the file of the run's folder (0 if none is), and remove it; None without a file."""
-        text = None if self._common is None else _take(self._common)
-        return None if text is None else [int(word) for word in text.replace(",", " ").split() if word.isdigit()] or [0]
-
-    def ask(self, rank: int, reason: str) -> None:
-        """Ask another rank for a capture. Raises ``OSError`` where its folder is not here."""
-        path = self._run / f"rank{rank}" / REQUEST
-        draft = path.with_name(f".{REQUEST}.{os.getpid()}")
-        draft.write_text(reason, encoding="utf-8")
-        os.replace(draft, path)
-
-
-def _take(path: str) -> str | None:
-    if not os.path.exists(path):  # without the cost of an exception, each second
-        return None
-    try:
-        with open(path, "rb") as file:
-            text = file.read(200).decode("utf-8", "replace").strip()
-    except OSError:
+def take_file(folder: Path) -> str | None:
+    """Return the request in the file of a rank's folder, which is removed; None where there is none."""
+    path = folder / REQUEST
+    if not path.exists():
         return None
     with suppress(OSError):
-        os.unlink(path)
-    return text
+        path.unlink()
+    return f"the file {folder.name}/{REQUEST}"

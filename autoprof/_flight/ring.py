@@ -1,8 +1,8 @@
-"""The last steps of one rank, in a memory-mapped file of fixed size: it is readable after the process was killed.
+"""The state of one rank, in a memory-mapped file of fixed size: it is readable after the process was killed.
 
-The file has a header, a text (the last state of the training thread), and a ring of steps with end and length. The
-training thread writes a step by three integers; all else is written by the thread of the flight recorder. The blocks of
-the file are allocated when it is made, so a full disk cannot end the training by a signal.
+The file has a header of integers, and a text (the last state of the training thread). The training thread writes two
+integers at each step's end; all else is written by the thread of the flight recorder. The blocks of the file are
+allocated when it is made, so a full disk cannot end the training by a signal.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import json
 import mmap
 import os
 from array import array
-from collections.abc import Mapping, MutableSequence, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
@@ -25,23 +25,18 @@ from ..frame import Nanoseconds
 
 FILE: Final = "flight.bin"
 """The file's name, in the folder of a rank."""
-CAPACITY: Final = 1024
-"""Steps in the ring, a power of two."""
-_MASK: Final = CAPACITY - 1
-_WORD: Final = 8
-_HEADER_WORDS: Final = 32
-TEXT_BYTES: Final = 8192 - _HEADER_WORDS * _WORD
+FILE_BYTES: Final = 8192
+_HEADER_BYTES: Final = 256
+TEXT_BYTES: Final = FILE_BYTES - _HEADER_BYTES
 """The most bytes of the text."""
-_RING: Final = 8192 // _WORD
-"""The index at which the ring begins."""
-FILE_BYTES: Final = (_RING + 2 * CAPACITY) * _WORD
-_MAGIC: Final = int.from_bytes(b"apflight", "little")
-_VERSION: Final = 1
+CAPACITY: Final = 1024
+"""Steps whose lengths are kept in memory, a power of two."""
+_MAGIC: Final = int.from_bytes(b"apfligh2", "little")
 # The indices of the header.
 (
-    _AT_MAGIC, _AT_VERSION, _AT_PROCESS, _AT_PROCESS_START, _AT_RANK, _AT_WORLD_SIZE, _AT_UNIX_NS, _AT_CLOCK_NS,
-    _AT_STEPS, _AT_BEGAN_NS, _AT_STATE, _AT_USUAL_NS, _AT_ALIVE_NS, _AT_TEXT_SERIAL, _AT_TEXT_BYTES, _AT_HOST,
-) = range(16)  # fmt: skip
+    _AT_MAGIC, _AT_PROCESS, _AT_PROCESS_START, _AT_HOST, _AT_CLOCK_OFFSET_NS, _AT_STEPS, _AT_ENDED_NS, _AT_BEGAN_NS,
+    _AT_STATE, _AT_USUAL_NS, _AT_ALIVE_NS, _AT_TEXT_SERIAL, _AT_TEXT_BYTES,
+) = range(13)  # fmt: skip
 
 
 class State(IntEnum):
@@ -57,22 +52,24 @@ class State(IntEnum):
 
 
 class StepRing:
-    """Write the last steps of this rank. ``end_step`` and ``exclude`` are called on the training thread."""
+    """Write the steps of this rank. ``end_step``, ``exclude`` and ``pause`` are called on the training thread."""
 
-    __slots__ = ("_bytes", "_map", "_process", "_words", "began_ns", "count")
-
-    def __init__(self, words: MutableSequence[int], now_ns: int) -> None:
-        self._words = words
-        self._bytes: Any = None
-        self._map: mmap.mmap | None = None
+    def __init__(self, buffer: bytearray | mmap.mmap, now_ns: int) -> None:
+        self._map = buffer if isinstance(buffer, mmap.mmap) else None
         self._process = os.getpid()
+        self._lengths = array("q", bytes(8 * CAPACITY))
         self.began_ns = now_ns
         """The begin of the open step, later by the time excluded since."""
         self.count = 0
         """The number of steps that have ended."""
+        self._use(buffer)
+
+    def _use(self, buffer: bytearray | mmap.mmap) -> None:
+        self._bytes = memoryview(buffer)
+        self._words = self._bytes.cast("q")
 
     @classmethod
-    def create(cls, path: Path, rank: int, world_size: int) -> StepRing:
+    def create(cls, path: Path) -> StepRing:
         """Make the file and map it. Raises ``OSError`` where that is impossible."""
         with path.open("x+b") as file:
             try:
@@ -82,33 +79,31 @@ class StepRing:
             except BaseException:
                 path.unlink()
                 raise
-        whole = memoryview(mapped)
         now_ns = perf_counter_ns()
-        ring = cls(whole.cast("q"), now_ns)  # type: ignore[arg-type]
-        ring._map, ring._bytes = mapped, whole
+        ring = cls(mapped, now_ns)
         words = ring._words
-        words[_AT_VERSION], words[_AT_PROCESS], words[_AT_PROCESS_START] = _VERSION, os.getpid(), process_start("self")
-        words[_AT_RANK], words[_AT_WORLD_SIZE], words[_AT_HOST] = rank, world_size, host_number()
-        words[_AT_UNIX_NS], words[_AT_CLOCK_NS] = time_ns(), now_ns
-        words[_AT_BEGAN_NS] = words[_AT_ALIVE_NS] = now_ns
+        words[_AT_PROCESS], words[_AT_PROCESS_START], words[_AT_HOST] = (
+            os.getpid(),
+            process_start("self"),
+            host_number(),
+        )
+        words[_AT_CLOCK_OFFSET_NS] = time_ns() - now_ns
+        words[_AT_ENDED_NS] = words[_AT_BEGAN_NS] = words[_AT_ALIVE_NS] = now_ns
         words[_AT_MAGIC] = _MAGIC
         return ring
 
-    # Called on the training thread.
-
     def end_step(self, now_ns: int) -> None:
         """Write a step that ends now."""
-        count, words = self.count, self._words
-        at = _RING + 2 * (count & _MASK)
-        words[at], words[at + 1] = now_ns, now_ns - self.began_ns
+        words, count = self._words, self.count
+        self._lengths[count % CAPACITY] = now_ns - self.began_ns
         words[_AT_STEPS] = self.count = count + 1
-        self.began_ns = now_ns
+        words[_AT_ENDED_NS] = self.began_ns = now_ns
 
     def begin_recorded(self, number: int) -> None:
         """Take over the number of a recorded step: the end of some unsampled steps is not seen one by one."""
         if number - 1 != self.count:
             for count in range(self.count, min(number - 1, self.count + CAPACITY)):
-                self._words[_RING + 2 * (count & _MASK) + 1] = 0
+                self._lengths[count % CAPACITY] = 0
             self.count = self._words[_AT_STEPS] = number - 1
 
     def exclude(self, ns: int) -> None:
@@ -132,34 +127,31 @@ class StepRing:
             self._words[_AT_STATE] = State.HANGING if on else State.TRAINING
 
     def lengths(self) -> Nanoseconds:
-        """Return the lengths of the steps in the ring, the oldest first."""
-        count = self.count
-        ring = np.array(self._words[_RING + 1 : _RING + 2 * CAPACITY : 2], dtype=np.int64)
-        ring = np.concatenate((ring[count & _MASK :], ring[: count & _MASK])) if count > CAPACITY else ring[:count]
-        return ring[ring > 0]
+        """Return the lengths of the last steps, the oldest first."""
+        count, lengths = self.count, np.array(self._lengths, dtype=np.int64)
+        ordered = np.roll(lengths, -(count % CAPACITY)) if count > CAPACITY else lengths[:count]
+        return ordered[ordered > 0]
 
     def write_state(self, now_ns: int, usual_ns: int, text: Mapping[str, Any]) -> None:
         """Write the state of the training thread at this moment."""
         words, content = self._words, _encode(text)
         words[_AT_BEGAN_NS], words[_AT_USUAL_NS], words[_AT_ALIVE_NS] = self.began_ns, usual_ns, now_ns
-        if self._bytes is not None:
-            words[_AT_TEXT_SERIAL] += 1  # odd: a reader of a run that goes on waits for the next number
-            begin = _HEADER_WORDS * _WORD
-            self._bytes[begin : begin + len(content)] = content
-            words[_AT_TEXT_BYTES] = len(content)
-            words[_AT_TEXT_SERIAL] += 1
+        words[_AT_TEXT_SERIAL] += 1  # odd: a reader of a run that goes on waits for the next number
+        self._bytes[_HEADER_BYTES : _HEADER_BYTES + len(content)] = content
+        words[_AT_TEXT_BYTES] = len(content)
+        words[_AT_TEXT_SERIAL] += 1
 
     def close(self) -> None:
         """Write that the session is closed, and unmap the file. In a fork of the process the file stays as it is."""
-        if self._map is None:
+        mapped, self._map = self._map, None
+        if mapped is None:
             return
         if os.getpid() == self._process:
             self._words[_AT_STATE] = State.CLOSED
-        words, self._words = self._words, array("q", bytes(FILE_BYTES))
-        whole, self._bytes = self._bytes, None
-        mapped, self._map = self._map, None
-        for view in (words, whole):
-            view.release()  # type: ignore[union-attr]
+        views = self._words, self._bytes
+        self._use(bytearray(FILE_BYTES))
+        for view in views:
+            view.release()
         mapped.close()
 
 
@@ -187,13 +179,11 @@ def process_start(process: int | str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Flight:
-    """The content of one file: the last steps of a rank, and the last state of its training thread.
+    """The content of one file: the steps of a rank, and the last state of its training thread.
 
     Times of the rank's clock are converted to Unix time by the reading at its start.
     """
 
-    rank: int
-    world_size: int
     is_running: bool | None
     """Whether the process exists; None on another host."""
     state: State
@@ -201,20 +191,11 @@ class Flight:
     """The number of steps that have ended."""
     began_unix_ns: int
     """The begin of the open step."""
-    alive_unix_ns: int
-    """The last time at which the flight recorder's thread wrote."""
+    last_unix_ns: int
+    """The last sign of life: the end of the last step, or a later write of the state."""
     usual_ns: int
     """The median length of the last steps; 0 where it is unknown."""
-    ended_unix_ns: tuple[int, ...]
-    """The ends of the last steps, the oldest first."""
-    lengths_ns: tuple[int, ...]
-    """The lengths of the same steps."""
     text: Mapping[str, Any]
-
-    @property
-    def last_unix_ns(self) -> int:
-        """The time of the last sign of life: the end of the last step, or a later write of the state."""
-        return max((self.alive_unix_ns, *self.ended_unix_ns[-1:]))
 
 
 def read_flight(path: Path) -> Flight:
@@ -224,35 +205,29 @@ def read_flight(path: Path) -> Flight:
         if len(content) != FILE_BYTES:
             raise ValueError(f"{path}: it has {len(content)} bytes and not {FILE_BYTES}")
         words = array("q", content)
-        if words[_AT_TEXT_SERIAL] % 2 == 0:
+        is_whole = words[_AT_TEXT_SERIAL] % 2 == 0
+        if is_whole:
             break
-    if words[_AT_MAGIC] != _MAGIC or words[_AT_VERSION] != _VERSION:
-        raise ValueError(f"{path}: it is no flight recorder's file of version {_VERSION}")
-    begin, size = _HEADER_WORDS * _WORD, words[_AT_TEXT_BYTES]
-    text: Any = {}
-    if words[_AT_TEXT_SERIAL] % 2 == 0 and 0 < size <= TEXT_BYTES:
-        text = json.loads(content[begin : begin + size].decode("utf-8", "replace"))
-    if not isinstance(text, dict) or not 0 <= words[_AT_STATE] < len(State) or words[_AT_STEPS] < 0:
+    if words[_AT_MAGIC] != _MAGIC:
+        raise ValueError(f"{path}: it is no flight recorder's file of this version")
+    size, text = words[_AT_TEXT_BYTES], {}
+    if is_whole and 0 < size <= TEXT_BYTES:
+        text = json.loads(content[_HEADER_BYTES : _HEADER_BYTES + size].decode("utf-8", "replace"))
+    if not isinstance(text, dict) or not 0 <= words[_AT_STATE] < len(State):
         raise ValueError(f"{path}: its header is damaged")
-    offset, steps = words[_AT_UNIX_NS] - words[_AT_CLOCK_NS], words[_AT_STEPS]
-    slots = [_RING + 2 * (count & _MASK) for count in range(max(steps - CAPACITY, 0), steps)]
-    slots = [at for at in slots if words[at + 1] > 0]
+    offset_ns = words[_AT_CLOCK_OFFSET_NS]
     return Flight(
-        rank=words[_AT_RANK],
-        world_size=words[_AT_WORLD_SIZE],
         is_running=_is_running(words),
         state=State(words[_AT_STATE]),
-        steps=steps,
-        began_unix_ns=words[_AT_BEGAN_NS] + offset,
-        alive_unix_ns=words[_AT_ALIVE_NS] + offset,
+        steps=words[_AT_STEPS],
+        began_unix_ns=max(words[_AT_BEGAN_NS], words[_AT_ENDED_NS]) + offset_ns,
+        last_unix_ns=max(words[_AT_ALIVE_NS], words[_AT_ENDED_NS]) + offset_ns,
         usual_ns=words[_AT_USUAL_NS],
-        ended_unix_ns=tuple(words[at] + offset for at in slots),
-        lengths_ns=tuple(words[at + 1] for at in slots),
         text=text,
     )
 
 
-def _is_running(words: Sequence[int]) -> bool | None:
+def _is_running(words: array[int]) -> bool | None:
     if words[_AT_HOST] != host_number() or not words[_AT_PROCESS_START]:
         return None
     return process_start(words[_AT_PROCESS]) == words[_AT_PROCESS_START]

@@ -17,20 +17,50 @@ from .._core.failures import contain, describe
 from .._core.units import format_bytes
 from .._storage.atomic import write_atomic
 from ..devices import AllocatorHistory, find_allocator_history
+from ..errors import OutputError
 
 if TYPE_CHECKING:
     from ..config import MemorySnapshot
 
-ENTRIES: Final = 100_000
-"""The newest allocations and frees that are recorded."""
 MAX_BYTES: Final = 256 * 2**20
 """The largest size of a file: pytorch.org/memory_viz loads it into a browser."""
+
+
+class AllocatorRecording:
+    """A recording of the allocator for a snapshot. One that the user has started goes on."""
+
+    def __init__(self, history: AllocatorHistory | None = None) -> None:
+        found = find_allocator_history() if history is None else history
+        self.history = found if found is not None and found.available() else None
+        """The allocator's history; None without a CUDA device."""
+        self._started = False
+
+    def start(self) -> None:
+        """Record from now on."""
+        if self.history is not None and not self.history.recording():
+            self.history.start(entries=100_000, stacks="python")
+            self._started = True
+
+    def write(self, path: Path) -> None:
+        """Write a snapshot. Raises ``OutputError`` where it is too large even without its history."""
+        if self.history is None:
+            return
+        content = bounded(self.history.snapshot())
+        if content is None:
+            raise OutputError(f"{path.name} is not written: without any history it exceeds {format_bytes(MAX_BYTES)}")
+        write_atomic(path, content)
+
+    def stop(self) -> None:
+        """Stop the recording that ``start`` began."""
+        if self.history is not None and self._started:
+            self._started = False
+            self.history.stop()
 
 
 class SnapshotWindow:
     """Record the allocator for a window of steps and write its snapshot; or write one when memory has run out.
 
-    Where the user already records, that recording goes on and only its snapshot is taken. Raises nothing.
+    Raises nothing.
     """
 
     def __init__(
@@ -44,101 +74,73 @@ class SnapshotWindow:
         self._wanted = wanted
         self._stem = folder / f"memory_snapshot_rank{rank}"
         self._warn = warn
-        self._history = find_allocator_history() if history is None else history
+        self._recording = AllocatorRecording(history)
         self._ended = 0
-        self._started = False
-        """Whether this object has started the allocator's recording."""
-        self._open = False
+        self._in_window = False
+        self._closed = False
         self._ooms = 0
         self._process = os.getpid()
 
     def begin(self) -> None:
         """Start the recordings that begin with the first step."""
-        if self._history is None or not self._history.available():
+        if self._recording.history is None:
             self._warn("memory_snapshot: there is no CUDA device, so no snapshot is written")
-            self._open = False
-            self._ended = -1
+            self._closed = True
             return
         if self._wanted.oom:
-            _observe_oom(self, self._history)
-        self._attempt(self._enter)
+            _open_windows.append(self)
+            self._recording.history.on_oom(_memory_ran_out)
+        self.step_begins(1)
 
     def step_begins(self, step: int) -> None:
         """Follow the begin of a step; calls for unsampled steps are not needed."""
-        if self._ended < 0:
+        first = self._wanted.first
+        if self._closed or first is None:
             return
         self._ended = step - 1
-        self._attempt(self._leave)
-        self._attempt(self._enter)
+        with contain(self._fail):
+            if self._in_window and step >= first + self._wanted.window:
+                self._write_window(first)
+            elif step == first:
+                self._in_window = True
+                self._recording.start()
 
     def close(self) -> None:
         """Write the snapshot of an unfinished window, and stop recording."""
-        _forget(self)
-        if self._ended < 0 or os.getpid() != self._process:
+        if self in _open_windows:
+            _open_windows.remove(self)
+        if self._closed or os.getpid() != self._process:
             return
-        if self._open:
-            self._attempt(self._write_window)
-        self._ended = -1
-        self._attempt(self._stop)
+        with contain(self._fail):
+            if self._in_window:
+                self._write_window(self._wanted.first or 1)
+        self._closed = True
 
-    def _enter(self) -> None:
-        history = self._history
-        if self._wanted.first is not None and self._ended == self._wanted.first - 1:
-            self._open = True
-            if history is not None and not history.recording():
-                history.start(entries=ENTRIES, stacks="python")
-                self._started = True
-
-    def _leave(self) -> None:
-        if self._open and self._ended >= (self._wanted.first or 1) - 1 + self._wanted.window:
-            self._write_window()
-            self._stop()
-
-    def _stop(self) -> None:
-        if self._history is not None and self._started:
-            self._started = False
-            self._history.stop()
-
-    def _write_window(self) -> None:
-        self._open = False
-        first = self._wanted.first or 1
-        path = self._write("")
-        if path is not None:
-            steps = f"steps {first} to {self._ended}" if self._ended > first else f"step {first}"
-            self._warn(f"{path.name} has the allocations of {steps}; their times include the cost of recording")
+    def _write_window(self, first: int) -> None:
+        self._in_window = False
+        path = self._stem.with_suffix(".pickle")
+        self._recording.write(path)
+        steps = f"steps {first} to {self._ended}" if self._ended > first else f"step {first}"
+        self._warn(f"{path.name} has the allocations of {steps}; their times include the cost of recording")
+        self._recording.stop()
 
     def memory_ran_out(self) -> None:
         """Write the allocator's blocks; torch raises its exception afterwards."""
         # Snapshots written when memory runs out, each over the last: cuDNN retries with less memory, and a search for
         # the largest batch runs out many times.
-        if os.getpid() == self._process and self._ooms < 4:
-            self._ooms += 1
-            self._attempt(self._write_oom)
-
-    def _write_oom(self) -> None:
-        path = self._write("_oom")
-        if path is not None:
+        if os.getpid() != self._process or self._ooms >= 4:
+            return
+        self._ooms += 1
+        with contain(self._fail):
+            path = self._stem.with_name(f"{self._stem.name}_oom.pickle")
+            self._recording.write(path)
             self._warn(f"memory ran out: {path.name} has the allocator's blocks at that moment")
 
-    def _write(self, suffix: str) -> Path | None:
-        path = self._stem.with_name(f"{self._stem.name}{suffix}.pickle")
-        assert self._history is not None
-        content = bounded(self._history.snapshot())
-        if content is None:
-            self._warn(f"{path.name} is not written: even without history it exceeds {format_bytes(MAX_BYTES)}")
-            return None
-        write_atomic(path, content)
-        return path
-
-    def _attempt(self, action: Callable[[], object]) -> None:
-        with contain(self._fail):
-            action()
-
     def _fail(self, error: Exception) -> None:
-        self._ended = -1
+        self._closed = True
         self._warn(f"memory_snapshot is off after {describe(error)}")
         with suppress(Exception):
-            self._stop()
+            self._recording.stop()
 
 
 def bounded(snapshot: dict[str, Any], limit: int = MAX_BYTES) -> bytes | None:
@@ -151,20 +153,10 @@ def bounded(snapshot: dict[str, Any], limit: int = MAX_BYTES) -> bytes | None:
     return content
 
 
-_windows: list[SnapshotWindow] = []
+_open_windows: list[SnapshotWindow] = []
+"""The windows of open sessions: torch cannot remove its one observer of a process."""
 
 
-def _observe_oom(window: SnapshotWindow, history: AllocatorHistory) -> None:
-    """Write the window's snapshot when memory runs out."""
-    _windows.append(window)
-    history.on_oom(_ran_out)
-
-
-def _forget(window: SnapshotWindow) -> None:
-    if window in _windows:
-        _windows.remove(window)
-
-
-def _ran_out() -> None:
-    for window in _windows[:]:
+def _memory_ran_out() -> None:
+    for window in _open_windows[:]:
         window.memory_ran_out()

@@ -80,8 +80,8 @@ class Deep(Options):
 class FlightOptions(Options):
     """The flight recorder: the last steps of each rank, readable after the process was killed, and hangs.
 
-    SIGUSR2, if the program does not handle it, or a file `capture.request` in the run's folder makes a deep capture of
-    two steps.
+    SIGUSR2, if the program does not handle it, or a file `capture.request` in the folder of a rank makes a deep capture
+    of two steps.
     """
 
     mode: Literal["auto", "on", "off"] = "auto"

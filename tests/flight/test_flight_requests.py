@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from autoprof._core.signals import DeferSignals
-from autoprof._flight.requests import MAX_CAPTURES, CaptureRequests, FileTrigger, SignalTrigger
+from autoprof._flight.requests import MAX_CAPTURES, CaptureRequests, SignalTrigger, take_file
 
 
 @pytest.fixture
@@ -91,21 +91,9 @@ def test_another_thread_installs_no_handler(requests: CaptureRequests) -> None:
 
 
 def test_a_file_in_the_folder_of_a_rank_asks_it_once(tmp_path: Path) -> None:
-    """The text is the reason; the file is removed."""
+    """The file is removed."""
     (tmp_path / "rank1").mkdir()
-    FileTrigger(tmp_path, 0).ask(1, "step 7 took 3 s")
-    trigger = FileTrigger(tmp_path, 1)
-    assert (trigger.take(), trigger.take()) == ("step 7 took 3 s", None)
+    (tmp_path / "rank1" / "capture.request").touch()
+    found = [take_file(tmp_path / "rank1") for _ in range(2)]
+    assert found == ["the file rank1/capture.request", None]
     assert list((tmp_path / "rank1").iterdir()) == []
-    with pytest.raises(FileNotFoundError):
-        trigger.ask(2, "no such rank here")
-
-
-@pytest.mark.parametrize(("text", "ranks"), [("", [0]), ("3\n", [3]), ("0, 2 x", [0, 2])])
-def test_a_file_in_the_folder_of_the_run_is_read_by_rank_0(tmp_path: Path, text: str, ranks: list[int]) -> None:
-    """It may name ranks; without one it means rank 0."""
-    (tmp_path / "capture.request").write_text(text)
-    assert FileTrigger(tmp_path, 1).take_common() is None
-    trigger = FileTrigger(tmp_path, 0)
-    assert trigger.take_common() == ranks
-    assert trigger.take_common() is None

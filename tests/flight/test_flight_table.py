@@ -19,10 +19,10 @@ WORKS = {"waits": False, "module": "middle", "phase": "forward", "site": "model.
 def line(rank: int, text: dict[str, Any], **changed: Any) -> RankLine:
     """Return the state of a rank whose step has been open for 10 s."""
     values: dict[str, Any] = {
-        "world_size": 3, "is_running": None, "state": State.TRAINING, "steps": 40, "began_unix_ns": NOW - 10 * S,
-        "alive_unix_ns": NOW, "usual_ns": S // 100, "ended_unix_ns": (NOW - 10 * S,), "lengths_ns": (S // 100,),
+        "is_running": None, "state": State.TRAINING, "steps": 40, "began_unix_ns": NOW - 10 * S, "last_unix_ns": NOW,
+        "usual_ns": S // 100,
     }  # fmt: skip
-    return RankLine(rank, Flight(rank=rank, text=text, **{**values, **changed}))
+    return RankLine(rank, Flight(text=text, **{**values, **changed}))
 
 
 @pytest.mark.parametrize(
@@ -33,9 +33,9 @@ def line(rank: int, text: dict[str, Any], **changed: Any) -> RankLine:
         ([line(0, WAITS), line(1, WAITS), line(2, WAITS)], [], ""),
         ([line(0, WAITS), line(1, WAITS), line(2, WAITS, is_running=False)], [2], "ended without closing"),
         ([line(rank, WORKS, is_running=False) for rank in range(3)], [], ""),
-        ([line(0, WAITS), line(1, WORKS, alive_unix_ns=NOW - 9 * S), line(2, WORKS)], [1], "last sign of life"),
+        ([line(0, WAITS), line(1, WORKS, last_unix_ns=NOW - 9 * S), line(2, WORKS)], [1], "last sign of life"),
         (
-            [line(0, WAITS), line(1, WORKS, state=State.CLOSED, alive_unix_ns=NOW - 9 * S), line(2, WAITS)],
+            [line(0, WAITS), line(1, WORKS, state=State.CLOSED, last_unix_ns=NOW - 9 * S), line(2, WAITS)],
             [1],
             "closed the session",
         ),
@@ -105,7 +105,7 @@ def test_damaged_and_missing_files_are_lines(tmp_path: Path) -> None:
     for rank in range(2):
         (tmp_path / f"rank{rank}").mkdir()
     (tmp_path / "rank1" / FILE).write_bytes(b"x")
-    ring = StepRing.create(tmp_path / "rank0" / FILE, 0, 3)
+    ring = StepRing.create(tmp_path / "rank0" / FILE)
     lines = last_states(tmp_path, 3)
     assert lines[0].flight is not None
     assert lines[1].doing() == "its file cannot be read (ValueError)"

@@ -20,7 +20,7 @@ class Program:
     """A training whose time and stack the test chooses."""
 
     def __init__(self, steps: int = 20, length_ns: int = 100 * MS, hang_s: float = 2.0) -> None:
-        self.ring = StepRing([0] * (FILE_BYTES // 8), 0)
+        self.ring = StepRing(bytearray(FILE_BYTES), 0)
         self.activity, self.waits = STILL, False
         self.watch = StepWatch(self.ring, lambda: (self.activity, self.waits), hang_s=hang_s)
         self.now_ns = self.looked_ns = 0

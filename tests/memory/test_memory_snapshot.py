@@ -66,13 +66,13 @@ def test_a_window_of_steps_is_recorded_and_written(tmp_path: Path) -> None:
     one, notes = window(tmp_path, history, rank=3, first=2, window=2)
     one.begin()
     assert history.calls == []
-    one.step_begins(one._ended + 2)
+    one.step_begins(2)
     assert history.calls == ["start 100000 python"]
-    one.step_begins(one._ended + 2)
-    one.step_begins(one._ended + 2)
+    one.step_begins(3)
+    one.step_begins(4)
     assert history.calls == ["start 100000 python", "snapshot", "stop"]
-    for _ in range(5):
-        one.step_begins(one._ended + 2)
+    for step in range(5, 10):
+        one.step_begins(step)
     one.close()
     assert history.calls == ["start 100000 python", "snapshot", "stop"]
     (path,) = tmp_path.iterdir()
@@ -89,7 +89,7 @@ def test_the_first_step_can_be_in_it(tmp_path: Path) -> None:
     one, _ = window(tmp_path, history, first=1, window=1)
     one.begin()
     assert history.on
-    one.step_begins(one._ended + 2)
+    one.step_begins(2)
     assert not history.on
 
 
@@ -98,7 +98,7 @@ def test_a_run_that_ends_within_the_window_writes_what_there_is(tmp_path: Path) 
     history = FakeHistory()
     one, _ = window(tmp_path, history, first=1, window=100)
     one.begin()
-    one.step_begins(one._ended + 2)
+    one.step_begins(2)
     one.close()
     assert (history.on, [path.name for path in tmp_path.iterdir()]) == (False, ["memory_snapshot_rank0.pickle"])
     one.close()
@@ -110,7 +110,7 @@ def test_a_recording_of_the_users_is_left_alone(tmp_path: Path) -> None:
     history = FakeHistory(on=True)
     one, _ = window(tmp_path, history, first=1, window=1)
     one.begin()
-    one.step_begins(one._ended + 2)
+    one.step_begins(2)
     one.close()
     assert history.calls == ["snapshot"]
     assert history.on
@@ -122,8 +122,8 @@ def test_a_failure_says_so_once_and_stops_recording(tmp_path: Path) -> None:
     history.fails = True
     one, notes = window(tmp_path, history, first=1, window=1)
     one.begin()
-    one.step_begins(one._ended + 2)
-    one.step_begins(one._ended + 2)
+    one.step_begins(2)
+    one.step_begins(3)
     one.close()
     assert notes == ["memory_snapshot is off after RuntimeError: no snapshot"]
     assert not history.on
@@ -135,7 +135,7 @@ def test_a_full_disk_leaves_no_half_file(tmp_path: Path) -> None:
     history = FakeHistory()
     one, notes = window(tmp_path / "gone", history, first=1, window=1)
     one.begin()
-    one.step_begins(one._ended + 2)
+    one.step_begins(2)
     assert notes[0].startswith("memory_snapshot is off after FileNotFoundError")
     assert not history.on
 
@@ -187,7 +187,7 @@ def test_without_a_device_it_says_so(tmp_path: Path) -> None:
     history = FakeHistory(there=False)
     one, notes = window(tmp_path, history, first=1, oom=True)
     one.begin()
-    one.step_begins(one._ended + 2)
+    one.step_begins(2)
     one.close()
     assert notes == ["memory_snapshot: there is no CUDA device, so no snapshot is written"]
     assert (history.calls, history.observers) == ([], [])
