@@ -56,15 +56,6 @@ def test_the_schema_is_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert "targets" in json.loads(capsys.readouterr().out)["properties"]
 
 
-def test_a_run_that_was_killed_is_shown_from_its_records(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Without a summary, ``autoprof show`` adds the records up and says so."""
-    folder = _saved_run(tmp_path, closed=False)
-    assert main(["show", str(folder)]) == 0
-    shown = capsys.readouterr().out
-    assert "not closed" in shown
-    assert "forward" in shown
-
-
 @pytest.mark.parametrize("command", [[sys.executable, "-m", "autoprof"], ["autoprof"]])
 def test_the_command_exists(command: list[str]) -> None:
     """``autoprof`` and ``python -m autoprof`` are the same command."""
@@ -72,12 +63,6 @@ def test_the_command_exists(command: list[str]) -> None:
         command = [str(Path(sys.executable).with_name("autoprof"))]
     found = subprocess.run([*command, "--version"], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == f"autoprof {autoprof.__version__}"
-
-
-def test_no_command_is_an_error_of_usage(capsys: pytest.CaptureFixture[str]) -> None:
-    """``autoprof`` alone names the commands and exits with 2."""
-    assert main([]) == 2
-    assert "demo" in capsys.readouterr().err
 
 
 def test_without_a_run_the_latest_is_shown(
@@ -159,25 +144,3 @@ def test_the_commands_and_exit_statuses_are_in_the_help_and_the_docs(capsys: pyt
         assert f"{status} {meaning}" in shown
         assert f"| {status} | {meaning} |" in page
     assert not [name for name in _commands() if f"`autoprof {name}`" not in page]
-
-
-def test_show_prints_the_summary_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """``--json`` is what ``summary.json`` holds."""
-    folder = _saved_run(tmp_path, closed=True)
-    assert main(["show", str(folder), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == json.loads((folder / "summary.json").read_text("utf-8"))
-
-
-def test_inspect_reads_the_latest_run(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Without LOG it reads the records of the latest run; ``--json`` has the numbers of each column."""
-    pytest.importorskip("pandas", reason="the extra logs is not installed")
-    _saved_run(tmp_path / "runs", closed=True)
-    monkeypatch.chdir(tmp_path)
-    assert main(["inspect"]) == 0
-    assert "step" in capsys.readouterr().out
-    assert main(["inspect", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["rows"] == found["columns"]["step"]["count"] == 5
-    assert found["columns"]["step"]["last"] == 5

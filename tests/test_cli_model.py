@@ -84,17 +84,6 @@ def test_blocks_that_are_alike_share_a_line(net: str, capsys: pytest.CaptureFixt
     assert not [line for line in lines if "attention" in line]
 
 
-def test_check_shows_levels_that_were_asked_for(net: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """``--depth 1`` ends below the model, ``--depth 9`` at the leaves."""
-    assert main(["check", net, "--depth", "1"]) == 0
-    short = capsys.readouterr().out
-    assert main(["check", net, "--depth", "9"]) == 0
-    assert "GELU" in capsys.readouterr().out
-    assert "GELU" not in short
-    assert "head" in short
-    assert main(["check", net, "--depth", "0"]) == 2
-
-
 def test_a_rule_that_selects_nothing_is_an_error(net: str, capsys: pytest.CaptureFixture[str]) -> None:
     """With the line of the file and the nearest module."""
     Path("a.yaml").write_text("targets:\n  - match: 'bloks.0'\n")

@@ -11,7 +11,7 @@ import pytest
 from torch import nn
 
 from autoprof import StepFrame
-from autoprof._process.gc_paused import GcPaused, age_all
+from autoprof._process.gc_paused import GcPaused
 from autoprof.devices import HostClock
 from autoprof.testing import ListSink, open_session
 
@@ -34,24 +34,6 @@ def test_it_stands_still_inside_and_runs_again_after() -> None:
             assert not gc.isenabled()
             raise ZeroDivisionError
         assert gc.isenabled()
-
-
-def test_one_that_the_user_has_stopped_stays_so() -> None:
-    """Who trains with their own collections has switched it off."""
-    gc.disable()
-    block = GcPaused()
-    with block:
-        assert not gc.isenabled()
-    block.resume()
-    assert not gc.isenabled()
-
-
-def test_what_was_cut_short_can_be_made_up_for() -> None:
-    """An exception of a signal handler may strike in the exit itself."""
-    block = GcPaused()
-    block.__enter__()
-    block.resume()
-    assert gc.isenabled()
 
 
 def test_frames_are_delivered_without_it() -> None:
@@ -93,16 +75,3 @@ def test_an_exception_that_cuts_the_end_short_leaves_it_running(monkeypatch: pyt
             assert gc.isenabled()
     finally:
         signal.signal(signal.SIGALRM, before)
-
-
-@pytest.mark.parametrize(("frozen", "expected"), [(0, ["freeze", "unfreeze"]), (7, [])])
-def test_objects_of_an_import_are_not_young_any_more(
-    monkeypatch: pytest.MonkeyPatch, frozen: int, expected: list[str]
-) -> None:
-    """``unfreeze`` makes them old. Those that the program has frozen stay frozen: its forks share their memory."""
-    done: list[str] = []
-    monkeypatch.setattr("autoprof._process.gc_paused.gc.get_freeze_count", lambda: frozen)
-    monkeypatch.setattr("autoprof._process.gc_paused.gc.freeze", lambda: done.append("freeze"))
-    monkeypatch.setattr("autoprof._process.gc_paused.gc.unfreeze", lambda: done.append("unfreeze"))
-    age_all()
-    assert done == expected

@@ -1,6 +1,5 @@
 """Repeated blocks share one name, a block unlike its siblings stands alone, and wrappers are looked through."""
 
-import pytest
 import torch
 from torch import nn
 from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
@@ -71,15 +70,6 @@ class TestRepeatedBlocks:
             ("head", 1),
         ]
 
-    def test_blocks_of_a_sequence(self):
-        """The sequence is called: it has a row of its own."""
-        assert paths(Holder(blocks=nn.Sequential(Block(), Block()))) == [
-            "blocks",
-            "blocks/*",
-            "blocks/*/attn",
-            "blocks/*/ffn",
-        ]
-
     def test_nested_groups(self):
         """Equal stages of equal blocks: one name for all of the blocks."""
         stages = nn.ModuleList(Holder(blocks=nn.ModuleList(Block() for _ in range(3))) for _ in range(2))
@@ -89,11 +79,6 @@ class TestRepeatedBlocks:
             ("stages.*/blocks.*/attn", 6),
             ("stages.*/blocks.*/ffn", 6),
         ]
-
-    def test_stages_of_different_widths_are_different(self):
-        """The blocks of each stage are a group of their own."""
-        stages = nn.ModuleList(nn.Sequential(Block(width), Block(width)) for width in (2, 4))
-        assert [path for path in paths(Holder(stages=stages)) if path.endswith("*")] == ["stages.0/*", "stages.1/*"]
 
     def test_a_block_with_another_stride_stands_alone(self):
         """Settings of layers count, beside the shapes of their weights."""
@@ -120,10 +105,6 @@ class TestNamesThatAreNoLists:
         """``layer0`` to ``layer2``, if all are equal."""
         assert names(Holder(layer0=Block(), layer1=Block(), layer2=Block()))[0] == ("layer*", 3)
 
-    def test_equal_attributes_without_a_number(self):
-        """Query and key are no repeated blocks."""
-        assert paths(Holder(q=nn.Linear(2, 2), k=nn.Linear(2, 2))) == ["q", "k"]
-
     def test_experts_in_a_dictionary(self):
         """Numbered keys are grouped, words are not."""
         experts = nn.ModuleDict({f"expert_{number}": nn.Linear(2, 2) for number in range(4)})
@@ -134,12 +115,6 @@ class TestNamesThatAreNoLists:
             ("heads.image", 1),
         ]
 
-    def test_layers_of_torch_in_a_sequence_stand_alone(self):
-        """The convolutions of a VGG have equal weights and work at different resolutions."""
-        layers = nn.Sequential(nn.Linear(2, 2), nn.ReLU(), nn.Linear(2, 2), nn.ReLU())
-        assert paths(layers) == ["0", "1", "2", "3"]
-        assert names(nn.Sequential(*(nn.Linear(2, 2) for _ in range(5)))) == [("*", 5)]
-
 
 class TestSharedModules:
     """A shared module is in one group."""
@@ -147,11 +122,6 @@ class TestSharedModules:
     def test_a_layer_that_is_repeated_by_itself(self):
         """The same module six times is one module."""
         assert names(Holder(layers=nn.ModuleList([Block()] * 6)))[0] == ("layers.0", 1)
-
-    def test_one_module_inside_all_blocks(self):
-        """It is one member of a group inside them."""
-        rotary = nn.Linear(1, 1)
-        assert names(nn.ModuleList(Holder(rotary=rotary) for _ in range(3))) == [("*", 3), ("*/rotary", 1)]
 
 
 class TestWrappers:
@@ -166,15 +136,6 @@ class TestWrappers:
         assert (group.name, group.blocks, group.hidden) == ("h.*", 2, None)
         assert {child.hidden for child in group.children} == {Reason.COMPILED}
 
-    def test_blocks_that_are_compiled_in_place(self):
-        """They are timed from outside, and nothing inside them can be opened."""
-        layers = nn.ModuleList([Block(), Block()])
-        for layer in layers:
-            layer.compile(backend="eager")
-        (group,) = group_tree(layers).children
-        assert (group.name, group.blocks, group.hidden) == ("*", 2, None)
-        assert {child.hidden for child in group.children} == {Reason.COMPILED}
-
     def test_a_lightning_module(self):
         """Nothing calls it: the network inside it is the top."""
         base = type("LightningModule", (nn.Module,), {"forward": lambda self: nn.Module.forward(self)})
@@ -182,14 +143,6 @@ class TestWrappers:
         lightning.net = Block()
         tree = group_tree(lightning)
         assert (tree.name, [child.name for child in tree.children]) == ("Lit", ["net"])
-
-    def test_flattened_parameters_do_not_tell_blocks_apart(self):
-        """Inside FSDP1 a parameter is this rank's part of a flat one, of any size."""
-        blocks = [Block(), Block()]
-        blocks[1].attn.weight = nn.Parameter(torch.empty(0))
-        wrapper = type("FullyShardedDataParallel", (nn.Module,), {})()
-        wrapper._fsdp_wrapped_module = Holder(h=nn.ModuleList(blocks))
-        assert names(wrapper)[0] == ("h.*", 2)
 
 
 class TestGroups:
@@ -204,19 +157,3 @@ class TestGroups:
             (model.h[1], "h.1", "h.*"),
         ]
         assert {target.phases for target in targets} == {frozenset({Phase.FORWARD, Phase.RECOMPUTE, Phase.BACKWARD})}
-
-    def test_a_model_without_submodules_is_one_group(self):
-        """It bears the name of its class."""
-        assert group_tree(Sleep(1)).name == "Sleep"
-        assert paths(Sleep(1)) == []
-
-    def test_the_projection_of_multihead_attention_is_left_out(self):
-        """Its weights are used, and it is never called."""
-        assert paths(Holder(attn=nn.MultiheadAttention(4, 2))) == ["attn"]
-
-    @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
-    def test_what_is_inside_a_scripted_module_is_hidden(self):
-        """TorchScript runs it without Python."""
-        root = group_tree(torch.jit.script(nn.Sequential(nn.Linear(2, 2), nn.ReLU())))
-        assert (root.name, root.hidden) == ("Sequential", None)
-        assert {child.hidden for child in root.children} == {Reason.SCRIPTED}

@@ -12,7 +12,6 @@ from torch import nn
 
 import autoprof
 from autoprof._reports.summary_text import render_summary
-from autoprof._storage.atomic import write_atomic
 from autoprof._storage.runs import RunFolder, read_run
 from autoprof._storage.steps_jsonl import FrameEncoder
 from autoprof.diagnose import saved_summary
@@ -52,13 +51,6 @@ def test_a_name_that_is_taken_gets_a_number(tmp_path: Path) -> None:
 def test_a_name_cannot_leave_the_output_folder(tmp_path: Path) -> None:
     """A name is one folder below the output, whatever it holds."""
     assert RunFolder.create(tmp_path, name="../../etc/\x1b[2J").path.parent == tmp_path
-
-
-def test_ranks_meet_in_the_folder_of_their_name(tmp_path: Path) -> None:
-    """Ranks that agree on a name share the folder and keep to their own part of it."""
-    folders = [RunFolder.create(tmp_path, rank=rank, world_size=2, name="both") for rank in (1, 0)]
-    assert {folder.path for folder in folders} == {tmp_path / "both"}
-    assert sorted(path.name for path in (tmp_path / "both").iterdir()) == ["rank0", "rank1", "run.json"]
 
 
 def test_a_rank_never_joins_a_run_that_has_that_rank(tmp_path: Path) -> None:
@@ -110,22 +102,6 @@ def test_a_file_in_the_way_is_named(tmp_path: Path) -> None:
     assert (tmp_path / "runs").read_text() == "mine"
 
 
-def test_discard_removes_what_the_run_made(tmp_path: Path) -> None:
-    """A run that failed at set-up leaves its output as it found it."""
-    folder = RunFolder.create(tmp_path / "runs")
-    (folder.rank_path / "steps.jsonl").write_text("")
-    folder.discard()
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_an_atomic_write_leaves_no_draft_when_it_fails(tmp_path: Path) -> None:
-    """A file that cannot be replaced stays as it was, and no draft stays beside it."""
-    (tmp_path / "taken").mkdir()
-    with pytest.raises(OSError, match="taken"):
-        write_atomic(tmp_path / "taken", "text")
-    assert [path.name for path in tmp_path.iterdir()] == ["taken"]
-
-
 def test_a_saved_run_gives_back_its_frames(tmp_path: Path) -> None:
     """Frames read back have the numbers they had, and share their layout."""
     folder = RunFolder.create(tmp_path)
@@ -137,21 +113,6 @@ def test_a_saved_run_gives_back_its_frames(tmp_path: Path) -> None:
     assert first.scalars == {"loss": 0.5}
     assert first.layout is second.layout
     assert first.spans == frame(1, LAYOUT).spans
-
-
-def test_a_torn_last_line_is_counted(tmp_path: Path) -> None:
-    """What a killed process left of its last line costs that line only, and is counted."""
-    folder = RunFolder.create(tmp_path)
-    text = FrameEncoder().encode(frame(1, LAYOUT))
-    (folder.rank_path / "steps.jsonl").write_text(text + text[: len(text) // 2] + "\n[1]\n7\n")
-    frames = read_run(folder.path).frames
-    assert [one.step for one in frames] == [1]
-    assert frames.bad_lines == 3
-
-
-def test_a_run_that_was_not_closed_has_no_summary(tmp_path: Path) -> None:
-    """Without ``summary.json`` the summary is None, not empty."""
-    assert read_run(RunFolder.create(tmp_path).path).summary is None
 
 
 def test_a_summary_is_read_back_equal(tmp_path: Path) -> None:
@@ -224,24 +185,6 @@ def test_a_line_that_is_no_frame_is_counted(tmp_path: Path, kind: str) -> None:
     assert [one.step for one in frames] == [1, 3]
     assert frames.bad_lines == 1
     assert "1 incomplete lines of steps.jsonl were skipped" in " ".join(saved_summary(read_run(folder)).notes)
-
-
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ('"parents":[-1,0]', '"parents":[-1,1]'),
-        ('"calls":[1,1]', '"calls":[1]'),
-    ],
-)
-def test_names_that_do_not_fit_together_are_no_layout(tmp_path: Path, old: str, new: str) -> None:
-    """A span that is its own parent would be followed for ever."""
-    folder, records = write_run(tmp_path)
-    text = records.read_text()
-    assert old in text
-    records.write_text(text.replace(old, new))
-    frames = read_run(folder).frames
-    assert list(frames) == []
-    assert frames.bad_lines == 3
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ import pytest
 import torch
 from torch import nn
 
-import autoprof
 from autoprof._session import builder
 from autoprof._session.row_choice import RuleRows
 from autoprof._session.sampler import Sampler
@@ -61,26 +60,6 @@ def test_the_row_that_holds_least_time_is_dropped_first_and_it_is_said_why() -> 
         made.describe_change() == "1/1 is not recorded, to keep the budget: these rows hold least time for their cost"
     )
     assert made.describe_change() is None
-
-
-def test_a_row_with_more_time_in_many_calls_is_dropped_before_one_with_less_time_in_one() -> None:
-    """Each call has marks: six calls of 50 ns save more than one of 200 ns."""
-    made = rows("0", "1", "1.*")
-    calls = [("0", 100), ("1", 800), ("1/0", 240), ("1/1", 200), *[("1/2", 50)] * 6]
-    spans = [Span(name, name, Phase.FORWARD, None, 0, ns) for name, ns in calls]
-    for _ in range(10):
-        made.frames(FrameRun.of([make_frame(spans, step=9, duration_ns=1_000, cut=made.chosen.number)]))
-    assert made.fit(0.5) == pytest.approx(0.4)
-    assert names(made) == {"0", "1", "1/0", "1/1"}
-
-
-def test_a_row_that_is_not_measured_yet_is_dropped_last() -> None:
-    """It may hold most time."""
-    made = rows("0", "1", "1.*")
-    for _ in range(10):
-        made.frames(FrameRun.of([frame(made, x0=100, x1=800, x1_0=300, x1_2=400)]))
-    assert made.fit(0.7) == pytest.approx(0.6)
-    assert names(made) == {"0", "1", "1/1"}
 
 
 def test_rows_for_modules_in_no_other_are_never_dropped() -> None:
@@ -138,15 +117,3 @@ def test_the_report_says_from_which_step_on_rows_are_dropped(notes: list[str]) -
         "from step 3 on, 1/0, 1/1, 1/2 are not recorded, to keep the budget: these rows hold least time for their cost",
         "from step 5 on, 1/0, 1/1, 1/2 are recorded again: there is room in the budget",
     ]
-
-
-def test_without_a_budget_no_rule_is_dropped() -> None:
-    """The steps cost what they cost."""
-    program, sink = model(), ListSink()
-    config: dict[str, Any] = {"targets": [{"match": ".*"}], "sinks": {}, "step": "manual"}
-    with autoprof.instrument(program, {**config, "sample": {"budget": None, "warmup": 0}}, sinks=[sink]) as session:
-        for _ in range(40):
-            program(torch.ones(1, 2)).sum().backward()
-            session.step()
-    assert {len([s for s in frame.spans if s.phase is Phase.FORWARD]) for frame in sink.frames} == {6}
-    assert [frame.step for frame in sink.frames] == list(range(1, 41))

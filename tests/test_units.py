@@ -5,15 +5,12 @@ from __future__ import annotations
 import pytest
 
 from autoprof._core.units import (
-    count,
     format_bytes,
-    format_count,
     format_ms,
     format_ns,
     format_percent,
     format_rate,
     format_round_percent,
-    format_short,
 )
 
 
@@ -69,12 +66,6 @@ def test_a_rate_has_three_digits(rate: float, text: str) -> None:
     assert format_rate(rate) == text
 
 
-@pytest.mark.parametrize(("count", "text"), [(4.0, "4"), (3.99, "4"), (1.5, "1.5")])
-def test_a_count_has_a_decimal_only_where_it_needs_one(count: float, text: str) -> None:
-    """Calls per step are whole numbers unless they are not."""
-    assert format_count(count) == text
-
-
 def test_a_value_below_a_limit_is_less_than_the_limit() -> None:
     """Rounded up, so that it stays true; at the limit a number is a number."""
     assert format_ms(300, limit_ns=500) == "<0.01 ms"
@@ -85,15 +76,3 @@ def test_a_value_below_a_limit_is_less_than_the_limit() -> None:
     assert format_percent(0.0021, limit=0.0021) == "0.2 %"
     assert format_round_percent(0.002, limit=0.011) == "<2"
     assert format_round_percent(0.5, limit=0.011) == "50"
-
-
-def test_one_thing_is_singular() -> None:
-    """In every sentence with a number of things."""
-    assert [count(number, "step") for number in (0, 1, 2)] == ["0 steps", "1 step", "2 steps"]
-
-
-def test_no_time_is_zero_whatever_the_clock_resolves() -> None:
-    """The rest of a step may be nothing: less than the limit would claim that there is some."""
-    assert format_percent(0.0, limit=0.0021) == "0.0 %"
-    assert format_round_percent(0.0, limit=0.011) == "0"
-    assert format_short(0, 300, none="0") == "0"

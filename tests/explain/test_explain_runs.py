@@ -9,20 +9,18 @@ from pathlib import Path
 from typing import Any, get_args
 
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import nn
 
 from autoprof._ranks import RankComparison, SlowRank
 from autoprof._reports.explain import MAX_BYTES, Explanation, encode, explain_run, json_schema
 from autoprof._reports.explain.data import CodePlace, Confidence, Expectation, ExplainedCause, Trial, Unmeasured
 from autoprof._storage.runs import RunFolder, read_run
 from autoprof.cli import main
-from autoprof.diagnose import Change, Operation, Quantity, RunFacts, find_rules
+from autoprof.diagnose import Change, Operation, Quantity, RunFacts
 from autoprof.frame import Phase
 from autoprof.summary import Finding, Summary
-from autoprof.testing import FakeClock, open_session
+from autoprof.testing import FakeClock
 from tests.defects.training import MS, Layer, four_layers, train
 
 jsonschema = pytest.importorskip("jsonschema", reason="the package jsonschema is not installed")
@@ -74,14 +72,6 @@ def test_the_schema_has_the_words_of_the_rules() -> None:
     assert schema["$defs"]["Expectation"]["properties"]["quantity"]["enum"] == list(get_args(Quantity))
 
 
-def test_every_rule_names_an_experiment() -> None:
-    """No built-in rule leaves the advice to a text."""
-    given_by = {
-        name: rule.experiment_for(finding(name, evidence={"switches": ["x"]})) for name, rule in find_rules().items()
-    }
-    assert not [name for name, experiment in given_by.items() if experiment.change == "other"]
-
-
 def test_a_healthy_run_has_no_cause() -> None:
     """Its state says so; what was not measured is listed all the same."""
     clock = FakeClock()
@@ -129,20 +119,6 @@ def test_a_slow_module_is_found_in_the_users_code(tmp_path: Path) -> None:
     assert cause["confidence"]["bound"] is None  # that of the rule is a ratio to the siblings, no share
 
 
-def test_a_module_of_torch_has_the_place_of_the_module_around_it() -> None:
-    """torch's own code is not the user's to change."""
-    from autoprof._targets import find_sources
-
-    clock = FakeClock()
-    source = find_sources(four_layers(clock), ("0.linear", "missing"))
-    assert source["0.linear"]["class"] == "Linear"
-    assert source["0.linear"]["file"] == inspect.getsourcefile(Layer)
-    assert find_sources(nn.Sequential(nn.Linear(1, 1)), ("0",)) == {
-        "0": {"class": "Linear", "file": None, "line": None}
-    }
-    assert "missing" not in source
-
-
 def test_the_line_of_a_call_is_its_full_path() -> None:
     """The evidence has the short path of the reports, the facts of the run the full one."""
     site = {"where": "train.py:42", "function": "main", "call": "print", "source": "", "calls_per_step": 1}
@@ -158,14 +134,6 @@ def test_the_line_of_a_call_is_its_full_path() -> None:
     assert (cause["experiment"]["change"], cause["experiment"]["target"]) == ("call.every", "print")
 
 
-def test_the_wait_for_data_has_the_line_that_waits() -> None:
-    """Samples of the stack in spans of that phase name it."""
-    line = {"file": "/x/data.py", "line": 7, "function": "read", "call": "open", "source": "", "count": 40, "ns": 40}
-    facts = {**RunFacts().to_dict(), "stacks": {"data data": {"samples": 40, "ns": 40, "lines": [line]}}}
-    (cause,) = valid(explain(diagnosed(finding(phase=Phase.DATA)), facts=facts))["causes"]
-    assert (cause["place"]["file"], cause["place"]["line"], cause["place"]["call"]) == ("/x/data.py", 7, "open")
-
-
 def test_a_run_that_was_killed_is_explained_from_its_records() -> None:
     """A doubt says that it is not complete."""
     clock = FakeClock()
@@ -178,24 +146,6 @@ def test_a_run_that_was_killed_is_explained_from_its_records() -> None:
     data = valid(explain_run(read_run(folder)))
     assert data["causes"][0]["rule"] == "data-wait"
     assert any("not closed" in one for one in data["doubts"])
-
-
-@pytest.mark.parametrize("ended", ["closed", "exit", "SIGTERM"])
-def test_a_run_that_ended_with_its_program_is_complete(ended: str) -> None:
-    """A session that the program left open is closed at its exit, as each of ``autoprof run`` is."""
-    assert valid(explain_run(read_run(save(diagnosed(), ended=ended))))["doubts"] == []
-
-
-@pytest.mark.parametrize(("overhead", "state"), [(0.05, "unclear"), (0.15, "healthy")])
-def test_work_of_autoprof_makes_no_run_unclear(overhead: float, state: str) -> None:
-    """A fifth of the step is in no span; the part that is autoprof's own is explained."""
-    summary = replace(diagnosed(overhead=overhead), phases={Phase.FORWARD: 3200 * MS, Phase.OTHER: 800 * MS})
-    assert valid(explain(summary))["state"] == state
-
-
-def test_a_run_without_steps_says_so() -> None:
-    """Neither healthy nor unclear."""
-    assert valid(explain(Summary.empty()))["state"] == "too few steps"
 
 
 def test_a_rule_of_another_package_has_its_advice() -> None:
@@ -224,21 +174,6 @@ def test_the_slow_ranks_are_data() -> None:
     assert (slow["rank"], slow["kind"], slow["cause"], slow["period"]) == (0, "recurring", "module", 7)
     assert (slow["phase"], slow["name"], slow["excess_ns"]) == ("forward", "middle", 5 * MS)
     assert valid(explain(diagnosed()))["ranks"] is None
-
-
-def test_a_huge_model_with_long_names_fits() -> None:
-    """Ten findings and thirty abstentions with names of 200 CJK characters are cut and counted, by the schema."""
-    name = "模块" * 100
-    causes = [
-        finding(f"rule-{at}", name=name, gain_ns=at, evidence={"sites": [{"where": f"/{name}:1"}]}) for at in range(10)
-    ]
-    missing = [
-        Finding(f"r{at}", "info", "missing", "remedy " * 60, evidence={"missing": f"{name}{at}"}) for at in range(30)
-    ]
-    data = valid(explain(diagnosed(*causes, *missing, notes=(name,) * 9)))
-    assert len(data["causes"]) + data["more_causes"] == 10
-    assert len(data["unmeasured"]) + data["more_unmeasured"] == 30
-    assert data["causes"]
 
 
 TEXTS = st.text(max_size=500)
@@ -277,27 +212,3 @@ def test_the_text_has_each_part_in_80_columns(capsys: pytest.CaptureFixture[str]
         assert part in text
     assert text.splitlines()[-1].startswith("  autoprof compare runs/")
     assert max(map(len, text.splitlines()[:-1])) <= 80
-
-
-def test_the_schema_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    """``--schema`` needs no run."""
-    assert main(["explain", "--schema"]) == 0
-    assert json.loads(capsys.readouterr().out) == json_schema()
-
-
-def test_a_live_run_keeps_the_places_of_its_modules() -> None:
-    """``run.json`` has at most 64 of them, the longest rows first."""
-    clock = FakeClock()
-    config = {"output": "runs", "sinks": {"jsonl": {}}, "sample": {"warmup": 0}}
-    model = nn.Sequential(*(Layer(clock, forward_ms=1) for _ in range(3)))
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    session = open_session(model, config, clock=clock, optimizer=optimizer)
-    for _ in range(3):
-        model(torch.zeros(2, 8)).sum().backward()
-        optimizer.step()
-        session.step()
-    session.close()
-    (folder,) = Path("runs").iterdir()
-    sources = json.loads((folder / "run.json").read_text("utf-8"))["sources"]
-    assert 0 < len(sources) <= 64
-    assert {one["file"] for one in sources.values()} <= {inspect.getsourcefile(Layer), None}

@@ -114,16 +114,6 @@ def test_the_figure_of_a_log(steps: int) -> None:
     assert problems(plot_metrics(training(steps, val_loss=loss), None)) == []
 
 
-def test_the_figure_of_a_log_with_values_that_are_none() -> None:
-    """NaN, infinite, all zero, and one step far above the others."""
-    table = training(300)
-    table.loc[100:150, "loss"] = np.nan
-    table.loc[200, "loss"] = np.inf
-    table.loc[9, "step_time_s"] = 60.0
-    assert problems(plot_metrics(table, None)) == []
-    assert problems(plot_metrics(table * 0, None)) == []
-
-
 def test_the_figure_of_a_log_with_odd_names() -> None:
     """Columns of any name, and runs of any name."""
     columns = {f"{name} (ms)": np.linspace(1, 2, 50) for name in ODD}
