@@ -22,9 +22,9 @@ from .._capture.hooks.function import probe_function
 from .._capture.hooks.module_hooks import make_hooks
 from .._capture.hooks.optimizer_hooks import OptimizerHooks
 from .._capture.hooks.placement import find_anchor
-from .._capture.hooks.ranges import make_recorder
 from .._capture.mark_cost import MarkCost
 from .._capture.memory import Footprint
+from .._capture.recorder import Recorder
 from .._core.notes import Notes
 from .._core.signals import DeferSignals
 from .._metrics import CommMeter, ExpertMeter, RootProbe
@@ -175,7 +175,7 @@ class _Builder:
         follow, note = clock is None, None
         if clock is None:
             clock, note = device.clock(place)
-        recorder = make_recorder(clock, settings.ranges)
+        recorder = Recorder(clock)
         mark_cost = measure_mark_cost(clock) if follow else MarkCost()
         selection = select_targets(model, settings)
         tree = None if settings.targets else group_tree(model)

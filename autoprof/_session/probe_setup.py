@@ -13,7 +13,6 @@ from .._capture.handle import Handle, Probe
 from .._capture.hooks.module import ModuleProbe
 from .._capture.hooks.module_hooks import Hooks
 from .._capture.hooks.placement import Placement
-from .._capture.hooks.ranges import RangeProbe, RangingRecorder
 from .._capture.hooks.shapes import ShapeProbe
 from .._capture.mark_cost import MarkCost
 from .._capture.recorder import Recorder
@@ -130,8 +129,6 @@ class ModuleProbes:
             setup, recorder = self._setup, self._setup.recorder
             probe = ModuleProbe(recorder, self._hooks, target, setup.memory)
             probes: list[Probe] = [probe]
-            if isinstance(recorder, RangingRecorder) and target.shown:  # attached first, it ends up inside our hooks
-                probes.insert(0, RangeProbe(recorder, target))
             if target.shapes:
                 probes.append(ShapeProbe(recorder, target))
             self._made[key] = probe, probes

@@ -40,7 +40,7 @@ REMOVED: Final[Mapping[str, str]] = {
     "sinks.speedscope": "use trace: www.speedscope.app reads trace.json",
     "sinks.trace.flush_s": _FIXED,
     "flops: trust": "use auto, or off",
-    "ranges: both": "use nvtx or profiler",
+    "ranges": "remove it: autoprof.deep_capture(model, …) shows the names in a trace of torch.profiler",
 }
 """By dotted key, or ``key: value`` for one value of a key that remains."""
 

@@ -118,8 +118,6 @@ class Settings(Options):
     output_max_mb: float | None = Field(default=1000.0, ge=10, strict=True, allow_inf_nan=False)
     """The largest size of a run's folder in MB. When it is reached, old sections of `timing.log` go, and of the records
     steps spread over the run. `null`: no limit."""
-    ranges: Literal["off", "nvtx", "profiler"] = "off"
-    """Show the spans of recorded steps to other tools as well: `nvtx` to Nsight, `profiler` to `torch.profiler`."""
     memory_snapshot: MemorySnapshot | None = None
     """Memory held by the CUDA allocator and its origin, for a window of steps or when memory runs out."""
     deep: Deep | None = None
@@ -149,7 +147,7 @@ class Settings(Options):
     def _empty_is_default(cls, value: Any) -> Any:
         return {} if value is None else value
 
-    @field_validator("flops", "monitor", "ranges", mode="before")
+    @field_validator("flops", "monitor", mode="before")
     @classmethod
     def _false_is_off(cls, value: Any) -> Any:
         return "off" if value is False else value  # YAML 1.1 reads a bare `off` as false

@@ -36,13 +36,10 @@ def test_the_defaults():
     assert config.sinks.ranks_trace == RanksTraceOptions(count=5)
 
 
-def test_ranges_are_off_unless_asked_for():
-    """A bare ``off``, which YAML 1.1 reads as false, is the word; what is no word is named with its nearest."""
-    assert (
-        parse_config("").ranges == parse_config("ranges: off").ranges == parse_config("ranges: 'off'").ranges == "off"
-    )
-    assert parse_config("ranges: nvtx").ranges == "nvtx"
-    assert problem("ranges: nvxt").endswith("ranges: 'nvxt' is unknown; did you mean 'nvtx'?")
+def test_a_bare_off_is_the_word():
+    """YAML 1.1 reads it as false; what is no word is named with its nearest."""
+    assert parse_config("flops: off").flops == parse_config("flops: 'off'").flops == "off"
+    assert problem("flops: atuo").endswith("flops: 'atuo' is unknown; did you mean 'auto'?")
 
 
 def test_a_port_has_an_upper_end():

@@ -141,7 +141,6 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "by itself": config(step="auto"),
     "manual": config(step="manual"),
     "each third step": config(sample={"every": 3, "warmup": 1}),
-    "ranges": config(ranges="profiler", targets=RULES),
     "no FLOPs": config(flops="off"),
     "functions": config(functions=[{"path": "torch.nn.functional:mse_loss", "name": "Loss/MSE"}]),
     "default sinks": {"sample": {"budget": None}},
@@ -427,7 +426,7 @@ def lifetimes(open_session: Open, steps: int = 10) -> list[tuple[int, str, froze
     return watch.points
 
 
-@pytest.mark.parametrize("name", ["every step", "the default", "rules", "by itself", "each third step", "ranges"])
+@pytest.mark.parametrize("name", ["every step", "the default", "rules", "by itself", "each third step"])
 def test_no_tensor_and_no_graph_lives_longer_than_without_a_session(name: str) -> None:
     """On a GPU each one would raise the peak. FLOPs are counted apart from the program's own calls."""
     chosen = {**CONFIGS[name], "flops": "off"}
