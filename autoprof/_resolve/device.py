@@ -137,21 +137,12 @@ class DeviceTimer:
         duration_ns = passed.on_step_stream(end) if all(complete) else None
         waited, starts, ends = passed.host_bound(lag), plan.starts + 1, plan.ends + 1
         in_step = int(waited[passed.stream == passed.step_stream].max(initial=0))
-        lengths, events_ns = (duration_ns,), self.event_ns * len(times.host_ns)
-        if device.place is None:
-            start = passed.ns[starts]
-            bound = waited[ends] - waited[starts]
-            ns = passed.ns[ends] - start
-            return plan, DeviceColumns(start[None], ns[None], bound[None], lengths, (in_step,), events_ns)
         found = self._stream_plan(plan, passed, device.places)
-        columns = DeviceColumns(
-            np.where(found.timed, passed.ns[starts], NOT_MEASURED)[None],
-            np.where(found.timed, passed.ns[ends] - passed.ns[starts], NOT_MEASURED)[None],
-            np.where(found.timed, waited[ends] - waited[starts], NOT_MEASURED)[None],
-            lengths,
-            (in_step,),
-            events_ns,
+        start, ns, bound = (
+            np.where(found.timed, column, NOT_MEASURED)[None]
+            for column in (passed.ns[starts], passed.ns[ends] - passed.ns[starts], waited[ends] - waited[starts])
         )
+        columns = DeviceColumns(start, ns, bound, (duration_ns,), (in_step,), self.event_ns * len(times.host_ns))
         if duration_ns is None:  # host time is used instead, in which every thread is one timeline
             return plan, columns
         self.untimed.update(found.untimed)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, Final
 
-from ..frame import NOT_MEASURED, FrameRun, Nanoseconds, Phase, StepFrame
+from ..frame import NO_GAP, NOT_MEASURED, FrameRun, Gap, Nanoseconds, Phase, StepFrame
 from .device import DeviceColumns
-from .group import StepGroup
 from .memory import NO_MEMORY, memory_columns
 from .plan import Plan
+from .raw import RawStep
 
 _NO_MODEL_NS: Final[Mapping[Phase, list[int]]] = {}
 _NO_SUMS: Final[Mapping[Phase, int]] = {}
@@ -19,9 +19,9 @@ _NOTHING: Final[Mapping[str, float]] = {}
 
 
 def make_runs(
-    group: StepGroup, plan: Plan, values: Nanoseconds, times: Nanoseconds, device: DeviceColumns | None = None
+    raws: Sequence[RawStep], plan: Plan, values: Nanoseconds, times: Nanoseconds, device: DeviceColumns | None = None
 ) -> list[FrameRun]:
-    """Measure the plan's spans in each of these steps.
+    """Measure the plan's spans in each of these steps, which are in a row, of one clock, and have the same marks.
 
     ``times`` (steps × marks + 1; the last is the step's end) are host nanoseconds since the step's start. ``values``
     (steps × marks) has the values that stand in place of clock readings.
@@ -35,52 +35,43 @@ def make_runs(
         host[:, spans] = values[:, plan.logged[spans]]
         if device is not None:
             device = _with_logged(device, spans, host)
-    measured = _MeasuredSteps(group, plan, values, times, host, device)
-    # A step that is not plain is a run of its own.
-    kinds = group.kinds
-    bounds = [at for at in range(1, len(kinds)) if kinds[at] is None or kinds[at] != kinds[at - 1]]
-    return [measured.run(begin, end) for begin, end in pairwise([0, *bounds, len(kinds)])]
+    measured = _MeasuredSteps(raws, plan, values, times, host, device)
+    cuts = [raw.cut if _is_plain(raw) else None for raw in raws]
+    bounds = [at for at in range(1, len(cuts)) if cuts[at] is None or cuts[at] != cuts[at - 1]]
+    return [measured.run(begin, end, cuts[begin]) for begin, end in pairwise([0, *bounds, len(cuts)])]
 
 
+def _is_plain(raw: RawStep) -> bool:
+    """Return whether statistics need the step's columns and times only; any other step is a run of its own."""
+    batch = raw.mark_batch
+    return not (raw.warmup or batch.dropped or batch.shapes)
+
+
+@dataclass(frozen=True, slots=True)
 class _MeasuredSteps:
     """Steps that share a plan, with their times; all spans of the plan, hidden ones too."""
 
-    __slots__ = ("device", "group", "host", "plan", "times", "values")
+    raws: Sequence[RawStep]
+    plan: Plan
+    values: Nanoseconds
+    times: Nanoseconds
+    host: Nanoseconds
+    device: DeviceColumns | None
 
-    def __init__(
-        self,
-        group: StepGroup,
-        plan: Plan,
-        values: Nanoseconds,
-        times: Nanoseconds,
-        host: Nanoseconds,
-        device: DeviceColumns | None,
-    ) -> None:
-        self.group, self.plan, self.values, self.times, self.host, self.device = (
-            group,
-            plan,
-            values,
-            times,
-            host,
-            device,
-        )
-
-    def run(self, begin: int, end: int) -> FrameRun:
-        """Return the run of the steps from ``begin`` to ``end``."""
-        group, plan, host = self.group, self.plan, self.host[begin:end]
-        logged = group.scalars[begin:end]
-        known = logged[-1]  # most steps share them
+    def run(self, begin: int, end: int, cut: int | None) -> FrameRun:
+        """Return the run of the steps from ``begin`` to ``end``; ``cut``: theirs, None where they are not plain."""
+        raws, plan, host, device = self.raws[begin:end], self.plan, self.host[begin:end], self.device
+        known = raws[-1].scalars  # most steps share them
         numbers = _numbers(known)
-        scalars = [numbers if one is known else _numbers(one) for one in logged]
-        gap_scalars = [_sums(one) for one in group.gap_scalars[begin:end]]
+        scalars = [numbers if raw.scalars is known else _numbers(raw.scalars) for raw in raws]
+        gap_scalars = [_sums(raw.gap_scalars) for raw in raws]
         found = FrameRun(
-            group.steps[begin:end],
+            [raw.step for raw in raws],
             scalars,
             gap_scalars,
             lambda: self.frames(begin, end, scalars, gap_scalars),
             lambda at: self._shown_starts(begin + at),
         )
-        cut, device = group.kinds[begin], self.device
         step_ns = self.times[begin:end, -1].tolist()
         found.duration_ns = found.step_ns = step_ns
         total, host_bound = host, None
@@ -102,15 +93,15 @@ class _MeasuredSteps:
             host_bound = None if host_bound is None else host_bound.take(shown, axis=1)
         found.total_ns, found.host_ns, found.host_bound_ns = total, host, host_bound
         found.overhead_ns = sum(self._overhead_ns(begin, end))
-        found.memory = group.memory[begin:end]
-        found.gaps = group.gaps[begin:end]
+        found.memory = [raw.memory for raw in raws]
+        found.gaps = [Gap(raw.gap_steps, raw.gap_ns, raw.gap_overhead_ns) if raw.gap_steps else NO_GAP for raw in raws]
         return found
 
     def frames(
         self, begin: int, end: int, scalars: list[Mapping[str, float]], gap_scalars: list[Mapping[str, float]]
     ) -> list[StepFrame]:
         """Return a frame of each step from ``begin`` to ``end``, with these scalars."""
-        raws, plan, device, host = self.group.raws(begin, end), self.plan, self.device, self.host[begin:end]
+        raws, plan, device, host = self.raws[begin:end], self.plan, self.device, self.host[begin:end]
         overhead_ns = self._overhead_ns(begin, end)
         start = self._starts(begin, end)
         memory = [NO_MEMORY] * len(raws)
@@ -138,11 +129,7 @@ class _MeasuredSteps:
                 device_start_ns=None if device is None else device.start_ns[begin + i],
                 device_ns=None if device is None else device.ns[begin + i],
                 host_bound_ns=None if device is None else device.host_bound_ns[begin + i],
-                memory_start_bytes=level.memory_start_bytes,
-                memory_end_bytes=level.memory_end_bytes,
-                memory_peak_bytes=level.memory_peak_bytes,
-                memory_bound_bytes=level.memory_bound_bytes,
-                memory_reserved_bytes=level.memory_reserved_bytes,
+                **level._asdict(),
                 scalars=scalars[i],
                 memory=raw.memory,
                 overhead_ns=overhead_ns[i],
@@ -162,7 +149,8 @@ class _MeasuredSteps:
 
     def _overhead_ns(self, begin: int, end: int) -> list[int]:
         """Return the cost of recording each of these steps."""
-        host = [ns + self.plan.overhead_ns for ns in self.group.overhead_ns[begin:end]]
+        raws = self.raws[begin:end]
+        host = [raw.overhead_ns + raw.mark_batch.detail_ns + self.plan.overhead_ns for raw in raws]
         device = self.device
         return host if device is None else [device.overhead_ns(begin + i, ns) for i, ns in enumerate(host)]
 

@@ -14,8 +14,8 @@ class MicroStepCounter:
 
     A second loss of the same forward is not a further micro-step: its pass runs the backward of a call that an earlier
     pass has run. All forwards may come before all passes. A backward inside a backward is none. Passes in a closure,
-    which suspends the optimizer's span, belong to the optimizer; those of a closure that runs once are the last
-    micro-step where others came before (Lightning).
+    which suspends the optimizer's span, belong to the optimizer; those of its first closure are the last micro-step
+    where others came before (Lightning).
     """
 
     def __init__(self, labels: Sequence[Label]) -> None:
@@ -29,11 +29,7 @@ class MicroStepCounter:
         self._open_optimizers = 0
         self._since_optimizer = 0
         self._before_closure = 0
-        """The micro-steps before the optimizer's step began."""
-        self._closures = 0
-        """Closures that have run in the latest optimizer step."""
-        self._with_closure = 0
-        """The micro-steps of the latest optimizer step with those of its first closure."""
+        """The micro-steps before the optimizer's step began, until its first closure has run."""
         self._most: int | None = None
 
     @property
@@ -41,7 +37,6 @@ class MicroStepCounter:
         """The most micro-steps before one optimizer step; None where there was no backward pass."""
         if self._open_passes:  # a pass that an exception ended, or that the step's end cut
             self._end_pass()
-        self._end_optimizer()
         return self._most
 
     def add(self, kind: int, index: int, ordinal: int) -> None:
@@ -84,24 +79,17 @@ class MicroStepCounter:
             return
         self._open_optimizers = max(self._open_optimizers + (1 if begins else -1), 0)
         if begins:
-            self._end_optimizer()
             self._before_closure = self._since_optimizer
         else:
             self._restart()
 
     def _end_closure(self) -> None:
-        """Note the passes since the optimizer's span was suspended."""
+        """Count the passes since the optimizer's span was suspended, of its first closure with those before."""
         self._open_optimizers += 1
-        self._closures += 1
-        if self._closures == 1 and self._before_closure and self._since_optimizer:
-            self._with_closure = self._before_closure + self._since_optimizer
+        if self._since_optimizer and self._most is not None:
+            self._most = max(self._most, self._before_closure + self._since_optimizer)
+        self._before_closure = 0
         self._restart()
-
-    def _end_optimizer(self) -> None:
-        """Count the closure of the optimizer step that has ended, if it ran once."""
-        if self._closures == 1 and self._with_closure:
-            self._most = max(self._most or 0, self._with_closure)
-        self._closures = self._with_closure = 0
 
     def _restart(self) -> None:
         self._since_optimizer, self._forward_seen = 0, False

@@ -10,11 +10,11 @@ import numpy as np
 
 from .._capture.mark_cost import MarkCost
 from .._capture.marks.codes import ORDINAL_SHIFT, STEP_STRIDE, Label
+from .._capture.marks.mark_batch import MarkBatch
 from ..devices import Reading, Times
 from ..frame import TRAINING_LANE, FrameRun
 from .device import DeviceColumns, DeviceTimer, is_on_one_stream
 from .frames import make_runs
-from .group import StepGroup
 from .plan import BackwardCall, Plan
 from .planner import Planner
 from .raw import RawStep
@@ -137,14 +137,16 @@ class Resolver:
         while pending and plan.repeatable and len(raws) < most and _alike(pending[0], first, lanes):
             raws.append(pending.popleft())
             self._remember(raws[-1], plan)
-        group, count = StepGroup(raws), len(raws)
-        readings, starts = group.host_readings()
-        times = readings - starts[:, None]
+        count = len(raws)
+        readings = np.empty((count, first.mark_batch.mark_count + 1), dtype=np.int64)
+        readings[:, :-1] = MarkBatch.matrix([raw.mark_batch for raw in raws])
+        readings[:, -1] = [raw.end for raw in raws]
+        times = readings - np.array([raw.start for raw in raws], dtype=np.int64)[:, None]
         if len(plan.values):
             times[:, plan.values] = 0  # no readings of the clock
         self.unmatched += plan.unmatched * count
         self.foreign_recomputes += plan.foreign_recomputes * count
-        self._resolved.extend(make_runs(group, plan, readings[:, :-1], times))
+        self._resolved.extend(make_runs(raws, plan, readings[:, :-1], times))
 
     def _resolve_on_device(self, first: RawStep, readings: list[Reading]) -> None:
         """Resolve the oldest step, and the next ones like it that the device has passed."""
@@ -181,7 +183,7 @@ class Resolver:
             columns: DeviceColumns | None = self._device_timer.columns_of_run(plan, count, times)
         else:
             plan, columns = self._device_timer.columns(plan, count, times[0])
-        self._resolved.extend(make_runs(StepGroup(raws), plan, values, host, columns))
+        self._resolved.extend(make_runs(raws, plan, values, host, columns))
 
     def _plan(self, raw: RawStep, lanes: tuple[int, ...] | None) -> Plan:
         key = raw.mark_batch.raw_codes, lanes
