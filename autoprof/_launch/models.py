@@ -9,7 +9,6 @@ from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from itertools import compress
 from types import FrameType
-from typing import Any
 
 from torch import nn
 
@@ -124,35 +123,20 @@ def join_models(models: Sequence[nn.Module], frame: FrameType | None) -> nn.Modu
 
 
 def _names_in_program(models: Sequence[nn.Module], frame: FrameType | None) -> dict[int, str]:
-    """Return the variable or attribute that holds each model, by id.
-
-    The frame that names most of them comes first, then the nearer one: a helper function may call any of them "model".
-    """
-    wanted, found = {id(model) for model in models}, list[dict[int, str]]()
-    for _ in range(40):
-        if frame is None:
-            break
-        if not str(frame.f_globals.get("__name__", "")).startswith(("torch.", "autoprof.")):
-            found.append(_names_in_frame(wanted, frame))
+    """Return the variable or attribute that holds each model, by id: that of the nearest frame that holds all."""
+    wanted = {id(model) for model in models}
+    while frame is not None:
+        names: dict[int, str] = {}
+        owner = frame.f_locals.get("self")
+        attributes = {} if isinstance(owner, nn.Module) else getattr(owner, "__dict__", {})
+        for variables in (frame.f_locals, attributes, frame.f_globals):
+            for name, value in list(variables.items()):
+                if id(value) in wanted and name != "self" and name.isidentifier():
+                    names.setdefault(id(value), name.lstrip("_") or name)
+        if len(names) == len(wanted):
+            return names
         frame = frame.f_back
-    names: dict[int, str] = {}
-    for one in sorted(found, key=len, reverse=True):
-        names = one | names
-    return names
-
-
-def _names_in_frame(wanted: AbstractSet[int], frame: FrameType) -> dict[int, str]:
-    names: dict[int, str] = {}
-    for variables in (frame.f_locals, _attributes(frame), frame.f_globals):
-        for name, value in list(variables.items()):
-            if id(value) in wanted and name != "self" and name.isidentifier():
-                names.setdefault(id(value), name.lstrip("_") or name)
-    return names
-
-
-def _attributes(frame: FrameType) -> dict[str, Any]:
-    owner = frame.f_locals.get("self")
-    return {} if isinstance(owner, nn.Module) else getattr(owner, "__dict__", {})
+    return {}
 
 
 def calling_frame() -> FrameType | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack, suppress
@@ -12,7 +11,6 @@ from itertools import chain
 from math import isfinite
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, Final
-from weakref import finalize, ref
 
 from torch import nn
 
@@ -200,39 +198,11 @@ class _SavingListener:
         self._training.include()
 
 
-class _EndListener:
-    """Close the session where the framework's method ends and has not called its last event. A ``Listener``."""
-
-    def __init__(self, training: Training) -> None:
-        self._training = ref(training)
-
-    def enter(self, function: Callable[..., Any], args: tuple[Any, ...]) -> bool:
-        """Have ``leave`` called, unless this is a call inside the training."""
-        training = self._training()
-        return training is not None and not training.is_open
-
-    def leave(self) -> None:
-        """Close the session."""
-        training = self._training()
-        if training is not None:
-            training.fail(sys.exc_info()[1])
-
-
 def length_of(loader: Any) -> int | None:
     """Return the number of a loader's batches; None where it has no length, as with an iterable data set."""
     with suppress(Exception):  # the program's own method may raise anything
         return len(loader)
     return None
-
-
-def close_with(method_of: type, name: str, owner: object, training: Training) -> None:
-    """Close the session where this method ends by an exception, as long as ``owner`` exists.
-
-    For frameworks that have no event for an exception.
-    """
-    probe = CallProbe([(_replacement(method_of, name), _EndListener(training))])
-    probe.attach()
-    finalize(owner, probe.remove).atexit = False
 
 
 @cache
@@ -260,7 +230,6 @@ def _session_of_program(model: nn.Module) -> Session | None:
 
 def _known(optimizers: Iterable[Any]) -> list[Any] | None:
     """Return the optimizers of torch; None, which stands for all that step, where one is of another kind."""
-    try:
+    with suppress(SessionError):
         return [unwrap_optimizer(one) for one in optimizers] or None
-    except SessionError:
-        return None
+    return None

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from torch import nn
-from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from .._launch.models import find_wrapper
 from .._process.ranks import world_size
 from ..summary import VALIDATION
-from ._training import SAVING, Training, close_with, length_of
+from ._training import SAVING, Training, length_of
 
 if TYPE_CHECKING:
     from .._session.session import Session
@@ -38,7 +38,6 @@ class AutoprofCallback(TrainerCallback):
         self._training = Training(config, sinks)
         self._expects_log = self._ends_step = False
         self._tokens = 0
-        close_with(Trainer, "train", self, self._training)
 
     @property
     def session(self) -> Session | None:

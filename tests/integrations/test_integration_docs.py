@@ -11,10 +11,7 @@ import pytest
 import torch
 from torch import nn
 
-import autoprof
 from autoprof._storage.runs import read_run
-from autoprof._targets import select_targets
-from autoprof.sinks import load_config
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "frameworks.md").read_text("utf-8")
@@ -80,11 +77,11 @@ def names(framework: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict
 
 def test_the_page_has_a_program_for_each_framework() -> None:
     """A section that is renamed or lost shows here."""
-    assert {heading for heading, _ in BLOCKS} == {*STEPS, "mmengine"}
+    assert {heading for heading, _ in BLOCKS} == {*STEPS}
 
 
 @pytest.mark.filterwarnings("default")
-@pytest.mark.parametrize(("framework", "number"), [key for key in BLOCKS if key[0] != "mmengine"])
+@pytest.mark.parametrize(("framework", "number"), list(BLOCKS))
 def test_a_program_of_the_page_records_its_steps(
     framework: str, number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -99,57 +96,3 @@ def test_a_program_of_the_page_records_its_steps(
     summary = read_run(folder).summary
     assert summary is not None
     assert summary.all_steps == STEPS[framework]
-
-
-@pytest.mark.filterwarnings("default")
-def test_the_configuration_of_mmengine_names_the_hook(tmp_path: Path) -> None:
-    """mmengine reads the file, imports the module, and builds the hook by its name."""
-    if not importlib.util.find_spec("mmengine"):
-        pytest.skip("the package mmengine is not installed")
-    from mmengine.config import Config
-    from mmengine.registry import HOOKS
-
-    path = tmp_path / "config.py"
-    path.write_text(BLOCKS["mmengine", 0])
-    settings = Config.fromfile(str(path))
-    hook = HOOKS.build(settings.custom_hooks[0])
-    assert type(hook).__name__ == "AutoprofHook"
-    assert hook.session is None
-
-
-class LlamaBlock(nn.Module):
-    """A block with the names of torchtitan's."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.attention, self.feed_forward = nn.Linear(2, 2), nn.Linear(2, 2)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        result: torch.Tensor = self.feed_forward(self.attention(x))
-        return result
-
-
-def llama() -> nn.Module:
-    """Return torchtitan's debug model on no device, or one with its names where torchtitan is not installed."""
-    if importlib.util.find_spec("torchtitan") and importlib.util.find_spec("triton"):
-        from torchtitan.models.llama3.config_registry import llama3_debugmodel
-
-        with torch.device("meta"):
-            model: nn.Module = llama3_debugmodel().model_spec.model.build()
-        return model
-    layers = nn.ModuleDict({str(number): LlamaBlock() for number in range(2)})
-    return nn.ModuleDict({"tok_embeddings": nn.Linear(2, 2), "layers": layers, "lm_head": nn.Linear(2, 2)})
-
-
-@pytest.mark.filterwarnings("default")
-def test_the_rules_for_torchtitan_name_the_parts_of_its_model() -> None:
-    """Every rule selects a module, and the layers share a name."""
-    config = load_config(ROOT / "configs" / "torchtitan_llama3.yaml")
-    found = {target.name for target in select_targets(llama(), config).targets}
-    assert found >= {"Llama/Embeddings", "Llama/Layers/Attention", "Llama/Layers/FeedForward", "Llama/Head"}
-
-
-def test_the_functions_of_the_page_are_public() -> None:
-    """DeepSpeed's program calls these."""
-    assert callable(autoprof.instrument)
-    assert {"log", "close", "step"} <= set(dir(autoprof.Session))

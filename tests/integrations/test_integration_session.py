@@ -14,7 +14,7 @@ from torch import nn
 
 import autoprof
 from autoprof._process import lifecycle
-from autoprof.integrations._training import AGAIN, Training, close_with
+from autoprof.integrations._training import AGAIN, Training
 
 
 def mlp() -> nn.Module:
@@ -89,43 +89,26 @@ def test_validation_that_was_recognised_before_its_event_is_counted_once(config:
 
 
 class Loop:
-    """A framework's trainer that has no event for an exception."""
-
-    def __init__(self, training: Training, model: nn.Module) -> None:
-        self._training, self._model = training, model
+    """A framework's trainer that saves checkpoints."""
 
     def save(self) -> str:
         """Save nothing."""
         return "saved"
 
-    def train(self, error: BaseException | None = None) -> str:
-        """Train, save, and fail or not."""
-        optimizer = torch.optim.SGD(self._model.parameters(), lr=0.1)
-        self._training.begin(self._model, [optimizer], saves=(Loop, ("save",)))
-        train(self._training, self._model, optimizer)
-        assert self.save() == "saved"
-        if error is not None:
-            raise error
-        self._training.end()
-        return "trained"
 
-
-def test_an_exception_closes_the_session_and_goes_on(config: Any) -> None:
-    """The session says which one it was; the method is the class's own again when its owner is gone."""
-    before, owner, training = vars(Loop)["train"], type("Owner", (), {})(), Training(config, ())
-    close_with(Loop, "train", owner, training)
-    loop, error = Loop(training, mlp()), ValueError("no more")
-    with pytest.raises(ValueError, match="no more") as caught:
-        loop.train(error)
-    assert caught.value is error
+def test_the_methods_that_save_are_excluded_during_the_training(config: Any) -> None:
+    """Their results come back, and the class has its own methods again at the end."""
+    before, model = vars(Loop)["save"], mlp()
+    training, optimizer = opened(config, model, saves=(Loop, ("save",)))
+    train(training, model, optimizer, 2)
+    assert Loop().save() == "saved"
+    train(training, model, optimizer, 2)
+    training.fail(ValueError("no more"))
     assert training.session is not None
     assert training.session.folder is not None
-    assert ending(training.session.folder) == "error: ValueError: no more"
-    assert loop.train() == "trained"
-    assert ending(training.session.folder) == "closed"
     assert times(training.session.summary()) == {"checkpoint saving": 1}
-    del owner
-    assert vars(Loop)["train"] is before
+    assert ending(training.session.folder) == "error: ValueError: no more"
+    assert vars(Loop)["save"] is before
 
 
 def test_a_training_that_begins_again_closes_its_first_session(config: Any) -> None:
