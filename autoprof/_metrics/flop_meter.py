@@ -16,7 +16,7 @@ from .._capture import recorder
 from .._core.units import NS_PER_S, format_span
 from .._reports.name_lines import Line, name_lines, walk
 from ..devices import Peak, Tf32Flags, device_of
-from ..frame import MODULE_PHASES, Phase
+from ..frame import MODULE_PHASES
 from ..summary import Summary, UnfusedAttention, Work, WorkKind, WorkRow
 from .flops import FlopCount, FlopKey, ModelCall, add_up, count_call
 from .model_calls import MAX_SHAPES, StepCalls
@@ -315,7 +315,7 @@ def _scaled(work: FlopCount, factor: float) -> FlopCount:
 
 def _rates(work: FlopCount, line: Line, steps: int, device: DevicePeak) -> Utilization:
     """Return the utilization of a line over the time of its phases; empty where one of them was not timed."""
-    timed = {Phase.FORWARD: line.forward_ns, Phase.RECOMPUTE: line.recompute_ns, Phase.BACKWARD: line.backward_ns}
+    timed = dict(zip(MODULE_PHASES, line.parts, strict=True))
     if any(work.flops(phases=phase) and not ns for phase, ns in timed.items()):
         return Utilization()
     return utilization(work, sum(timed.values()) / steps, device.peak, device.flags, why_no_peak=device.reason)

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from ..frame import Phase
+from ..frame import MODULE_PHASES, Phase
 from ..summary import Summary
 from .name_lines import Line, name_lines
 from .text import cells as text_cells
@@ -27,7 +27,7 @@ WIDEST: Final = 60
 
 @dataclass(frozen=True, slots=True)
 class TreeRow:
-    """A name of the tree: nanoseconds per step, in total and by phase; ``phase`` is that of its longest row.
+    """A name of the tree: nanoseconds per step, in total and in parts; ``phase`` is that of its longest row.
 
     A time below ``limit_ns``, the resolution of the clock, is shown as less than that.
     """
@@ -36,9 +36,8 @@ class TreeRow:
     depth: int
     total_ns: float
     share: float
-    forward_ns: float = 0.0
-    recompute_ns: float = 0.0
-    backward_ns: float = 0.0
+    parts: tuple[float, ...] = (0.0, 0.0, 0.0)
+    """Its time in forward, recompute and backward."""
     phase: Phase | None = None
     limit_ns: float = 0.0
     calls: float = 0.0
@@ -52,13 +51,12 @@ class TreeRow:
     @property
     def is_below_limit(self) -> bool:
         """Whether one of its times is too short for the clock."""
-        times = self.total_ns, self.forward_ns, self.recompute_ns, self.backward_ns
-        return any(0 < ns < self.limit_ns for ns in times)
+        return any(0 < ns < self.limit_ns for ns in (self.total_ns, *self.parts))
 
     @property
     def is_split(self) -> bool:
         """Whether it has time in a phase with a column of its own."""
-        return bool(self.forward_ns or self.recompute_ns or self.backward_ns)
+        return any(self.parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,31 +143,34 @@ def tree_rows(summary: Summary) -> Iterator[TreeRow]:
         return
     lines, phases = name_lines(summary).roots, summary.phases
     limit_ns = summary.clock_limit_ns * summary.steps
-    named = (
-        sum(line.forward_ns for line in lines),
-        sum(line.recompute_ns for line in lines),
-        sum(line.backward_ns for line in lines),
-    )
-    whole = (phases.get(phase, 0) for phase in (Phase.FORWARD, Phase.RECOMPUTE, Phase.BACKWARD))
-    forward, recompute, backward = [max(ns - of, 0) for ns, of in zip(whole, named, strict=True)]
     other_ns = phases.get(Phase.OTHER, 0)
     model_ns = summary.total_step_ns - other_ns - sum(line.total_ns for line in lines)
-    every: list[tuple[int, Line | TreeRow]] = [(line.total_ns, line) for line in lines]
-    every.append((other_ns, _row(summary, "other (in no span)", 0, other_ns, (0, 0, 0), limit_ns)))
-    every.append((model_ns, _row(summary, "model (in no name)", 0, model_ns, (forward, recompute, backward), limit_ns)))
-    for total_ns, one in sorted(every, key=_longest):
+    model_parts = _rest([phases.get(phase, 0) for phase in MODULE_PHASES], lines)
+    rows = [
+        _row(summary, "other (in no span)", 0, other_ns, (0, 0, 0), limit_ns),
+        _row(summary, "model (in no name)", 0, model_ns, model_parts, limit_ns),
+    ]
+    yield from _siblings(summary, lines, [row for row in rows if row.total_ns > 0], 0, "")
+
+
+def _siblings(
+    summary: Summary, lines: Sequence[Line], rows: Sequence[TreeRow], depth: int, above: str
+) -> Iterator[TreeRow]:
+    """Yield lines with all below them, and further rows, in descending order of time."""
+    every: list[tuple[float, Line | TreeRow]] = [(line.total_ns / summary.steps, line) for line in lines]
+    every += [(row.total_ns, row) for row in rows]
+    for _, one in sorted(every, key=lambda entry: -entry[0]):
         if isinstance(one, Line):
-            yield from _line_rows(summary, one, 0, "")
-        elif total_ns > 0:
+            yield from _line_rows(summary, one, depth, above)
+        else:
             yield one
 
 
 def _line_rows(summary: Summary, line: Line, depth: int, above: str) -> Iterator[TreeRow]:
     name = line.name.removeprefix(f"{above}/") if above else line.name
-    parts = line.forward_ns, line.recompute_ns, line.backward_ns
     limit_ns = line.limit_ns(summary.clock_limit_ns)
     yield replace(
-        _row(summary, name, depth, line.total_ns, parts, limit_ns),
+        _row(summary, name, depth, line.total_ns, line.parts, limit_ns),
         phase=line.rows[0].phase,
         calls=line.calls / summary.steps,
         steps=max(row.steps for row in line.rows),
@@ -177,31 +178,19 @@ def _line_rows(summary: Summary, line: Line, depth: int, above: str) -> Iterator
         is_unopened=any(row.stopped == "budget" for row in line.rows),
         path=line.name,
     )
-    below: list[tuple[int, Line | TreeRow]] = [(child.total_ns, child) for child in line.children]
+    own_ns = line.total_ns - sum(child.total_ns for child in line.children)
     # The part of a name outside its children has a row from 1 % of the step on.
-    if below and line.own_ns >= 0.01 * summary.total_step_ns:
-        below.append((line.own_ns, _row(summary, SELF, depth + 1, line.own_ns, _own_parts(line), limit_ns)))
-    for _, one in sorted(below, key=_longest):
-        if isinstance(one, Line):
-            yield from _line_rows(summary, one, depth + 1, line.name)
-        else:
-            yield one
+    has_own = line.children and own_ns >= 0.01 * summary.total_step_ns
+    own = [_row(summary, SELF, depth + 1, own_ns, _rest(line.parts, line.children), limit_ns)] if has_own else []
+    yield from _siblings(summary, line.children, own, depth + 1, line.name)
 
 
-def _longest(entry: tuple[int, Line | TreeRow]) -> int:
-    return -entry[0]
+def _rest(parts: Sequence[int], lines: Sequence[Line]) -> list[int]:
+    """Return the parts without those of these lines."""
+    return [max(ns - sum(line.parts[at] for line in lines), 0) for at, ns in enumerate(parts)]
 
 
-def _own_parts(line: Line) -> tuple[int, int, int]:
-    return (
-        max(line.forward_ns - sum(child.forward_ns for child in line.children), 0),
-        max(line.recompute_ns - sum(child.recompute_ns for child in line.children), 0),
-        max(line.backward_ns - sum(child.backward_ns for child in line.children), 0),
-    )
-
-
-def _row(summary: Summary, name: str, depth: int, ns: int, parts: tuple[int, int, int], limit_ns: int) -> TreeRow:
+def _row(summary: Summary, name: str, depth: int, ns: int, parts: Sequence[int], limit_ns: int) -> TreeRow:
     steps = summary.steps
-    forward, recompute, backward = (part / steps for part in parts)
     share = ns / max(summary.total_step_ns, 1)
-    return TreeRow(name, depth, ns / steps, share, forward, recompute, backward, limit_ns=limit_ns / steps)
+    return TreeRow(name, depth, ns / steps, share, tuple(part / steps for part in parts), limit_ns=limit_ns / steps)

@@ -7,32 +7,29 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Final, NamedTuple
 
-from ..frame import LOGGED_LANE, TRAINING_LANE, Phase
+from ..frame import LOGGED_LANE, MODULE_PHASES, TRAINING_LANE, Phase
 from ..summary import Row, Summary
 from .name_tree import parent_name
 
 # Access to a member of an enum costs 70 ns in Python 3.10 and 3.11, four times a row.
-_FORWARD: Final = Phase.FORWARD
 _RECOMPUTE: Final = Phase.RECOMPUTE
 _BACKWARD: Final = Phase.BACKWARD
+_PART_OF: Final = {phase: at for at, phase in enumerate(MODULE_PHASES)}
 
 
 @dataclass(slots=True, eq=False)
 class Line:
     """All rows of one name on one lane. It references its children but not its parent, so there is no cycle.
 
-    ``total_ns`` counts nothing twice: a row inside another row of the same name is part of that row. It consists of
-    ``forward_ns``, ``recompute_ns`` (including the recompute inside the backward), ``backward_ns`` (without that
-    recompute) and the time of other phases.
+    ``total_ns`` counts nothing twice: a row inside another row of the same name is part of that row. ``parts`` are its
+    time in forward, recompute (including the recompute inside the backward) and backward (without that recompute).
     """
 
     name: str
     lane: int
     rows: list[Row] = field(default_factory=list)
     total_ns: int = 0
-    forward_ns: int = 0
-    recompute_ns: int = 0
-    backward_ns: int = 0
+    parts: list[int] = field(default_factory=lambda: [0, 0, 0])
     host_bound_ns: int = 0
     children: list[Line] = field(default_factory=list)
     adopted: list[Line] = field(default_factory=list)
@@ -51,27 +48,24 @@ class Line:
         """Add a row that is not inside another row of this line."""
         self.total_ns += ns
         self.host_bound_ns += round(ns * (host_bound or 0.0))
-        if phase is _FORWARD:
-            self.forward_ns += ns
-        elif phase is _BACKWARD:
-            self.backward_ns += ns
-        elif phase is _RECOMPUTE:
-            self.recompute_ns += ns
+        part = _PART_OF.get(phase)
+        if part is not None:
+            self.parts[part] += ns
 
     def move_to_recompute(self, ns: int) -> None:
         """Count a recomputed forward inside this line's backward as recompute."""
-        moved = min(ns, self.backward_ns)
-        self.backward_ns -= moved
-        self.recompute_ns += moved
+        forward, recompute, backward = self.parts
+        moved = min(ns, backward)
+        self.parts = [forward, recompute + moved, backward - moved]
 
     @property
     def has_unknown_children(self) -> bool:
         """Whether spans ran in it whose rows name no parent, as they ran elsewhere, too; not known with recompute."""
-        if self.recompute_ns:
-            return False
-        inside_ns = sum(row.total_ns - row.self_ns for row in self.rows)
+        inside_ns = sum(row.total_ns - row.self_ns for row in self.rows) - sum(
+            child.total_ns for child in self.children
+        )
         # Share of a line's time from which spans inside it are in rows without a parent.
-        return inside_ns - sum(child.total_ns for child in self.children) > 0.01 * self.total_ns
+        return not self.parts[1] and inside_ns > 0.01 * self.total_ns
 
     def adopt(self) -> None:
         """Add the lines of ``adopted`` to the children: the time is then its own and that of all children."""
@@ -80,24 +74,18 @@ class Line:
         for line in self.adopted:
             line.adopt()
         self.children = sorted([*self.children, *self.adopted], key=_by_time)
-        self.adopted = []
         before_ns = max(self.total_ns, 1)
-        own = {row.phase: row.self_ns for row in self.rows}
-        self.total_ns = sum(own.values()) + sum(child.total_ns for child in self.children)
-        self.forward_ns = own.get(_FORWARD, 0) + sum(child.forward_ns for child in self.children)
-        self.backward_ns = own.get(_BACKWARD, 0) + sum(child.backward_ns for child in self.children)
-        self.recompute_ns = sum(child.recompute_ns for child in self.children)
+        self.total_ns = sum(row.self_ns for row in self.rows) + sum(child.total_ns for child in self.children)
+        self.parts = [sum(child.parts[at] for child in self.children) for at in range(len(MODULE_PHASES))]
+        for row in self.rows:
+            if row.phase in _PART_OF:
+                self.parts[_PART_OF[row.phase]] += row.self_ns
         self.host_bound_ns = round(self.host_bound_ns * self.total_ns / before_ns)
 
     @property
     def is_host_bound(self) -> bool:
         """Whether the device's queue was empty for more than half of its time."""
         return 2 * self.host_bound_ns > self.total_ns
-
-    @property
-    def own_ns(self) -> int:
-        """The time outside its children."""
-        return max(self.total_ns - sum(child.total_ns for child in self.children), 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +167,7 @@ def _nest_by_name(lines: dict[str, Line], roots: list[Line]) -> list[Line]:
     it, and the roots would add up to more than the step. The one above then has the time of both.
     """
     kept = {line.name: line for line in roots}
-    for line in sorted(roots, key=_by_name_length):
+    for line in sorted(roots, key=lambda line: -len(line.name)):
         above = lines.get(parent_name(line.name, kept) or "")
         if above is not None and above.has_unknown_children:
             above.adopted.append(line)
@@ -187,10 +175,6 @@ def _nest_by_name(lines: dict[str, Line], roots: list[Line]) -> list[Line]:
     for line in kept.values():
         line.adopt()
     return sorted(kept.values(), key=_by_time)
-
-
-def _by_name_length(line: Line) -> int:
-    return -len(line.name)
 
 
 def _row_around(phase: Phase, candidates: Sequence[_RowPlace]) -> _RowPlace | None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final
 
 from .._core.units import NS_PER_MS, NS_PER_S, count, format_count, format_ns, format_percent, format_short
 from ..frame import MODULE_PHASES
@@ -16,47 +15,24 @@ SEVERAL: Final = 1.5
 """Calls of a step from which their number is shown."""
 _UNITS: Final = ((100 * NS_PER_S, NS_PER_S, "s"), (NS_PER_MS, NS_PER_MS, "ms"), (0, 1_000, "µs"))
 _LEAST: Final = {"calls": 7, "share": 9, "forward": 9, "recompute": 11, "backward": 10, "steps": 7, " ×12": 4}
-_PARTS: Final[tuple[tuple[str, Callable[[TreeRow], float]], ...]] = (
-    ("forward", lambda row: row.forward_ns),
-    ("recompute", lambda row: row.recompute_ns),
-    ("backward", lambda row: row.backward_ns),
-)
 
 
-class TreeTable(NamedTuple):
-    """The texts of a tree: the heads of the columns, a name and numbers for each row, and the lines below them."""
-
-    heads: list[str]
-    names: list[str]
-    numbers: list[list[str]]
-    below: list[str]
-
-
-def tree_table(tree: HotTree, summary: Summary, *, calls: bool = False, split: bool = True) -> TreeTable:
-    """Return the texts of a tree; ``calls`` gives the calls of a step a column, else they follow the name.
-
-    Without ``split`` there are no columns for forward, recompute and backward. Where some names occur only in some of
-    the recorded steps, a last column has the number of these steps.
-    """
+def _columns(tree: HotTree, summary: Summary, *, calls: bool, split: bool) -> tuple[list[str], list[list[str]]]:
+    """Return the heads of the columns of numbers, and the numbers of each row."""
     unit_ns, unit = column_unit(summary)
-    parts = [(word, part) for word, part in _PARTS if split and any(part(row) for row in tree.rows)]
+    parts = [at for at in range(len(MODULE_PHASES)) if split and any(row.parts[at] for row in tree.rows)]
     partial = any(row.steps != summary.steps for row in tree.rows if row.steps)
-    several = not calls and any(row.calls >= SEVERAL for row in tree.rows)
-    heads = [f"name{' ×calls' if several else ''}", *(["calls"] if calls else []), "share", f"{unit}/step"]
-    heads += [*(word for word, _ in parts), *(["steps"] if partial else [])]
+    heads = [*(["calls"] if calls else []), "share", f"{unit}/step"]
+    heads += [*(str(MODULE_PHASES[at]) for at in parts), *(["steps"] if partial else [])]
     numbers = []
     for row in tree.rows:
         counted = [format_count(row.calls) if row.calls else ""] if calls else []
         share = format_percent(row.share, row.limit_ns / max(summary.step_mean_ns, 1))
         total = format_short(row.total_ns, row.limit_ns, unit_ns, none="0")
-        times = [format_short(part(row), row.limit_ns, unit_ns) if row.is_split else "" for _, part in parts]
+        times = [format_short(row.parts[at], row.limit_ns, unit_ns) if row.is_split else "" for at in parts]
         steps = [str(row.steps) if row.steps not in (0, summary.steps) else ""] if partial else []
         numbers.append([*counted, share, total, *times, *steps])
-    below = []
-    if tree.hidden:
-        most = format_percent(tree.hidden_share)
-        below.append(f"… and {count(tree.hidden, 'more name')}, each at most {most} of the step")
-    return TreeTable(heads, [_row_name(row, calls=not calls) for row in tree.rows], numbers, [*below, *_legend(tree)])
+    return heads, numbers
 
 
 def column_unit(summary: Summary) -> tuple[int, str]:
@@ -81,20 +57,28 @@ def render_tree(
     split: bool = True,
     bar_cells: int = 0,
 ) -> list[str]:
-    """Return the head, a line for each row, and the lines below; ``bar_cells`` adds a bar of the share to each row."""
-    table, glyphs = tree_table(tree, summary, calls=calls, split=split), glyphs_for(encoding)
-    heads, numbers = table.heads[1:], table.numbers
+    """Return the head, a line for each row, and the lines below; ``bar_cells`` adds a bar of the share to each row.
+
+    ``calls`` gives the calls of a step a column, else they follow the name. Without ``split`` there are no columns for
+    forward, recompute and backward. Where some names occur only in some of the recorded steps, a last column has the
+    number of these steps.
+    """
+    glyphs = glyphs_for(encoding)
+    heads, numbers = _columns(tree, summary, calls=calls, split=split)
+    least = [_LEAST.get(head, 9) for head in heads]
     if bar_cells:
         full = [-(-bar_cells * row.total_ns // max(summary.step_mean_ns, 1)) for row in tree.rows]  # rounded up
-        bars = [glyphs.full * min(int(cells), bar_cells) for cells in full]
-        heads, numbers = (
-            ["", *heads],
-            [[bar.ljust(bar_cells, glyphs.empty), *cells] for bar, cells in zip(bars, numbers, strict=True)],
-        )
-    names = [safe(name, encoding) for name in (table.heads[0], *table.names)]
-    least = [_LEAST.get(head, 9) if head else bar_cells + 2 for head in heads]
-    lines = render_rows(names, [heads, *numbers], width, least=least, ellipsis=glyphs.ellipsis)
-    return [*lines, *(line.replace("…", glyphs.ellipsis) for line in table.below)]
+        bars = [(glyphs.full * min(int(cells), bar_cells)).ljust(bar_cells, glyphs.empty) for cells in full]
+        heads, least = ["", *heads], [bar_cells + 2, *least]
+        numbers = [[bar, *cells] for bar, cells in zip(bars, numbers, strict=True)]
+    several = not calls and any(row.calls >= SEVERAL for row in tree.rows)
+    names = [f"name{' ×calls' if several else ''}", *(_row_name(row, calls=not calls) for row in tree.rows)]
+    shown = [safe(name, encoding) for name in names]
+    lines = render_rows(shown, [heads, *numbers], width, least=least, ellipsis=glyphs.ellipsis)
+    if tree.hidden:
+        most = format_percent(tree.hidden_share)
+        lines.append(f"{glyphs.ellipsis} and {count(tree.hidden, 'more name')}, each at most {most} of the step")
+    return [*lines, *_legend(tree)]
 
 
 def _row_name(row: TreeRow, *, calls: bool = True) -> str:

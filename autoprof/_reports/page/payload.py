@@ -74,7 +74,7 @@ def _tree(summary: Summary) -> list[Json]:
             "label": safe(row.name),
             "depth": row.depth,
             "ns": round(row.total_ns),
-            "parts": [round(ns) for ns in (row.forward_ns, row.recompute_ns, row.backward_ns)],
+            "parts": list(map(round, row.parts)),
             "phase": str(row.phase or Phase.OTHER),
             "calls": round(row.calls, 2),
         }
