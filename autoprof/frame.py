@@ -344,37 +344,12 @@ class FrameRun:
     """Frames of recorded steps in a row with one layout and one cut, in columns with one entry a step.
 
     ``plain``: each step has no memory by span, no lost marks and no new shapes, and is no warm-up step; only then the
-    columns behind ``gap_scalars`` are set. ``gaps`` has the gap before each step. ``total_ns`` and ``host_ns`` are
-    matrices (steps × spans), and so is ``host_bound_ns``, which is None without device times. ``total_ns`` is on the
-    clock of ``step_ns``, as in ``StepFrame``; ``overhead_ns`` is the sum of the steps. ``make`` makes the frames when
-    they are first asked for: statistics need none. Until then entries of ``scalars`` and ``gap_scalars`` may be
-    replaced. ``starts`` returns the start of each span of one step. ``waited_ns`` has the time in each step in which
-    the device waited for the host, at most (None without a device); ``events_ns`` is its time for a step's events.
+    columns from ``layout`` on are set. ``gaps`` has the gap before each step. ``total_ns``, ``host_ns`` and
+    ``host_bound_ns`` (None without device times) are matrices (steps × spans); ``total_ns`` is on the clock of
+    ``step_ns``. ``overhead_ns`` is the sum of the steps. ``make`` makes the frames when they are first asked for; until
+    then entries of ``scalars`` and ``gap_scalars`` may be replaced. ``waited_ns`` is the most time of each step in
+    which the device waited for the host (None without a device); ``events_ns`` is its time for a step's events.
     """
-
-    __slots__ = (
-        "_frames",
-        "_make",
-        "_starts",
-        "cut",
-        "duration_ns",
-        "events_ns",
-        "gap_scalars",
-        "gaps",
-        "host_bound_ns",
-        "host_ns",
-        "layout",
-        "memory",
-        "micro_steps",
-        "model_ns",
-        "overhead_ns",
-        "plain",
-        "scalars",
-        "step_ns",
-        "steps",
-        "total_ns",
-        "waited_ns",
-    )
 
     plain: bool
     steps: Sequence[int]

@@ -25,12 +25,6 @@ VALIDATION: Final = "validation"
 ROLLOUT: Final = "rollout or validation"
 """The kinds of excluded forwards; the first one is a name, too."""
 
-RENAMED: Final[Mapping[str, str]] = {
-    "apart": "excluded", "pace": "progress", "gauges": "metrics",
-    "left_steps": "remaining_steps", "left_ns": "remaining_ns",
-}  # fmt: skip
-"""Keys of ``summary.json`` as older versions wrote them, with today's."""
-
 
 @dataclass(frozen=True, slots=True)
 class SlowestMember:
@@ -438,10 +432,7 @@ class Summary:
     @property
     def wall_ns(self) -> int:
         """The time of all steps and of all that is excluded; a step whose time was not kept counts as the mean."""
-        if self.run_steps:
-            steps_ns = self.run_ns + self.step_mean_ns * max(self.all_steps - self.run_steps, 0)
-        else:  # older versions
-            steps_ns = self.step_mean_ns * (self.steps + self.warmup_steps) + self.unsampled_ns
+        steps_ns = self.run_ns + self.step_mean_ns * max(self.all_steps - self.run_steps, 0)
         return steps_ns + sum(one.total_ns for one in self.excluded)
 
     @property
@@ -495,7 +486,7 @@ class Summary:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Summary:
-        """Read the output of ``to_dict``, of older versions too; keys of later versions are ignored."""
+        """Read the output of ``to_dict``; keys of other versions are ignored."""
         not_finite = {name: float(text) for name, text in data.get("not_finite", {}).items()}
         summary: Summary = _read(cls, {**data, "scalars": {**data["scalars"], **not_finite}})
         return summary
@@ -515,8 +506,8 @@ def _read(kind: Any, value: Any) -> Any:
     if kind is Phase:
         return Phase.add(value)
     if hasattr(kind, "__dataclass_fields__"):
-        hints, known = _hints(kind), {RENAMED.get(key, key): one for key, one in value.items()}
-        return kind(**{name: _read(hints[name], one) for name, one in known.items() if name in hints})
+        hints = _hints(kind)
+        return kind(**{name: _read(hints[name], one) for name, one in value.items() if name in hints})
     if hasattr(kind, "_fields"):
         return kind(*(_read(hint, one) for hint, one in zip(_hints(kind).values(), value, strict=True)))
     if not isinstance(value, (kind, int) if kind is float else kind):

@@ -18,7 +18,6 @@ from .._core.units import (
     format_rate,
     format_span,
 )
-from .._stats.intervals import difference_error
 from ..summary import NEGLIGIBLE_BIAS, OTHER_TARGETS, Summary, format_counts
 from .measurements import (
     brief_device_metrics,
@@ -131,11 +130,7 @@ def shown_path(folder: Path) -> str:
 
 def mean_of_all_ns(summary: Summary) -> float:
     """Return the mean time of all steps after the warm-up, recorded or not."""
-    if summary.run_steps:
-        return summary.run_ns / summary.run_steps
-    if not summary.unsampled_ns or not summary.unsampled_steps:  # older versions saved only the second
-        return summary.step_mean_ns
-    return (summary.total_step_ns + summary.unsampled_ns) / (summary.steps + summary.unsampled_steps)
+    return summary.run_ns / summary.run_steps if summary.run_steps else summary.step_mean_ns
 
 
 def _step(summary: Summary, full: bool) -> str:
@@ -158,8 +153,7 @@ def bias_text(summary: Summary) -> str | None:
         return None
     others_ns = summary.unsampled_ns / summary.unsampled_steps
     longer = summary.step_mean_ns / others_ns - 1
-    error_ns = difference_error(summary.step_p50_ns, summary.step_p95_ns, summary.steps, summary.unsampled_steps)
-    if abs(longer) < NEGLIGIBLE_BIAS + error_ns / others_ns:
+    if abs(longer) < NEGLIGIBLE_BIAS:
         return None
     word = "longer" if longer > 0 else "shorter"
     return f"recorded steps are {format_percent(abs(longer))} {word} than the others; the times below are theirs"

@@ -79,15 +79,6 @@ def mean_from_moments(count: int, total: float, squares: float) -> Interval:
     return Interval(mean - half, mean, mean + half)
 
 
-def difference_error(p50: float, p95: float, count: int, other_count: int) -> float:
-    """Return half the 95 % interval of the difference of two means of values that are spread alike.
-
-    The standard deviation is that of the first values, estimated from their quantiles.
-    """
-    sigma = (p95 - p50) / _NORMAL_P95
-    return _Z * sigma * sqrt(1 / max(count, 1) + 1 / max(other_count, 1))
-
-
 def median_of_values(values: Values | Sequence[float]) -> Interval:
     """Return the median of independent values between two order statistics.
 

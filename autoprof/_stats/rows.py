@@ -26,19 +26,6 @@ class StepRows:
     the row of each span, ``outermost`` the spans that lie in no other of their row.
     """
 
-    __slots__ = (
-        "_all",
-        "_all_starts",
-        "_outer",
-        "_outer_starts",
-        "calls",
-        "fqns",
-        "keys",
-        "of_span",
-        "outermost",
-        "parents",
-    )
-
     def __init__(self, layout: Layout) -> None:
         index: dict[RowKey, int] = {}
         rows = [
@@ -65,10 +52,8 @@ class StepRows:
                 fqns[row] = layout.fqns[span]
         self.parents: tuple[int, ...] = tuple(parents)
         self.fqns: tuple[str | None, ...] = tuple(fqns)
-        self.calls = np.bincount(np.asarray(rows, dtype=np.int64), weights=layout.calls, minlength=len(index)).astype(
-            np.int64
-        )
         self.of_span: Nanoseconds = np.asarray(rows, dtype=np.int64)
+        self.calls = np.bincount(self.of_span, weights=layout.calls, minlength=len(index)).astype(np.int64)
         self._all, self._all_starts = _group(rows, np.ones(len(rows), dtype=bool))
         self._outer, self._outer_starts = _group(rows, np.asarray(outermost, dtype=bool))
         self.outermost = np.flatnonzero(outermost)
