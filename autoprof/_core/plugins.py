@@ -1,4 +1,4 @@
-"""Parts that are added by adding one file: sinks, rules, log formats, devices, probes.
+"""Parts that are added by adding one file: sinks, rules, devices, probes.
 
 A built-in part is a module of its kind's package; its name has no leading underscore, and it holds the part under the
 kind's attribute (``autoprof.sinks.jsonl.SINK``). Another package adds a part through an entry point of the kind's group

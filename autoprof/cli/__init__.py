@@ -45,7 +45,8 @@ GONE_OPTIONS: Final = {
         **dict.fromkeys(("--follow", "-f"), "watch -n 10 autoprof inspect LOG"),
         "--column": "--plot NAME",
         "--format": "-o FILE, whose ending is the format",
-        "--show": "-o FILE, or plot_metrics(df, show=True)",
+        "--show": "-o FILE",
+        "--reader": "--pattern REGEX, or nothing: the format is detected",
     },
 }
 """The options of former versions by command, and their replacements."""

@@ -57,7 +57,6 @@ def add(commands: Any) -> None:
     parser.add_argument(
         "--pattern", metavar="REGEX", help="read your own format: a regular expression with named groups"
     )
-    parser.add_argument("--reader", metavar="FORMAT", help="log format, if detection fails (list: docs/logs.md)")
     parser.add_argument("--csv", metavar="FILE", help="write the table to this file")
     parser.add_argument("--json", action="store_true", help="print the numbers of each column as JSON")
 
@@ -73,7 +72,7 @@ def run(arguments: argparse.Namespace) -> int:
         check_format(Path(output))
     if arguments.smooth is not None and arguments.smooth < 1:
         raise AutoprofError(f"--smooth: {arguments.smooth} is not a number of records; allowed: 1 or more")
-    df = load_logs(arguments.logs or _latest(), pattern=arguments.pattern, reader=arguments.reader)
+    df = load_logs(arguments.logs or _latest(), pattern=arguments.pattern)
     if arguments.json:
         print_json(_numbers(df))
     else:

@@ -16,7 +16,6 @@ from .._reports.figures import (
     styled,
 )
 from .._reports.text import elide_all, safe
-from ..errors import OutputError
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -31,40 +30,33 @@ def lanes_of(intervals: Sequence[TimerRecord]) -> list[int]:
     for one in intervals:
         lane = next((at for at, free in enumerate(free_at) if free <= one.start_s), len(free_at))
         free_at[lane : lane + 1] = [one.end_s]
-        # Lanes of one rank; deeper intervals are drawn in the last one.
-        lanes.append(min(lane, 7))
+        lanes.append(lane)
     return lanes
 
 
-def timeline_figure(intervals: Sequence[TimerRecord], window: tuple[float, float] | None = None) -> Figure:
-    """Return the figure. ``window`` is a range in seconds since the first interval of all ranks."""
-    # The space between two ranks, in lanes.
-    # Names with a colour of their own: the longest. The others are grey.
-    max_colors = 8
+def timeline_figure(intervals: Sequence[TimerRecord]) -> Figure:
+    """Return the figure; the longest names have a colour of their own."""
+    from matplotlib.ticker import EngFormatter
+
+    max_bars = 20_000
     rank_gap = 0.5
     zero = min(one.start_s for one in intervals)
-    first, last = window or (0.0, max(one.end_s for one in intervals) - zero)
-    inside = [one for one in intervals if one.end_s - zero >= first and one.start_s - zero <= last]
-    if not inside:
-        raise OutputError(f"plot_timeline: no interval in the window {window}; allowed: seconds since the first start")
-    # Bars drawn; of more the shortest are omitted, which are too narrow to be seen.
-    shown = sorted(inside, key=lambda one: one.start_s - one.end_s)[:20_000]
+    shown = sorted(intervals, key=lambda one: one.start_s - one.end_s)[:max_bars]
     names = _longest(shown)
     notes = ["Bars: host time, from start to stop."]
-    if len(inside) > len(shown):
-        notes.append(f"The {len(inside) - len(shown)} shortest are not drawn.")
-    if len(names) > max_colors:
-        notes.append(f"{len(names) - max_colors} shorter names are grey.")
-    scale, unit = (1.0, "s") if last - first >= 2 else (1e3, "ms") if last - first >= 2e-3 else (1e6, "µs")
-    colors = dict(zip(names, COLORS[:max_colors], strict=False))
-    labels = elide_all([safe(name) for name in names[:max_colors]], 28)
+    if len(intervals) > len(shown):
+        notes.append(f"The {len(intervals) - len(shown)} shortest are not drawn.")
+    if len(names) > len(COLORS):
+        notes.append(f"{len(names) - len(COLORS)} shorter names are grey.")
+    colors = dict(zip(names, COLORS, strict=False))
+    labels = elide_all([safe(name) for name in colors], 28)
     bars: dict[str, list[tuple[float, float, float]]] = {name: [] for name in [*colors, ""]}
     ticks, top = [], 0.0
     for rank in sorted({one.rank for one in shown}):
         own = sorted((one for one in shown if one.rank == rank), key=lambda one: (one.start_s, -one.end_s))
         lanes = lanes_of(own)
         for one, lane in zip(own, lanes, strict=True):
-            place = ((one.start_s - zero) * scale, top + lane, (one.end_s - one.start_s) * scale)
+            place = (one.start_s - zero, top + lane, one.end_s - one.start_s)
             bars[one.name if one.name in colors else ""].append(place)
         ticks.append((top + (max(lanes) + 1) / 2, f"rank {rank}"))
         top += max(lanes) + 1 + rank_gap
@@ -78,11 +70,10 @@ def timeline_figure(intervals: Sequence[TimerRecord], window: tuple[float, float
                 axes.barh(y, width, 0.86, left, align="edge", color=color, label=label, edgecolor="white", lw=0.5)
         axes.set_ylim(top - rank_gap + 0.15, -0.15)
         axes.set_yticks([at for at, _ in ticks], [text for _, text in ticks])
-        axes.set_xlabel(f"{unit} since the first start")
+        axes.xaxis.set_major_formatter(EngFormatter("s"))
+        axes.set_xlabel("time since the first start")
         set_title(axes, "Timeline of all ranks")
         axes.margins(x=0.01)
-        if window is not None:
-            axes.set_xlim(first * scale, last * scale)
         bare(axes, grid="x")
         axes.tick_params(axis="y", length=0)
         settle(figure, [legend_of(axes)], " ".join(notes))

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from .._core.names import shorten, visible
 from .._core.units import NS_PER_MS
 from .._reports.figures import save_figure
 from ..errors import OutputError
 from ..logs.extras import import_pandas
-from ..logs.formats.global_timer import COPIES_NOTE, TimerRecord, count_events, find_intervals, ranks_of_copies
+from ..logs.formats.global_timer import COPIES_NOTE, TimerRecord, TimerRecords, ranks_of_copies
 from ..logs.log_file import LogFile
 from ._timeline import timeline_figure
 from .stragglers import NameByRank, by_rank
@@ -38,51 +35,15 @@ __all__ = [
 logger = logging.getLogger("autoprof")
 
 
-@dataclass
-class TimerLogs:
+class TimerLogs(NamedTuple):
     """The intervals of one or several logs, and counts of everything else in them."""
 
-    intervals: list[TimerRecord] = field(default_factory=list)
+    intervals: Sequence[TimerRecord]
     """In the order of rank, start and descending end."""
-    skipped: int = 0
+    skipped: int
     """Lines that are not records."""
-    repeated: int = 0
+    repeated: int
     """Records that occurred before."""
-    lines: int = 0
-    """Lines that are neither empty nor banners."""
-    first_skipped: str = ""
-    """The first skipped line, with file and line number."""
-    ranks_without_device: set[int] = field(default_factory=set)
-    """Ranks whose log has the host time in the place of the device time; their ``device_ms`` is None."""
-
-    def describe_skipped(self) -> str | None:
-        """Return a sentence about skipped lines, repeated records and copied times; None without any."""
-        parts = []
-        if self.skipped:
-            parts.append(f"{self.skipped} of {self.lines} lines skipped, not timer records: {self.first_skipped}")
-        if self.repeated:
-            parts.append(f"{self.repeated} repeated records counted once (a timer that repeats itself at each dump)")
-        if self.ranks_without_device:
-            ranks = ", ".join(map(str, sorted(self.ranks_without_device)))
-            parts.append(f"rank {ranks}: {COPIES_NOTE}")
-        return "; ".join(parts) or None
-
-    def add(self, path: Path, seen: set[TimerRecord]) -> None:
-        """Add the records of a file that are not ``seen`` yet."""
-        for number, line in enumerate(LogFile(path).lines(), 1):
-            text = line.strip()
-            if re.fullmatch(r"[= ]{0,80}(DUMP START)?[= ]{0,80}", text):
-                continue
-            self.lines += 1
-            found = find_intervals(text)
-            whole = [one for one in found if one is not None]
-            new = [one for one in whole if one not in seen]
-            self.repeated += len(whole) - len(new)
-            self.intervals += new
-            seen.update(new)
-            if not whole or count_events(text) > len(whole):
-                self.skipped += 1
-                self.first_skipped = self.first_skipped or f"{path.name}:{number} '{shorten(visible(text), 60)}'"
 
 
 def read_timer_logs(source: TimerLogSource) -> TimerLogs:
@@ -92,19 +53,22 @@ def read_timer_logs(source: TimerLogSource) -> TimerLogs:
     once. Some timers write the host time as ``cuda_dur`` without a GPU: a device time that equals it in every record of
     a rank is None, with a warning. Raises ``OutputError`` for a file that cannot be read, or a folder without logs.
     """
-    logs, seen = TimerLogs(), set[TimerRecord]()
+    found = TimerRecords()
     for path in _find_logs(source):
-        try:
-            logs.add(path, seen)
-        except OSError as error:
-            raise OutputError(f"{path}: cannot be read ({error.strerror}); allowed: a log of global_timer") from error
-    copies = logs.ranks_without_device = ranks_of_copies(logs.intervals)
-    intervals = [one._replace(device_ms=None) if one.rank in copies else one for one in logs.intervals]
-    logs.intervals = sorted(intervals, key=lambda one: (one.rank, one.start_s, -one.end_s))
-    warning = logs.describe_skipped()
-    if warning is not None:
-        logger.warning(f"timer logs: {warning}")
-    return logs
+        found.add(LogFile(path))
+    copies = ranks_of_copies(found.seen)
+    warnings = []
+    if found.skipped:
+        warnings.append(f"{found.skipped} of {found.lines} lines skipped, not timer records: {found.first_skipped}")
+    if found.repeated:
+        warnings.append(f"{found.repeated} repeated records counted once (a timer that repeats itself at each dump)")
+    if copies:
+        warnings.append(f"rank {', '.join(map(str, sorted(copies)))}: {COPIES_NOTE}")
+    if warnings:
+        logger.warning(f"timer logs: {'; '.join(warnings)}")
+    intervals = [one._replace(device_ms=None) if one.rank in copies else one for one in found.seen]
+    intervals.sort(key=lambda one: (one.rank, one.start_s, -one.end_s))
+    return TimerLogs(intervals, found.skipped, found.repeated)
 
 
 def _find_logs(source: TimerLogSource) -> Iterator[Path]:
@@ -156,17 +120,12 @@ def stragglers(source: TimerLogs | pd.DataFrame | str | os.PathLike[str]) -> lis
     )
 
 
-def plot_timeline(
-    source: TimerLogs | pd.DataFrame | str | os.PathLike[str],
-    path: str | os.PathLike[str],
-    *,
-    window: tuple[float, float] | None = None,
-) -> Path:
+def plot_timeline(source: TimerLogs | pd.DataFrame | str | os.PathLike[str], path: str | os.PathLike[str]) -> Path:
     """Draw the intervals of all ranks over one time axis; return the file. Its suffix is the format (PNG, SVG, PDF).
 
-    ``window`` selects a range in seconds since the first interval. Raises ``OutputError`` without an interval.
+    Raises ``OutputError`` without an interval.
     """
     intervals = _intervals_of(source)
     if not intervals:
         raise OutputError("plot_timeline: no interval to draw; allowed: logs with at least one record")
-    return save_figure(timeline_figure(intervals, window), path)
+    return save_figure(timeline_figure(intervals), path)

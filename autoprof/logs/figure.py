@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -62,15 +62,16 @@ class Runs:
         """Return the colour of a run, the same in every plot."""
         return COLORS[list(self.tables).index(run)]
 
-    def columns(self) -> list[str]:
-        """Return the names of all columns."""
-        return list(dict.fromkeys(str(name) for table in self.tables.values() for name in table))
-
     def has(self, name: str, above: float = -np.inf) -> bool:
         """Return whether a run has a finite value of a column above a limit."""
         columns = [table[name] for table in self.tables.values() if name in table]
         numbers = [values for values in columns if values.dtype.kind in "iuf"]
         return any(bool((np.isfinite(values) & (values > above)).any()) for values in numbers)
+
+    def names(self) -> list[str]:
+        """Return the names of the columns that have numbers."""
+        found = dict.fromkeys(str(name) for table in self.tables.values() for name in table)
+        return [name for name in found if self.has(name)]
 
     @property
     def rate(self) -> str:
@@ -98,7 +99,7 @@ class _Plot(NamedTuple):
 
 def plot_metrics(
     df: pd.DataFrame, output: str | os.PathLike[str] | None = "training_metrics.png", *, x: str = "step",
-    smooth: int | None = None, plots: Collection[str] = (), show: bool = False,
+    smooth: int | None = None, plots: Collection[str] = (),
 ) -> Figure:  # fmt: skip
     """Draw a table of ``load_logs`` and save the figure.
 
@@ -109,10 +110,10 @@ def plot_metrics(
         smooth: records of the moving average; 1 for none, None for a hundredth of the records.
         plots: only these plots (``loss``, ``step time``, …) or columns of the log; one alone is as wide as one column
             of a paper.
-        show: whether to open a window. A notebook displays the returned figure without it.
 
     Returns:
-        The figure. Its ``notes`` name the plots that were omitted because their column is missing.
+        The figure, which a notebook displays. Its ``notes`` name the plots that were omitted because their column is
+        missing.
 
     Raises:
         AutoprofError: nothing to draw, an unknown axis or format, or a file that cannot be written.
@@ -127,8 +128,6 @@ def plot_metrics(
     figure = _draw(runs, chosen)
     if output is not None:
         save_figure(figure, output)
-    if show:
-        _open_window(figure)
     return figure
 
 
@@ -151,13 +150,10 @@ def _make_runs(df: pd.DataFrame, x: str, smooth: int | None) -> Runs:
     if len(tables) > len(COLORS):
         notes.append(f"{len(tables) - len(COLORS)} more runs are not drawn.")
     label, unit = x, 1.0
-    most = float(table[column].max())
     if x == "time":
+        most = float(table[column].max())
         unit, word = (3600.0, "h") if most > 7200 else (60.0, "min") if most > 120 else (1.0, "s")
         label = f"time since the start ({word})"
-    elif x == "tokens" and most > 2e6:
-        unit, word = (1e9, "billions") if most > 2e9 else (1e6, "millions")
-        label = f"tokens ({word})"
     return Runs(dict(list(tables.items())[: len(COLORS)]), column, label, unit, smooth, notes)
 
 
@@ -166,7 +162,7 @@ def _choose_plots(runs: Runs, wanted: Collection[str]) -> list[Callable[[Axes, R
     max_other_columns = 6
     possible = {name: plot for name, plot in PLOTS.items() if plot.is_possible(runs)}
     if wanted:
-        allowed = [*PLOTS, *(name for name in runs.columns() if runs.has(name))]
+        allowed = [*PLOTS, *runs.names()]
         unknown = next((name for name in wanted if name not in allowed), None)
         if unknown is not None:
             raise AutoprofError(f"plots: {unknown!r} is no plot and no column of numbers; {nearest(unknown, allowed)}")
@@ -179,7 +175,7 @@ def _choose_plots(runs: Runs, wanted: Collection[str]) -> list[Callable[[Axes, R
     else:
         missing = [name for name, plot in PLOTS.items() if plot.is_expected and name not in possible]
         others = _other_columns(runs)
-        shown = others[: max_other_columns if len(possible) % 2 == 0 else max_other_columns - 1]
+        shown = others[: max_other_columns - len(possible) % 2]
         chosen = [plot.draw for plot in possible.values()] + [partial(_draw_column, name=name) for name in shown]
         missing = missing if possible else []  # else it is no log of a training
         if len(others) > len(shown):
@@ -190,28 +186,41 @@ def _choose_plots(runs: Runs, wanted: Collection[str]) -> list[Callable[[Axes, R
     return chosen
 
 
-def _other_losses(runs: Runs) -> list[str]:
-    """Return the losses that are not called ``loss``, such as ``loss_bbox``."""
-    return [name for name in runs.columns() if name not in FIELDS and is_loss(name) and runs.has(name)][:4]
+def _losses(runs: Runs) -> list[str]:
+    """Return the column ``loss``, or without it others such as ``loss_bbox``."""
+    if runs.has("loss"):
+        return ["loss"]
+    return [name for name in runs.names() if name not in FIELDS and is_loss(name)][:4]
 
 
 def _other_columns(runs: Runs) -> list[str]:
     """Return the columns of numbers that no plot draws, those that vary first."""
-    drawn = [] if runs.has("loss") else _other_losses(runs)
-    names = list(dict.fromkeys(name for table in runs.tables.values() for name in unknown_columns(table)))
-    names = [name for name in names if name not in drawn and not name.endswith(_TIMER_SUFFIX)]
+    drawn = _losses(runs)
+    names = dict.fromkeys(name for table in runs.tables.values() for name in unknown_columns(table))
     is_constant = {
-        name: all(table[name].nunique() < 2 for table in runs.tables.values() if name in table) for name in names
+        name: all(table[name].nunique() < 2 for table in runs.tables.values() if name in table)
+        for name in names
+        if name not in drawn and not name.endswith(_TIMER_SUFFIX)
     }
-    return sorted(names, key=lambda name: is_constant[name])
+    return sorted(is_constant, key=lambda name: is_constant[name])
 
 
 def _draw(runs: Runs, chosen: list[Callable[[Axes, Runs], Legend]]) -> Figure:
+    from matplotlib.figure import Figure
+
+    class MetricsFigure(Figure):
+        """A figure that a notebook displays without pyplot; ``notes`` are the sentences below it."""
+
+        notes: list[str]
+
+        def _repr_png_(self) -> bytes:
+            return encode_figure(self)
+
     columns = 1 if len(chosen) == 1 else 2
     rows = -(-len(chosen) // columns)
     with styled():
         width = TWO_COLUMNS_IN if columns == 2 else ONE_COLUMN_IN
-        figure: Any = blank_figure(width, 2.35 * rows + 0.45, _figure_class())
+        figure: Any = blank_figure(width, 2.35 * rows + 0.45, MetricsFigure)
         places = list(figure.subplots(rows, columns, squeeze=False).flat)
         legends = [draw(axes, runs) for draw, axes in zip(chosen, places, strict=False)]
         for axes in places[len(chosen) :]:
@@ -244,7 +253,7 @@ def _name_runs(figure: Figure, runs: Runs) -> None:
 
 def _draw_loss(axes: Axes, runs: Runs) -> Legend:
     """Draw the loss, below it in depth the validation loss, and lr on a second axis."""
-    names = ["loss"] if runs.has("loss") else _other_losses(runs)
+    names = _losses(runs)
     for at, name in enumerate(names):
         for run, line in runs.lines(name):
             color = runs.color(run) if len(names) == 1 else COLORS[at]
@@ -302,11 +311,11 @@ def _draw_step_time(axes: Axes, runs: Runs) -> Legend:
 
 
 def _draw_column(
-    axes: Axes, runs: Runs, name: str, title: str = "", y_label: str = "", from_zero: bool = False
+    axes: Axes, runs: Runs, name: str, title: str = "", y_label: str = "", label: str = "_", from_zero: bool = False
 ) -> Legend:
     """Draw one column."""
     for run, line in runs.lines(name):
-        _draw_line(axes, line, runs.color(run), runs)
+        _draw_line(axes, line, runs.color(run), runs, label=label)
     _finish(axes, runs, title or elide(safe(name), _MAX_NAME_CELLS), y_label, from_zero=from_zero)
     if y_label == "%":
         axes.set_ylim(0, 103)
@@ -328,11 +337,10 @@ def _draw_timers(axes: Axes, runs: Runs) -> Legend:
 
 def _draw_gpu_boxes(axes: Axes, runs: Runs) -> Legend:
     """Draw a box per GPU: median, quartiles, whiskers to P5 and P95."""
-    max_gpus = 16
     at, ticks, labels = 0, [], []
     for run, table in runs.tables.items():
         names = [str(name) for name in table if str(name).startswith("gpu_util_") and table[name].notna().any()]
-        for name in names[:max_gpus] or ["gpu_util"] * ("gpu_util" in table):
+        for name in names or ["gpu_util"] * ("gpu_util" in table):
             low, first, middle, third, high = table[name].quantile([0.05, 0.25, 0.5, 0.75, 0.95])
             color = runs.color(run)  # by hand: Axes.boxplot loads pyplot, and with it a backend
             axes.bar(at, third - first, 0.6, bottom=first, color=color, alpha=0.35)
@@ -343,58 +351,40 @@ def _draw_gpu_boxes(axes: Axes, runs: Runs) -> Legend:
             labels.append(name.removeprefix("gpu_util_") if name != "gpu_util" else "all")
             at += 1
         at += 1
-        if len(names) > max_gpus:
-            runs.notes.append(f"Only the first {max_gpus} of {len(names)} GPUs have a box.")
     axes.set_xticks(ticks, labels)
-    set_title(axes, "GPU utilisation by GPU")
-    bare(axes)
-    axes.set_ylabel("%")
+    _style(axes, "GPU utilisation by GPU", "%")
     axes.set_xlabel("GPU (box: quartiles, whiskers: P5 to P95)")
     axes.set_ylim(0, 103)
     return legend_of(axes)
 
 
-def _draw_estimated_utilisation(axes: Axes, runs: Runs) -> Legend:
-    """Draw an estimate of the utilisation if none was logged: an upper bound, or relative to the run's own best."""
-    by_wait = runs.has("data_time") and runs.has("step_time_s", above=0)
-    needed = {"data_time", "step_time_s"} if by_wait else {runs.rate}
-    formula = "1 − waiting for data / step time" if by_wait else "throughput / its P95 in the run"
+def _draw_utilisation_bound(axes: Axes, runs: Runs) -> Legend:
+    """Draw an upper bound of the utilisation, if none was logged: the share of the step that does not wait for data."""
     tables = {}
     for run, table in runs.tables.items():
-        if needed <= set(table):
-            if by_wait:
-                share = 1 - table["data_time"] / table["step_time_s"].where(table["step_time_s"] > 0)
-            else:
-                share = table[runs.rate] / table[runs.rate].quantile(0.95)
+        if {"data_time", "step_time_s"} <= set(table):
+            share = 1 - table["data_time"] / table["step_time_s"].where(table["step_time_s"] > 0)
             tables[run] = table.assign(_share=100 * share.clip(0, 1))
-    estimated = Runs(tables, runs.x, runs.x_label, runs.x_unit, runs.window)
-    for run, line in estimated.lines("_share"):
-        _draw_line(axes, line, runs.color(run), runs, label=formula)
-    _finish(axes, runs, "Utilisation, estimate (none logged)", "% (estimate)")
-    axes.set_ylim(0, 103)
-    meaning = "an upper bound" if by_wait else "relative to this run, not to the device's peak"
-    runs.notes.append(f"Utilisation was not logged; the estimate is {formula}: {meaning}.")
-    return legend_of(axes)
+    formula = "1 − waiting for data / step time"
+    runs.notes.append(f"Utilisation was not logged; the estimate is {formula}: an upper bound.")
+    title = "Utilisation, estimate (none logged)"
+    return _draw_column(axes, replace(runs, tables=tables), "_share", title, "%", formula)
 
 
-def _draw_throughput_by_step_time(axes: Axes, runs: Runs) -> Legend:
-    """Draw the throughput over batch size / step time (equal if all time is in steps), else over the step time."""
-    is_ideal = runs.has("batch_size") and runs.has("throughput")
+def _draw_throughput_by_batch(axes: Axes, runs: Runs) -> Legend:
+    """Draw the throughput over batch size / step time, which are equal if all time is in steps."""
     most = 0.0
     for run, table in runs.tables.items():
-        if not {runs.rate, "step_time_s"} <= set(table) or (is_ideal and "batch_size" not in table):
-            continue
-        seconds = table["step_time_s"].where(table["step_time_s"] > 0)
-        across = table["batch_size"] / seconds if is_ideal else seconds
-        axes.plot(across, table[runs.rate], ".", color=runs.color(run), markersize=3, alpha=0.55, markeredgewidth=0)
-        most = max(most, float(across.max()), float(table[runs.rate].max()))
-    title = "Throughput vs batch size / step time" if is_ideal else "Throughput vs step time"
-    _style(axes, title, RATES[runs.rate])
-    axes.set_xlabel("batch size / step time (samples/s)" if is_ideal else "step time (s)")
-    if is_ideal:
-        axes.plot([0, most], [0, most], color=FAINT, linewidth=0.8, linestyle="--", label="equal")
-        axes.set_xlim(0)
-        axes.set_ylim(0)
+        if {"throughput", "batch_size", "step_time_s"} <= set(table):
+            ideal = table["batch_size"] / table["step_time_s"].where(table["step_time_s"] > 0)
+            color = runs.color(run)
+            axes.plot(ideal, table["throughput"], ".", color=color, markersize=3, alpha=0.55, markeredgewidth=0)
+            most = max(most, float(ideal.max()), float(table["throughput"].max()))
+    axes.plot([0, most], [0, most], color=FAINT, linewidth=0.8, linestyle="--", label="equal")
+    _style(axes, "Throughput vs batch size / step time", RATES["throughput"])
+    axes.set_xlabel("batch size / step time (samples/s)")
+    axes.set_xlim(0)
+    axes.set_ylim(0)
     return legend_of(axes)
 
 
@@ -439,64 +429,27 @@ def _style(axes: Axes, title: str, y_label: str) -> None:
         axes.yaxis.set_major_formatter(lambda value, _: f"{value:.6g}")
 
 
-def _has_loss(runs: Runs) -> bool:
-    return runs.has("loss") or runs.has("val_loss") or bool(_other_losses(runs))
-
-
-def _has_rate_and_time(runs: Runs) -> bool:
-    return runs.has(runs.rate) and runs.has("step_time_s", above=0)
-
-
-def _can_estimate(runs: Runs) -> bool:
-    has_wait = runs.has("data_time") and runs.has("step_time_s", above=0)
-    return not runs.has("gpu_util") and (has_wait or runs.has(runs.rate, above=0))
-
-
-def _has_timers(runs: Runs) -> bool:
-    return any(str(name).endswith(_TIMER_SUFFIX) for name in next(iter(runs.tables.values())))
-
-
 _draw_gpu = partial(_draw_column, name="gpu_util", title="GPU utilisation, mean of all GPUs", y_label="%")
 _draw_norm = partial(_draw_column, name="grad_norm", title="Gradient norm", y_label="norm", from_zero=True)
 _draw_memory = partial(_draw_column, name="memory", title="Memory", y_label="GiB", from_zero=True)
 PLOTS: Final[Mapping[str, _Plot]] = {
-    "loss": _Plot(_draw_loss, _has_loss, is_expected=True),
+    "loss": _Plot(_draw_loss, lambda runs: runs.has("val_loss") or bool(_losses(runs)), is_expected=True),
     "throughput": _Plot(_draw_throughput, lambda runs: runs.has(runs.rate), is_expected=True),
     "step time": _Plot(_draw_step_time, partial(Runs.has, name="step_time_s"), is_expected=True),
-    "throughput by step time": _Plot(_draw_throughput_by_step_time, _has_rate_and_time),
+    "throughput by batch": _Plot(
+        _draw_throughput_by_batch,
+        lambda runs: runs.has("throughput") and runs.has("batch_size") and runs.has("step_time_s", above=0),
+    ),
     "GPU utilisation": _Plot(_draw_gpu, partial(Runs.has, name="gpu_util"), is_expected=True),
     "utilisation by GPU": _Plot(_draw_gpu_boxes, partial(Runs.has, name="gpu_util")),
-    "estimated utilisation": _Plot(_draw_estimated_utilisation, _can_estimate),
+    "estimated utilisation": _Plot(
+        _draw_utilisation_bound,
+        lambda runs: not runs.has("gpu_util") and runs.has("data_time") and runs.has("step_time_s", above=0),
+    ),
     "gradient norm": _Plot(_draw_norm, partial(Runs.has, name="grad_norm"), is_expected=True),
     "memory": _Plot(_draw_memory, partial(Runs.has, name="memory"), is_expected=True),
-    "time by name": _Plot(_draw_timers, _has_timers),
+    "time by name": _Plot(
+        _draw_timers, lambda runs: any(str(name).endswith(_TIMER_SUFFIX) for name in next(iter(runs.tables.values())))
+    ),
 }
 """All plots, in the order of the figure."""
-
-
-def _figure_class() -> Any:
-    """Return a figure class that a notebook displays without pyplot, with ``notes``."""
-    from matplotlib.figure import Figure
-
-    class MetricsFigure(Figure):
-        """The figure of ``plot_metrics``; ``notes`` are the sentences below it."""
-
-        notes: list[str]
-
-        def _repr_png_(self) -> bytes:
-            return encode_figure(self)
-
-    return MetricsFigure
-
-
-def _open_window(figure: Figure) -> None:
-    """Open the figure in a window. Raises ``AutoprofError`` without a screen."""
-    import matplotlib.pyplot as plt
-
-    manager = plt.figure().canvas.manager
-    if manager is None or plt.get_backend().lower() == "agg":
-        plt.close()
-        raise AutoprofError("show: no screen is available; save the figure instead: output='figure.png'")
-    manager.canvas.figure = figure
-    figure.set_canvas(manager.canvas)
-    plt.show()

@@ -7,11 +7,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import AutoprofError, nearest
+from ..errors import AutoprofError
 from .extras import import_pandas
 from .fields import FIELDS
 from .files import drop_duplicates, find_files, name_runs, rank_of
-from .formats import LogFormat, detect_format, formats_by_name, make_pattern_format
+from .formats import LogFormat, detect_format, make_pattern_format
 from .log_file import LogFile
 from .table import LogTable
 
@@ -21,13 +21,12 @@ if TYPE_CHECKING:
 Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 
 
-def load_logs(path: Paths, *, pattern: str | None = None, reader: str | None = None) -> pd.DataFrame:
+def load_logs(path: Paths, *, pattern: str | None = None) -> pd.DataFrame:
     """Read logs into one table: a row per step and rank, each known column under one name and unit.
 
     Args:
         path: a file, a folder, a pattern with ``*``, ``-`` for standard input, or several of them.
         pattern: a regular expression whose named groups become columns, for a format of your own.
-        reader: the name of the log format (docs/logs.md). By default it is detected from the content of the file.
 
     Returns:
         A DataFrame whose ``attrs`` hold ``units`` by column, ``files`` (per file: lines, records, skipped lines, notes
@@ -39,7 +38,7 @@ def load_logs(path: Paths, *, pattern: str | None = None, reader: str | None = N
     """
     pd = import_pandas()
     paths = [path] if isinstance(path, (str, os.PathLike)) else list(path)
-    chosen = _choose_format(pattern, reader)
+    chosen = None if pattern is None else make_pattern_format(pattern)
     where = ", ".join(LogFile(Path(entry)).name for entry in paths)
     files = list(dict.fromkeys(file for entry in paths for file in find_files(entry)))
     if not files:
@@ -63,17 +62,6 @@ def load_logs(path: Paths, *, pattern: str | None = None, reader: str | None = N
     units |= {name: "%" for name in frame.columns if str(name).startswith("gpu_util_")}
     frame.attrs = {"units": units, "files": reports, "unread": unread}
     return frame
-
-
-def _choose_format(pattern: str | None, reader: str | None) -> LogFormat | None:
-    if pattern is not None:
-        return make_pattern_format(pattern)
-    if reader is None:
-        return None
-    formats = formats_by_name()
-    if reader not in formats:
-        raise AutoprofError(f"reader: {reader!r} is not a log format; {nearest(reader, formats)}")
-    return formats[reader]
 
 
 def _read_file(log_file: LogFile, log_format: LogFormat, reports: list[dict[str, Any]]) -> pd.DataFrame | None:

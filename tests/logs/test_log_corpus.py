@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 from log_truth import CORPUS, Verdict, judge, truths
 
+from autoprof.errors import AutoprofError
+from autoprof.logs import load_logs
 from autoprof.logs.fields import TABLE
 
 pytest.importorskip("pandas")
 
 ABSENT: dict[str, int] = yaml.safe_load((CORPUS / "absent.yaml").read_text("utf-8"))
 """By log: how many of its values are not read."""
+RULES: dict[str, Any] = yaml.safe_load((Path(__file__).parent / "rules.yaml").read_text("utf-8"))
+"""Small logs of what a counter, an average, a total and a validation are, and the values that are read of them."""
 LINES = "".join(f"step {step}, loss: {2.5 - step / 10:.2f}, lr: 0.001\n" for step in range(1, 6))
 TRUE = {"step": [1, 2, 3, 4, 5], "loss": [2.4, 2.3, 2.2, 2.1, 2.0], "lr": [0.001] * 5}
 
@@ -50,12 +55,6 @@ def _judge(folder: Path, truth: dict[str, object]) -> Verdict:
     return judge(truth_file)
 
 
-def test_true_values_are_right(tmp_path: Path) -> None:
-    """A log that is read as its truth says has no wrong and no absent value."""
-    verdict = _judge(tmp_path, {"training": TRUE})
-    assert (verdict.right, verdict.absent, verdict.wrong) == (10, 0, [])
-
-
 @pytest.mark.parametrize(
     "truth",
     [
@@ -73,7 +72,28 @@ def test_a_value_that_is_not_true_is_wrong(tmp_path: Path, truth: dict[str, obje
     assert _judge(tmp_path, truth).wrong
 
 
-def test_a_missing_value_is_absent(tmp_path: Path) -> None:
-    """A value that the log prints and the table lacks is counted, and is not wrong."""
-    verdict = _judge(tmp_path, {"training": {**TRUE, "grad_norm": [0.5] * 5}})
-    assert (verdict.right, verdict.missing, verdict.wrong) == (10, {"grad_norm": 5}, [])
+def _write(folder: Path, text: str) -> Path:
+    path = folder / "log"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("name", RULES["logs"])
+def test_only_true_values_are_read(tmp_path: Path, name: str) -> None:
+    """Every column has the values that the log prints for it, at their steps, or is absent."""
+    entry = RULES["logs"][name]
+    df = load_logs(_write(tmp_path, entry["text"]))
+    for column, values in entry["columns"].items():
+        if values is None:
+            assert column not in df, df[column].tolist()
+            continue
+        read = df[column].dropna() if column == "val_loss" else df[column]
+        wanted = values if isinstance(values, list) else [values] * len(read)
+        assert read.tolist() == pytest.approx(wanted, rel=1e-6, nan_ok=True), column
+
+
+@pytest.mark.parametrize("name", RULES["no_record"])
+def test_settings_and_prose_are_no_run(tmp_path: Path, name: str) -> None:
+    """A configuration and a README hold losses, rates and epochs, and no record."""
+    with pytest.raises(AutoprofError, match="no training record"):
+        load_logs(_write(tmp_path, RULES["no_record"][name]))

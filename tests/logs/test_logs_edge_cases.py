@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import bz2
 import gzip
 import json
-import lzma
 import math
-import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pandas as pd
@@ -29,19 +25,6 @@ def _load(tmp_path: Path, text: str | bytes, name: str = "log") -> pd.DataFrame:
 
 def _jsonl(*records: object) -> str:
     return "".join(json.dumps(record) + "\n" for record in records)
-
-
-def test_numbers_as_texts_are_numbers(tmp_path: Path) -> None:
-    """A loss of ``"1.234"`` and a throughput of ``"12.3k tok/s"`` are numbers of that size."""
-    df = _load(
-        tmp_path,
-        _jsonl(
-            {"step": 1, "loss": "1.234", "tokens_per_s": "12.3k tok/s"},
-            {"step": 2, "loss": "1.2", "tokens_per_s": "9,800"},
-        ),
-    )
-    assert list(df["loss"]) == [1.234, 1.2]
-    assert list(df["tokens_per_s"]) == [12300, 9800]
 
 
 @pytest.mark.parametrize(
@@ -65,20 +48,6 @@ def test_units_of_a_text_are_read(tmp_path: Path, line: str, column: str, value:
     df = _load(tmp_path, f"{line}\n{line.replace('1', '2', 1)}\n")
     assert df[column].iloc[0] == pytest.approx(value)
     assert df["loss"].iloc[0] == 2.0
-
-
-def test_a_rate_of_tokens_is_no_rate_of_samples(tmp_path: Path) -> None:
-    """``"throughput": "12.3k tok/s"`` is tokens: the unit overrules the key."""
-    df = _load(tmp_path, _jsonl(*({"step": at, "loss": 1.0, "throughput": "12.3k tok/s"} for at in (1, 2))))
-    assert list(df["tokens_per_s"]) == [12300, 12300]
-    assert "throughput" not in df
-
-
-def test_sparse_rows_of_a_step_are_joined(tmp_path: Path) -> None:
-    """A table with one row for the loss and one for lr has one row a step."""
-    df = _load(tmp_path, "step,train_loss,val_loss,lr\n1,2.0,,\n1,,,0.1\n2,1.5,,\n2,,1.8,\n2,,,0.1\n")
-    assert len(df) == 2
-    assert df.iloc[1][["loss", "val_loss", "lr"]].tolist() == [1.5, 1.8, 0.1]
 
 
 def test_nan_and_infinity_are_kept(tmp_path: Path) -> None:
@@ -127,14 +96,6 @@ def test_records_behind_a_prefix_are_found(tmp_path: Path, prefix: str) -> None:
     assert list(df["loss"]) == [0.25, 0.5, 0.75, 1.0]
 
 
-def test_the_time_in_front_of_a_record_is_the_time_since_the_start(tmp_path: Path) -> None:
-    """A line's date gives ``timestamp`` and ``elapsed_s``."""
-    df = _load(
-        tmp_path, "".join(f'2026-11-20 10:00:{at:02}.500 {{"step": {at}, "loss": 1.0}}\n' for at in (10, 20, 40))
-    )
-    assert list(df["elapsed_s"]) == [0, 10, 30]
-
-
 def test_ranks_in_one_file_have_rows_of_their_own(tmp_path: Path) -> None:
     """Interleaved ranks, even two in one line, are rows of their own."""
     lines = [f"[rank{rank}]: step {step} | loss: {rank + step / 10}" for step in range(1, 4) for rank in (1, 0)]
@@ -159,15 +120,6 @@ def test_source_code_at_the_top_is_no_record(tmp_path: Path) -> None:
     assert len(df) == 2
 
 
-def test_a_line_that_was_cut_off_is_skipped(tmp_path: Path) -> None:
-    """The half record at the end of a killed run is counted, not guessed."""
-    df = _load(tmp_path, _jsonl({"step": 1, "loss": 2.0}, {"step": 2, "loss": 1.5}) + '{"step": 3, "lo')
-    assert len(df) == 2
-    assert df.attrs["files"][0]["skipped"] == 1
-    table = _load(tmp_path, "step,loss,lr\n1,2.0,0.1\n2,1.5,0.1\n3,1.", "table")
-    assert list(table["loss"]) == [2.0, 1.5]
-
-
 def test_line_ends_of_windows_change_nothing(tmp_path: Path) -> None:
     """CRLF, in text, JSON and tables."""
     text = "step 1 loss: 2.0\r\nstep 2 loss: 1.0\r\n"
@@ -183,37 +135,6 @@ def test_any_encoding_is_read(tmp_path: Path, encoding: str) -> None:
     assert list(df["loss"]) == [2.0, 1.0]
 
 
-def test_encodings_mixed_in_one_file_lose_no_record(tmp_path: Path) -> None:
-    """Lines of two encodings, one after the other; the odd ones are counted."""
-    df = _load(
-        tmp_path,
-        '{"step": 1, "loss": 2.0, "note": "第一"}\n'.encode()
-        + '{"step": 2, "loss": 1.0, "note": "第二"}\n'.encode("gb18030"),
-    )
-    assert list(df["loss"]) == [2.0, 1.0]
-    assert any("not UTF-8" in note for note in df.attrs["files"][0]["notes"])
-
-
-def test_a_compressed_log_is_read(tmp_path: Path) -> None:
-    """gzip is seen by its first bytes."""
-    df = _load(tmp_path, gzip.compress(_jsonl({"step": 1, "loss": 2.0}, {"step": 2, "loss": 1.0}).encode()))
-    assert list(df["loss"]) == [2.0, 1.0]
-
-
-def test_skipped_lines_are_counted(tmp_path: Path) -> None:
-    """Foreign lines between the records are counted; empty ones are not lines."""
-    df = _load(
-        tmp_path,
-        "hello\n"
-        + _jsonl({"step": 1, "loss": 1})
-        + "\nsaving\n"
-        + _jsonl({"step": 2, "loss": 1})
-        + '{"config": {"hidden": 8}}\n',
-    )
-    entry = df.attrs["files"][0]
-    assert (entry["lines"], entry["records"], entry["skipped"]) == (5, 2, 3)
-
-
 def test_a_loss_is_not_the_validation_loss_beside_it(tmp_path: Path) -> None:
     """``val loss`` before ``loss`` in one line, and records marked as validation, are separate columns."""
     df = _load(tmp_path, "".join(f"step {at}, val loss 9.0, loss 1.0, lr 0.1, time 5ms, mem 2GB\n" for at in range(3)))
@@ -225,26 +146,12 @@ def test_a_loss_is_not_the_validation_loss_beside_it(tmp_path: Path) -> None:
     assert split[["loss", "val_loss"]].iloc[0].tolist() == [1.0, 9.0]
 
 
-def test_a_movement_of_the_cursor_ends_a_line(tmp_path: Path) -> None:
-    """The rest of a progress bar, and a record that the bar's cursor movement puts on another line."""
-    bar = "Validation: |          | 0/? [00:00<?, ?it/s]\x1b[A\x1b[A"
-    df = _load(tmp_path, "".join(f"{bar}INFO Epoch {at}: loss {3 - at}.5\n" for at in range(3)))
-    assert list(df["loss"]) == [3.5, 2.5, 1.5]
-
-
 def test_utilisation_of_each_gpu_is_a_column(tmp_path: Path) -> None:
     """A list, as the first tool logs it, becomes a column per GPU and their mean."""
     df = _load(tmp_path, _jsonl(*({"step": at, "loss": 1.0, "gpu_util": [90 + at, 50, 70]} for at in range(4))))
     assert list(df["gpu_util_0"]) == [90, 91, 92, 93]
     assert df["gpu_util"][0] == pytest.approx(70.0)
     assert df.attrs["units"]["gpu_util_2"] == "%"
-
-
-def test_records_without_a_step_are_numbered(tmp_path: Path) -> None:
-    """As the first tool did, with a note."""
-    df = _load(tmp_path, _jsonl({"loss": 2.0}, {"loss": 1.0}))
-    assert list(df["step"]) == [1, 2]
-    assert "no step in the log: the records are numbered" in df.attrs["files"][0]["notes"]
 
 
 def test_a_path_without_a_record_is_an_error(tmp_path: Path) -> None:
@@ -262,27 +169,11 @@ def test_a_path_without_a_record_is_an_error(tmp_path: Path) -> None:
             _load(tmp_path, content, name)
 
 
-def test_many_lines_take_bounded_memory_and_lose_nothing(tmp_path: Path) -> None:
-    """A log of several blocks is the same table as its parts: no record is lost where blocks meet."""
-    lines = [f"step {at} | loss: {at % 97 / 10:.1f} | lr 1e-4" for at in range(50_000)]
-    df = _load(tmp_path, "\n".join(lines) + "\n")
-    assert len(df) == 50_000
-    assert df["step"].is_monotonic_increasing
-    assert (df["loss"] == [at % 97 / 10 for at in range(50_000)]).all()
-
-
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without pandas the message has the command that installs it."""
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(MissingExtra, match=r"package pandas, .*pip install 'torch-autoprof\[logs\]'"):
         load_logs(Path(__file__).parent / "fixtures" / "seed.jsonl")
-
-
-def test_importing_the_room_is_light() -> None:
-    """``import autoprof.logs`` loads neither pandas nor matplotlib."""
-    code = "import sys, autoprof.logs; print(sorted({'pandas', 'matplotlib'} & set(sys.modules)))"
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert found.stdout.strip() == "[]"
 
 
 def test_records_of_ranks_without_a_label_are_of_no_known_rank(tmp_path: Path) -> None:
@@ -339,15 +230,6 @@ def test_damaged_compressed_data_are_not_read(tmp_path: Path) -> None:
         load_logs(path)
     (tmp_path / "b.log").write_text("\n".join(LINES) + "\n")
     assert load_logs(tmp_path).attrs["unread"] == [f"{path} (damaged)"]
-
-
-@pytest.mark.parametrize("compress", [gzip.compress, bz2.compress, lzma.compress])
-def test_a_compressed_file_without_a_whole_record_says_so(tmp_path: Path, compress: Callable[[bytes], bytes]) -> None:
-    """A file of bzip2 is compressed in blocks of 900 kB: a cut one may hold nothing."""
-    path = tmp_path / "a.log"
-    path.write_bytes(compress("\n".join(LINES).encode())[:32])
-    with pytest.raises(AutoprofError, match="ends before its first record"):
-        load_logs(path)
 
 
 def test_a_folder_gives_only_its_logs(tmp_path: Path) -> None:

@@ -48,17 +48,6 @@ def test_a_plot_without_its_column_is_omitted_with_a_note() -> None:
     assert figure.get_supxlabel().startswith("Not in the log")
 
 
-def test_validation_does_not_hide_the_training_curve() -> None:
-    """Validation in every step is a thin line below the moving average, with few hollow markers."""
-    figure = plot_metrics(_table(val_loss=np.linspace(3, 1, 50)), None)
-    lines = {str(line.get_label()): line for line in figure.axes[0].lines}
-    validation, training = lines["validation loss"], lines["loss, mean of 5"]
-    assert validation.get_zorder() < training.get_zorder()
-    assert validation.get_markerfacecolor() == "none"
-    assert len(validation.get_xdata()) == 50
-    assert 50 / validation.get_markevery() <= 12
-
-
 def test_one_plot_is_one_column_of_a_paper_wide() -> None:
     """``plots`` selects; what is not in the log is named, and nothing else."""
     figure = plot_metrics(_table(lr=1e-3, throughput=5.0), None, plots=["loss", "memory"])
@@ -73,15 +62,6 @@ def test_plots_without_a_value_above_zero_are_omitted() -> None:
     figure = plot_metrics(_table(step_time_s=zero, data_time=zero, throughput=zero), None)
     assert _titles(figure) == ["Loss", "Throughput", "Step time"]
     assert all(axes.get_ylim() == (0, 1) for axes in figure.axes[1:])
-
-
-def test_no_point_stands_at_the_edge_of_an_axis_that_begins_at_zero() -> None:
-    """Values that differ little have room above them."""
-    figure = plot_metrics(_table(throughput=np.linspace(350, 370, 50)), None)
-    axes = next(axes for axes in figure.axes if axes.get_title(loc="left") == "Throughput")
-    low, high = axes.get_ylim()
-    assert low == 0
-    assert high >= 1.04 * 370
 
 
 def test_throughput_below_p10_is_red() -> None:
@@ -104,23 +84,12 @@ def test_the_moving_average_is_over_the_records_that_were_asked_for() -> None:
 
 
 def test_utilisation_that_was_not_logged_is_an_estimate() -> None:
-    """With the wait for data it is an upper bound; without, a share of the run's best. The legend has the formula."""
+    """With the wait for data it is an upper bound, and the legend has the formula; without there is none."""
     waiting = plot_metrics(_table(step_time_s=0.2, data_time=0.05), None)
     axes = next(axes for axes in waiting.axes if "estimate" in axes.get_title(loc="left"))
     assert axes.lines[0].get_ydata()[0] == pytest.approx(75.0)
-    assert not axes.texts
-    assert axes.lines[0].get_label() == "_child0"
     assert axes.lines[1].get_label() == "1 − waiting for data / step time, mean of 5"
-    rate = plot_metrics(_table(throughput=np.r_[np.full(25, 50.0), np.full(25, 100.0)]), None)
-    assert any("relative to this run, not to the device's peak" in note for note in rate.notes)
-
-
-def test_runs_lie_over_each_other_with_a_colour_each() -> None:
-    """Every plot has a line of each run, and the runs are named once."""
-    figure = plot_metrics(load_logs([FIXTURES / "mmengine.log", FIXTURES / "nanogpt.log"]), None)
-    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["mmengine.log", "nanogpt.log"]
-    colors = {line.get_color() for line in figure.axes[0].lines}
-    assert len(colors) == 2
+    assert _titles(plot_metrics(_table(throughput=50.0), None)) == ["Loss", "Throughput"]
 
 
 def test_ranks_are_a_mean_with_their_range() -> None:
@@ -163,12 +132,6 @@ def test_names_in_chinese_and_with_dollars_are_drawn(tmp_path: Path) -> None:
     path = tmp_path / "训练_$a$_日志.jsonl"
     path.write_text('{"step": 1, "loss": 2.0}\n{"step": 2, "loss": 1.0}\n')
     plot_metrics(load_logs(path), tmp_path / "figure.png")
-
-
-def test_losses_without_one_called_loss_are_all_drawn() -> None:
-    """A GAN's two losses are two lines."""
-    table = pd.DataFrame({"step": [1, 2, 3], "disc_loss": [1.0, 2, 3], "gen_loss": [3.0, 2, 1]})
-    assert len(plot_metrics(table, None).axes[0].lines) == 2
 
 
 @pytest.mark.parametrize(

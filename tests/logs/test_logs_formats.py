@@ -14,84 +14,36 @@ FIXTURES = Path(__file__).parent / "fixtures"
 
 
 @pytest.mark.parametrize(
-    ("file", "name", "rows", "columns"),
+    ("file", "name", "rows"),
     [
-        ("trainer_state.json", "hf trainer_state", 12, {"loss", "val_loss", "lr", "grad_norm", "epoch"}),
-        ("hf_console.log", "jsonl", 12, {"loss", "val_loss", "lr", "grad_norm", "epoch"}),
-        ("accelerate_two_ranks.log", "jsonl", 40, {"loss", "throughput", "step_time_s", "lr", "rank"}),
-        ("deepspeed.log", "deepspeed", 13, {"throughput", "lr", "memory", "timestamp"}),
-        ("megatron.log", "megatron", 20, {"loss", "val_loss", "step_time_s", "lr", "grad_norm", "memory", "tflops"}),
-        ("mmengine.log", "mmengine", 15, {"loss", "step_time_s", "data_time", "lr", "grad_norm"}),
-        ("mmengine_scalars.json", "mmengine scalars", 15, {"loss", "step_time_s", "data_time", "lr", "grad_norm"}),
-        ("detectron2.log", "detectron2", 20, {"loss", "step_time_s", "data_time", "lr", "memory"}),
-        ("detectron2_metrics.json", "detectron2 metrics", 10, {"loss", "step_time_s", "data_time", "lr"}),
-        (
-            "fairseq.log",
-            "fairseq",
-            8,
-            {"loss", "val_loss", "tokens_per_s", "steps_per_s", "lr", "grad_norm", "batch_size"},
-        ),
-        ("nanogpt.log", "nanogpt train", 11, {"loss", "val_loss", "step_time_s"}),
-        ("speedrun.log", "nanogpt", 62, {"val_loss", "step_avg, mean of the run so far", "elapsed_s"}),
-        ("torchtitan.log", "torchtitan", 5, {"loss", "grad_norm", "memory", "tokens_per_s", "tflops", "mfu", "rank"}),
-        ("lightning_metrics.csv", "csv", 15, {"loss", "val_loss", "lr", "epoch"}),
-        (
-            "llamafactory.jsonl",
-            "llamafactory",
-            20,
-            {"loss", "lr", "throughput, mean of the run so far", "tokens", "elapsed_s"},
-        ),
-        (
-            "seed.jsonl",
-            "jsonl",
-            120,
-            {"loss", "throughput", "step_time_s", "lr", "gpu_util", "gpu_util_0", "gpu_util_1"},
-        ),
-        ("autoprof_run", "autoprof", 12, {"loss", "throughput", "step_time_s", "lr", "memory", "rank", "timestamp"}),
-        ("autoprof_run/rank0/timing.log", "timing.log", 12, {"loss", "step_time_s", "lr", "memory"}),
+        ("trainer_state.json", "hf trainer_state", 12),
+        ("hf_console.log", "jsonl", 12),
+        ("accelerate_two_ranks.log", "jsonl", 40),
+        ("deepspeed.log", "deepspeed", 13),
+        ("megatron.log", "megatron", 20),
+        ("mmengine.log", "mmengine", 15),
+        ("mmengine_scalars.json", "mmengine scalars", 15),
+        ("detectron2.log", "detectron2", 20),
+        ("detectron2_metrics.json", "detectron2 metrics", 10),
+        ("fairseq.log", "fairseq", 8),
+        ("nanogpt.log", "nanogpt train", 11),
+        ("speedrun.log", "nanogpt", 62),
+        ("torchtitan.log", "torchtitan", 5),
+        ("lightning_metrics.csv", "csv", 15),
+        ("llamafactory.jsonl", "llamafactory", 20),
+        ("seed.jsonl", "jsonl", 120),
+        ("autoprof_run", "autoprof", 12),
+        ("autoprof_run/rank0/timing.log", "timing.log", 12),
     ],
 )
-def test_a_format_is_detected_by_content(tmp_path: Path, file: str, name: str, rows: int, columns: set[str]) -> None:
-    """Under any name, each log is read by its format, with its rows and the columns it has."""
+def test_a_format_is_detected_by_content(tmp_path: Path, file: str, name: str, rows: int) -> None:
+    """Under any name, each log is read by its format, with all its rows; the corpus checks the values."""
     path = FIXTURES / file
     if path.is_file():
         path = Path(shutil.copy(path, tmp_path / "unnamed"))
     df = load_logs(path)
     assert [entry["reader"] for entry in df.attrs["files"]] == [name]
     assert len(df) == rows
-    assert columns <= set(df.columns)
-    assert df["step"].is_monotonic_increasing or "rank" in df
-
-
-@pytest.mark.parametrize(
-    ("file", "column", "value"),
-    [
-        ("megatron.log", "step_time_s", (0.55, 0.59)),
-        ("megatron.log", "memory", (5663.76 / 1024 - 1e-3, 5663.77 / 1024 + 1e-3)),
-        ("detectron2.log", "memory", (2519 / 1024, 2899 / 1024)),
-        ("deepspeed.log", "memory", (0.33, 0.33)),
-        ("torchtitan.log", "memory", (36.5, 37.0)),
-        ("torchtitan.log", "tokens_per_s", (5000, 6481)),
-        ("nanogpt.log", "step_time_s", (1e-4, 0.1)),
-        ("speedrun.log", "elapsed_s", (0.0, 1.0)),
-        ("fairseq.log", "loss", (3.0, 4.75)),
-        ("llamafactory.jsonl", "elapsed_s", (20, 400)),
-    ],
-)
-def test_units_are_made_one(file: str, column: str, value: tuple[float, float]) -> None:
-    """Milliseconds, MB, clocks and thousands end as seconds, GiB and plain numbers."""
-    values = load_logs(FIXTURES / file)[column].dropna()
-    assert len(values)
-    assert value[0] <= values.min()
-    assert values.max() <= value[1]
-
-
-def test_the_tables_of_units_is_in_the_attributes() -> None:
-    """``attrs`` gives the unit of every column that has one."""
-    units = load_logs(FIXTURES / "megatron.log").attrs["units"]
-    assert units["memory"] == "GiB"
-    assert units["step_time_s"] == "s"
-    assert units["throughput"] == "samples/s"
 
 
 def test_several_lines_of_a_step_are_one_row() -> None:
@@ -142,26 +94,11 @@ def test_a_pattern_of_the_users_names_the_columns(tmp_path: Path) -> None:
     assert df.attrs["files"][0]["skipped"] == 1
 
 
-def test_a_pattern_may_be_any_expression(tmp_path: Path) -> None:
-    """It may look around, at the time of a line, and at the digits of a number."""
-    path = tmp_path / "odd.log"
-    path.write_text("".join(f"2026-11-20 10:00:{at:02} step {at} loss {at / 2}\n" for at in range(1, 21)))
-    df = load_logs(path, pattern=r"^2026.* step (?P<step>\d*0) (?=loss)loss (?P<loss>\S+)")
-    assert df[["step", "loss"]].values.tolist() == [[10, 5.0], [20, 10.0]]
-
-
 @pytest.mark.parametrize(("pattern", "message"), [("(", "not a regular expression"), (r"step (\d+)", "no named group")])
 def test_an_unusable_pattern_is_an_error(pattern: str, message: str) -> None:
     """A pattern that cannot be used is an error of the user's, with what is allowed."""
     with pytest.raises(AutoprofError, match=message):
         load_logs(FIXTURES / "seed.jsonl", pattern=pattern)
-
-
-def test_a_format_can_be_chosen() -> None:
-    """``reader`` overrules the detection; an unknown name is an error with the nearest one."""
-    assert load_logs(FIXTURES / "torchtitan.log", reader="text").attrs["files"][0]["reader"] == "text"
-    with pytest.raises(AutoprofError, match="did you mean 'mmengine'"):
-        load_logs(FIXTURES / "mmengine.log", reader="mmengin")
 
 
 def test_the_log_of_the_global_timer_is_a_row_per_dump_and_rank(tmp_path: Path) -> None:
@@ -185,13 +122,12 @@ def test_the_log_of_the_global_timer_is_a_row_per_dump_and_rank(tmp_path: Path) 
 
 
 def test_host_time_in_the_place_of_device_time_is_named(tmp_path: Path) -> None:
-    """The original timer wrote it without a GPU; an event without a rank of its own is not used, with a note."""
+    """The original timer wrote it without a GPU; an event without a rank of its own is not used."""
     line = "[RANK 0] a, start={0}.0, end={0}.5, cpu_dur=0.50000{0}s, cuda_dur=500.00{0}ms"
     path = tmp_path / "timer_rank0.log"
     path.write_text("\n".join([*map(line.format, range(4)), line.format(5) + line.format(6)[len("[RANK 0]") :], ""]))
     notes = load_logs(path).attrs["files"][0]["notes"]
     assert notes == [
-        "events that are incomplete or contradict themselves, not used: 1",
         "cuda_dur equals cpu_dur in every record, so it is host time: no device time was measured",
         "host time, because a record has no device time: a",
     ]

@@ -1,38 +1,39 @@
 """The log formats. A file's format is detected from its content, never from its name.
 
-A module of this package without a leading underscore is a format; it holds a ``LogFormat`` under ``FORMAT``. The text
-logs of other tools are entries of ``tools.yaml``. Another package adds a format through an entry point of the group
-``autoprof.logs.formats``.
+The text logs of other tools are entries of ``tools.yaml``.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from ..._core.plugins import PartKind
 from ..log_file import LogFile
-from ._base import FormatHints, LogFormat, RawRecords
-from ._json import JsonFormat
-from ._text import TOOL_FORMATS, TextFormat, make_pattern_format
+from ._base import LogFormat, RawRecords
+from ._text import TOOL_FORMATS, make_pattern_format
+from .csv import CsvFormat
+from .global_timer import GlobalTimerLog
+from .json_document import JsonDocument
+from .jsonl import JSONL
+from .text import PlainText
+from .timing_log import TimingLog
 
-__all__ = [
-    "FormatHints", "JsonFormat", "LogFormat", "RawRecords", "TextFormat",
-    "detect_format", "formats_by_name", "make_pattern_format",
-]  # fmt: skip
+__all__ = ["LogFormat", "RawRecords", "detect_format", "make_pattern_format"]
 
-LOG_FORMATS: Final = PartKind("log format", "autoprof.logs.formats", "FORMAT", LogFormat)
-
-
-def formats_by_name() -> dict[str, LogFormat]:
-    """Return all formats by the name that ``load_logs(reader=)`` accepts; a built-in format keeps its name."""
-    found = {log_format.name: log_format for log_format in reversed(LOG_FORMATS.parts.values())}
-    return found | {log_format.name: log_format for log_format in TOOL_FORMATS}
+FORMATS: Final[tuple[LogFormat, ...]] = (
+    CsvFormat(name="csv", priority=15),
+    GlobalTimerLog(name="global timer", priority=12),
+    JsonDocument(name="json document", priority=25),
+    JSONL,
+    PlainText(name="text", priority=-10),
+    TimingLog(name="timing.log", priority=12),
+    *TOOL_FORMATS,
+)
 
 
 def detect_format(log_file: LogFile) -> LogFormat | None:
     """Return the format with the highest score on a sample of the file; None if no format finds a record.
 
-    Of equal scores the higher ``priority`` wins, then the name that comes first in the alphabet.
+    Of equal scores the higher ``priority`` wins.
     """
     # Lines of the sample that are scored, from its beginning, its middle and its end.
     lines_per_place = 800
@@ -44,11 +45,6 @@ def detect_format(log_file: LogFile) -> LogFormat | None:
             *sample[middle : middle + lines_per_place],
             *sample[-lines_per_place:],
         ]
-    scored = []
-    for _, log_format in sorted(formats_by_name().items()):
-        try:
-            scored.append((log_format.score(sample), log_format))
-        except Exception as error:  # the other package's code may raise anything
-            LOG_FORMATS.exclude_failed(log_format, error)
+    scored = [(log_format.score(sample), log_format) for log_format in sorted(FORMATS, key=lambda one: one.name)]
     score, best = max(scored, key=lambda entry: (entry[0], entry[1].priority))
     return best if score > 0 else None

@@ -148,7 +148,7 @@ class LogFormat:
     """One format of training logs; a subclass implements ``score`` and ``read``."""
 
     name: str
-    """The name in ``load_logs(reader=)``, in reports and in the documentation."""
+    """The name in reports and in the documentation."""
     priority: int = 0
     """Decides between formats of equal score: the higher number wins."""
 

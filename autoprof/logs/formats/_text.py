@@ -13,8 +13,8 @@ from ..fields import TABLE, meaning_of
 from ..log_file import LogFile
 from ..values import parse_value
 from ._base import FormatHints, LogFormat, RawRecords, read_lines
-from ._json import JsonFormat
 from ._pairs import PLAIN, SPACED, find_pairs, take_counters, take_prefix, take_time
+from .jsonl import JsonFormat
 
 
 @dataclass(frozen=True, kw_only=True)

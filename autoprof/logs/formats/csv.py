@@ -101,6 +101,3 @@ def _find_header(line: str, below: str) -> _Header | None:
         if all(values):
             return _Header(separator, tuple(names), is_known)
     return None
-
-
-FORMAT: Final = CsvFormat(name="csv", priority=15)

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from ..._core.names import shorten, visible
 from ..fields import Meaning
 from ..log_file import LogFile
 from ._base import LogFormat, RawRecords
@@ -36,38 +37,46 @@ class TimerRecord(NamedTuple):
     """None if no device time was measured."""
 
 
-def find_intervals(line: str) -> list[TimerRecord | None]:
-    """Return the interval of each record in a line; None for a record with impossible times.
+class TimerRecords:
+    """The records of one or several logs, and counts of everything else in them."""
 
-    A record may follow a prefix, and a line may have several: processes that share a file mix their lines.
-    """
-    return [_parse_interval(match) for match in _RECORD.finditer(line)]
+    def __init__(self) -> None:
+        self.seen: dict[TimerRecord, tuple[int, int]] = {}
+        """Each record with the numbers of its dump and its line; one that a later dump repeats is there once."""
+        self.lines = self.dumps = self.skipped = self.repeated = 0
+        self.first_skipped = ""
+        """The first line with an event that is incomplete or contradicts itself, or with none."""
+
+    def add(self, log_file: LogFile) -> None:
+        """Read a log. A record may follow a prefix, and a line may have several: processes mix their lines."""
+        for number, line in enumerate(log_file.lines(), 1):
+            text = line.strip()
+            self.dumps += "DUMP START" in text
+            if re.fullmatch(r"[= ]*(DUMP START)?[= ]*", text):
+                continue
+            self.lines += 1
+            found = [one for one in map(_parse_interval, _RECORD.finditer(text)) if one is not None]
+            self.repeated += sum(one in self.seen for one in found)
+            self.seen |= {one: (self.dumps, number) for one in found if one not in self.seen}
+            events = max(text.count("[RANK "), len(re.findall(rf", start={_NUMBER}, end=", text)))
+            if not found or events > len(found):
+                self.skipped += 1
+                self.first_skipped = (
+                    self.first_skipped or f"{log_file.path.name}:{number} '{shorten(visible(text), 60)}'"
+                )
 
 
-def count_events(line: str) -> int:
-    """Return how many events a line begins, complete or not."""
-    return max(line.count("[RANK "), len(re.findall(rf", start={_NUMBER}, end=", line)))
-
-
-def ranks_of_copies(records: Collection[TimerRecord]) -> set[int]:
+def ranks_of_copies(records: Iterable[TimerRecord]) -> set[int]:
     """Return the ranks whose device time is the host time in every record: no device was measured.
 
     Some timers write it without a GPU. Measured times of a device never equal the host's to the last digit.
     """
-    equal: dict[int, list[TimerRecord]] = {}
-    different = set()
+    equal: dict[int, list[bool]] = {}
     for one in records:
-        if one.device_ms is None:
-            continue
-        # Both durations are rounded to a microsecond.
-        if abs(one.device_ms - one.host_ms) <= 0.0011:
-            equal.setdefault(one.rank, []).append(one)
-        else:
-            different.add(one.rank)
-    # Shorter times have too few digits: they may be equal by chance.
-    return {
-        rank for rank, ones in equal.items() if rank not in different and sum(one.host_ms >= 0.05 for one in ones) >= 3
-    }
+        # Both durations are rounded to a microsecond; shorter times may be equal by chance.
+        if one.device_ms is not None and (one.host_ms >= 0.05 or abs(one.device_ms - one.host_ms) > 0.0011):
+            equal.setdefault(one.rank, []).append(abs(one.device_ms - one.host_ms) <= 0.0011)
+    return {rank for rank, ones in equal.items() if all(ones) and len(ones) >= 3}
 
 
 def _parse_interval(match: re.Match[str]) -> TimerRecord | None:
@@ -84,32 +93,20 @@ class GlobalTimerLog(LogFormat):
 
     def score(self, sample: Sequence[str]) -> float:
         """Count the lines with an interval."""
-        return 1.2 * sum(any(find_intervals(line)) for line in sample)
+        return 1.2 * sum(_RECORD.search(line) is not None for line in sample)
 
     def read(self, log_file: LogFile) -> RawRecords:
-        """Read the file line by line: a record is a dump of many lines."""
-        raw, seen = RawRecords(self.name), dict[TimerRecord, tuple[int, int]]()
-        dump = repeated = lost = 0
-        for line in filter(str.strip, log_file.lines()):
-            raw.lines += 1
-            if "DUMP START" in line:
-                dump += 1
-                raw.used_lines += 1
-                continue
-            found = [one for one in find_intervals(line) if one is not None]
-            raw.used_lines += bool(found)
-            lost += count_events(line) - len(found)
-            repeated += sum(one in seen for one in found)
-            seen |= {one: (dump, raw.lines) for one in found if one not in seen}
-        copied = ranks_of_copies(seen)
-        hosts = {one.name for one in seen if one.device_ms is None or one.rank in copied}
-        for row in _to_rows(seen, hosts):
+        """Read the file: a record is a dump of many lines."""
+        raw, records = RawRecords(self.name), TimerRecords()
+        records.add(log_file)
+        raw.lines, raw.used_lines = records.lines, records.lines - records.skipped
+        copied = ranks_of_copies(records.seen)
+        hosts = {one.name for one in records.seen if one.device_ms is None or one.rank in copied}
+        for row in _to_rows(records.seen, hosts):
             raw.add_row(row)
         raw.add_meaning("step", Meaning("step", 0))
-        if repeated:
-            raw.notes.append(f"intervals repeated by a later dump, counted once: {repeated}")
-        if lost:
-            raw.notes.append(f"events that are incomplete or contradict themselves, not used: {lost}")
+        if records.repeated:
+            raw.notes.append(f"intervals repeated by a later dump, counted once: {records.repeated}")
         if copied:
             raw.notes.append(COPIES_NOTE)
         if hosts:
@@ -129,6 +126,3 @@ def _to_rows(seen: Mapping[TimerRecord, tuple[int, int]], hosts: Collection[str]
         time = one.host_ms if one.name in hosts or one.device_ms is None else one.device_ms
         row[column] = row.get(column, 0.0) + time
     return list(rows.values())
-
-
-FORMAT: Final = GlobalTimerLog(name="global timer", priority=12)

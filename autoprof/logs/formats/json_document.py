@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from ..log_file import LogFile
 from ._base import LogFormat, RawRecords
-from .jsonl import FORMAT as JSONL
+from .jsonl import JSONL
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,6 +71,3 @@ def _find_records(data: Any) -> list[dict[str, Any]]:
         full = {key: value for key, value in columns.items() if len(value) == length}
         return [dict(zip(full, row, strict=True)) for row in zip(*full.values(), strict=True)]
     return longest or [data]
-
-
-FORMAT: Final = JsonDocument(name="json document", priority=25)

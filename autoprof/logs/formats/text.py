@@ -145,6 +145,3 @@ def _epoch_of_header(line: str) -> float | None:
         return None
     counters = take_counters(line)[1] if "poch" in line or "轮" in line else {}
     return counters.get("epoch") if counters.keys() <= {"epoch"} else None
-
-
-FORMAT: Final = PlainText(name="text", priority=-10)

@@ -86,6 +86,3 @@ def _read_line(line: str, row: dict[str, Any], path: list[str], raw: RawRecords)
         if value is not None and (word == "peak" or "memory" not in row):
             row["memory"] = value.number / _PER_GIB[value.unit or "GiB"]
     return bool(scalars) or " | autoprof " in line
-
-
-FORMAT: Final = TimingLog(name="timing.log", priority=12)
