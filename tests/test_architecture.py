@@ -53,7 +53,7 @@ HOLDS = {
     "SessionCost",
     "LoaderProbe": "TrainingHooks Prefetch FetchedBatches Recorder",
     "TrainingHooks": "TrainingSteps Recorder",
-    "TrainingSteps": "StepDetector StepRecorder Sampling Pipeline Diagnosis ExcludedTime Sampler Recorder Notes",
+    "TrainingSteps": "StepDetector StepRecorder Sampling Pipeline ExcludedTime Recorder Notes",
     "StepRecorder": "Footprint Recorder Notes",
     "StepDetector": "",
     "Sampling": "Sampler Zoom Footprint Recorder",

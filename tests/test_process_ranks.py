@@ -5,8 +5,11 @@ from __future__ import annotations
 import os
 
 import pytest
+import torch
 import torch.distributed as dist
+from torch import nn
 
+import autoprof
 from autoprof._process import ranks
 from autoprof._process.ranks import launch_name, ranks_of
 
@@ -99,3 +102,14 @@ def test_a_start_after_a_host_has_left_has_a_name_of_its_own(monkeypatch: pytest
             monkeypatch.setenv(name, value)
         names.append(launch_name())
     assert names == [one_host, f"{one_host}-node1of3", f"{one_host}-node0of2", one_host]
+
+
+def test_a_process_group_made_after_the_session_is_noted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such ranks are not compared; the note says what to call first."""
+    model = nn.Linear(2, 2)
+    with autoprof.instrument(model, {"sinks": {}, "step": "manual"}) as session:
+        monkeypatch.setenv("RANK", "1")
+        monkeypatch.setenv("WORLD_SIZE", "2")
+        model(torch.ones(1, 2)).sum().backward()
+        session.step()
+    assert any("call init_process_group first" in note for note in session.summary().notes)

@@ -67,19 +67,6 @@ def test_a_run_that_the_launcher_names_gets_a_number_on_every_rank(tmp_path: Pat
         assert {folder.path for folder in folders} == {tmp_path / name}
 
 
-def test_a_rank_that_became_known_late_moves_to_the_run_of_rank_0(tmp_path: Path) -> None:
-    """With all its files; where that rank is there already, it stays where it is."""
-    first, second, third = (RunFolder.create(tmp_path) for _ in range(3))
-    (second.rank_path / "steps.jsonl").write_text("{}\n", encoding="utf-8")
-    second.join(first.path, 1)
-    assert (second.path, second.rank_path) == (first.path, first.path / "rank1")
-    assert sorted(path.name for path in second.rank_path.iterdir()) == ["run.json", "steps.jsonl"]
-    third.join(first.path, 1)
-    assert third.path != first.path
-    assert third.rank_path.is_dir()
-    assert len(list(tmp_path.iterdir())) == 2
-
-
 def test_run_json_says_what_ran_and_how_it_ended(tmp_path: Path) -> None:
     """``run.json`` has the start from the beginning, and the end from the end."""
     folder = RunFolder.create(tmp_path, config={"step": "auto"}, devices=["cpu"])

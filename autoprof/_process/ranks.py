@@ -48,11 +48,6 @@ def group_is_ready() -> bool:
     return torch.distributed.is_available() and torch.distributed.is_initialized()
 
 
-def can_have_group() -> bool:
-    """Return whether a process group may still be made."""
-    return torch.distributed.is_available() and not torch.distributed.is_initialized()
-
-
 def _rank_and_world_size() -> tuple[int, int]:
     if group_is_ready():
         return torch.distributed.get_rank(), torch.distributed.get_world_size()

@@ -70,8 +70,6 @@ class Exchange:
         """The reason for which the exchange has ended, or has never begun."""
         self.connected = False
         self.place = place
-        self.folder: str | None = None
-        """The folder of rank 0's run, where rank 0 has announced it."""
         self.work_ns = 0
         """Processor time of the thread."""
         self.messages = 0
@@ -128,7 +126,7 @@ class Exchange:
         if self.connected:
             if self.place.rank:
                 self._send(closing=closing)
-                self._read_answers()
+                self._read_rate()
             else:
                 self._collect()
                 if not self._stop.is_set() and self._clock() >= self._compared_at:
@@ -150,12 +148,9 @@ class Exchange:
         if not self.messages:
             self._store.append("joined", f"{self.place.rank},")
 
-    def _read_answers(self) -> None:
-        """Read the rate of all ranks, and the folder of rank 0's run."""
+    def _read_rate(self) -> None:
         if self._store.check(["rate"]):
             self._rates.agreed_rate = float(self._store.get("rate"))
-        if self.folder is None and self._store.check(["folder"]):
-            self.folder = self._store.get("folder").decode()
 
     def _collect(self) -> None:
         """Read the messages of all ranks, and put the rate there that all afford."""
@@ -170,8 +165,6 @@ class Exchange:
                 self._table.add(message, now)
         self._rates.agreed_rate = self._table.rate(now, self.interval_s)
         self._store.set("rate", str(min(self._rates.agreed_rate, self._rates.affordable_rate)))
-        if not self.messages and self.folder is not None:
-            self._store.set("folder", self.folder)
 
     def _compare_now(self) -> None:
         began = self._clock()

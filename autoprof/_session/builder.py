@@ -30,7 +30,7 @@ from .._core.signals import DeferSignals
 from .._metrics import CommMeter, ExpertMeter, RootProbe
 from .._process import lifecycle
 from .._process.gc_paused import GcPaused
-from .._process.ranks import can_have_group, launch_name, rank, world_size
+from .._process.ranks import launch_name, rank, world_size
 from .._process.switch import is_off
 from .._ranks import Exchange, RankMonitor
 from .._resolve.observer import Observer
@@ -50,7 +50,6 @@ from ..probes.stacks import StackProbe
 from ..probes.sync_calls import SyncProbe
 from ..sinks import Config, Sink, close_unused, load_config, open_sinks, writes_files
 from .host_times import HOST
-from .late_ranks import LateRanks
 from .module_sources import ModuleSources
 from .observers import CompiledModules, ExcludedTime, MemoryTable
 from .pipeline import Pipeline
@@ -61,7 +60,7 @@ from .probe_setup import (
     make_rows,
     memory_names,
 )
-from .rank_exchange import RankExchange, make_exchange
+from .rank_exchange import LateGroup, RankExchange, make_exchange
 from .sampler import Sampler
 from .sampling import Sampling
 from .session import OpenSession, Session
@@ -224,13 +223,15 @@ class _Builder:
             excluded,
             CommMeter(comm.record, self._notes),
             ExpertMeter(capture.probes.find(ExpertProbe).blocks),
-            diagnosis := self._diagnosis(folder, capture, exchange),
+            self._diagnosis(folder, capture, exchange),
             *([] if folder is None else [ModuleSources(setup.model, folder)]),
             compiled := self._compiled_modules(),
             UncalledModules(setup.model, compiled, self._notes),
             self._cost,
         ]
-        if exchange is not None:
+        if exchange is None:
+            observers.append(LateGroup(self._notes))
+        else:
             observers.append(RankExchange(exchange, sampler, shows=rank() == 0))
             undo.add(exchange.finish)
         if sampler.active:
@@ -257,8 +258,6 @@ class _Builder:
         sampling = Sampling(setup.recorder, sampler, rows, capture.step_probes, mark_cost=setup.mark_cost, times=HOST)
         flight = self._flight_recorder(folder)
         windows = self._windows(folder, sampling, pipeline, flight)
-        if exchange is None and can_have_group():
-            windows.append(LateRanks(sampler, diagnosis, pipeline, folder, made, self._notes).step_begins)
         steps = self._steps(capture, sampling, pipeline, excluded, windows, flight)
         hooks = self._hooks(capture, steps)
         reporting = StepProbes(replace(capture.context, events=hooks))

@@ -101,27 +101,11 @@ class Pipeline:
         """The time at which the last pass began."""
         self._due_ns = self._began_ns + PASS_EVERY_NS
         self._took_long = self._is_behind = False
-        self._at_end: list[Callable[[], object]] = []
 
     def use_clock(self, clock: Clock) -> None:
         """Measure the limits of the clock that is read from now on."""
         self._holds_events = clock.device_type is not None
         self._limit.use(clock)
-
-    def follow(self, observer: Observer) -> None:
-        """Add an observer that takes steps and frames and annotates summaries from now on."""
-        self._observers.append(observer)
-        self._steppers.append(observer)
-        self._stages.append(observer)
-        self._summarizer.follow(observer)
-
-    def discard(self, sinks: Iterable[Sink]) -> None:
-        """Close these sinks without a summary."""
-        self._sinks.discard(sinks)
-
-    def at_end(self, action: Callable[[], object]) -> None:
-        """Call this once all files are closed."""
-        self._at_end.append(action)
 
     # Steps and passes.
 
@@ -283,8 +267,6 @@ class Pipeline:
             self._attempt(partial(self._write_summary, summary))
             self._attempt(partial(self._folder.finish, how))
         self._sinks.close(summary)
-        for action in self._at_end:
-            self._attempt(action)
         return summary
 
     def _finish(self, observer: Observer, complete: bool) -> None:

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import torch
 
+from .._core.notes import Notes
 from .._process.ranks import rank, world_size
 from .._ranks import Exchange, RankPlace, open_store
 from .._ranks.table import RankState
@@ -86,6 +87,23 @@ class RankExchange(Observer):
         exchange = self._exchange
         exchange.finish()
         return {"exchange": {"messages": exchange.messages, "thread_ns": exchange.work_ns, "failure": exchange.failure}}
+
+
+class LateGroup(Observer):
+    """Note a process group that is made after the session was opened: its ranks are not compared."""
+
+    provides = "note on a late process group"
+
+    def __init__(self, notes: Notes) -> None:
+        self._notes = notes
+
+    def frames(self, run: FrameRun) -> None:
+        """Look for a group after each pass."""
+        if world_size() > 1:
+            self._notes.warn_once(
+                "the process group was made after autoprof.instrument: each rank records a run of its own, and the "
+                "ranks are not compared; call init_process_group first, or start the ranks by torchrun"
+            )
 
 
 DESCRIBED: Final = {

@@ -108,9 +108,9 @@ class OpenSession(Session):
         folder: RunFolder | None,
         cost: SessionCost,
     ) -> None:
-        self._folder = folder
         self._cost = cost
-        self._show_folder()
+        self.folder = None if folder is None else folder.path
+        self.rank_folder = None if folder is None else folder.rank_path
         self._pipeline = pipeline
         self._sampling = sampling
         self._steps = steps
@@ -127,10 +127,6 @@ class OpenSession(Session):
         """The summary of the whole run, from its end on."""
         self._last_targets: tuple[Target, ...] | None = None
         """The targets of the last step, from the end on."""
-
-    def _show_folder(self) -> None:
-        self.folder = None if self._folder is None else self._folder.path
-        self.rank_folder = None if self._folder is None else self._folder.rank_path
 
     def start(self, attached: Handle) -> None:
         """Open the first step, and take over the handle that ``close`` removes. Called once, by the builder."""
@@ -221,7 +217,6 @@ class OpenSession(Session):
                 self._cost.end_begins()
                 self._detach()
                 summary = self._pipeline.close(how)
-                self._show_folder()
                 self._memory.close()
                 lifecycle.release(self)
                 self._ended = True

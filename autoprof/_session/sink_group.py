@@ -9,7 +9,7 @@ from .._core.failures import contain, describe, ignore
 from .._core.notes import Notes
 from .._core.units import NS_PER_S
 from ..frame import StepFrame
-from ..sinks import CalibratedSink, DiscardedSink, LimitedSink, LiveSink, RefreshedSink, Sink
+from ..sinks import CalibratedSink, LimitedSink, LiveSink, RefreshedSink, Sink
 from ..summary import Summary
 
 SHOW_SHARE: Final = 0.02
@@ -120,16 +120,6 @@ class SinkGroup:
         for sinks in (self._sinks, self._live, self._refreshed, self._limited):
             if sink in sinks:
                 cast("list[Any]", sinks).remove(sink)
-
-    def discard(self, sinks: Iterable[Sink]) -> None:
-        """Close these sinks without a summary: they belong to rank 0, and this is another one."""
-        for sink in sinks:
-            self._remove(sink)
-            with contain(ignore):
-                if isinstance(sink, DiscardedSink):
-                    sink.discard()
-                else:
-                    sink.close(Summary.empty())
 
     def close(self, summary: Summary) -> None:
         """Close every sink in order, whatever fails."""

@@ -74,10 +74,6 @@ class Summarizer:
         self.open_gap = NO_GAP
         """The unsampled steps that no recorded one follows yet."""
 
-    def follow(self, observer: Observer) -> None:
-        """Add an observer that annotates summaries."""
-        self._observers.append(observer)
-
     def summary(self) -> Summary:
         """Return the statistics of all frames so far."""
         require_address_space()

@@ -90,20 +90,6 @@ class RunFolder:
                 if folder != Path.cwd():
                     folder.rmdir()
 
-    def join(self, run: Path, rank: int) -> None:
-        """Move all files of this run, whose rank was not known, to the folder of another as those of ``rank``.
-
-        Does nothing where that folder cannot be seen here, or has this rank already.
-        """
-        target = run / f"rank{rank}"
-        if run == self.path or not (run / "run.json").is_file() or target.exists():
-            return
-        self.rank_path.rename(target)
-        for file in list(self.path.iterdir()):
-            file.rename(target / file.name)
-        self.path.rmdir()
-        self.path, self.rank = run, rank
-
     def write_summary(self, summary: Summary, report: Sequence[str]) -> None:
         """Write ``summary.json``, and the lines of the report to ``summary.txt``; ranks but 0 in their own folders."""
         where = self.path if self.rank == 0 else self.rank_path

@@ -136,11 +136,6 @@ class Diagnosis(Observer):
         self._stacks.frames(run)
         self._threads.look()
 
-    def join_ranks(self, rank: int, world_size: int, ranks: RankMonitor) -> None:
-        """Compare the ranks that became known after the start."""
-        self._start_facts = replace(self._start_facts, rank=rank, world_size=world_size)
-        self._ranks = ranks
-
     def finish(self, *, complete: bool) -> dict[str, Any]:
         """Compare the ranks over all their records, however long that takes.
 

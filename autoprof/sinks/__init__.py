@@ -4,7 +4,6 @@ from typing import TYPE_CHECKING, Any
 
 from ._base import (
     CalibratedSink,
-    DiscardedSink,
     LimitedSink,
     LiveSink,
     RefreshedSink,
@@ -12,7 +11,7 @@ from ._base import (
     Sink,
 )
 from ._kind import SINKS, CloseOrder, Export, SinkKind
-from ._make import close_unused, make_sinks, only_on_rank_0, open_sinks, writes_files
+from ._make import close_unused, make_sinks, open_sinks, writes_files
 
 if TYPE_CHECKING:
     from .._core.options import Options
@@ -23,7 +22,6 @@ __all__ = [
     "CalibratedSink",
     "CloseOrder",
     "Config",
-    "DiscardedSink",
     "Export",
     "LimitedSink",
     "LiveSink",
@@ -36,7 +34,6 @@ __all__ = [
     "close_unused",
     "load_config",
     "make_sinks",
-    "only_on_rank_0",
     "open_sinks",
     "parse_config",
     "writes_files",

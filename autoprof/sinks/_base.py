@@ -63,14 +63,6 @@ class LimitedSink(Sink, Protocol):
         """The note that the limit is reached and what that means, None before. Read after each frame."""
 
 
-@runtime_checkable
-class DiscardedSink(Sink, Protocol):
-    """A sink that shows something when it is closed."""
-
-    def discard(self) -> None:
-        """Close, and show nothing: this process turned out to be another rank than 0."""
-
-
 @dataclass(frozen=True, slots=True)
 class RunInfo:
     """The facts of a run that its sinks share.

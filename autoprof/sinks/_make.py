@@ -81,12 +81,6 @@ def close_unused(sinks: Iterable[Sink]) -> None:
             sink.close(Summary.empty())
 
 
-def only_on_rank_0(sinks: Iterable[Sink]) -> list[Sink]:
-    """Return the sinks that ranks other than 0 do not have."""
-    kinds = [kind.make for kind in SINKS.parts.values() if not kind.every_rank]
-    return [sink for sink in sinks if type(sink) in kinds]
-
-
 def _open(key: str, kind: SinkKind, options: Options, run: RunInfo) -> Sink:
     """Open one sink; an exception of the system or of a tracker's library becomes an ``OutputError``."""
     try:

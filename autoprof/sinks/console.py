@@ -171,11 +171,6 @@ class ConsoleSink:
             self._pinned.clear(patient=True)
             self._print_report(summary, size)
 
-    def discard(self) -> None:
-        """Restore the screen, and print nothing."""
-        atexit.unregister(self._restore_screen)
-        self._pinned.clear(patient=True)
-
     def _print_report(self, summary: Summary, size: tuple[int, int] | None) -> None:
         width = min(size[0], 100) if size else 80
         report = "\n".join(render_short(summary, width=width, encoding=self._encoding, folder=self._folder))

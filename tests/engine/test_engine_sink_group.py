@@ -113,24 +113,6 @@ def test_a_sink_that_fails_is_closed_with_the_summary_so_far_and_called_no_more(
     assert whole.calls[-1] == ("close", ("the end",))
 
 
-def test_the_sinks_of_rank_0_are_closed_without_a_summary_on_another_rank() -> None:
-    """One that shows something at its end shows nothing; a failure of one costs nothing, and the rest goes on."""
-
-    class Shown(Sink):
-        def discard(self) -> None:
-            self._note("discard")
-
-    broken, shown, plain, own = Sink("close"), Shown(), Sink(), Sink()
-    out, notes, _ = outputs(broken, shown, plain, own)
-    out.discard([broken, shown, plain])
-    out.write(frame(1))
-    out.close(Summary.empty(("the end",)))
-    assert broken.calls == plain.calls == [("close", ())]
-    assert shown.calls == [("discard",)]
-    assert own.of("write", "close") == [("write", 1), ("close", ("the end",))]
-    assert notes.all == ()
-
-
 def test_a_sink_hears_a_limit_of_the_clock_once() -> None:
     """And each one that differs; zero is none yet."""
     sink = Sink()

@@ -2,7 +2,6 @@
 
 Cases: ``slow``: rank 1 sleeps 10 ms in the backward of ``middle``. ``dead``: rank 1 kills itself after 30 steps, and
 the ranks do not communicate. ``join``: as ``slow``, and rank 1 has 60 batches, rank 0 has 40, with DDP's ``join``.
-``late RANK PORT``: as ``slow``, without a launcher's environment, and recorded before the process group is made.
 """
 
 from __future__ import annotations
@@ -66,20 +65,15 @@ def wait_until(condition: Callable[[], bool]) -> None:
 
 def main() -> None:
     """Train 60 steps."""
-    folder, arguments = sys.argv[1:]
+    folder, case = sys.argv[1:]
     killed = Path(f"{folder}-killed")
-    case, *place = arguments.split()
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    rank = int(place[0] if place else os.environ["RANK"])
+    rank = int(os.environ["RANK"])
     model: Any = Model(0.01 if rank == 1 or case == "dead" else 0.0)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    if case == "late":
-        session = autoprof.instrument(model, {"output": folder}, optimizer=optimizer)
-        dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{place[1]}", rank=rank, world_size=2)
-    else:
-        dist.init_process_group("gloo")
-        session = autoprof.instrument(model, {"output": folder}, optimizer=optimizer)
+    dist.init_process_group("gloo")
+    session = autoprof.instrument(model, {"output": folder}, optimizer=optimizer)
     if case != "dead":
         model = nn.parallel.DistributedDataParallel(model)
     with model.join() if case == "join" else nullcontext():

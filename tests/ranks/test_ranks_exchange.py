@@ -273,13 +273,3 @@ def test_a_failure_of_the_store_ends_the_exchange() -> None:
         time.sleep(0.02)
     exchange.finish()
     assert exchange.failure == "RuntimeError: connection reset"
-
-
-def test_ranks_learn_the_folder_of_rank_0() -> None:
-    """Where it has announced one."""
-    world = World(2)
-    world.ranks[0].folder = "runs/a"
-    world.exchange(1, 0)
-    assert world.ranks[1].folder is None
-    world.exchange(1)
-    assert world.ranks[1].folder == "runs/a"

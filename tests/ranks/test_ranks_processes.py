@@ -78,32 +78,3 @@ def test_ranks_with_uneven_inputs_are_compared_in_the_steps_of_both(tmp_path: Pa
     (run,) = tmp_path.iterdir()
     last = (run / "rank1" / "steps.jsonl").read_text("utf-8").splitlines()[-1]
     assert json.loads(last)["step"] > 40
-
-
-def test_ranks_that_become_known_after_set_up_share_one_run(tmp_path: Path) -> None:
-    """Instrumented before ``init_process_group``, without a launcher: one folder, one display, and the slow rank."""
-    port = free_port()
-    ranks = [
-        subprocess.Popen(
-            [sys.executable, str(WORKER), str(tmp_path), f"late {rank} {port}"],
-            env={**ENVIRONMENT, "OMP_NUM_THREADS": "1"},
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(2)
-    ]
-    try:
-        shown = [rank.communicate(timeout=120)[0] for rank in ranks]
-    finally:
-        for rank in ranks:
-            rank.kill()
-    (folder,) = tmp_path.iterdir()
-    run = read_run(folder)
-    assert run.ranks == (0, 1)
-    assert run.info["world_size"] == 2
-    assert (folder / "rank1" / "run.json").is_file()
-    assert "autoprof: 60 steps" in shown[0]
-    assert not shown[1]
-    assert run.summary is not None
-    (finding,) = [one for one in run.summary.findings if one.rule == "straggler"]
-    assert (finding.rank, finding.name, finding.phase) == (1, "middle", Phase.BACKWARD)
