@@ -138,17 +138,6 @@ def test_a_step_that_waits_for_a_device_or_a_loader_is_as_long_as_it_takes() -> 
     assert (len(recorded), kept(sampler)) == (300, 2)
 
 
-def test_every_step_is_recorded_again_where_only_the_gaps_made_them_cost_too_much() -> None:
-    """A step beside unsampled ones costs 80 µs more, for which none would ever be recorded again."""
-    sampler = Sampler(0.01)
-    for step in range(400):
-        gap_ns = 80 * US if sampler.k > 1 else 0
-        sampler.close((300 * US if step < 40 else 40 * US) + gap_ns, 10 * MS, 10 * MS, 0, gap_ns)
-        if step == 40:
-            assert sampler.k > 1
-    assert sampler.k == 1
-
-
 def test_work_that_is_done_once_drops_nothing() -> None:
     """Counting FLOPs takes half a second of the seventh step."""
     sampler = with_rows(50, 50)

@@ -57,12 +57,12 @@ from .probe_setup import (
     ModuleProbes,
     Setup,
     make_metrics,
-    make_rows,
+    make_zoom,
     memory_names,
 )
 from .rank_exchange import LateGroup, RankExchange, make_exchange
 from .sampler import Sampler
-from .sampling import Sampling
+from .sampling import Sampling, TargetSet
 from .session import OpenSession, Session
 from .session_cost import SessionCost
 from .step_detector import MAX_ENTRIES, StepDetector
@@ -71,7 +71,6 @@ from .targets_file import TargetsFile
 from .training_hooks import TrainingHooks
 from .training_steps import StepListener, TrainingSteps
 from .uncalled import UncalledModules
-from .zoom import Zoom
 
 if TYPE_CHECKING:
     from .._flight import FlightRecorder
@@ -236,11 +235,12 @@ class _Builder:
             undo.add(exchange.finish)
         if sampler.active:
             observers.append(sampler)
-        rows = sampler.rows = make_rows(setup, capture.module_probes)
-        if sampler.active or isinstance(rows, Zoom):
-            observers.append(rows)
-        if isinstance(rows, Zoom) and folder is not None and folder.rank == 0:
-            observers.append(TargetsFile(folder.path, setup.model, rows))
+        zoom = sampler.rows = make_zoom(setup, capture.module_probes)
+        if zoom is not None:
+            observers.append(zoom)
+            if folder is not None and folder.rank == 0:
+                observers.append(TargetsFile(folder.path, setup.model, zoom))
+        named = TargetSet() if zoom is not None else capture.module_probes.make_set(setup.selection.targets)
         made = open_sinks(setup.settings, folder, self._found.stream, setup.budget)
         undo.add(partial(close_unused, made))
         pipeline = Pipeline(
@@ -255,7 +255,14 @@ class _Builder:
             pass_share=setup.pass_share,
             spend=sampler.spend_on_rows,
         )
-        sampling = Sampling(setup.recorder, sampler, rows, capture.step_probes, mark_cost=setup.mark_cost, times=HOST)
+        sampling = Sampling(
+            setup.recorder,
+            sampler,
+            lambda: named if zoom is None else zoom.chosen,
+            capture.step_probes,
+            mark_cost=setup.mark_cost,
+            times=HOST,
+        )
         flight = self._flight_recorder(folder)
         windows = self._windows(folder, sampling, pipeline, flight)
         steps = self._steps(capture, sampling, pipeline, excluded, windows, flight)

@@ -24,7 +24,6 @@ from ..devices import Device, Memory
 from ..frame import MODULE_PHASES, Phase
 from ..probes import FetchedBatches
 from ..sinks import Config
-from .row_choice import RuleRows
 from .sampling import TargetSet
 from .zoom import Zoom
 
@@ -135,17 +134,17 @@ class ModuleProbes:
         return self._made[key]
 
 
-def make_rows(setup: Setup, probes: ModuleProbes) -> RuleRows | Zoom:
-    """Return the choice of targets: the zoom's without rules, else those of the rules that the budget affords."""
-    if setup.tree is None:
-        return RuleRows(setup.selection.targets, probes.make_set)
+def make_zoom(setup: Setup, probes: ModuleProbes) -> Zoom | None:
+    """Return what chooses the targets of a session without rules; None with rules, which choose them."""
+    tree = setup.tree
+    if tree is None:
+        return None
 
     def make_set(groups: Iterable[ModuleGroup], number: int) -> TargetSet:
         targets = [target for group in groups for target in group.targets() if group.is_recordable]
         return probes.make_set(targets, number)
 
-    first = first_cut(setup.tree)
-    return Zoom(setup.tree, first, make_set, setup.marks_budget, setup.mark_cost)
+    return Zoom(tree, first_cut(tree), make_set, setup.marks_budget, setup.mark_cost)
 
 
 def _hidden_model(setup: Setup) -> Target:

@@ -6,10 +6,10 @@ the shortest time that a step waits, for a device or a loader: other programs ma
 they can make recording look more affordable only. On a device the work of the host makes a step longer only where the
 device waits for it: it costs at most that time, and the events at least the device's own time for them.
 
-Where a step costs more than the budget, the rows that hold least time for their cost are dropped first
-(``DroppableRows``). Where that is not enough, every k-th step is recorded: those whose number is a multiple of k. As k
-is a power of two, ranks that afford different ones share the steps of the largest. The rows of such a step cost at most
-as much as its other work, so that they halve the steps recorded at most.
+Where a step costs more than the budget, rows that hold least time are closed first (``ClosableRows``). Where that is not
+enough, every k-th step is recorded: those whose number is a multiple of k. As k is a power of two, ranks that afford
+different ones share the steps of the largest. The rows of such a step cost at most as much as its other work, so that
+they halve the steps recorded at most.
 """
 
 from __future__ import annotations
@@ -37,15 +37,11 @@ MAX_EVERY: Final = 4096
 """The largest k: of steps of 0.1 ms one in half a second is recorded."""
 
 
-class DroppableRows(Protocol):
+class ClosableRows(Protocol):
     """The rows that are recorded."""
 
     def fit(self, share: float) -> float:
-        """Record rows whose marks are at most ``share`` of the present ones; return their share.
-
-        Below 1 the rows that hold least time for their cost are dropped. Above 1 rows may be added. Where those that
-        are never dropped have more marks, the others may have as many as these.
-        """
+        """Close rows until at most ``share`` of the present marks is left; return the share that is left."""
 
 
 class _Window:
@@ -54,15 +50,14 @@ class _Window:
     def __init__(self) -> None:
         self.steps = self.between_ns = self.passes_ns = 0
         """Recorded steps, the cost of work between them, and that of passes, which is a part of it."""
-        self._marks_ns = self._gaps_ns = 0
+        self._marks_ns = 0
         self._costs_ns: list[int] = []
         self._cpu_ns: list[int] = []
         self._waits_ns: list[int] = []
 
-    def add(self, cost_ns: int, cpu_ns: int, wall_ns: int, marks_ns: int, gap_ns: int) -> None:
+    def add(self, cost_ns: int, cpu_ns: int, wall_ns: int, marks_ns: int) -> None:
         self.steps += 1
         self._marks_ns += marks_ns
-        self._gaps_ns += gap_ns
         if len(self._costs_ns) < KEPT_STEPS:
             self._costs_ns.append(cost_ns)
             self._cpu_ns.append(cpu_ns)
@@ -80,11 +75,6 @@ class _Window:
         return (self._marks_ns + self.passes_ns) / self.steps
 
     @property
-    def gap_ns(self) -> float:
-        """The part of a recorded step's cost that it has because unsampled steps are beside it."""
-        return self._gaps_ns / self.steps
-
-    @property
     def length_ns(self) -> float:
         """The length of a step without the cost of recording it, at least 1."""
         return max(float(median(self._cpu_ns)) + min(self._waits_ns), 1.0)
@@ -99,8 +89,8 @@ class Sampler(Observer):
     def __init__(self, budget: float | None, every: int = 1) -> None:
         self._budget = budget
         self._every = every
-        self.rows: DroppableRows | None = None
-        """The rows to fit into the budget; None where there is nothing to drop."""
+        self.rows: ClosableRows | None = None
+        """The rows to fit into the budget; None where rules name them."""
         self.k = 1
         """This rank affords every k-th of the steps that are considered."""
         self.agreed_rate = 1.0
@@ -149,11 +139,11 @@ class Sampler(Observer):
         self.spend(ns)
         self._window.passes_ns += ns
 
-    def close(self, cost_ns: int, cpu_ns: int, wall_ns: int, marks_ns: int | None = None, gap_ns: int = 0) -> None:
+    def close(self, cost_ns: int, cpu_ns: int, wall_ns: int, marks_ns: int | None = None) -> None:
         """Count a recorded step; decide at the end of a window.
 
-        ``cost_ns`` is processor time of autoprof, ``marks_ns`` of its marks, by default all of it, and ``gap_ns`` of
-        leaving out the steps beside it. The step itself took ``cpu_ns`` of its thread's, ``wall_ns`` in all.
+        ``cost_ns`` is processor time of autoprof, ``marks_ns`` of its marks, by default all of it. The step itself took
+        ``cpu_ns`` of its thread's, ``wall_ns`` in all.
         """
         if self._budget is None:
             return
@@ -161,7 +151,7 @@ class Sampler(Observer):
         # The first steps of a run are not counted: they allocate and initialise.
         if self._recorded <= 3:
             return
-        self._window.add(cost_ns, cpu_ns, wall_ns, cost_ns if marks_ns is None else marks_ns, gap_ns)
+        self._window.add(cost_ns, cpu_ns, wall_ns, cost_ns if marks_ns is None else marks_ns)
         if self._window.steps >= MIN_WINDOW and self._window.steps * self.k >= self._size:
             self._decide(self._budget)
 
@@ -188,8 +178,6 @@ class Sampler(Observer):
                 cost_ns = other_ns + marks_ns * self.rows.fit(rows_ns / marks_ns)
             self._record_every(_power_of_two(cost_ns / max(limit_ns, 1.0)))
             self.restart()
-        elif self.k > 1 and ROOM * self._visible(cheaper.cost_ns - cheaper.gap_ns) < limit_ns:
-            self._record_every(1)  # without gaps there is no cost of gaps
         elif self.k > 1 and ROOM * need <= self.k / 2:
             self._record_every(_power_of_two(ROOM * need))
         elif self.k == 1 and ROOM * need < 1 and self.rows is not None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from .._capture.handle import Probe
 from .._capture.mark_cost import MarkCost
@@ -26,28 +26,17 @@ class TargetSet(NamedTuple):
         return frozenset(target.fqn for target in self.targets)
 
 
-class TargetSource(Protocol):
-    """The choice of the targets, which may change from step to step."""
-
-    @property
-    def chosen(self) -> TargetSet:
-        """The targets to record from the next step on."""
-
-    def describe_change(self) -> str | None:
-        """Return, once after a change of the targets, which are not recorded from now on, or again, and why."""
-
-
 class Sampling:
     """Attach the probes of the present targets in recorded steps, and keep the account of each step.
 
-    ``source`` chooses the targets; ``step_probes`` are attached with any of them.
+    ``choose`` returns the targets to record from the next step on; ``step_probes`` are attached with any of them.
     """
 
     def __init__(
         self,
         recorder: Recorder,
         sampler: Sampler,
-        source: TargetSource,
+        choose: Callable[[], TargetSet],
         step_probes: Sequence[Probe] = (),
         *,
         mark_cost: MarkCost | None = None,
@@ -57,8 +46,8 @@ class Sampling:
         self._step_probes = tuple(step_probes)
         self._sampler = sampler
         self._recorder = recorder
-        self._source = source
-        self.set = source.chosen
+        self._choose = choose
+        self.set = choose()
         """The targets recorded in the open step, or in the last one."""
         self.fqns = self.set.fqns
         """The fqns of the modules that are recorded when called."""
@@ -70,7 +59,7 @@ class Sampling:
         """The probes that are attached and detached."""
         self._ever_attached: dict[int, Probe] = {}
         self._began_ns = self._began_cpu_ns = 0
-        self._paid_ns = self._gap_ns = 0
+        self._paid_ns = 0
         self._asked = False
         """Whether the open step has work that the user has asked for, whose length says nothing."""
         self._reserved: list[tuple[int, int]] = []
@@ -81,24 +70,19 @@ class Sampling:
     def begin_step(self, step: int) -> str | None:
         """Take over another set of targets: the probes attached are those of the step that begins now.
 
-        Return, once, a note that the budget changes the rows or steps recorded from this step on.
+        Return, once, a note that the budget changes which steps are recorded from this one on.
         """
-        chosen, stride, before = self._source.chosen, self._sampler.stride, self._described_stride
-        if chosen is self.set and stride == before:
-            return None
-        notes = []
+        chosen, stride, before = self._choose(), self._sampler.stride, self._described_stride
         if chosen is not self.set:
             self.renew()
             self.set, self.fqns = chosen, chosen.fqns
             self._sampler.restart()
-            change = self._source.describe_change()
-            notes += [] if change is None else [f"from step {step} on, {change}"]
-        if stride != before:
-            self._described_stride = stride
-            why = "to keep the budget" if stride > before else "there is room in the budget again"
-            which = "every step" if stride == 1 else f"one of {stride} steps"
-            notes.append(f"{why}: from step {step} on, {which} is recorded")
-        return "; ".join(notes) or None
+        if stride == before:
+            return None
+        self._described_stride = stride
+        why = "to keep the budget" if stride > before else "there is room in the budget again"
+        which = "every step" if stride == 1 else f"one of {stride} steps"
+        return f"{why}: from step {step} on, {which} is recorded"
 
     def renew(self) -> None:
         """Detach all probes of the present targets, which change: another set of them, or on another device."""
@@ -171,12 +155,8 @@ class Sampling:
         wall_ns = max(ended_ns - self._began_ns - marks_ns, 1)
         cpu_ns = min(max(ended_cpu_ns - self._began_cpu_ns - marks_ns, 0), wall_ns)
         if not self._asked:
-            self._sampler.close(work_ns + marks_ns, cpu_ns, wall_ns, marks_ns, self._gap_ns)
-        self._asked, self._gap_ns = False, 0
-
-    def spend_on_gap(self, ns: int) -> None:
-        """Count the part of autoprof's own work that a gap causes, where it begins or ends."""
-        self._gap_ns += ns
+            self._sampler.close(work_ns + marks_ns, cpu_ns, wall_ns, marks_ns)
+        self._asked = False
 
     # The begins and ends of steps.
 

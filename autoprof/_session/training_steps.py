@@ -234,8 +234,6 @@ class TrainingSteps:
             self._begin_unsampled(raw)
         else:
             self._begin_recorded(None if raw is None else raw.end, raw)
-        if (raw is None) != (steps.open is None):
-            sampling.spend_on_gap(self._times.processor_ns() - (began_cpu_ns if raw is None else ended_cpu_ns))
 
     def _begin_unsampled(self, ended: RawStep | None) -> None:
         if ended is not None:

@@ -3,20 +3,21 @@
 The tree of module groups is recorded down to a *cut*. After the first steps, and then ever more rarely, the rows of the
 cut are compared with the step: a row that takes ``OPEN_SHARE`` of it is opened, which means that the groups inside it
 are recorded too. It stays closed where it is a leaf, a small part of the step, or where the budget does not afford the
-marks inside it.
+marks inside it. Where recording costs more than the budget, opened rows that hold least time are closed first.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 from .._capture.mark_cost import MarkCost
+from .._resolve.observer import Observer
 from .._targets import ModuleGroup
 from ..frame import FrameRun
 from ..summary import Stopped, Summary
-from .row_choice import Measured, Meter, RowChoice
+from .row_times import RowMeter, RowTimes
 from .sampling import TargetSet
 
 OPEN_SHARE: Final = 0.03
@@ -33,11 +34,11 @@ class Cut:
     stopped: Mapping[str, Stopped | None] = field(default_factory=dict)
 
 
-class Zoom(RowChoice):
+class Zoom(Observer):
     """Follow the frames of a run and choose the cut.
 
-    ``make_set`` makes the probes of these groups, with the number of the cut. ``first`` are the groups to begin with.
-    Of these the model and its blocks are never dropped.
+    ``make_set`` makes the probes of these groups, with the number of the cut. The run begins with the groups ``first``,
+    which stay recorded.
     """
 
     provides = "reasons for which rows are not opened"
@@ -50,8 +51,6 @@ class Zoom(RowChoice):
         budget: float | None,
         mark_cost: MarkCost,
     ) -> None:
-        first = tuple(first)
-        super().__init__(_model_and_blocks(root, {group.name for group in first}))
         self._root = root
         self._make_set = make_set
         self._budget = budget
@@ -59,16 +58,22 @@ class Zoom(RowChoice):
         self._mark_ns = 2.0 * mark_cost.of(1)
         self._groups = {group.name: group for group in root.below()}
         self._parents = {child.name: group for group in root.below() for child in group.children}
-        self._opened = {root.name, *(self._parents[one.name].name for one in first if one is not root)}
+        self._first = {root.name, *(self._parents[one.name].name for one in first if one is not root)}
+        self._opened = set(self._first)
         self._over_budget: set[str] = set()
-        self._changes = self._unchanged = 0
+        self._allowed: float | None = None
+        """The marks in a step that the budget affords; None before it is known."""
+        self._calls: dict[str, float] = {}
+        self._meter = RowMeter()
+        self._times: RowTimes | None = None
+        """The last steps that were added up."""
+        self._number = self._unchanged = 0
         self._due = 1
+        """Steps of the cut from which on it is checked."""
         self.cut = self._cut()
         """The present cut."""
         self.chosen = make_set(self.cut.groups, 0)
         """The targets of the present cut."""
-
-    # From one frame to the next.
 
     def frames(self, run: FrameRun) -> None:
         """Add the frames of the present cut; check the cut when it is due."""
@@ -80,26 +85,47 @@ class Zoom(RowChoice):
 
     def _check(self) -> None:
         """Open rows where the steps so far show that they hold much time."""
-        measured = self._last = self._meter.measured()
-        self._meter = Meter()
-        self._calls.update(measured.calls)
-        before = self._recorded_names()
-        self._choose(measured)
-        self._due *= 2
-        if self._recorded_names() != before:
-            self._changes += 1
+        times = self._times = self._meter.times()
+        self._meter = RowMeter()
+        self._calls.update(times.calls)
+        before = len(self._opened)
+        self._open_longest(times)
+        if len(self._opened) > before:
             self._change()
             return
         self._unchanged += 1
+        self._due = min(2 * self._due, 512)
         cut = self._cut()
         if cut.stopped != self.cut.stopped:
             self.cut = cut
-        self._due = min(self._due, 512)
+
+    def fit(self, share: float) -> float:
+        """Close rows until at most ``share`` of the present marks is left; return the share that is left.
+
+        Above 1 rows may be opened at the next check.
+        """
+        before = marks = self._marks_of(self._recorded())
+        self._allowed = share * marks
+        if share >= 1:
+            if self._over_budget:
+                self._due = 1
+            return 1.0
+        times = self._times or self._meter.times()
+        while marks > self._allowed and (closable := self._closable()):
+            group = min(closable, key=lambda one: self._share(one, times) / self._marks_of(one.visible))
+            self._opened.remove(group.name)
+            self._over_budget.add(group.name)
+            marks -= self._marks_of(group.visible)
+        if marks < before:
+            self._change()
+        return marks / max(before, 1.0)
 
     def _change(self) -> None:
-        super()._change()
+        """Record the present cut, and begin to measure it."""
+        self._number += 1
+        self._meter = RowMeter()
         self._unchanged = 0
-        self._due = 2 ** min(max(self._changes - 6, 0), 9)
+        self._due = 2 ** min(max(self._number - 6, 0), 9)
         self.cut = self._cut()
         self.chosen = self._make_set(self.cut.groups, self._number)
 
@@ -110,54 +136,60 @@ class Zoom(RowChoice):
 
     def shares(self) -> dict[str, float]:
         """Return the part of a step that each group of the cut takes; empty before the first step of it."""
-        measured = self._last if self._last is not None or not self._meter.steps else self._meter.measured()
-        return {} if measured is None else {group.name: measured.share(group.name) for group in self.cut.groups}
-
-    def describe_change(self) -> None:
-        """Return nothing: the rows of reports say which of them the budget keeps closed."""
+        times = self._times if self._times is not None or not self._meter.steps else self._meter.times()
+        return {} if times is None else {group.name: times.share(group.name) for group in self.cut.groups}
 
     # The choice.
 
-    def _choose(self, measured: Measured) -> None:
+    def _open_longest(self, times: RowTimes) -> None:
         """Open the longest rows that are affordable."""
         self._over_budget.clear()
-        recorded, affordable = self._recorded(), self._affordable(measured)
-        marks = self._marks_of(group.name for group in recorded)
+        recorded, affordable = self._recorded(), self._affordable(times)
+        marks = self._marks_of(recorded)
         least = REOPEN_SHARE if self.has_settled else OPEN_SHARE
-        shares = {group.name: self._share(group, measured) for group in recorded}
-        wanted = [group for group in recorded if shares[group.name] >= least and self._can_open(group)]
-        for group in sorted(wanted, key=lambda one: -shares[one.name]):
-            needed = marks + self._marks_of(child.name for child in group.visible)
+        shares = {group.name: self._share(group, times) for group in recorded}
+        closed = [group for group in recorded if group.name not in self._opened and group.visible]
+        for group in sorted(closed, key=lambda one: -shares[one.name]):
+            if shares[group.name] < least:
+                break
+            needed = marks + self._marks_of(group.visible)
             if needed > affordable:
                 self._over_budget.add(group.name)
             else:
                 self._opened.add(group.name)
                 marks = needed
 
-    def _affordable(self, measured: Measured) -> float:
+    def _closable(self) -> list[ModuleGroup]:
+        """Return the opened groups that hold no opened one, but those that the run began with."""
+        opened = [self._groups[name] for name in self._opened - self._first]
+        return [group for group in opened if not any(child.name in self._opened for child in group.visible)]
+
+    def _affordable(self, times: RowTimes) -> float:
         """Return the marks in a step that the budget affords: by the account, at first by the shortest step."""
         if self._allowed is not None:
             return self._allowed
         if self._budget is None or not self._mark_ns:
             return float("inf")
-        return self._budget * measured.shortest_ns / self._mark_ns
+        return self._budget * times.shortest_ns / self._mark_ns
 
-    def _share(self, group: ModuleGroup, measured: Measured) -> float:
+    def _share(self, group: ModuleGroup, times: RowTimes) -> float:
         """Return the group's part of the step; of one that was not called, the time around it, which may be inside it.
 
         A module whose ``forward`` is called directly, or that only holds others, is not seen; those in it are.
         """
-        if group.name in measured.calls:
-            return measured.share(group.name)
+        if group.name in times.calls:
+            return times.share(group.name)
         parent = self._parents.get(group.name)
-        while parent is not None and parent.name not in measured.calls:
+        while parent is not None and parent.name not in times.calls:
             parent = self._parents.get(parent.name)
         if parent is not None:
-            return measured.own_share(parent.name)
-        return 1.0 - sum(measured.self_ns.values()) / max(measured.step_ns, 1)
+            return times.own_share(parent.name)
+        return 1.0 - sum(times.self_ns.values()) / max(times.step_ns, 1)
 
-    def _can_open(self, group: ModuleGroup) -> bool:
-        return group.name not in self._opened and bool(group.visible)
+    def _marks_of(self, groups: Iterable[ModuleGroup]) -> float:
+        """Return the marks of these rows in a step."""
+        # Marks of a call: its begin, its end and its backward's begin; the end of the backward is another's begin.
+        return sum(3 * self._calls_of(group.name) for group in groups)
 
     def _calls_of(self, name: str) -> float:
         """Return the calls in a step; where they are not known, as many for each member as the group around has."""
@@ -168,17 +200,13 @@ class Zoom(RowChoice):
         around = 1.0 if parent is None else max(self._calls_of(parent.name) / parent.blocks, 1.0)
         return self._groups[name].blocks * around
 
-    def _recorded_names(self) -> Sequence[str]:
-        return [group.name for group in self._recorded()]
-
     def _recorded(self) -> list[ModuleGroup]:
         """Return the groups of the cut, parents first: the children of opened groups, and the model."""
         found: list[ModuleGroup] = []
         pending = [self._root]
         while pending:
             group = pending.pop()
-            if group.name not in self._dropped:
-                found.append(group)
+            found.append(group)
             if group.name in self._opened:
                 pending.extend(reversed(group.visible))
         return found
@@ -188,12 +216,11 @@ class Zoom(RowChoice):
         return Cut(tuple(recorded), {group.name: self._stopped(group) for group in recorded})
 
     def _stopped(self, group: ModuleGroup) -> Stopped | None:
-        if group.name in self._opened and any(child.name not in self._dropped for child in group.visible):
-            return None
         if not group.visible:
             return "hidden" if group.hidden is not None or any(child.hidden for child in group.children) else "leaf"
-        lacks = group.name in self._over_budget or any(child.name in self._dropped for child in group.children)
-        return "budget" if lacks else "small"
+        if group.name in self._opened:
+            return None
+        return "budget" if group.name in self._over_budget else "small"
 
     # The summary.
 
@@ -203,18 +230,3 @@ class Zoom(RowChoice):
         rows = tuple(replace(row, stopped=stopped[row.name]) if row.name in stopped else row for row in summary.rows)
         table = tuple(row for row in summary.memory_table if row.name is None or row.name in stopped)
         return replace(summary, rows=rows, memory_table=table)
-
-
-def _model_and_blocks(root: ModuleGroup, first: Collection[str]) -> set[str]:
-    """Return the names of the model and of the levels below it, down to one with equal blocks; not of too many."""
-    names, modules, level = {root.name}, 0, root.visible
-    while level and all(group.name in first for group in level):
-        modules += sum(group.blocks for group in level)
-        # The most modules whose rows are never dropped: marks of more cost a millisecond in each step that is recorded.
-        if modules > 100:
-            break
-        names.update(group.name for group in level)
-        if any(group.blocks > 1 for group in level):
-            break
-        level = [child for group in level for child in group.visible]
-    return names

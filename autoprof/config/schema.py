@@ -21,9 +21,8 @@ class Sample(Options):
     warmup: int = Field(default=3, ge=0, strict=True)
     """Exclude the first N steps from every statistic."""
     budget: float | None = Field(default=0.01, gt=0, lt=1, strict=True, allow_inf_nan=False)
-    """The fraction of training time that autoprof may cost. Where recording costs more, the rows that hold least time
-    for their cost are dropped, and then only every k-th step is recorded. `null` records every step whatever its
-    overhead."""
+    """The fraction of training time that autoprof may cost. Where recording costs more, rows inside others are closed
+    (without `targets`), and then only every k-th step is recorded. `null` records every step whatever its overhead."""
 
 
 class MemorySnapshot(Options):

@@ -32,7 +32,7 @@ class Scripted(Sampler):
         for gap in gaps:
             self._recorded.append(self._recorded[-1] + gap + 1)
 
-    def close(self, cost_ns: int, cpu_ns: int, wall_ns: int, marks_ns: int | None = None, gap_ns: int = 0) -> None:
+    def close(self, cost_ns: int, cpu_ns: int, wall_ns: int, marks_ns: int | None = None) -> None:
         self.shown.append((cost_ns, cpu_ns, wall_ns))
 
     def gap(self, step: int) -> int:
