@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from threading import get_ident
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, Final, TextIO
 
 import torch
 from torch import nn
@@ -27,7 +27,7 @@ from .._capture.memory import Footprint
 from .._capture.recorder import Recorder
 from .._core.notes import Notes
 from .._core.signals import DeferSignals
-from .._metrics import CommMeter, ExpertMeter, RootProbe
+from .._metrics import CommMeter, ExpertMeter, FlopMeter, Metrics, RootProbe, Telemetry, open_telemetry
 from .._process import lifecycle
 from .._process.gc_paused import GcPaused
 from .._process.ranks import launch_name, rank, world_size
@@ -35,10 +35,11 @@ from .._process.switch import is_off
 from .._ranks import Exchange, RankMonitor
 from .._resolve.observer import Observer
 from .._storage.runs import RunFolder
-from .._targets import find_unseen, group_tree, select_targets, unwrap, walk
+from .._targets import ModuleGroup, find_unseen, first_cut, group_tree, select_targets, unwrap, walk
 from ..devices import Clock, Memory, device_of
 from ..diagnose import CallMonitor, Diagnosis, Environment, RunFacts, StackMonitor, ThreadMonitor
 from ..errors import SessionError
+from ..frame import Phase
 from ..probes import FetchedBatches, Prefetch, ProbeContext, StepProbes, optimizers_in
 from ..probes.collectives import CommProbe
 from ..probes.compilations import CompilationProbe
@@ -50,16 +51,10 @@ from ..probes.stacks import StackProbe
 from ..probes.sync_calls import SyncProbe
 from ..sinks import Config, Sink, close_unused, load_config, open_sinks, writes_files
 from .host_times import HOST
+from .module_probes import ModuleProbes
 from .module_sources import ModuleSources
 from .observers import CompiledModules, ExcludedTime, MemoryTable
 from .pipeline import Pipeline
-from .probe_setup import (
-    ModuleProbes,
-    Setup,
-    make_metrics,
-    make_zoom,
-    memory_names,
-)
 from .rank_exchange import LateGroup, RankExchange, make_exchange
 from .sampler import Sampler
 from .sampling import Sampling, TargetSet
@@ -71,13 +66,17 @@ from .targets_file import TargetsFile
 from .training_hooks import TrainingHooks
 from .training_steps import StepListener, TrainingSteps
 from .uncalled import UncalledModules
+from .zoom import Zoom
 
 if TYPE_CHECKING:
     from .._flight import FlightRecorder
 
-UNSEEN_CHECKPOINTS = (
+UNSEEN_CHECKPOINTS: Final = (
     "this version of torch has another torch.utils.checkpoint than autoprof knows: recompute is timed only in targets"
 )
+PASSES_PART: Final = 0.3
+"""The part of the budget for passes. A pass takes some milliseconds however few steps it resolves: it comes less often
+where that is more than its part, which recording fewer steps would not change."""
 
 
 def instrument(
@@ -147,7 +146,7 @@ class _Capture:
 
     footprint: Footprint
     root: RootProbe
-    module_probes: ModuleProbes
+    modules: ModuleProbes
     context: ProbeContext
     probes: StepProbes
     step_probes: Sequence[Probe]
@@ -168,107 +167,111 @@ class _Builder:
         cost: SessionCost,
     ) -> None:
         anchor = find_anchor(model)
-        place = anchor.device if anchor is not None else torch.device("cpu")
-        device = device_of(place)
-        follow, note = clock is None, None
+        self._place = anchor.device if anchor is not None else torch.device("cpu")
+        """The model's device at set-up."""
+        self._device = device_of(self._place)
+        self._follow, note = clock is None, None
+        """Whether the session reads the clock of the model's own device."""
         if clock is None:
-            clock, note = device.clock(place)
-        recorder = Recorder(clock)
-        mark_cost = measure_mark_cost(clock) if follow else MarkCost()
-        selection = select_targets(model, settings)
-        tree = None if settings.targets else group_tree(model)
-        unseen = [] if SEES_CHECKPOINTS else [UNSEEN_CHECKPOINTS]
-        self._notes = Notes([*selection.notes, *([note] if note else []), *unseen])
+            clock, note = self._device.clock(self._place)
+        self._model = model
+        self._settings = settings
+        self._optimizers = optimizers
         self._clock = clock
         self._undo = undo
         self._found = found
-        self._attached = Handle()
         self._cost = cost
-        memory = device.memory(place) if memory is None else memory
-        undo.add(memory.close)
+        self._attached = Handle()
+        self._recorder = Recorder(clock)
+        self._mark_cost = measure_mark_cost(clock) if self._follow else MarkCost()
+        self._budget = settings.sample.budget
+        self._selection = select_targets(model, settings)
+        self._tree = None if settings.targets else group_tree(model)
+        """The groups of modules to choose targets from; None where the configuration has rules."""
+        unseen = [] if SEES_CHECKPOINTS else [UNSEEN_CHECKPOINTS]
+        self._notes = Notes([*self._selection.notes, *([note] if note else []), *unseen])
+        self._memory = self._device.memory(self._place) if memory is None else memory
+        undo.add(self._memory.close)
         undo.add(self._attached.remove)
-        self._setup = Setup(
-            model,
-            settings,
-            selection,
-            tree,
-            optimizers,
-            device,
-            place,
-            recorder,
-            memory,
-            mark_cost,
-            follow,
-            settings.sample.budget,
-        )
-        self._modules = list(dict.fromkeys([model, *(target.module for target in self._setup.named)]))
+        self._named = self._selection.targets
+        """All targets that the session may record."""
+        if self._tree is not None:
+            self._named = tuple(target for group in self._tree.below() for target in group.targets())
+        self._modules = list(dict.fromkeys([model, *(target.module for target in self._named)]))
         lifecycle.check_unclaimed(self._modules)
 
     def build(self, sinks: Iterable[Sink]) -> Session:
         """Build every part complete, each from those before it, and open the first step last."""
-        setup, undo, attached = self._setup, self._undo, self._attached
+        undo, settings = self._undo, self._settings
         prefetch, batches = Prefetch(), FetchedBatches()
         capture = self._capture(prefetch, batches)
-        sampler = Sampler(setup.marks_budget, setup.settings.sample.every)
+        # No budget for marks with a clock of the caller's own, which shows no real cost.
+        marks_budget = (1 - PASSES_PART) * self._budget if self._budget is not None and self._follow else None
+        sampler = Sampler(marks_budget, settings.sample.every)
         exchange = make_exchange(sampler)
         excluded = ExcludedTime(prefetch)
         folder = self._make_folder()
-        metrics = make_metrics(setup, capture.root, batches, self._notes)
+        metrics = self._metrics(capture.root, batches)
         undo.add(metrics.close)
-        comm = capture.probes.find(CommProbe)
-        observers: list[Observer] = [
-            metrics,  # first: it adds to the scalars of the steps
-            MemoryTable(capture.footprint),
-            excluded,
-            CommMeter(comm.record, self._notes),
-            ExpertMeter(capture.probes.find(ExpertProbe).blocks),
-            self._diagnosis(folder, capture, exchange),
-            *([] if folder is None else [ModuleSources(setup.model, folder)]),
-            compiled := self._compiled_modules(),
-            UncalledModules(setup.model, compiled, self._notes),
-            self._cost,
-        ]
-        if exchange is None:
-            observers.append(LateGroup(self._notes))
+        observers = self._observers(capture, metrics, excluded, folder, sampler, exchange)
+        zoom, named = None, TargetSet()
+        if self._tree is None:
+            named = capture.modules.make_set(self._selection.targets)
         else:
-            observers.append(RankExchange(exchange, sampler, shows=rank() == 0))
-            undo.add(exchange.finish)
-        if sampler.active:
-            observers.append(sampler)
-        zoom = sampler.rows = make_zoom(setup, capture.module_probes)
-        if zoom is not None:
+            sampler.rows = zoom = self._zoom(self._tree, capture.modules, marks_budget)
             observers.append(zoom)
             if folder is not None and folder.rank == 0:
-                observers.append(TargetsFile(folder.path, setup.model, zoom))
-        named = TargetSet() if zoom is not None else capture.module_probes.make_set(setup.selection.targets)
-        made = open_sinks(setup.settings, folder, self._found.stream, setup.budget)
+                observers.append(TargetsFile(folder.path, self._model, zoom))
+        made = open_sinks(settings, folder, self._found.stream, self._budget)
         undo.add(partial(close_unused, made))
         pipeline = Pipeline(
-            setup.recorder,
+            self._recorder,
             self._clock,
-            setup.mark_cost,
+            self._mark_cost,
             observers=observers,
             sinks=[*made, *sinks],
             folder=folder,
             notes=self._notes,
             times=HOST,
-            pass_share=setup.pass_share,
+            # The budget that passes keep to where there is no budget for marks.
+            pass_share=PASSES_PART * (self._budget or 0.01),
             spend=sampler.spend_on_rows,
         )
         sampling = Sampling(
-            setup.recorder,
+            self._recorder,
             sampler,
             lambda: named if zoom is None else zoom.chosen,
             capture.step_probes,
-            mark_cost=setup.mark_cost,
+            mark_cost=self._mark_cost,
             times=HOST,
         )
-        flight = self._flight_recorder(folder)
-        windows = self._windows(folder, sampling, pipeline, flight)
-        steps = self._steps(capture, sampling, pipeline, excluded, windows, flight)
-        hooks = self._hooks(capture, steps)
+        steps = self._steps(capture, sampling, pipeline, excluded, folder)
+        session = self._begin(steps, capture, sampling, pipeline, metrics, folder)
+        if exchange is not None:
+            exchange.start()
+        return session
+
+    def _begin(
+        self,
+        steps: TrainingSteps,
+        capture: _Capture,
+        sampling: Sampling,
+        pipeline: Pipeline,
+        metrics: Metrics,
+        folder: RunFolder | None,
+    ) -> Session:
+        """Claim the modules, attach the probes that stay, and open the first step."""
+        hooks = TrainingHooks(
+            self._model,
+            self._optimizers,
+            steps,
+            self._recorder,
+            called=tuple(self._called().values()),
+            training_forward_calls=capture.context.training_forward_calls,
+            times=HOST,
+        )
         reporting = StepProbes(replace(capture.context, events=hooks))
-        attached.add(reporting.remove)
+        self._attached.add(reporting.remove)
         session = OpenSession(
             pipeline,
             sampling,
@@ -276,62 +279,125 @@ class _Builder:
             hooks,
             reporting.find(LoaderProbe),
             metrics,
-            recorder=setup.recorder,
-            memory=setup.memory,
+            recorder=self._recorder,
+            memory=self._memory,
             notes=self._notes,
             folder=folder,
             cost=self._cost,
         )
-        self._begin(session, capture, reporting)
-        if exchange is not None:
-            exchange.start()
-        return session
-
-    def _begin(self, session: OpenSession, capture: _Capture, reporting: StepProbes) -> None:
-        """Claim the modules, attach the probes that stay, and open the first step."""
         self._undo.add(partial(lifecycle.release, session))
         lifecycle.claim(session, self._modules)
         for probe in (*capture.probes.always, *reporting.always):
             probe.attach()
         self._undo.add(session.abandon)
         session.start(self._attached)
-        if self._setup.follow:
+        if self._follow:
             self._cost.opened()
+        return session
 
     def _capture(self, prefetch: Prefetch, batches: FetchedBatches) -> _Capture:
         """Make the parts that write marks; nothing but functions is attached yet."""
-        setup = self._setup
-        recorder = setup.recorder
-        self._probe_functions()
-        footprint = Footprint(setup.model, memory_names(setup), setup.optimizers)
+        model, recorder, settings, attached = self._model, self._recorder, self._settings, self._attached
+        for i, rule in enumerate(settings.functions):
+            where = settings.source.place(f"functions[{i}].path")
+            attached.add(probe_function(rule.path, rule.label, where).remove)
+        footprint = Footprint(model, self._memory_names(), self._optimizers)
         hooks = make_hooks(recorder)
-        root = RootProbe(setup.model, recorder, hooks.passes if setup.follows_backward else None)
-        module_probes = ModuleProbes(setup, hooks)
-        self._attached.add(module_probes.remove)
-        self._attached.add(root.remove)
+        follows_backward = any(Phase.BACKWARD in target.phases for target in self._selection)
+        root = RootProbe(model, recorder, hooks.passes if follows_backward else None)
+        modules = ModuleProbes(
+            model, recorder, hooks, self._memory, follow=self._follow, follows_backward=follows_backward
+        )
+        attached.add(modules.remove)
+        attached.add(root.remove)
         context = ProbeContext(
-            setup.model,
-            setup.optimizers,
-            setup.settings,
+            model,
+            self._optimizers,
+            settings,
             recorder,
             hooks,
-            setup.follows_backward,
+            follows_backward,
             training_forward_calls=[],
             prefetch=prefetch,
             batches=batches,
-            real_time=setup.follow,
+            real_time=self._follow,
         )
         probes = StepProbes(context)
-        self._attached.add(probes.remove)
-        step_probes: list[Probe] = [OptimizerHooks(setup.optimizers, after=footprint.stepped), root, *probes.sampled]
-        return _Capture(footprint, root, module_probes, context, probes, step_probes)
+        attached.add(probes.remove)
+        step_probes: list[Probe] = [OptimizerHooks(self._optimizers, after=footprint.stepped), root, *probes.sampled]
+        return _Capture(footprint, root, modules, context, probes, step_probes)
+
+    def _memory_names(self) -> Iterator[tuple[str, nn.Module]]:
+        """Yield name and module of the targets whose memory is counted: of a tree, the upper levels."""
+        if self._tree is None:
+            yield from ((target.name, target.module) for target in self._selection)
+            return
+        counted, level = 0, [self._tree]
+        while level:
+            for group in level:
+                counted += sum(1 for node in group.nodes for _ in node.inner.parameters())
+                # Parameters counted for the memory of names, each once for every name that contains it.
+                if counted > 4096:
+                    return
+                yield from ((group.name, node.module) for node in group.nodes)
+            level = [child for group in level for child in group.children]
+
+    def _zoom(self, tree: ModuleGroup, modules: ModuleProbes, budget: float | None) -> Zoom:
+        def make_set(groups: Iterable[ModuleGroup], number: int) -> TargetSet:
+            return modules.make_set([one for group in groups if group.is_recordable for one in group.targets()], number)
+
+        return Zoom(tree, first_cut(tree), make_set, budget, self._mark_cost)
+
+    def _metrics(self, root: RootProbe, batches: FetchedBatches) -> Metrics:
+        """Open telemetry and the FLOP meter where the settings ask for them."""
+        telemetry: Telemetry | None = None
+        if self._follow and self._settings.monitor == "auto":
+            telemetry, note = open_telemetry(self._device, self._place)
+            if note is not None:
+                self._notes.warn_once(note)
+        flops = None
+        if self._settings.flops != "off":
+            targets = [(target.name, target.fqn) for target in self._named]
+            flops = FlopMeter(self._model, targets, self._budget, self._place)
+        return Metrics(root, batches, self._notes, telemetry, flops)
+
+    def _observers(
+        self,
+        capture: _Capture,
+        metrics: Metrics,
+        excluded: ExcludedTime,
+        folder: RunFolder | None,
+        sampler: Sampler,
+        exchange: Exchange | None,
+    ) -> list[Observer]:
+        observers: list[Observer] = [
+            metrics,  # first: it adds to the scalars of the steps
+            MemoryTable(capture.footprint),
+            excluded,
+            CommMeter(capture.probes.find(CommProbe).record, self._notes),
+            ExpertMeter(capture.probes.find(ExpertProbe).blocks),
+            self._diagnosis(folder, capture, exchange),
+            *([] if folder is None else [ModuleSources(self._model, folder)]),
+            compiled := self._compiled_modules(),
+            UncalledModules(self._model, compiled, self._notes),
+            self._cost,
+        ]
+        if exchange is None:
+            observers.append(LateGroup(self._notes))
+        else:
+            observers.append(RankExchange(exchange, sampler, shows=rank() == 0))
+            self._undo.add(exchange.finish)
+        if sampler.active:
+            observers.append(sampler)
+        return observers
 
     def _compiled_modules(self) -> CompiledModules:
-        compiled = CompiledModules(self._setup.recorder, self._unseen(), self._notes)
+        # A note names the targets whose hooks never fire already.
+        unseen = find_unseen(self._model, [target.module for target in self._selection.targets])
+        compiled = CompiledModules(self._recorder, unseen, self._notes)
         self._attached.add(keep_calls().remove)
         self._attached.add(around_compiler(_nothing, compiled.compiled).remove)
-        nodes = walk(self._setup.model)
-        calls = CompiledCalls([(node.inner, node.module) for node in nodes], unwrap, compiled.found)
+        calls = CompiledCalls([(node.inner, node.module) for node in walk(self._model)], unwrap, compiled.found)
         self._attached.add(calls.close)
         calls.begin()
         return compiled
@@ -342,36 +408,38 @@ class _Builder:
         sampling: Sampling,
         pipeline: Pipeline,
         excluded: ExcludedTime,
-        listeners: Sequence[StepListener],
-        flight: FlightRecorder | None,
+        folder: RunFolder | None,
     ) -> TrainingSteps:
-        setup, find = self._setup, capture.probes.find
+        find = capture.probes.find
+        flight = self._flight_recorder(folder)
+        windows = self._windows(folder, sampling, pipeline, flight)
         stacks = find(StackProbe)
-        meters = (setup.memory, capture.footprint, capture.root, stacks, find(CommProbe), find(SyncProbe))
+        meters = (self._memory, capture.footprint, capture.root, stacks, find(CommProbe), find(SyncProbe))
         detector = StepDetector(
-            auto=setup.settings.step == "auto",
+            auto=self._settings.step == "auto",
             thread=get_ident(),
-            optimizers=len(setup.optimizers) or self._found.optimizers,
+            optimizers=len(self._optimizers) or self._found.optimizers,
             entries=("", *self._called()),
+        )
+        recorder = StepRecorder(
+            self._recorder,
+            self._clock,
+            self._memory,
+            self._notes,
+            placement=capture.modules.placement,
+            cost_meters=meters,
+            times=HOST,
         )
         return TrainingSteps(
             detector,
-            StepRecorder(
-                setup.recorder,
-                self._clock,
-                setup.memory,
-                self._notes,
-                placement=capture.module_probes.placement,
-                cost_meters=meters,
-                times=HOST,
-            ),
+            recorder,
             sampling,
             pipeline,
             excluded,
-            setup.recorder,
+            self._recorder,
             self._notes,
-            warmup=setup.settings.sample.warmup,
-            listeners=listeners,
+            warmup=self._settings.sample.warmup,
+            listeners=windows,
             pause_listeners=(stacks.exclude,) if flight is None else (stacks.exclude, flight.ring.pause),
             flight=flight,
             times=HOST,
@@ -381,31 +449,13 @@ class _Builder:
         """Return the modules that the program calls in place of the model, by fqn, as far as they are known."""
         if not self._found.called:
             return {}
-        fqns = {id(module): node.fqn for node in walk(self._setup.model) for module in (node.module, node.inner)}
+        fqns = {id(module): node.fqn for node in walk(self._model) for module in (node.module, node.inner)}
         called = {fqns.get(id(module), f"another {at}"): module for at, module in enumerate(self._found.called)}
         return dict(list(called.items())[: MAX_ENTRIES - 1])
 
-    def _hooks(self, capture: _Capture, steps: TrainingSteps) -> TrainingHooks:
-        setup = self._setup
-        return TrainingHooks(
-            setup.model,
-            setup.optimizers,
-            steps,
-            setup.recorder,
-            called=tuple(self._called().values()),
-            training_forward_calls=capture.context.training_forward_calls,
-            times=HOST,
-        )
-
-    def _probe_functions(self) -> None:
-        settings = self._setup.settings
-        for i, rule in enumerate(settings.functions):
-            where = settings.source.place(f"functions[{i}].path")
-            self._attached.add(probe_function(rule.path, rule.label, where).remove)
-
     def _make_folder(self) -> RunFolder | None:
         """Make the folder that this run's sinks write to; None where none of them writes files."""
-        settings, setup = self._setup.settings, self._setup
+        settings = self._settings
         if not writes_files(settings.sinks) and settings.memory_snapshot is None and settings.deep is None:
             return None
         folder = RunFolder.create(
@@ -415,42 +465,37 @@ class _Builder:
             name=self._found.run_name or (launch_name() if world_size() > 1 else None),
             numbered=True,
             config=settings.model_dump(mode="json"),
-            devices=[setup.device.name(setup.place)],
+            devices=[self._device.name(self._place)],
         )
         self._undo.add(folder.discard)
         return folder
 
     def _diagnosis(self, folder: RunFolder | None, capture: _Capture, exchange: Exchange | None) -> Diagnosis:
-        setup, number = self._setup, rank()
+        number = rank()
         facts = RunFacts(
-            budget=setup.budget,
-            memory_capacity_bytes=setup.memory.capacity_bytes(),
+            budget=self._budget,
+            memory_capacity_bytes=self._memory.capacity_bytes(),
             world_size=world_size(),
             rank=number,
-            leaf_modules=sum(not module._modules for module in setup.model.modules()),
-            environment=Environment.read(setup.place.type, os.environ),
+            leaf_modules=sum(not module._modules for module in self._model.modules()),
+            environment=Environment.read(self._place.type, os.environ),
         )
         ranks = RankMonitor(None if folder is None else folder.path, number, world_size(), exchange)
         find = capture.probes.find
         calls = CallMonitor(find(SyncProbe), find(LogProbe), find(CompilationProbe), find(DebugProbe))
         return Diagnosis(facts, capture.footprint, calls, ranks, StackMonitor(find(StackProbe)), ThreadMonitor())
 
-    def _unseen(self) -> list[str]:
-        """Return the fqns of targets whose hooks never fire; a note names them already."""
-        targets = [target.module for target in self._setup.selection.targets]
-        return find_unseen(self._setup.model, targets)
-
     def _windows(
         self, folder: RunFolder | None, sampling: Sampling, pipeline: Pipeline, flight: FlightRecorder | None
     ) -> list[StepListener]:
         """Open the windows of steps that the settings ask for, or the flight recorder: snapshots and deep captures."""
-        settings, warn, windows = self._setup.settings, self._notes.warn_once, list[StepListener]()
+        settings, warn, windows = self._settings, self._notes.warn_once, list[StepListener]()
         if folder is None or (settings.memory_snapshot is None and settings.deep is None and flight is None):
             return windows
         from .._flight.scheduled import ScheduledCaptures  # slow to import
         from .._flight.snapshot import SnapshotWindow
 
-        place, named = (folder.rank_path, folder.rank), self._setup.named
+        place, named = (folder.rank_path, folder.rank), self._named
         if settings.memory_snapshot is not None:
             snapshots = SnapshotWindow(settings.memory_snapshot, *place, warn)
             self._attached.add(snapshots.close)
@@ -472,16 +517,15 @@ class _Builder:
 
     def _flight_recorder(self, folder: RunFolder | None) -> FlightRecorder | None:
         """Make the flight recorder; None where it is off, or where this run writes no files."""
-        setup = self._setup
         if folder is None:
             return None
         from .._flight import open_flight_recorder
 
-        names = {id(node.inner): node.fqn.replace(".", "/") for node in walk(setup.model) if node.fqn}
-        if setup.tree is None:
-            names |= {id(target.module): target.name for target in setup.named}
-        wanted, warn = setup.settings.flight_recorder, self._notes.warn_once
-        flight = open_flight_recorder(wanted, folder, setup.recorder, names=names, warn=warn)
+        names = {id(node.inner): node.fqn.replace(".", "/") for node in walk(self._model) if node.fqn}
+        if self._tree is None:
+            names |= {id(target.module): target.name for target in self._named}
+        wanted, warn = self._settings.flight_recorder, self._notes.warn_once
+        flight = open_flight_recorder(wanted, folder, self._recorder, names=names, warn=warn)
         if flight is not None:
             self._attached.add(flight.close)
         return flight

@@ -6,10 +6,10 @@ the shortest time that a step waits, for a device or a loader: other programs ma
 they can make recording look more affordable only. On a device the work of the host makes a step longer only where the
 device waits for it: it costs at most that time, and the events at least the device's own time for them.
 
-Where a step costs more than the budget, rows that hold least time are closed first (``ClosableRows``). Where that is not
-enough, every k-th step is recorded: those whose number is a multiple of k. As k is a power of two, ranks that afford
-different ones share the steps of the largest. The rows of such a step cost at most as much as its other work, so that
-they halve the steps recorded at most.
+Where a step costs more than the budget, rows that hold least time are closed first (``ClosableRows``). Where that is
+not enough, every k-th step is recorded: those whose number is a multiple of k. As k is a power of two, ranks that
+afford different ones share the steps of the largest. The rows of such a step cost at most as much as its other work, so
+that they halve the steps recorded at most.
 """
 
 from __future__ import annotations
