@@ -52,20 +52,17 @@ from ..probes.sync_calls import SyncProbe
 from ..sinks import Config, Sink, close_unused, load_config, open_sinks, writes_files
 from .host_times import HOST
 from .module_probes import ModuleProbes
-from .module_sources import ModuleSources
-from .observers import CompiledModules, ExcludedTime, MemoryTable
+from .observers import ExcludedTime, MemoryTable, ModuleSources, SessionCost, TargetsFile
 from .pipeline import Pipeline
 from .rank_exchange import LateGroup, RankExchange, make_exchange
 from .sampler import Sampler
 from .sampling import Sampling, TargetSet
 from .session import OpenSession, Session
-from .session_cost import SessionCost
 from .step_detector import MAX_ENTRIES, StepDetector
 from .step_recorder import StepRecorder
-from .targets_file import TargetsFile
 from .training_hooks import TrainingHooks
 from .training_steps import StepListener, TrainingSteps
-from .uncalled import UncalledModules
+from .unseen_modules import CompiledModules, UncalledModules
 from .zoom import Zoom
 
 if TYPE_CHECKING:

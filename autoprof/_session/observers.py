@@ -1,20 +1,33 @@
-"""The session's own observers: memory held, compiled modules, and counts outside of steps."""
+"""The session's own observers: memory held, excluded time, the session's own cost, and files about the modules."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from pathlib import Path
+from time import thread_time_ns
+from typing import Any, Final
 
-from .._capture.marks.codes import ENTER, INDEX_MASK, KIND_BITS, KIND_MASK
+from torch import nn
+
 from .._capture.memory import Footprint, tabulate
-from .._capture.recorder import Recorder
-from .._core.names import shorten, visible
-from .._core.notes import Notes
-from .._resolve import RawStep
+from .._core.failures import contain, ignore
 from .._resolve.observer import Observer
+from .._storage.atomic import write_atomic
+from .._storage.runs import RunFolder
+from .._targets import CutGroup, CutRules, find_sources
+from ..frame import FrameRun
 from ..probes import Prefetch
-from ..summary import Excluded, Summary
+from ..summary import Excluded, Stopped, Summary
+from .zoom import Cut, Zoom
+
+TARGETS_FILE: Final = "targets.yaml"
+STOPPED: Final[dict[Stopped, str]] = {
+    "leaf": "no modules inside",
+    "small": "a small part of the step",
+    "budget": "timing the modules inside would exceed the budget",
+    "hidden": "hooks do not fire inside",
+}
 
 
 class MemoryTable(Observer):
@@ -67,61 +80,89 @@ class ExcludedTime(Observer):
         return replace(summary, excluded=self.all(), loader=self._prefetch.counts())
 
 
-class CompiledModules(Observer):
-    """Note what torch compiled and hooks no longer see; exclude the step that compiled."""
+class SessionCost(Observer):
+    """Measure the opening and the closing. The last observer: it counts the others' work at the end."""
 
-    provides = "notes on compiled modules"
+    provides = "time of its start and end"
 
-    def __init__(self, recorder: Recorder, unseen: Iterable[str], notes: Notes) -> None:
-        self._recorder = recorder
-        self._notes = notes
-        self.named = set(unseen)
-        """The fqns of modules without hooks that a note names already."""
-        self.model_hidden = False
-        """Whether torch compiled a function around the model, so that no module is seen: a note says so."""
-        self._compiled = self._found = False
+    def __init__(self, now_ns: Callable[[], int] = thread_time_ns) -> None:
+        self._now_ns = now_ns
+        self._began_ns = now_ns()
+        self._start_ns: int | None = None
+        self._end_began_ns: int | None = None
 
-    def compiled(self) -> None:
-        """Called when torch has compiled: the open step shows which modules hooks no longer see."""
-        self._compiled = True
+    def opened(self) -> None:
+        """Called once the session is open."""
+        self._start_ns = self._now_ns() - self._began_ns
 
-    def found(self) -> None:
-        """Called for each compiled module, which torch may have compiled before the session."""
-        self._found = True
+    def end_begins(self) -> None:
+        """Called where the end of the session begins, after the wait for the device."""
+        self._end_began_ns = self._now_ns()
 
-    def step(self, raw: RawStep) -> RawStep:
-        """Return the step, as a warm-up step where torch compiled in it."""
-        if not (self._compiled or self._found):
-            return raw
-        self._name_unseen(raw)
-        compiled, self._compiled, self._found = self._compiled, False, False
-        if not compiled:
-            return raw
-        if raw.warmup:
-            return raw
-        # The reason for an excluded step: compiling takes seconds that no other step takes.
-        self._notes.skip("steps in which torch compiled, excluded as warm-up")
-        return raw._replace(warmup=True)
+    def annotate(self, summary: Summary) -> Summary:
+        """Return the summary with the time of the start, and of the end so far; unchanged where no start was set."""
+        if self._start_ns is None:
+            return summary
+        end_ns = None if self._end_began_ns is None else self._now_ns() - self._end_began_ns
+        return replace(summary, start_ns=self._start_ns, end_ns=end_ns)
 
-    def _name_unseen(self, raw: RawStep) -> None:
-        seen = {code >> KIND_BITS & INDEX_MASK for code in raw.mark_batch.codes if code & KIND_MASK == ENTER}
-        labels = [label for at, label in enumerate(self._recorder.labels) if at not in seen]
-        expected = raw.instrumented - self.named
-        unseen = {label.fqn: label.fqn or label.name for label in labels if label.fqn in expected}
-        self.named.update(fqn for fqn in unseen if fqn is not None)
-        if not unseen:
-            return
-        names = shorten(visible(", ".join(unseen.values())), 200)
-        if not any(self._recorder.labels[at].fqn is not None for at in seen):
-            self.model_hidden = True
-            self._notes.warn_once(
-                f"hooks do not fire inside graphs of torch.compile: step {raw.step} called no module of the model: "
-                f"{names}. A function around the model is compiled, so that the model's forward is not measured: its "
-                "time is part of `other`. To see it, compile the model itself: torch.compile(model)"
-            )
-        else:
-            self._notes.warn_once(
-                f"hooks do not fire inside graphs of torch.compile: step {raw.step} did not call {names}. A compiled "
-                "module is timed as a whole, and recompute in its graph is part of backward; to see parts of it, "
-                "compile them one by one, as in block.compile(), or train some steps without torch.compile"
-            )
+
+class ModuleSources(Observer):
+    """Note where the code of the modules of the longest rows and of the findings is, once the run has ended."""
+
+    provides = "places of the modules' code"
+
+    def __init__(self, model: nn.Module, folder: RunFolder) -> None:
+        self._model = model
+        self._folder = folder
+        self._ended = False
+
+    def finish(self, *, complete: bool) -> Mapping[str, Any]:
+        """Have the next summary, the last one, note the places."""
+        self._ended = True
+        return {}
+
+    def annotate(self, summary: Summary) -> Summary:
+        """Note the class, the file and the line of each module by its fqn, in ``run.json``."""
+        if not self._ended:
+            return summary
+        longest = sorted(summary.rows, key=lambda row: -row.self_ns)
+        names = {row.name: row.fqn for row in longest if row.fqn is not None}
+        found = [names.get(one.name, one.name) for one in summary.findings if one.name and one.severity != "info"]
+        wanted = tuple(dict.fromkeys([*found, *names.values()]))[:64]
+        if wanted:
+            self._folder.note("sources", find_sources(self._model, wanted))
+        return summary
+
+
+class TargetsFile(Observer):
+    """Write the cut when it has settled, and at the end; a killed run keeps the last one."""
+
+    provides = TARGETS_FILE
+
+    def __init__(self, folder: Path, model: nn.Module, zoom: Zoom) -> None:
+        self._path = folder / TARGETS_FILE
+        self._model = model
+        self._zoom = zoom
+        self._written: Cut | None = None
+
+    def frames(self, run: FrameRun) -> None:
+        """Write the file if the cut has settled on another one."""
+        if self._zoom.has_settled and self._zoom.cut is not self._written:
+            with contain(ignore):  # a full disk loses this file only
+                self._write()
+
+    def finish(self, *, complete: bool) -> Mapping[str, Any]:
+        """Write the final cut with its shares of the step."""
+        self._write()
+        return {}
+
+    def _write(self) -> None:
+        zoom = self._zoom
+        self._written, shares = zoom.cut, zoom.shares()
+        groups = [
+            CutGroup(group, shares.get(group.name), None if stopped is None else STOPPED[stopped])
+            for group in zoom.cut.groups
+            for stopped in [zoom.cut.stopped[group.name]]
+        ]
+        write_atomic(self._path, CutRules(self._model).yaml(groups))

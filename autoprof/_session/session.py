@@ -22,9 +22,9 @@ from .._targets import Target
 from ..devices import Memory
 from ..probes.loaders import LoaderProbe, TimedLoader
 from ..summary import Summary
+from .observers import SessionCost
 from .pipeline import Pipeline
 from .sampling import Sampling
-from .session_cost import SessionCost
 from .training_hooks import TrainingHooks
 from .training_steps import StepListener, TrainingSteps
 

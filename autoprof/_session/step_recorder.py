@@ -10,7 +10,17 @@ from typing import Any, Protocol
 import torch
 
 from .._capture.hooks.placement import Placement
-from .._capture.marks.codes import KIND_MASK, PAUSE, UNPAUSE, VALUE_KINDS
+from .._capture.marks.codes import (
+    ENTER,
+    INDEX_MASK,
+    KIND_BITS,
+    KIND_MASK,
+    LEAVE,
+    PAUSE,
+    THREAD,
+    UNPAUSE,
+    VALUE_KINDS,
+)
 from .._capture.marks.mark_batch import MarkBatch
 from .._capture.recorder import Recorder
 from .._core.notes import Notes
@@ -18,8 +28,8 @@ from .._core.units import UNITS
 from .._resolve import RawStep
 from ..devices import Clock, DeviceClock, Memory, Reading
 from ..frame import NO_GAP, Gap, Phase
+from .events import OutermostModuleCall
 from .host_times import HOST, HostTimes
-from .step_marks import StepMarks
 
 
 class CostMeter(Protocol):
@@ -94,7 +104,6 @@ class StepRecorder:
         """The time of the cost meters so far, with that of shapes and experts, which the recorder adds up."""
         self.last_ns = 0
         """The length of the last step."""
-        self.marks = StepMarks(recorder)
         self._recorder = recorder
         self._unix_ns = times.unix_ns
         self._memory = memory
@@ -122,6 +131,32 @@ class StepRecorder:
         """Return the host time on the session's clock."""
         clock = self.clock
         return clock.now() if isinstance(clock, DeviceClock) else int(clock.read())
+
+    # The marks of the open step.
+
+    @property
+    def position(self) -> int:
+        """The position of the next mark."""
+        return len(self._recorder.buffer)
+
+    def calls_since(self, start: int) -> tuple[OutermostModuleCall, ...]:
+        """Return the outermost calls of modules that the training thread made since this position."""
+        buffer, labels = self._recorder.buffer, self._recorder.labels
+        calls: list[OutermostModuleCall] = []
+        inside, paused = -1, False
+        for at in range(start, len(buffer), 2):
+            code = buffer[at]
+            kind = code & KIND_MASK
+            if kind in (PAUSE, UNPAUSE):
+                paused = kind == PAUSE
+            if paused or kind not in (ENTER, LEAVE) or (at and buffer[at - 2] & KIND_MASK == THREAD):
+                continue
+            if inside < 0 and kind == ENTER and (fqn := labels[code >> KIND_BITS & INDEX_MASK].fqn) is not None:
+                calls.append(OutermostModuleCall(at, fqn))
+                inside = code & ~KIND_MASK
+            elif kind == LEAVE and code & ~KIND_MASK == inside:
+                inside = -1
+        return tuple(calls)
 
     # Open.
 
@@ -330,9 +365,7 @@ class StepRecorder:
                 self._close_unsampled(1, self.last_ns or None)
                 self.number += 1
         elif whole and updated_at is not None:
-            raw = self.close(
-                until=self.marks.end_of_loop(self.clock.host_ns(opened.start), updated_at, self._excluded_ns)
-            )
+            raw = self.close(until=self._end_of_loop(opened, updated_at))
             self.number += 1
         else:
             self._gap = opened.gap
@@ -340,6 +373,27 @@ class StepRecorder:
                 self._notes.skip("steps unfinished at the end")
         self.open = None
         return raw, self.open_gap()
+
+    def _end_of_loop(self, opened: OpenStep, updated_at: int) -> int | None:
+        """Return the position behind the update; None where the step goes on until now.
+
+        No event ends the last step of a loop: it ends with its update if more time has passed since than before it,
+        without the excluded time of the step.
+        """
+        buffer, clock = self._recorder.buffer, self.clock
+        if updated_at + 1 < len(buffer) and self._ends_optimizer(updated_at):
+            updated_at += 2
+        if not updated_at:
+            return None
+        updated_ns, now = clock.host_ns(buffer[updated_at - 1]), clock.read()
+        since_ns = clock.host_ns(now) - updated_ns - self._excluded_ns
+        clock.release((now,))
+        return updated_at if since_ns > updated_ns - clock.host_ns(opened.start) else None
+
+    def _ends_optimizer(self, at: int) -> bool:
+        code: int = self._recorder.buffer[at]
+        is_leave = code & KIND_MASK == LEAVE
+        return is_leave and self._recorder.labels[code >> KIND_BITS & INDEX_MASK].phase is Phase.OPTIMIZER
 
     def stop(self) -> None:
         """Record nothing any more."""

@@ -108,7 +108,7 @@ class TrainingSteps:
     @property
     def position(self) -> int:
         """The position of the next mark."""
-        return len(self.steps.marks)
+        return self.steps.position
 
     # Events and decisions.
 
@@ -137,7 +137,7 @@ class TrainingSteps:
 
     def _calls_since(self, position: int) -> Any:
         with contain(ignore):
-            return self.steps.marks.calls_since(position)
+            return self.steps.calls_since(position)
         self._recorder.count_failure("calls of modules")
         return None
 
