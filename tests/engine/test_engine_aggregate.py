@@ -59,40 +59,6 @@ def test_a_span_inside_one_of_its_own_row_is_counted_once() -> None:
     assert row.share == 1.0
 
 
-def test_a_row_nested_through_another_is_counted_once() -> None:
-    """The same name further down, with a stranger in between."""
-    frame = make_frame([a_span("A", 10), a_span("B", 8, parent=0), a_span("A", 5, parent=1)])
-    rows = rows_of(collect([frame]))
-    assert rows["A", "forward"].total_ns == 10 * MS
-    assert rows["A", "forward"].self_ns == 7 * MS
-    assert rows["B", "forward"].self_ns == 3 * MS
-
-
-def test_siblings_of_one_row_add_up() -> None:
-    """Several modules under one name."""
-    frame = make_frame([a_span("A", 3), a_span("A", 4, start=3)])
-    row = rows_of(collect([frame]))["A", "forward"]
-    assert (row.total_ns, row.calls, row.steps) == (7 * MS, 2, 1)
-
-
-def test_phases_of_one_name_are_rows_of_their_own() -> None:
-    """Forward and backward are never one number."""
-    frame = make_frame([a_span("A", 3), a_span("A", 6, start=3, phase=Phase.BACKWARD)])
-    rows = rows_of(collect([frame]))
-    assert rows["A", "forward"].total_ns == 3 * MS
-    assert rows["A", "backward"].total_ns == 6 * MS
-
-
-def test_self_time_is_the_time_outside_children() -> None:
-    """Summed over rows it is the time that spans cover at all."""
-    frame = make_frame(
-        [a_span("A", 10), a_span("B", 4, parent=0), a_span("C", 1, parent=1), a_span("D", 3, start=10)],
-        duration_ns=20 * MS,
-    )
-    aggregate = collect([frame] * 5)
-    assert sum(row.self_ns for row in aggregate.summary().rows) == 5 * 13 * MS
-
-
 def test_phases_sum_to_the_total_step_time_exactly() -> None:
     """Self times by phase, and other for the rest, over blocks and layouts."""
     frames = [
@@ -183,13 +149,6 @@ def test_memory_columns_are_the_most_a_row_grew_and_held() -> None:
     assert (rows["B", "forward"].memory_growth_bytes, rows["B", "forward"].memory_peak_bytes) == (250, 400)
 
 
-def test_memory_that_was_not_measured_is_none() -> None:
-    """Not measured is not zero."""
-    row = rows_of(collect([one_span(5)]))["a", "forward"]
-    assert row.memory_growth_bytes is None
-    assert row.memory_peak_bytes is None
-
-
 def test_no_steps_make_an_empty_summary() -> None:
     """Nothing is divided by nothing."""
     summary = Aggregate().summary()
@@ -238,18 +197,6 @@ def test_host_and_device_steps_of_one_layout_do_not_mix_up_their_columns() -> No
         (row,) = collect(frames).summary().rows
         assert row.host_total_ns == len(frames) * MS
         assert row.total_ns == sum(MS if f is frame else 9 * MS for f in frames)
-
-
-def test_spans_without_a_device_time_count_nothing() -> None:
-    """Captured spans have no device time, and take none from others."""
-    frame = make_frame(
-        [a_span("A", 1, device_start_ns=0, device_ns=4 * MS), a_span("B", 1, start=1)],
-        duration_ns=2 * MS,
-        device_duration_ns=5 * MS,
-    )
-    rows = rows_of(collect([frame]))
-    assert rows["B", "forward"].total_ns == 0
-    assert rows["A", "forward"].total_ns == 4 * MS
 
 
 def test_the_mean_of_the_run_has_every_step_after_the_warm_up() -> None:

@@ -66,23 +66,6 @@ def test_a_call_of_nothing_reads_what_a_reading_takes() -> None:
     assert limits_of(Coarse(tick_ns=70)) == ClockLimits(resolution_ns=70, mark_ns=70, scatter_ns=0)
 
 
-def test_scatter_is_how_much_more_nineteen_of_twenty_calls_of_nothing_read_at_most() -> None:
-    """A single interruption is not the clock's, a tenth of all readings is."""
-
-    class Scattered(Coarse):
-        reads = 0
-
-        def read(self) -> int:
-            """Be late by 900 ns at every tenth call of nothing, at its end; once by a second."""
-            self.reads += 1
-            if self.reads == 2 * COLD + 7:
-                self.advance(1_000_000_000)
-            return super().read() + (900 if self.reads % 20 == 0 else 0)
-
-    limits = limits_of(Scattered(tick_ns=50))
-    assert (limits.mark_ns, limits.scatter_ns, limits.span_ns) == (50, 900, 950)
-
-
 def test_a_device_is_asked_and_never_waited_for() -> None:
     """Its limits are known once it has passed the readings, which then go back to their pool."""
     clock = FakeClock()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import io
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -10,14 +9,13 @@ from typing import Any
 import pytest
 import torch
 from engine_laws import Watched, check_laws, count, everything
-from fake_engine import Op
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
 from autoprof import Phase, Summary
 from autoprof._capture.hooks import backward
 from autoprof._reports.summary_text import render_summary
-from autoprof.testing import FakeClock, FakeDevice
+from autoprof.testing import FakeClock
 
 
 class Timed(nn.Module):
@@ -169,16 +167,6 @@ def test_a_loader_that_was_seen_to_feed_validation_is_apart_from_its_first_fetch
     assert [frame.phase_ns()[Phase.DATA] for frame in program.watched.sink.frames] == [3] * 6
 
 
-def test_a_loader_that_feeds_both_is_charged_to_the_steps(program: Program) -> None:
-    """Its batches are evaluated and then trained on: waiting for them is no validation."""
-    feeds = DataLoader(Batches(program.clock, 3))
-    for batch in feeds:
-        program.validate([batch])
-        program.train(batch)
-    program.end()
-    assert sum(frame.phase_ns().get(Phase.DATA, 0) for frame in program.watched.sink.frames) == 9
-
-
 def test_validation_inside_a_pause_is_named_so(program: Program) -> None:
     """The pause decides what is charged to no step; the forward says what it is."""
     program.train()
@@ -193,24 +181,6 @@ def test_validation_inside_a_pause_is_named_so(program: Program) -> None:
         ("validation", 1, 220),
         ("pause", 1, 7),
     ]
-
-
-def test_validation_at_the_end_of_a_run_is_counted(program: Program) -> None:
-    """It ends with the session."""
-    program.train()
-    program.validate()
-    assert program.end().excluded[0].total_ns == 220
-    assert program.lengths == [15]
-
-
-def test_what_follows_the_loop_is_no_part_of_the_last_step(program: Program) -> None:
-    """A figure is drawn before the session closes: no event ends the last step, so its last mark does."""
-    program.train()
-    program.train()
-    program.clock.advance(1000)
-    summary = program.end()
-    assert program.lengths == [15, 15]
-    assert summary.run_ns == 30
 
 
 def test_validation_during_steps_that_are_not_sampled_is_counted() -> None:
@@ -258,28 +228,6 @@ def test_forwards_before_the_first_step_show_that_a_round_begins_with_them(rollo
     assert [one.name for one in summary.findings if one.rule == "excluded"] == [
         "rollout or validation" if rollout else "validation"
     ]
-
-
-def test_validation_is_apart_on_a_devices_clock() -> None:
-    """The device's time of the steps, and the host's of what is apart."""
-    device = FakeDevice(FakeClock())
-    model = nn.Sequential(Op(device, 10, 20), nn.Linear(2, 2))
-    config = everything(targets=[{"match": "0"}])
-    with Watched(model, clock=device.device_clock(), config=config) as watched:
-        for _ in range(2):
-            model.train()
-            model(torch.ones(1, 2, requires_grad=True)).sum().backward()
-            device.wait_here()
-            watched.step()
-            model.eval()
-            with torch.no_grad():
-                model(torch.ones(1, 2))
-            device.wait_here()
-            device.clock.advance(100)
-    frames = watched.sink.frames
-    assert [frame.device_duration_ns for frame in frames] == [30, 30]
-    assert watched.sink.summary is not None
-    assert watched.sink.summary.excluded[0].total_ns == 220
 
 
 # Forwards without gradients, in ``train`` mode.
@@ -331,14 +279,6 @@ class Quiet:
         return [frame.duration_ns for frame in self.watched.sink.frames]
 
 
-def copy_of(program: Quiet) -> Parts:
-    """Return a copy of the model in ``eval`` mode, on the same clock."""
-    made = copy.deepcopy(program.model).eval()
-    for layer in (made.encoder, made.head, made.teacher):
-        layer.clock = program.clock
-    return made
-
-
 @pytest.mark.parametrize("guard", [torch.no_grad, torch.inference_mode])
 def test_validation_by_calls_of_the_parts_is_recognised(guard: Any) -> None:
     """By ``model.eval()`` before it."""
@@ -368,21 +308,6 @@ def test_a_forward_without_gradients_in_train_mode_belongs_to_its_step() -> None
     assert sorted(program.lengths) == [25] * 7 + [45]
 
 
-def test_validation_in_a_gap_is_recognised_by_its_fetches() -> None:
-    """A loader that is asked without gradients feeds no training; the time of the gap is that of its steps."""
-    program = Quiet(sample={"every": 5, "warmup": 0, "budget": None})
-    checks = DataLoader(Batches(program.clock, 2, ns=1000))
-    for i in range(12):
-        program.train()
-        if i in (3, 7):
-            with torch.no_grad():
-                for batch in checks:
-                    program.model.teacher(batch)
-    summary = program.end()
-    assert sum(one.calls for one in summary.excluded) == 2
-    assert [frame.duration_ns for frame in program.watched.sink.frames] == [25] * 3
-
-
 def test_a_teacher_that_each_step_calls_stays_in_the_step() -> None:
     """Before the forward of the student, without gradients: under its own name."""
     program = Quiet()
@@ -393,20 +318,6 @@ def test_a_teacher_that_each_step_calls_stays_in_the_step() -> None:
     assert sum(program.lengths) == 12 * 35
     rows = {(row.name, row.phase): row.calls for row in summary.rows}
     assert rows["teacher", Phase.FORWARD] == 12
-
-
-def test_a_frozen_part_without_gradients_inside_the_step_stays_there() -> None:
-    """After the first forward with gradients: a target network, a discriminator's generator."""
-    program = Quiet()
-    for _ in range(6):
-        loss = program.model(program.x).sum()
-        with torch.no_grad():
-            program.model.teacher(program.x)
-        loss.backward()
-        program.optimizer.step()
-    summary = program.end()
-    assert summary.excluded == ()
-    assert program.lengths == [35] * 6
 
 
 # Saving.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 import pytest
@@ -107,28 +106,6 @@ def test_a_loss_made_anew_in_each_step_is_one_row() -> None:
     assert [count(frame, Phase.FORWARD)["Loss/MSELoss"] for frame in watched.frames] == [1, 1, 1]
 
 
-def test_a_loss_changes_no_bit_and_copies_are_plain() -> None:
-    """Losses and gradients; a copy of a criterion made during a session is an ordinary one."""
-
-    def run(watch: bool) -> list[Tensor]:
-        torch.manual_seed(2)
-        made, criterion = model(), nn.SmoothL1Loss()
-        watched = Watched(made) if watch else None
-        found = []
-        for step in range(3):
-            loss = copy.deepcopy(criterion)(made(torch.ones(4, 2)), torch.full((4, 3), float(step)))
-            loss.backward()
-            found += [loss.detach(), *(p.grad.clone() for p in made.parameters() if p.grad is not None)]
-            if watched:
-                watched.step()
-        if watched:
-            watched.session.close()
-        return found
-
-    for one, other in zip(run(True), run(False), strict=True):
-        assert one.numpy().tobytes() == other.numpy().tobytes()
-
-
 def test_a_loss_that_is_computed_again_is_recompute() -> None:
     """Checkpointed together with the head, as for large vocabularies."""
     made, criterion = model(), nn.MSELoss()
@@ -183,30 +160,6 @@ def test_a_module_that_is_called_a_loss_is_one(kind: type[nn.Module]) -> None:
     assert count(frame, Phase.FORWARD)[f"Loss/{kind.__name__}"] == 1
     assert count(frame, Phase.BACKWARD)[f"Loss/{kind.__name__}"] == 1
     assert not any(hooks_of(criterion).values())
-
-
-def test_a_loss_made_of_losses_has_them_inside() -> None:
-    """A perceptual loss and the distance that it takes are spans one in the other."""
-
-    class PerceptualLoss(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.features, self.distance = nn.Linear(3, 3), nn.L1Loss()
-
-        def forward(self, x: Tensor, y: Tensor) -> Any:
-            return self.distance(self.features(x), self.features(y))
-
-    made, criterion = model(), PerceptualLoss()
-    with Watched(made) as watched:
-        criterion(made(torch.ones(4, 2)), torch.zeros(4, 3)).backward()
-        watched.step()
-    frame = watched.frames[0]
-    check_laws(frame)
-    for phase in (Phase.FORWARD, Phase.BACKWARD):
-        spans = {span.name: span for span in frame.spans if span.phase is phase}
-        inner = spans["Loss/L1Loss"]
-        assert inner.parent is not None
-        assert list(frame.spans)[inner.parent].name == "Loss/PerceptualLoss"
 
 
 def test_a_model_and_its_loss_in_one_module_are_no_loss() -> None:

@@ -191,14 +191,6 @@ def test_a_pass_is_due_half_a_second_after_the_one_before() -> None:
     assert PASS_EVERY_NS == 500 * MS
 
 
-def test_steps_longer_than_that_are_passed_on_at_each_end() -> None:
-    """A person who watches sees the step that has just ended."""
-    bench, _ = busy()
-    for number in range(1, 6):
-        bench.step(ns=PASS_EVERY_NS)
-        assert bench.passed == list(range(1, number + 1))
-
-
 def test_no_more_steps_wait_than_take_four_megabytes() -> None:
     """A pass is due then: the sinks, or the program without a budget, are faster than half a second allows."""
     bench, observer = busy()
@@ -344,9 +336,6 @@ def test_an_observer_that_fails_with_a_step_is_called_no_more(fails: str) -> Non
     assert bench.notes.all == (f"no throughput after ValueError: {fails}",)
 
 
-# The clock's limits.
-
-
 # The summary.
 
 
@@ -398,15 +387,6 @@ def test_an_end_without_patience_gives_a_device_that_hangs_two_seconds(monkeypat
     assert bench.passed == []
     assert bench.sink.summary is not None
     assert bench.sink.summary.skipped == {"steps that the device had not passed": 2}
-
-
-def test_a_patient_end_waits_for_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As long as it takes, without asking again and again."""
-    bench, device, slept = hung(monkeypatch, 10**12)
-    bench.pipeline.finish(patient=True)
-    assert bench.passed == [1, 2]
-    assert slept == []
-    assert device.waits > 0
 
 
 class Ends(Observer):
@@ -473,15 +453,3 @@ def test_an_observer_that_fails_at_the_end_costs_nobody_elses_end(fails: str) ->
     (note,) = bench.notes.all
     where = "no part of the summary after " if fails == "annotate" else "at the end of the run: "
     assert note == f"{where}ValueError: {fails}"
-
-
-def test_a_fork_closes_no_sink_and_writes_no_file() -> None:
-    """They belong to its parent, as do the threads of its observers."""
-    ends = Ends()
-    bench = Bench(ends)
-    bench.step()
-    bench.pipeline.abandon()
-    bench.pipeline.close(pipeline.CLOSED)
-    assert bench.sink.summary is None
-    assert (bench.folder.ends, bench.folder.summaries) == ([], [])
-    assert True not in ends.calls

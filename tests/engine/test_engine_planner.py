@@ -289,13 +289,6 @@ def test_a_pass_that_an_exception_ended_is_over_when_a_forward_or_a_fetch_begins
         assert step.spans()[-1] == Span(path, phase, 8, 9)
 
 
-def test_the_end_of_a_call_in_an_inner_pass_ends_no_backward_around_that_pass() -> None:
-    """It goes on when the inner pass is over."""
-    step = nest().begin_pass(90).start("c", 3).begin_pass(91).start("b", 2).end("b", 2).mark(marks.BACKWARD_END, "b", 2)
-    step.end_pass(91).end("c", 3).end_pass(90)
-    assert {span.path: span.end for span in backwards(step)}["a>c"] == 13
-
-
 def test_a_pass_inside_a_pass_divides_no_time_of_its_own() -> None:
     """A gradient of a gradient: what is in no module there belongs to the module whose backward runs it."""
     step = nest().begin_pass(90).start("a", 1).begin_pass(91).start("b", 2).end("b", 2).end_pass(91).end("a", 1)
@@ -366,17 +359,6 @@ def test_a_checkpointed_call_is_recomputed_in_the_target_that_contains_it() -> N
     assert plan.calls[2] == BackwardCall(0, 1)
 
 
-def test_the_second_checkpoint_of_a_call_is_no_further_recompute() -> None:
-    """A target with two checkpointed parts is recomputed once."""
-    step = Step("a").label("checkpoint", RECOMPUTE, frozenset((RECOMPUTE,))).enter("a", 1)
-    step.mark(marks.CHECKPOINT, "checkpoint", 2).mark(marks.CHECKPOINT, "checkpoint", 3).leave("a", 1)
-    step.begin_pass().start("a", 1)
-    for call in (3, 2):
-        step.mark(marks.RECOMPUTE, "checkpoint", call).leave("checkpoint")
-    recomputed = [span for span in step.end_pass().spans() if span.phase is RECOMPUTE]
-    assert recomputed == [Span("a>a", RECOMPUTE, 6, 7), Span("a>a", RECOMPUTE, 8, 9, calls=0)]
-
-
 def test_a_checkpoint_that_no_target_contains_is_divided_by_the_modules_in_it() -> None:
     """Its span ends where one begins, and goes on after it as the same call."""
     step = Step("b").label("checkpoint", RECOMPUTE, frozenset((RECOMPUTE,)))
@@ -435,12 +417,6 @@ def test_a_pause_is_cut_by_the_steps_ends() -> None:
     plan = Step("a").mark(marks.UNPAUSE).call("a").mark(marks.PAUSE).enter("a").plan()
     assert plan.pauses == ((-1, 0), (3, 5))
     assert spans_of(plan) == [Span("a", FORWARD, 1, 2)]
-
-
-def test_another_thread_works_on_while_one_pauses() -> None:
-    """It has no part in the pause."""
-    step = Step("a", "b").mark(marks.PAUSE).on(1).enter("a").on(0).mark(marks.UNPAUSE).on(1).leave("a")
-    assert step.spans() == [Span("a", FORWARD, 1, 3, lane=1)]
 
 
 # What else a plan says.

@@ -15,7 +15,6 @@ from autoprof import Phase, span
 from autoprof._capture import recorder as recording
 from autoprof._session import builder
 from autoprof._session.sampler import Sampler
-from autoprof._storage.steps_jsonl import FrameDecoder, FrameEncoder
 from autoprof.testing import FakeClock, FakeDevice, ListSink, open_session
 
 EVERYTHING = {"targets": [{"match": ".*"}], "sinks": {}, "sample": {"warmup": 0}}
@@ -119,19 +118,6 @@ def test_without_step_optimizer_steps_count_a_gap(govern: Any) -> None:
         assert sum(s.name == "Optimizer" for s in frame.spans) == 1
 
 
-def test_without_step_the_fetch_after_a_gap_is_recorded(govern: Any) -> None:
-    """And the fetches in it are not."""
-    govern(2)
-    model, optimizer = model_and_optimizer()
-    sink = ListSink()
-    with autoprof.instrument(model, EVERYTHING, sinks=[sink]) as session:
-        for batch in session.loader([torch.ones(4, 2)] * 5):
-            model(batch).sum().backward()
-            optimizer.step()
-    assert [f.step for f in sink.frames] == [1, 4, 5]
-    assert [sum(s.name == "Data" for s in f.spans) for f in sink.frames] == [1, 1, 1]
-
-
 def test_time_in_a_gap_is_training_time(govern: Any) -> None:
     """The share of autoprof's own work is of all steps; a pause belongs to none of them."""
     govern(2)
@@ -149,21 +135,6 @@ def test_time_in_a_gap_is_training_time(govern: Any) -> None:
         train(model, optimizer)
         session.step()
     assert [f.gap_ns for f in sink.frames] == [0, 100]
-
-
-def test_a_run_that_ends_in_a_gap_counts_its_steps(govern: Any) -> None:
-    """Two of five."""
-    govern(5)
-    model, optimizer = model_and_optimizer()
-    sink = ListSink()
-    with autoprof.instrument(model, MANUAL, sinks=[sink]) as session:
-        for _ in range(3):
-            train(model, optimizer)
-            session.step()
-    assert [f.step for f in sink.frames] == [1]
-    assert sink.summary is not None
-    assert sink.summary.unsampled_steps == 2
-    assert not sink.summary.skipped
 
 
 @pytest.mark.parametrize("config", [MANUAL, EVERYTHING], ids=["manual", "auto"])
@@ -222,21 +193,6 @@ def test_no_event_is_recorded_in_a_gap(govern: Any) -> None:
     assert not made
 
 
-def test_the_gap_before_a_step_goes_to_the_file_and_back(govern: Any) -> None:
-    """A saved run counts its unsampled steps."""
-    govern(2)
-    sink = ListSink()
-    with autoprof.instrument(nn.Sequential(nn.Identity()), MANUAL, sinks=[sink]) as session:
-        for _ in range(4):
-            session.step()
-    encoder, decoder = FrameEncoder(), FrameDecoder()
-    back = [decoder.decode(encoder.encode(frame)) for frame in sink.frames]
-    for name in ("gap_steps", "gap_ns", "gap_overhead_ns"):
-        assert [getattr(f, name) for f in back] == [getattr(f, name) for f in sink.frames]
-    assert back[1].gap_steps == 2
-    assert back[1].gap_overhead_ns > 0
-
-
 def test_a_run_of_tiny_steps_keeps_to_its_budget_and_changes_no_bit() -> None:
     """Most of 3,000 steps of a few microseconds are unsampled; the parameters are those of the bare run."""
     torch.manual_seed(0)
@@ -254,17 +210,6 @@ def test_a_run_of_tiny_steps_keeps_to_its_budget_and_changes_no_bit() -> None:
     assert sink.summary.unsampled_steps > 1000
     summary, skipped = sink.summary, sum(sink.summary.skipped.values())  # those before a change of level
     assert summary.steps + summary.warmup_steps + summary.unsampled_steps + skipped == 3000
-
-
-def test_reserved_steps_are_recorded_whatever_it_costs(govern: Any) -> None:
-    """A gap ends before them, and none begins inside."""
-    govern(100, 100, 100, 100, 1)
-    sink = ListSink()
-    with autoprof.instrument(nn.Sequential(nn.Identity()), MANUAL, sinks=[sink]) as session:
-        session._sampling.reserve(5, 3)
-        for _ in range(10):
-            session.step()
-    assert [f.step for f in sink.frames] == [1, 5, 6, 7]
 
 
 def test_between_far_recorded_steps_updates_count_the_steps_and_validation_is_excluded(govern: Any) -> None:

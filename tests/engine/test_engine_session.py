@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 import autoprof
 from autoprof import AutoprofError, ConfigError, Phase, SessionError, TargetError, span
 from autoprof._capture import recorder as recording
-from autoprof.testing import FakeClock, ListSink, open_session
+from autoprof.testing import FakeClock, open_session
 
 AUTO = everything(step="auto")
 
@@ -52,36 +52,6 @@ def test_step_ends_a_step() -> None:
             clock.advance(ns)
             watched.step()
     assert [(f.step, f.duration_ns) for f in watched.frames] == [(1, 5), (2, 7), (3, 0)]
-
-
-def test_without_step_the_next_training_forward_ends_a_step_that_has_optimized() -> None:
-    """Three iterations are three steps; the last one ends with the session."""
-    model = mlp()
-    optimizer = sgd(model)
-    with Watched(model, config=AUTO, optimizer=optimizer) as watched:
-        for _ in range(3):
-            train(model, optimizer)
-    assert [f.step for f in watched.sink.frames] == [1, 2, 3]
-    for frame in watched.sink.frames:
-        check_laws(frame)
-        assert count(frame, Phase.FORWARD) == {"Sequential": 1, "0": 1, "1": 1, "2": 1}
-        assert count(frame, Phase.BACKWARD) == count(frame, Phase.FORWARD)
-        assert count(frame, Phase.OPTIMIZER) == {"Optimizer": 1, "Optimizer/zero_grad": 1}
-
-
-def test_without_step_the_next_fetch_ends_a_step_that_has_optimized() -> None:
-    """The fetch belongs to the step that it feeds."""
-    model = mlp()
-    optimizer = sgd(model)
-    with Watched(model, config=AUTO, optimizer=optimizer) as watched:
-        for batch in watched.session.loader([torch.ones(4, 2)] * 3):
-            model(batch).sum().backward()
-            optimizer.step()
-    frames = watched.sink.frames
-    assert [frame.spans[0].name for frame in frames[:3]] == ["Data"] * 3
-    assert [count(frame, Phase.DATA)["Data"] for frame in frames[:3]] == [1, 1, 1]
-    assert [count(frame, Phase.OPTIMIZER)["Optimizer"] for frame in frames[:3]] == [1, 1, 1]
-    assert len(frames) == 3
 
 
 def test_logging_after_the_optimizer_belongs_to_the_step() -> None:
@@ -236,21 +206,6 @@ def test_values_that_are_no_scalars_are_left_out_and_said_once(caplog: pytest.Lo
     assert len([note for note in summary.notes if note.startswith("session.log: ")]) == 4
 
 
-def test_samples_that_are_nan_do_not_spoil_the_throughput() -> None:
-    """One bad value is not the run's."""
-    clock = FakeClock()
-    with Watched(mlp(), clock=clock) as watched:
-        for samples in (8.0, float("nan"), 8.0):
-            watched.session.log(samples=samples)
-            clock.advance(1_000_000_000)
-            watched.step()
-        summary = watched.session.summary()
-    assert summary.throughput == 8.0
-
-
-# Sinks.
-
-
 # The end.
 
 
@@ -264,20 +219,6 @@ def test_step_after_close_warns_once_and_says_what_to_do(caplog: pytest.LogCaptu
     assert [one.message for one in caplog.records] == [
         "session.step: this session is closed; instrument the model again to go on"
     ]
-
-
-def test_close_is_idempotent() -> None:
-    """The sinks are closed once."""
-    closes = []
-
-    class Sink(ListSink):
-        def close(self, summary: Any) -> None:
-            closes.append(summary)
-
-    watched = Watched(mlp(), sinks=[Sink()])
-    for _ in range(3):
-        watched.session.close()
-    assert len(closes) == 1
 
 
 def test_everything_but_step_may_be_called_after_close() -> None:
@@ -419,25 +360,6 @@ def test_a_failure_in_set_up_leaves_nothing(config: Any, more: Any, error: type[
     assert list(Path().iterdir()) == []
 
 
-def test_what_is_no_module_is_refused() -> None:
-    """The model comes first."""
-    with pytest.raises(SessionError, match="must be an nn"):
-        autoprof.instrument("model")
-
-
-def test_set_up_touches_no_random_state() -> None:
-    """Instrumenting does not change what training draws."""
-    before = torch.get_rng_state()
-    with autoprof.instrument(mlp(), everything()) as session:
-        assert torch.equal(torch.get_rng_state(), torch.get_rng_state())
-        session.step()
-    model = mlp()
-    torch.set_rng_state(before)
-    session = autoprof.instrument(model, everything())
-    assert torch.equal(torch.get_rng_state(), before)
-    session.close()
-
-
 # The loader.
 
 
@@ -474,12 +396,6 @@ def test_the_wait_for_a_batch_is_a_data_span_and_nothing_else_is() -> None:
         ("Data", Phase.DATA, 50),
         ("Data", Phase.DATA, 0),
     ]
-
-
-def test_an_iterator_given_as_a_loader_stays_an_iterator() -> None:
-    """``next(loader)`` works on what ``iter`` or a generator gave."""
-    with Watched(mlp()) as watched:
-        assert next(watched.session.loader(iter([4, 5]))) == 4
 
 
 def test_an_error_of_the_loader_leaves_unchanged() -> None:

@@ -145,67 +145,6 @@ def test_the_gradient_scaler_and_the_schedule_belong_to_the_optimizer() -> None:
     assert spans["Optimizer"].parent == frame.spans.index(spans["Optimizer/scaler.step"])
 
 
-def test_a_wrapper_that_somebody_puts_over_ours_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The other package puts it back; ours below it is idle, and a later session times calls once."""
-    model = mlp()
-    with Watched(model):
-        ours = torch.optim.Optimizer.zero_grad
-        calls: list[int] = []
-
-        def theirs(self: Any, *args: Any, **kwargs: Any) -> None:
-            calls.append(1)
-            ours(self, *args, **kwargs)
-
-        torch.optim.Optimizer.zero_grad = theirs
-    try:
-        assert torch.optim.Optimizer.zero_grad is theirs
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-        with Watched(model) as watched:
-            optimizer.zero_grad()
-            watched.step()
-        assert calls == [1]
-        assert count(watched.frames[0], Phase.OPTIMIZER) == {"Optimizer/zero_grad": 1}
-        assert torch.optim.Optimizer.zero_grad is theirs
-    finally:
-        torch.optim.Optimizer.zero_grad = BEFORE[0]
-
-
-@pytest.mark.filterwarnings("ignore")
-def test_a_compiled_function_that_clips_is_compiled_once() -> None:
-    """Between the graphs of a function that clips, our wrappers run as they are, and no guard sees them come and go."""
-    model, graphs = mlp(), list[Any]()
-
-    def backend(graph: Any, _inputs: Any) -> Any:
-        graphs.append(graph)
-        return graph.forward
-
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-
-    @torch.compile(backend=backend)
-    def whole(x: torch.Tensor) -> None:
-        model(x).sum().backward()
-        clip_grad_norm_(model.parameters(), 0.1)
-        optimizer.step()
-        optimizer.zero_grad()
-
-    def steps() -> int:
-        for _ in range(3):
-            whole(torch.ones(2, 2))
-        return len(graphs)
-
-    torch._dynamo.reset()
-    bare = steps()
-    torch._dynamo.reset()
-    graphs.clear()
-    with Watched(model, optimizer=optimizer) as watched:
-        for _ in range(2):
-            watched.step()
-            with_session = steps()
-    after = steps()
-    torch._dynamo.reset()
-    assert with_session == after == bare
-
-
 @pytest.mark.filterwarnings("ignore")
 def test_clipping_is_not_timed_any_more_once_torch_has_compiled() -> None:
     """A graph that clipping was traced into is guarded by the function; a wrapper would have it compiled anew."""

@@ -118,20 +118,6 @@ def test_rows_of_a_changing_cut_close_to_the_nanosecond() -> None:
     assert sum(summary.phases.values()) == summary.total_step_ns
 
 
-def test_a_call_inside_which_the_cut_changes_is_one_call_of_the_model() -> None:
-    """The call that begins a step replaces its own hooks; those that stay count it once."""
-    clock, sink = FakeClock(), ListSink()
-    model = deep(clock, 5)
-    optimizer = torch.optim.SGD(model.parameters(), 0.1)
-    config = {**DEFAULT, "step": "auto"}
-    with open_session(model, config, clock=clock, sinks=[sink], optimizer=optimizer):
-        for _ in range(20):
-            model(torch.ones(8, 1)).sum().backward()
-            optimizer.step()
-    assert len({frame.cut for frame in sink.frames}) > 1
-    assert {span.calls for frame in sink.frames for span in frame.spans if span.phase is Phase.FORWARD} == {1}
-
-
 class Late(nn.Module):
     """Two branches of which the second takes long only from a step on."""
 
@@ -260,19 +246,6 @@ class Headless(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         raise AssertionError
-
-
-def test_parts_that_are_called_without_the_model_are_opened() -> None:
-    """The top may be several children."""
-    clock = FakeClock()
-    model = Headless(clock)
-    with open_session(model, DEFAULT, clock=clock) as session:
-        for _ in range(12):
-            model.decoder(model.encoder(torch.ones(1))).sum().backward()
-            session.step()
-    rows = rows_of(session.summary())
-    assert "decoder/hot/hot/hot" in rows
-    assert "encoder/hot/hot/hot" in rows
 
 
 def test_the_zoom_changes_no_bit() -> None:

@@ -16,7 +16,6 @@ import torch
 from torch import nn
 
 import autoprof
-from autoprof._core.signals import DeferSignals, has_no_handler, is_pythons
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
 
@@ -72,34 +71,3 @@ def test_a_handler_in_c_that_comes_during_a_session_stays(number: int) -> None:
         address = install_in_c(number)
         session.step()
     assert ask(number) == address
-
-
-def test_pythons_own_handler_is_told_from_one_in_c() -> None:
-    """Also where Python sees the same handler as before."""
-    before = signal.signal(signal.SIGUSR1, signal.default_int_handler)
-    try:
-        assert is_pythons(signal.SIGUSR1)
-        assert not has_no_handler(signal.SIGUSR1)
-        install_in_c(signal.SIGUSR1)
-        assert signal.getsignal(signal.SIGUSR1) is signal.default_int_handler
-        assert not is_pythons(signal.SIGUSR1)
-        signal.signal(signal.SIGUSR1, signal.SIG_DFL)
-        assert has_no_handler(signal.SIGUSR1)
-        install_in_c(signal.SIGUSR1)
-        assert not has_no_handler(signal.SIGUSR1)
-    finally:
-        signal.signal(signal.SIGUSR1, before)
-
-
-def test_a_second_end_of_a_worker_waits_as_well() -> None:
-    """Workers die together; the handler of a ``DataLoader``, which raises, is called once, after our own work."""
-    calls: list[int] = []
-    before = signal.signal(signal.SIGCHLD, lambda number, _frame: calls.append(number))
-    try:
-        with DeferSignals():
-            signal.raise_signal(signal.SIGCHLD)
-            signal.raise_signal(signal.SIGCHLD)
-            assert calls == []
-        assert calls == [signal.SIGCHLD]
-    finally:
-        signal.signal(signal.SIGCHLD, before)

@@ -171,16 +171,6 @@ def test_the_status_of_a_training_under_autoprof_run_is_its_own_with_every_sink(
     assert (path / "run.json").exists()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("sink", sorted(SINKS.parts))
-def test_the_status_of_a_training_under_autoprof_run_is_its_own_with_each_sink(sink: str, tmp_path: Path) -> None:
-    """One after the other, with the ends that differ."""
-    for end in COVERING:
-        folder = tmp_path / end
-        folder.mkdir()
-        _end_recorded(folder, end, f"{{{sink!r}: {RECEIVERS.get(sink, '{}')}}}")
-
-
 COMMANDS = {"script": ("{program}",), "module": ("-m", "program")}
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import logging
 import sys
 import tracemalloc
 from collections.abc import Callable
@@ -117,29 +116,6 @@ def test_a_step_that_never_ends_takes_bounded_memory_and_closes(room: Callable[[
 
 
 # Parts of our own that fail.
-
-
-def test_memory_that_runs_out_in_our_own_work_costs_the_recording_and_not_the_run(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    """A ``MemoryError`` while a step is resolved: said once, training goes on."""
-    from autoprof._resolve import Resolver
-
-    def fails(*_: Any, **__: Any) -> Any:
-        raise MemoryError
-
-    pass_on_each_step(monkeypatch)  # steps as short as these wait otherwise
-    model = mlp()
-    with caplog.at_level(logging.WARNING, "autoprof"), Watched(model) as watched:
-        watched.step()
-        with monkeypatch.context() as broken:
-            broken.setattr(Resolver, "submit", fails)
-            for _ in range(3):
-                model(torch.ones(1, 2)).sum().backward()
-                watched.step()
-    assert [record.message for record in caplog.records] == ["recording is off after MemoryError: "]
-    assert len(watched.sink.frames) == 1
-    assert not is_marked(model)
 
 
 class Fails:

@@ -20,7 +20,6 @@ from torch.optim import optimizer as torch_optimizer
 import autoprof
 from autoprof import Phase
 from autoprof._capture import recorder as recording
-from autoprof._core.signals import DeferSignals
 from autoprof._session.pipeline import Pipeline
 from autoprof.testing import FakeClock, ListSink, open_session
 
@@ -337,31 +336,6 @@ def test_a_handler_that_raises_on_an_end_from_outside_ends_no_recording(name: st
         assert signal.getsignal(number) is limit
     finally:
         signal.signal(number, before)
-
-
-def test_a_ctrl_c_and_a_time_limit_in_our_own_work_both_reach_their_handlers() -> None:
-    """One that raises does not keep the other from being called."""
-    calls: list[int] = []
-
-    def note_and_raise(number: int, _frame: Any) -> None:
-        calls.append(number)
-        raise TimeLimit
-
-    numbers = (signal.SIGUSR1, signal.SIGALRM, signal.SIGINT)
-    before = [signal.signal(number, note_and_raise) for number in numbers]
-    work = DeferSignals()
-    try:
-        with pytest.raises(TimeLimit):  # noqa: SIM117, PT012
-            with work:
-                for number in numbers:
-                    signal.raise_signal(number)
-                assert not calls
-        assert calls == [*numbers]
-        assert all(signal.getsignal(number) is note_and_raise for number in numbers)
-        assert work.depth == 0
-    finally:
-        for number, handler in zip(numbers, before, strict=True):
-            signal.signal(number, handler)
 
 
 def test_a_handler_of_the_users_for_ctrl_c_is_called_after_our_own_work() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-import pickle
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -208,18 +206,6 @@ def test_the_default_configuration_sees_a_compiled_model(way: Any) -> None:
     assert sum("hooks do not fire" in note for note in summary.notes) == 1
 
 
-def test_a_wrapper_made_in_the_middle_of_a_run_is_timed_from_then_on() -> None:
-    """The steps before it have the model's own calls."""
-    clock, backend = FakeClock(), Graphs()
-    model = Net(clock)
-    with Watched(model, clock=clock) as watched:
-        train(model, clock, model, watched.step, 2)
-        train(torch.compile(model, backend=backend), clock, model, watched.step, 3)
-        frames = watched.frames
-    assert [count(frame, Phase.FORWARD)["Net"] for frame in frames] == [1] * 5
-    assert [count(frame, Phase.FORWARD)["first"] for frame in frames] == [1, 1, 0, 0, 0]
-
-
 @pytest.mark.parametrize("in_place", [True, False])
 @pytest.mark.parametrize("later", [True, False])
 def test_blocks_compiled_one_by_one_are_timed_one_by_one(in_place: bool, later: bool) -> None:
@@ -293,41 +279,6 @@ def test_a_closed_session_leaves_nothing_on_a_compiled_model() -> None:
     assert block._compiled_call_impl is own_call
     assert nn.Module.compile is compile_method
     assert type(run).__init__ is made
-
-
-def test_copies_and_pickles_of_compiled_models_are_not_profiled() -> None:
-    """A copy of the wrapper wraps a copy of the model."""
-    clock, backend = FakeClock(), Graphs()
-    model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
-    run: Any = torch.compile(model, backend="eager")
-    model[1].compile(backend=backend)
-    with Watched(model, clock=clock) as watched:
-        run(X).sum().backward()
-        watched.step()
-        for other in (copy.deepcopy(model), pickle.loads(pickle.dumps(model)), copy.deepcopy(run)):
-            other(X).sum().backward()
-            assert torch.equal(other(X), model(X))
-        watched.step()
-        frame = watched.frames[0]
-    assert count(frame, Phase.FORWARD)["Sequential"] == 1
-
-
-def test_hooks_of_the_program_on_a_compiled_model_stay_in_their_order() -> None:
-    """Those that it attaches and removes inside a call as well."""
-    clock, backend, called = FakeClock(), Graphs(), list[str]()
-    model = Net(clock)
-    run: Any = torch.compile(model, backend=backend)
-    with Watched(model, clock=clock) as watched:
-        first = model.register_forward_pre_hook(lambda *_: called.append("first"))
-        second = model.register_forward_hook(lambda *_: called.append("second"))
-        expected = list(model._forward_pre_hooks.values())
-        run(X).sum().backward()
-        watched.step()
-        assert list(model._forward_pre_hooks.values()) == expected
-        first.remove()
-        second.remove()
-    assert called == ["first", "second"]
-    assert not any(hooks_of(model).values())
 
 
 def test_a_compiled_function_around_the_model_is_noted_once() -> None:

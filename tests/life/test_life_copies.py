@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import io
 import pickle
 import subprocess
@@ -81,25 +80,6 @@ def test_an_exponential_moving_average_is_the_same_and_is_not_profiled() -> None
         return in_step
 
     check_same(averaging)
-
-
-def test_a_deep_copy_made_inside_a_forward_works() -> None:
-    """A hook of the user's copies the module that is being called."""
-
-    def copying() -> Callable[[nn.Module, int], Any]:
-        def in_step(model: nn.Module, step: int) -> list[Tensor]:
-            copies: list[nn.Module] = []
-            handle = model[1].register_forward_hook(lambda module, *_: copies.append(copy.deepcopy(module)))
-            state = copy.deepcopy(model.state_dict())
-            with torch.no_grad():
-                copy.deepcopy(model)(torch.ones(2, 2))
-            handle.remove()
-            assert all(torch.equal(model.state_dict()[key], value) for key, value in state.items())
-            return [copies[0](torch.ones(2, 3))]
-
-        return in_step
-
-    check_same(copying)
 
 
 def test_saving_and_loading_checkpoints_in_a_run_changes_nothing() -> None:
@@ -219,15 +199,3 @@ def test_a_model_saved_in_the_middle_of_a_sampled_run_loads_without_autoprof(tmp
             loaded = torch.load(tmp_path / f"{step}-{way}-again", weights_only=False)
             assert torch.equal(loaded[0].weight, model[0].weight)
             loaded(torch.ones(2, 2))
-
-
-def test_a_model_inside_an_object_that_is_copied_and_pickled_is_too() -> None:
-    """A trainer that holds model, optimizer and schedule."""
-    model = mlp()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    trainer = {"model": model, "optimizer": optimizer, "schedule": torch.optim.lr_scheduler.StepLR(optimizer, 1)}
-    with Watched(model, optimizer=optimizer):
-        for other in (copy.deepcopy(trainer), pickle.loads(pickle.dumps(trainer))):
-            other["model"](torch.ones(2, 2)).sum().backward()
-            other["optimizer"].step()
-            assert other["optimizer"].param_groups[0]["params"][0] is other["model"][0].weight

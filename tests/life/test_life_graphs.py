@@ -167,22 +167,6 @@ def test_regional_compilation_is_untouched_and_the_rest_is_timed(before: bool) -
     assert sum("block.body.0" in note for note in notes) == 1
 
 
-def test_what_a_compiled_model_hides_is_named_once(caplog: pytest.LogCaptureFixture) -> None:
-    """However many steps and recompilations follow."""
-    model, compiler = net(), Compiler(lowered=True)
-    with Watched(model) as watched:
-        compiled = torch.compile(model, backend=compiler, dynamic=False)
-        for size in (2, 3, 2, 4):
-            compiled(torch.ones(size, 4)).sum().backward()
-            watched.step()
-        summary = watched.session.summary()
-    assert len(compiler.graphs) == 3
-    notes = [note for note in summary.notes if "hooks do not fire" in note]
-    assert len(notes) == 1
-    assert "first" in notes[0]
-    assert [record.message for record in caplog.records if "hooks do not fire" in record.message] == notes
-
-
 def test_a_graph_break_leaves_the_modules_around_it_timed() -> None:
     """A module that dynamo calls eagerly is seen."""
 
@@ -248,17 +232,6 @@ def test_scripting_a_part_of_an_instrumented_model_works_and_so_does_the_whole_a
     assert torch.equal(found, expected)
     assert torch.equal(again(X), expected)
     assert count(watched.frames[0], Phase.FORWARD)["Net"] == 1
-
-
-def test_a_module_with_a_way_of_its_own_to_be_scripted_keeps_it() -> None:
-    """Theirs is asked first."""
-
-    class Prepared(nn.Linear):
-        def __prepare_scriptable__(self) -> nn.Module:
-            return nn.Identity()
-
-    with Watched(net()):
-        assert torch.equal(torch.jit.script(Prepared(4, 4))(X), X)
 
 
 def test_modules_inside_a_scripted_one_are_named_once() -> None:

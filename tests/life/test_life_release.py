@@ -161,31 +161,6 @@ def test_a_closed_session_keeps_nothing_of_the_training(name: str, tmp_path: Pat
     assert (session.summary().steps > 0) is (name != "off")
 
 
-def test_so_does_a_program_that_updates_its_parameters_itself() -> None:
-    """Its updates are recognised by their gradients."""
-
-    def by_hand() -> tuple[Session, References]:
-        model = nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, 1))
-        with autoprof.instrument(model, config()) as session:
-            for step in range(12):
-                output = model(torch.randn(2, WIDTH))
-                if step % 2:
-                    output.sum().backward()
-                    gradients = [one.grad for one in model.parameters()]
-                else:
-                    gradients = list(torch.autograd.grad(output.sum(), list(model.parameters())))
-                with torch.no_grad():
-                    for parameter, gradient in zip(model.parameters(), gradients, strict=True):
-                        parameter.sub_(gradient)
-                        parameter.grad = None
-        held = {"model": model, "parameter": model[0].weight, "output": output, "gradient": gradients[0]}
-        return session, {name: weakref.ref(one) for name, one in held.items()}
-
-    with without_collector():
-        _session, references = by_hand()
-        assert alive(references) == set()
-
-
 def test_a_loader_that_the_program_keeps_does_not_keep_the_model() -> None:
     """The wrapper of ``session.loader`` outlives the session, and so may an iterator of it."""
     model = nn.Linear(WIDTH, 1)
@@ -202,20 +177,6 @@ def test_a_loader_that_the_program_keeps_does_not_keep_the_model() -> None:
         assert reference() is None
     assert len(list(batches)) == 2
     assert len(list(loader)) == 4
-
-
-def test_a_closed_session_can_still_be_read_and_called() -> None:
-    """Its summary, its targets by their names, and every call of a loop that goes on."""
-    session, _ = train(lambda model, optimizer: autoprof.instrument(model, config(targets=RULES), optimizer=optimizer))
-    assert session.summary().steps > 0
-    assert [target.fqn for target in session.targets] == ["encoder", "blocks.0", "blocks.1", "blocks.2", "again"]
-    assert "blocks.1" in repr(session.targets)
-    assert len(set(session.targets)) == 5
-    session.step()
-    session.log(loss=1.0)
-    with session.pause():
-        assert session.loader([1, 2]) == [1, 2]
-    session.close()
 
 
 # From one session to the next.

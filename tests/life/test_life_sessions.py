@@ -34,26 +34,6 @@ def bare(model: nn.Module) -> bool:
 # Several sessions.
 
 
-def test_three_models_in_one_loop_have_three_accounts() -> None:
-    """Teacher, student, critic: each session sees its own modules and nothing else."""
-    models = [mlp() for _ in range(3)]
-    watched = [Watched(model) for model in models]
-    for _ in range(3):
-        x = torch.ones(2, 2)
-        loss = sum(model(x).sum() for model in models)
-        loss.backward()
-        for one in watched:
-            one.step()
-    for one in watched:
-        one.session.close()
-    for one in watched:
-        assert len(one.sink.frames) == 3
-        for frame in one.sink.frames:
-            check_laws(frame)
-            assert count(frame, Phase.FORWARD) == {"Sequential": 1, "0": 1, "1": 1, "2": 1}
-            assert count(frame, Phase.BACKWARD) == {"Sequential": 1, "0": 1, "1": 1, "2": 1}
-
-
 def test_sessions_one_after_another_on_one_model_leave_nothing_behind() -> None:
     """Ten of them; hooks, handlers and memory are what they were."""
     model = mlp()
@@ -87,50 +67,7 @@ def test_a_cell_that_is_run_again_on_the_same_model_is_told_what_to_do() -> None
     assert bare(model)
 
 
-def test_an_interrupted_cell_goes_on_in_the_next() -> None:
-    """Ctrl-C in the loop, then the loop again, with the same session."""
-    model = mlp()
-    with Watched(model) as watched:
-        for interrupted in (True, False):
-            try:
-                for step in range(3):
-                    output = model(torch.ones(1, 2))
-                    if interrupted and step == 1:
-                        raise KeyboardInterrupt
-                    output.sum().backward()
-                    watched.step()
-            except KeyboardInterrupt:
-                continue
-    frames = watched.sink.frames
-    assert len(frames) == 4
-    for frame in frames:
-        check_laws(frame)
-    assert [count(frame, Phase.FORWARD)["0"] for frame in frames] == [1, 2, 1, 1]
-
-
 # Threads.
-
-
-def test_a_run_may_train_in_a_thread_that_the_session_was_not_made_in() -> None:
-    """Set up in the main thread, steps in another: its spans are the step's account from the first step's end on."""
-    model = mlp()
-    with Watched(model) as watched:
-
-        def loop() -> None:
-            for _ in range(3):
-                model(torch.ones(1, 2)).sum().backward()
-                watched.step()
-
-        thread = threading.Thread(target=loop)
-        thread.start()
-        thread.join()
-    frames = watched.sink.frames
-    assert len(frames) == 3
-    for frame in frames:
-        check_laws(frame)
-    for frame in frames[1:]:
-        assert count(frame, Phase.FORWARD) == {"Sequential": 1, "0": 1, "1": 1, "2": 1}
-        assert {span.lane for span in frame.spans} == {0}
 
 
 def test_two_threads_train_two_models_with_two_sessions() -> None:
