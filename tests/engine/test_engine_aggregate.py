@@ -76,16 +76,6 @@ def test_phases_sum_to_the_total_step_time_exactly() -> None:
     assert summary.phases[Phase.RECOMPUTE] == 75 * 1_700_000
 
 
-def test_a_row_knows_its_steps_and_their_extremes() -> None:
-    """Mean, least, most and last are of the steps in which the row occurred."""
-    frames = [one_span(ns, step=i) for i, ns in enumerate((5, 9, 1, 7))]
-    frames.append(make_frame([], duration_ns=100, step=4))
-    row = rows_of(collect(frames))["a", "forward"]
-    assert (row.steps, row.total_ns, row.mean_ns, row.min_ns, row.max_ns, row.last_ns) == (4, 22, 5, 1, 9, 7)
-    summary = collect(frames).summary()
-    assert (summary.steps, summary.step_min_ns, summary.step_max_ns, summary.step_last_ns) == (5, 1, 100, 100)
-
-
 @given(st.lists(st.integers(1, 10**11), min_size=1, max_size=300))
 @settings(max_examples=60, deadline=None)
 def test_quantiles_are_within_one_percent(values: list[int]) -> None:
@@ -179,24 +169,6 @@ def test_device_time_counts_where_there_is_one_and_host_time_stays_beside_it() -
     (row,) = summary.rows
     assert (summary.clock, row.total_ns, row.host_total_ns, row.share) == ("device", 9 * MS, 1 * MS, 0.9)
     assert summary.total_step_ns == 10 * MS
-
-
-def test_host_and_device_steps_of_one_layout_do_not_mix_up_their_columns() -> None:
-    """A model that moved to the device in the middle of a block."""
-    spans = [a_span("A", 1)]
-    frame = make_frame(spans, duration_ns=2 * MS)
-    on_device = StepFrame.of(
-        **{
-            **vars(frame),
-            "device_ns": np.array([9 * MS]),
-            "device_start_ns": np.array([0]),
-            "device_duration_ns": 10 * MS,
-        }
-    )
-    for frames in ([frame, on_device], [on_device, frame], [on_device, frame, on_device]):
-        (row,) = collect(frames).summary().rows
-        assert row.host_total_ns == len(frames) * MS
-        assert row.total_ns == sum(MS if f is frame else 9 * MS for f in frames)
 
 
 def test_the_mean_of_the_run_has_every_step_after_the_warm_up() -> None:

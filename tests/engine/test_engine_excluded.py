@@ -114,29 +114,6 @@ def test_validation_is_recognised_without_being_told(program: Program) -> None:
     assert "excluded   validation 440 ns (2 times), 85.4 % of the wall time; in no step" in render_summary(summary)
 
 
-def test_validation_without_no_grad_is_recognised_too(program: Program) -> None:
-    """Once the model has trained in ``train`` mode, ``eval`` mode says enough."""
-    program.train()
-    program.validate(graded=True)
-    program.train()
-    summary = program.end()
-    assert program.lengths == [15, 15]
-    assert summary.excluded[0].total_ns == 220
-
-
-def test_a_model_that_trains_in_eval_mode_is_not_taken_for_validation(program: Program) -> None:
-    """Frozen normalisation from the start: every step is whole."""
-    for _ in range(3):
-        program.model.eval()
-        program.model(torch.ones(1, 2)).sum().backward()
-        program.optimizer.step()
-        if program.manual:
-            program.watched.step()
-    summary = program.end()
-    assert program.lengths == [15, 15, 15]
-    assert summary.excluded == ()
-
-
 def test_a_model_that_goes_on_training_in_eval_mode_is_found_out_by_its_backward(program: Program) -> None:
     """The step in which that happens is in no statistic; the ones after it are whole."""
     program.train()
@@ -353,16 +330,6 @@ def test_saving_a_checkpoint_is_charged_to_no_step(program: Program, monkeypatch
     assert torch.save is SAVE
     torch.save({"slow": Slow(), "model": program.model.state_dict()}, files[1])
     assert len(files[0].getvalue()) == len(files[1].getvalue())
-
-
-def test_an_error_while_saving_is_the_users_and_the_step_goes_on(program: Program) -> None:
-    """What cannot be pickled raises what it always raised."""
-    with pytest.raises(AttributeError, match="local"):
-        torch.save(lambda: None, io.BytesIO())
-    program.train()
-    summary = program.end()
-    assert program.lengths == [15]
-    assert summary.excluded[0].calls == 1
 
 
 # Compilation.

@@ -58,17 +58,6 @@ def test_micro_steps_are_counted_inside_one_optimizer_step(step: str, reentrant:
     assert watched.sink.summary.micro_steps == 4
 
 
-def test_two_optimizers_that_take_turns_are_no_accumulation() -> None:
-    """A GAN: each optimizer steps after a round of its own, in one step of the session."""
-    model = Net()
-    first, second = sgd(model.first), sgd(model.second)
-    with Watched(model, optimizer=[first, second]) as watched:
-        for optimizer in (first, second):
-            accumulate(model, optimizer, 1)
-        watched.step()
-    assert watched.frames[0].micro_steps == 1
-
-
 def test_what_an_optimizers_closure_runs_is_the_optimizers() -> None:
     """LBFGS evaluates the model as often as it likes: that is one micro-step."""
     model = Net()
@@ -84,20 +73,6 @@ def test_what_an_optimizers_closure_runs_is_the_optimizers() -> None:
         optimizer.step(closure)
         watched.step()
     assert watched.frames[0].micro_steps == 1
-
-
-def test_where_no_backward_pass_is_seen_the_count_is_unknown_not_zero() -> None:
-    """A step of forwards only, and targets whose backward nobody asked for."""
-    model = Net()
-    forward_only = everything(targets=[{"match": "first", "phases": ["forward"]}])
-    with Watched(model, config=forward_only) as watched:
-        accumulate(model, sgd(model), 2)
-        watched.step()
-    assert watched.frames[0].micro_steps is None
-    with Watched(model) as watched:
-        model(torch.ones(1, 2))
-        watched.step()
-    assert watched.frames[0].micro_steps is None
 
 
 def test_micro_steps_are_in_the_records_and_in_the_report() -> None:

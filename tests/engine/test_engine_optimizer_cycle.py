@@ -72,20 +72,6 @@ def test_with_a_number_the_first_step_waits_for_as_many(expected: int, text: str
     assert loop.held == held
 
 
-def test_an_optimizer_that_updates_no_parameter_of_the_model_makes_no_step_whole() -> None:
-    """Its order is learnt all the same."""
-    loop = Loop()
-    assert not loop.cycle.has_stepped
-    loop.cycle.add(1, owned=False)
-    assert not loop.cycle.has_stepped
-    assert not loop.cycle.is_whole
-    loop.cycle.add(2)
-    assert loop.cycle.has_stepped
-    loop.cycle.begin_step()
-    assert not loop.cycle.has_stepped
-    assert Loop().ended("xaxaxa", foreign="x") == ["xa", "xa", "xa"]
-
-
 def test_two_steps_of_one_optimizer_without_a_forward_between_them_are_one() -> None:
     """Only a step that waited for another one held several."""
     cycle = OptimizerCycle()

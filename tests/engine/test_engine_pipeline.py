@@ -435,21 +435,3 @@ def test_postponed_work_is_done_where_a_run_ends_well(
     ((summary, report),) = bench.folder.summaries
     assert summary is bench.sink.summary
     assert any("layer" in line for line in report)
-
-
-@pytest.mark.parametrize("fails", ["finish", "annotate"])
-def test_an_observer_that_fails_at_the_end_costs_nobody_elses_end(fails: str) -> None:
-    """The others are called as ever, the reports are written, and a note says what failed."""
-    broken, whole = Ends(fails), Ends()
-    bench = Bench(broken, whole)
-    bench.step()
-    bench.pipeline.finish(patient=True)
-    bench.pipeline.close(pipeline.CLOSED)
-    assert whole.calls == broken.calls == [True, "annotate"]
-    assert bench.folder.ends == [pipeline.CLOSED]
-    assert len(bench.folder.summaries) == 1
-    assert bench.sink.summary is not None
-    assert bench.sink.summary.steps == 1
-    (note,) = bench.notes.all
-    where = "no part of the summary after " if fails == "annotate" else "at the end of the run: "
-    assert note == f"{where}ValueError: {fails}"

@@ -378,26 +378,6 @@ def test_a_loader_stays_the_loader_it_was() -> None:
         assert watched.session.loader([7, 8, 9])[1] == 8
 
 
-def test_the_wait_for_a_batch_is_a_data_span_and_nothing_else_is() -> None:
-    """Also the first fetch, which starts the loader, and the last one, which finds it empty."""
-    clock = FakeClock()
-
-    def slow() -> Any:
-        for i in range(2):
-            clock.advance(50)
-            yield i
-
-    with Watched(mlp(), clock=clock) as watched:
-        for _ in watched.session.loader(slow()):
-            clock.advance(7)
-        watched.step()
-    assert [(s.name, s.phase, s.host_ns) for s in watched.frames[0].spans] == [
-        ("Data", Phase.DATA, 50),
-        ("Data", Phase.DATA, 50),
-        ("Data", Phase.DATA, 0),
-    ]
-
-
 def test_an_error_of_the_loader_leaves_unchanged() -> None:
     """Its span ends."""
 

@@ -113,15 +113,6 @@ def test_a_sink_that_fails_is_closed_with_the_summary_so_far_and_called_no_more(
     assert whole.calls[-1] == ("close", ("the end",))
 
 
-def test_a_sink_hears_a_limit_of_the_clock_once() -> None:
-    """And each one that differs; zero is none yet."""
-    sink = Sink()
-    out, _, _ = outputs(sink)
-    for limit_ns in (0, 0, 5, 5, 0, 5):
-        out.calibrate(limit_ns)
-    assert sink.calls == [("calibrate", 5), ("calibrate", 0), ("calibrate", 5)]
-
-
 def test_a_limit_that_a_sink_has_reached_is_noted_once() -> None:
     """It is asked no more then; the sink goes on."""
     sink, other = Sink(), Sink()
@@ -183,6 +174,3 @@ def test_a_summary_that_fails_switches_the_sinks_off_that_it_was_for() -> None:
     out.write(frame(2))
     out.show()
     assert later.of("show") == [("show", (f"summary {source.begun}",), 2)]
-
-
-# The end.

@@ -12,7 +12,7 @@ import pytest
 
 from autoprof._session import events
 from autoprof._session.events import OutermostModuleCall
-from autoprof._session.step_detector import MAX_ENTRIES, MAX_OPTIMIZERS, MIN_UPDATES, RULES, Situation, StepDetector
+from autoprof._session.step_detector import MAX_OPTIMIZERS, MIN_UPDATES, StepDetector
 
 TRAIN = "forward backward update"
 
@@ -130,12 +130,6 @@ def outcome(decision: Any) -> str:
 def check(text: str, expected: str, **options: Any) -> None:
     """Compare the decisions of a program with those expected."""
     assert Program(**options).run(text) == " ".join(expected.split())
-
-
-def test_each_happening_has_a_rule_in_each_situation() -> None:
-    """The table has no empty place, and nothing that a pause holds ends a step."""
-    assert all(len(rules) == len(Situation) for rules in RULES.values())
-    assert {rules[-1].name for rules in RULES.values()} == {"BELONGS", "NAMES_PAUSE"}
 
 
 @pytest.mark.parametrize(
@@ -270,11 +264,6 @@ def test_a_pause_belongs_to_no_step(text: str, expected: str) -> None:
 def test_modules_are_followed_that_the_program_calls_in_place_of_the_model(text: str, expected: str) -> None:
     """From the update on."""
     check(text, expected)
-
-
-def test_a_limited_number_of_modules_is_followed() -> None:
-    """And no further one."""
-    check("call:new ; update", "", entries=map(str, range(MAX_ENTRIES)))
 
 
 def test_forwards_on_another_thread_are_passed_over_once_this_one_trains() -> None:

@@ -34,15 +34,11 @@ EVENTS = {
         "model[1].forward = Bad.apply\nstep(i)"
     ),
     "an error in a hook of the user's": "model[0].register_forward_hook(lambda *_: {}['mine'])\nstep(i)",
-    "an error in a tensor hook": "model[0].weight.register_hook(lambda grad: {}['mine'])\nstep(i)",
     "out of memory on the device": "def forward(x): raise torch.cuda.OutOfMemoryError('CUDA out of memory.')\n"
     "model[0].forward = forward\nstep(i)",
     "out of memory on the host": "model[0].forward = lambda x: bytearray(1 << 62)\nstep(i)",
-    "too deep": "def down(n): return down(n + 1)\nmodel[0].forward = down\nstep(i)",
-    "an exit with a text": "sys.exit('enough')",
     "an exit inside forward": "model[0].forward = lambda x: sys.exit(7)\nstep(i)",
     "a hard exit": "os._exit(9)",
-    "an abort": "os.abort()",
 }
 
 
@@ -55,7 +51,7 @@ def test_the_run_dies_of_it_as_it_would_have(children: Children, name: str, tmp_
     info, steps = saved(tmp_path / "with")
     assert steps[:2] == [1, 2]
     assert len(steps) <= 4
-    if name not in ("a hard exit", "an abort"):
+    if name != "a hard exit":
         assert steps == [1, 2, 3, 4]
         assert info["ended"] == "exit"
 
@@ -66,11 +62,6 @@ CAUGHT = {
         forward, model[0].forward = model[0].forward, fails
         try: step(i)
         except torch.cuda.OutOfMemoryError: model[0].forward = forward
-    """,
-    "an error in backward that is caught": """
-        handle = model[0].weight.register_hook(lambda grad: {}['mine'])
-        try: step(i)
-        except KeyError: handle.remove()
     """,
     "the run's folder is deleted": "shutil.rmtree('runs') if INSTRUMENTED else None",
     "the working directory is left and deleted": """

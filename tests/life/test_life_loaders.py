@@ -16,7 +16,6 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 from autoprof import Phase
-from autoprof.diagnose import EvidenceCollector
 from autoprof.summary import Summary
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -91,27 +90,6 @@ def test_a_loader_on_another_thread_is_no_part_of_the_step() -> None:
     assert not count(watched.frames[0], Phase.DATA)
 
 
-def test_an_error_in_a_worker_is_the_users() -> None:
-    """It arrives as it always did, and the next epoch is timed again."""
-
-    class Broken(Dataset):
-        def __len__(self) -> int:
-            return 2
-
-        def __getitem__(self, index: int) -> Any:
-            raise KeyError("mine")
-
-    with Watched(model()) as watched:
-        with pytest.raises(KeyError, match="mine"):
-            list(DataLoader(Broken(), num_workers=1))
-        watched.step()
-        list(DataLoader(TensorDataset(torch.ones(1, 2))))
-        watched.step()
-    for frame in watched.frames:
-        check_laws(frame)
-        assert count(frame, Phase.DATA)["Data"] >= 1
-
-
 def test_fetches_that_found_nothing_ready_are_counted(tmp_path: Path) -> None:
     """Two workers, held up from the third sample on until the test has asked for it; then all are ready."""
     gate = tmp_path / "gate"
@@ -146,28 +124,6 @@ def _open_when(gate: Path, asked: Callable[[], bool]) -> None:
 def _until_ready(iterator: Any) -> None:
     while iterator._data_queue.empty():
         time.sleep(0.001)
-
-
-def test_the_evidence_of_a_wait_says_what_the_workers_had_ready() -> None:
-    """The rule ``data-wait`` quotes the count."""
-    from dataclasses import replace
-
-    from autoprof import Span
-    from autoprof._stats import Aggregate
-    from autoprof.diagnose import RunFacts
-    from autoprof.diagnose.rules import data_wait
-    from autoprof.testing import make_frame
-
-    aggregate, collector = Aggregate(), EvidenceCollector()
-    for number in range(60):
-        frame = make_frame([Span("Data", None, Phase.DATA, None, 0, 900)], step=number, duration_ns=1000)
-        aggregate.add(frame)
-        collector.add(frame)
-    summary = replace(aggregate.summary(), loader={"workers": 2, "fetches": 50, "unready": 45})
-    finding = data_wait.judge(collector.evidence(summary, RunFacts()))
-    assert finding is not None
-    assert "45 of 50 fetches found no batch ready (num_workers=2)" in finding.why
-    assert finding.evidence["loader"] == {"workers": 2, "fetches": 50, "unready": 45}
 
 
 @pytest.mark.parametrize("persistent", [False, True])
