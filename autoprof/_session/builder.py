@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from threading import get_ident
+from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
 import torch
@@ -50,7 +51,6 @@ from ..probes.log_calls import LogProbe
 from ..probes.stacks import StackProbe
 from ..probes.sync_calls import SyncProbe
 from ..sinks import Config, Sink, close_unused, load_config, open_sinks, writes_files
-from .host_times import HOST
 from .module_probes import ModuleProbes
 from .observers import ExcludedTime, MemoryTable, ModuleSources, SessionCost, TargetsFile
 from .pipeline import Pipeline
@@ -229,7 +229,7 @@ class _Builder:
             sinks=[*made, *sinks],
             folder=folder,
             notes=self._notes,
-            times=HOST,
+            now_ns=perf_counter_ns,
             # The budget that passes keep to where there is no budget for marks.
             pass_share=PASSES_PART * (self._budget or 0.01),
             spend=sampler.spend_on_rows,
@@ -239,8 +239,7 @@ class _Builder:
             sampler,
             lambda: named if zoom is None else zoom.chosen,
             capture.step_probes,
-            mark_cost=self._mark_cost,
-            times=HOST,
+            self._mark_cost,
         )
         steps = self._steps(capture, sampling, pipeline, excluded, folder)
         session = self._begin(steps, capture, sampling, pipeline, metrics, folder)
@@ -262,10 +261,8 @@ class _Builder:
             self._model,
             self._optimizers,
             steps,
-            self._recorder,
             called=tuple(self._called().values()),
             training_forward_calls=capture.context.training_forward_calls,
-            times=HOST,
         )
         reporting = StepProbes(replace(capture.context, events=hooks))
         self._attached.add(reporting.remove)
@@ -423,9 +420,8 @@ class _Builder:
             self._clock,
             self._memory,
             self._notes,
-            placement=capture.modules.placement,
-            cost_meters=meters,
-            times=HOST,
+            capture.modules.placement,
+            meters,
         )
         return TrainingSteps(
             detector,
@@ -439,7 +435,6 @@ class _Builder:
             listeners=windows,
             pause_listeners=(stacks.exclude,) if flight is None else (stacks.exclude, flight.ring.pause),
             flight=flight,
-            times=HOST,
         )
 
     def _called(self) -> dict[str, nn.Module]:

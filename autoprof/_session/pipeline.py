@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from time import sleep
+from time import perf_counter_ns, sleep, thread_time_ns
 from typing import Final
 
 from .._capture.mark_cost import MarkCost
@@ -30,7 +30,6 @@ from ..devices import Clock
 from ..frame import FrameRun, Gap, StepFrame
 from ..sinks import Sink
 from ..summary import Summary
-from .host_times import HOST, HostTimes
 from .sink_group import SinkGroup
 from .summarizer import ClockLimit, Summarizer, failure_note
 
@@ -58,8 +57,8 @@ CLOSED: Final = "closed"
 class Pipeline:
     """Take closed steps, and pass their frames to the observers, the statistics and the sinks.
 
-    The wall clock of ``times`` alone decides when a pass is due. Passes may take ``pass_share`` of the time, as
-    processor time of this thread: those that take more come less often. Where two in a row had more steps than time,
+    The clock ``now_ns`` alone decides when a pass is due. Passes may take ``pass_share`` of the time, as processor time
+    of this thread: those that take more come less often. Where two in a row had more steps than time,
     or one comes early, for too many steps wait, the rest is an excess, which ``spend`` is called with: fewer steps, or
     fewer marks in them, make those shorter, and no others.
     """
@@ -74,7 +73,8 @@ class Pipeline:
         sinks: Iterable[Sink],
         folder: RunFolder | None,
         notes: Notes,
-        times: HostTimes = HOST,
+        now_ns: Callable[[], int] = perf_counter_ns,
+        processor_ns: Callable[[], int] = thread_time_ns,
         pass_share: float = PASS_SHARE,
         spend: Callable[[int], None] = lambda _ns: None,
     ) -> None:
@@ -84,7 +84,7 @@ class Pipeline:
         self._spend = spend
         self._folder = folder
         self._notes = notes
-        self._now_ns, self._processor_ns = times.wall_ns, times.processor_ns
+        self._now_ns, self._processor_ns = now_ns, processor_ns
         self._resolver = Resolver(recorder.labels, mark_cost)
         self._aggregate = Aggregate()
         self._limit = ClockLimit(clock, folder)

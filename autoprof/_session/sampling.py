@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from time import perf_counter_ns, thread_time_ns
 from typing import NamedTuple
 
 from .._capture.handle import Probe
 from .._capture.mark_cost import MarkCost
 from .._capture.recorder import Recorder, activate
 from .._targets import Target
-from .host_times import HOST, HostTimes
 from .sampler import Sampler
 
 
@@ -37,12 +37,9 @@ class Sampling:
         recorder: Recorder,
         sampler: Sampler,
         choose: Callable[[], TargetSet],
-        step_probes: Sequence[Probe] = (),
-        *,
-        mark_cost: MarkCost | None = None,
-        times: HostTimes = HOST,
+        step_probes: Sequence[Probe],
+        mark_cost: MarkCost,
     ) -> None:
-        self._times = times
         self._step_probes = tuple(step_probes)
         self._sampler = sampler
         self._recorder = recorder
@@ -51,7 +48,7 @@ class Sampling:
         """The targets recorded in the open step, or in the last one."""
         self.fqns = self.set.fqns
         """The fqns of the modules that are recorded when called."""
-        self._mark_cost = mark_cost or MarkCost()
+        self._mark_cost = mark_cost
         self._is_on = False
         self._idling: Sequence[Probe] | None = None
         """The probes of the present targets that stay attached, and mark nothing where they are off; None: unknown."""
@@ -169,7 +166,7 @@ class Sampling:
 
     def start_clocks(self) -> None:
         """Called once autoprof's own work at the end of a step is done, before a recorded step goes on."""
-        self._began_ns, self._began_cpu_ns = self._times.wall_ns(), self._times.processor_ns()
+        self._began_ns, self._began_cpu_ns = perf_counter_ns(), thread_time_ns()
 
     def exclude_pause(self, ns: int, cpu_ns: int = 0) -> None:
         """Exclude a pause from the open step."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from threading import get_ident
+from time import time_ns
 from typing import Any, Protocol
 
 import torch
@@ -29,7 +30,6 @@ from .._resolve import RawStep
 from ..devices import Clock, DeviceClock, Memory, Reading
 from ..frame import NO_GAP, Gap, Phase
 from .events import OutermostModuleCall
-from .host_times import HOST, HostTimes
 
 
 class CostMeter(Protocol):
@@ -88,10 +88,8 @@ class StepRecorder:
         clock: Clock,
         memory: Memory,
         notes: Notes,
-        *,
-        placement: Placement | None = None,
-        cost_meters: Sequence[CostMeter] = (),
-        times: HostTimes = HOST,
+        placement: Placement,
+        cost_meters: Sequence[CostMeter],
     ) -> None:
         self.clock = clock
         self.open: OpenStep | None = None
@@ -105,7 +103,6 @@ class StepRecorder:
         self.last_ns = 0
         """The length of the last step."""
         self._recorder = recorder
-        self._unix_ns = times.unix_ns
         self._memory = memory
         self._notes = notes
         self._placement = placement
@@ -166,14 +163,14 @@ class StepRecorder:
         ``is_end``: that reading is the end of a closed step, which keeps it.
         """
         placement = self._placement
-        if placement is None or not (self._moved if is_end else placement.moved()):
+        if not (self._moved if is_end else placement.moved()):
             return start
         before, index = self.clock, self.clock.device_index
         note = placement.follow()
         if note is not None:
             self._notes.warn_once(note)
         self.clock = clock = self._recorder.clock
-        self._end_unix_ns = self._unix_ns()
+        self._end_unix_ns = time_ns()
         if clock is before and clock.device_index == index:
             return start
         if start is not None and not is_end:
@@ -193,7 +190,7 @@ class StepRecorder:
         """Open a recorded step at the reading ``start``; None: ``started`` reads it once all is attached."""
         if self._recorder.suspended:
             self._recorder.resume()
-        self.open = OpenStep(start, self._end_unix_ns or self._unix_ns(), instrumented, cut, warmup, self._gap)
+        self.open = OpenStep(start, self._end_unix_ns or time_ns(), instrumented, cut, warmup, self._gap)
         self._gap = _Gap()
         self._excluded_ns = 0
 
@@ -201,7 +198,7 @@ class StepRecorder:
         """Called once all is attached."""
         opened = self.open
         if opened is not None and opened.start is None:
-            opened.start, opened.start_unix_ns = self.clock.read(), self._unix_ns()
+            opened.start, opened.start_unix_ns = self.clock.read(), time_ns()
             opened.gap.overhead_ns += max(self.clock.host_ns(opened.start) - self._ended_ns, 0)
 
     def begin_unsampled(self) -> None:
@@ -243,7 +240,7 @@ class StepRecorder:
             self._close_unsampled(held)
             return None
         if until is None:
-            end, self._end_unix_ns = self.clock.read(), self._unix_ns()
+            end, self._end_unix_ns = self.clock.read(), time_ns()
         else:
             end = self._recorder.buffer[until - 1]
         if held > 1:
@@ -281,8 +278,8 @@ class StepRecorder:
         recorder, placement = self._recorder, self._placement
         serial = recorder.serial
         mark_batch = recorder.take() if until is None else recorder.take().up_to(until // 2)
-        self._moved = placement is not None and placement.moved()
-        if placement is not None and self._moved and placement.has_left():
+        self._moved = placement.moved()
+        if self._moved and placement.has_left():
             self._notes.warn_once(
                 "the model moved to another device inside a step: that step has host times only, because its device "
                 "times were read on the device that it left; later steps have both"

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from threading import get_ident
+from time import thread_time_ns
 from typing import Any, Final
 
 import torch
@@ -14,7 +15,6 @@ from torch import nn
 from .._capture.hooks.backward import BACKWARD, unwatch, watch
 from .._capture.hooks.boundary import BoundaryProbe
 from .._capture.hooks.optimizer_hooks import OptimizerHooks, running_steps
-from .._capture.recorder import Recorder
 from .._core.failures import contain, ignore
 from .._core.units import NS_PER_S
 from .._targets import find_module
@@ -34,7 +34,6 @@ from .events import (
     UpdateBegins,
     UpdateEnds,
 )
-from .host_times import HOST, HostTimes
 from .training_steps import TrainingSteps
 
 METER_EVERY: Final = 61
@@ -53,17 +52,13 @@ class TrainingHooks:
         model: nn.Module,
         optimizers: tuple[Any, ...],
         steps: TrainingSteps,
-        recorder: Recorder,
         *,
-        called: Sequence[nn.Module] = (),
-        training_forward_calls: Sequence[Callable[[], None]] = (),
-        times: HostTimes = HOST,
+        called: Sequence[nn.Module],
+        training_forward_calls: Sequence[Callable[[], None]],
     ) -> None:
         self._model = model
         self._optimizers = optimizers
         self._steps = steps
-        self._recorder = recorder
-        self._processor_ns = times.processor_ns
         self._entries = {id(one): one for one in (model, *called)}
         """The modules whose forwards are reported: the model, and those that the program calls in its place."""
         self._training_forward_calls = tuple(training_forward_calls)
@@ -229,9 +224,9 @@ class TrainingHooks:
         if self._events % METER_EVERY:
             self._carry_out(self._steps.report(event))
             return
-        began_ns, work_ns = self._processor_ns(), self._steps.steps.work_ns
+        began_ns, work_ns = thread_time_ns(), self._steps.steps.work_ns
         self._carry_out(self._steps.report(event))
-        spent_ns = self._processor_ns() - began_ns - (self._steps.steps.work_ns - work_ns)
+        spent_ns = thread_time_ns() - began_ns - (self._steps.steps.work_ns - work_ns)
         # Longest time of an event that counts: one that collects garbage takes as long as thousands of others.
         self._steps.steps.work_ns += METER_EVERY * min(max(spent_ns, 0), 50_000)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from time import perf_counter_ns, thread_time_ns
 from typing import TYPE_CHECKING, Any, Final
 
 from .._capture.recorder import Recorder
@@ -27,7 +28,6 @@ from .events import (
     PauseBegins,
     PauseEnds,
 )
-from .host_times import HOST, HostTimes
 from .observers import ExcludedTime
 from .pipeline import Pipeline
 from .sampling import Sampling
@@ -61,15 +61,13 @@ class TrainingSteps:
         recorder: Recorder,
         notes: Notes,
         *,
-        warmup: int = 0,
-        listeners: Sequence[StepListener] = (),
-        pause_listeners: Sequence[Callable[[bool], object]] = (),
-        flight: FlightRecorder | None = None,
-        times: HostTimes = HOST,
+        warmup: int,
+        listeners: Sequence[StepListener],
+        pause_listeners: Sequence[Callable[[bool], object]],
+        flight: FlightRecorder | None,
     ) -> None:
         self._flight = flight
         """Is given the end of each step, recorded or not."""
-        self._times = times
         self.work = DeferSignals()
         """Entered around all work of the session's own."""
         self.detector = detector
@@ -162,11 +160,11 @@ class TrainingSteps:
 
     def _end_step(self, decision: EndStep) -> None:
         """End the open step, and begin the next one; a failure ends the recording."""
-        began_ns = self._times.wall_ns()
+        began_ns = perf_counter_ns()
         if self._goes_on_unsampled(began_ns, decision.held):
             self.steps.go_on_unsampled(decision.held)
             return
-        began_cpu_ns = self._times.processor_ns()
+        began_cpu_ns = thread_time_ns()
         with self.work:
             try:
                 if not self.is_off:
@@ -176,9 +174,9 @@ class TrainingSteps:
                 if not isinstance(error, Exception) or raised_by_handler(error):
                     raise
             finally:
-                self.steps.work_ns += self._times.processor_ns() - began_cpu_ns
+                self.steps.work_ns += thread_time_ns() - began_cpu_ns
                 if self._flight is not None:
-                    self._flight.ring.exclude(self._times.wall_ns() - began_ns)
+                    self._flight.ring.exclude(perf_counter_ns() - began_ns)
                 if self.is_recording:
                     self._sampling.start_clocks()
         lifecycle.finish_termination()
@@ -219,7 +217,7 @@ class TrainingSteps:
         if raw is not None:
             self._pipeline.submit(raw)
             batch = raw.mark_batch
-            ended_cpu_ns = self._times.processor_ns()
+            ended_cpu_ns = thread_time_ns()
             paid_ns = steps.work_ns + steps.metered_ns + ended_cpu_ns - began_cpu_ns - self._pipeline.passes_ns
             sampling.close(batch.mark_count, paid_ns, began_ns, began_cpu_ns)
             if batch.skipped:
@@ -324,16 +322,16 @@ class TrainingSteps:
 
     def _attach(self, on: bool) -> None:
         """Attach or detach the probes of the open step, if it is recorded."""
-        now_ns = self._times.wall_ns()
+        now_ns = perf_counter_ns()
         for listener in self._pause_listeners:
             listener(not on)
         if on:
             ns = now_ns - self._paused_ns
-            self._sampling.exclude_pause(ns, self._times.processor_ns() - self._paused_cpu_ns)
+            self._sampling.exclude_pause(ns, thread_time_ns() - self._paused_cpu_ns)
             if self._flight is not None:
                 self._flight.ring.exclude(ns)
         else:
-            self._paused_ns, self._paused_cpu_ns = now_ns, self._times.processor_ns()
+            self._paused_ns, self._paused_cpu_ns = now_ns, thread_time_ns()
         if self.is_recording:
             self._sampling.switch(on)
 

@@ -19,7 +19,6 @@ from autoprof._process import lifecycle
 from autoprof._resolve import RawStep
 from autoprof._resolve.observer import Observer
 from autoprof._session import pipeline
-from autoprof._session.host_times import HostTimes
 from autoprof._session.pipeline import (
     MAX_WAITING_VALUES,
     PASS_EVERY_NS,
@@ -88,7 +87,8 @@ class Bench:
             sinks=[self.sink] if sinks is None else sinks,
             folder=self.folder,
             notes=self.notes,
-            times=HostTimes(lambda: self.now_ns, lambda: self.processor_ns),
+            now_ns=lambda: self.now_ns,
+            processor_ns=lambda: self.processor_ns,
             spend=self.excesses.append,
         )
         self.steps = 0

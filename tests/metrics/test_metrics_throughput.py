@@ -14,7 +14,6 @@ from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 from autoprof._metrics.throughput import ADVICE, FETCHED, LOGGED, SEVERAL_LOADERS, UNKNOWN
 from autoprof._reports.summary_text import render_summary
 from autoprof._session import builder
-from autoprof._session.host_times import HostTimes
 from autoprof._session.sampler import Sampler
 from autoprof.summary import Summary
 from autoprof.testing import FakeClock, ListSink, open_session
@@ -262,7 +261,7 @@ class Gaps(Sampler):
     def __init__(self) -> None:
         super().__init__(0.01)
 
-    def close(self, cost_ns: int, cpu_ns: int, wall_ns: int, marks_ns: int | None = None, gap_ns: int = 0) -> None:
+    def close(self, cost_ns: int, cpu_ns: int, wall_ns: int, marks_ns: int | None = None) -> None:
         pass
 
     def gap(self, step: int) -> int:
@@ -275,7 +274,7 @@ class FakeTime(ListSink):
     def __init__(self, monkeypatch: pytest.MonkeyPatch, write_ns: int = 0) -> None:
         super().__init__()
         self.clock, self._write_ns = FakeClock(), write_ns
-        monkeypatch.setattr(builder, "HOST", HostTimes(lambda: self.clock.now_ns))
+        monkeypatch.setattr(builder, "perf_counter_ns", lambda: self.clock.now_ns)
 
     def write(self, frame: Any) -> None:
         self.clock.advance(self._write_ns)
