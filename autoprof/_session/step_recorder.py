@@ -20,9 +20,7 @@ from .._capture.marks.codes import (
     PAUSE,
     THREAD,
     UNPAUSE,
-    VALUE_KINDS,
 )
-from .._capture.marks.mark_batch import MarkBatch
 from .._capture.recorder import Recorder
 from .._core.notes import Notes
 from .._core.units import UNITS
@@ -49,13 +47,6 @@ def as_scalar(value: Any) -> Any:
     if value.numel() != 1:
         raise ValueError(f"it has {value.numel()} elements")
     return float(value.detach()) if value.device.type == "cpu" else value.detach().to("cpu", non_blocking=True)
-
-
-def _without_device_times(batch: MarkBatch, clock: Clock) -> MarkBatch:
-    """Return the marks with host times alone."""
-    pairs = zip(batch.codes, batch.readings, strict=True)
-    readings = [value if code & KIND_MASK in VALUE_KINDS else clock.on_host(value) for code, value in pairs]
-    return batch._replace(raw_readings=readings)
 
 
 class _Gap:
@@ -279,12 +270,6 @@ class StepRecorder:
         serial = recorder.serial
         mark_batch = recorder.take() if until is None else recorder.take().up_to(until // 2)
         self._moved = placement.moved()
-        if self._moved and placement.has_left():
-            self._notes.warn_once(
-                "the model moved to another device inside a step: that step has host times only, because its device "
-                "times were read on the device that it left; later steps have both"
-            )
-            mark_batch = _without_device_times(mark_batch, self.clock)
         memory = self._memory.at_step_end()
         overhead_ns, self._charged_ns = self.work_ns - self._charged_ns, self.work_ns
         for meter in self._cost_meters:
@@ -305,7 +290,8 @@ class StepRecorder:
             opened.scalars,
             memory,
             overhead_ns,
-            warmup=opened.warmup,
+            # The device times of a step in which the model moved are those of the device that it left.
+            warmup=opened.warmup or (self._moved and placement.has_left()),
             gap_steps=gap.steps,
             gap_ns=gap.ns,
             gap_overhead_ns=gap.overhead_ns,

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from engine_laws import Watched, check_laws, count, everything
+from engine_laws import Watched, count, everything
 from torch import Tensor, nn
 
 from autoprof import Phase
@@ -121,50 +121,6 @@ def test_none_of_our_hooks_is_compiled_and_the_model_beside_its_graph_is_timed(i
         frames = watched.frames
     for frame in frames[1:]:
         assert (count(frame, Phase.FORWARD)["Net"], count(frame, Phase.BACKWARD)["Net"]) == (1, 1)
-
-
-@pytest.mark.parametrize("before", [True, False])
-def test_regional_compilation_is_untouched_and_the_rest_is_timed(before: bool) -> None:
-    """Blocks compiled in place: as many graphs. What is hidden is named once."""
-
-    class Outer(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.first, self.block, self.builtin = nn.Linear(4, 4), net(), nn.Linear(4, 4)
-
-        def forward(self, x: Tensor) -> Tensor:
-            return self.builtin(self.block(self.first(x)))
-
-    def compile_parts(model: Any) -> None:
-        model.block.compile(backend=compiler)
-        if before:
-            model.builtin.compile(backend=compiler)  # torch up to 2.13 runs it uncompiled, unless it has hooks
-
-    model, compiler = Outer(), Compiler(lowered=True)
-    compile_parts(model)
-    train(model, nothing)
-    expected = compiler.graphs
-    assert len(expected) in (1, 2)  # torch 2.15 compiles the module of torch.nn, too
-
-    model, compiler = Outer(), Compiler(lowered=True)
-    if before:
-        compile_parts(model)
-    with Watched(model) as watched:
-        if not before:
-            compile_parts(model)
-        train(model, watched.step)
-        frames, summary = watched.frames, watched.session.summary()
-    train(model, nothing)
-    assert compiler.graphs == expected
-    for frame in frames:
-        check_laws(frame)
-        assert count(frame, Phase.FORWARD)["Outer"] == 1
-        assert count(frame, Phase.FORWARD)["first"] == 1
-        assert count(frame, Phase.BACKWARD)["Outer"] == 1
-        assert count(frame, Phase.FORWARD)["block/first"] == 0
-    notes = [note for note in summary.notes if "hooks do not fire" in note]
-    assert sum("block.first" in note for note in notes) == 1
-    assert sum("block.body.0" in note for note in notes) == 1
 
 
 def test_a_graph_break_leaves_the_modules_around_it_timed() -> None:

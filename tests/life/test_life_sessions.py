@@ -102,19 +102,6 @@ def test_two_threads_train_two_models_with_two_sessions() -> None:
             assert count(frame, Phase.FORWARD) == {"Sequential": 1, "0": 1, "1": 1, "2": 1}
 
 
-def test_closing_from_another_thread_leaves_nothing() -> None:
-    """A supervisor that ends the run."""
-    model = mlp()
-    watched = Watched(model)
-    thread = threading.Thread(target=watched.session.close)
-    thread.start()
-    thread.join()
-    assert bare(model)
-    model(torch.ones(1, 2)).sum().backward()
-    with Watched(model):  # only the main thread may put signal handlers back: the next one to close there does
-        pass
-
-
 # Modules that are reloaded.
 
 SOURCE = """
