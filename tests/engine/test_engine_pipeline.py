@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Mapping
 from typing import Any
 
@@ -155,20 +154,14 @@ class Slow(ListSink):
     def __init__(self, ns: int) -> None:
         super().__init__()
         self.ns = ns
-        self.other_ns = self.show_ns = 0
-        """The time of other programs for each frame; its own for a summary."""
+        self.other_ns = 0
+        """The time of other programs for each frame."""
         self.bench: Bench
 
     def write(self, frame: StepFrame) -> None:
         self.bench.work(self.ns)
         self.bench.now_ns += self.other_ns
         super().write(frame)
-
-    def due(self) -> bool:
-        return self.show_ns > 0
-
-    def show(self, summary: Summary, step: int) -> None:
-        self.bench.work(self.show_ns)
 
 
 def slow(ns: int, **more: Any) -> tuple[Bench, Slow]:
@@ -230,48 +223,6 @@ def test_other_programs_make_no_pass_end_earlier() -> None:
     bench.pipeline.make_due_pass()
     assert len(sink.frames) == 6
     assert bench.excesses == []
-
-
-class Live(ListSink):
-    """A live sink that is due whenever it is asked; it notes whether the collector runs."""
-
-    def __init__(self, show_ns: int = 0) -> None:
-        super().__init__()
-        self.bench: Bench
-        self.show_ns = show_ns
-        self.collecting: list[bool] = []
-        self.shown: list[tuple[int, int]] = []
-        """When a summary was shown, in nanoseconds since the begin, and up to which step."""
-
-    def due(self) -> bool:
-        return True
-
-    def show(self, summary: Summary, step: int) -> None:
-        self.collecting.append(gc.isenabled())
-        self.shown.append((self.bench.now_ns - 10**12, step))
-        self.bench.now_ns += self.show_ns
-
-    def write(self, frame: StepFrame) -> None:
-        super().write(frame)
-        self.collecting.append(gc.isenabled())
-
-
-def live(show_ns: int = 0) -> tuple[Bench, Live]:
-    """Return a pipeline with a live sink that takes this time for each summary."""
-    sink = Live(show_ns)
-    sink.bench = bench = Bench(sinks=[sink])
-    return bench, sink
-
-
-def test_the_garbage_collector_is_off_while_frames_and_summaries_are_made() -> None:
-    """It would run over everything that the program holds; afterwards it is on again."""
-    bench, sink = live()
-    bench.step(ns=PASS_EVERY_NS)
-    bench.step()
-    bench.pipeline.flush()
-    assert len(sink.collecting) == 3
-    assert not any(sink.collecting)
-    assert gc.isenabled()
 
 
 # The way of one step.
