@@ -131,13 +131,6 @@ def test_decisions_are_the_same_on_a_busy_machine() -> None:
         assert kept(busy) == kept(quiet)
 
 
-def test_a_step_that_waits_for_a_device_or_a_loader_is_as_long_as_it_takes() -> None:
-    """A millisecond of processor time in 20 ms: the budget is of 20 ms."""
-    sampler = with_rows(100, 50)
-    recorded, _ = run(sampler, 300, 20 * MS, waits=0.95)
-    assert (len(recorded), kept(sampler)) == (300, 2)
-
-
 def test_work_that_is_done_once_drops_nothing() -> None:
     """Counting FLOPs takes half a second of the seventh step."""
     sampler = with_rows(50, 50)
@@ -231,13 +224,3 @@ def test_ranks_that_afford_different_parts_share_the_steps_of_the_largest_k() ->
     assert [sampler.gap(step) for sampler in (slow, fast) for step in range(500)] == [
         slow.gap(step) for _ in range(2) for step in range(500)
     ]
-
-
-def test_rows_stay_where_their_marks_are_not_what_a_step_costs() -> None:
-    """Fewer rows would make no step affordable: each k-th one is recorded, with all rows."""
-    sampler = Sampler(0.01)
-    sampler.rows = rows = Rows([5, 5, 5])
-    for _ in range(40):
-        sampler.close(400 * US, 10 * MS, 10 * MS, 15 * US)
-    assert rows.kept == 3
-    assert sampler.k == 4

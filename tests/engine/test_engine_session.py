@@ -80,19 +80,6 @@ def test_the_first_explicit_step_makes_the_session_manual() -> None:
     assert [count(f, Phase.FORWARD)["Sequential"] for f in watched.frames] == [1, 2]
 
 
-def test_optimizers_of_others_count_only_when_none_is_named() -> None:
-    """With ``optimizer=``, another one's step is neither a span nor an end."""
-    model, other = mlp(), mlp()
-    optimizer, stranger = sgd(model), sgd(other)
-    for named, expected in ((optimizer, 1), (None, 2)):
-        with Watched(model, optimizer=named) as watched:
-            train(model, optimizer)
-            other(torch.ones(1, 2)).sum().backward()
-            stranger.step()
-            watched.step()
-        assert count(watched.frames[0], Phase.OPTIMIZER)["Optimizer"] == expected
-
-
 @pytest.mark.parametrize("keyword", [False, True])
 def test_what_a_closure_runs_is_not_the_optimizers_time(*, keyword: bool) -> None:
     """Lightning trains in a closure: a wait in it is unattributed, and its modules are beside the optimizer."""

@@ -237,17 +237,6 @@ def test_a_row_at_the_limit_does_not_flap() -> None:
     assert cuts[-1] <= 16
 
 
-class Headless(nn.Module):
-    """A model whose parts are called, and it never."""
-
-    def __init__(self, clock: FakeClock) -> None:
-        super().__init__()
-        self.encoder, self.decoder = deep(clock, 3), deep(clock, 3, 200_000)
-
-    def forward(self, x: Tensor) -> Tensor:
-        raise AssertionError
-
-
 def test_the_zoom_changes_no_bit() -> None:
     """Outputs, parameters and random state are those of the bare model."""
     torch.manual_seed(1)

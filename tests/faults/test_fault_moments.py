@@ -334,22 +334,3 @@ def test_a_handler_that_raises_on_an_end_from_outside_ends_no_recording(name: st
         assert signal.getsignal(number) is limit
     finally:
         signal.signal(number, before)
-
-
-def test_a_handler_of_the_users_for_ctrl_c_is_called_after_our_own_work() -> None:
-    """With what it was to be called with, once for each Ctrl-C; and it may let the run go on."""
-    calls: list[tuple[int, str]] = []
-    before = signal.signal(signal.SIGINT, lambda number, frame: calls.append((number, frame.f_code.co_name)))
-    try:
-
-        class Interrupts(ListSink):
-            def write(self, frame: Any) -> None:
-                signal.raise_signal(signal.SIGINT)
-                assert not calls
-
-        run = Run(Interrupts())
-        run.train()
-        assert [number for number, _ in calls] == [signal.SIGINT]
-        run.session.close()
-    finally:
-        signal.signal(signal.SIGINT, before)

@@ -191,25 +191,6 @@ def test_sigterm_to_a_run_that_trains_in_another_thread_ends_it_as_it_would_have
     assert steps == list(range(1, len(steps) + 1))
 
 
-def test_sigterm_while_close_waits_for_a_device_that_hangs_ends_the_process(children: Children, tmp_path: Path) -> None:
-    """The end on SIGTERM waits a moment for the device, not for ever."""
-    before = """
-    import autoprof._session.builder
-    from autoprof.testing import FakeClock, FakeDevice
-    device = FakeDevice(FakeClock(tick_ns=1), lag_ns=10**15)
-    instrument = autoprof.instrument
-    autoprof.instrument = lambda model, config: autoprof._session.builder.open_session(
-        model, config, optimizer=None, sinks=(), clock=device.device_clock())
-    """
-    found = children.run(tmp_path / "with", "os.kill(os.getpid(), signal.SIGTERM)", instrumented=True, before=before)
-    assert found.returncode == -signal.SIGTERM
-    info, steps = saved(tmp_path / "with")
-    assert (info["ended"], steps) == ("SIGTERM", [])
-    (path,) = (tmp_path / "with" / "runs").iterdir()
-    summary = json.loads((path / "summary.json").read_text())
-    assert summary["skipped"] == {"steps that the device had not passed": 4}
-
-
 MOMENTS = """
 import os, signal, sys
 from pathlib import Path
