@@ -10,15 +10,17 @@ A model that trains in ``eval`` mode is recognised by its backward pass.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, MutableMapping
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
 
+from torch.utils.weak import WeakIdKeyDictionary
+
 from ..summary import VALIDATION
 from . import events
 from .events import Calls, Decision, Event
-from .loader_use import Feeds, LoaderUse
 from .optimizer_cycle import OptimizerCycle
 
 MAX_ENTRIES: Final = 16
@@ -49,6 +51,14 @@ class Happening(Enum):
     UNGRADED_FETCH = "a fetch under no_grad of a loader whose use is unknown"
     BACKWARD = "a backward pass"
     EVAL_CALL = "a call of model.eval(), by a model that has trained in train mode"
+
+
+class Feeds(Enum):
+    """The use of a loader's batches, learnt from the forward that follows a fetch."""
+
+    TRAINING = "training"
+    VALIDATION = "validation"
+    BOTH = "both"
 
 
 class StepRule(Enum):
@@ -111,7 +121,8 @@ class StepDetector:
         self._trained: set[int] = set()
         """The modules that had a forward with gradients in ``train`` mode, by id."""
         self._trains_in_eval = False
-        self._loaders = LoaderUse()
+        self._loaders: MutableMapping[Any, Feeds] = WeakIdKeyDictionary()
+        """The known loaders, or their datasets, and what they feed."""
         self._updating_thread, self._updates_in_row = -1, 0
         """The thread of the last updates, and how many it made in a row."""
         self._optimizer_steps: dict[int, int] = {}
@@ -226,7 +237,7 @@ class StepDetector:
         return Happening.EVAL_FORWARD if has_trained or event.is_model else None
 
     def _fetch(self, event: events.Fetch) -> None:
-        feeds, happening = self._loaders.of(event.source), Happening.FETCH
+        feeds, happening = self._known_use(event.source), Happening.FETCH
         if feeds is Feeds.VALIDATION:
             happening = Happening.VALIDATION_FETCH
         elif feeds is None and not event.graded:
@@ -372,8 +383,19 @@ class StepDetector:
     def _learn(self, feeds: Feeds) -> None:
         """The last batch was used for this."""
         if self._last is not None:
-            self._loaders.learn(self._last, feeds)
+            self._learn_use(self._last, feeds)
             self._last = None if feeds is Feeds.TRAINING else self._last
+
+    def _known_use(self, source: Any) -> Feeds | None:
+        with suppress(TypeError):  # a list has no weak references, so its use is not remembered
+            found: Feeds | None = self._loaders.get(source)
+            return found
+        return None
+
+    def _learn_use(self, source: Any, feeds: Feeds) -> None:
+        with suppress(TypeError):
+            if self._loaders.setdefault(source, feeds) is not feeds:
+                self._loaders[source] = Feeds.BOTH
 
     # Validation.
 
@@ -395,7 +417,7 @@ class StepDetector:
             return
         # Fetches in a row, without a forward that trains, from which on their loader feeds validation.
         if validation.fetches >= 3:
-            self._loaders.learn(validation.source, Feeds.VALIDATION)
+            self._learn_use(validation.source, Feeds.VALIDATION)
             self._last = None if self._last is validation.source else self._last
         self._decisions.append(events.Include(VALIDATION, recognised=True))
         self._validation = _Validation()
