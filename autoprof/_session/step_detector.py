@@ -388,8 +388,7 @@ class StepDetector:
 
     def _known_use(self, source: Any) -> Feeds | None:
         with suppress(TypeError):  # a list has no weak references, so its use is not remembered
-            found: Feeds | None = self._loaders.get(source)
-            return found
+            return self._loaders.get(source)
         return None
 
     def _learn_use(self, source: Any, feeds: Feeds) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -16,6 +16,8 @@ from autoprof import Phase, Summary
 from autoprof._capture.hooks import backward
 from autoprof._reports.summary_text import render_summary
 from autoprof.testing import FakeClock
+
+X = torch.ones(1, 2)
 
 
 class Timed(nn.Module):
@@ -47,19 +49,19 @@ class Batches(Dataset):
 class Program:
     """A training program on a fake clock: a step's forward takes 10 ns, its optimizer 5."""
 
-    def __init__(self, step: str = "auto", **config: Any) -> None:
+    def __init__(self, step: str = "auto", *, model: Any = None, match: str = "layer", **config: Any) -> None:
         self.clock = FakeClock()
-        self.model = Timed(self.clock)
+        self.model = (model or Timed)(self.clock)
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.01)
         self.optimizer.register_step_pre_hook(lambda *_: self.clock.advance(5))
-        config = everything(step=step, targets=[{"match": "layer"}], **config)
+        config = everything(step=step, targets=[{"match": match}], **config)
         self.watched = Watched(self.model, clock=self.clock, config=config)
         self.manual = step == "manual"
 
     def train(self, batch: Tensor | None = None) -> None:
         """Do one step."""
         self.model.train()
-        self.model(torch.ones(1, 2) if batch is None else batch).sum().backward()
+        self.model(X if batch is None else batch).sum().backward()
         self.optimizer.step()
         self.optimizer.zero_grad()
         if self.manual:
@@ -70,7 +72,7 @@ class Program:
         self.model.eval()
         with torch.set_grad_enabled(graded):
             for batch in batches:
-                self.model(torch.ones(1, 2) if batch is None else batch)
+                self.model(X if batch is None else batch)
                 self.clock.advance(100)
         self.model.train()
 
@@ -119,7 +121,7 @@ def test_a_model_that_goes_on_training_in_eval_mode_is_found_out_by_its_backward
     program.train()
     for _ in range(3):
         program.model.eval()
-        program.model(torch.ones(1, 2)).sum().backward()
+        program.model(X).sum().backward()
         program.optimizer.step()
         if program.manual:
             program.watched.step()
@@ -221,78 +223,47 @@ class Parts(nn.Module):
         return self.head(self.encoder(x).expand(-1, 2))
 
 
-class Quiet:
-    """A program that validates without ``model.eval()``: each layer takes 10 ns, the optimizer 5."""
-
-    def __init__(self, **config: Any) -> None:
-        self.clock = FakeClock()
-        self.model = Parts(self.clock)
-        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.01)
-        self.optimizer.register_step_pre_hook(lambda *_: self.clock.advance(5))
-        targets = [{"match": "encoder|head|teacher"}]
-        self.watched = Watched(self.model, clock=self.clock, config=everything(step="auto", targets=targets, **config))
-        self.x = torch.ones(1, 2)
-
-    def train(self, before: Callable[[], object] | None = None) -> None:
-        """Do one step, after ``before`` without gradients."""
-        if before is not None:
-            with torch.no_grad():
-                before()
-        self.model(self.x).sum().backward()
-        self.optimizer.step()
-        self.optimizer.zero_grad()
-
-    def end(self) -> Summary:
-        """Close the session."""
-        self.watched.session.close()
-        for frame in self.watched.sink.frames:
-            check_laws(frame)
-        assert self.watched.sink.summary is not None
-        return self.watched.sink.summary
-
-    @property
-    def lengths(self) -> list[int]:
-        """The steps' lengths."""
-        return [frame.duration_ns for frame in self.watched.sink.frames]
+@pytest.fixture
+def parted() -> Program:
+    """A program whose model has parts."""
+    return Program(model=Parts, match="encoder|head|teacher")
 
 
 @pytest.mark.parametrize("guard", [torch.no_grad, torch.inference_mode])
-def test_validation_by_calls_of_the_parts_is_recognised(guard: Any) -> None:
+def test_validation_by_calls_of_the_parts_is_recognised(parted: Program, guard: Any) -> None:
     """By ``model.eval()`` before it."""
-    program = Quiet()
     for i in range(12):
-        program.train()
+        parted.train()
         if i % 4 == 3:
             with guard():
-                program.model.eval()
-                program.model.head(program.model.encoder(program.x).expand(-1, 2))
-                program.model.train()
-    summary = program.end()
-    assert program.lengths == [25] * 12
+                parted.model.eval()
+                parted.model.head(parted.model.encoder(X).expand(-1, 2))
+    summary = parted.end()
+    assert parted.lengths == [25] * 12
     assert [(one.name, one.calls) for one in summary.excluded] == [("validation", 3)]
 
 
-def test_a_forward_without_gradients_in_train_mode_belongs_to_its_step() -> None:
+def test_a_forward_without_gradients_in_train_mode_belongs_to_its_step(parted: Program) -> None:
     """Nothing tells it from a teacher's: the program excludes it by ``model.eval()`` or ``session.pause()``."""
-    program = Quiet()
     for i in range(8):
-        program.train()
+        parted.train()
         if i == 5:
             with torch.no_grad():
-                program.model(program.x)
-    summary = program.end()
+                parted.model(X)
+    summary = parted.end()
     assert summary.excluded == ()
-    assert sorted(program.lengths) == [25] * 7 + [45]
+    assert sorted(parted.lengths) == [25] * 7 + [45]
 
 
-def test_a_teacher_that_each_step_calls_stays_in_the_step() -> None:
+def test_a_teacher_that_each_step_calls_stays_in_the_step(parted: Program) -> None:
     """Before the forward of the student, without gradients: under its own name."""
-    program = Quiet()
     for _ in range(12):
-        program.train(lambda: program.model.teacher(program.x))
-    summary = program.end()
+        with torch.no_grad():
+            parted.model.teacher(X)
+        parted.train()
+    summary = parted.end()
     assert summary.excluded == ()
-    assert sum(program.lengths) == 12 * 35
+    assert sum(parted.lengths) == 12 * 35
     rows = {(row.name, row.phase): row.calls for row in summary.rows}
     assert rows["teacher", Phase.FORWARD] == 12
 
@@ -318,7 +289,7 @@ def test_saving_a_checkpoint_is_charged_to_no_step(program: Program, monkeypatch
     monkeypatch.setattr(Slow, "clock", program.clock, raising=False)
     files = [io.BytesIO(), io.BytesIO()]
     program.train()
-    program.model(torch.ones(1, 2)).sum().backward()
+    program.model(X).sum().backward()
     assert torch.save is not SAVE
     torch.save({"slow": Slow(), "model": program.model.state_dict()}, files[0])
     program.optimizer.step()
@@ -340,7 +311,7 @@ def test_a_step_in_which_torch_compiled_is_kept_apart_and_said() -> None:
     program = Program("manual")
     compiled = torch.compile(program.model, backend="eager")
     program.train()
-    compiled(torch.ones(1, 2)).sum().backward()
+    compiled(X).sum().backward()
     program.train()
     program.train()
     summary = program.end()
