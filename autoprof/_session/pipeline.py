@@ -42,8 +42,6 @@ PASS_SHARE: Final = 0.01
 """The part of the time since the last pass that a pass may take where that is longer than ``PASS_NS``."""
 MAX_WAITING_VALUES: Final = 1 << 19
 """Values in the steps that wait, four megabytes, above which a pass is due: the sinks are slower than the program."""
-STEP_VALUES: Final = 32
-"""The values that a step takes beside its readings."""
 MAX_WITH_EVENTS: Final = PENDING // 2
 """Steps of a device's clock that wait, above which a pass is due: more than ``PENDING`` are given up."""
 LONG_PASS_NS: Final = 10 * PASS_NS
@@ -127,7 +125,8 @@ class Pipeline:
         if self._holds_events:
             # Events of a device's clock in the steps that wait, one for every mark, above which a pass is due.
             return waiting >= MAX_WITH_EVENTS or waiting * marks >= 4096
-        return waiting * (marks + STEP_VALUES) >= MAX_WAITING_VALUES
+        # A step takes 32 values beside its readings.
+        return waiting * (marks + 32) >= MAX_WAITING_VALUES
 
     @property
     def is_due(self) -> bool:

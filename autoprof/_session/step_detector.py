@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from contextlib import suppress
 from dataclasses import dataclass
-from enum import Enum
+from enum import Enum, IntEnum
 from typing import Any, Final
 
 from torch.utils.weak import WeakIdKeyDictionary
@@ -31,14 +31,19 @@ MAX_OPTIMIZERS: Final = 256
 """Optimizers whose steps are counted."""
 
 
-class Situation(Enum):
+class Situation(IntEnum):
     """The state of the program in which something happens; the first one that holds, from the last one on."""
 
-    TRAINING = "a training forward has begun, and no update has followed"
-    BETWEEN = "an update was made, or the step has just begun, and no training forward has followed"
-    VALIDATING = "validation was recognised"
-    UPDATING = "an optimizer's step is running"
-    PAUSED = "the program has named a pause"
+    TRAINING = 0
+    """A training forward has begun, and no update has followed."""
+    BETWEEN = 1
+    """An update was made, or the step has just begun, and no training forward has followed."""
+    VALIDATING = 2
+    """Validation was recognised."""
+    UPDATING = 3
+    """An optimizer's step is running."""
+    PAUSED = 4
+    """The program has named a pause."""
 
 
 class Happening(Enum):
@@ -86,7 +91,6 @@ RULES: Final[Mapping[Happening, tuple[StepRule, StepRule, StepRule, StepRule, St
     Happening.EVAL_CALL: (_R.BELONGS, _R.VALIDATES, _R.BELONGS, _R.BELONGS, _R.BELONGS),
 }
 """The meaning of each happening in each situation, in the order of ``Situation``."""
-_COLUMNS: Final = {situation: column for column, situation in enumerate(Situation)}
 
 
 @dataclass(slots=True)
@@ -209,7 +213,7 @@ class StepDetector:
         return thread != self._updating_thread and self._updates_in_row >= MIN_UPDATES
 
     def _meaning(self, happening: Happening) -> StepRule:
-        return RULES[happening][_COLUMNS[self.situation]]
+        return RULES[happening][self.situation]
 
     def _forward(self, event: events.ForwardBegins) -> None:
         happening = self._kind_of_forward(event)

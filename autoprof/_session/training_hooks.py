@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from functools import partial
 from threading import get_ident
 from time import thread_time_ns
-from typing import Any, Final
+from typing import Any
 
 import torch
 from torch import nn
@@ -36,8 +36,6 @@ from .events import (
 )
 from .training_steps import TrainingSteps
 
-METER_EVERY: Final = 61
-"""One of so many events is timed, for all of them. A prime: no step has events of which it would be always the same."""
 _graph_task = torch._C._current_graph_task_id
 
 
@@ -220,15 +218,17 @@ class TrainingHooks:
         """Report an event, and carry out those decisions that concern hooks; time one of many."""
         if self._begun:
             self._report_begun()
+        # One of so many events is timed, for all. A prime: no step has events of which it would be always the same one.
+        meter_every = 61
         self._events += 1
-        if self._events % METER_EVERY:
+        if self._events % meter_every:
             self._carry_out(self._steps.report(event))
             return
         began_ns, work_ns = thread_time_ns(), self._steps.steps.work_ns
         self._carry_out(self._steps.report(event))
         spent_ns = thread_time_ns() - began_ns - (self._steps.steps.work_ns - work_ns)
         # Longest time of an event that counts: one that collects garbage takes as long as thousands of others.
-        self._steps.steps.work_ns += METER_EVERY * min(max(spent_ns, 0), 50_000)
+        self._steps.steps.work_ns += meter_every * min(max(spent_ns, 0), 50_000)
 
     def _carry_out(self, decisions: Sequence[Decision]) -> None:
         for decision in decisions:
