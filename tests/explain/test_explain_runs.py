@@ -116,7 +116,7 @@ def test_a_slow_module_is_found_in_the_users_code(tmp_path: Path) -> None:
     assert cause["place"]["file"] == inspect.getsourcefile(Layer)
     assert first <= cause["place"]["line"] < first + len(lines)
     assert (cause["experiment"]["change"], cause["experiment"]["target"]) == ("module.code", "1")
-    assert cause["confidence"]["bound"] is None  # that of the rule is a ratio to the siblings, no share
+    assert cause["confidence"]["bound"] == 0.1  # the least excess over the siblings, as a share of the step
 
 
 def test_the_line_of_a_call_is_its_full_path() -> None:

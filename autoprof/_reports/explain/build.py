@@ -128,7 +128,6 @@ def _lines(facts: RunFacts) -> Iterator[tuple[str, int]]:
 
 def _confidence(one: Finding, summary: Summary, found: list[Finding]) -> Confidence:
     share, low, high, bound = (_number(one, key) for key in ("share", "share_low", "share_high", "bound"))
-    bound = None if "times" in one.evidence else bound  # then it is a ratio's, not the share's
     doubtful = any(other.rule in DOUBTFUL for other in found if other is not one) or bias_text(summary) is not None
     level: Level = "medium"
     if one.rule in DOUBTFUL:
