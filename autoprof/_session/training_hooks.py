@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from functools import partial
 from threading import get_ident
 from typing import Any, Final
 
 import torch
 from torch import nn
 
-from .._capture.hooks.backward import BACKWARD, unwatch, watch
+from .._capture.hooks.backward import BackwardProbe
 from .._capture.hooks.boundary import BoundaryProbe
 from .._capture.hooks.optimizer_hooks import OptimizerHooks, running_steps
 from .._capture.recorder import Recorder
@@ -82,6 +81,7 @@ class TrainingHooks:
         """Updates since they were taken off."""
         self._updated_ns = 0
         """The time of the last of them."""
+        self._backward = BackwardProbe(self)
 
     # Attached.
 
@@ -94,7 +94,7 @@ class TrainingHooks:
         for module in self._entries.values():
             self._boundary(module).attach()
         if auto:
-            watch(BACKWARD, self)
+            self._backward.attach()
         for optimizer in running_steps() if auto else ():
             self._steps.report(UpdateBegins(id(optimizer)))
         self._steps.start()
@@ -116,7 +116,7 @@ class TrainingHooks:
         """Return the functions that remove all hooks but that after optimizer steps, which may be running."""
         boundaries = [self._boundary(module).detach for module in self._entries.values()]
         before = self._optimizer_hooks()[1].detach
-        return [partial(unwatch, BACKWARD, self), before, *boundaries]
+        return [self._backward.detach, before, *boundaries]
 
     # Calls of the program.
 
@@ -127,7 +127,7 @@ class TrainingHooks:
             for hooks in self._optimizer_hooks():
                 hooks.detach()
             if not self._steps.detector.is_validating:
-                unwatch(BACKWARD, self)
+                self._backward.detach()
         self._report(StepCalled())
 
     def finish(self, *, patient: bool) -> None:
@@ -159,7 +159,7 @@ class TrainingHooks:
             return
         self._asleep, self._slept = steps, 0
         self._optimizer_hooks()[1].detach()
-        unwatch(BACKWARD, self)
+        self._backward.detach()
         for module in self._entries.values():
             self._boundary(module).detach()
 
@@ -169,7 +169,7 @@ class TrainingHooks:
             return
         slept, self._asleep = self._slept, 0
         self._optimizer_hooks()[1].attach()
-        watch(BACKWARD, self)
+        self._backward.attach()
         for module in self._entries.values():
             self._boundary(module).attach()
         if slept and self._usual is not None:
@@ -264,7 +264,7 @@ class TrainingHooks:
     def _watch_validation(self, decision: Exclude | Include) -> None:
         """Have a backward pass reported that ends validation; where steps end without calls all are."""
         if decision.recognised and not self._steps.detector.auto:
-            watch(BACKWARD, self) if isinstance(decision, Exclude) else unwatch(BACKWARD, self)
+            self._backward.attach() if isinstance(decision, Exclude) else self._backward.detach()
 
     def _owns(self, optimizer: Any) -> bool:
         """Return whether an optimizer holds parameters of the model; one that was named does, and so do all if none."""

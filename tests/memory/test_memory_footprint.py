@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import copy
 import gc
-import pickle
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -57,28 +55,6 @@ def test_tied_weights_count_once_in_all_and_in_each_name() -> None:
     model[1].weight = model[0].weight
     found = counted(model, [torch.optim.SGD(model.parameters(), momentum=0.9, lr=0.1)], {"a": model[0], "b": model[1]})
     assert found.names["a"] == found.names["b"] == found.whole == Held(64, 0, 64, 64)
-
-
-def test_several_modules_under_one_name_add_up() -> None:
-    """Shared bytes count once."""
-    model = nn.Sequential(nn.Linear(4, 4, bias=False), nn.Linear(4, 4, bias=False))
-    footprint = Footprint(model, [("both", model[0]), ("both", model[1]), ("both", model)])
-    found = footprint.holdings()
-    assert found is not None
-    assert found.names["both"].parameter_bytes == 128
-
-
-def test_buffers_stand_apart() -> None:
-    """Running statistics are no parameters."""
-    model = nn.Sequential(nn.Linear(4, 4, bias=False), nn.BatchNorm1d(4))
-    found = counted(model, [torch.optim.SGD(model.parameters(), lr=0.1)], {})
-    assert (found.whole.parameter_bytes, found.whole.buffer_bytes) == (64 + 32, 32 + 8)
-
-
-def test_an_optimizer_without_state_holds_none() -> None:
-    """Zero was counted; it is not the same as not known."""
-    model = nn.Linear(4, 4)
-    assert counted(model, [torch.optim.SGD(model.parameters(), lr=0.1)], {}).whole.state_bytes == 0
 
 
 def test_before_an_optimizer_steps_gradients_and_state_are_not_known() -> None:
@@ -256,13 +232,3 @@ def test_an_optimizer_that_was_not_given_is_found() -> None:
             optimizer.step()
             session.step()
     assert session.summary().memory_table[0] == MemoryRow(None, 64, 0, 64, 64)
-
-
-def test_nothing_is_left_on_the_optimizer() -> None:
-    """No hook after the end; copies and pickles work meanwhile."""
-    model = nn.Linear(4, 4)
-    optimizer = torch.optim.Adam(model.parameters())
-    with autoprof.instrument(model, {"sinks": {}, "targets": [{"match": ".*"}]}, optimizer=optimizer):
-        copy.deepcopy(optimizer)
-        pickle.loads(pickle.dumps(optimizer))
-    assert not optimizer._optimizer_step_post_hooks

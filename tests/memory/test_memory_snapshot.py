@@ -83,16 +83,6 @@ def test_a_window_of_steps_is_recorded_and_written(tmp_path: Path) -> None:
     ]
 
 
-def test_the_first_step_can_be_in_it(tmp_path: Path) -> None:
-    """Recording starts at set-up then."""
-    history = FakeHistory()
-    one, _ = window(tmp_path, history, first=1, window=1)
-    one.begin()
-    assert history.on
-    one.step_begins(2)
-    assert not history.on
-
-
 def test_a_run_that_ends_within_the_window_writes_what_there_is(tmp_path: Path) -> None:
     """And stops recording."""
     history = FakeHistory()
@@ -130,16 +120,6 @@ def test_a_failure_says_so_once_and_stops_recording(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_full_disk_leaves_no_half_file(tmp_path: Path) -> None:
-    """A snapshot that cannot be written has a note."""
-    history = FakeHistory()
-    one, notes = window(tmp_path / "gone", history, first=1, window=1)
-    one.begin()
-    one.step_begins(2)
-    assert notes[0].startswith("memory_snapshot is off after FileNotFoundError")
-    assert not history.on
-
-
 def test_when_memory_runs_out_what_is_held_is_written(tmp_path: Path) -> None:
     """A file of its own, over the last one, and not for ever."""
     history = FakeHistory()
@@ -169,17 +149,6 @@ def test_an_observer_that_outlives_its_session_does_nothing(tmp_path: Path) -> N
         call()
     assert history.observers
     assert history.calls == []
-
-
-def test_a_failure_when_memory_runs_out_is_not_raised(tmp_path: Path) -> None:
-    """The exception that follows is the user's."""
-    history = FakeHistory()
-    history.fails = True
-    one, notes = window(tmp_path, history, first=None, oom=True)
-    one.begin()
-    one.memory_ran_out()
-    one.close()
-    assert notes == ["memory_snapshot is off after RuntimeError: no snapshot"]
 
 
 def test_without_a_device_it_says_so(tmp_path: Path) -> None:
@@ -248,16 +217,6 @@ def test_torch_is_asked_to_record_and_to_stop(torch_history: list[Any]) -> None:
     history.stop()
     assert torch_history == [("all", {"max_entries": 7, "stacks": "python"}), (None, {})]
     assert torch.cuda.memory._record_memory_history is before
-
-
-def test_a_recording_that_the_user_starts_meanwhile_goes_on(torch_history: list[Any]) -> None:
-    """The last call wins."""
-    history = CudaHistory()
-    history.start(entries=7, stacks="python")
-    torch.cuda.memory._record_memory_history(max_entries=9)
-    history.stop()
-    assert history.recording()
-    assert torch_history[-1] == ("all", {"max_entries": 9})
 
 
 def test_a_session_writes_the_file_into_its_folder(torch_history: list[Any], tmp_path: Path) -> None:
