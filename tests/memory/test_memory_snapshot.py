@@ -175,18 +175,6 @@ def test_a_file_has_a_largest_size() -> None:
     assert len(snapshot["device_traces"][0]) == 10_000
 
 
-def test_torch_gets_one_observer_a_process(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """However many sessions ask for one."""
-    attached: list[Any] = []
-    monkeypatch.setattr(torch._C, "_cuda_attach_out_of_memory_observer", attached.append, raising=False)
-    monkeypatch.setattr(CudaHistory, "_observed", False)
-    called: list[int] = []
-    for number in range(3):
-        CudaHistory().on_oom(lambda number=number: called.append(number))
-    attached[0](0, 1, 2, 3)
-    assert (len(attached), called) == (1, [0])
-
-
 # In a session, and against torch's own functions.
 
 
@@ -247,18 +235,6 @@ def test_a_session_that_ends_by_an_error_leaves_no_recording_on(torch_history: l
         raise error
     assert caught.value is error
     assert torch_history[-1] == (None, {})
-
-
-def test_on_the_cpu_the_reports_say_that_there_is_none(tmp_path: Path) -> None:
-    """The same file configures a run on a laptop."""
-    if torch.cuda.is_available():
-        pytest.skip("there is a CUDA device")
-    model = nn.Linear(2, 2)
-    config = {"targets": [{"match": ".*"}], "output": str(tmp_path), "sinks": {}, "memory_snapshot": {}}
-    with autoprof.instrument(model, config) as session:
-        model(torch.ones(2))
-        session.step()
-    assert "memory_snapshot: there is no CUDA device, so no snapshot is written" in session.summary().notes
 
 
 @pytest.mark.parametrize("wrong", [{"first": 0}, {"window": 0}, {"oom": "yes"}])

@@ -4,15 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from rich.cells import cell_len
-from sink_builders import acts, frame_of, summary_of
+from sink_builders import frame_of, summary_of
 
 from autoprof._reports.summary_text import render_summary
-from autoprof.frame import Phase
-from autoprof.summary import Finding, Summary
+from autoprof.summary import Summary
 
 GOLDEN = """\
 ────────────────────────────────────────────────────────────────────────────────
@@ -57,45 +52,6 @@ def test_dropped_and_skipped_marks_are_shown_with_reasons(summary: Summary) -> N
     text = "\n".join(render_summary(replace(summary, dropped={"marks": 3}, skipped={"steps (budget)": 2})))
     assert "dropped    3 marks" in text
     assert "skipped    2 steps (budget)" in text
-
-
-def test_findings_say_why_and_what_next(summary: Summary) -> None:
-    """A finding is shown with its evidence's words."""
-    finding = Finding(
-        "data-wait", "warning", "the loader is slow", "more workers", name="data", phase=Phase.DATA, gain_ns=40_000_000
-    )
-    text = "\n".join(render_summary(replace(summary, findings=(finding,))))
-    card = (
-        "Verdict   [warning] data-wait: data (up to 40.0 ms a step could be saved)\n"
-        "Why       the loader is slow\n"
-        "Next      more workers\n"
-    )
-    assert card in text
-
-
-@pytest.mark.parametrize(
-    ("unsampled_ns", "said"), [(8_000_000_000, "25.0 % longer"), (30_000_000_000, "66.7 % shorter")]
-)
-def test_recorded_steps_that_differ_from_the_others_are_named(summary: Summary, unsampled_ns: int, said: str) -> None:
-    """By more than a tenth: their rows are not those of all steps."""
-    apart = replace(summary, unsampled_steps=10, unsampled_ns=unsampled_ns)
-    assert f"recorded steps are {said} than the others" in " ".join("\n".join(render_summary(apart)).split())
-
-
-def test_a_run_without_recorded_steps_is_reported() -> None:
-    """A run with only warm-up reports no zeros."""
-    text = "\n".join(render_summary(summary_of([frame_of(warmup=True)])))
-    assert "autoprof: 1 step (0 recorded, 1 warm-up)" in text
-    assert "nothing was recorded" in text
-    assert "0.0" not in text
-
-
-@given(name=st.text(min_size=1, max_size=100), width=st.integers(1, 220), encoding=st.sampled_from(["utf-8", "ascii"]))
-def test_the_report_keeps_to_its_width(name: str, width: int, encoding: str) -> None:
-    """No name widens the report or acts on the terminal."""
-    lines = render_summary(summary_of([frame_of(((name, "forward", -1, 10),))]), width=width, encoding=encoding)
-    assert max(map(cell_len, lines)) <= max(width, 80)
-    assert not acts("".join(lines))
 
 
 def test_a_time_below_the_clocks_resolution_is_less_than_it() -> None:

@@ -109,16 +109,6 @@ def test_the_end_waits_for_the_last_records_of_the_others(tmp_path: Path) -> Non
     assert steps_of(events) == {0: ["step 5"], 1: ["step 5"]}
 
 
-def test_the_end_does_not_wait_longer_for_a_rank_that_hangs(tmp_path: Path) -> None:
-    """What it has recorded so far is shown."""
-    ranks = Ranks(tmp_path, 2, wait_s=0.2)
-    ranks.record(0, range(1, 6))
-    ranks.record(1, range(1, 4))
-    began = time.monotonic()
-    assert steps_of(ranks.close())[1] == ["step 1", "step 2", "step 3"]
-    assert time.monotonic() - began < 20
-
-
 def test_the_file_is_limited_in_size(tmp_path: Path) -> None:
     """Each rank has its part of it, and the file is whole."""
     ranks = Ranks(tmp_path, 2, count=2000, max_bytes=20_000)

@@ -133,14 +133,6 @@ def test_a_span_shows_the_memory_that_was_read_around_it() -> None:
     assert "memory_end_bytes" not in found["VRT [backward]"]["args"]  # type: ignore[operator]
 
 
-def test_ranks_of_one_file_are_separate_processes() -> None:
-    """Two encoders write one valid file, with an instant in common."""
-    first, second = TraceEncoder(0, origin_unix_ns=10**18), TraceEncoder(1, origin_unix_ns=10**18, first=False)
-    events = check(OPEN + first.encode(vrt_frame(1)) + second.encode(vrt_frame(2)) + CLOSE)
-    begins = {event["name"]: event["ts"] for event in events if event["ph"] == "X"}
-    assert begins["step 2"] - begins["step 1"] == 1_000_000
-
-
 def test_the_window_begins_after_the_warm_up(tmp_path: Path, clock: Clock) -> None:
     """By default warm-up steps are not drawn, and the file is whole as soon as the window is over."""
     sink, path = open_sink(tmp_path, clock, count=2)
