@@ -431,7 +431,7 @@ class _Builder:
 
     def _unseen(self) -> list[str]:
         """Return the fqns of targets whose hooks never fire; a note names them already."""
-        targets = [target.module for target in self._setup.selection.targets]
+        targets = [target.module for target in self._setup.selection]
         return find_unseen(self._setup.model, targets)
 
     def _windows(

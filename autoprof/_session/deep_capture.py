@@ -223,7 +223,7 @@ def _targets(model: nn.Module | None, config: Any) -> tuple[Target, ...]:
     from .._targets import select_targets
     from ..sinks import load_config
 
-    return select_targets(model, load_config(config)).targets
+    return select_targets(model, load_config(config))
 
 
 def _folder(session: Any) -> Path:

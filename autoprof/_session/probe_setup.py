@@ -61,7 +61,7 @@ class Setup:
     def named(self) -> tuple[Target, ...]:
         """All targets that the session may record."""
         if self.tree is None:
-            return self.selection.targets
+            return self.selection
         return tuple(target for group in self.tree.below() for target in group.targets())
 
     @property
@@ -138,7 +138,7 @@ class ModuleProbes:
 def make_rows(setup: Setup, probes: ModuleProbes) -> RuleRows | Zoom:
     """Return the choice of targets: the zoom's without rules, else those of the rules that the budget affords."""
     if setup.tree is None:
-        return RuleRows(setup.selection.targets, probes.make_set)
+        return RuleRows(setup.selection, probes.make_set)
 
     def make_set(groups: Iterable[ModuleGroup], number: int) -> TargetSet:
         targets = [target for group in groups for target in group.targets() if group.is_recordable]
