@@ -53,11 +53,12 @@ work       forward 2.00 TFLOP, recompute 1.00 TFLOP, backward 4.00 TFLOP a step;
            NVIDIA H100 80GB HBM3 (SXM5)
 progress   an epoch of 500 steps takes 8 min 20 s, 900 of 1000 steps to go: 15
            min 00 s
-GPU        busy 87 % (10 to 100), memory 20.00 GiB (most 21.00 GiB), power 650 W
-           (500 to 700) of 700 W, SM clock 1755 MHz (1200 to 1980) of 1980 MHz,
-           64 °C, throttled in 3.0 % of 120 readings, by power cap in 2.5 %
-host       this process kept 3.4 processors busy (1.0 to 5.2), the machine 54 %
-           (20 to 90) busy
+GPU        busy 87 % (10 % to 100 %), memory 20.00 GiB (19.00 GiB to 21.00 GiB),
+           power 650 W (500 W to 700 W), SM clock 1755 MHz (1200 MHz to 1980
+           MHz), 64 °C, throttled 3.0 % of the time, throttled by power cap 2.5
+           % of the time
+host       this process kept busy 3.4 cores (1.0 cores to 5.2 cores), the
+           machine busy 54 % (20 % to 90 %)
 """
         in text
     )
