@@ -20,7 +20,7 @@ from .._capture.hooks.checkpointing import SEES_CHECKPOINTS
 from .._capture.hooks.compiled_calls import CompiledCalls
 from .._capture.hooks.function import probe_function
 from .._capture.hooks.module_hooks import make_hooks
-from .._capture.hooks.optimizer_hooks import OptimizerHooks
+from .._capture.hooks.optimizer_hooks import ModelOptimizers, OptimizerHooks
 from .._capture.hooks.placement import find_anchor
 from .._capture.mark_cost import MarkCost
 from .._capture.memory import Footprint
@@ -194,7 +194,7 @@ class _Builder:
             settings,
             selection,
             tree,
-            optimizers,
+            ModelOptimizers(model, optimizers),
             device,
             place,
             recorder,
@@ -297,7 +297,7 @@ class _Builder:
         setup = self._setup
         recorder = setup.recorder
         self._probe_functions()
-        footprint = Footprint(setup.model, memory_names(setup), setup.optimizers)
+        footprint = Footprint(setup.model, memory_names(setup))
         hooks = make_hooks(recorder)
         root = RootProbe(setup.model, recorder, hooks.passes if setup.follows_backward else None)
         module_probes = ModuleProbes(setup, hooks)
@@ -317,7 +317,7 @@ class _Builder:
         )
         probes = StepProbes(context)
         self._attached.add(probes.remove)
-        step_probes: list[Probe] = [OptimizerHooks(setup.optimizers, after=footprint.stepped), root, *probes.sampled]
+        step_probes: list[Probe] = [OptimizerHooks(after=footprint.stepped), root, *probes.sampled]
         return _Capture(footprint, root, module_probes, context, probes, step_probes)
 
     def _compiled_modules(self) -> CompiledModules:
@@ -345,7 +345,7 @@ class _Builder:
         detector = StepDetector(
             auto=setup.settings.step == "auto",
             thread=get_ident(),
-            optimizers=len(setup.optimizers) or self._found.optimizers,
+            optimizers=setup.optimizers.given or self._found.optimizers,
             entries=("", *self._called()),
         )
         return TrainingSteps(

@@ -90,7 +90,7 @@ class DeepCapture:
             snapshot_folder=None if snapshot_folder is None else snapshot_folder.absolute(),
             replace=replace,
         )
-        self._hooks = OptimizerHooks((), after=self._optimizer_stepped)
+        self._hooks = OptimizerHooks(after=self._optimizer_stepped)
         self._boundary = None if model is None else BoundaryProbe(model, self._forward_begins)
         self._manual = False
         self._stepped = 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import torch
 from torch import nn
@@ -12,6 +12,7 @@ from torch import nn
 from .._capture.handle import Handle, Probe
 from .._capture.hooks.module import ModuleProbe
 from .._capture.hooks.module_hooks import Hooks
+from .._capture.hooks.optimizer_hooks import ModelOptimizers
 from .._capture.hooks.placement import Placement
 from .._capture.hooks.shapes import ShapeProbe
 from .._capture.mark_cost import MarkCost
@@ -46,7 +47,7 @@ class Setup:
     """The targets to begin with."""
     tree: ModuleGroup | None
     """The groups of modules to choose targets from; None where the configuration has rules."""
-    optimizers: tuple[Any, ...]
+    optimizers: ModelOptimizers
     device: Device
     """The kind of the model's device, chosen once."""
     place: torch.device

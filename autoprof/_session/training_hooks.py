@@ -12,7 +12,7 @@ from torch import nn
 
 from .._capture.hooks.backward import BackwardProbe
 from .._capture.hooks.boundary import BoundaryProbe
-from .._capture.hooks.optimizer_hooks import OptimizerHooks, running_steps
+from .._capture.hooks.optimizer_hooks import ModelOptimizers, OptimizerHooks, running_steps
 from .._capture.recorder import Recorder
 from .._core.failures import contain, ignore
 from .._core.units import NS_PER_S
@@ -50,7 +50,7 @@ class TrainingHooks:
     def __init__(
         self,
         model: nn.Module,
-        optimizers: tuple[Any, ...],
+        optimizers: ModelOptimizers,
         steps: TrainingSteps,
         recorder: Recorder,
         *,
@@ -66,7 +66,6 @@ class TrainingHooks:
         self._entries = {id(one): one for one in (model, *called)}
         """The modules whose forwards are reported: the model, and those that the program calls in its place."""
         self._training_forward_calls = tuple(training_forward_calls)
-        self._owned: dict[int, bool] = {}
         self._ends_with_update = False
         self._events = 0
         self._begun: list[int] = []
@@ -88,6 +87,7 @@ class TrainingHooks:
     def start(self) -> None:
         """Attach the hooks, and open the first step."""
         auto = self._steps.detector.auto
+        self._optimizers.attach()
         if auto:
             for hooks in self._optimizer_hooks():
                 hooks.attach()
@@ -103,12 +103,11 @@ class TrainingHooks:
         return BoundaryProbe(module, self.forward_begins)
 
     def _optimizer_hooks(self) -> tuple[OptimizerHooks, OptimizerHooks]:
-        optimizers = self._optimizers
-        return OptimizerHooks(optimizers, after=self.update_ends), OptimizerHooks(optimizers, before=self.update_begins)
+        return OptimizerHooks(after=self.update_ends), OptimizerHooks(before=self.update_begins)
 
     def remove(self) -> None:
         """Remove every hook, whatever fails."""
-        for remove in (self._optimizer_hooks()[0].detach, *self._removes()):
+        for remove in (self._optimizer_hooks()[0].detach, self._optimizers.remove, *self._removes()):
             with contain(ignore):
                 remove()
 
@@ -179,6 +178,8 @@ class TrainingHooks:
 
     def update_begins(self, optimizer: Any, *_call: Any) -> None:
         """Called before each optimizer step."""
+        if not self._optimizers.concern(optimizer):
+            return
         key = id(optimizer)
         if key in self._begun:  # an exception ended that step
             del self._begun[self._begun.index(key) :]
@@ -186,6 +187,8 @@ class TrainingHooks:
 
     def update_ends(self, optimizer: Any, *_call: Any) -> None:
         """Called after each optimizer step."""
+        if not self._optimizers.concern(optimizer):
+            return
         if self._asleep:
             if id(optimizer) == self._usual:
                 self._slept += 1
@@ -199,9 +202,9 @@ class TrainingHooks:
         if self._begun and self._begun[-1] == key:
             self._begun.pop()
         self._updates.append(key)
-        owned, is_last = self._owns(optimizer), False
+        owned, is_last = self._optimizers.trains(optimizer), False
         if self._ends_with_update:
-            self._ends_with_update, is_last = False, self._optimizer_hooks()[0].is_last(optimizer)
+            self._ends_with_update, is_last = False, self._optimizer_hooks()[0].is_last()
         in_backward, position = _graph_task() != -1, self._steps.position
         self._report(UpdateEnds(key, get_ident(), owned, in_backward, is_last, position))
 
@@ -265,20 +268,6 @@ class TrainingHooks:
         """Have a backward pass reported that ends validation; where steps end without calls all are."""
         if decision.recognised and not self._steps.detector.auto:
             self._backward.attach() if isinstance(decision, Exclude) else self._backward.detach()
-
-    def _owns(self, optimizer: Any) -> bool:
-        """Return whether an optimizer holds parameters of the model; one that was named does, and so do all if none."""
-        if self._optimizers:
-            return True
-        owned, key = self._owned, id(optimizer)
-        known = owned.get(key)
-        if known is None:
-            if len(owned) >= 256:
-                return False
-            ours = {id(parameter) for parameter in self._model.parameters()}
-            groups = getattr(optimizer, "param_groups", ())
-            known = owned[key] = any(id(one) in ours for group in groups for one in group["params"])
-        return known or not any(owned.values())
 
     # ``StepEvents``, called by probes.
 

@@ -17,16 +17,16 @@ from autoprof._capture.memory import Footprint, Held, Holdings
 from autoprof.summary import MemoryRow, Summary
 
 
-def follow(footprint: Footprint, optimizers: list[Any]) -> list[Callable[[], None]]:
-    """Count at these optimizers' steps, as a session does; return the function that undoes it."""
-    hooks = OptimizerHooks(tuple(optimizers), after=footprint.stepped)
+def follow(footprint: Footprint) -> list[Callable[[], None]]:
+    """Count at optimizers' steps, as a session does; return the function that undoes it."""
+    hooks = OptimizerHooks(after=footprint.stepped)
     hooks.attach()
     return [hooks.detach]
 
 
 def counted(model: nn.Module, optimizers: list[Any], names: dict[str, nn.Module], steps: int = 1) -> Holdings:
-    footprint = Footprint(model, names.items(), optimizers)
-    undo = follow(footprint, optimizers)
+    footprint = Footprint(model, names.items())
+    undo = follow(footprint)
     for _ in range(steps):
         model(torch.randn(2, 4)).sum().backward()
         for optimizer in optimizers:
@@ -78,7 +78,7 @@ def test_sparse_gradients_count_their_values() -> None:
     model = nn.Sequential(nn.Embedding(1000, 4, sparse=True))
     footprint = Footprint(model, [])
     optimizer = torch.optim.SparseAdam(model.parameters())
-    undo = follow(footprint, [optimizer])
+    undo = follow(footprint)
     model(torch.tensor([1, 2, 3])).sum().backward()
     optimizer.step()
     undo[0]()
@@ -92,7 +92,7 @@ def test_models_that_train_in_turn_keep_the_fullest_moment() -> None:
     model = nn.ModuleDict({"g": nn.Linear(4, 8, bias=False), "c": nn.Linear(4, 2, bias=False)})
     footprint = Footprint(model, model.items())
     pair = [torch.optim.SGD(part.parameters(), lr=0.1) for part in model.values()]
-    undo = follow(footprint, pair)
+    undo = follow(footprint)
     for part, optimizer in zip(model.values(), pair, strict=True):
         part(torch.randn(2, 4)).sum().backward()
         optimizer.step()
@@ -109,7 +109,7 @@ def test_state_that_grows_is_counted_again_at_the_end() -> None:
     model = nn.Sequential(nn.Linear(4, 4, bias=False), nn.Linear(4, 4, bias=False))
     optimizer = torch.optim.SGD(model[0].parameters(), lr=0.1, momentum=0.9)
     footprint = Footprint(model, [])
-    undo = follow(footprint, [optimizer])
+    undo = follow(footprint)
     for _ in range(3):
         model(torch.randn(2, 4)).sum().backward()
         optimizer.step()
@@ -136,7 +136,7 @@ def test_counting_stops_after_the_first_steps() -> None:
 
     footprint._count = counting  # type: ignore[method-assign]
     optimizers = [torch.optim.SGD(model.parameters(), lr=0.1) for _ in range(20)]
-    undo = follow(footprint, optimizers)
+    undo = follow(footprint)
     for _ in range(10):
         model(torch.randn(2, 4)).sum().backward()
         for optimizer in optimizers:

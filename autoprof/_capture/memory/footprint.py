@@ -43,14 +43,12 @@ class Footprint:
     Reads sizes only: it keeps no gradient alive and never waits for a device.
     """
 
-    def __init__(
-        self, model: nn.Module, named: Iterable[tuple[str, nn.Module]], optimizers: Iterable[Any] = ()
-    ) -> None:
+    def __init__(self, model: nn.Module, named: Iterable[tuple[str, nn.Module]]) -> None:
         self._model = weakref.ref(model)
         self._modules: dict[str, list[weakref.ref[nn.Module]]] = {}
         for name, module in named:
             self._modules.setdefault(name, []).append(weakref.ref(module))
-        self._optimizers: dict[int, weakref.ref[Any]] = {id(one): weakref.ref(one) for one in optimizers}
+        self._optimizers: dict[int, weakref.ref[Any]] = {}
         self._seen: dict[int, tuple[int, tuple[int, int] | None]] = {}
         """The counts at each optimizer's steps, and its groups and tensors at the last one."""
         self._counts = 0
