@@ -14,7 +14,7 @@ from sink_builders import VRT, Clock, layout_of
 import autoprof
 from autoprof._ranks import read_record
 from autoprof._storage.line_file import LineFile
-from autoprof._storage.records import PARTS, Frames, RecordWriter
+from autoprof._storage.records import Frames, RecordWriter
 from autoprof._storage.runs import read_run
 from autoprof.diagnose import saved_summary
 from autoprof.frame import Layout, Phase, StepFrame
@@ -101,7 +101,7 @@ def test_a_block_that_is_cut_loses_its_steps_only(tmp_path: Path, cut: int) -> N
 
 
 def test_records_stay_below_their_limit(tmp_path: Path) -> None:
-    """Steps are removed evenly over the run: the first and the last ones stay, and no hole is long."""
+    """The first steps and the last ones stay."""
     frames = module_frames(20, modules=40)
     writer, limit = RecordWriter(tmp_path, 0.0, Clock(), max_bytes=600_000), 600_000
     for step in range(1, 6001):
@@ -117,7 +117,7 @@ def test_records_stay_below_their_limit(tmp_path: Path) -> None:
     assert records.size_bytes > limit / 2
     assert steps == sorted(set(steps))
     assert (steps[0], steps[-1]) == (1, 6000)
-    assert max(np.diff(steps)) <= 4 * 6000 / PARTS
+    assert sum(np.diff(steps) > 1) == 1
     record = read_record(records.path, 64)
     assert record is not None
     assert record.steps.tolist() == list(range(5937, 6001))
