@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 import torch
-from attached import is_marked
 from torch import nn
 
 import autoprof
@@ -79,22 +78,6 @@ class TestScriptedModules:
         assert {("0", "forward"), ("0", "backward"), ("1", "forward")} <= timed
         assert sink.summary is not None
         assert sink.summary.notes == ("model: hooks do not fire inside the scripted module '0': 0.a, 0.b",)
-
-    @pytest.mark.parametrize("ends", ["manual", "auto"])
-    def test_a_model_that_is_scripted_as_a_whole_is_timed(self, ends: str) -> None:
-        """Also where its calls tell where a step begins; its hooks are gone afterwards."""
-        model, sink = torch.jit.script(Plain()), ListSink()
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-        with autoprof.instrument(model, EVERY | {"step": ends}, optimizer=optimizer, sinks=[sink]) as session:
-            for _ in range(3):
-                step(model)
-                optimizer.step()
-                if ends == "manual":
-                    session.step()
-        assert len(sink.frames) == 3
-        assert {span.fqn for span in sink.frames[0].spans} >= {""}
-        assert not is_marked(model)
-        assert not is_marked(model)
 
     def test_a_scripted_model_computes_the_same_bits(self) -> None:
         """Output and gradients."""

@@ -65,14 +65,6 @@ class TestEveryGroup:
         text = CutRules(model).yaml([CutGroup(group, 0.25, "a leaf") for group in groups])
         assert selected(model, parse_config(text)) == expected(groups)
 
-    def test_one_group(self, name):
-        """No rule needs an earlier one."""
-        model = MODELS[name]()
-        rules = CutRules(model)
-        for group in group_tree(model).below():
-            if group.nodes[0].called:
-                assert selected(model, load_config(rules.mapping([group]))) == expected([group])
-
     def test_the_suggestion(self, name):
         """It is a configuration, and goes through YAML unchanged."""
         model = MODELS[name]()
@@ -98,14 +90,3 @@ class TestPatterns:
         """Its default name is the same."""
         assert self.match("h.0/0") == {"match": r"h\.0\.0", "name": "h.0/0"}
         assert self.match("table") == {"match": "table"}
-
-
-class TestSuggestion:
-    """As many levels of nesting as a screen holds."""
-
-    def test_a_small_model_is_opened_to_its_leaves(self):
-        """Every row fits."""
-        model = nn.ModuleDict({"h": nn.Sequential(*(block() for _ in range(2)))})
-        names = [rule.get("name", rule["match"]) for rule in autoprof.suggest_targets(model)["targets"]]
-        assert names[:4] == ["h", "h/*", "h/*/0", "h/*/1"]
-        assert "h/*/1/self_attn" in names

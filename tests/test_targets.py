@@ -93,10 +93,6 @@ class TestWithoutRules:
         phases = frozenset({Phase.FORWARD, Phase.RECOMPUTE, Phase.BACKWARD})
         assert selection[0] == Target(model.stage1, "stage1", "stage1", phases, False, -1)
 
-    def test_a_model_without_children_is_its_own_target(self):
-        """It bears the name of its class."""
-        assert chosen(nn.Linear(1, 1)) == [("", "Linear")]
-
     def test_children_that_are_never_called_are_not_targets(self):
         """Parameter lists are data, and an empty list holds nothing."""
         model = holding(a=nn.Linear(1, 1), p=nn.ParameterList(), d=nn.ParameterDict(), empty=nn.ModuleList())
@@ -132,10 +128,6 @@ class TestMatching:
         """Several classes may be given."""
         assert [fqn for fqn, _ in chosen(Model(), {"type": "Stage|Model"})] == ["", "stage1", "stage2", "stage8.0"]
 
-    def test_the_model_itself_has_the_empty_fqn(self):
-        """It is chosen by ``match: ''`` and bears the name of its class."""
-        assert chosen(Model(), {"match": ""}) == [("", "Model")]
-
     def test_the_first_rule_wins(self):
         """A later rule gets what is left."""
         selection = select_targets(
@@ -166,12 +158,6 @@ class TestContainers:
             ("stage8.1", "VRT/Stage8"),
         ]
 
-    def test_a_plain_module_without_forward_is_a_container(self):
-        """People use a bare ``nn.Module()`` as a namespace."""
-        space = nn.Module()
-        space.a = nn.ReLU()
-        assert chosen(holding(x=space), {"match": "x"}) == [("x.a", "x")]
-
     def test_a_lightning_module_without_forward_is_a_container(self):
         """Its base class has a ``forward`` that raises; ``training_step`` calls the modules inside."""
         base = type("LightningModule", (nn.Module,), {"forward": lambda self: nn.Module.forward(self)})
@@ -185,12 +171,6 @@ class TestContainers:
 
 class TestWrappers:
     """Wrappers vanish from fqns, and only wrappers."""
-
-    def test_data_parallel(self):
-        """The wrapped model is the root."""
-        model = Model()
-        (target,) = select_targets(nn.DataParallel(model), parse_config("targets: [{match: ''}]"))
-        assert (target.module, target.name) == (model, "Model")
 
     def test_a_checkpoint_wrapper(self):
         """The wrapped module is the target, because it is what runs again to recompute."""
@@ -269,24 +249,6 @@ class TestKindsOfModules:
         model = torch.jit.script(nn.Sequential(nn.Linear(2, 2), nn.ReLU()))
         assert chosen(model, {"type": "Linear"}, {"match": "1"}) == [("0", "0"), ("1", "1")]
         assert chosen(model) == [("", "Sequential")]
-
-    def test_a_forward_that_is_a_generator_is_noted(self):
-        """A call only creates it; only chosen modules are named."""
-
-        class Generating(nn.Module):
-            def forward(self, x):
-                yield x
-
-        class Waiting(nn.Module):
-            async def forward(self, x):
-                return x
-
-        model = holding(a=Generating(), b=Waiting(), c=nn.Linear(1, 1))
-        assert select_targets(model, Config()).notes == (
-            "model: the forward of a, b is a generator or a coroutine: a call only creates it, and its work is timed "
-            "in the module that runs it",
-        )
-        assert select_targets(model, parse_config("targets: [{match: c}]")).notes == ()
 
 
 class TestRulesThatMatchNothing:

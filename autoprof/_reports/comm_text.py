@@ -9,7 +9,7 @@ from .._core.units import count, format_bytes, format_count, format_ms
 from ..frame import Phase
 from ..summary import CommRow, Communication, Summary
 from .table import render_rows
-from .text import glyphs_for, safe, wrap
+from .text import glyphs_for, wrap
 
 NOT_SEEN: Final = "-"
 NO_ENDS: Final = (
@@ -54,24 +54,23 @@ def _lines(table: Communication, width: int, encoding: str) -> Iterator[str]:
     most = 12
     yield from wrap("comm", parts_text(table), width, room=11)
     steps, shown = max(table.steps, 1), table.rows[:most]
-    names, numbers = ["communication, per step"], [["calls", "message", "time", "exposed", "bus >="]]
-    for row in shown:
-        names.append(safe(row_name(row), encoding))
-        numbers.append(
-            [
-                format_count(row.calls / steps) if row.calls >= steps else f"{row.calls / steps:.2f}",
-                format_bytes(row.bytes / max(row.calls, 1)) if row.bytes else NOT_SEEN,
-                format_ms(row.ns / steps) if row.timed else NOT_SEEN,
-                format_ms(row.exposed_ns / steps),
-                format_bandwidth(row.bus_bytes_per_s),
-            ]
-        )
+    heads = ["communication, per step", "calls", "message", "time", "exposed", "bus >="]
+    lines = [
+        [
+            row_name(row),
+            format_count(row.calls / steps) if row.calls >= steps else f"{row.calls / steps:.2f}",
+            format_bytes(row.bytes / max(row.calls, 1)) if row.bytes else NOT_SEEN,
+            format_ms(row.ns / steps) if row.timed else NOT_SEEN,
+            format_ms(row.exposed_ns / steps),
+            format_bandwidth(row.bus_bytes_per_s),
+        ]
+        for row in shown
+    ]
     if shown:
-        ellipsis = glyphs_for(encoding).ellipsis
         yield ""
-        yield from render_rows(names, numbers, width, least=(6, 8, 8, 8, 8), ellipsis=ellipsis)
+        yield from render_rows([heads, *lines], width, encoding=encoding)
         if len(table.rows) > most:
-            yield f"{ellipsis} and {count(len(table.rows) - most, 'more row')} with less"
+            yield f"{glyphs_for(encoding).ellipsis} and {count(len(table.rows) - most, 'more row')} with less"
     if table.unassigned_ns:
         text = f"{format_ms(table.unassigned_ns / steps)} of the exposed time are in no row: no end or begin was seen"
         yield from wrap("", text, width, 0)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from .._core.units import count, format_count, format_ms, format_ns
 from ..summary import ExpertBlock, Summary
 from .table import render_rows
-from .text import glyphs_for, safe
+from .text import glyphs_for
 
 
 def render_experts(summary: Summary, *, width: int, encoding: str = "utf-8") -> list[str]:
@@ -17,17 +17,16 @@ def render_experts(summary: Summary, *, width: int, encoding: str = "utf-8") -> 
 
 def _lines(blocks: tuple[ExpertBlock, ...], width: int, encoding: str) -> Iterator[str]:
     most = 4
-    ellipsis = glyphs_for(encoding).ellipsis
-    names, numbers = ["experts, per step"], [["tokens", "time", "per token", "of mean"]]
+    lines = [["experts, per step", "tokens", "time", "per token", "of mean"]]
     shown = sorted(blocks, key=lambda block: -block.imbalance)[:4]
     for block in shown:
         steps, mean = max(block.steps, 1), sum(block.tokens) / len(block.tokens)
         order = sorted(range(len(block.tokens)), key=lambda at: (-block.tokens[at], at))
         for expert in order[:most]:
             tokens, ns = block.tokens[expert], None if block.ns is None else block.ns[expert]
-            names.append(safe(f"{block.name}, expert {expert}", encoding))
-            numbers.append(
+            lines.append(
                 [
+                    f"{block.name}, expert {expert}",
                     format_count(tokens / steps),
                     "-" if ns is None else format_ms(ns / steps),
                     "-" if ns is None or not tokens else format_ns(ns / tokens),
@@ -36,10 +35,10 @@ def _lines(blocks: tuple[ExpertBlock, ...], width: int, encoding: str) -> Iterat
             )
         rest = order[most:]
         if rest:
-            names.append(f"  and {count(len(rest), 'other expert')}, together")
-            numbers.append([format_count(sum(block.tokens[at] for at in rest) / steps), "", "", ""])
-    yield from render_rows(names, numbers, width, least=(9, 11, 11, 9), ellipsis=ellipsis)
+            together = format_count(sum(block.tokens[at] for at in rest) / steps)
+            lines.append([f"  and {count(len(rest), 'other expert')}, together", together, "", "", ""])
+    yield from render_rows(lines, width, encoding=encoding)
     if len(blocks) > len(shown):
-        yield f"{ellipsis} and {count(len(blocks) - len(shown), 'block')} more even than these"
+        yield f"{glyphs_for(encoding).ellipsis} and {count(len(blocks) - len(shown), 'block')} more even than these"
     if any(block.ns is None for block in shown):
         yield "-: experts that are computed together, or on a device, have no time of their own"

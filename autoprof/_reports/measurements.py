@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Final
 
 from .._core.units import count, format_bytes, format_flops, format_percent, format_span
 from ..frame import MODULE_PHASES, Phase
-from ..summary import MetricStats, Summary, Work, WorkRow
+from ..summary import Summary, Work, WorkRow
 from .text import fit, safe
 
 
@@ -36,28 +37,41 @@ def brief_work(work: Work | None) -> list[str]:
 
 def brief_metrics(summary: Summary) -> list[str]:
     """Phrase the last readings of the GPU and of the host."""
-    return brief_device_metrics(summary) + brief_host_metrics(summary)
+    return [*metric_phrases(summary, "gpu_", last=True), *metric_phrases(summary, "host_", last=True)]
 
 
-def brief_device_metrics(summary: Summary) -> list[str]:
-    """Phrase the last readings of the GPU; empty where there are none."""
-    gauges, phrases = summary.metrics, []
-    if (use := gauges.get("gpu_utilization")) is not None:
-        phrases.append(f"GPU {100 * use.last:.0f} %")
-    if (memory := gauges.get("gpu_memory_bytes")) is not None:
-        phrases.append(format_bytes(memory.last))
-    for name, unit in (("gpu_power_w", "W"), ("gpu_sm_clock_mhz", "MHz"), ("gpu_temperature_c", "°C")):
-        if (gauge := gauges.get(name)) is not None:
-            phrases.append(f"{gauge.last:.0f} {unit}")
-    if (throttled := gauges.get("gpu_throttled")) is not None and throttled.mean:
-        phrases.append(f"throttled {format_percent(throttled.mean)} of the time")
-    return phrases
+def metric_phrases(summary: Summary, prefix: str, *, last: bool = False) -> Iterator[str]:
+    """Yield the readings of ``gpu_`` or ``host_`` over the run with their ranges, or only the ``last`` ones."""
+    for name, word, brief, show in _METRICS:
+        metric = summary.metrics.get(prefix + name)
+        if metric is None or (last and brief is None):
+            continue
+        if last:
+            yield f"{brief}{show(metric.last)}"
+        else:
+            low, high = show(metric.low), show(metric.high)
+            yield f"{word}{show(metric.mean)}" + ("" if low == high else f" ({low} to {high})")
+    for name, metric in summary.metrics.items():
+        if name.startswith(f"{prefix}throttled") and metric.mean and not (last and "_by_" in name):
+            cause = name.removeprefix(f"{prefix}throttled").replace("_", " ")
+            yield f"throttled{cause} {format_percent(metric.mean)} of the time"
 
 
-def brief_host_metrics(summary: Summary) -> list[str]:
-    """Phrase the last readings of the host; empty where there are none."""
-    cores = summary.metrics.get("host_cpu_cores")
-    return [] if cores is None else [f"CPU {cores.last:.1f} cores"]
+def _percent(value: float) -> str:
+    return f"{100 * value:.0f} %"
+
+
+_METRICS: Final[tuple[tuple[str, str, str | None, Callable[[float], str]], ...]] = (
+    ("utilization", "busy ", "GPU ", _percent),
+    ("memory_bytes", "memory ", "", format_bytes),
+    ("power_w", "power ", "", "{:.0f} W".format),
+    ("sm_clock_mhz", "SM clock ", "", "{:.0f} MHz".format),
+    ("memory_clock_mhz", "memory clock ", None, "{:.0f} MHz".format),
+    ("temperature_c", "", "", "{:.0f} °C".format),
+    ("cpu_cores", "this process kept busy ", "CPU ", "{:.1f} cores".format),
+    ("cpu_busy", "the machine busy ", None, _percent),
+)
+"""The end of a metric's name, its words in the full report and in one line (None: not there), and its form."""
 
 
 def work_sentence(work: Work) -> str:
@@ -73,45 +87,6 @@ def work_sentence(work: Work) -> str:
     elif work.no_peak is not None:
         sentence += f"; no MFU: {work.no_peak}"
     return sentence
-
-
-def device_phrases(summary: Summary, prefix: str) -> Iterator[str]:
-    """Yield the readings over the run of ``gpu_`` or ``host_``, with their ranges."""
-    gauges = summary.metrics
-
-    def of(name: str) -> MetricStats | None:
-        return gauges.get(prefix + name)
-
-    if (use := of("utilization")) is not None:
-        yield f"busy {_range(use, 100, ' %')}"
-    if (memory := of("memory_bytes")) is not None:
-        yield f"memory {format_bytes(memory.mean)} (most {format_bytes(memory.high)})"
-    if (power := of("power_w")) is not None:
-        limit = of("power_limit_w")
-        yield f"power {_range(power, 1, ' W')}" + (f" of {limit.last:.0f} W" if limit is not None else "")
-    if (clock := of("sm_clock_mhz")) is not None:
-        most = of("sm_clock_max_mhz")
-        yield f"SM clock {_range(clock, 1, ' MHz')}" + (f" of {most.last:.0f} MHz" if most is not None else "")
-    if (memory_clock := of("memory_clock_mhz")) is not None:
-        yield f"memory clock {_range(memory_clock, 1, ' MHz')}"
-    if (heat := of("temperature_c")) is not None:
-        yield _range(heat, 1, " °C")
-    if (throttled := of("throttled")) is not None:
-        yield f"throttled in {format_percent(throttled.mean)} of {count(throttled.readings, 'reading')}"
-        for name, gauge in gauges.items():
-            if name.startswith("gpu_throttled_by_") and gauge.mean:
-                cause = name.removeprefix("gpu_throttled_by_").replace("_", " ")
-                yield f"by {cause} in {format_percent(gauge.mean)}"
-    if (cores := of("cpu_cores")) is not None:
-        yield f"this process kept {cores.mean:.1f} processors busy ({cores.low:.1f} to {cores.high:.1f})"
-    if (busy := of("cpu_busy")) is not None:
-        yield f"the machine {_range(busy, 100, ' %')} busy"
-
-
-def _range(gauge: MetricStats, scale: float, unit: str) -> str:
-    if f"{gauge.low * scale:.0f}" == f"{gauge.high * scale:.0f}":
-        return f"{gauge.mean * scale:.0f}{unit}"
-    return f"{gauge.mean * scale:.0f}{unit} ({gauge.low * scale:.0f} to {gauge.high * scale:.0f})"
 
 
 def work_table(work: Work | None, width: int, ellipsis: str) -> Iterator[str]:

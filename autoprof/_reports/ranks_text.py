@@ -60,15 +60,11 @@ def _verdict(comparison: RankComparison) -> str:
 
 def _table(rows: Sequence[RankRow], width: int, top: int, ellipsis: str) -> Iterator[str]:
     shown = sorted(rows, key=lambda row: (-row.excess_ns, row.rank))[:top]
-    numbers = [[f"{row.steps:,}", _ms(row.step_ns), _ms(row.own_ns), _signed(row.excess_ns)] for row in shown]
-    names = [f"rank {row.rank}" for row in shown]
-    left = render_rows(
-        ["rank", *names],
-        [["steps", "step ms", "own ms", "excess ms"], *numbers],
-        width,
-        least=(8, 10, 10, 11),
-        ellipsis=ellipsis,
-    )
+    lines = [
+        [f"rank {row.rank}", f"{row.steps:,}", _ms(row.step_ns), _ms(row.own_ns), _signed(row.excess_ns)]
+        for row in shown
+    ]
+    left = render_rows([["rank", "steps", "step ms", "own ms", "excess ms"], *lines], width)
     room = max(width - max(map(cells, left)) - GAP, 0)
     places = ["most of it in", *(_place(row) for row in shown)]
     for line, place in zip(left, places, strict=True):

@@ -19,14 +19,7 @@ from .._core.units import (
     format_span,
 )
 from ..summary import NEGLIGIBLE_BIAS, OTHER_TARGETS, Summary, format_counts
-from .measurements import (
-    brief_device_metrics,
-    brief_host_metrics,
-    brief_work,
-    device_phrases,
-    progress_text,
-    work_sentence,
-)
+from .measurements import brief_work, metric_phrases, progress_text, work_sentence
 from .memory_text import readings
 
 Fact = tuple[str, str]
@@ -105,12 +98,10 @@ def _measured(summary: Summary, full: bool) -> Iterator[Fact]:
         yield "work", ", ".join(brief)
     if text := progress_text(summary):
         yield "progress", text
-    uses: tuple[tuple[str, list[str]], ...] = ()
-    if full:
-        uses = (("GPU", [*device_phrases(summary, "gpu_")]), ("host", [*device_phrases(summary, "host_")]))
-    elif summary.clock == "device":
-        uses = (("device", brief_device_metrics(summary)), ("host", brief_host_metrics(summary)))
-    yield from ((place, ", ".join(use)) for place, use in uses if use)
+    if full or summary.clock == "device":
+        for place, prefix in (("GPU" if full else "device", "gpu_"), ("host", "host_")):
+            if use := ", ".join(metric_phrases(summary, prefix, last=not full)):
+                yield place, use
 
 
 def _overhead(summary: Summary) -> str:

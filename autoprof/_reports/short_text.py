@@ -103,9 +103,7 @@ def phase_lines(summary: Summary, width: int, glyphs: Glyphs) -> list[str]:
     lines: list[str] = []
     while columns:
         fitting = next(n for n in range(len(columns), 0, -1) if n == 1 or _width(columns[:n]) <= width)
-        rows = [list(row) for row in zip(*columns[:fitting], strict=True)]
-        names = ["phase", f"{unit}/step", "share"]
-        lines += render_rows(names, rows, width, least=[0] * fitting, ellipsis=glyphs.ellipsis)
+        lines += render_rows([*zip(("phase", f"{unit}/step", "share"), *columns[:fitting], strict=True)], width)
         columns = columns[fitting:]
     return lines
 

@@ -72,9 +72,10 @@ def _spread(summary: Summary, width: int, encoding: str) -> list[str]:
     rows = [row for row in summary.rows if row.lane == TRAINING_LANE][:8]
     if not rows:
         return []
-    names, numbers = ["longest"], [["mean", "p50", "p95", "max"]]
+    lines = [["longest", "mean", "p50", "p95", "max"]]
     for row in rows:
-        names.append(safe(row.name if row.phase.value == row.name else f"{row.name} {row.phase}", encoding))
+        name = row.name if row.phase.value == row.name else f"{row.name} {row.phase}"
         limit_ns = row.calls / row.steps * summary.clock_limit_ns
-        numbers.append([format_ms(ns, limit_ns) for ns in (row.mean_ns, row.p50_ns, row.p95_ns, row.max_ns)])
-    return render_rows(names, numbers, width, least=(12, 12, 12, 12), ellipsis=glyphs_for(encoding).ellipsis)
+        times = (row.mean_ns, row.p50_ns, row.p95_ns, row.max_ns)
+        lines.append([name, *(format_ms(ns, limit_ns) for ns in times)])
+    return render_rows(lines, width, encoding=encoding)

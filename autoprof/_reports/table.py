@@ -5,33 +5,28 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from .text import cells, fit
+from .text import cells, fit, glyphs_for, safe
 
 GAP: Final = 2
 """The least blanks before a number."""
 
 
-def number_widths(rows: Sequence[Sequence[str]], least: Sequence[int]) -> list[int]:
-    """Return the width of each column of numbers: ``least``, or more where a number or its head needs it."""
-    longest = [max(map(cells, column), default=0) for column in zip(*rows, strict=True)] if rows else [0] * len(least)
-    return [max(width, room + GAP) for width, room in zip(least, longest, strict=True)]
-
-
 def render_rows(
-    names: Sequence[str], numbers: Sequence[Sequence[str]], width: int, *, least: Sequence[int], ellipsis: str
+    rows: Sequence[Sequence[str]], width: int, *, encoding: str = "utf-8", least: Sequence[int] = ()
 ) -> list[str]:
-    """Return a line for each name and its numbers, none wider than ``width``; a long name is shortened in its middle.
+    """Return a line for each row, a name and numbers, none wider than ``width``; a long name loses its middle.
 
     The first column is as wide as the longest name where there is room, so that numbers stay near their names.
+    ``least`` are the least widths of the columns of numbers.
     """
-    widths = number_widths(numbers, least)
-    room = max(width - sum(widths), 0)
-    column = min(room, max(map(cells, names), default=0))
-    return [
-        fit(name, column, ellipsis) + "".join(_right(cell, size) for cell, size in zip(row, widths, strict=True))
-        for name, row in zip(names, numbers, strict=True)
-    ]
-
-
-def _right(text: str, width: int) -> str:
-    return " " * (width - cells(text)) + text
+    shown = [[safe(cell, encoding) for cell in row] for row in rows]
+    names, *columns = zip(*shown, strict=True)
+    widths = [max(map(cells, column)) + GAP for column in columns]
+    widths = [max(one, other) for one, other in zip(widths, least or widths, strict=True)]
+    first = min(max(width - sum(widths), 0), max(map(cells, names)))
+    ellipsis = glyphs_for(encoding).ellipsis
+    lines = []
+    for name, *numbers in shown:
+        right = (" " * (size - cells(cell)) + cell for size, cell in zip(widths, numbers, strict=True))
+        lines.append(fit(name, first, ellipsis) + "".join(right))
+    return lines

@@ -72,9 +72,9 @@ def render_tree(
         heads, least = ["", *heads], [bar_cells + 2, *least]
         numbers = [[bar, *cells] for bar, cells in zip(bars, numbers, strict=True)]
     several = not calls and any(row.calls >= SEVERAL for row in tree.rows)
-    names = [f"name{' ×calls' if several else ''}", *(_row_name(row, calls=not calls) for row in tree.rows)]
-    shown = [safe(name, encoding) for name in names]
-    lines = render_rows(shown, [heads, *numbers], width, least=least, ellipsis=glyphs.ellipsis)
+    rows = [[_row_name(row, calls=not calls), *cells] for row, cells in zip(tree.rows, numbers, strict=True)]
+    head = [f"name{' ×calls' if several else ''}", *heads]
+    lines = render_rows([head, *rows], width, encoding=encoding, least=least)
     if tree.hidden:
         most = format_percent(tree.hidden_share)
         lines.append(f"{glyphs.ellipsis} and {count(tree.hidden, 'more name')}, each at most {most} of the step")

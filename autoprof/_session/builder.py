@@ -21,7 +21,7 @@ from .._capture.hooks.checkpointing import SEES_CHECKPOINTS
 from .._capture.hooks.compiled_calls import CompiledCalls
 from .._capture.hooks.function import probe_function
 from .._capture.hooks.module_hooks import make_hooks
-from .._capture.hooks.optimizer_hooks import OptimizerHooks
+from .._capture.hooks.optimizer_hooks import ModelOptimizers, OptimizerHooks
 from .._capture.hooks.placement import find_anchor
 from .._capture.mark_cost import MarkCost
 from .._capture.memory import Footprint
@@ -36,7 +36,7 @@ from .._process.switch import is_off
 from .._ranks import Exchange, RankMonitor
 from .._resolve.observer import Observer
 from .._storage.runs import RunFolder
-from .._targets import ModuleGroup, find_unseen, first_cut, group_tree, select_targets, unwrap, walk
+from .._targets import ModuleGroup, Target, find_unseen, first_cut, group_tree, select_targets, unwrap, walk
 from ..devices import Clock, Memory, device_of
 from ..diagnose import CallMonitor, Diagnosis, Environment, RunFacts, StackMonitor, ThreadMonitor
 from ..errors import SessionError
@@ -173,7 +173,7 @@ class _Builder:
             clock, note = self._device.clock(self._place)
         self._model = model
         self._settings = settings
-        self._optimizers = optimizers
+        self._optimizers = ModelOptimizers(model, optimizers)
         self._clock = clock
         self._undo = undo
         self._found = found
@@ -190,7 +190,7 @@ class _Builder:
         self._memory = self._device.memory(self._place) if memory is None else memory
         undo.add(self._memory.close)
         undo.add(self._attached.remove)
-        self._named = self._selection.targets
+        self._named: tuple[Target, ...] = self._selection
         """All targets that the session may record."""
         if self._tree is not None:
             self._named = tuple(target for group in self._tree.below() for target in group.targets())
@@ -213,7 +213,7 @@ class _Builder:
         observers = self._observers(capture, metrics, excluded, folder, sampler, exchange)
         zoom, named = None, TargetSet()
         if self._tree is None:
-            named = capture.modules.make_set(self._selection.targets)
+            named = capture.modules.make_set(self._selection)
         else:
             sampler.rows = zoom = self._zoom(self._tree, capture.modules, marks_budget)
             observers.append(zoom)
@@ -295,7 +295,7 @@ class _Builder:
         for i, rule in enumerate(settings.functions):
             where = settings.source.place(f"functions[{i}].path")
             attached.add(probe_function(rule.path, rule.label, where).remove)
-        footprint = Footprint(model, self._memory_names(), self._optimizers)
+        footprint = Footprint(model, self._memory_names())
         hooks = make_hooks(recorder)
         follows_backward = any(Phase.BACKWARD in target.phases for target in self._selection)
         root = RootProbe(model, recorder, hooks.passes if follows_backward else None)
@@ -318,7 +318,7 @@ class _Builder:
         )
         probes = StepProbes(context)
         attached.add(probes.remove)
-        step_probes: list[Probe] = [OptimizerHooks(self._optimizers, after=footprint.stepped), root, *probes.sampled]
+        step_probes: list[Probe] = [OptimizerHooks(after=footprint.stepped), root, *probes.sampled]
         return _Capture(footprint, root, modules, context, probes, step_probes)
 
     def _memory_names(self) -> Iterator[tuple[str, nn.Module]]:
@@ -387,7 +387,7 @@ class _Builder:
 
     def _compiled_modules(self) -> CompiledModules:
         # A note names the targets whose hooks never fire already.
-        unseen = find_unseen(self._model, [target.module for target in self._selection.targets])
+        unseen = find_unseen(self._model, [target.module for target in self._selection])
         compiled = CompiledModules(self._recorder, unseen, self._notes)
         self._attached.add(keep_calls().remove)
         self._attached.add(around_compiler(_nothing, compiled.compiled).remove)
@@ -412,7 +412,7 @@ class _Builder:
         detector = StepDetector(
             auto=self._settings.step == "auto",
             thread=get_ident(),
-            optimizers=len(self._optimizers) or self._found.optimizers,
+            optimizers=self._optimizers.given or self._found.optimizers,
             entries=("", *self._called()),
         )
         recorder = StepRecorder(

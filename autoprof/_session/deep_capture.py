@@ -90,7 +90,7 @@ class DeepCapture:
             snapshot_folder=None if snapshot_folder is None else snapshot_folder.absolute(),
             replace=replace,
         )
-        self._hooks = OptimizerHooks((), after=self._optimizer_stepped)
+        self._hooks = OptimizerHooks(after=self._optimizer_stepped)
         self._boundary = None if model is None else BoundaryProbe(model, self._forward_begins)
         self._manual = False
         self._stepped = 0
@@ -223,7 +223,7 @@ def _targets(model: nn.Module | None, config: Any) -> tuple[Target, ...]:
     from .._targets import select_targets
     from ..sinks import load_config
 
-    return select_targets(model, load_config(config)).targets
+    return select_targets(model, load_config(config))
 
 
 def _folder(session: Any) -> Path:

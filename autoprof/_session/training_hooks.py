@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from functools import partial
 from threading import get_ident
 from time import thread_time_ns
 from typing import Any
@@ -12,9 +11,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from .._capture.hooks.backward import BACKWARD, unwatch, watch
+from .._capture.hooks.backward import BackwardProbe
 from .._capture.hooks.boundary import BoundaryProbe
-from .._capture.hooks.optimizer_hooks import OptimizerHooks, running_steps
+from .._capture.hooks.optimizer_hooks import ModelOptimizers, OptimizerHooks, running_steps
 from .._core.failures import contain, ignore
 from .._core.units import NS_PER_S
 from .._targets import find_module
@@ -48,7 +47,7 @@ class TrainingHooks:
     def __init__(
         self,
         model: nn.Module,
-        optimizers: tuple[Any, ...],
+        optimizers: ModelOptimizers,
         steps: TrainingSteps,
         *,
         called: Sequence[nn.Module],
@@ -60,7 +59,6 @@ class TrainingHooks:
         self._entries = {id(one): one for one in (model, *called)}
         """The modules whose forwards are reported: the model, and those that the program calls in its place."""
         self._training_forward_calls = tuple(training_forward_calls)
-        self._owned: dict[int, bool] = {}
         self._ends_with_update = False
         self._events = 0
         self._begun: list[int] = []
@@ -75,19 +73,21 @@ class TrainingHooks:
         """Updates since they were taken off."""
         self._updated_ns = 0
         """The time of the last of them."""
+        self._backward = BackwardProbe(self)
 
     # Attached.
 
     def start(self) -> None:
         """Attach the hooks, and open the first step."""
         auto = self._steps.detector.auto
+        self._optimizers.attach()
         if auto:
             for hooks in self._optimizer_hooks():
                 hooks.attach()
         for module in self._entries.values():
             self._boundary(module).attach()
         if auto:
-            watch(BACKWARD, self)
+            self._backward.attach()
         for optimizer in running_steps() if auto else ():
             self._steps.report(UpdateBegins(id(optimizer)))
         self._steps.start()
@@ -96,12 +96,11 @@ class TrainingHooks:
         return BoundaryProbe(module, self.forward_begins)
 
     def _optimizer_hooks(self) -> tuple[OptimizerHooks, OptimizerHooks]:
-        optimizers = self._optimizers
-        return OptimizerHooks(optimizers, after=self.update_ends), OptimizerHooks(optimizers, before=self.update_begins)
+        return OptimizerHooks(after=self.update_ends), OptimizerHooks(before=self.update_begins)
 
     def remove(self) -> None:
         """Remove every hook, whatever fails."""
-        for remove in (self._optimizer_hooks()[0].detach, *self._removes()):
+        for remove in (self._optimizer_hooks()[0].detach, self._optimizers.remove, *self._removes()):
             with contain(ignore):
                 remove()
 
@@ -109,7 +108,7 @@ class TrainingHooks:
         """Return the functions that remove all hooks but that after optimizer steps, which may be running."""
         boundaries = [self._boundary(module).detach for module in self._entries.values()]
         before = self._optimizer_hooks()[1].detach
-        return [partial(unwatch, BACKWARD, self), before, *boundaries]
+        return [self._backward.detach, before, *boundaries]
 
     # Calls of the program.
 
@@ -120,7 +119,7 @@ class TrainingHooks:
             for hooks in self._optimizer_hooks():
                 hooks.detach()
             if not self._steps.detector.is_validating:
-                unwatch(BACKWARD, self)
+                self._backward.detach()
         self._report(StepCalled())
 
     def finish(self, *, patient: bool) -> None:
@@ -152,7 +151,7 @@ class TrainingHooks:
             return
         self._asleep, self._slept = steps, 0
         self._optimizer_hooks()[1].detach()
-        unwatch(BACKWARD, self)
+        self._backward.detach()
         for module in self._entries.values():
             self._boundary(module).detach()
 
@@ -162,7 +161,7 @@ class TrainingHooks:
             return
         slept, self._asleep = self._slept, 0
         self._optimizer_hooks()[1].attach()
-        watch(BACKWARD, self)
+        self._backward.attach()
         for module in self._entries.values():
             self._boundary(module).attach()
         if slept and self._usual is not None:
@@ -172,6 +171,8 @@ class TrainingHooks:
 
     def update_begins(self, optimizer: Any, *_call: Any) -> None:
         """Called before each optimizer step."""
+        if not self._optimizers.concern(optimizer):
+            return
         key = id(optimizer)
         if key in self._begun:  # an exception ended that step
             del self._begun[self._begun.index(key) :]
@@ -179,6 +180,8 @@ class TrainingHooks:
 
     def update_ends(self, optimizer: Any, *_call: Any) -> None:
         """Called after each optimizer step."""
+        if not self._optimizers.concern(optimizer):
+            return
         if self._asleep:
             if id(optimizer) == self._usual:
                 self._slept += 1
@@ -192,9 +195,9 @@ class TrainingHooks:
         if self._begun and self._begun[-1] == key:
             self._begun.pop()
         self._updates.append(key)
-        owned, is_last = self._owns(optimizer), False
+        owned, is_last = self._optimizers.trains(optimizer), False
         if self._ends_with_update:
-            self._ends_with_update, is_last = False, self._optimizer_hooks()[0].is_last(optimizer)
+            self._ends_with_update, is_last = False, self._optimizer_hooks()[0].is_last()
         in_backward, position = _graph_task() != -1, self._steps.position
         self._report(UpdateEnds(key, get_ident(), owned, in_backward, is_last, position))
 
@@ -259,21 +262,7 @@ class TrainingHooks:
     def _watch_validation(self, decision: Exclude | Include) -> None:
         """Have a backward pass reported that ends validation; where steps end without calls all are."""
         if decision.recognised and not self._steps.detector.auto:
-            watch(BACKWARD, self) if isinstance(decision, Exclude) else unwatch(BACKWARD, self)
-
-    def _owns(self, optimizer: Any) -> bool:
-        """Return whether an optimizer holds parameters of the model; one that was named does, and so do all if none."""
-        if self._optimizers:
-            return True
-        owned, key = self._owned, id(optimizer)
-        known = owned.get(key)
-        if known is None:
-            if len(owned) >= 256:
-                return False
-            ours = {id(parameter) for parameter in self._model.parameters()}
-            groups = getattr(optimizer, "param_groups", ())
-            known = owned[key] = any(id(one) in ours for group in groups for one in group["params"])
-        return known or not any(owned.values())
+            self._backward.attach() if isinstance(decision, Exclude) else self._backward.detach()
 
     # ``StepEvents``, called by probes.
 

@@ -1,8 +1,7 @@
 """The records of one rank: ``steps.jsonl`` with a line a step, ``spans.bin`` with the times of its spans.
 
 Records without end are limited in size: they are written in parts (``steps.jsonl``, ``steps.1.jsonl``, …, each with its
-own ``spans.bin``), and above the limit the part whose steps have the nearest neighbours is removed. What remains is
-spread over the whole run; its first part and its last ones stay.
+own ``spans.bin``), and above the limit the oldest part but the first is removed.
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
@@ -26,8 +24,8 @@ RECORDS: Final = "steps.jsonl"
 PARTS: Final = 16
 """Parts of records that have reached their limit."""
 REMOVED_STEPS: Final = (
-    "the records have reached their part of output_max_mb: steps are removed from them, evenly over the run; the "
-    "figures of the summary are of all recorded steps"
+    "the records have reached their part of output_max_mb: they keep their first steps and the last ones; the figures "
+    "of the summary are of all recorded steps"
 )
 
 
@@ -55,15 +53,6 @@ def record_bytes(path: Path) -> int:
     return sum(one.stat().st_size for name in names if (one := path.with_name(name)).is_file())
 
 
-@dataclass(slots=True)
-class _Part:
-    """A part that is whole: its number, its first step and its size."""
-
-    number: int
-    first_step: int
-    size: int
-
-
 class RecordWriter:
     """Write frames as lines and blocks, at the latest after ``flush_s`` seconds.
 
@@ -81,8 +70,8 @@ class RecordWriter:
         self._encoder = FrameEncoder()
         self._number = 0
         self._lines, self._spans = self._open_part()
-        self._whole: list[_Part] = []
-        self._first_step: int | None = None
+        self._whole: list[tuple[int, int]] = []
+        """The number and the size of each part that is whole."""
         self._frames: list[StepFrame] = []
         self._alike: dict[Any, list[StepFrame]] = {}
         """These frames by layout, columns and phases of the model's own time."""
@@ -98,8 +87,6 @@ class RecordWriter:
         self._frames.append(frame)
         self._alike.setdefault((frame.layout, columns, *frame.model_ns), []).append(frame)
         self._numbers += len(frame.layout) * len(columns)
-        if self._first_step is None:
-            self._first_step = frame.step
         # Integers of a block: it takes about 0.7 ms to compress them.
         full = len(self._frames) >= 256 or self._numbers >= 2**15
         if full or self._clock() >= self._due:
@@ -113,9 +100,9 @@ class RecordWriter:
             return
         places: dict[int, tuple[Mapping[Phase, int], tuple[int, int]]] = {}
         blocks, offset = [], self._spans.size
-        for (layout, columns, *_), group in alike.items():
-            times = [np.array([getattr(one, name) for one in group], dtype=np.int64) for name in columns]
-            blocks.append(encode_block(layout, columns, np.concatenate(times, axis=1)))
+        for (_, columns, *_), group in alike.items():
+            times = {name: np.array([getattr(one, name) for one in group], dtype=np.int64) for name in columns}
+            blocks.append(encode_block(times))
             for row, (frame, phases) in enumerate(zip(group, phases_of_steps(group), strict=True)):
                 places[id(frame)] = phases, (offset, row)
             offset += len(blocks[-1])
@@ -140,23 +127,18 @@ class RecordWriter:
             raise
 
     def _begin_part(self) -> None:
-        self._whole.append(_Part(self._number, self._first_step or 0, self._size))
-        self._first_step = None
+        self._whole.append((self._number, self._size))
         self._close_files()
         self._number += 1
         self._encoder.begin_anew()
         self._lines, self._spans = self._open_part()
 
     def _remove_parts(self, max_bytes: int) -> None:
-        """Remove parts until there is space for another one."""
-        # The last parts, which stay: the ranks of a run are compared by their last steps.
-        kept_parts = 2
+        """Remove the oldest parts but the first until there is space for another one."""
         limit = max_bytes - max_bytes // PARTS
-        while sum(part.size for part in self._whole) > limit and len(self._whole) > 1 + kept_parts:
-            firsts = [part.first_step for part in self._whole]
-            index = min(range(1, len(firsts) - kept_parts), key=lambda at: firsts[at + 1] - firsts[at - 1])
-            removed = self._whole.pop(index)
-            for name in part_names(removed.number):
+        while sum(size for _, size in self._whole) > limit and len(self._whole) > 2:
+            number, _ = self._whole.pop(1)
+            for name in part_names(number):
                 os.unlink(self._folder / name)
             self.has_removed_steps = True
 

@@ -1,6 +1,6 @@
 """Select the modules to time: the rules of a configuration × the modules of a model → targets."""
 
-from .coverage import Reason, find_unseen
+from .coverage import find_unseen
 from .cut_rules import CutGroup, CutRules
 from .groups import ModuleGroup, group_tree
 from .select import Selection, select_targets
@@ -15,7 +15,6 @@ __all__ = [
     "CutRules",
     "ModuleGroup",
     "ModuleNode",
-    "Reason",
     "Selection",
     "Target",
     "find_module",

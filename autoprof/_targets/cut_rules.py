@@ -14,7 +14,6 @@ from .._core.names import visible
 from .groups import ModuleGroup
 from .tree import ModuleNode, walk
 
-_DIGITS: Final = re.compile(r"(.*?)(\d+)", re.DOTALL)
 _HEAD: Final = """\
 # Targets chosen by autoprof: {rows}, {modules}.
 # To time exactly these in the next run: autoprof.instrument(model, "{file}", optimizer=optimizer)
@@ -87,25 +86,16 @@ def _patterns(fqns: list[str]) -> Iterator[str]:
 
 
 def _any_number(words: Sequence[str]) -> str:
-    stem = _stem(words)
-    return _one_of(words) if stem is None or len(words) == 1 else f"{re.escape(stem)}\\d+"
+    """Return a pattern of words that differ only in the number at their end, with any number."""
+    stems = {re.sub(r"\d+$", "", word) for word in words}
+    if len(words) == 1 or len(stems) > 1 or not all(word[-1:].isdigit() for word in words):
+        return _one_of(words)
+    return f"{re.escape(stems.pop())}\\d+"
 
 
 def _one_of(words: Sequence[str]) -> str:
     """Return a pattern of exactly these words."""
-    if len(words) == 1:
-        return re.escape(words[0])
-    stem = _stem(words)
-    if stem is None:
-        return f"(?:{'|'.join(map(re.escape, words))})"
-    return f"{re.escape(stem)}(?:{'|'.join(word[len(stem) :] for word in words)})"
-
-
-def _stem(words: Iterable[str]) -> str | None:
-    """Return the common beginning of words that differ only in the number at their end."""
-    matches = [_DIGITS.fullmatch(word) for word in words]
-    stems = {match[1] if match else None for match in matches}
-    return stems.pop() if len(stems) == 1 else None
+    return re.escape(words[0]) if len(words) == 1 else f"(?:{'|'.join(map(re.escape, words))})"
 
 
 def _comment(one: CutGroup) -> str:

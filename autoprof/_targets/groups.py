@@ -11,7 +11,7 @@ from torch import nn
 
 from .._core.names import clean_name
 from ..frame import MODULE_PHASES, Phase
-from .coverage import Reason, hidden_reasons
+from .coverage import hidden_nodes
 from .structure import Structures
 from .target import NO_RULE, Target
 from .tree import ModuleNode, walk
@@ -30,8 +30,8 @@ class ModuleGroup:
     """The members, each called, in the order of the model."""
     children: tuple[ModuleGroup, ...] = ()
     """The groups of the nearest called modules inside the members; none inside a hidden module."""
-    hidden: Reason | None = None
-    """Reason for which hooks on the members do not fire: inside a compiled or scripted module."""
+    hidden: str | None = None
+    """``compiled`` or ``scripted`` where hooks on the members do not fire: inside such a module."""
 
     @property
     def class_name(self) -> str:
@@ -79,7 +79,7 @@ def group_tree(model: nn.Module) -> ModuleGroup:
 class _Grouping:
     def __init__(self, nodes: list[ModuleNode]) -> None:
         self._structures = Structures(nodes)
-        self._hidden = hidden_reasons(nodes)
+        self._hidden = {node: hidden.kind for node, hidden in hidden_nodes(nodes).items()}
         self._placed: set[ModuleNode] = set()
 
     def root(self, node: ModuleNode) -> ModuleGroup:
@@ -134,7 +134,7 @@ class _Grouping:
         self, parent: ModuleNode, stem: str, family: dict[str, ModuleNode]
     ) -> Iterator[tuple[str, list[str]]]:
         """Yield path and attributes of each set of at least two equal members of a numbered family."""
-        kinds: dict[tuple[int, Reason | None], list[str]] = {}
+        kinds: dict[tuple[int, str | None], list[str]] = {}
         members: dict[ModuleNode, str] = {}
         for attribute, node in family.items():
             members.setdefault(node, attribute)  # one module may stand at several places
@@ -155,12 +155,7 @@ def _is_plain_layer(node: ModuleNode) -> bool:
 
 
 def _spell(numbers: list[int]) -> str:
-    """Return the numbers as runs: ``1-11``, ``0,2..10`` for each second one."""
-    runs: list[list[int]] = []
-    for number in sorted(numbers):
-        if runs and number == runs[-1][-1] + 1:
-            runs[-1].append(number)
-        else:
-            runs.append([number])
-    words = [str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs]
-    return ",".join(words) if len(words) <= 3 else f"{words[0]},{words[1]}..{runs[-1][-1]}"
+    """Return the numbers as ``1-11``, or ``0,2..10`` where some between them are missing."""
+    first, second, *_ = ordered = sorted(numbers)
+    is_run = len(ordered) == ordered[-1] - first + 1
+    return f"{first}-{ordered[-1]}" if is_run else f"{first},{second}..{ordered[-1]}"

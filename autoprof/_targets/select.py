@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import overload
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from torch import nn
 
@@ -13,7 +12,7 @@ from ..config import Settings, TargetRule
 from ..config.source import IN_PYTHON
 from ..errors import TargetError
 from ..frame import Phase
-from .coverage import generator_notes, hidden_notes
+from .coverage import hidden_notes
 from .groups import group_tree
 from .no_match import explain_no_match
 from .suggest import first_cut
@@ -21,25 +20,16 @@ from .target import Target
 from .tree import ModuleNode, walk
 
 
-@dataclass(frozen=True, slots=True)
-class Selection(Sequence[Target]):
-    """The targets in the order of the model, and notes on rules without effect and on hidden modules."""
+class Selection(tuple[Target, ...]):
+    """The targets in the order of the model, with notes on rules without effect and on hidden modules."""
 
-    targets: tuple[Target, ...]
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...]
 
-    def __len__(self) -> int:
-        return len(self.targets)
-
-    def __iter__(self) -> Iterator[Target]:
-        return iter(self.targets)
-
-    @overload
-    def __getitem__(self, index: int) -> Target: ...
-    @overload
-    def __getitem__(self, index: slice) -> tuple[Target, ...]: ...
-    def __getitem__(self, index: int | slice) -> Target | tuple[Target, ...]:
-        return self.targets[index]
+    def __new__(cls, targets: Iterable[Target], notes: Iterable[str] = ()) -> Selection:
+        """Make a selection."""
+        made = super().__new__(cls, targets)
+        made.notes = tuple(notes)
+        return made
 
 
 def select_targets(model: nn.Module, config: Settings, where: str = IN_PYTHON) -> Selection:
@@ -69,8 +59,7 @@ def select_targets(model: nn.Module, config: Settings, where: str = IN_PYTHON) -
             )
     if missing:
         raise TargetError("\n".join(missing))
-    notes += generator_notes(node for node in nodes if node in taken)
-    return _selection(nodes, taken, notes)
+    return Selection((taken[node] for node in nodes if node in taken), [*notes, *hidden_notes(nodes, taken)])
 
 
 def _chosen(rule: TargetRule, index: int, nodes: list[ModuleNode]) -> Iterator[tuple[ModuleNode, Target]]:
@@ -113,11 +102,6 @@ def _first_cut(model: nn.Module, nodes: list[ModuleNode]) -> Selection:
             f"model: a {tree.class_name} without a module that is ever called; allowed: one with 'forward'"
         )
     hidden = {node.fqn for group in tree.below() if group.hidden is not None for node in group.nodes}
-    notes = [*hidden_notes(nodes, [node for node in nodes if node.fqn in hidden]), *generator_notes(nodes)]
+    notes = hidden_notes(nodes, [node for node in nodes if node.fqn in hidden])
     targets = {target.fqn: target for group in cut for target in group.targets()}
-    return Selection(tuple(targets[node.fqn] for node in nodes if node.fqn in targets), tuple(notes))
-
-
-def _selection(nodes: list[ModuleNode], taken: dict[ModuleNode, Target], notes: list[str]) -> Selection:
-    targets = tuple(taken[node] for node in nodes if node in taken)
-    return Selection(targets, (*notes, *hidden_notes(nodes, taken)))
+    return Selection((targets[node.fqn] for node in nodes if node.fqn in targets), notes)

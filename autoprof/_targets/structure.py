@@ -24,26 +24,13 @@ class Structures:
         self._numbers: dict[_Structure, int] = {}
         self._of: dict[ModuleNode, int] = {}
         self._flattened = frozenset(_flattened(nodes))
-        for node in nodes:
-            self._number_below(node)
 
     def number(self, node: ModuleNode) -> int:
         """Return the number of the node's structure."""
+        if node not in self._of:
+            self._of[node] = -1  # of a module that holds itself
+            self._of[node] = self._numbers.setdefault(self._structure(node), len(self._numbers))
         return self._of[node]
-
-    def _number_below(self, start: ModuleNode) -> None:
-        pending, entered = [start], set[ModuleNode]()
-        while pending:
-            node = pending.pop()
-            if node in self._of:
-                continue
-            if node not in entered:
-                entered.add(node)
-                pending.append(node)
-                pending.extend(child for child in node.children if child not in entered)
-                continue
-            structure = self._structure(node)
-            self._of[node] = self._numbers.setdefault(structure, len(self._numbers))
 
     def _structure(self, node: ModuleNode) -> _Structure:
         # Class names of modules that libraries exchange for each other from block to block, with the rate.
@@ -51,7 +38,7 @@ class Structures:
             return "Identity", (), (), ()
         shapes = () if node in self._flattened else tuple(_shapes(node.inner))
         settings = () if node.children else tuple(_settings(node.inner))
-        below = tuple((name, self._of.get(child, -1)) for name, child in node.named_children())  # -1: a cycle
+        below = tuple((name, self.number(child)) for name, child in node.named_children())
         return node.class_name, shapes, settings, below
 
 

@@ -30,6 +30,8 @@ COMMANDS: Final = (
 """The commands in the order of the help: each is a module with ``add`` and ``run``, imported when it is called."""
 GONE_COMMANDS: Final = {"completion": "use pip install shtab; shtab --shell=bash autoprof.cli.make_parser"}
 GONE_OPTIONS: Final = {
+    "demo": {"--slow-rank": "torchrun and a program of your own (docs/ranks.md)"},
+    "doctor": {"--input": "--model, whose factory returns (model, batch)"},
     "compare": {
         "--format": "--json",
         **dict.fromkeys(("--columns", "-o", "--output"), "--json"),

@@ -13,7 +13,6 @@ from ._common import add_command
 def add(commands: Any) -> None:
     """Add the command to the parser."""
     from ..demo.presets import PRESETS
-    from ..demo.ranks import RANKS, SLOW_NAME
 
     parser = add_command(
         commands,
@@ -25,26 +24,17 @@ def add(commands: Any) -> None:
             "autoprof demo --size tiny --steps 63": "a smaller model",
         },
     )
-    parser.add_argument(
-        "--size", choices=tuple(PRESETS), help="model and clips (default: small; tiny where several ranks train)"
-    )
+    parser.add_argument("--size", choices=tuple(PRESETS), default="small", help="model and clips (default: small)")
     parser.add_argument("--steps", type=_at_least(1), help="training steps (default: chosen by the size)")
     parser.add_argument("--device", default="cpu", help="where to train: cpu, cuda, cuda:1, … (default: cpu)")
     parser.add_argument(
         "--checkpoint",
         action=argparse.BooleanOptionalAction,
-        help="recompute activations in backward instead of keeping them, as the original training does (default: yes; "
-        "no where several ranks train)",
+        default=True,
+        help="recompute activations in backward instead of keeping them, as the original training does (default: yes)",
     )
     parser.add_argument("--workers", type=_at_least(0), default=0, help="processes that make clips (default: 0)")
     parser.add_argument("--seed", type=_at_least(0), default=0, help="seed of the weights and the clips (default: 0)")
-    parser.add_argument(
-        "--slow-rank",
-        type=_at_least(0),
-        metavar="RANK",
-        help=f"train on several ranks, of which this one is slow in the backward of {SLOW_NAME}: on {RANKS}, or on "
-        "those that torchrun starts",
-    )
     parser.add_argument("--config", type=Path, help="configuration file (default: autoprof's vrt_spike.yaml)")
     parser.add_argument("--output", type=Path, help="folder for the run's folder (default: the configuration's, runs)")
 

@@ -23,7 +23,7 @@ def add(commands: Any) -> None:
         ),
         examples={
             "autoprof doctor": "this installation, with the reference model",
-            "autoprof doctor --model train:make_model --input train:make_batch": "your model",
+            "autoprof doctor --model train:make_model": "your model",
             "autoprof doctor --model net.py:Net --config autoprof.yaml --json": "for a program",
         },
     )
@@ -31,11 +31,6 @@ def add(commands: Any) -> None:
         "--model",
         metavar="MODULE:FACTORY",
         help="a function that returns a model, (model, batch) or (model, batch, loss); default: the reference model",
-    )
-    parser.add_argument(
-        "--input",
-        metavar="MODULE:FACTORY",
-        help="a function that returns the batch: a tuple of positional arguments or a mapping of keyword arguments",
     )
     parser.add_argument(
         "--config", metavar="FILE", help="the YAML file to check with; default: every module, all phases"
@@ -46,16 +41,13 @@ def add(commands: Any) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Run the command; return its exit status."""
     from ..doctor import examine, load_subject, reference_subject, render_report
-    from ..errors import AutoprofError
     from ..sinks import load_config
 
-    if arguments.input is not None and arguments.model is None:
-        raise AutoprofError("autoprof doctor: --input needs a model; allowed: together with --model")
     # Output of the user's own code must not end up in the report.
     with _progress() as progress, contextlib.redirect_stdout(sys.stderr):
         config = None if arguments.config is None else load_config(arguments.config)
         progress("making the model")
-        subject = reference_subject() if arguments.model is None else load_subject(arguments.model, arguments.input)
+        subject = reference_subject() if arguments.model is None else load_subject(arguments.model)
         report = examine(subject, config, progress=progress)
     if arguments.json:
         print_json(report.to_dict())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from glob import glob, has_magic
@@ -18,13 +18,12 @@ from .._stats.intervals import MIN_STEPS, StepsMean
 from ..errors import ConfigError, OutputError
 from ..frame import Nanoseconds, Phase
 from ..summary import ClockName
-from .candidates import Candidate, Column, estimate, exclude_short, give_verdicts, make_candidate
+from .candidates import Candidate, Column, estimate, give_verdicts, make_candidate
 from .context import differences, make_notes
 from .data import Change, Comparison, UnpairedRow
 from .series import PairKey, RankSeries, RunSeries, over_all_steps, read_series
 
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
-ModulesByRow = Mapping[PairKey, frozenset[str]]
 
 
 def find_runs(paths: Paths) -> tuple[Path, ...]:
@@ -80,9 +79,8 @@ def compare_runs(
     rate = give_verdicts(_throughput(side_a, side_b), margin, fail_over)
     wall = give_verdicts(_wall_time(side_a, side_b), margin)
     sides = _Sides(side_a, side_b, whole[0].a, whole[0].b)
-    modules_a, modules_b = _modules_by_row(side_a), _modules_by_row(side_b)
-    both, only_a, only_b = _pair_rows(modules_a, modules_b) if clock else ([], [], [])
-    rows = [sides.row(old, new) for old, new in both]
+    keys_a, keys_b = (_row_keys(side) if clock else [] for side in (side_a, side_b))
+    rows = [sides.row(key) for key in keys_a if key in keys_b]
     large = [row for row in rows if max(row.change.share_a or 0, row.change.share_b or 0) >= min_share]
     parts = sides.phases() if clock else []
     changes = give_verdicts([*parts, *large], margin, step_limit)
@@ -97,8 +95,8 @@ def compare_runs(
         phases=changes[: len(parts)],
         rows=tuple(sorted(changes[len(parts) :], key=lambda row: -abs((row.b or 0) - (row.a or 0)))),
         memory=give_verdicts(_memory(side_a, side_b), margin),
-        added=_unpaired(side_b, only_b, modules_b, sides.step_b),
-        removed=_unpaired(side_a, only_a, modules_a, sides.step_a),
+        added=_unpaired(side_b, keys_b, keys_a, sides.step_b),
+        removed=_unpaired(side_a, keys_a, keys_b, sides.step_a),
         small=len(rows) - len(large),
         differences=differences([run.info for run in side_a], [run.info for run in side_b]),
         notes=tuple(make_notes(notes_a, notes_b, clock, margin, samples, same_work=same_work)),
@@ -178,10 +176,6 @@ class _Sides:
     step_a: float | None
     step_b: float | None
 
-    @property
-    def limit_ns(self) -> int:
-        return max(run.limit_ns for run in (*self.a, *self.b))
-
     def phases(self) -> list[Candidate]:
         """Compare the self time of each phase in the steps that have it."""
         present = {phase for run in (*self.a, *self.b) for rank in run.ranks for phase in rank.phases}
@@ -189,22 +183,22 @@ class _Sides:
         for phase in (phase for phase in Phase if phase in present):
             whole, part = partial(_phase_ns, phase=phase), partial(_phase_ns_where_present, phase=phase)
             one = self._by_frequency(Change("", phase, "ns", None, None), (part, part), (whole, whole))
-            found.append(exclude_short(self._with_shares(one), self.limit_ns))
+            found.append(self._with_shares(one))
         return found
 
-    def row(self, old: PairKey, new: PairKey) -> Candidate:
-        """Compare a row; ``old`` and ``new`` differ where its name does."""
-        blank = Change(new.name, new.phase, "ns", None, None, was=old.name if old != new else None)
-        columns = partial(_row_ns, key=old), partial(_row_ns, key=new)
-        rows = [rank.rows.get(key) for run in (*self.a, *self.b) for rank in run.ranks for key in (old, new)]
+    def row(self, key: PairKey) -> Candidate:
+        """Compare a row."""
+        blank = Change(key.name, key.phase, "ns", None, None)
+        column = partial(_row_ns, key=key)
+        rows = [rank.rows.get(key) for run in (*self.a, *self.b) for rank in run.ranks]
         if any(row is not None and row.fqns for row in rows):
             # A module that is missing from a step may have been dropped for the budget, which is not zero.
-            one = make_candidate(blank, self.a, self.b, columns)
+            one = make_candidate(blank, self.a, self.b, (column, column))
         else:
-            wholes = partial(over_all_steps, key=old), partial(over_all_steps, key=new)
-            one = self._by_frequency(blank, columns, wholes)
-        calls_a, calls_b = _calls_per_step(self.a, old), _calls_per_step(self.b, new)
-        one = exclude_short(self._with_shares(one), self.limit_ns * max(calls_a, calls_b))
+            whole = partial(over_all_steps, key=key)
+            one = self._by_frequency(blank, (column, column), (whole, whole))
+        one = self._with_shares(one)
+        calls_a, calls_b = _calls_per_step(self.a, key), _calls_per_step(self.b, key)
         if not isclose(calls_a, calls_b, rel_tol=0.01) and not one.change.why:
             one = replace(one, change=replace(one.change, why=f"{calls_b:.4g} calls a step, {calls_a:.4g} in A"))
         return one
@@ -227,44 +221,22 @@ class _Sides:
         return replace(one, change=replace(change, share_a=share_a, share_b=share_b))
 
 
-def _modules_by_row(runs: Sequence[RunSeries]) -> dict[PairKey, frozenset[str]]:
-    """Return the rows of all runs of one side, each with the fqns of its modules."""
-    found: dict[PairKey, frozenset[str]] = {}
-    for run in runs:
-        for rank in run.ranks:
-            for key, row in rank.rows.items():
-                found[key] = found.get(key, frozenset()) | row.fqns
-    return found
-
-
-def _pair_rows(a: ModulesByRow, b: ModulesByRow) -> tuple[list[tuple[PairKey, PairKey]], list[PairKey], list[PairKey]]:
-    """Return the pairs of rows and the rows of one side only. A row whose modules have another name in B is a pair."""
-    both = [(key, key) for key in a if key in b]
-    only_a, only_b = [key for key in a if key not in b], [key for key in b if key not in a]
-
-    def by_modules(keys: Iterable[PairKey], modules: ModulesByRow) -> dict[tuple[frozenset[str], str, str], PairKey]:
-        named = [((modules[key], str(key.phase), key.place), key) for key in keys if modules[key]]
-        parts = [part for part, _ in named]
-        return {part: key for part, key in named if parts.count(part) == 1}
-
-    renamed = by_modules(only_b, b)
-    for part, old in by_modules(only_a, a).items():
-        if part in renamed:
-            both.append((old, renamed[part]))
-            only_a.remove(old)
-            only_b.remove(renamed[part])
-    return both, only_a, only_b
+def _row_keys(runs: Sequence[RunSeries]) -> list[PairKey]:
+    """Return the rows of all runs of one side."""
+    return list(dict.fromkeys(key for run in runs for rank in run.ranks for key in rank.rows))
 
 
 def _unpaired(
-    runs: Sequence[RunSeries], keys: Iterable[PairKey], modules: ModulesByRow, step_ns: float | None
+    runs: Sequence[RunSeries], keys: Iterable[PairKey], others: Collection[PairKey], step_ns: float | None
 ) -> tuple[UnpairedRow, ...]:
+    """Return the rows that the other side has not."""
     found = []
     for key in keys:
         _, _, ns = estimate(runs, partial(_row_ns, key=key))
-        if ns is not None:
-            share = ns / step_ns if step_ns else None
-            found.append(UnpairedRow(key.name, key.phase, tuple(sorted(modules[key])), ns, share))
+        if key not in others and ns is not None:
+            rows = [rank.rows[key] for run in runs for rank in run.ranks if key in rank.rows]
+            fqns = tuple(sorted(frozenset().union(*(row.fqns for row in rows))))
+            found.append(UnpairedRow(key.name, key.phase, fqns, ns, ns / step_ns if step_ns else None))
     return tuple(sorted(found, key=lambda row: -row.ns))
 
 

@@ -8,7 +8,7 @@ from math import exp, log1p
 
 import numpy as np
 
-from .._core.units import count, format_ns
+from .._core.units import count
 from .._stats.intervals import LEVEL, MIN_STEPS, StepsMean, StepsMedian, Values, holm
 from .contrast import Contrast, RunEstimate, contrast
 from .data import Change, Verdict
@@ -62,14 +62,6 @@ def make_candidate(
         return Candidate(replace(change, why=f"not in {'A' if center_a is None else 'B'}"), None)
     name, steps = ("A", steps_a) if not runs_a else ("B", steps_b)
     return Candidate(replace(change, why=f"only {count(steps, 'step')} in {name}; {MIN_STEPS} are needed"), None)
-
-
-def exclude_short(one: Candidate, limit_ns: float) -> Candidate:
-    """Exclude a row from the test if it is shorter than the clock's limit on both sides."""
-    change = one.change
-    if one.contrast is None or change.a is None or change.b is None or max(change.a, change.b) >= limit_ns:
-        return one
-    return Candidate(replace(change, why=f"shorter than the clock can measure ({format_ns(limit_ns)})"), None)
 
 
 def give_verdicts(family: Sequence[Candidate], margin: float, limit: float | None = None) -> tuple[Change, ...]:

@@ -38,8 +38,6 @@ class Change:
     share_b: float | None = None
     steps_a: int = 0
     steps_b: int = 0
-    was: str | None = None
-    """The name in A, where B has another name for the same modules."""
 
 
 @dataclass(frozen=True, slots=True)

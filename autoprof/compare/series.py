@@ -72,11 +72,6 @@ class RunSeries:
     has_excluded: bool = False
     """Whether the summary has time that belongs to no step, or steps that are excluded."""
 
-    @property
-    def limit_ns(self) -> int:
-        """The clock's limit: shorter spans cannot be measured."""
-        return int((self.info.get("clock") or {}).get("limit_ns") or 0)
-
 
 class _RankReader:
     """Collect the frames of one rank."""

@@ -159,8 +159,7 @@ def _rows(comparison: Comparison, width: int) -> Iterator[str]:
             groups.setdefault(row.name, []).append(row)
     for name, rows in groups.items():
         yield ""
-        was = rows[0].was
-        yield name if was is None else f"{name} (was {was})"
+        yield name
         for row in sorted(rows, key=by_phase):
             yield from _change(row, f"  {row.phase}", width)
     if hidden:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from .._core.names import visible
-from ..errors import ConfigError, nearest
+from ..errors import ConfigError
 from .describe import explain, shown
 from .legacy import foreign_keys, translate
 from .schema import Settings
@@ -44,40 +44,17 @@ def read_text(text: str, where: str, schema: type[S]) -> S:
 
 
 def _from_file(path: Path, schema: type[S]) -> S:
-    # The largest accepted file in bytes; larger files are not configurations.
-    size_limit = 1_000_000
     where = visible(str(path))
     try:
-        with path.open("rb") as file:
-            raw = file.read(size_limit + 1)
-    except FileNotFoundError:
-        raise ConfigError([f"{where}: there is no such file{_neighbours(path)}"]) from None
+        text = path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = error.object.count(b"\n", 0, error.start) + 1
+        byte = f"byte 0x{error.object[error.start]:02x} is not UTF-8; allowed: a file saved as UTF-8"
+        raise ConfigError([f"{where}:{line}: {byte}"]) from None
     except (OSError, ValueError) as error:  # ValueError: a path with a NUL character
         reason = (isinstance(error, OSError) and error.strerror) or str(error)
         raise ConfigError([f"{where}: cannot be read: {reason}; allowed: a readable YAML file"]) from None
-    if len(raw) > size_limit:
-        raise ConfigError([f"{where}: larger than {size_limit:,} bytes; allowed: a YAML file of ordinary size"])
-    return read_text(_decode(raw, where), where, schema)
-
-
-def _decode(raw: bytes, where: str) -> str:
-    try:
-        return raw.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = raw.count(b"\n", 0, error.start) + 1
-        position = f"{where}:{line}: byte {error.start} (0x{raw[error.start]:02x})"
-        raise ConfigError([f"{position} is not UTF-8; allowed: a file saved as UTF-8"]) from None
-
-
-def _neighbours(path: Path) -> str:
-    """Return the folder of a missing file, and the nearest name among its YAML files."""
-    folder = path.absolute().parent
-    try:
-        names = [entry.name for entry in folder.iterdir() if entry.suffix in (".yaml", ".yml")]
-    except OSError:
-        return f", nor the folder {visible(str(folder))}"
-    there = f" in {visible(str(folder))}"
-    return f"{there}; {visible(nearest(path.name, names))}" if names else f"{there}, nor any YAML file"
+    return read_text(text, where, schema)
 
 
 def _validate(given: Mapping[Any, Any], source: Source, problems: list[Problem], schema: type[S]) -> S:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import warnings
 from functools import cached_property
 from typing import Final, Literal, get_args
 
@@ -103,16 +102,12 @@ class FunctionRule(Options):
 
 
 def _compile(pattern: str) -> re.Pattern[str]:
-    """Compile a pattern, ignoring warnings about future syntax; raise a ``ValueError`` with the position."""
+    """Compile a pattern; raise a ``ValueError`` with the position of its error."""
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return re.compile(pattern)
+        return re.compile(pattern)
     except re.error as error:
         at = "" if error.pos is None else f" at character {error.pos + 1}"
         problem = f"{quoted(pattern)} is not a regular expression: {error.msg}{at}; allowed: the syntax of Python's re"
-    except (RecursionError, OverflowError) as error:
-        problem = f"{quoted(pattern)} is too large for a regular expression: {error}; allowed: a smaller one"
     raise ValueError(problem)
 
 
@@ -124,6 +119,4 @@ def _check_template(template: str, pattern: re.Pattern[str]) -> None:
         groups = ["\\g<0>", *(f"\\{index}" for index in range(1, pattern.groups + 1))]
         groups += [f"\\g<{word}>" for word in pattern.groupindex]
         problem = f"{quoted(template)} does not fit 'match': {error}; allowed: text with {', '.join(groups)}"
-    else:
-        return
-    raise ValueError(problem)
+        raise ValueError(problem) from None

@@ -54,7 +54,7 @@ def read_yaml(
         names = [key.value if isinstance(key, yaml.ScalarNode) else "" for key, _ in root.value]
         skipped = foreign(set(names))
         root.value = [pair for name, pair in zip(names, root.value, strict=True) if name not in skipped]
-        keys = _Keys(where)
+        keys = _Keys()
         keys.find(root, ())
         return loader.construct_document(root), Source(where, keys.lines), keys.repeated
     except yaml.YAMLError as error:
@@ -69,22 +69,12 @@ def read_yaml(
 class _Keys:
     """The line of each key and item of a document, and the keys that one mapping has twice."""
 
-    def __init__(self, where: str) -> None:
+    def __init__(self) -> None:
         self.lines: dict[KeyPath, int] = {}
         self.repeated: list[Problem] = []
-        self._where = where
-        self._values = 0
 
     def find(self, node: yaml.Node, key: KeyPath) -> None:
         """Add the keys of a node and of all nodes below it."""
-        # The most values of a text with its aliases expanded: nine levels of nine aliases would be a billion.
-        max_values = 100_000
-        self._values += 1
-        if self._values > max_values:
-            raise ConfigError([f"{self._where}: more than {max_values} values with aliases expanded; allowed: fewer"])
-        if len(key) > MAX_DEPTH:
-            line = node.start_mark.line + 1
-            raise ConfigError([f"{self._where}:{line}: nested too deeply; allowed: {MAX_DEPTH} levels"])
         if isinstance(node, yaml.SequenceNode):
             for index, item in enumerate(node.value):
                 inside = (*key, index)

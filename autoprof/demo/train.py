@@ -19,7 +19,6 @@ from .data import VALIDATION, BlurredClips, Clip, ClipShape, load_photographs
 from .losses import deblurring_loss, psnr
 from .model import VRTWithSpike
 from .presets import PRESETS, ModelConfig, Preset
-from .ranks import DemoRanks, slow_down
 
 if TYPE_CHECKING:
     from autoprof.summary import Summary
@@ -39,8 +38,6 @@ class DemoOptions:
     seed: int = 0
     workers: int = 0
     """Processes that make clips; 0 makes them in the training process."""
-    ranks: DemoRanks = DemoRanks()  # noqa: RUF009 (immutable)
-    """The ranks that train together, each on clips of its own, and which one is slow."""
 
     @property
     def preset(self) -> Preset:
@@ -86,10 +83,7 @@ def train(options: DemoOptions, config: Any = None) -> DemoResult:
     """Train ``VRTWithSpike`` on blurred photographs under autoprof; ``config`` is passed to ``instrument``."""
     steps, device = options.step_count, torch.device(options.device)
     torch.manual_seed(options.seed)
-    bare = VRTWithSpike(options.model_config).to(device)
-    if options.ranks.slow == options.ranks.rank:
-        slow_down(bare)
-    model = nn.parallel.DistributedDataParallel(bare) if options.ranks.world_size > 1 else bare
+    model = VRTWithSpike(options.model_config).to(device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=options.preset.learning_rate, fused=True)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: warmup_and_cosine(step, steps))
     loader = training_loader(options, device)
@@ -114,9 +108,9 @@ def train(options: DemoOptions, config: Any = None) -> DemoResult:
 
             if step == steps // 2:
                 with session.pause():
-                    validate(bare, validation)
+                    validate(model, validation)
         with session.pause():
-            restored_psnr = validate(bare, validation)
+            restored_psnr = validate(model, validation)
     return DemoResult(
         steps=steps,
         seconds=time.perf_counter() - started,
@@ -138,9 +132,9 @@ def warmup_and_cosine(step: int, steps: int) -> float:
 
 def training_loader(options: DemoOptions, device: torch.device) -> DataLoader[Clip]:
     """Return a loader of exactly as many batches as there are steps."""
-    # The ranks' seeds are far apart, so that no two ranks share a clip.
-    preset, seed = options.preset, options.seed + 1_000_033 * options.ranks.rank
-    clips = BlurredClips(load_photographs(), ClipShape.of(preset), options.step_count * preset.batch, seed=seed)
+    preset = options.preset
+    count = options.step_count * preset.batch
+    clips = BlurredClips(load_photographs(), ClipShape.of(preset), count, seed=options.seed)
     return DataLoader(clips, preset.batch, num_workers=options.workers, pin_memory=device.type == "cuda")
 
 

@@ -10,7 +10,7 @@ from ._evidence import Evidence, EvidenceCollector, LongStep
 from ._experiment import Change, Experiment, Operation, Quantity, edit_module, less_often, longest_call
 from ._facts import RunFacts
 from ._judge import diagnose, find_rules, judge
-from ._optimizers import OptimizerInfo, describe_optimizers
+from ._optimizers import OptimizerInfo, describe_optimizer
 from ._python_threads import PythonThread, ThreadMonitor
 from ._rule import MIN_STEPS, Rule
 from ._saved import SavedSteps, evidence_of_run, facts_of_run, saved_summary
@@ -51,7 +51,7 @@ __all__ = [
     "abstain",
     "classify",
     "describe_longest",
-    "describe_optimizers",
+    "describe_optimizer",
     "diagnose",
     "dominant_name",
     "edit_module",

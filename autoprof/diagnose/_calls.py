@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import linecache
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -92,12 +92,6 @@ class CallStatistics:
             }
             for site in self.sites
         ]
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> CallStatistics:
-        """Read back the result of ``dataclasses.asdict``."""
-        sites = tuple(CallSite(**site) for site in data["sites"])
-        return cls(**{**data, "cost_ns": tuple(data["cost_ns"]), "sites": sites})
 
 
 def summarize_calls(table: CallTable, steps: int, cost_column: int = 0) -> CallStatistics | None:

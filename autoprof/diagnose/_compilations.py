@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from ..probes.compilations import CompilationProbe, CompiledFunction
 from ._calls import shorten_path
@@ -19,11 +17,6 @@ class CompileStatistics:
     compiled_steps: int
     ns: int
     functions: tuple[CompiledFunction, ...] = ()
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> CompileStatistics:
-        """Read back the result of ``dataclasses.asdict``."""
-        return cls(**{**data, "functions": tuple(CompiledFunction(**one) for one in data["functions"])})
 
 
 def location_of(one: CompiledFunction) -> str:

@@ -22,7 +22,7 @@ from ._evidence import EvidenceCollector
 from ._facts import RunFacts
 from ._garbage import CollectionTracker
 from ._judge import diagnose, find_rules
-from ._optimizers import OptimizerInfo, describe_optimizers
+from ._optimizers import OptimizerInfo, describe_optimizer
 from ._python_threads import ThreadMonitor
 from ._rule import MIN_STEPS
 from ._stacks import StackMonitor
@@ -154,7 +154,7 @@ class Diagnosis(Observer):
         if optimizers and self._optimizer_infos is None:
             has_steps = self._collector.steps >= MIN_STEPS  # an optimizer without state keeps none
             if has_steps or all(one.state for one in optimizers):
-                self._optimizer_infos = describe_optimizers(optimizers)
+                self._optimizer_infos = tuple(map(describe_optimizer, optimizers))
         longest = tuple(long.step for long in self._collector.longest())
         collected = set(self._collections.steps)
         return replace(

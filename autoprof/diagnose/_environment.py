@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 import torch
 import torch.distributed as dist
@@ -65,11 +65,6 @@ class Environment:
             os.cpu_count(),
             tuple(_debug_switches(variables)),
         )
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Environment:
-        """Read back the result of ``dataclasses.asdict``."""
-        return cls(**{**data, "debug": tuple(data.get("debug", ()))})
 
     @property
     def disabled_p2p(self) -> str | None:

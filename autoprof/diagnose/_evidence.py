@@ -94,61 +94,49 @@ class EvidenceCollector:
         self._unattributed_ns = 0
         self._squares = 0.0
 
-    def add(self, frame: StepFrame) -> None:
-        """Add a frame; a warm-up frame is ignored."""
-        if frame.warmup:
-            return
-        step_ns, total_ns, scalars = frame.step_ns, frame.total_ns, frame.scalars
-        if self._is_long(step_ns):
-            self._keep(LongStep(frame.step, step_ns, frame.layout, total_ns.copy(), scalars.get(CLOCK_SCALAR)))
-        unattributed_ns = step_ns - int(total_ns[frame.layout.roots].sum())
-        self._steps += 1
-        self._unattributed_ns += unattributed_ns
-        self._squares += float(unattributed_ns) ** 2
-        self._add_readings(frame.step, scalars, frame.memory)
-
     @property
     def steps(self) -> int:
         """The number of recorded steps so far, warm-up excluded."""
         return self._steps
 
+    def add(self, frame: StepFrame) -> None:
+        """Add a frame; a warm-up frame is ignored."""
+        if frame.warmup:
+            return
+        step_ns, total_ns, layout = frame.step_ns, frame.total_ns, frame.layout
+        if self._add(frame.step, step_ns, int(total_ns[layout.roots].sum()), frame.scalars, frame.memory):
+            self._keep(LongStep(frame.step, step_ns, layout, total_ns.copy(), frame.scalars.get(CLOCK_SCALAR)))
+
     def add_run(self, run: FrameRun) -> None:
-        """Add the frames of a run, all at once where they are plain ones."""
+        """Add the frames of a run; no frame is built where they are plain ones."""
         if not run.plain:
             for frame in run.frames:
                 self.add(frame)
             return
-        lengths = run.step_ns
-        if self._is_long(max(lengths)):
-            for at, step_ns in enumerate(lengths):
-                if self._is_long(step_ns):
-                    clock_mhz = run.scalars[at].get(CLOCK_SCALAR)
-                    self._keep(LongStep(run.steps[at], step_ns, run.layout, run.total_ns[at].copy(), clock_mhz))
         inside = run.total_ns.take(run.layout.roots, axis=1).sum(axis=1).tolist()
-        unattributed = [step_ns - ns for step_ns, ns in zip(lengths, inside, strict=True)]
-        self._steps += len(lengths)
-        self._unattributed_ns += sum(unattributed)
-        squares = self._squares
-        for ns in unattributed:
-            squares += float(ns) ** 2
-        self._squares = squares
-        for step, scalars, memory in zip(run.steps, run.scalars, run.memory, strict=True):
-            if memory or CLOCK_SCALAR in scalars:
-                self._add_readings(step, scalars, memory)
+        for at, step in enumerate(run.steps):
+            step_ns, scalars = run.step_ns[at], run.scalars[at]
+            if self._add(step, step_ns, inside[at], scalars, run.memory[at]):
+                # A view of the times would keep the whole matrix alive.
+                self._keep(LongStep(step, step_ns, run.layout, run.total_ns[at].copy(), scalars.get(CLOCK_SCALAR)))
 
-    def _is_long(self, step_ns: int) -> bool:
-        return len(self._longest) < LONGEST_STEPS or step_ns > self._longest[0][0]
-
-    def _keep(self, long: LongStep) -> None:
-        """Keep one of the longest steps. Its times are a copy: a view would keep the whole matrix of its run alive."""
-        push = heappush if len(self._longest) < LONGEST_STEPS else heappushpop
-        push(self._longest, (long.step_ns, self._steps, long))  # the count differs also for a step recorded twice
-
-    def _add_readings(self, step: int, scalars: Mapping[str, float], memory: Mapping[str, int]) -> None:
+    def _add(
+        self, step: int, step_ns: int, inside_ns: int, scalars: Mapping[str, float], memory: Mapping[str, int]
+    ) -> bool:
+        """Add a step with ``inside_ns`` in spans; return whether it is one of the longest."""
+        self._steps += 1
+        unattributed_ns = step_ns - inside_ns
+        self._unattributed_ns += unattributed_ns
+        self._squares += float(unattributed_ns) ** 2
         if CLOCK_SCALAR in scalars:
             self._clocks.append(scalars[CLOCK_SCALAR])
         if memory:
             self._add_memory(step, memory)
+        return len(self._longest) < LONGEST_STEPS or step_ns > self._longest[0][0]
+
+    def _keep(self, long: LongStep) -> None:
+        push = heappush if len(self._longest) < LONGEST_STEPS else heappushpop
+        push(self._longest, (long.step_ns, self._steps, long))  # the count differs also for a step recorded twice
 
     def _add_memory(self, step: int, memory: Mapping[str, int]) -> None:
         if self._memory_kind is None:

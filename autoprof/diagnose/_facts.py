@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, Final
+from functools import cache
+from typing import Any
+
+from pydantic import TypeAdapter
 
 from .._ranks import RankComparison
 from ..errors import OutputError
@@ -56,23 +59,11 @@ class RunFacts:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> RunFacts:
-        """Read back the result of ``to_dict``, also that of older versions."""
-        values = {_RENAMED_KEYS.get(name, name): value for name, value in data.items() if name not in _GONE_KEYS}
-        if values.get("collected") is not None:
-            values["collected"] = tuple(values["collected"])
-        if values.get("optimizers") is not None:
-            values["optimizers"] = tuple(
-                OptimizerInfo(**{key: value for key, value in one.items() if key != "state_word_bytes"})
-                for one in values["optimizers"]
-            )
-        if isinstance(values.get("threads"), list):
-            values["threads"] = tuple(PythonThread(**one) for one in values["threads"])
-        else:  # older versions kept other figures of them
-            values.pop("threads", None)
-        for name, read in _READERS.items():
-            if values.get(name) is not None:
-                values[name] = read(values[name])
-        return cls(**values)
+        """Read back the result of ``to_dict``; keys that only older versions have are left out."""
+        known = {key: value for key, value in data.items() if key != "threads" or isinstance(value, (list, tuple))}
+        if known.get("ranks") is not None:
+            known["ranks"] = RankComparison.from_dict(known["ranks"])
+        return _adapter().validate_python(known)
 
     @classmethod
     def of_run_info(cls, info: Mapping[str, Any]) -> RunFacts:
@@ -81,25 +72,16 @@ class RunFacts:
         Raises ``OutputError`` where they cannot be read.
         """
         try:
-            return cls.from_dict(info["facts"]) if info.get("facts") else cls._at_start(info)
+            if info.get("facts"):
+                return cls.from_dict(info["facts"])
+            sample = (info.get("config") or {}).get("sample") or {}
+            return cls(budget=sample.get("budget"), world_size=info.get("world_size") or 1)
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
             raise OutputError(
                 f"run.json: facts: {type(error).__name__}: {error}; it is incomplete or of another version"
             ) from error
 
-    @classmethod
-    def _at_start(cls, info: Mapping[str, Any]) -> RunFacts:
-        sample = (info.get("config") or {}).get("sample") or {}
-        return cls(budget=sample.get("budget"), world_size=info.get("world_size") or 1)
 
-
-_RENAMED_KEYS: Final = {"surroundings": "environment"}  # key of saved runs
-_GONE_KEYS: Final = frozenset({"cleanups"})  # keys of saved runs
-_READERS: Final[dict[str, Callable[[Mapping[str, Any]], Any]]] = {
-    "waits": CallStatistics.from_dict,
-    "logs": CallStatistics.from_dict,
-    "compiled": CompileStatistics.from_dict,
-    "ranks": RankComparison.from_dict,
-    "environment": Environment.from_dict,
-    "stacks": lambda tables: {kind: StackTable.from_dict(table) for kind, table in tables.items()},
-}
+@cache
+def _adapter() -> TypeAdapter[RunFacts]:
+    return TypeAdapter(RunFacts)

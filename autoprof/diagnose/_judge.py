@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cache, partial
+from functools import cache
 from typing import Final
 
 from .._core.plugins import PartKind
@@ -29,25 +29,43 @@ def find_rules() -> dict[str, Rule]:
 
 def judge(run: Evidence) -> tuple[Finding, ...]:
     """Return the findings by gain, then the abstentions; of a run without a recorded step there are no abstentions."""
-    rules, steps = find_rules().values(), run.summary.steps
+    rules, steps = find_rules(), run.summary.steps
+    enough, crowded = steps >= MIN_STEPS, is_crowded(run)
     few = abstain("", f"recorded steps: {MIN_STEPS} needed, {steps} so far", "let the run continue")
     found: list[Finding] = []
-    crowded = is_crowded(run)
-    for rule in rules:
+    for rule in rules.values():
         try:
-            finding = None if steps < MIN_STEPS and rule.needs_steps else rule.judge(run)
+            finding = rule.judge(run) if enough or not rule.needs_steps else None
         except Exception as error:  # the other package's code may raise anything
             RULE_KIND.exclude_failed(rule, error)
             continue
-        if steps < MIN_STEPS and (finding is None or finding.severity == "info"):
+        if not enough and (finding is None or finding.severity == "info"):
             finding = replace(few, rule=rule.name)
-        if finding is not None:
-            finding = _on_busy_machine(rule, finding) if crowded else finding
+        if crowded and finding is not None and _may_be_contention(rule, finding):
+            finding = abstain(rule.name, QUIET, "stop them and measure again", finding.evidence)
+        if finding is not None and (steps or finding.severity != "info"):
             found.append(_without_device(rule, run, finding))
-    found = [finding for finding in found if steps or finding.severity != "info"]
-    enough = steps >= MIN_STEPS
-    places = {rule.name: enough * (int(rule.comes_last) - int(rule.comes_first)) for rule in rules}
-    return tuple(sorted(found, key=partial(_sort_key, places)))  # of equal keys in the order of their rules
+
+    def key(finding: Finding) -> tuple[bool, int, int, int]:
+        rule = rules[finding.rule]
+        place = enough * (int(rule.comes_last) - int(rule.comes_first))
+        severity = ("critical", "warning", "info").index(finding.severity)
+        return finding.severity == "info", place, -(finding.gain_ns or 0), severity
+
+    return tuple(sorted(found, key=key))  # of equal keys in the order of their rules
+
+
+def _may_be_contention(rule: Rule, finding: Finding) -> bool:
+    """Return whether other processes may have caused a finding: unless it is far above its bound."""
+    if finding.severity == "info" or not (rule.needs_quiet or rule.host_times):
+        return False
+    shown = finding.evidence
+    pairs = [(shown[low], shown[bound]) for low, bound in _BOUNDS if low in shown and bound in shown]
+    return rule.needs_quiet or any(low < FIRM * bound for low, bound in pairs)
+
+
+_BOUNDS: Final = (("share_low", "bound"), ("ratio_low", "ratio_bound"))
+"""The keys of a finding's evidence for the low end of an interval, and its bound."""
 
 
 def _without_device(rule: Rule, run: Evidence, finding: Finding) -> Finding:
@@ -56,25 +74,6 @@ def _without_device(rule: Rule, run: Evidence, finding: Finding) -> Finding:
     if not on_cpu or not rule.needs_device or finding.severity != "info" or finding.why.startswith("inconclusive"):
         return finding
     return abstain(rule.name, "a GPU", "nothing to do when the model trains on the CPU")
-
-
-def _on_busy_machine(rule: Rule, finding: Finding) -> Finding:
-    """Return an abstention of a rule whose finding other processes may have caused."""
-    share, bound = finding.evidence.get("share_low"), finding.evidence.get("bound")
-    near = rule.host_times and share is not None and bound is not None and share < FIRM * bound
-    if finding.severity == "info" or not (rule.needs_quiet or near):
-        return finding
-    return abstain(rule.name, QUIET, "stop them and measure again", finding.evidence)
-
-
-def _sort_key(places: dict[str, int], finding: Finding) -> tuple[bool, int, int, int]:
-    place = places[finding.rule]
-    return (
-        finding.severity == "info",
-        place,
-        -(finding.gain_ns or 0),
-        ("critical", "warning", "info").index(finding.severity),
-    )
 
 
 def diagnose(run: Evidence) -> Summary:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -31,7 +31,7 @@ class OptimizerInfo:
     parameter_bytes: int
     state_bytes: int
     origin: str = "torch"
-    can_fuse: bool | None = None
+    can_fuse: bool = False
     device: str = ""
     eight_bit_bytes: int | None = None
 
@@ -51,15 +51,11 @@ class OptimizerInfo:
         return self.device == "cpu" and device not in ("", "cpu")
 
 
-def describe_optimizers(optimizers: Iterable[Any]) -> tuple[OptimizerInfo, ...]:
-    """Return the facts about live optimizers. Only sizes are used: no value is read, nothing waits for a device."""
-    return tuple(map(_describe, optimizers))
-
-
-def _describe(optimizer: Any) -> OptimizerInfo:
+def describe_optimizer(optimizer: Any) -> OptimizerInfo:
+    """Return the facts about a live optimizer. Only sizes are used: no value is read, nothing waits for a device."""
     groups = list(optimizer.param_groups)
     states = list(optimizer.state.values())
-    tensors = [tensor for state in states for tensor in _tensors(state)]
+    values = [value for state in states if isinstance(state, dict) for value in state.values()]
     parameters = [parameter for group in groups for parameter in group["params"]]
     devices = Counter[str]()
     for parameter in parameters:
@@ -73,23 +69,17 @@ def _describe(optimizer: Any) -> OptimizerInfo:
         origin=type(optimizer).__module__.partition(".")[0],
         can_fuse="fused" in optimizer.defaults,
         device=devices.most_common(1)[0][0] if devices else "cpu",
-        eight_bit_bytes=bytes_of(extents(states)) - sum(map(_freed_bytes, tensors)),
+        eight_bit_bytes=bytes_of(extents(states)) - sum(map(_freed_bytes, values)),
     )
 
 
-def _tensors(state: Any) -> Iterator[Tensor]:
-    """Yield the tensors of a parameter's state that have a value for each parameter value, not the step count."""
-    for value in state.values() if isinstance(state, dict) else ():
-        if isinstance(value, Tensor) and value.dim():
-            yield value
-
-
-def _freed_bytes(tensor: Tensor) -> int:
-    count = tensor.nelement()
+def _freed_bytes(value: Any) -> int:
+    """Return the bytes that a value of an optimizer's state needs less in 8 bits."""
     # State with fewer values stays in 32 bits (bitsandbytes, `min_8bit_size`).
-    if count < 4096 or not tensor.is_floating_point():
+    if not isinstance(value, Tensor) or value.nelement() < 4096 or not value.is_floating_point():
         return 0
-    return max(bytes_of(extents(tensor)) - count - 4 * -(-count // BLOCK), 0)
+    count = value.nelement()
+    return max(bytes_of(extents(value)) - count - 4 * -(-count // BLOCK), 0)
 
 
 def _setting(groups: list[dict[str, Any]], name: str) -> bool | None:
@@ -109,23 +99,14 @@ def _advise_faster(one: OptimizerInfo) -> str:
         return "it is fused already"
     if one.origin != TORCH:
         return f"{one.kind} is not part of torch: check whether {one.origin} has a fused or foreach version"
-    # torch's optimizers that have a fused implementation.
-    can_fuse = one.kind in ("Adam", "AdamW", "SGD", "Adagrad") if one.can_fuse is None else one.can_fuse
+    by_default = one.device == "cpu" and one.foreach is None
+    if one.can_fuse:
+        off = "; on the CPU torch uses neither fused nor foreach by default" if by_default else ""
+        return f"fused=True updates all parameters of {one.kind} at once{off}"
     if one.foreach is False:
-        remedy = (
-            "use fused=True, or remove foreach=False"
-            if can_fuse
-            else f"remove foreach=False ({one.kind} has no fused version)"
-        )
-        return f"foreach=False updates parameter by parameter: {remedy}"
-    if can_fuse:
-        on_cpu = "; on the CPU torch uses neither fused nor foreach by default"
-        return f"fused=True updates all parameters of {one.kind} at once" + (
-            on_cpu if one.device == "cpu" and one.foreach is None else ""
-        )
-    if one.device == "cpu" and one.foreach is None:
-        return f"{one.kind} has no fused version; foreach=True (off by default on the CPU) updates parameters together"
-    return f"{one.kind} has no fused version"
+        return f"foreach=False updates parameter by parameter: remove it ({one.kind} has no fused version)"
+    together = "; foreach=True (off by default on the CPU) updates parameters together" if by_default else ""
+    return f"{one.kind} has no fused version{together}"
 
 
 def advise_smaller(optimizers: Sequence[OptimizerInfo]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -69,11 +69,6 @@ class StackTable:
             for line in self.lines
         ]
         return {"samples": self.samples, "lines": lines}
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> StackTable:
-        """Read back the result of ``dataclasses.asdict``."""
-        return cls(data["samples"], data["ns"], tuple(CallSite(**line) for line in data["lines"]))
 
 
 def describe_line(line: CallSite) -> str:

@@ -31,6 +31,17 @@ def classify(value: Interval, bound: float) -> Position:
     return "below" if value.high <= bound * (1 - MARGIN) else "near"
 
 
+def is_above(value: float, bound: float) -> bool:
+    """Return whether a figure without an uncertainty is certainly above a bound."""
+    return value >= bound * (1 + MARGIN)
+
+
+def share_evidence(share: Interval, bound: float, steps: int) -> dict[str, Any]:
+    """Return a share of the step and its bound as the evidence of a finding."""
+    low, middle, high = (round(part, 4) for part in share)
+    return {"share": middle, "share_low": low, "share_high": high, "bound": bound, "steps": steps}
+
+
 def abstain(rule: str, missing: str, remedy: str, evidence: Mapping[str, Any] | None = None) -> Finding:
     """Return an abstention: the rule cannot judge, ``missing`` names the signal, ``remedy`` how to get it."""
     why = missing if missing.startswith("inconclusive") else f"missing: {missing}"
@@ -94,15 +105,8 @@ def threshold_time(
     ``step`` is the step's time if ``ns`` is not the interval of a median.
     """
     share = ns.over(step or run.step_time)
-    evidence = {
-        "mean_ns": round(mean_ns),
-        "p50_ns": round(ns.middle),
-        "share": round(share.middle, 4),
-        "share_low": round(share.low, 4),
-        "share_high": round(share.high, 4),
-        "bound": bound,
-        "steps": run.summary.steps,
-    }
+    evidence = {"mean_ns": round(mean_ns), "p50_ns": round(ns.middle)}
+    evidence |= share_evidence(share, bound, run.summary.steps)
     position = classify(share, bound)
     if position == "above":
         return ExceededBound(rule, mean_ns, share, mean_ns / run.summary.step_mean_ns, bound, phase, evidence)

@@ -9,7 +9,7 @@ from typing import Final
 from .._core.names import shorten, visible
 from ..sinks import Config, parse_config
 from .installation import check_output, check_switch, check_versions
-from .result import Report, Result, ok, problem, unknown, warning
+from .result import OK, PROBLEM, UNKNOWN, WARNING, Report, Result
 from .subject import RETURNS, Subject
 from .trial import STEPS, Outcome, Trials
 
@@ -30,8 +30,7 @@ def examine(
     if subject.runnable:
         results += _compare(subject, settings, progress)
     else:
-        advice = f"return (model, batch) from the factory ({RETURNS}), or name a batch with --input"
-        results.append(unknown("identity", "no batch to run a step with", advice))
+        results.append(Result("identity", UNKNOWN, "no batch to run a step with", f"return {RETURNS} from the factory"))
     return Report(subject.name, tuple(results))
 
 
@@ -43,7 +42,7 @@ def _compare(subject: Subject, config: Config, progress: Callable[[str], None]) 
     failed = next((trial.error for trial in bare if trial.error is not None), None)
     if failed is not None:
         advice = "the step must run before it can be compared"
-        return [unknown("identity", f"a step without autoprof fails: {failed}", advice)]
+        return [Result("identity", UNKNOWN, f"a step without autoprof fails: {failed}", advice)]
     progress("training with autoprof")
     profiled = trials.run_profiled()
     return [_check_identity(bare, profiled), _check_hooks(profiled)]
@@ -52,7 +51,8 @@ def _compare(subject: Subject, config: Config, progress: Callable[[str], None]) 
 def _check_identity(bare: list[Outcome], profiled: Outcome) -> Result:
     """Check that the profiled steps have the bits of the bare ones, where those agree with each other."""
     if profiled.error is not None:
-        return problem("identity", f"the step runs bare and fails under autoprof: {profiled.error}", _REPORT_IT)
+        message = f"the step runs bare and fails under autoprof: {profiled.error}"
+        return Result("identity", PROBLEM, message, _REPORT_IT)
     first, second = (trial.digests for trial in bare)
     keys = sorted({*first, *second, *profiled.digests})
     unstable = [key for key in keys if first.get(key) != second.get(key)]
@@ -60,26 +60,27 @@ def _check_identity(bare: list[Outcome], profiled: Outcome) -> Result:
     found = {"compared": len(keys), "unstable": unstable, "different": different}
     if different:
         message = f"{len(different)} of {len(keys)} tensors and states differ from the bare steps: {_list(different)}"
-        return problem("identity", message, _REPORT_IT, **found)
+        return Result("identity", PROBLEM, message, _REPORT_IT, found)
     kind = "" if profiled.has_backward else " (no output requires a gradient: forward only)"
     if not unstable:
         message = f"{len(keys)} tensors and states of {STEPS} steps are equal to the last bit{kind}"
-        return ok("identity", message, **found)
+        return Result("identity", OK, message, data=found)
     own = f"the model itself is not deterministic: between bare steps {len(unstable)} of {len(keys)} differ"
     if all(key in unstable for key in keys if key.startswith("output")):
         advice = "make it repeatable from torch's, numpy's and Python's random state, and repeat"
-        return unknown("identity", f"{own}, among them every output", advice, **found)
+        return Result("identity", UNKNOWN, f"{own}, among them every output", advice, found)
     advice = "torch.use_deterministic_algorithms(True) or a fixed seed makes all of it comparable"
     message = f"{own} ({_list(unstable)}); all others are equal to the last bit{kind}"
-    return warning("identity", message, advice, **found)
+    return Result("identity", WARNING, message, advice, found)
 
 
 def _check_hooks(profiled: Outcome) -> Result:
     """Check that the model has the same hooks as before."""
     if profiled.changed_hooks:
         names = _list(name or "the model" for name in profiled.changed_hooks)
-        return problem("leaves-nothing", f"after close() the hooks of these modules differ: {names}", _REPORT_IT)
-    return ok("leaves-nothing", "after close() every module has the same hooks as before")
+        message = f"after close() the hooks of these modules differ: {names}"
+        return Result("leaves-nothing", PROBLEM, message, _REPORT_IT)
+    return Result("leaves-nothing", OK, "after close() every module has the same hooks as before")
 
 
 def _list(names: Iterable[str]) -> str:

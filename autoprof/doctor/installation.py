@@ -15,7 +15,7 @@ from .._core.units import format_bytes
 from .._process.switch import SWITCH, is_off
 from ..errors import SessionError
 from ..sinks import Config, writes_files
-from .result import Result, ok, problem, unknown, warning
+from .result import OK, PROBLEM, UNKNOWN, WARNING, Result
 
 
 def check_versions(distribution: str = "torch-autoprof") -> Result:
@@ -26,11 +26,8 @@ def check_versions(distribution: str = "torch-autoprof") -> Result:
     try:
         about = metadata.metadata(distribution)
     except metadata.PackageNotFoundError:
-        return unknown(
-            "versions",
-            f"{distribution} is not installed as a package, so its version ranges are unknown",
-            "install it with pip",
-        )
+        message = f"{distribution} is not installed as a package, so its version ranges are unknown"
+        return Result("versions", UNKNOWN, message, "install it with pip")
     ranges = {"python": (platform.python_version(), SpecifierSet(about["Requires-Python"] or ""))}
     missing = []
     for line in metadata.requires(distribution) or ():
@@ -48,32 +45,30 @@ def check_versions(distribution: str = "torch-autoprof") -> Result:
     ]
     found = {name: version for name, (version, _) in ranges.items()}
     if missing or outside:
-        return problem("versions", "; ".join(missing + outside), "pip install --upgrade torch-autoprof", **found)
+        return Result("versions", PROBLEM, "; ".join(missing + outside), "pip install --upgrade torch-autoprof", found)
     try:
         require_extension()
     except SessionError as error:
-        return problem("versions", str(error), "pip install --force-reinstall torch-autoprof", **found)
+        return Result("versions", PROBLEM, str(error), "pip install --force-reinstall torch-autoprof", found)
     shown = ", ".join(f"{name} {version}" for name, version in found.items() if name in ("python", "torch", "numpy"))
-    return ok("versions", shown, **found)
+    return Result("versions", OK, shown, data=found)
 
 
 def check_switch(environment: Mapping[str, str], config: Config) -> Result:
     """Check that recording is switched on."""
     if is_off(environment):
-        return warning(
-            "switch", f"{SWITCH}={environment[SWITCH]} is set: no session records anything", f"unset {SWITCH} to record"
-        )
+        message = f"{SWITCH}={environment[SWITCH]} is set: no session records anything"
+        return Result("switch", WARNING, message, f"unset {SWITCH} to record")
     if not config.enabled:
-        return warning(
-            "switch", "the configuration has enabled: false: nothing is recorded", "set enabled: true to record"
-        )
-    return ok("switch", "recording is switched on")
+        message = "the configuration has enabled: false: nothing is recorded"
+        return Result("switch", WARNING, message, "set enabled: true to record")
+    return Result("switch", OK, "recording is switched on")
 
 
 def check_output(config: Config) -> Result:
     """Write a temporary file in the output folder, and read the free space."""
     if not writes_files(config.sinks):
-        return ok("output", "the configuration writes no files")
+        return Result("output", OK, "the configuration writes no files")
     folder = Path(os.path.abspath(config.output))
     existing = folder
     while not os.path.lexists(existing):
@@ -85,8 +80,10 @@ def check_output(config: Config) -> Result:
         free = shutil.disk_usage(existing).free
     except OSError as error:
         reason = f"{existing} is a file" if existing.is_file() else f"{existing}: {error.strerror or error}"
-        return problem("output", f"runs cannot be written to {folder} ({reason})", advice, folder=str(folder))
+        message = f"runs cannot be written to {folder} ({reason})"
+        return Result("output", PROBLEM, message, advice, {"folder": str(folder)})
     shown = f"runs go to {folder}, {format_bytes(free)} free"
     if free < 200 * 1024 * 1024:
-        return warning("output", shown, "a full disk ends the records, not the training; " + advice, free_bytes=free)
-    return ok("output", shown, folder=str(folder), free_bytes=free)
+        advice = f"a full disk ends the records, not the training; {advice}"
+        return Result("output", WARNING, shown, advice, {"free_bytes": free})
+    return Result("output", OK, shown, data={"folder": str(folder), "free_bytes": free})

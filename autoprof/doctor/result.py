@@ -6,13 +6,9 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from enum import Enum
-from typing import Any, Final
+from typing import Any
 
 from .._reports.text import UNICODE, glyphs_for, safe, wrap
-
-SAFE: Final = 0
-UNSAFE: Final = 1
-UNCHECKED: Final = 2
 
 
 class CheckVerdict(str, Enum):
@@ -27,6 +23,9 @@ class CheckVerdict(str, Enum):
 
     def __str__(self) -> str:
         return self.value
+
+
+OK, WARNING, PROBLEM, UNKNOWN = CheckVerdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +50,7 @@ class Report:
     def exit_status(self) -> int:
         """0: safe, warnings included; 1: a check found a problem; 2: a check could not run."""
         verdicts = {result.verdict for result in self.results}
-        if CheckVerdict.PROBLEM in verdicts:
-            return UNSAFE
-        return UNCHECKED if CheckVerdict.UNKNOWN in verdicts else SAFE
+        return 1 if PROBLEM in verdicts else 2 if UNKNOWN in verdicts else 0
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as plain JSON types."""
@@ -79,30 +76,9 @@ def render_report(report: Report, *, width: int, encoding: str = "utf-8") -> str
 
 def _conclude(report: Report) -> str:
     count = Counter(result.verdict for result in report.results)
-    warnings = count[CheckVerdict.WARNING]
-    behind = f", {warnings} warning{'' if warnings == 1 else 's'}" if warnings else ""
-    if report.exit_status == SAFE:
-        return f"safe: autoprof changes nothing here{behind}"
-    if report.exit_status == UNSAFE:
-        return f"not safe: problems found: {count[CheckVerdict.PROBLEM]}{behind}"
-    return f"not known to be safe: checks that could not run: {count[CheckVerdict.UNKNOWN]}{behind}"
-
-
-def ok(check: str, message: str, **data: Any) -> Result:
-    """Make the result of a check without a problem."""
-    return Result(check, CheckVerdict.OK, message, "", data)
-
-
-def warning(check: str, message: str, advice: str = "", **data: Any) -> Result:
-    """Make the result of a check whose observation costs accuracy or time."""
-    return Result(check, CheckVerdict.WARNING, message, advice, data)
-
-
-def problem(check: str, message: str, advice: str = "", **data: Any) -> Result:
-    """Make the result of a check that found profiling unsafe."""
-    return Result(check, CheckVerdict.PROBLEM, message, advice, data)
-
-
-def unknown(check: str, message: str, advice: str = "", **data: Any) -> Result:
-    """Make the result of a check that could not run."""
-    return Result(check, CheckVerdict.UNKNOWN, message, advice, data)
+    behind = f", warnings: {count[WARNING]}" if count[WARNING] else ""
+    if count[PROBLEM]:
+        return f"not safe: problems found: {count[PROBLEM]}{behind}"
+    if count[UNKNOWN]:
+        return f"not known to be safe: checks that could not run: {count[UNKNOWN]}{behind}"
+    return f"safe: autoprof changes nothing here{behind}"

@@ -68,29 +68,23 @@ class Subject:
         return value if value is not None and value.requires_grad else None
 
 
-def load_subject(model: str, batch: str | None = None, *, option: str = "--model") -> Subject:
-    """Call the user's factories at ``package.module:name`` or ``file.py:name``.
+def load_subject(model: str, *, option: str = "--model") -> Subject:
+    """Call the user's factory at ``package.module:name`` or ``file.py:name``.
 
     Modules are found as ``python -m`` finds them: from the working directory, too; a file as ``python FILE`` runs it,
-    but not as ``__main__``. Raises ``AutoprofError`` where they cannot be used; ``option`` begins its message.
+    but not as ``__main__``. Raises ``AutoprofError`` where it cannot be used; ``option`` begins its message.
     """
     made = _make(option, model)
     parts = made if isinstance(made, tuple) else (made,)
     if not isinstance(parts[0] if parts else None, nn.Module) or len(parts) > 3:
         shown = f"({', '.join(_kind(part) for part in made)})" if isinstance(made, tuple) else f"a {_kind(made)}"
         raise AutoprofError(f"{option} {model}: returns {shown}; allowed: {RETURNS}")
-    found, loss = parts[1] if len(parts) > 1 else NO_BATCH, parts[2] if len(parts) > 2 else None
+    batch, loss = parts[1] if len(parts) > 1 else NO_BATCH, parts[2] if len(parts) > 2 else None
     if loss is not None and not callable(loss):
         raise AutoprofError(
             f"{option} {model}: its loss is a {_kind(loss)}; allowed: something to call with the output"
         )
-    if batch is not None:
-        if found is not NO_BATCH:
-            raise AutoprofError(
-                f"--input {batch}: the factory of --model returns a batch already; allowed: one of both"
-            )
-        found = _make("--input", batch)
-    return Subject(model, parts[0], found, loss)
+    return Subject(model, parts[0], batch, loss)
 
 
 def reference_subject() -> Subject:

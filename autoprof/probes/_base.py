@@ -12,6 +12,7 @@ from torch import nn
 
 from .._capture.handle import Handle, Probe
 from .._capture.hooks.module_hooks import Hooks
+from .._capture.hooks.optimizer_hooks import ModelOptimizers
 from .._capture.recorder import Recorder
 from .._core.plugins import PartKind
 from ._batches import FetchedBatches
@@ -50,8 +51,8 @@ class ProbeContext:
     """The parts of a session that a probe may use."""
 
     model: nn.Module
-    optimizers: tuple[Any, ...]
-    """The optimizers given to ``instrument``; none: those of the whole process."""
+    optimizers: ModelOptimizers
+    """Tells the optimizers that train the model."""
     settings: Settings
     recorder: Recorder
     """Takes marks; its ``clock`` reads the time, also where the model moves to another device."""

@@ -18,7 +18,7 @@ from torch import nn
 from torch.nn.modules.loss import _Loss
 
 from .._capture import recorder as recorders
-from .._capture.hooks.hook_owner import HookOwner
+from .._capture.hooks.entry_probe import HookOwner
 from .._capture.hooks.module_hooks import Hooks, hooks_by_input
 from .._capture.recorder import Recorder
 from .._process.replace import Attribute, CallProbe, Replacement

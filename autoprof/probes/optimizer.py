@@ -7,7 +7,7 @@ from typing import Any
 
 import wrapt
 
-from .._capture.hooks.optimizer_hooks import OptimizerHooks
+from .._capture.hooks.optimizer_hooks import ModelOptimizers, OptimizerHooks
 from .._capture.marks.codes import ENTER, LEAVE, RESUME
 from .._capture.recorder import Recorder
 from ..frame import Phase
@@ -15,11 +15,12 @@ from ._base import ProbeContext, ProbeFactory
 
 
 class OptimizerProbe(OptimizerHooks):
-    """Mark the steps of these optimizers, or of every torch optimizer of the process when none are given."""
+    """Mark the steps of the optimizers that concern the model."""
 
-    def __init__(self, recorder: Recorder, optimizers: tuple[Any, ...]) -> None:
-        super().__init__(optimizers, before=self._enter, after=self._leave)
+    def __init__(self, recorder: Recorder, optimizers: ModelOptimizers) -> None:
+        super().__init__(before=self._enter, after=self._leave)
         self._recorder = recorder
+        self._optimizers = optimizers
         self._code = recorder.label("Optimizer", None, Phase.OPTIMIZER)
         self._inside = 0
         """The steps whose begin is marked and whose end is not."""
@@ -36,9 +37,11 @@ class OptimizerProbe(OptimizerHooks):
         self._before = self._after = None  # bound methods, which lead back to the probe
 
     def _enter(
-        self, _optimizer: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+        self, optimizer: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> tuple[tuple[Any, ...], Mapping[str, Any]] | None:
         """Mark the begin; return the arguments of the step where they have a closure, which suspends the span."""
+        if not self._optimizers.concern(optimizer):
+            return None
         self._inside += 1
         self._recorder.mark(self._code | ENTER)
         if len(args) > 1 and callable(args[1]):
@@ -57,8 +60,8 @@ class OptimizerProbe(OptimizerHooks):
             if self._attached:
                 self._recorder.mark(self._code | RESUME)
 
-    def _leave(self, *_call: Any) -> None:
-        if self._inside:
+    def _leave(self, optimizer: Any, *_call: Any) -> None:
+        if self._inside and self._optimizers.concern(optimizer):
             self._inside -= 1
             self._recorder.mark(self._code | LEAVE)
 

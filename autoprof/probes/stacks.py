@@ -14,7 +14,7 @@ import sys
 import threading
 from _thread import start_new_thread
 from collections.abc import Callable, Mapping
-from time import perf_counter_ns, thread_time_ns
+from time import perf_counter_ns, sleep, thread_time_ns
 from types import FrameType
 from typing import Final, NamedTuple
 
@@ -171,13 +171,13 @@ class StackProbe:
             return
         self._idle = False
         mean_ns = self.interval_ns()
-        wait_ns = round(mean_ns * self._random.uniform(0.5, 1.5))
-        due_ns = perf_counter_ns() + wait_ns
-        if self._wake.acquire(timeout=wait_ns / NS_PER_S):
+        wait_s = mean_ns * self._random.uniform(0.5, 1.5) / NS_PER_S
+        last_s = min(self._random.random() * sys.getswitchinterval(), wait_s)
+        if self._wake.acquire(timeout=wait_s - last_s):
             return
+        late_ns = _interrupt_after(last_s)
         begun_ns = thread_time_ns()  # the cost of a sample is no longer while another process has the processor
-        late_ns = max(perf_counter_ns() - due_ns, 0)
-        if self._wanted() and shows_its_moment(late_ns):
+        if self._wanted():
             self.sample(mean_ns + late_ns)
         self.total_ns += thread_time_ns() - begun_ns
         self._count += 1
@@ -208,14 +208,20 @@ def is_blocked(native_id: int) -> bool:
         return False
 
 
-def shows_its_moment(late_ns: int) -> bool:
-    """Return whether a sample so late shows the code that ran when it was due, or as the interpreter interrupted it.
+def _interrupt_after(wait_s: float) -> int:
+    """Wait, then interrupt running Python; return the delay in nanoseconds.
 
-    A thread that waits for the GIL gets it when the other one waits for something, which is where that code has ended;
-    only after the switch interval is the other one interrupted in the middle of its work.
+    A thread gets the GIL where another one releases it, mostly behind the code that took the time. So the last part of
+    each wait begins with the GIL, and meanwhile Python switches threads soon.
     """
-    # The wait for the GIL up to which a sample shows the moment that it was due.
-    return late_ns <= 300_000 or late_ns >= 0.95 * sys.getswitchinterval() * NS_PER_S
+    usual_s = sys.getswitchinterval()
+    due_ns = perf_counter_ns() + round(wait_s * NS_PER_S)
+    sys.setswitchinterval(min(0.0001, usual_s))
+    soon_s = sys.getswitchinterval()
+    sleep(wait_s)
+    if sys.getswitchinterval() == soon_s:
+        sys.setswitchinterval(usual_s)
+    return max(perf_counter_ns() - due_ns, 0)
 
 
 def sites_of(frame: FrameType | None) -> Sites:
@@ -231,7 +237,8 @@ def sites_of(frame: FrameType | None) -> Sites:
             break
         code = frame.f_code
         file = code.co_filename
-        if not is_own(file):
+        part_of_line = code.co_name in ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")
+        if not part_of_line and not is_own(file):
             owner = file_owner(file)
             if owner == "user" or (owner == "library" and inner is None):
                 site = Site(file, frame.f_lineno or code.co_firstlineno, code.co_name, call)

@@ -39,7 +39,7 @@ def _make(context: ProbeContext) -> CallProbe:
 
     def is_ours(args: tuple[Any, ...]) -> bool:
         owner = args[0] if args else None
-        return not optimizers or not isinstance(owner, Optimizer) or any(owner is one for one in optimizers)
+        return not isinstance(owner, Optimizer) or optimizers.concern(owner)
 
     pairs = []
     for name, replacements in REPLACEMENTS.items():

@@ -173,8 +173,7 @@ def _link(
         last = _last_to_enter(met, shifts)
         for at, (_, rank, call, kind) in enumerate(met):
             waited_ns = None if last is None else met[-1][2].seen_ns - call.seen_ns
-            # The first number of arrows between ranks: above those of arrows inside a rank.
-            link = CollectiveLink(kind, (1 << 60) + number, at > 0, at < len(met) - 1, last, waited_ns)
+            link = CollectiveLink(kind, number + 1, at > 0, at < len(met) - 1, last, waited_ns)
             links[rank][call.key[0], call.span] = link
     return links
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from .._ranks import StepCollectives
 from .._stats.layout_cache import cached_by_layout
-from ..frame import LOGGED_LANE, NOT_MEASURED, STREAM_LANES, UNTIMED_LANE, Layout, Nanoseconds, Phase, StepFrame
+from ..frame import LOGGED_LANE, NOT_MEASURED, STREAM_LANES, UNTIMED_LANE, Layout, Nanoseconds, StepFrame
 
 GRID_NS: Final = 125
 """The grid of the timeline: 1/8 µs."""
@@ -92,26 +92,6 @@ def _spans_by_track(layout: Layout) -> tuple[dict[Track, list[int]], dict[Track,
         if lane >= 0:
             device.setdefault(("device", lane), []).append(span)
     return host, device
-
-
-@cached_by_layout
-def pairs_of(layout: Layout) -> tuple[tuple[int, int], ...]:
-    """Return the pairs of a forward and its backward, as indices of spans.
-
-    Of a name that is called several times the last unpaired call is taken, as in a stack, and only where there are as
-    many backwards as forwards: a frame does not record which call a backward belongs to.
-    """
-    forward: dict[tuple[str, str | None], list[int]] = {}
-    pairs: dict[tuple[str, str | None], list[tuple[int, int]]] = {}
-    for span, phase in enumerate(layout.phases):
-        key = layout.names[span], layout.fqns[span]
-        if not layout.calls[span] or layout.lanes[span] < 0:
-            continue
-        if phase is Phase.FORWARD:
-            forward.setdefault(key, []).append(span)
-        elif phase is Phase.BACKWARD and forward.get(key):
-            pairs.setdefault(key, []).append((forward[key].pop(), span))
-    return tuple(pair for key, found in pairs.items() if not forward[key] for pair in found)
 
 
 def track_name(track: Track, row: int) -> str:

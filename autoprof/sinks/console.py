@@ -7,6 +7,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, Final
 
 from pydantic import Field
@@ -21,7 +22,6 @@ from ..summary import Summary
 from ._base import RunInfo
 from ._kind import CloseOrder, SinkKind
 from ._notebook import WIDTH, NotebookOutput
-from ._rich_live import live_rows, proxied
 from ._terminal import SPARE_ROWS, PinnedLines
 from ._text_output import TextOutput
 
@@ -48,7 +48,8 @@ class ConsoleSink:
 
     def __init__(self, options: ConsoleOptions, run: RunInfo) -> None:
         self._options = options
-        self._stream = proxied(run.stream)
+        # Behind the proxy that rich installs during a live display: it decodes control codes.
+        self._stream = getattr(run.stream, "rich_proxied_file", run.stream)
         self._output = TextOutput(self._stream)
         self._clock = run.clock
         self._folder = None if run.folder is None else run.folder.path
@@ -132,23 +133,16 @@ class ConsoleSink:
             self._print_line(summary, step, on_terminal=size is not None)
 
     def _draw(self, summary: Summary, step: int, size: tuple[int, int] | None, age_s: float) -> bool:
-        """Draw the panel; return whether there is a place for it.
-
-        Beside a live display of the program's there may be none for a line either: then nothing is shown.
-        """
-        top = self._options.top
+        """Draw the panel; return whether there is a place for it."""
+        panel = partial(render_panel, summary, top=self._options.top, step=step, age_s=age_s)
         if size is not None:
-            style: dict[str, Any] = {"width": size[0], "color": self._color, "encoding": self._encoding}
-            panel = render_panel(summary, top=top, step=step, age_s=age_s, **style)
-            rows = live_rows()
-            fits = size[1] >= len(panel) + max(SPARE_ROWS, rows + 1) and self._pinned.is_free()
+            lines = panel(width=size[0], color=self._color, encoding=self._encoding)
+            fits = size[1] >= len(lines) + SPARE_ROWS and self._pinned.is_free() and _rich_proxy() is None
             if fits:
-                self._pinned.draw(panel, size)
-            elif rows:
-                self._pinned.clear()
-            return fits or rows > 0
+                self._pinned.draw(lines, size)
+            return fits
         if self._notebook is not None:
-            self._notebook.draw(render_panel(summary, width=WIDTH, top=top, color=False, step=step, age_s=age_s))
+            self._notebook.draw(panel(width=WIDTH, color=False))
         return self._notebook is not None
 
     def _print_line(self, summary: Summary, step: int, *, on_terminal: bool) -> None:
@@ -157,6 +151,10 @@ class ConsoleSink:
         if verdict is not None and verdict != self._verdict:  # printed when it changes, not each time
             self._verdict = verdict
             line += f"\n{render_plain_verdict(summary, encoding=self._encoding)}"
+        proxy = _rich_proxy()
+        if on_terminal and proxy is not None:
+            TextOutput(proxy).offer(f"{line}\n")
+            return
         before = "\n" if on_terminal or _has_open_bar() else ""
         self._output.offer(f"{before}{line}\n")
 
@@ -184,6 +182,11 @@ class ConsoleSink:
         # A stream that is closed has no screen to restore.
         with contextlib.suppress(Exception):
             self._pinned.clear(patient=True)
+
+
+def _rich_proxy() -> Any:
+    """Return the standard output that prints above a live display of rich's; None where the program shows none."""
+    return sys.stdout if hasattr(sys.stdout, "rich_proxied_file") else None
 
 
 def _has_open_bar() -> bool:

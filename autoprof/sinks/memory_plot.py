@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
@@ -22,55 +21,46 @@ from ._base import RunInfo, folder_of
 from ._kind import CloseOrder, Export, SinkKind
 
 POINTS: Final = 2048
-"""Points kept: more than a picture has pixels for. 2048 of 5 series are 80 KB."""
+"""Points kept: more than a picture has pixels for."""
 
 
 class History:
     """Keep a point for every ``stride`` steps, the largest reading of each kind; a full history doubles its stride."""
 
-    __slots__ = ("_in_point", "_series", "_steps", "stride")
-
     def __init__(self) -> None:
         self.stride = 1
-        self._in_point = 0
-        self._steps = array("q")
-        self._series: dict[str, array[int]] = {}
+        self._count = 0
+        self._points: list[tuple[int, Mapping[str, int]]] = []
 
     def __len__(self) -> int:
-        return len(self._steps)
+        return len(self._points)
 
     def add(self, step: int, readings: Mapping[str, int]) -> None:
         """Add the readings of one step."""
-        if not self._in_point:
-            if len(self._steps) == POINTS:
-                self._halve()
-            self._steps.append(step)
-            for column in self._series.values():
-                column.append(NOT_MEASURED)
-        self._steps[-1] = step
-        for key, value in readings.items():
-            if key not in self._series:
-                self._series[key] = array("q", [NOT_MEASURED]) * len(self._steps)
-            column = self._series[key]
-            if value > column[-1]:
-                column[-1] = value
-        self._in_point = (self._in_point + 1) % self.stride
-
-    def _halve(self) -> None:
-        """Merge neighbours, keeping the larger reading and the later step."""
-        self._steps = self._steps[1::2]
-        for key, column in self._series.items():
-            values = np.frombuffer(column, dtype=np.int64)
-            self._series[key] = array("q", np.maximum(values[::2], values[1::2]).tobytes())
-        self.stride *= 2
+        if self._count % self.stride:
+            readings = _larger(self._points.pop()[1], readings)
+        elif len(self._points) == POINTS:
+            pairs = zip(self._points[::2], self._points[1::2], strict=True)
+            self._points = [(later[0], _larger(earlier[1], later[1])) for earlier, later in pairs]
+            self.stride *= 2
+        self._points.append((step, readings))
+        self._count += 1
 
     def snapshot(self) -> MemoryHistory:
         """Return an immutable copy."""
+        kinds = dict.fromkeys(kind for _, readings in self._points for kind in readings)
         return MemoryHistory(
-            steps=np.array(self._steps, dtype=np.int64),
-            series={key: np.array(column, dtype=np.int64) for key, column in self._series.items()},
+            steps=np.array([step for step, _ in self._points], dtype=np.int64),
+            series={
+                kind: np.array([readings.get(kind, NOT_MEASURED) for _, readings in self._points], dtype=np.int64)
+                for kind in kinds
+            },
             stride=self.stride,
         )
+
+
+def _larger(one: Mapping[str, int], other: Mapping[str, int]) -> Mapping[str, int]:
+    return {kind: max(one.get(kind, NOT_MEASURED), other.get(kind, NOT_MEASURED)) for kind in {**one, **other}}
 
 
 class MemoryPlotOptions(Options):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -51,18 +50,16 @@ class RanksTraceSink:
         """Wait for the last records of the other ranks, for a limited time, and write the trace."""
         # The most ranks in the file; of more: rank 0, those that findings name, and others evenly spread.
         wanted = choose_ranks(self._world_size, 32, summary)
-        read = self._read(wanted)
-        ranks, common = choose_common({rank: {frame.step for frame in held} for rank, held in read.items()})
-        steps = common[-self._count :]
-        if not steps:
-            why = "this run's folder has no step that several ranks recorded"
+        frames = {rank: held for rank, held in self._read(wanted).items() if held}
+        common = set.intersection(*({frame.step for frame in held} for held in frames.values())) if frames else set()
+        steps = sorted(common)[-self._count :]
+        if not steps or len(frames) == 1:
+            why = "the ranks in this run's folder have no last step in common"
             print(f"autoprof: no trace of all ranks: {why}", file=self._stream)
             return
-        frames = {rank: read[rank] for rank in ranks}
         self._write(frames, steps)
-        missing = [rank for rank in wanted if not read.get(rank)]
-        other = [rank for rank in wanted if rank not in frames and rank not in missing]
-        without = _without(missing, "no records in this folder") + _without(other, "last records of other steps")
+        missing = ", ".join([str(rank) for rank in wanted if rank not in frames][:8])
+        without = f" (without rank {missing}: no records in this folder)" if missing else ""
         print(
             f"autoprof: trace of steps {steps[0]} to {steps[-1]} on {len(frames)} ranks, for ui.perfetto.dev{without}: "
             f"{shown_path(self._path)}",
@@ -118,24 +115,6 @@ def choose_ranks(world_size: int, limit: int, summary: Summary) -> list[int]:
     named = [one.rank for one in summary.findings if one.rank is not None and 0 <= one.rank < world_size]
     spread = [at * world_size // limit for at in range(limit)]
     return sorted(list(dict.fromkeys([0, *named, *spread]))[:limit])
-
-
-def choose_common(steps: Mapping[int, set[int]]) -> tuple[list[int], list[int]]:
-    """Return the ranks that recorded the last of the steps that most ranks recorded, and their common steps.
-
-    A rank that has ended long before the others has none in common with them. Empty where no step is on two ranks.
-    """
-    counts = Counter(step for recorded in steps.values() for step in recorded)
-    most = max(counts.values(), default=0)
-    if most < 2:
-        return [], []
-    last = max(step for step, count in counts.items() if count == most)
-    ranks = [rank for rank, recorded in steps.items() if last in recorded]
-    return ranks, sorted(set.intersection(*(steps[rank] for rank in ranks)))
-
-
-def _without(ranks: list[int], why: str) -> str:
-    return f" (without rank {', '.join(map(str, ranks[:8]))}: {why})" if ranks else ""
 
 
 SINK = SinkKind(

@@ -29,7 +29,7 @@ from ..summary import Summary
 from ._base import RunInfo, folder_of
 from ._kind import CloseOrder, Export, SinkKind
 from ._rank_timeline import MARGIN_STEPS, CollectiveLink, RankTimeline, align_ranks
-from ._timeline import GRID_NS, STEP, Slicer, Track, pairs_of, track_name
+from ._timeline import GRID_NS, STEP, Slicer, Track, track_name
 
 
 class TraceOptions(Options):
@@ -78,14 +78,13 @@ class TraceEncoder:
         self._slicer = Slicer(origin_unix_ns)
         self._first = first
         self._tids: dict[tuple[Track, int], int] = {}
-        self._flows = rank << 40
         self._periods = LogPeriods()
 
     def encode(self, frame: StepFrame) -> str:
         """Return the frame's events, each a line that begins with a comma (but the first line of a file)."""
         slices = list(self._slicer.slices(frame))
         events = [] if self._tids else self._process()
-        arrows, memory = self._arrows(frame), _memory_args(frame)
+        memory = _memory_args(frame)
         end = 0
         for one in slices:
             if (one.track, one.row) not in self._tids:
@@ -97,7 +96,7 @@ class TraceEncoder:
                 events.append({"ph": "X", "pid": self._pid, **step})
                 continue
             args = self._span_args(frame.layout, one.span) | (memory[one.span] if memory else {})
-            arrow = arrows.get(one.span, {}) if one.track[0] == "host" else {}
+            arrow: Event = {}
             link = self._links.get((frame.step, one.span))
             if link is not None and link.kind == one.track[0]:
                 arrow, args = _link_arrow(link), args | _link_args(link)
@@ -131,17 +130,6 @@ class TraceEncoder:
         order = {"host": 0, "device": 10_000}[track[0]] + 100 * (track[1] if track[1] >= 0 else 90 - track[1]) + row
         facts = [("thread_name", {"name": track_name(track, row)}), ("thread_sort_index", {"sort_index": order})]
         return [{"ph": "M", "pid": self._pid, "tid": tid, "name": name, "args": args} for name, args in facts]
-
-    def _arrows(self, frame: StepFrame) -> dict[int, Event]:
-        """Return the keys of a span's event that make it one end of an arrow from a forward to its backward."""
-        arrows: dict[int, Event] = {}
-        for forward, backward in pairs_of(frame.layout):
-            if frame.start_ns[backward] < frame.start_ns[forward]:  # paired by name alone, it belongs to another call
-                continue
-            self._flows += 1
-            arrows[forward] = {"bind_id": f"{self._flows:#x}", "flow_out": True}
-            arrows[backward] = {"bind_id": f"{self._flows:#x}", "flow_in": True}
-        return arrows
 
     def _counters(self, frame: StepFrame, at: int) -> list[Event]:
         values: list[tuple[str, Mapping[str, float]]] = [("memory", frame.memory)] if frame.memory else []

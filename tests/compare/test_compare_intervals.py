@@ -9,7 +9,7 @@ import pytest
 from compare_builders import noise
 from scipy import stats
 
-from autoprof._stats.intervals import StepsMean, StepsMedian, holm, t_quantile, t_tail
+from autoprof._stats.intervals import StepsMean, StepsMedian, holm, t_tail
 from autoprof.compare.candidates import Candidate, give_verdicts
 from autoprof.compare.contrast import Contrast, RunEstimate, contrast
 from autoprof.compare.data import Change
@@ -30,11 +30,6 @@ def test_students_t_is_that_of_the_tables(t: float, freedom: float) -> None:
     assert t_tail(t, freedom) == pytest.approx(stats.t.sf(t, freedom), rel=1e-5)
 
 
-def test_a_quantile_undoes_a_tail() -> None:
-    """2.228 is the two-sided 95 % of ten degrees of freedom."""
-    assert t_quantile(0.975, 10) == pytest.approx(2.228, abs=5e-4)
-
-
 def test_holm_multiplies_the_smallest_most() -> None:
     """The step-down procedure: 3, 2, 1 times, never below the one before."""
     assert holm([0.04, 0.01, 0.03]) == pytest.approx([0.06, 0.03, 0.06])
@@ -49,16 +44,6 @@ def test_autocorrelated_steps_are_no_difference(memory: float) -> None:
         a, b = noise(200, 2 * seed, memory=memory), noise(200, 2 * seed + 1, memory=memory)
         alarms += p_of(contrast(run(a), run(b))) < 0.05
     assert alarms <= stats.binom.ppf(0.999, 400, 0.05)
-
-
-def test_steps_of_two_modes_are_no_difference() -> None:
-    """A median between two modes jumps; order statistics know."""
-    alarms = 0
-    for seed in range(300):
-        draws = np.random.default_rng(seed)
-        a, b = (draws.normal(1, 0.01, 200) + 0.3 * (draws.random(200) < 0.48) for _ in range(2))
-        alarms += p_of(contrast(run(a), run(b))) < 0.05
-    assert alarms <= stats.binom.ppf(0.999, 300, 0.05)
 
 
 def test_the_interval_holds_the_truth() -> None:
@@ -104,27 +89,15 @@ def test_a_hundred_equal_rows_raise_no_alarm() -> None:
     assert uncorrected > tables / 2
 
 
-def test_a_hundred_equal_rows_fail_no_limit() -> None:
+def test_equal_rows_fail_no_limit() -> None:
     """``--fail-over`` at 0 % is the hardest limit; it is corrected for the number of rows as well."""
-    failed = 0
-    for table in range(60):
-        seeds = range(200 * table, 200 * table + 200, 2)
+    tables, failed = 20, 0
+    for table in range(tables):
+        seeds = range(80 * table, 80 * table + 80, 2)
         pairs = [contrast(run(noise(120, seed)), run(noise(120, seed + 1))) for seed in seeds]
         family = [Candidate(Change(str(at), None, "ns", 1, 1), one) for at, one in enumerate(pairs)]
         failed += any(change.over for change in give_verdicts(family, 0.02, 0.0))
-    assert failed <= stats.binom.ppf(0.999, 60, 0.05)
-
-
-def test_runs_that_differ_by_themselves_hide_a_small_change() -> None:
-    """Steps are steady, but runs differ by 5 %: 3 % between sides is nothing; steps alone would prove it."""
-    levels_a, levels_b = (1.0, 1.05, 0.95), (1.03, 1.08, 0.98)
-    a = [RunEstimate((StepsMedian.of(level * noise(100, seed, spread=0.002)),)) for seed, level in enumerate(levels_a)]
-    b = [
-        RunEstimate((StepsMedian.of(level * noise(100, 9 + seed, spread=0.002)),))
-        for seed, level in enumerate(levels_b)
-    ]
-    assert p_of(contrast(a, b)) > 0.3
-    assert p_of(contrast(a[:1], b[:1])) < 0.001
+    assert failed <= stats.binom.ppf(0.999, tables, 0.05)
 
 
 def test_runs_of_one_side_lend_their_variation_to_the_other() -> None:
@@ -140,13 +113,6 @@ def test_runs_that_agree_by_luck_are_no_surer_than_their_steps() -> None:
     a, b = ([RunEstimate((StepsMedian.of(factor * values),))] * 2 for factor in (1.0, 1.01))
     low, high = contrast(a, b).interval()
     assert low < 0 < high
-
-
-def test_a_drift_within_runs_has_a_range() -> None:
-    """Readings that only grow have no interval of their own; between runs they have one."""
-    runs = [RunEstimate((StepsMedian.of(np.linspace(100, 101 + at, 40)),)) for at in range(6)]
-    low, high = contrast(runs[:3], runs[3:]).interval()
-    assert -0.1 < low < high < 0.1
 
 
 def test_ranks_that_wait_for_one_another_are_one_observation() -> None:

@@ -1,7 +1,6 @@
 """A configuration comes from a file, a mapping or nothing, and whatever is wrong with it is one clear error."""
 
 import ast
-import os
 import pickle
 from collections import UserDict
 from pathlib import Path
@@ -36,26 +35,16 @@ def problems(source):
 
 
 def test_nothing_means_the_defaults():
-    """None is the configuration without any key."""
-    assert load_config(None) == Config()
-
-
-def test_a_config_is_returned_as_it_is():
-    """A ``Config`` needs no loading."""
+    """None is the configuration without any key, and a ``Config`` needs no loading."""
     config = Config()
+    assert load_config(None) == config
     assert load_config(config) is config
 
 
-@pytest.mark.parametrize("content", ["", "\n\n", "# only a comment\n", "---\n", "null\n", "{}\n", "\ufeff"])
+@pytest.mark.parametrize("content", ["", "# only a comment\n", "null\n", "\ufeff"])
 def test_an_empty_file_means_the_defaults(write, content):
     """An empty file, or one of comments only, is the configuration without any key."""
     assert load_config(write(content)) == Config()
-
-
-@pytest.mark.parametrize("kind", [str, Path, os.fspath])
-def test_a_path_may_be_text_or_a_path(write, kind):
-    """Both spellings of a path are read."""
-    assert load_config(kind(write("output: out"))).output == Path("out")
 
 
 def test_a_mapping_reads_like_a_file(write):
@@ -91,18 +80,14 @@ def test_the_problems_of_a_mapping_name_the_key():
     )
 
 
-def test_a_missing_file_is_named_with_its_neighbours(write, monkeypatch):
-    """The error says where it looked and which file may be meant."""
-    folder = write("", "vrt_spike.yaml").parent
-    monkeypatch.chdir(folder)
-    assert problems("vrt_spik.yaml") == (
-        f"vrt_spik.yaml: there is no such file in {folder}; did you mean 'vrt_spike.yaml'?",
-    )
-
-
-def test_a_folder_is_not_a_file(tmp_path):
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [("", "Is a directory"), ("none.yaml", "No such file or directory"), ("\0", "embedded null byte")],
+)
+def test_a_file_that_cannot_be_read_is_named(tmp_path, name, reason):
     """The system's reason is passed on."""
-    assert problems(tmp_path) == (f"{tmp_path}: cannot be read: Is a directory; allowed: a readable YAML file",)
+    (problem,) = problems(tmp_path / name)
+    assert f": cannot be read: {reason}" in problem
 
 
 @pytest.mark.parametrize("content", ["output: ü".encode("latin-1"), "output: out".encode("utf-16")])
@@ -111,12 +96,6 @@ def test_other_encodings_are_refused(write, content):
     (problem,) = problems(write(content))
     assert "train.yaml:1: byte " in problem
     assert problem.endswith("is not UTF-8; allowed: a file saved as UTF-8")
-
-
-def test_an_enormous_file_is_refused(write):
-    """A data file given by mistake is not parsed."""
-    (problem,) = problems(write(b"#" * 1_000_001))
-    assert "larger than 1,000,000 bytes" in problem
 
 
 def test_yaml_text_is_not_a_path():

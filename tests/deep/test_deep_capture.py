@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 import torch
 from attached import is_marked
-from deep_builders import TARGETS, Program, events, ranges
+from deep_builders import TARGETS, Program, ranges
 from torch.profiler import ProfilerActivity, profile, record_function, schedule
 
 import autoprof
 from autoprof._flight import profiler as profiler_module
-from autoprof._flight.capture import Capture, CaptureOptions, NamedRanges
+from autoprof._flight.capture import Capture, CaptureOptions
 from autoprof._session.deep_capture import DeepCapture
 from autoprof.errors import SessionError
 
@@ -86,21 +86,6 @@ def test_every_file_has_the_rank_and_none_is_overwritten(monkeypatch: pytest.Mon
     assert all(path.exists() and "rank3" in path.name for path in first.files + second.files)
     assert not set(first.files) & set(second.files)
     assert not list(Path("out").glob("*.part*"))
-
-
-def test_what_is_not_asked_for_is_not_recorded() -> None:
-    """No memory in the trace."""
-    capture = captured(Program(), memory=False, prefix="mine")
-    assert [path.name for path in capture.files] == ["mine_rank0_trace.json", "mine_rank0_tables.txt"]
-    assert not [event for event in events(capture.files[0]) if event["name"] == "[memory]"]
-
-
-def test_shapes_and_stacks_are_recorded_where_asked_for() -> None:
-    """``shapes`` puts the dimensions of inputs into the trace."""
-    with_shapes = events(captured(Program(), steps=1, shapes=True).files[0])
-    without = events(captured(Program(), steps=1).files[0])
-    assert any("Input Dims" in event.get("args", {}) for event in with_shapes)
-    assert not any("Input Dims" in event.get("args", {}) for event in without)
 
 
 def test_results_are_the_same_to_the_last_bit() -> None:
@@ -178,17 +163,6 @@ def test_it_gives_way_to_a_profiler_that_starts_inside() -> None:
     assert json.loads(Path("users.json").read_text(encoding="utf-8"))["traceEvents"]
 
 
-def test_two_captures_at_once_are_one() -> None:
-    """The inner one is refused, the outer one goes on."""
-    program = Program()
-    with autoprof.deep_capture(program.model, TARGETS) as outer:
-        inner = captured(program, folder="inner")
-        program.step()
-    assert inner.refused is not None
-    assert outer.result is not None
-    assert rows(outer)["Block0"].count == 3
-
-
 def test_it_ends_after_as_many_steps_as_it_may_have() -> None:
     """A block around a whole training does not fill memory; the rest runs as if nothing were there."""
     capture = captured(Program(), steps=5, max_steps=2)
@@ -247,17 +221,6 @@ def test_a_folder_that_cannot_be_written_is_said_and_nothing_is_raised() -> None
     capture = captured(program, folder="file/inside")
     assert capture.refused is not None
     assert capture.result is None
-
-
-def test_a_failure_to_start_leaves_nothing_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Torch's own error becomes a note."""
-
-    def broken(*_args: Any, **_options: Any) -> None:
-        raise RuntimeError("no CUPTI")
-
-    monkeypatch.setattr(NamedRanges, "attach", broken)
-    capture = captured(Program())
-    assert capture.refused == "RuntimeError: no CUPTI"
 
 
 def test_names_come_from_the_open_session() -> None:

@@ -61,15 +61,6 @@ def test_the_names_are_those_that_the_users_know() -> None:
     assert expected.items() <= names().items()
 
 
-def test_every_block_of_every_stage_is_timed() -> None:
-    """Attention and FFN, wherever a stage holds them: they are what checkpointing computes twice."""
-    found = names()
-    blocks = [fqn for fqn, _ in MODULES if re.search(r"^stage.*\.(attention|ffn)$", fqn)]
-    assert {found[fqn] for fqn in blocks} == {
-        f"VRT/Stage{i}/{part}" for i in range(1, 9) for part in ("Attention", "FFN")
-    }
-
-
 def test_the_engine_accepts_it() -> None:
     """The configuration is valid, and a session opens on the model and closes again."""
     config = load_config({**CONFIG, "sinks": {}})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -14,18 +13,16 @@ from evidence_builders import MS, evidence_of, found
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
-from torch import Tensor
 
 import autoprof
 from autoprof._reports.card import render_card, verdict_line
 from autoprof._reports.panel import render_panel
-from autoprof.demo import train as demo_train
 from autoprof.diagnose import diagnose, evidence_of_run, find_rules, judge
 from autoprof.frame import Phase
 from autoprof.sinks._base import RunInfo
 from autoprof.sinks.console import ConsoleOptions, ConsoleSink
 from autoprof.summary import Finding, Summary
-from autoprof.testing import FakeClock, make_frame, open_session
+from autoprof.testing import FakeClock, make_frame
 from tests.defects.training import four_layers, train
 
 STEP = {"data": 1, "forward": 30, "backward": 60, "optimizer": 4}
@@ -57,14 +54,6 @@ def test_a_run_that_is_mostly_unattributed_is_never_called_healthy() -> None:
     assert lines[0] == "Verdict   unclear: 20.0 % of the step is in no span"
     assert lines[2].startswith("Next      put with autoprof.span(")
     assert verdict_line(replace(judged, phases=other)) == lines[0].removeprefix("Verdict   ")
-
-
-def test_the_work_of_autoprof_itself_leaves_nothing_unexplained() -> None:
-    """Most of it lies between the spans, where a short run pays several percent."""
-    judged = diagnose(evidence_of(STEP, repeat=20))
-    other = {**judged.phases, Phase.OTHER: judged.total_step_ns // 5}
-    lines = render_card(replace(judged, phases=other, overhead=0.06))
-    assert lines[0] == "Verdict   nothing stands out"
 
 
 def test_the_card_of_a_short_run_says_that_it_is_too_early() -> None:
@@ -164,54 +153,3 @@ def test_a_rule_that_fails_loses_the_verdict_not_the_statistics(monkeypatch: pyt
 
 
 # The reference workload, on a clock whose time is the number of marks: the same on every machine.
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> FakeClock:
-    """Have the demo read a clock that ticks a millisecond at each mark."""
-    ticking = FakeClock(tick_ns=MS)
-
-    def instrument(model: Any, config: Any, **given: Any) -> Any:
-        return open_session(model, config, clock=ticking, **given)
-
-    monkeypatch.setattr(autoprof, "instrument", instrument)
-    return ticking
-
-
-def demo(*, checkpoint: bool) -> Summary:
-    """Train the reference workload for a moment."""
-    from importlib.resources import as_file, files
-
-    from autoprof.sinks import load_config
-
-    with as_file(files("autoprof.demo") / "vrt_spike.yaml") as packaged:
-        config = load_config(packaged)
-    config = config.model_copy(update={"sinks": config.sinks.model_copy(update=dict.fromkeys(dict(config.sinks)))})
-    options = demo_train.DemoOptions(size="tiny", steps=14, checkpoint=checkpoint)
-    return demo_train.train(options, config).summary
-
-
-@pytest.mark.usefixtures("clock")
-def test_with_checkpointing_the_reference_workload_names_recompute_with_its_milliseconds() -> None:
-    """It is the verdict, with its time in each step."""
-    summary = demo(checkpoint=True)
-    card = render_card(summary)
-    assert summary.findings[0].rule == "recompute"
-    assert summary.findings[0].gain_ns == round(summary.phases[summary.findings[0].phase] / summary.steps)  # type: ignore[index]
-    assert "Why       recomputing checkpointed forwards takes" in card[2] + card[1]
-    assert " ms (" in "".join(card[1:3])
-
-
-def test_with_a_slow_loader_the_reference_workload_names_data(
-    clock: FakeClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Even with checkpointing on, once it is the larger loss."""
-    quick = demo_train.training_loader
-
-    def slow(*given: Any) -> Iterator[Tensor]:
-        for batch in quick(*given):
-            clock.advance(1000 * MS)
-            yield batch  # type: ignore[misc]
-
-    monkeypatch.setattr(demo_train, "training_loader", slow)
-    assert demo(checkpoint=True).findings[0].rule == "data-wait"

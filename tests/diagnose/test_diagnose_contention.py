@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from evidence_builders import evidence_of, finding_of, found
+from evidence_builders import evidence_of, found
 
 from autoprof.diagnose import Environment, RunFacts, diagnose
 from autoprof.summary import MetricStats, Summary
@@ -25,14 +25,6 @@ def test_a_share_of_twice_its_bound_comes_before_the_busy_machine(data_ms: float
     summary = on_busy_machine({"data": data_ms, "forward": 100 - data_ms}, 0.3)
     assert found(summary)[0] == first
     assert found(summary)[-1] == "busy-machine"
-
-
-def test_what_the_wait_for_a_processor_explains_is_an_abstention() -> None:
-    """It says what it lacks."""
-    finding = finding_of(on_busy_machine({"data": 15, "forward": 85}, 0.3), "data-wait")
-    assert finding is not None
-    assert finding.severity == "info"
-    assert "quiet machine" in finding.why
 
 
 @pytest.mark.parametrize(("backward_ms", "named"), [(90, True), (80, False)])

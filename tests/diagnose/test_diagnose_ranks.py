@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from evidence_builders import MS, evidence_of, finding_of, found
+from evidence_builders import MS, evidence_of, finding_of
 
 import autoprof
 from autoprof._ranks import RankComparison, read_ranks, step_collectives
 from autoprof._storage.steps_jsonl import FrameEncoder
 from autoprof.cli import main
-from autoprof.diagnose import RunFacts, diagnose, evidence_of_run
+from autoprof.diagnose import RunFacts, diagnose
 from autoprof.frame import Phase, Span
 from autoprof.sinks._rank_timeline import align_ranks
 from autoprof.summary import Finding
@@ -68,45 +68,12 @@ def test_the_slow_rank_is_named_with_its_phase_and_module(tmp_path: Path) -> Non
     )
 
 
-def test_a_slow_loader_of_one_rank_is_reported_as_data(tmp_path: Path) -> None:
-    """And the advice is about that loader."""
-    quick, slow = [frame(n) for n in range(1, 41)], [frame(n, data=25) for n in range(1, 41)]
-    finding = judge(read_ranks(write(tmp_path, slow, quick), 2))
-    assert finding is not None
-    assert (finding.rank, finding.name, finding.phase) == (0, "Data", Phase.DATA)
-    assert "that rank's loader" in finding.next
-
-
-def test_equal_ranks_get_no_finding(tmp_path: Path) -> None:
-    """The differences of some percent that there always are."""
-    ranks = [[frame(n, forward=30 + (n * 7 + rank) % 3) for n in range(1, 41)] for rank in range(4)]
-    assert judge(read_ranks(write(tmp_path, *ranks), 4)) is None
-
-
-def test_one_long_step_is_named_as_a_single_event(tmp_path: Path) -> None:
-    """The other rank waits for it in the part of backward that belongs to no module."""
-    others = [frame(n, length=1000 if n == 20 else 100) for n in range(1, 41)]
-    stalled = [frame(n, forward=930 if n == 20 else 30, length=1000 if n == 20 else 100) for n in range(1, 41)]
-    facts = read_ranks(write(tmp_path, others, stalled), 2)
-    finding = judge(facts)
-    assert finding is not None
-    assert (finding.rank, finding.name, finding.evidence["kind"]) == (1, "encoder", "one-off")
-    assert finding.evidence["late"] == [20]
-
-
 def test_records_on_another_machine_are_named_as_missing(tmp_path: Path) -> None:
     """An abstention that names the ranks."""
     finding = judge(read_ranks(write(tmp_path, [frame(n) for n in range(1, 41)]), 3))
     assert finding is not None
     assert finding.severity == "info"
     assert "the steps of ranks 1, 2: on another machine" in finding.evidence["missing"]
-
-
-def test_too_few_common_steps_are_an_abstention(tmp_path: Path) -> None:
-    """The other ranks may have written less by now."""
-    finding = judge(read_ranks(write(tmp_path, [frame(n) for n in range(1, 41)], [frame(n) for n in range(1, 8)]), 2))
-    assert finding is not None
-    assert "10 needed, 5 so far" in finding.evidence["missing"]
 
 
 def test_only_the_ends_of_long_records_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,36 +88,31 @@ def test_only_the_ends_of_long_records_are_read(tmp_path: Path, monkeypatch: pyt
     assert 10 <= facts.steps < 100
 
 
-@pytest.fixture(scope="module", params=[True, False], ids=["slow", "healthy"])
-def trained(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[bool, Path]:
-    """Train on two real processes over gloo, one of them slower, or both alike."""
-    return request.param, train_ranks(tmp_path_factory.mktemp("ranks"), request.param)
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Train on two real processes over gloo, one of them slower."""
+    return train_ranks(tmp_path_factory.mktemp("ranks"), True)
 
 
-def test_rank_0_names_the_slow_one_of_two_real_ranks_at_its_end(trained: tuple[bool, Path]) -> None:
+def test_rank_0_names_the_slow_one_of_two_real_ranks_at_its_end(trained: Path) -> None:
     """The finding is in its summary, from the records that both had written by then."""
-    slow, run = trained
-    summary = json.loads((run / "summary.json").read_text(encoding="utf-8"))
+    summary = json.loads((trained / "summary.json").read_text(encoding="utf-8"))
     named = [(one["rank"], one["name"]) for one in summary["findings"] if one["rule"] == "straggler" and one["gain_ns"]]
-    assert named == ([(1, "decoder")] if slow else [])
+    assert named == [(1, "decoder")]
 
 
-def test_a_saved_run_and_the_command_agree(trained: tuple[bool, Path], capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_names_the_slow_rank_of_a_saved_run(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """``autoprof show`` reads the records of all ranks anew."""
-    slow, run = trained
-    judged = diagnose(evidence_of_run(autoprof.read_run(run)))
-    assert ("straggler" in found(judged)) is slow
-    assert main(["show", str(run)]) == 0
+    assert main(["show", str(trained)]) == 0
     printed = capsys.readouterr().out
-    assert ("straggler: decoder forward on rank 1" in " ".join(printed.split())) is slow
+    assert "straggler: decoder forward on rank 1" in " ".join(printed.split())
 
 
-def test_the_clocks_of_two_real_ranks_agree_within_the_stated_error(trained: tuple[bool, Path]) -> None:
+def test_the_clocks_of_two_real_ranks_agree_within_the_stated_error(trained: Path) -> None:
     """They read one clock, so the true difference is none; a millisecond is left for readings that were interrupted."""
-    run = autoprof.read_run(trained[1])
+    run = autoprof.read_run(trained)
     steps = {rank: [step_collectives(one) for one in run.rank_frames(rank)] for rank in run.ranks}
     shift = align_ranks(steps, {}, 1, None).shifts[1]
     assert shift.error_ns is not None
     assert shift.calls >= 30
-    moved = [abs(shift.correct(one.start_unix_ns) - one.start_unix_ns) for one in steps[1]]
-    assert max(moved) <= shift.error_ns + MS
+    assert abs(shift.offset_ns) <= shift.error_ns + MS

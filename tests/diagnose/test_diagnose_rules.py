@@ -62,11 +62,6 @@ def test_an_abstention_names_the_missing_signal() -> None:
     assert all(finding.evidence["missing"] and finding.next for finding in abstained)
 
 
-def test_a_healthy_run_is_silent() -> None:
-    """Ordinary proportions are no finding."""
-    assert found(diagnose(evidence_of(STEP, repeat=20))) == []
-
-
 @pytest.mark.parametrize(
     ("word", "rule"), [("h2d", "h2d-copy"), ("comm", "comm-exposed"), ("data", "data-wait"), ("recompute", "recompute")]
 )
@@ -86,14 +81,6 @@ def test_one_stall_is_no_slow_loader() -> None:
     assert "data-wait" not in found(summary)
 
 
-def test_recurring_stalls_are_jitter_caused_by_the_loader() -> None:
-    """The median does not show them; they are outliers, with the phase of their excess."""
-    steps = ([STEP] * 7 + [{**STEP, "data": 1000, "step": 1100}]) * 5
-    (finding,) = [one for one in diagnose(evidence_of(*steps)).findings if one.severity != "info"]
-    assert (finding.rule, finding.name, finding.phase) == ("jitter", "data", "data")
-    assert finding.evidence["outliers"] == [8, 16, 24, 32, 40]
-
-
 def test_two_outliers_are_an_accident() -> None:
     """They are reported as inconclusive, not as a finding."""
     steps = [STEP] * 30 + [{**STEP, "step": 4000}] * 2
@@ -101,14 +88,6 @@ def test_two_outliers_are_an_accident() -> None:
     assert finding is not None
     assert finding.severity == "info"
     assert "inconclusive: 2 outlier steps" in finding.evidence["missing"]
-
-
-def test_steps_that_are_long_outside_of_all_spans_have_no_known_cause() -> None:
-    """No span is the cause of time outside all spans."""
-    steps = ([STEP] * 7 + [{**STEP, "step": 1100}]) * 5
-    finding = finding_of(diagnose(evidence_of(*steps)), "jitter")
-    assert finding is not None
-    assert (finding.name, finding.evidence["cause"]) == (None, "other")
 
 
 def test_near_a_bound_is_inconclusive() -> None:
@@ -280,12 +259,6 @@ def test_the_state_of_the_optimizer_matters_if_memory_is_short() -> None:
     assert judged_state(32, 48, state_of(state_bytes=6 * GIB)) == []
 
 
-def test_no_8_bit_version_is_advised_that_does_not_exist() -> None:
-    """Another package's, or one whose state is in 8 bits already."""
-    assert "bitsandbytes" not in judged_state(32, 48, state_of("Lion", origin="lion_pytorch"))[0]
-    assert "bitsandbytes" not in judged_state(32, 48, state_of(eight_bit_bytes=12 * GIB))[0]
-
-
 def test_only_existing_faster_versions_are_advised() -> None:
     """No fused form is promised where torch has none."""
     slow = {**STEP, "optimizer": 60, "step": 160}
@@ -314,44 +287,6 @@ def test_retries_of_the_allocator_are_pressure_unless_pieces_explain_them() -> N
     assert found(few) == []
 
 
-def test_memory_that_ran_out_is_critical() -> None:
-    """Caught or not."""
-    memory = {"reserved_bytes": 8 * GIB, "peak_bytes": 7 * GIB, "ooms": 1}
-    summary = diagnose(evidence_of(STEP, repeat=20, memory=memory, facts=RunFacts(memory_capacity_bytes=10 * GIB)))
-    assert [(finding.rule, finding.severity) for finding in summary.findings[:1]] == [("memory-pressure", "critical")]
-
-
-def test_memory_in_pieces_is_fragmentation() -> None:
-    """Half of the reserved memory was never in use at the same time."""
-    memory = {"allocated_bytes": GIB, "reserved_bytes": 8 * GIB, "peak_bytes": 4 * GIB, "rss_bytes": GIB}
-    broken = diagnose(evidence_of(STEP, repeat=20, memory=memory))
-    healthy = diagnose(evidence_of(STEP, repeat=20, memory={**memory, "peak_bytes": 7 * GIB}))
-    assert found(broken) == ["fragmentation"]
-    assert found(healthy) == []
-
-
-def growth(*levels: float) -> list[str]:
-    """Return the findings for memory at these levels, in MiB, one for each step."""
-    seen = evidence_of(STEP, repeat=len(levels))
-    readings = tuple((step, round(level * 2**20)) for step, level in enumerate(levels, 1))
-    return found(diagnose(replace(seen, memory=readings, memory_kind="rss_bytes")))
-
-
-def test_memory_that_goes_on_rising_is_growth() -> None:
-    """A straight line up is a leak; a plateau, a sawtooth and a cache that fills are none."""
-    assert growth(*(400 + 2 * step for step in range(40))) == ["memory-growth"]
-    assert growth(*([400] * 40)) == []
-    assert growth(*(400 + 50 * (step % 4) for step in range(40))) == []
-    assert growth(*(400 + 100 * (1 - 0.7**step) for step in range(40))) == []
-
-
-def test_the_gain_of_overhead_is_the_part_above_the_budget() -> None:
-    """5 % where 1 % is allowed: 4 % of the step."""
-    summary = diagnose(evidence_of(STEP, repeat=400, overhead=0.05, facts=RunFacts(budget=0.01)))
-    assert found(summary) == ["overhead"]
-    assert summary.findings[0].gain_ns == 4 * MS
-
-
 def test_the_cost_of_the_first_steps_is_no_finding() -> None:
     """50 recorded steps at 5 % of 120 in all: those after the first ones keep to 3 %, and 200 steps cover all."""
     changes = {"overhead": 0.05, "warmup_steps": 0, "unsampled_steps": 70, "facts": RunFacts(budget=0.03)}
@@ -361,8 +296,7 @@ def test_the_cost_of_the_first_steps_is_no_finding() -> None:
     assert (finding.severity, finding.evidence["missing"]) == ("info", missing)
 
 
-@pytest.mark.parametrize("first_ms", [1, 5, 400])
-@pytest.mark.parametrize("cost_ms", [0.5, 5, 40])
+@pytest.mark.parametrize(("cost_ms", "first_ms"), [(0.5, 400), (5, 5), (40, 1)])
 def test_a_run_that_keeps_its_budget_gets_no_finding(cost_ms: float, first_ms: float) -> None:
     """Whatever a step costs, and the first one, wherever the run is asked: after each recorded step of 4000."""
     sampler, base = Sampler(0.01), evidence_of(STEP, repeat=50, facts=RunFacts(budget=0.01))

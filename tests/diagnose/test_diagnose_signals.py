@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from evidence_builders import MS, evidence_of, finding_of, found
 
 from autoprof._ranks import LateComm, RankComparison, SlowRank
 from autoprof._stats.intervals import Interval
 from autoprof.diagnose import CallStatistics, EvidenceCollector, RunFacts, diagnose
-from autoprof.diagnose._calls import CallSite, idle_after_waits_ns, shorten_path
+from autoprof.diagnose._calls import CallSite, idle_after_waits_ns
 from autoprof.diagnose._compilations import CompileStatistics
 from autoprof.diagnose._evidence import CLOCK_SCALAR
 from autoprof.frame import Phase, Span
@@ -22,7 +20,6 @@ from autoprof.probes._call_table import Site
 from autoprof.probes.compilations import CompiledFunction
 from autoprof.summary import Summary
 from autoprof.testing import make_frame
-from tests.defects.machine import train_with_changing_shapes
 
 STEP = {"data": 1, "forward": 30, "backward": 60, "optimizer": 4}
 PLACE = Site("/somewhere/train.py", 42, "train", "item")
@@ -54,14 +51,6 @@ def test_a_long_wait_without_idle_time_afterwards_is_no_finding() -> None:
     assert found(diagnose(evidence_of(STEP, repeat=40, facts=RunFacts(waits=calls(1, 80)), clock="device"))) == []
 
 
-def test_waits_whose_cost_is_uncertain_are_no_verdict() -> None:
-    """The interval of the median has to lie above the bound."""
-    facts = RunFacts(waits=calls(6, 50, spread=3.0))
-    finding = finding_of(diagnose(evidence_of(STEP, repeat=40, facts=facts, clock="device")), "sync-call")
-    assert finding is not None
-    assert finding.severity == "info"
-
-
 def frame_of(marks: list[tuple[int, int, int, int]], *, host: int, device: int) -> Any:
     """Make a frame of spans: host start and length, device start and length, in ms."""
     spans = [
@@ -86,27 +75,7 @@ def test_the_idle_time_after_a_wait_ends_at_the_next_wait() -> None:
     assert idle_after_waits_ns(make_frame([], duration_ns=5), 0, two) is None
 
 
-def test_a_path_is_shown_from_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Or with its folder, when it lies elsewhere."""
-    monkeypatch.chdir(tmp_path)
-    assert shorten_path(str(tmp_path / "pkg" / "train.py")) == str(Path("pkg/train.py"))
-    assert shorten_path("/far/away/train.py") == str(Path("away/train.py"))
-
-
 # Calls that log.
-
-
-def test_printing_is_found_without_a_span_around_it() -> None:
-    """The call site is the name."""
-    finding = diagnose(evidence_of(STEP, repeat=40, facts=RunFacts(logs=calls(20, 20)))).findings[0]
-    assert (finding.rule, finding.name, finding.gain_ns) == ("logging", "somewhere/train.py:42", 20 * MS)
-
-
-def test_a_call_inside_a_logging_span_is_counted_once() -> None:
-    """The span has all of the time, the call its line."""
-    summary = diagnose(evidence_of({**STEP, "user": 30, "step": 130}, repeat=40, facts=RunFacts(logs=calls(20, 20))))
-    assert finding_of(summary, "logging") is not None  # the span is called 'user': the calls alone are logging
-    assert [finding.gain_ns for finding in summary.findings if finding.rule == "logging"] == [20 * MS]
 
 
 # Compilations.
@@ -137,26 +106,6 @@ def test_a_function_that_torch_has_given_up_is_critical_however_long_ago() -> No
     finding = finding_of(diagnose(evidence_of(STEP, repeat=40, facts=compiled(0, MS, gave_up=True))), "recompile")
     assert finding is not None
     assert (finding.severity, "runs it uncompiled" in finding.why) == ("critical", True)
-
-
-def test_the_real_defect_names_its_function_and_the_size() -> None:
-    """Dynamo's notes are read without enabling its log."""
-    finding = finding_of(train_with_changing_shapes(True), "recompile")
-    assert finding is not None
-    assert finding.name == "scale"
-    assert finding.evidence["count"] == 5
-    assert torch.__version__ < (2, 6) or "size mismatch" in finding.why  # before, torch notes no reason
-
-
-def test_an_incomplete_note_of_dynamo_is_read() -> None:
-    """A note without a reason or a name is read as far as possible."""
-
-    class Note:
-        compile_id, co_name, co_filename, co_firstlineno, fail_reason = "3/2_1", None, None, None, "limit exceeded"
-
-    one = CompiledFunction("scale", "model.py", 12)
-    one.add(Note(), recorded=True)
-    assert one == CompiledFunction("scale", "model.py", 12, gave_up=True)
 
 
 # Communication and the rank that is waited for.
@@ -279,16 +228,6 @@ def test_a_clock_that_varies_a_little_is_no_cause() -> None:
         assert finding.evidence["cause"] == "other"
 
 
-def test_long_steps_caused_by_another_rank_name_it() -> None:
-    """This one only waited."""
-    late = (8, 16, 24, 32, 40)
-    slow = SlowRank(2, "recurring", "host", "a", Phase.OTHER, MS, Interval.exact(MS), MS, len(late), late)
-    blamed = RankComparison(4, steps=40, step_ns=100 * MS, slow=(slow,))
-    finding = finding_of(outliers(facts=RunFacts(world_size=4, ranks=blamed)), "jitter")
-    assert finding is not None
-    assert (finding.rank, finding.evidence["cause"]) == (2, "rank 2")
-
-
 def test_all_facts_go_to_json_and_back() -> None:
     """They are part of ``run.json``."""
     import json
@@ -311,19 +250,18 @@ def noisy(seed: int, *, data: float) -> Any:
     return steps
 
 
-@pytest.mark.parametrize(("data", "verdict"), [(40.0, "data-wait"), (1.0, None), (25.0, "data-wait")])
+@pytest.mark.parametrize(("data", "verdict"), [(25.0, "data-wait"), (1.0, None)])
 def test_two_runs_of_one_program_get_one_verdict(data: float, verdict: str | None) -> None:
-    """Twenty runs that differ by chance alone."""
-    said = {tuple(found(diagnose(evidence_of(*noisy(seed, data=data))))[:1]) for seed in range(20)}
+    """Ten runs that differ by chance alone."""
+    said = {tuple(found(diagnose(evidence_of(*noisy(seed, data=data))))[:1]) for seed in range(10)}
     assert said == {() if verdict is None else (verdict,)}
 
 
-@pytest.mark.parametrize("data", [8.0, 11.0, 14.0])
-def test_near_a_bound_runs_never_get_opposite_verdicts(data: float) -> None:
+def test_near_a_bound_runs_never_get_opposite_verdicts() -> None:
     """The steps of one run, drawn again with replacement: found and inconclusive, or silent and inconclusive."""
-    steps = noisy(0, data=data)
+    steps = noisy(0, data=11.0)
     said = set()
-    for seed in range(30):
+    for seed in range(15):
         drawn = np.random.default_rng(seed).integers(len(steps), size=len(steps))
         finding = finding_of(diagnose(evidence_of(*(steps[at] for at in drawn))), "data-wait")
         said.add("silent" if finding is None else "near" if finding.severity == "info" else "found")

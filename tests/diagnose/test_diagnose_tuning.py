@@ -6,7 +6,6 @@ import json
 import os
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,7 +15,6 @@ from evidence_builders import MS, evidence_of, finding_of
 from torch import nn
 
 import autoprof
-from autoprof.devices.cuda import cudnn_benchmark
 from autoprof.diagnose import (
     Environment,
     OptimizerInfo,
@@ -69,11 +67,6 @@ def test_work_in_16_bits_or_little_work_is_no_finding(dtype: str, peak_ms: float
     assert judged("precision", arithmetic(dtype, peak_ms, peak_ms)) is None
 
 
-def test_work_near_the_bound_is_inconclusive() -> None:
-    """A quarter of the step at the peak is no verdict."""
-    assert missing(judged("precision", arithmetic("float32", 25, 3))).startswith("inconclusive")
-
-
 def test_precision_names_the_missing_signal() -> None:
     """Without counted work or without a peak it abstains."""
     assert missing(judged("precision", None)) == "the FLOPs of a step"
@@ -118,7 +111,6 @@ def test_attention_is_judged_on_devices_with_counted_work_only() -> None:
     """On a CPU either form may be the faster."""
     assert missing(judged("attention", written(40))) == "a device's clock"
     assert missing(judged("attention", None, clock="device")) == "the FLOPs of a step"
-    assert missing(judged("attention", written(10), clock="device")).startswith("inconclusive")
 
 
 # cudnn.benchmark.
@@ -147,18 +139,6 @@ def test_convolutions_with_one_shape_are_a_note() -> None:
 def test_convolutions_with_benchmark_few_flops_or_new_shapes_are_no_note(work: Work | None) -> None:
     """The flag is on or has no effect; cuDNN would search again for every shape."""
     assert notes(work) == ""
-
-
-@pytest.mark.parametrize(
-    ("enabled", "deterministic", "benchmark", "read"),
-    [(True, False, False, False), (True, False, True, True), (True, True, False, None), (False, False, False, None)],
-)
-def test_cudnns_flag_is_read_if_it_has_an_effect(
-    enabled: bool, deterministic: bool, benchmark: bool, read: bool | None
-) -> None:
-    """If cuDNN is off or must be deterministic, there is no advice."""
-    settings = SimpleNamespace(enabled=enabled, deterministic=deterministic, benchmark=benchmark)
-    assert cudnn_benchmark(settings) is read
 
 
 # NCCL P2P.
@@ -192,10 +172,8 @@ def test_disabled_p2p_is_named_in_the_advice(name: str, value: str) -> None:
     ("environment", "backend"),
     [
         ({}, "nccl"),
-        ({"NCCL_P2P_DISABLE": "0"}, "nccl"),
         ({"NCCL_P2P_LEVEL": "NVL"}, "nccl"),
         ({"NCCL_P2P_DISABLE": "1"}, "gloo"),
-        ({"NCCL_P2P_DISABLE": "1"}, None),
         ({"NCCL_P2P_DISABLE": "1", "LOCAL_WORLD_SIZE": "1"}, "nccl"),
     ],
 )
@@ -235,13 +213,6 @@ def test_the_backends_of_the_process_group_are_read(backend: str | None) -> None
         dist.destroy_process_group()
 
 
-def test_the_environment_of_a_run_of_an_older_version_is_read() -> None:
-    """It was saved under another key."""
-    saved = RunFacts(environment=Environment("cuda", "nccl", {}, 2)).to_dict()
-    saved["surroundings"] = saved.pop("environment")
-    assert RunFacts.from_dict(saved).environment == Environment("cuda", "nccl", {}, 2)
-
-
 # ZeRO's offload.
 
 
@@ -260,12 +231,6 @@ def test_the_advice_names_an_offloaded_optimizer_and_its_transfers() -> None:
     """Parameters and state, and what crosses the bus."""
     assert "3.00 GiB are on the CPU" in offloaded().next
     assert "over PCIe (1.00 GiB" in offloaded().next
-
-
-@pytest.mark.parametrize(("device", "place"), [("cuda", "cuda"), ("cpu", "cpu"), ("", "cpu")])
-def test_an_optimizer_on_the_device_of_its_model_is_not_offloaded(device: str, place: str) -> None:
-    """On the same device, or both on the CPU, nothing crosses the bus."""
-    assert "PCIe" not in offloaded(device, place).next
 
 
 def test_the_advice_on_copies_names_an_offload() -> None:
@@ -293,7 +258,7 @@ def test_a_thread_that_computes_is_a_note_and_goes_to_json_and_back() -> None:
     assert "thread prefetch takes 60.0 % of a processor at loader.py:41 parse" in notes(**facts)
     saved = RunFacts(**facts).to_dict()
     assert RunFacts.from_dict(json.loads(json.dumps(saved))) == RunFacts(**facts)
-    assert RunFacts.from_dict({**saved, "threads": {"looks": 3}, "cleanups": None}) == RunFacts()
+    assert RunFacts.from_dict({**saved, "threads": {"looks": 3}, "gone": None}) == RunFacts()
 
 
 # Worker processes.

@@ -173,6 +173,21 @@ def teacher_first() -> Loop:
     return net, [optimizer], iteration
 
 
+def new_optimizer() -> Loop:
+    """The first optimizer gives way to one that is made during the run, as after a part is unfrozen."""
+    net = Net()
+    used, iterations = [sgd(net)], iter(range(1000))
+
+    def iteration() -> None:
+        if next(iterations) == ITERATIONS // 2:
+            used[0] = sgd(net)
+        net(X).sum().backward()
+        used[0].step()
+        used[0].zero_grad()
+
+    return net, list(used), iteration
+
+
 LOOPS: dict[str, Callable[[], Loop]] = {
     "call": plain(lambda net: net(X)),
     "model.forward(x)": plain(lambda net: net.forward(X)),
@@ -186,6 +201,7 @@ LOOPS: dict[str, Callable[[], Loop]] = {
     "lbfgs": lbfgs,
     "optimizers in turn": in_turn,
     "in backward": in_backward,
+    "new optimizer": new_optimizer,
 }
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -79,15 +78,6 @@ def test_a_handler_of_the_program_stays(requests: CaptureRequests) -> None:
     trigger.remove()
     assert signal.getsignal(signal.SIGUSR2) is handler
     signal.signal(signal.SIGUSR2, signal.SIG_DFL)
-
-
-def test_another_thread_installs_no_handler(requests: CaptureRequests) -> None:
-    """Python allows it on the main thread only."""
-    trigger = SignalTrigger(requests)
-    thread = threading.Thread(target=trigger.attach)
-    thread.start()
-    thread.join()
-    assert signal.getsignal(signal.SIGUSR2) is signal.SIG_DFL
 
 
 def test_a_file_in_the_folder_of_a_rank_asks_it_once(tmp_path: Path) -> None:

@@ -75,17 +75,6 @@ def test_each_step_is_in_the_ring_also_where_it_is_not_recorded() -> None:
     assert read_flight(training.folder / FILE).state is State.CLOSED
 
 
-def test_steps_that_end_automatically_are_in_the_ring(tmp_path: Path) -> None:
-    """With ``step: auto`` an unsampled step ends with its optimizer."""
-    training = Training()
-    for _ in range(60):
-        training.model(torch.ones(2, 4)).sum().backward()
-        training.optimizer.step()
-        training.optimizer.zero_grad()
-    assert abs(read_flight(training.folder / FILE).steps - 60) <= 1
-    training.session.close()
-
-
 def test_a_pause_is_a_state_and_no_part_of_a_step() -> None:
     """Validation of a second does not lengthen the step around it."""
     training = Training()
@@ -122,16 +111,6 @@ def test_a_request_captures_the_next_steps(trigger: str) -> None:
     assert notes[0].startswith("the signal SIGUSR2" if trigger == "signal" else "the file ")
     assert not list(training.folder.parent.rglob("capture.request"))
     assert signal.getsignal(signal.SIGUSR2) is signal.SIG_DFL
-
-
-def test_captures_of_a_run_are_limited() -> None:
-    """The fourth request is refused."""
-    training = Training()
-    for _ in range(4):
-        os.kill(os.getpid(), signal.SIGUSR2)
-        training.train(12)
-    assert len(training.captured()) == 3
-    training.session.close()
 
 
 def test_training_is_the_same_to_the_last_bit() -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import copy
 import gc
-import pickle
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -19,16 +17,16 @@ from autoprof._capture.memory import Footprint, Held, Holdings
 from autoprof.summary import MemoryRow, Summary
 
 
-def follow(footprint: Footprint, optimizers: list[Any]) -> list[Callable[[], None]]:
-    """Count at these optimizers' steps, as a session does; return the function that undoes it."""
-    hooks = OptimizerHooks(tuple(optimizers), after=footprint.stepped)
+def follow(footprint: Footprint) -> list[Callable[[], None]]:
+    """Count at optimizers' steps, as a session does; return the function that undoes it."""
+    hooks = OptimizerHooks(after=footprint.stepped)
     hooks.attach()
     return [hooks.detach]
 
 
 def counted(model: nn.Module, optimizers: list[Any], names: dict[str, nn.Module], steps: int = 1) -> Holdings:
-    footprint = Footprint(model, names.items(), optimizers)
-    undo = follow(footprint, optimizers)
+    footprint = Footprint(model, names.items())
+    undo = follow(footprint)
     for _ in range(steps):
         model(torch.randn(2, 4)).sum().backward()
         for optimizer in optimizers:
@@ -59,28 +57,6 @@ def test_tied_weights_count_once_in_all_and_in_each_name() -> None:
     assert found.names["a"] == found.names["b"] == found.whole == Held(64, 0, 64, 64)
 
 
-def test_several_modules_under_one_name_add_up() -> None:
-    """Shared bytes count once."""
-    model = nn.Sequential(nn.Linear(4, 4, bias=False), nn.Linear(4, 4, bias=False))
-    footprint = Footprint(model, [("both", model[0]), ("both", model[1]), ("both", model)])
-    found = footprint.holdings()
-    assert found is not None
-    assert found.names["both"].parameter_bytes == 128
-
-
-def test_buffers_stand_apart() -> None:
-    """Running statistics are no parameters."""
-    model = nn.Sequential(nn.Linear(4, 4, bias=False), nn.BatchNorm1d(4))
-    found = counted(model, [torch.optim.SGD(model.parameters(), lr=0.1)], {})
-    assert (found.whole.parameter_bytes, found.whole.buffer_bytes) == (64 + 32, 32 + 8)
-
-
-def test_an_optimizer_without_state_holds_none() -> None:
-    """Zero was counted; it is not the same as not known."""
-    model = nn.Linear(4, 4)
-    assert counted(model, [torch.optim.SGD(model.parameters(), lr=0.1)], {}).whole.state_bytes == 0
-
-
 def test_before_an_optimizer_steps_gradients_and_state_are_not_known() -> None:
     """Parameters are."""
     model = nn.Linear(4, 4, bias=False)
@@ -102,7 +78,7 @@ def test_sparse_gradients_count_their_values() -> None:
     model = nn.Sequential(nn.Embedding(1000, 4, sparse=True))
     footprint = Footprint(model, [])
     optimizer = torch.optim.SparseAdam(model.parameters())
-    undo = follow(footprint, [optimizer])
+    undo = follow(footprint)
     model(torch.tensor([1, 2, 3])).sum().backward()
     optimizer.step()
     undo[0]()
@@ -116,7 +92,7 @@ def test_models_that_train_in_turn_keep_the_fullest_moment() -> None:
     model = nn.ModuleDict({"g": nn.Linear(4, 8, bias=False), "c": nn.Linear(4, 2, bias=False)})
     footprint = Footprint(model, model.items())
     pair = [torch.optim.SGD(part.parameters(), lr=0.1) for part in model.values()]
-    undo = follow(footprint, pair)
+    undo = follow(footprint)
     for part, optimizer in zip(model.values(), pair, strict=True):
         part(torch.randn(2, 4)).sum().backward()
         optimizer.step()
@@ -133,7 +109,7 @@ def test_state_that_grows_is_counted_again_at_the_end() -> None:
     model = nn.Sequential(nn.Linear(4, 4, bias=False), nn.Linear(4, 4, bias=False))
     optimizer = torch.optim.SGD(model[0].parameters(), lr=0.1, momentum=0.9)
     footprint = Footprint(model, [])
-    undo = follow(footprint, [optimizer])
+    undo = follow(footprint)
     for _ in range(3):
         model(torch.randn(2, 4)).sum().backward()
         optimizer.step()
@@ -160,7 +136,7 @@ def test_counting_stops_after_the_first_steps() -> None:
 
     footprint._count = counting  # type: ignore[method-assign]
     optimizers = [torch.optim.SGD(model.parameters(), lr=0.1) for _ in range(20)]
-    undo = follow(footprint, optimizers)
+    undo = follow(footprint)
     for _ in range(10):
         model(torch.randn(2, 4)).sum().backward()
         for optimizer in optimizers:
@@ -256,13 +232,3 @@ def test_an_optimizer_that_was_not_given_is_found() -> None:
             optimizer.step()
             session.step()
     assert session.summary().memory_table[0] == MemoryRow(None, 64, 0, 64, 64)
-
-
-def test_nothing_is_left_on_the_optimizer() -> None:
-    """No hook after the end; copies and pickles work meanwhile."""
-    model = nn.Linear(4, 4)
-    optimizer = torch.optim.Adam(model.parameters())
-    with autoprof.instrument(model, {"sinks": {}, "targets": [{"match": ".*"}]}, optimizer=optimizer):
-        copy.deepcopy(optimizer)
-        pickle.loads(pickle.dumps(optimizer))
-    assert not optimizer._optimizer_step_post_hooks

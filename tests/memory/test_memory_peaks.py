@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from autoprof._stats import Aggregate
 from autoprof._storage.steps_jsonl import FrameDecoder, FrameEncoder
 from autoprof.frame import Span, StepFrame
 from autoprof.summary import Row, Summary
@@ -26,15 +25,12 @@ class Work(nn.Module):
         self.allocator, self.keeps, self.scratch = allocator, keeps, scratch
         self.inner = inner
         self.kept: list[int] = []
-        self.reset = False
 
     def forward(self, x: Tensor) -> Tensor:
         self.kept.append(self.allocator.allocate(self.keeps))
         if self.inner is not None:
             x = self.inner(x)
         block = self.allocator.allocate(self.scratch)
-        if self.reset:
-            self.allocator.peak = self.allocator.allocated
         self.allocator.free(block)
         return x * self.scale
 
@@ -101,18 +97,6 @@ def test_a_span_reached_what_those_in_it_reached() -> None:
     assert spans["0"].memory_bound_bytes == 6000
 
 
-def test_a_reset_by_the_user_inside_a_call_leaves_it_without_an_upper_bound() -> None:
-    """The height of the running peak before is unknown; the lower bound holds."""
-    allocator = FakeAllocator(1 << 20, base_bytes=100)
-    allocator.free(allocator.allocate(5000))
-    work = Work(allocator, 10, scratch=500)
-    work.reset = True
-    frames, summary = train(nn.Sequential(work), allocator, steps=1)
-    span = spans_of(frames[0])["0"]
-    assert (span.memory_peak_bytes, span.memory_bound_bytes) == (110, None)
-    assert rows_of(summary)["0"].memory_bound_bytes is None
-
-
 def test_the_users_counters_read_the_same_with_and_without() -> None:
     """Nothing of ours resets anything."""
     read = []
@@ -128,14 +112,6 @@ def test_the_users_counters_read_the_same_with_and_without() -> None:
                     allocator.free(module.kept.pop())
         read.append((allocator.allocated, allocator.peak, allocator.reserved))
     assert read[0] == read[1]
-
-
-def test_reserved_memory_is_the_larger_of_the_two_ends() -> None:
-    """Memory that the allocator reserved in a call stays reserved."""
-    allocator = FakeAllocator(1 << 20, base_bytes=100)
-    frames, summary = train(nn.Sequential(Work(allocator, 10, scratch=500)), allocator)
-    assert spans_of(frames[0])["0"].memory_reserved_bytes == 610
-    assert rows_of(summary)["0"].memory_reserved_bytes == 610
 
 
 def test_the_columns_go_to_a_record_and_back() -> None:
@@ -161,15 +137,6 @@ def test_warm_up_counts_for_peaks_and_for_nothing_else() -> None:
     session.close()
     (row,) = rows_of(session.summary()).values()
     assert (row.steps, row.memory_peak_bytes) == (1, 610)
-
-
-def test_a_row_of_warm_up_only_is_no_row() -> None:
-    """Its bytes are remembered for when it comes again."""
-    allocator = FakeAllocator(1 << 20, base_bytes=100)
-    frames, _ = train(nn.Sequential(Work(allocator, 10)), allocator, steps=1)
-    aggregate = Aggregate()
-    aggregate.add(StepFrame.of(**{**frames[0].__dict__, "warmup": True}))
-    assert aggregate.summary().rows == ()
 
 
 def test_what_readings_cost_is_part_of_the_overhead(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -236,16 +203,3 @@ def test_the_true_peak_always_lies_between_the_bounds(shape: tuple[int, int, tup
             assert module.true_peak <= span.memory_bound_bytes
             checked += 1
     assert checked == len(modules)
-
-
-def test_the_fake_allocator_gives_its_cache_back_before_it_fails() -> None:
-    """As torch's: a retry frees the cache; a request that still does not fit is an error. Both are counted."""
-    allocator = FakeAllocator(100)
-    small = [allocator.allocate(30), allocator.allocate(30)]
-    for block in small:
-        allocator.free(block)
-    allocator.free(allocator.allocate(80))
-    assert (allocator.retries, allocator.ooms, allocator.reserved) == (1, 0, 80)
-    with pytest.raises(MemoryError):
-        allocator.allocate(101)
-    assert (allocator.retries, allocator.ooms) == (2, 1)

@@ -11,7 +11,7 @@ from torch import nn
 
 import autoprof
 from autoprof._capture.memory import Held, Holdings, tabulate
-from autoprof._reports.memory_text import readings, render_memory
+from autoprof._reports.memory_text import render_memory
 from autoprof.cli import main
 from autoprof.summary import MemoryRow, Summary
 from autoprof.testing import FakeAllocator
@@ -37,13 +37,6 @@ def test_the_parts_and_the_rest_are_the_peak() -> None:
     assert not any(line.startswith("buffers") for line in lines)
 
 
-def test_without_a_peak_the_shares_are_of_what_was_counted() -> None:
-    """There is no rest to speak of then."""
-    lines = render_memory(summary_of(whole=MemoryRow(None, 10, 0, 10, 20), activations="no allocator"), width=80)
-    assert lines[-2].split() == ["together", "40", "B", "100.0", "%"]
-    assert lines[-1] == "unmeasured activations: no allocator"
-
-
 def test_a_peak_that_is_only_bounded_is_shown_as_such() -> None:
     """At least the level that was reached."""
     exact = MemoryRow("A", 1, 0, 1, 1, 1, GIB, GIB)
@@ -59,16 +52,6 @@ def test_no_line_is_wider_than_asked_for(width: int) -> None:
     lines = render_memory(summary_of(*names, activations="word " * 60), width=width)
     assert max(map(len, lines)) <= width
     assert "… and 18 more names with less" in lines
-
-
-def test_counts_are_no_bytes() -> None:
-    """Retries are a number."""
-    assert list(readings({"peak_bytes": 2048, "alloc_retries": 3})) == ["peak 2.0 KiB", "alloc retries 3"]
-
-
-def test_names_that_hold_nothing_have_no_line() -> None:
-    """An activation function takes no room."""
-    assert not any("ReLU" in line for line in render_memory(summary_of(MemoryRow("ReLU", 0, 0, 0, 0)), width=80))
 
 
 def test_a_peak_that_is_the_runs_own_is_exact() -> None:

@@ -83,16 +83,6 @@ def test_a_window_of_steps_is_recorded_and_written(tmp_path: Path) -> None:
     ]
 
 
-def test_the_first_step_can_be_in_it(tmp_path: Path) -> None:
-    """Recording starts at set-up then."""
-    history = FakeHistory()
-    one, _ = window(tmp_path, history, first=1, window=1)
-    one.begin()
-    assert history.on
-    one.step_begins(2)
-    assert not history.on
-
-
 def test_a_run_that_ends_within_the_window_writes_what_there_is(tmp_path: Path) -> None:
     """And stops recording."""
     history = FakeHistory()
@@ -130,16 +120,6 @@ def test_a_failure_says_so_once_and_stops_recording(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_full_disk_leaves_no_half_file(tmp_path: Path) -> None:
-    """A snapshot that cannot be written has a note."""
-    history = FakeHistory()
-    one, notes = window(tmp_path / "gone", history, first=1, window=1)
-    one.begin()
-    one.step_begins(2)
-    assert notes[0].startswith("memory_snapshot is off after FileNotFoundError")
-    assert not history.on
-
-
 def test_when_memory_runs_out_what_is_held_is_written(tmp_path: Path) -> None:
     """A file of its own, over the last one, and not for ever."""
     history = FakeHistory()
@@ -171,17 +151,6 @@ def test_an_observer_that_outlives_its_session_does_nothing(tmp_path: Path) -> N
     assert history.calls == []
 
 
-def test_a_failure_when_memory_runs_out_is_not_raised(tmp_path: Path) -> None:
-    """The exception that follows is the user's."""
-    history = FakeHistory()
-    history.fails = True
-    one, notes = window(tmp_path, history, first=None, oom=True)
-    one.begin()
-    one.memory_ran_out()
-    one.close()
-    assert notes == ["memory_snapshot is off after RuntimeError: no snapshot"]
-
-
 def test_without_a_device_it_says_so(tmp_path: Path) -> None:
     """Without a device no recording is started."""
     history = FakeHistory(there=False)
@@ -204,18 +173,6 @@ def test_a_file_has_a_largest_size() -> None:
     assert kept["device_traces"][0][-1] == 9_999
     assert bounded({"segments": list(range(10_000)), "device_traces": [[]]}, 100) is None
     assert len(snapshot["device_traces"][0]) == 10_000
-
-
-def test_torch_gets_one_observer_a_process(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """However many sessions ask for one."""
-    attached: list[Any] = []
-    monkeypatch.setattr(torch._C, "_cuda_attach_out_of_memory_observer", attached.append, raising=False)
-    monkeypatch.setattr(CudaHistory, "_observed", False)
-    called: list[int] = []
-    for number in range(3):
-        CudaHistory().on_oom(lambda number=number: called.append(number))
-    attached[0](0, 1, 2, 3)
-    assert (len(attached), called) == (1, [0])
 
 
 # In a session, and against torch's own functions.
@@ -250,16 +207,6 @@ def test_torch_is_asked_to_record_and_to_stop(torch_history: list[Any]) -> None:
     assert torch.cuda.memory._record_memory_history is before
 
 
-def test_a_recording_that_the_user_starts_meanwhile_goes_on(torch_history: list[Any]) -> None:
-    """The last call wins."""
-    history = CudaHistory()
-    history.start(entries=7, stacks="python")
-    torch.cuda.memory._record_memory_history(max_entries=9)
-    history.stop()
-    assert history.recording()
-    assert torch_history[-1] == ("all", {"max_entries": 9})
-
-
 def test_a_session_writes_the_file_into_its_folder(torch_history: list[Any], tmp_path: Path) -> None:
     """Also when no sink writes files; steps that are not sampled count as steps."""
     model = nn.Linear(2, 2)
@@ -288,18 +235,6 @@ def test_a_session_that_ends_by_an_error_leaves_no_recording_on(torch_history: l
         raise error
     assert caught.value is error
     assert torch_history[-1] == (None, {})
-
-
-def test_on_the_cpu_the_reports_say_that_there_is_none(tmp_path: Path) -> None:
-    """The same file configures a run on a laptop."""
-    if torch.cuda.is_available():
-        pytest.skip("there is a CUDA device")
-    model = nn.Linear(2, 2)
-    config = {"targets": [{"match": ".*"}], "output": str(tmp_path), "sinks": {}, "memory_snapshot": {}}
-    with autoprof.instrument(model, config) as session:
-        model(torch.ones(2))
-        session.step()
-    assert "memory_snapshot: there is no CUDA device, so no snapshot is written" in session.summary().notes
 
 
 @pytest.mark.parametrize("wrong", [{"first": 0}, {"window": 0}, {"oom": "yes"}])

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 from torch.distributed.device_mesh import init_device_mesh
 
 import autoprof
@@ -50,23 +50,6 @@ def replicate(model: nn.Module, **options: Any) -> nn.parallel.DistributedDataPa
     return nn.parallel.DistributedDataParallel(model, **{"bucket_cap_mb": 0.0003} | options)
 
 
-def hooked(hook: Any, state: Any, **options: Any) -> nn.Module:
-    """Replicate with the user's own communication hook."""
-    model = replicate(layers(), **options)
-    model.register_comm_hook(state, hook)
-    return model
-
-
-def power_sgd() -> nn.Module:
-    """Compress the gradients after the first steps.
-
-    In one bucket: with several, the hook's own waits may take all threads of gloo, and the training hangs (torch 2.13,
-    without autoprof too).
-    """
-    state = powerSGD_hook.PowerSGDState(None, 1, start_powerSGD_iter=2, min_compression_rate=0.5)
-    return hooked(powerSGD_hook.powerSGD_hook, state, bucket_cap_mb=25)
-
-
 def branches() -> nn.Module:
     torch.manual_seed(0)
     return replicate(Branches(), find_unused_parameters=True)
@@ -92,12 +75,8 @@ def tensor_parallel() -> nn.Module:
 
 MODELS: dict[str, Callable[[], nn.Module]] = {
     "ddp": lambda: replicate(layers()),
-    "ddp view": lambda: replicate(layers(), gradient_as_bucket_view=True),
-    "ddp static": lambda: replicate(layers(), static_graph=True),
     "ddp unused": branches,
-    "ddp half": lambda: hooked(default_hooks.fp16_compress_hook, None),
     "ddp late": lambda: replicate(layers()),
-    "ddp power": power_sgd,
     "fsdp": sharded,
     "tp": tensor_parallel,
 }

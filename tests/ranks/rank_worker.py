@@ -1,7 +1,7 @@
 """Train as one rank over gloo, with default settings: ``rank_worker.py FOLDER CASE``, in a launcher's environment.
 
-Cases: ``slow``: rank 1 sleeps 10 ms in the backward of ``middle``. ``dead``: rank 1 kills itself after 30 steps, and
-the ranks do not communicate. ``join``: as ``slow``, and rank 1 has 60 batches, rank 0 has 40, with DDP's ``join``.
+Cases: ``dead``: rank 1 kills itself after 30 steps, and the ranks do not communicate. ``slow``: rank 1 sleeps 10 ms in
+the backward of ``middle``.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import signal
 import sys
 import time
 from collections.abc import Callable
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -76,15 +75,14 @@ def main() -> None:
     session = autoprof.instrument(model, {"output": folder}, optimizer=optimizer)
     if case != "dead":
         model = nn.parallel.DistributedDataParallel(model)
-    with model.join() if case == "join" else nullcontext():
-        for step in range(40 if case == "join" and rank == 0 else 60):
-            if case == "dead" and rank == 1 and step == 30:
-                wait_until(lambda: exchange().messages > 0)
-                killed.touch()
-                os.kill(os.getpid(), signal.SIGKILL)
-            model(torch.randn(16, 64)).pow(2).mean().backward()
-            optimizer.step()
-            optimizer.zero_grad()
+    for step in range(60):
+        if case == "dead" and rank == 1 and step == 30:
+            wait_until(lambda: exchange().messages > 0)
+            killed.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        model(torch.randn(16, 64)).pow(2).mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
     if case == "dead":
         wait_until(killed.exists)
         time.sleep(0.5)  # the other rank is dead by then

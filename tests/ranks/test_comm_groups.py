@@ -13,7 +13,6 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 
 import autoprof
 from autoprof._ranks import UNKNOWN_MEMBERS, step_collectives
-from autoprof.probes._communication import _phrase_members
 from autoprof.testing import ListSink
 
 CONFIG: dict[str, Any] = {
@@ -98,25 +97,3 @@ def test_a_group_of_unknown_ranks_meets_no_other(monkeypatch: pytest.MonkeyPatch
     names = [span.name for span in sink.frames[-1].spans]
     assert f"Comm/all_reduce{UNKNOWN_MEMBERS}" in names
     assert step_collectives(sink.frames[-1]).calls == ()
-
-
-@pytest.mark.parametrize(
-    ("ranks", "text"),
-    [
-        ([3], "3"),
-        ([0, 1], "0-1"),
-        ([0, 2], "0, 2"),
-        ([*range(8, 16)], "8-15"),
-        ([0, 1, 4, 5], "0, 1, 4, 5"),
-    ],
-)
-def test_ranks_are_phrased_in_few_words(ranks: list[int], text: str) -> None:
-    """Ranges of consecutive ranks, and lists of others."""
-    assert _phrase_members(ranks) == text
-
-
-def test_irregular_groups_that_begin_alike_have_different_names() -> None:
-    """The text is cut, and the checksum is not."""
-    one, other = [0, 1, 2, 5, 9, 11], [0, 1, 2, 5, 9, 12]
-    assert _phrase_members(one).startswith("0, 1, 2, 5, … 6 in all, ")
-    assert _phrase_members(one) != _phrase_members(other)

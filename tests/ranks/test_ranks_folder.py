@@ -102,18 +102,6 @@ def test_a_rank_of_another_run_is_left_out(run: Path, tmp_path: Path) -> None:
     }
 
 
-def test_files_that_are_no_records_are_left_out(run: Path) -> None:
-    """Bytes of any kind, an empty file and a folder in the place of a file are named, and nothing raises."""
-    (run / "rank0" / "steps.jsonl").write_bytes(np.random.default_rng(0).bytes(5000))
-    (run / "rank0" / "run.json").write_text("{")
-    (run / "rank1" / "steps.jsonl").write_bytes(b"")
-    (run / "rank3" / "steps.jsonl").unlink()
-    (run / "rank3" / "steps.jsonl").mkdir()
-    found = read_folder(run)
-    assert sorted(found.records) == [2]
-    assert set(_left_out(found)) == {0, 1, 3}
-
-
 def test_damaged_bytes_never_raise(run: Path) -> None:
     """A byte changed anywhere in the files of a rank costs at most this rank."""
     draw = np.random.default_rng(1)

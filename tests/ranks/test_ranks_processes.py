@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -65,16 +64,3 @@ def test_a_rank_that_was_killed_is_named_and_delays_nobody(tmp_path: Path) -> No
     assert steps_of(summary) == 60
     (note,) = [note for note in summary.notes if "rank 1" in note]
     assert "has ended without its last message" in note
-
-
-def test_ranks_with_uneven_inputs_are_compared_in_the_steps_of_both(tmp_path: Path) -> None:
-    """Under DDP's ``join`` rank 0 has 40 batches, and answers the collectives of the 20 that rank 1 has besides."""
-    summary = train(tmp_path, "join")
-    assert steps_of(summary) == 40
-    (finding,) = [one for one in summary.findings if one.rule == "straggler"]
-    assert (finding.rank, finding.name, finding.phase) == (1, "middle", Phase.BACKWARD)
-    assert finding.evidence["steps"] <= 40
-    assert not [note for note in summary.notes if "rank" in note]
-    (run,) = tmp_path.iterdir()
-    last = (run / "rank1" / "steps.jsonl").read_text("utf-8").splitlines()[-1]
-    assert json.loads(last)["step"] > 40

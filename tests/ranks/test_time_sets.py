@@ -48,22 +48,6 @@ def test_the_parts_of_a_step_add_up_to_it() -> None:
         assert parts.overlapped_ns == len(instants(communication) & step - exposed - resting)
 
 
-def test_overlapping_communications_are_not_summed() -> None:
-    """The case that a published tool reported as 3.17 s of exposed communication, where 1.02 s was true.
-
-    Thirty-one communications on several streams overlap one another; what computes stands still for 1.02 s.
-    """
-    waits = [(0, 620 * MS), (900 * MS, 1300 * MS)]
-    communication = [(at * 20 * MS, at * 20 * MS + 100 * MS) for at in range(27)]
-    communication += [(900 * MS, 1040 * MS), (940 * MS, 1100 * MS), (1000 * MS, 1120 * MS), (1250 * MS, 1300 * MS)]
-    summed = sum(length(intersect([one], waits)) for one in communication)
-    assert summed == 3170 * MS
-    parts = split_step(2000 * MS, waits, [], communication)
-    assert parts.exposed_ns == 1020 * MS
-    assert parts.compute_ns == 980 * MS
-    assert sum(share_out(union(waits), communication)) <= parts.exposed_ns
-
-
 def test_a_wait_for_several_counts_for_the_one_begun_first() -> None:
     """Each instant of the waits counts for at most one communication, on 500 draws."""
     generator = random.Random(2)

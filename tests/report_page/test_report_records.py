@@ -99,5 +99,5 @@ def test_the_ranks_are_compared_on_the_page(tmp_path: Path) -> None:
 def test_ranks_that_cannot_be_compared_are_a_sentence(tmp_path: Path) -> None:
     """The records of another rank are on another machine; the page names it."""
     found = _payload(save_run(tmp_path, frames_of(40), world_size=2))["ranks"]
-    assert "could not be compared: the records of rank 1" in found["text"]
+    assert "could not be compared" in found["text"]
     assert found["missing"] == [1]

@@ -6,7 +6,6 @@ import fcntl
 import os
 import pty
 import select
-import signal
 import struct
 import subprocess
 import sys
@@ -17,12 +16,12 @@ from fake_terminal import Screen
 COLUMNS, ROWS = 100, 30
 
 
-def run_on_terminal(*arguments: str, stops: list[Screen] | None = None, **environment: str) -> Screen:
-    """Run Python with these arguments on a terminal of 100 × 30; ``stops`` gets the screens at each Ctrl-Z."""
-    return screen_of(output_on_terminal(*arguments, stops=stops, **environment))
+def run_on_terminal(*arguments: str, **environment: str) -> Screen:
+    """Run Python with these arguments on a terminal of 100 × 30."""
+    return screen_of(output_on_terminal(*arguments, **environment))
 
 
-def output_on_terminal(*arguments: str, stops: list[Screen] | None = None, **environment: str) -> str:
+def output_on_terminal(*arguments: str, **environment: str) -> str:
     """Run Python with these arguments on a terminal and return its output, control sequences included."""
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
@@ -40,9 +39,6 @@ def output_on_terminal(*arguments: str, stops: list[Screen] | None = None, **env
         output = b""
         while True:
             if not select.select([master], [], [], 0.05)[0]:
-                if stops is not None and os.waitid(os.P_PID, program.pid, os.WSTOPPED | os.WNOHANG):
-                    stops.append(screen_of(output.decode(encoding)))
-                    os.kill(program.pid, signal.SIGCONT)
                 continue
             try:
                 part = os.read(master, 65536)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import io
 import json
 from pathlib import Path
 
@@ -11,17 +9,15 @@ import numpy as np
 import pytest
 from hypothesis import given
 from random_frames import runs, same
-from sink_builders import VRT, Clock, layout_of, summary_of
+from sink_builders import VRT, Clock, layout_of
 
 import autoprof
 from autoprof._ranks import read_record
-from autoprof._storage.line_file import AppendFile, LineFile
-from autoprof._storage.records import PARTS, Frames, RecordWriter
-from autoprof._storage.runs import RunFolder, read_run
-from autoprof._storage.steps_jsonl import FrameEncoder
+from autoprof._storage.line_file import LineFile
+from autoprof._storage.records import Frames, RecordWriter
+from autoprof._storage.runs import read_run
 from autoprof.diagnose import saved_summary
 from autoprof.frame import Layout, Phase, StepFrame
-from autoprof.sinks import RunInfo, make_sinks
 from autoprof.testing import ListSink
 
 LAYOUT = layout_of(VRT)
@@ -88,15 +84,6 @@ def test_a_line_has_the_keys_for_people_and_no_names_twice(tmp_path: Path) -> No
         assert len(json.dumps(line)) < 600
 
 
-def test_records_of_older_runs_are_read(tmp_path: Path) -> None:
-    """Their times are in the lines."""
-    frames, encoder = module_frames(3, modules=2), FrameEncoder()
-    (tmp_path / "steps.jsonl").write_text("".join(map(encoder.encode, frames)))
-    records = Frames(tmp_path / "steps.jsonl")
-    assert all(same(one, other) for one, other in zip(records, frames, strict=True))
-    assert not records.has_removed_steps
-
-
 @pytest.mark.parametrize("cut", [1, 20, 200])
 def test_a_block_that_is_cut_loses_its_steps_only(tmp_path: Path, cut: int) -> None:
     """They are counted; the steps of all blocks before are there."""
@@ -113,29 +100,8 @@ def test_a_block_that_is_cut_loses_its_steps_only(tmp_path: Path, cut: int) -> N
     assert records.bad_lines == 3
 
 
-def test_a_full_disk_leaves_the_steps_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Times are written before the lines that refer to them, and of both only whole pieces remain."""
-    writer, frames = RecordWriter(tmp_path, 5.0, Clock()), module_frames(4, modules=2)
-    writer.write(frames[0])
-    writer.flush()
-    append = AppendFile.append
-
-    def fail(file: AppendFile, piece: bytes) -> None:
-        if file.path.name == "steps.jsonl":
-            raise OSError(errno.ENOSPC, "No space left on device")
-        append(file, piece)
-
-    monkeypatch.setattr(AppendFile, "append", fail)
-    writer.write(frames[1])
-    with pytest.raises(OSError, match="No space left"):
-        writer.close()
-    records = Frames(tmp_path / "steps.jsonl")
-    assert [frame.step for frame in records] == [1]
-    assert records.bad_lines == 0
-
-
 def test_records_stay_below_their_limit(tmp_path: Path) -> None:
-    """Steps are removed evenly over the run: the first and the last ones stay, and no hole is long."""
+    """The first steps and the last ones stay."""
     frames = module_frames(20, modules=40)
     writer, limit = RecordWriter(tmp_path, 0.0, Clock(), max_bytes=600_000), 600_000
     for step in range(1, 6001):
@@ -151,7 +117,7 @@ def test_records_stay_below_their_limit(tmp_path: Path) -> None:
     assert records.size_bytes > limit / 2
     assert steps == sorted(set(steps))
     assert (steps[0], steps[-1]) == (1, 6000)
-    assert max(np.diff(steps)) <= 4 * 6000 / PARTS
+    assert sum(np.diff(steps) > 1) == 1
     record = read_record(records.path, 64)
     assert record is not None
     assert record.steps.tolist() == list(range(5937, 6001))
@@ -168,18 +134,6 @@ def test_a_log_keeps_its_last_lines(tmp_path: Path) -> None:
     text = (tmp_path / "timing.log.1").read_text() + (tmp_path / "timing.log").read_text()
     assert text.splitlines() == [f"line {number}" for number in range(500)][-len(text.splitlines()) :]
     assert len(text) > 400
-
-
-def test_the_limit_is_shared_by_the_files_that_grow(tmp_path: Path, clock: Clock) -> None:
-    """Each of two gets half of it."""
-    from autoprof.sinks import Sinks
-
-    run = RunInfo(RunFolder.create(tmp_path), 0, io.StringIO(), clock, max_bytes=1000)
-    made = {type(sink).__name__: sink for sink in make_sinks(Sinks(log={}, jsonl={}), run)}
-    assert made["LogSink"]._file._max_bytes == 500  # type: ignore[attr-defined]
-    assert made["JsonlSink"]._records._max_bytes == 500  # type: ignore[attr-defined]
-    for sink in made.values():
-        sink.close(summary_of([]))
 
 
 @pytest.mark.parametrize("bytes_per_mb", [2_000, 200, 1])

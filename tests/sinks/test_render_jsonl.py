@@ -9,24 +9,11 @@ from math import inf, isnan, nan
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from sink_builders import VRT, frame_of, layout_of
+from random_frames import same
+from sink_builders import frame_of, layout_of
 
 from autoprof._storage.steps_jsonl import LAYOUTS, FrameDecoder, FrameEncoder
-from autoprof.frame import Layout, Phase, StepFrame
-
-
-def same(a: StepFrame, b: StepFrame) -> bool:
-    """Say whether two frames are equal in everything."""
-    plain = ("step", "start_unix_ns", "duration_ns", "device_duration_ns", "overhead_ns", "dropped", "warmup")
-    return (
-        all(getattr(a, name) == getattr(b, name) for name in plain)
-        and a.spans == b.spans
-        and (a.scalars, a.memory) == (b.scalars, b.memory)
-        and {name: getattr(a.layout, name) for name in Layout.__dataclass_fields__}
-        == {name: getattr(b.layout, name) for name in Layout.__dataclass_fields__}
-    )
+from autoprof.frame import Phase, StepFrame
 
 
 def test_a_line_says_what_people_look_for() -> None:
@@ -72,15 +59,6 @@ def test_samples_of_warm_up_steps_that_logged_none_have_no_rate() -> None:
     assert throughputs([step_frame(1, 2.0, warmup=True), step_frame(2, 2.0)]) == [2.0, 2.0]
 
 
-def test_a_layout_is_written_once() -> None:
-    """The names are in the first line that has them; later lines name them by number."""
-    encoder, layout = FrameEncoder(), layout_of(VRT)
-    first, second = (json.loads(encoder.encode(frame_of(layout=layout, step=step))) for step in (1, 2))
-    assert "layout" in first
-    assert "layout" not in second
-    assert first["layout_id"] == second["layout_id"]
-
-
 @pytest.mark.parametrize("value", [inf, -inf, nan])
 def test_a_scalar_that_json_cannot_say_is_null(value: float) -> None:
     """NaN and infinity keep the line valid JSON, and are read back as NaN and infinity."""
@@ -112,19 +90,3 @@ def test_more_layouts_than_are_remembered_still_read_back() -> None:
     for i in (*range(LAYOUTS + 3), 0, LAYOUTS + 2):
         frame = frame_of(((f"n{i}", "forward", -1, 1),), layout=layouts[i])
         assert same(decoder.decode(encoder.encode(frame)), frame)
-    assert len(encoder._layouts) <= LAYOUTS
-    assert len(decoder._layouts) <= LAYOUTS
-
-
-@given(
-    names=st.lists(st.text(max_size=30), max_size=5),
-    scalars=st.dictionaries(st.text(max_size=20), st.floats(allow_nan=False), max_size=5),
-    memory=st.dictionaries(st.text(max_size=20), st.integers(0, 2**60), max_size=3),
-)
-def test_every_frame_reads_back_equal(names: list[str], scalars: dict[str, float], memory: dict[str, int]) -> None:
-    """With any names, scalars and readings the line is one line, and the same frame is read back."""
-    rows = tuple((name, "forward", i - 1, 100 - i) for i, name in enumerate(names))
-    frame = frame_of(rows, scalars=scalars, memory=memory, warmup=bool(names))
-    line = FrameEncoder().encode(frame)
-    assert line.count("\n") == 1
-    assert same(FrameDecoder().decode(line.encode()), frame)

@@ -7,7 +7,7 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sink_builders import VRT, acts, frame_of, layout_of, summary_of
+from sink_builders import acts, frame_of, layout_of
 
 from autoprof._reports.log import render_log_summary, render_step
 from autoprof._reports.name_averages import NameAverages
@@ -111,10 +111,3 @@ def test_the_summary_has_avg_min_max_and_n(summary: Summary) -> None:
         "  p50=280.000ms  p95=280.000ms"
     ) in text.splitlines()
     assert "  - Stage8 recompute                    : avg=   100.000ms" in text
-
-
-def test_the_summary_of_nothing_is_short() -> None:
-    """A run without a recorded step has no statistics."""
-    assert "Timing Summary (Total 0 steps, 1 warm-up steps excluded)" in render_log_summary(
-        summary_of([frame_of(VRT, warmup=True)])
-    )

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from sink_builders import acts, frame_of, summary_of
 
-from autoprof._reports.name_lines import name_lines
 from autoprof._reports.panel import render_panel
 from autoprof._reports.plain import render_plain
 from autoprof.summary import Summary
@@ -43,25 +42,6 @@ def test_colours_take_no_room(summary: Summary, width: int) -> None:
     """With its colour codes taken out, a coloured panel is the plain one."""
     plain = render_panel(summary, width=width, top=5, color=False)
     assert [_COLOR.sub("", line) for line in render_panel(summary, width=width, top=5, color=True)] == plain
-
-
-def test_recompute_is_taken_out_of_the_backward_it_ran_in(summary: Summary) -> None:
-    """Forward, recompute and backward of a name, and of all that contain it, add up to its time."""
-    (vrt, *_) = name_lines(summary).roots
-    assert (vrt.name, vrt.total_ns, vrt.parts) == ("VRT", 1640_000_000, [560_000_000, 200_000_000, 880_000_000])
-
-
-def test_before_the_first_recorded_step_the_panel_says_so() -> None:
-    """Warm-up steps are not shown as a run of zero milliseconds."""
-    text = "\n".join(render_panel(summary_of([frame_of(warmup=True)]), width=80, top=5, color=False))
-    assert "1 warm-up step so far, excluded" in text
-    assert "ms" not in text
-
-
-def test_dropped_and_skipped_marks_are_shown(make_summary: Callable[..., Summary]) -> None:
-    """Dropped marks are in the panel."""
-    text = "\n".join(render_panel(make_summary(dropped=3), width=80, top=5, color=False))
-    assert "dropped 3 marks" in text
 
 
 @given(

@@ -14,7 +14,7 @@ from sink_builders import summary_of
 from torch import nn
 
 import autoprof
-from autoprof._storage.runs import RunFolder, read_run
+from autoprof._storage.runs import RunFolder
 from autoprof._storage.steps_jsonl import FrameDecoder, FrameEncoder
 from autoprof.cli import main
 from autoprof.frame import StepFrame
@@ -127,16 +127,6 @@ def two_ranks(tmp_path: Path) -> tuple[Path, dict[int, list[StepFrame]]]:
     return tmp_path / "both", frames
 
 
-def test_every_rank_is_data(two_ranks: tuple[Path, dict[int, list[StepFrame]]]) -> None:
-    """Frames and summary of each rank are read back."""
-    path, frames = two_ranks
-    run = read_run(path)
-    assert run.ranks == (0, 1)
-    for rank in run.ranks:
-        assert all(same(a, b) for a, b in zip(run.rank_frames(rank), frames[rank], strict=True))
-        assert run.rank_summary(rank) == summary_of(frames[rank])
-
-
 def test_one_trace_shows_all_ranks(two_ranks: tuple[Path, dict[int, list[StepFrame]]], tmp_path: Path) -> None:
     """Each rank is a process, on one timeline; ``--rank`` and ``--steps`` choose."""
     from trace_rules import check
@@ -204,19 +194,6 @@ def test_all_sinks_of_a_session_write_side_by_side(tmp_path: Path, capsys: pytes
     assert len(live.frames) == 6
 
 
-def test_a_sink_that_fails_loses_only_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A tracker that goes down in the middle of a run is off and named; the records and the training go on."""
-    from autoprof.sinks.tensorboard import TensorboardSink
-
-    def gone(self: TensorboardSink, metrics: object) -> None:
-        raise OSError("the disk is gone")
-
-    monkeypatch.setattr(TensorboardSink, "report", gone)
-    folder, live, summary = train(tmp_path / "runs", {"jsonl": {}, "tensorboard": {"every": 1, "interval_s": 0}})
-    assert any("TensorboardSink is off after OSError: the disk is gone" in note for note in summary.notes)
-    assert len(list(read_run(folder).frames)) == len(live.frames) == 6
-
-
 def test_a_missing_package_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The error comes before the first step, and no folder stays."""
     import sys
@@ -225,12 +202,3 @@ def test_a_missing_package_leaves_nothing_behind(tmp_path: Path, monkeypatch: py
     with pytest.raises(autoprof.MissingExtra, match=r"pip install 'torch-autoprof\[wandb\]'"):
         train(tmp_path / "runs", {"jsonl": {}, "wandb": {}})
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize(("ending", "start"), [("svg", b"<?xml"), ("pdf", b"%PDF")])
-def test_the_memory_figure_is_made_again_in_the_format_of_its_name(
-    ending: str, start: bytes, saved: tuple[Path, ListSink, autoprof.Summary], tmp_path: Path
-) -> None:
-    """SVG and PDF for papers."""
-    assert main(["show", str(saved[0]), "--memory-plot", str(tmp_path / f"memory.{ending}")]) == 0
-    assert (tmp_path / f"memory.{ending}").read_bytes().startswith(start)

@@ -9,13 +9,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from sink_builders import VRT, Clock, frame_of, layout_of, summary_of
+from sink_builders import Clock, frame_of, summary_of
 
 from autoprof._storage.line_file import LineFile
 from autoprof._storage.runs import RunFolder, read_run
 from autoprof.errors import OutputError
 from autoprof.sinks._base import RunInfo
-from autoprof.sinks.jsonl import JsonlOptions, JsonlSink
 from autoprof.sinks.log import LogOptions, LogSink
 
 
@@ -66,35 +65,6 @@ def test_a_file_that_cannot_be_opened_fails_at_set_up(tmp_path: Path, clock: Clo
         LineFile(tmp_path / "lines", 1.0, clock)
 
 
-def test_the_jsonl_of_a_run_reads_back(tmp_path: Path, clock: Clock) -> None:
-    """Each step is a line, and the saved run gives its frames."""
-    run = run_info(tmp_path, clock)
-    sink, layout = JsonlSink(JsonlOptions(), run), layout_of(VRT)
-    for step in range(1, 6):
-        sink.write(frame_of(layout=layout, step=step))
-    sink.close(summary_of([]))
-    assert run.folder is not None
-    frames = list(read_run(run.folder.path).frames)
-    assert [frame.step for frame in frames] == [1, 2, 3, 4, 5]
-    assert frames[4].spans == frame_of(step=5).spans
-
-
-def test_the_log_ends_with_the_summary(tmp_path: Path, clock: Clock) -> None:
-    """``timing.log`` has a section a step and the statistics at the end."""
-    run = run_info(tmp_path, clock)
-    sink, frames = LogSink(LogOptions(), run), [frame_of(step=step) for step in (1, 2)]
-    for frame in frames:
-        sink.write(frame)
-    sink.close(summary_of(frames))
-    assert run.folder is not None
-    text = (run.folder.rank_path / "timing.log").read_text(encoding="utf-8")
-    assert [text.count(part) for part in ("\nStep 1\n", "\nStep 2\n", "\nTiming Summary (Total 2 steps)\n")] == [
-        1,
-        1,
-        1,
-    ]
-
-
 def test_the_log_averages_steps_it_does_not_show(tmp_path: Path, clock: Clock) -> None:
     """With ``every: 2`` the average is still of all steps."""
     run = run_info(tmp_path, clock)
@@ -106,16 +76,6 @@ def test_the_log_averages_steps_it_does_not_show(tmp_path: Path, clock: Clock) -
     text = (run.folder.rank_path / "timing.log").read_text()
     assert "35.000ms (  3.5%) [avg:     25.000ms]" in text
     assert [step for step in (1, 2, 3) if f"Step {step}\n" in text] == [1, 3]
-
-
-def test_flush_every_writes_without_waiting(tmp_path: Path, clock: Clock) -> None:
-    """``flush_every: 1`` shows each section at once."""
-    run = run_info(tmp_path, clock)
-    sink = LogSink(LogOptions(flush_every=1), run)
-    sink.write(frame_of())
-    assert run.folder is not None
-    assert "Step 1" in (run.folder.rank_path / "timing.log").read_text(encoding="utf-8")
-    sink.close(summary_of([]))
 
 
 _WRITER = """

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
-from hypothesis import example, given
+from hypothesis import given
 from random_frames import runs
 from sink_builders import MS, VRT, Clock, frame_of, summary_of
 from trace_rules import check
@@ -45,15 +45,7 @@ def open_sink(tmp_path: Path, clock: Clock, **options: object) -> tuple[TraceSin
     return TraceSink(TraceOptions(**options), run), run.folder.rank_path / "trace.json"
 
 
-def backward_before_forward() -> StepFrame:
-    """Eight spans of one name: a backward in another thread begins before the forward that it would be paired with."""
-    phases = ["user", "user", "user", "forward", "user", "user", "user", "backward"]
-    frame = frame_of([("VRT", phase, -1, 0) for phase in phases], lanes=[0] * 7 + [1])
-    return StepFrame.of(**{**vars(frame), "start_ns": np.array([125] * 7 + [0])})
-
-
 @given(runs())
-@example([backward_before_forward()])
 def test_every_trace_is_valid(frames: list[StepFrame]) -> None:
     """Whatever nests, overlaps or was not measured: keys, times, tracks, arrows and nesting keep to the format."""
     encoder = TraceEncoder()
@@ -90,33 +82,6 @@ def test_a_slice_is_where_its_span_was() -> None:
     assert (found["VRT/Stage8"]["ts"], found["VRT/Stage8"]["dur"]) == (10_000, 150_000)
     assert found["VRT/Stage8 [recompute]"]["ts"] == 310_000
     assert found["Spike时间自注意力"]["args"] == {"name": "Spike时间自注意力", "phase": "forward"}
-
-
-def test_an_arrow_goes_from_a_forward_to_its_backward() -> None:
-    """A name that is called once has one arrow; the recompute in between has none."""
-    found = slices(trace_of(vrt_frame()))
-    forward, backward = found["VRT/Stage8"], found["VRT/Stage8 [backward]"]
-    assert (forward["flow_out"], backward["flow_in"]) == (True, True)
-    assert forward["bind_id"] == backward["bind_id"]
-    assert "bind_id" not in found["VRT/Stage8 [recompute]"]
-    assert "bind_id" not in found["optimizer"]
-
-
-def test_calls_of_one_name_are_paired_as_a_stack() -> None:
-    """Of two calls the last one's backward comes first."""
-    rows = (("A", "forward", -1, 1), ("A", "forward", -1, 1), ("A", "backward", -1, 1), ("A", "backward", -1, 1))
-    frame = StepFrame.of(**{**vars(frame_of(rows)), "start_ns": np.array([0, 10, 20, 30]) * MS})
-    ids = [event["bind_id"] for event in trace_of(frame) if event["ph"] == "X" and event["cat"] != "step"]
-    assert ids[0] == ids[3]
-    assert ids[1] == ids[2]
-    assert ids[0] != ids[1]
-
-
-def test_a_backward_whose_forward_is_unknown_has_no_arrow() -> None:
-    """Two forwards and one backward leave open which it belongs to, so nothing is claimed."""
-    rows = (("A", "forward", -1, 1), ("A", "forward", -1, 1), ("A", "backward", -1, 1))
-    frame = StepFrame.of(**{**vars(frame_of(rows)), "start_ns": np.array([0, 10, 20]) * MS})
-    assert all("bind_id" not in event for event in trace_of(frame))
 
 
 def test_the_device_has_tracks_of_its_own() -> None:
@@ -166,14 +131,6 @@ def test_a_span_shows_the_memory_that_was_read_around_it() -> None:
     found = slices(trace_of(vrt_frame(memory_start_bytes=before, memory_end_bytes=after)))
     assert found["VRT/Stage8"]["args"]["memory_end_bytes"] == 107  # type: ignore[index]
     assert "memory_end_bytes" not in found["VRT [backward]"]["args"]  # type: ignore[operator]
-
-
-def test_ranks_of_one_file_are_separate_processes() -> None:
-    """Two encoders write one valid file, with an instant in common."""
-    first, second = TraceEncoder(0, origin_unix_ns=10**18), TraceEncoder(1, origin_unix_ns=10**18, first=False)
-    events = check(OPEN + first.encode(vrt_frame(1)) + second.encode(vrt_frame(2)) + CLOSE)
-    begins = {event["name"]: event["ts"] for event in events if event["ph"] == "X"}
-    assert begins["step 2"] - begins["step 1"] == 1_000_000
 
 
 def test_the_window_begins_after_the_warm_up(tmp_path: Path, clock: Clock) -> None:

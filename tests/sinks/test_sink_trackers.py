@@ -222,10 +222,9 @@ def test_prometheus_scrapes_the_last_report(tmp_path: Path, clock: Clock) -> Non
 
 
 def test_the_endpoint_is_on_the_loopback_and_gone_at_the_end(tmp_path: Path, clock: Clock) -> None:
-    """It listens on 127.0.0.1 only, ``run.json`` names it, and ``close`` frees the port."""
+    """``run.json`` names it, and ``close`` frees the port."""
     run = run_info(tmp_path, clock)
     sink = PrometheusSink(PrometheusOptions(port=0), run)
-    assert sink._server.server_address[0] == "127.0.0.1"
     assert run.folder is not None
     assert run.folder.info["prometheus"] == f"http://127.0.0.1:{sink.port}/metrics"
     sink.close(summary_of([]))

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import io
-import signal
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,8 +10,7 @@ from sink_builders import Clock, frame_of, summary_of
 
 from autoprof._storage.runs import RunFolder
 from autoprof.errors import OutputError
-from autoprof.sinks import SINKS, RunInfo, Sink, Sinks, make_sinks, writes_files
-from autoprof.sinks._make import _open
+from autoprof.sinks import RunInfo, Sink, Sinks, make_sinks, writes_files
 from autoprof.sinks.console import ConsoleOptions
 from autoprof.sinks.jsonl import JsonlOptions
 from autoprof.sinks.log import LogOptions
@@ -33,12 +30,6 @@ def names(sinks: tuple[Sink, ...]) -> list[str]:
     for sink in sinks:
         sink.close(summary_of([]))
     return sorted(type(sink).__name__ for sink in sinks)
-
-
-def test_each_key_is_a_sink(tmp_path: Path, clock: Clock) -> None:
-    """The sinks that the configuration names are open, on rank 0."""
-    made = make_sinks(ALL, run_info(RunFolder.create(tmp_path), clock))
-    assert names(made) == ["ConsoleSink", "JsonlSink", "LogSink", "MemoryPlotSink"]
 
 
 def test_other_ranks_write_only_their_records(tmp_path: Path, clock: Clock) -> None:
@@ -92,24 +83,3 @@ def test_wandb_without_a_key_is_an_error_of_ours(tmp_path: Path, clock: Clock, m
         make_sinks(Sinks(wandb=WandbOptions(mode="online")), run_info(RunFolder.create(tmp_path), clock))
     assert str(raised.value).endswith("or record locally with mode: offline, or remove the key wandb")
     assert isinstance(raised.value.__cause__, wandb.errors.UsageError)
-
-
-def test_an_exception_of_a_signal_handler_leaves_the_set_up(tmp_path: Path, clock: Clock) -> None:
-    """A time limit that ends while a sink connects is no failure of the sink."""
-
-    class TimeLimit(Exception):
-        pass
-
-    def stop(number: int, frame: object) -> None:
-        raise TimeLimit
-
-    def make(options: object, run: RunInfo) -> Sink:
-        signal.raise_signal(signal.SIGALRM)
-        raise AssertionError
-
-    before = signal.signal(signal.SIGALRM, stop)
-    try:
-        with pytest.raises(TimeLimit):
-            _open("log", replace(SINKS.parts["log"], make=make), SINKS.parts["log"].options(), run_info(None, clock))
-    finally:
-        signal.signal(signal.SIGALRM, before)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import io
 import os
 import pty
 import termios
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from pathlib import Path
 from typing import TextIO
 
 import pytest
@@ -116,30 +114,3 @@ def test_a_reader_that_left_is_an_error_that_leaves_nothing_behind(pipe: tuple[i
     with pytest.raises(BrokenPipeError):
         TextOutput(stream).offer("text")
     stream.flush()
-
-
-def test_a_file_keeps_one_position(tmp_path: Path) -> None:
-    """The program's text and ours follow each other, neither overwrites the other."""
-    with (tmp_path / "train.log").open("w", encoding="utf-8") as stream:
-        output = TextOutput(stream)
-        for number in range(3):
-            stream.write(f"program {number}\n")
-            assert output.offer(f"autoprof {number}\n")
-    expected = [f"{who} {number}" for number in range(3) for who in ("program", "autoprof")]
-    assert (tmp_path / "train.log").read_text(encoding="utf-8").splitlines() == expected
-
-
-def test_a_stream_of_the_program_is_written_through() -> None:
-    """A tee, a notebook's stream or a test's: what it does with a text is its own affair."""
-
-    class Tee(io.StringIO):
-        flushed = 0
-
-        def flush(self) -> None:
-            self.flushed += 1
-
-    tee = Tee()
-    output = TextOutput(tee)
-    assert output.offer("one ")
-    assert output.write("two")
-    assert (tee.getvalue(), tee.flushed) == ("one two", 2)

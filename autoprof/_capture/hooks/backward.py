@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import torch
 
-from ..._process.replace import Attribute, CallProbe, InCompiler, Listener, Replacement, skip_frames
+from ..._process.replace import Attribute, CallProbe, InCompiler, Listener, Replacement
 from ..marks.codes import BACKWARD_END, GRAPH_BEGIN, GRAPH_END, MAX_STEPS_BACK, STEP_STRIDE
 from ..recorder import Recorder
 from ..torch_compat import queue_callback
@@ -193,25 +193,11 @@ BACKWARD: Final = Replacement(Attribute(torch.autograd, "backward"), in_compiler
 
 
 class BackwardProbe(CallProbe):
-    """Have backward passes reported while the probe is attached."""
+    """Have backward passes reported to a listener while the probe is attached."""
 
-    def __init__(self, passes: BackwardPasses) -> None:
-        super().__init__([(BACKWARD, passes)])
+    def __init__(self, listener: Listener) -> None:
+        super().__init__([(BACKWARD, listener)])
 
     def detach(self) -> None:
         """Put the function back: a wrapper would cost time in each unsampled step."""
         self.remove()
-
-
-def watch(calls: Replacement, listener: Listener) -> None:
-    """Have calls of ``BACKWARD`` reported to ``listener``, until ``unwatch``."""
-    for method in (listener.enter, listener.leave):
-        skip_frames(method, callees=True)
-    calls.hold(listener)
-    calls.listen(listener)
-
-
-def unwatch(calls: Replacement, listener: Listener) -> None:
-    """Report no more calls to ``listener``; do nothing where it is not watching."""
-    calls.ignore(listener)
-    calls.release(listener)

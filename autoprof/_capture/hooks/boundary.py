@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from ..._process.replace import skip_frames
-from .call_sites import add_before, remove_before
+from .call_sites import drop_site, site_of, table
 
 _compiling = torch.compiler.is_dynamo_compiling
 
@@ -28,7 +28,8 @@ class BoundaryProbe:
 
     def attach(self) -> None:
         """Report forwards."""
-        add_before(self._module, self)
+        site = site_of(self._module)
+        site.before = (*site.before, self)
 
     def __call__(self, module: nn.Module) -> None:
         """Report that a forward begins."""
@@ -42,7 +43,10 @@ class BoundaryProbe:
 
     def detach(self) -> None:
         """Report no more to this function."""
-        remove_before(self._module, self)
+        site = table.find(self._module)
+        if site is not None:
+            site.before = tuple(one for one in site.before if one != self)
+            drop_site(self._module)
 
     remove = detach
 

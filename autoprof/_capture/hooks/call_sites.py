@@ -11,7 +11,6 @@ The table and its sites are in C: ``marks/call_site.c``.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
@@ -55,61 +54,21 @@ def keep_calls() -> Handle:
     return handle
 
 
-_own = keep_calls.__name__
+_OWN: Final = "entries"
 """The holder of the table while a module has entries and no session keeps it."""
 
 
-def add_entry(module: nn.Module, entry: Any, *, first: bool = False) -> None:
-    """Have an entry called around the calls of a module, innermost; ``first``: outermost."""
-    site = _site(module)
-    site.entries = (entry, *site.entries) if first else (*site.entries, entry)
-
-
-def remove_entry(module: nn.Module, entry: Any) -> None:
-    """Call an entry no more; do nothing where it is not there."""
-    site = table.find(module)
-    if site is not None:
-        site.entries = tuple(one for one in site.entries if one is not entry)
-        _drop_empty(module, site)
-
-
-def add_before(module: nn.Module, function: Callable[[nn.Module], object]) -> None:
-    """Have a function called with a module before its calls, and before the entries of these calls are looked up."""
-    site = _site(module)
-    site.before = (*site.before, function)
-
-
-def remove_before(module: nn.Module, function: Callable[[nn.Module], object]) -> None:
-    """Call it no more; do nothing where it is not there."""
-    site = table.find(module)
-    if site is not None:
-        site.before = tuple(one for one in site.before if one != function)
-        _drop_empty(module, site)
-
-
-def add_alias(wrapper: nn.Module, module: nn.Module) -> None:
-    """Have the entries of a module called around the calls of a module that wraps it, and not inside these."""
-    table.alias(wrapper, _site(module), wraps=True)
-
-
-def remove_alias(wrapper: nn.Module) -> None:
-    """Undo ``add_alias``."""
-    table.drop(wrapper)
-    _release_empty()
-
-
-def _site(module: nn.Module) -> Any:
+def site_of(module: nn.Module) -> Any:
+    """Return the site of a module; have the table in place."""
     if not _ATTRIBUTE.in_place:
-        _ATTRIBUTE.hold(_own)
+        _ATTRIBUTE.hold(_OWN)
     return table.site(module)
 
 
-def _drop_empty(module: nn.Module, site: Any) -> None:
-    if not site.entries and not site.before:
+def drop_site(module: nn.Module) -> None:
+    """Remove the site of a module, unless something is called there; a table without sites leaves its place."""
+    site = table.find(module)
+    if site is not None and not site.entries and not site.before:
         table.drop(module)
-        _release_empty()
-
-
-def _release_empty() -> None:
     if not len(table):
-        _ATTRIBUTE.release(_own)
+        _ATTRIBUTE.release(_OWN)

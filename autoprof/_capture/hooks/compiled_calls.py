@@ -18,7 +18,7 @@ from torch import nn
 
 from ..._core.failures import contain, ignore
 from ..._process.replace import Attribute, InCompiler, Replacement, call_after
-from .call_sites import NAME, add_alias, remove_alias
+from .call_sites import NAME, drop_site, site_of, table
 
 _open: list[CompiledCalls] = []
 _import_hook_set = False
@@ -76,7 +76,7 @@ class CompiledCalls:
             if marked is not None and marked is not wrapper:
                 self._wrappers = [one for one in self._wrappers if one() is not None]
                 self._wrappers.append(weakref.ref(wrapper))
-                add_alias(wrapper, marked)
+                table.alias(wrapper, site_of(marked), wraps=True)  # its entries are not called inside as well
                 self._found()
 
     def _compiled_in_place(self, module: nn.Module) -> None:
@@ -94,7 +94,8 @@ class CompiledCalls:
             wrapper = reference()
             if wrapper is not None:
                 with contain(ignore):
-                    remove_alias(wrapper)
+                    table.drop(wrapper)
+                    drop_site(wrapper)
         self._wrappers.clear()
         self._modules.clear()
         _compile_method.ignore(self._compiled_in_place)

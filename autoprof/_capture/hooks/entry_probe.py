@@ -3,15 +3,32 @@
 from __future__ import annotations
 
 import contextlib
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
-from .call_sites import add_entry, remove_entry
-from .hook_owner import HookOwner
+from ..marks.codes import ENTER, LEAVE, RECOMPUTE
+from .call_sites import drop_site, site_of, table
 
 if TYPE_CHECKING:
     from ..recorder import Recorder
+
+
+class HookOwner(ABC):
+    """The object that a module's hooks are bound to: a probe of a module, or the losses of one class."""
+
+    __slots__ = ("code", "enter_code", "leave_code", "module", "recompute_code")
+
+    def __init__(self, module: Any, code: int) -> None:
+        self.module = module
+        self.code = code
+        """The shifted index of the label of its marks."""
+        self.enter_code, self.recompute_code, self.leave_code = code | ENTER, code | RECOMPUTE, code | LEAVE
+
+    @abstractmethod
+    def fail(self, module: Any, error: Exception | None = None) -> None:
+        """Handle a failure of a hook: count it and make no more marks. Raises what a user's signal handler raised."""
 
 
 class EntryProbe(HookOwner):
@@ -33,14 +50,16 @@ class EntryProbe(HookOwner):
         """Have the entries called from now on."""
         if not self._attached:
             self._attached = True
-            for entry in reversed(self._entries) if self.outermost else self._entries:
-                add_entry(self.module, entry, first=self.outermost)
+            site, own = site_of(self.module), tuple(self._entries)
+            site.entries = (*own, *site.entries) if self.outermost else (*site.entries, *own)
 
     def detach(self) -> None:
         """Have them called no more, also after an attach that was interrupted."""
         if self._attached:
-            for entry in self._entries:
-                remove_entry(self.module, entry)
+            site = table.find(self.module)
+            if site is not None:
+                site.entries = tuple(one for one in site.entries if not any(one is own for own in self._entries))
+                drop_site(self.module)
             self._attached = False
 
     def remove(self) -> None:

@@ -19,7 +19,7 @@ from ..recorder import Recorder
 from .autograd_hooks import CallTracker
 from .backward import BackwardPasses, make_pass_nodes
 from .call_sites import CallEntry
-from .hook_owner import HookOwner, handle_owner_failure
+from .entry_probe import HookOwner
 from .native_hooks import native_context
 from .tensors import tensors_of
 
@@ -29,6 +29,14 @@ from .tensors import tensors_of
 # them to nothing, with guards of its own.
 _compiling = torch.compiler.is_dynamo_compiling
 _graph_task = torch._C._current_graph_task_id
+
+
+def _handle_failure(owner: HookOwner, module: Any, error: Exception) -> None:
+    """Have the owner handle a failure of a hook in C."""
+    try:
+        raise error  # so that it is the exception being handled, as in a hook in Python
+    except Exception as raised:
+        owner.fail(module, raised)
 
 
 class CallHooks(NamedTuple):
@@ -44,7 +52,7 @@ class CallHooks(NamedTuple):
 
     def entry(self, owner: HookOwner) -> Any:
         """Return the entry that calls them for this owner."""
-        return CallEntry(owner, self.before, self.after, self.context, handle_owner_failure, owner.code)
+        return CallEntry(owner, self.before, self.after, self.context, _handle_failure, owner.code)
 
 
 class Hooks(NamedTuple):

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import sys
+import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
+from torch import nn
 from torch.optim import Optimizer
 from torch.optim import optimizer as torch_optimizer
+
+from ..._process.replace import Attribute, Replacement, call_after
+
+_INIT = Replacement(Attribute(Optimizer, "__init__"), call_after)
 
 
 def running_steps() -> list[Optimizer]:
@@ -29,43 +35,30 @@ def running_steps() -> list[Optimizer]:
 
 
 class OptimizerHooks:
-    """Call functions around the steps of these optimizers, or of every torch optimizer of the process. A ``Probe``.
+    """Call functions around the steps of every torch optimizer of the process. A ``Probe``.
 
     Detaching removes the hooks by their functions and not by handles: a signal may have come between the registration
     of a hook and the assignment of its handle.
     """
 
-    def __init__(
-        self,
-        optimizers: tuple[Any, ...],
-        *,
-        before: Callable[..., Any] | None = None,
-        after: Callable[..., None] | None = None,
-    ) -> None:
-        self._optimizers = optimizers
+    def __init__(self, *, before: Callable[..., Any] | None = None, after: Callable[..., None] | None = None) -> None:
         self._before = before
         self._after = after
         self._attached = False
 
     def attach(self) -> None:
-        """Hook the optimizers, unless that is done."""
+        """Register the hooks, unless that is done."""
         if self._attached:
             return
         self._attached = True
         if self._before is not None:
-            for optimizer in self._optimizers:
-                optimizer.register_step_pre_hook(self._before)
-            if not self._optimizers:
-                torch_optimizer.register_optimizer_step_pre_hook(self._before)
+            torch_optimizer.register_optimizer_step_pre_hook(self._before)
         if self._after is not None:
-            for optimizer in self._optimizers:
-                optimizer.register_step_post_hook(self._after)
-            if not self._optimizers:
-                torch_optimizer.register_optimizer_step_post_hook(self._after)
+            torch_optimizer.register_optimizer_step_post_hook(self._after)
 
     def detach(self) -> None:
         """Remove the hooks with these functions, also where a signal cut ``attach`` short or another object did it."""
-        for hooks in self._hooks():
+        for hooks in (torch_optimizer._global_optimizer_pre_hooks, torch_optimizer._global_optimizer_post_hooks):
             for key in [key for key, hook in hooks.items() if hook in (self._before, self._after)]:
                 del hooks[key]
         self._attached = False
@@ -74,25 +67,61 @@ class OptimizerHooks:
 
     def move_last(self) -> None:
         """Have the function after steps called after all others there: hooks may then change while it is called."""
-        for optimizer in self._optimizers or (None,):
-            hooks = self._hooks_after(optimizer)
-            for key in [key for key, hook in hooks.items() if hook == self._after]:
-                hooks.move_to_end(key)
+        hooks = _post_hooks()
+        for key in [key for key, hook in hooks.items() if hook == self._after]:
+            hooks.move_to_end(key)
 
-    def is_last(self, optimizer: Any) -> bool:
-        """Return whether the function is called last after a step of this optimizer."""
-        hooks = self._hooks_after(optimizer)
+    def is_last(self) -> bool:
+        """Return whether the function is called last after a step."""
+        hooks = _post_hooks()
         return bool(hooks) and next(reversed(hooks.values())) == self._after
 
-    def _hooks_after(self, optimizer: Any) -> OrderedDict[int, Any]:
-        if self._optimizers:
-            return optimizer._optimizer_step_post_hooks  # type: ignore[no-any-return]
-        return torch_optimizer._global_optimizer_post_hooks  # type: ignore[return-value]
 
-    def _hooks(self) -> Iterator[dict[int, Any]]:
-        for optimizer in self._optimizers:
-            yield optimizer._optimizer_step_pre_hooks
-            yield optimizer._optimizer_step_post_hooks
-        if not self._optimizers:
-            yield torch_optimizer._global_optimizer_pre_hooks
-            yield torch_optimizer._global_optimizer_post_hooks
+def _post_hooks() -> OrderedDict[int, Any]:
+    return torch_optimizer._global_optimizer_post_hooks  # type: ignore[return-value]
+
+
+class ModelOptimizers:
+    """Tell the optimizers that train a model: those given, or all that hold its parameters. A ``Probe``.
+
+    An optimizer that is made later for parameters of the model trains it too, as one does after a part is unfrozen.
+    """
+
+    def __init__(self, model: nn.Module, given: tuple[Any, ...]) -> None:
+        self.given = len(given)
+        """How many were given."""
+        self._model = weakref.ref(model)
+        self._known: weakref.WeakKeyDictionary[Any, bool] = weakref.WeakKeyDictionary()
+        self._made: weakref.WeakSet[Any] = weakref.WeakSet()
+        for one in given:
+            self._known[one] = True
+
+    def attach(self) -> None:
+        """Notice optimizers that are made from now on."""
+        if self.given:
+            _INIT.hold(self)
+            _INIT.listen(self._made.add)
+
+    def remove(self) -> None:
+        """Notice no more of them."""
+        if self.given:
+            _INIT.ignore(self._made.add)
+            _INIT.release(self)
+
+    def concern(self, optimizer: Any) -> bool:
+        """Return whether the steps of an optimizer matter: all do, unless some were given."""
+        return not self.given or self.trains(optimizer)
+
+    def trains(self, optimizer: Any) -> bool:
+        """Return whether the steps of an optimizer are updates of the model."""
+        known = self._known.get(optimizer)
+        if known is None:
+            counts = not self.given or optimizer in self._made
+            known = self._known[optimizer] = counts and self._holds_parameters(optimizer)
+        return known or not (self.given or any(self._known.values()))
+
+    def _holds_parameters(self, optimizer: Any) -> bool:
+        model = self._model()
+        ours = set() if model is None else {id(parameter) for parameter in model.parameters()}
+        groups = getattr(optimizer, "param_groups", ())
+        return any(id(one) in ours for group in groups for one in group["params"])

@@ -43,15 +43,14 @@ class Footprint:
     Reads sizes only: it keeps no gradient alive and never waits for a device.
     """
 
-    def __init__(
-        self, model: nn.Module, named: Iterable[tuple[str, nn.Module]], optimizers: Iterable[Any] = ()
-    ) -> None:
+    def __init__(self, model: nn.Module, named: Iterable[tuple[str, nn.Module]]) -> None:
         self._model = weakref.ref(model)
         self._modules: dict[str, list[weakref.ref[nn.Module]]] = {}
         for name, module in named:
             self._modules.setdefault(name, []).append(weakref.ref(module))
-        self._optimizers: dict[int, weakref.ref[Any]] = {id(one): weakref.ref(one) for one in optimizers}
-        self._seen: dict[int, tuple[int, int, int]] = {}
+        self._optimizers: dict[int, weakref.ref[Any]] = {}
+        self._seen: dict[int, tuple[int, tuple[int, int] | None]] = {}
+        """The counts at each optimizer's steps, and its groups and tensors at the last one."""
         self._counts = 0
         self._found: Holdings | None = None
         self._gradients: tuple[int, dict[str, int]] | None = None
@@ -65,14 +64,24 @@ class Footprint:
         return [one for one in (known() for known in self._optimizers.values()) if one is not None]
 
     def stepped(self, optimizer: Any, *_args: Any) -> None:
-        """Called after each optimizer step: count bytes at the first steps of an optimizer that trains the model."""
+        """Count bytes after the first two steps of each optimizer of the model, and after one in which it grew."""
+        if self._counts >= MAX_COUNTS or self.failure is not None:
+            return
         known = self._optimizers.get(id(optimizer))
         if known is None or known() is not optimizer:
-            if self._counts >= MAX_COUNTS or self.failure is not None or not self._trains(optimizer):
+            if not self._trains(optimizer):
                 return
             self._optimizers[id(optimizer)] = weakref.ref(optimizer)
             self._seen.pop(id(optimizer), None)
-        self._count_at(optimizer)
+        steps, size = self._seen.get(id(optimizer), (0, None))
+        now = len(optimizer.param_groups), len(optimizer.state)
+        if steps >= 2 and size == now:  # its state exists after the first step
+            return
+        self._counts += 1
+        self._seen[id(optimizer)] = steps + 1, now
+        began = thread_time_ns()
+        self._try_count(gradients=True)
+        self.spent_ns += thread_time_ns() - began
 
     def _trains(self, optimizer: Any) -> bool:
         model = self._model()
@@ -80,19 +89,6 @@ class Footprint:
             return False
         own = {id(parameter) for parameter in model.parameters()}
         return any(id(parameter) in own for group in optimizer.param_groups for parameter in group["params"])
-
-    def _count_at(self, optimizer: Any) -> None:
-        times, groups, state = self._seen.get(id(optimizer), (0, 0, 0))
-        # First steps of each optimizer at which bytes are counted: its state exists after the first one.
-        if times >= 2 and groups == len(optimizer.param_groups) and state == len(optimizer.state):
-            return
-        if self._counts >= MAX_COUNTS or self.failure is not None:
-            return
-        self._counts += 1
-        self._seen[id(optimizer)] = times + 1, len(optimizer.param_groups), len(optimizer.state)
-        began = thread_time_ns()
-        self._try_count(gradients=True)
-        self.spent_ns += thread_time_ns() - began
 
     def holdings(self, *, recount: bool = False) -> Holdings | None:
         """Return the bytes counted so far, at least of parameters; ``recount`` counts all except gradients."""

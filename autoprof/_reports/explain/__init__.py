@@ -2,6 +2,5 @@
 
 from .build import explain_run
 from .data import MAX_BYTES, Explanation, encode, json_schema
-from .text import render_explanation
 
-__all__ = ["MAX_BYTES", "Explanation", "encode", "explain_run", "json_schema", "render_explanation"]
+__all__ = ["MAX_BYTES", "Explanation", "encode", "explain_run", "json_schema"]

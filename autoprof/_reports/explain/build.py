@@ -20,13 +20,10 @@ from .data import (
     ExplainedCause,
     Explanation,
     LateRank,
-    Level,
     Trial,
     Unmeasured,
 )
 
-FIRM: Final = 1.5
-"""The low end of a share is at least this many times its bound: another run of the program gives the same finding."""
 DOUBTFUL: Final = {
     "busy-machine": "other processes kept the processors busy: times are longer for this reason",
     "debug-mode": "a debugging switch is on: all times include its cost",
@@ -48,7 +45,7 @@ def explain_run(run: Run) -> Explanation:
         step_ns=round(mean_of_all_ns(summary)),
         clock=summary.clock,
         causes=tuple(_cause(one, summary, run, facts, found) for one in found),
-        unmeasured=_unmeasured(summary),
+        unmeasured=tuple(_unmeasured(summary)),
         doubts=tuple(_doubts(summary, found, closed=run.info.get("ended") is not None)),
         ranks=_ranks(facts),
     )
@@ -59,21 +56,11 @@ def _ranks(facts: RunFacts) -> ComparedRanks | None:
     found = facts.ranks
     if found is None or found.missing is not None:
         return None
-    slow = (
-        LateRank(
-            rank=one.rank,
-            kind=one.kind,
-            cause=one.cause,
-            phase=str(one.phase),
-            name=one.name,
-            excess_ns=round(one.excess_ns.middle),
-            gain_ns=one.gain_ns,
-            late=one.late,
-            steps=one.steps[:8],
-            period=one.period,
-        )
+    slow = [
+        LateRank(one.rank, one.kind, one.cause, str(one.phase), one.name, round(one.excess_ns.middle), one.gain_ns,
+                 one.late, one.steps[:8], one.period)
         for one in found.slow
-    )
+    ]  # fmt: skip
     return ComparedRanks(len(found.compared), found.steps, found.absent, tuple(slow))
 
 
@@ -128,16 +115,12 @@ def _lines(facts: RunFacts) -> Iterator[tuple[str, int]]:
 
 def _confidence(one: Finding, summary: Summary, found: list[Finding]) -> Confidence:
     share, low, high, bound = (_number(one, key) for key in ("share", "share_low", "share_high", "bound"))
-    bound = None if "times" in one.evidence else bound  # then it is a ratio's, not the share's
     doubtful = any(other.rule in DOUBTFUL for other in found if other is not one) or bias_text(summary) is not None
-    level: Level = "medium"
+    # The low end of a share is so many times its bound that another run of the program gives the same finding.
+    firm = low is not None and bound is not None and low >= 1.5 * bound
     if one.rule in DOUBTFUL:
-        level = "high"
-    elif doubtful:
-        level = "low"
-    elif low is not None and bound is not None and low >= FIRM * bound:
-        level = "high"
-    return Confidence(level, share, low, high, bound)
+        return Confidence("high", share, low, high, bound)
+    return Confidence("low" if doubtful else "high" if firm else "medium", share, low, high, bound)
 
 
 def _number(finding: Finding, key: str) -> float | None:
@@ -163,19 +146,16 @@ def _expect(change: Experiment, one: Finding, summary: Summary) -> Expectation:
     return Expectation(change.quantity, round(step_ns), best)
 
 
-def _unmeasured(summary: Summary) -> tuple[Unmeasured, ...]:
-    """Group the abstentions by the signal that they lack; then the columns of memory that are empty."""
+def _unmeasured(summary: Summary) -> Iterator[Unmeasured]:
+    """Yield the abstentions by the signal that they lack; then the columns of memory that are empty."""
     groups: dict[tuple[str, str], list[str]] = {}
     for one in summary.findings:
         if one.severity == "info":
             missing = str(one.evidence.get("missing", one.why))
             groups.setdefault((missing, one.next), []).append(one.rule)
-    found = [Unmeasured(missing, tuple(rules), remedy) for (missing, remedy), rules in groups.items()]
-    reasons: dict[str, list[str]] = {}
+    yield from (Unmeasured(missing, tuple(rules), remedy) for (missing, remedy), rules in groups.items())
     for column, reason in summary.unmeasured.items():
-        reasons.setdefault(reason, []).append(column.removesuffix("_bytes"))
-    columns = [Unmeasured(f"memory: {', '.join(names)}", (), reason) for reason, names in reasons.items()]
-    return (*found, *columns)
+        yield Unmeasured(f"memory: {column.removesuffix('_bytes')}", (), reason)
 
 
 def _doubts(summary: Summary, found: list[Finding], *, closed: bool) -> Iterator[str]:

@@ -116,7 +116,7 @@ def _mean(values: Sequence[float]) -> float:
 
 
 class RunHistory:
-    """The records of one rank: times of the steps and of the longest rows, phases, memory and logged values.
+    """The records of one rank: times of the steps and of the longest rows, phases and memory.
 
     The first column of ``times`` is the length of the steps; ``parents`` has the index of the row around each row, -1
     for none.
@@ -128,7 +128,6 @@ class RunHistory:
         self.times = QuantileBins(stride)
         self.phases = ValueBins(stride, _mean)
         self.memory = ValueBins(stride, max)
-        self.scalars = ValueBins(stride, _mean)
         self.parents = [-1] * min(len(rows), MAX_ROWS)
         self._index = {RowKey(row.name, row.phase, row.lane): at for at, row in enumerate(rows[:MAX_ROWS])}
         self._of_layout: dict[Layout, Nanoseconds] = {}
@@ -148,7 +147,6 @@ class RunHistory:
         times, phases = self._times(frame), {str(phase): ns for phase, ns in frame.phase_ns().items()}
         self.times.add(frame.step, times)
         self.phases.add(frame.step, {str(phase): phases.get(str(phase), 0) for phase in Phase})
-        self.scalars.add(frame.step, frame.scalars)
         if len(self._slow) < SLOW_STEPS or frame.step_ns > self._slow[0][0]:
             slow = SlowStep(frame.step, frame.start_unix_ns, frame.step_ns, phases, times[1:])
             entry = (frame.step_ns, self.steps, slow)  # the count differs also for a step that is recorded twice

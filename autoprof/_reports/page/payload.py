@@ -6,7 +6,6 @@ import base64
 import json
 from collections.abc import Mapping
 from dataclasses import asdict
-from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -25,7 +24,7 @@ from ..memory_text import label
 from ..run_facts import NOTHING, headline, run_facts
 from ..shapes import phrase_shapes
 from ..text import safe
-from .history import RunHistory, Times, ValueBins, read_history
+from .history import RunHistory, Times, read_history
 
 Json = dict[str, Any]
 
@@ -197,7 +196,6 @@ def _history(history: RunHistory) -> Json:
             }
             for one in history.slow
         ],
-        "scalars": _readings(history.scalars),
     }
 
 
@@ -206,26 +204,18 @@ def _as_text(times: Times) -> str:
     return base64.b64encode(np.ascontiguousarray(times, dtype="<f4").tobytes()).decode("ascii")
 
 
-def _number(value: float | None) -> float | None:
-    """Return a number with six digits; None for one that JSON has not."""
-    return None if value is None or not isfinite(short := float(f"{value:.6g}")) else short
-
-
-def _readings(readings: ValueBins) -> Json:
-    series = {safe(name): list(map(_number, values)) for name, values in readings.result().items()}
-    return {"steps": readings.steps, "series": series}
-
-
 def _memory(summary: Summary, history: RunHistory | None) -> Json:
     whole, *names = summary.memory_table or (None,)
-    readings = {"steps": [], "series": {}} if history is None else _readings(history.memory)
-    series = {label(key): values for key, values in readings["series"].items() if key.endswith("_bytes")}
+    series = {} if history is None else history.memory.result()
     return {
         "last": {label(key): value for key, value in summary.memory.items() if key.endswith("_bytes")},
         "whole": None if whole is None else _known(asdict(whole)),
         "names": [{**_known(asdict(row)), "name": safe(row.name or "")} for row in names],
         "unmeasured": {key: safe(reason) for key, reason in summary.unmeasured.items()},
-        "history": {"steps": readings["steps"], "series": series},
+        "history": {
+            "steps": [] if history is None else history.memory.steps,
+            "series": {label(key): values for key, values in series.items() if key.endswith("_bytes")},
+        },
     }
 
 

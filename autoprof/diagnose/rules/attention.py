@@ -5,12 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from ..._core.units import count, format_percent
-from ..._stats.intervals import Interval
-from ...summary import Finding, UnfusedAttention
-from .._evidence import Evidence
-from .._experiment import Experiment
-from .._rule import Rule
-from .._thresholding import abstain, classify, counted_work
+from ...summary import Finding
+from .. import Evidence, Experiment, Rule, abstain
+from .._thresholding import counted_work, is_above
 
 MAX_SHARE: Final = 0.10
 """FLOPs of the products of scores and weights over those of the forward. In a transformer of width d they are
@@ -30,50 +27,41 @@ def judge(run: Evidence) -> Finding | None:
         return None
     largest = max(work.attention, key=lambda one: one.flops)
     share = sum(one.flops for one in work.attention) / forward
-    evidence = {"share": round(share, 4), "bound": MAX_SHARE, "modules": sum(one.modules for one in work.attention)}
-    position = classify(Interval.exact(share), MAX_SHARE)
-    if position == "below":
+    if not is_above(share, MAX_SHARE):
         return None
-    if position == "near":
-        missing = f"inconclusive: {format_percent(share)} of the forward's FLOPs are unfused attention, near the bound"
-        return abstain("attention", missing, "a run with the intended sequence lengths", evidence)
+    described, advice = _BY_SDPA if largest.by_sdpa else _WRITTEN_OUT
     more = f" and {count(largest.modules - 1, 'more module')}" if largest.modules > 1 else ""
     return Finding(
         "attention",
         "warning",
         f"{format_percent(share)} of the forward's FLOPs are attention that stores all its scores: "
-        f"{_describe(largest)} in {largest.first or 'the model itself'}{more}",
-        _advise(largest),
+        f"{described} in {largest.first or 'the model itself'}{more}",
+        advice,
         largest.first or None,
-        evidence={**evidence, "by_sdpa": largest.by_sdpa, "steps": run.summary.steps},
+        evidence={
+            "share": round(share, 4),
+            "bound": MAX_SHARE,
+            "modules": sum(one.modules for one in work.attention),
+            "by_sdpa": largest.by_sdpa,
+            "steps": run.summary.steps,
+        },
     )
 
 
-def _describe(attention: UnfusedAttention) -> str:
-    return "the math kernel of scaled_dot_product_attention" if attention.by_sdpa else "a softmax between two products"
-
-
-def _advise(attention: UnfusedAttention) -> str:
-    if attention.by_sdpa:
-        return (
-            "call it under torch.nn.attention.sdpa_kernel(SDPBackend.FLASH_ATTENTION): the error gives the reason why "
-            "the fused kernel is not used (mostly float32 without autocast, a mask that needs a gradient, or the head "
-            "size)"
-        )
-    return (
-        "use torch.nn.functional.scaled_dot_product_attention instead (FlashAttention in bfloat16 or float16; in "
-        "transformers attn_implementation='sdpa'), unless the attention weights themselves are needed"
-    )
+_BY_SDPA: Final = (
+    "the math kernel of scaled_dot_product_attention",
+    "call it under torch.nn.attention.sdpa_kernel(SDPBackend.FLASH_ATTENTION): the error gives the reason why the "
+    "fused kernel is not used (mostly float32 without autocast, a mask that needs a gradient, or the head size)",
+)
+_WRITTEN_OUT: Final = (
+    "a softmax between two products",
+    "use torch.nn.functional.scaled_dot_product_attention instead (FlashAttention in bfloat16 or float16; in "
+    "transformers attn_implementation='sdpa'), unless the attention weights themselves are needed",
+)
 
 
 def _experiment(finding: Finding) -> Experiment:
     return Experiment("attention", value="sdpa", target=finding.name)
 
 
-RULE = Rule(
-    "attention",
-    judge,
-    order=90,
-    needs_device=True,
-    experiment=_experiment,
-)
+RULE = Rule("attention", judge, order=90, needs_device=True, experiment=_experiment)

@@ -7,11 +7,7 @@ from typing import Final
 from ..._core.units import format_ms
 from ...frame import Phase
 from ...summary import Finding, Row
-from .._contention import FIRM, QUIET, is_crowded
-from .._evidence import Evidence
-from .._experiment import edit_module
-from .._rule import Rule
-from .._thresholding import abstain, classify
+from .. import Evidence, Rule, abstain, classify, edit_module
 
 USUAL_RATIO: Final = 2.0
 """Backward over forward in theory: two products for one, for the gradients of the input and of the weights (Kaplan
@@ -35,14 +31,13 @@ def judge(run: Evidence) -> Finding | None:
     if classify(backward_time.over(run.step_time), MIN_SHARE) == "below":
         return None
     position = classify(ratio, MAX_RATIO)
-    evidence = {"ratio": round(ratio.middle, 2), "ratio_low": round(ratio.low, 2), "ratio_high": round(ratio.high, 2)}
+    low, middle, high = (round(part, 2) for part in ratio)
+    evidence = {"ratio": middle, "ratio_low": low, "ratio_high": high, "ratio_bound": MAX_RATIO}
     if position == "below":
         return None
     if position == "near":
         missing = f"inconclusive: backward is {ratio.low:.1f} to {ratio.high:.1f} x forward, near {MAX_RATIO:.0f} x"
         return abstain("backward-ratio", missing, "more recorded steps narrow the interval", evidence)
-    if is_crowded(run) and ratio.low < FIRM * MAX_RATIO:
-        return abstain("backward-ratio", QUIET, "stop them and measure again", evidence)
     steps = run.summary.steps
     excess = {name: _self_ns(backward, name) - USUAL_RATIO * _self_ns(forward, name) for name in names}
     worst = max(excess, key=lambda name: (excess[name], name))
@@ -65,9 +60,4 @@ def _self_ns(rows: list[Row], name: str) -> int:
     return sum(row.self_ns for row in rows if row.name == name)
 
 
-RULE = Rule(
-    "backward-ratio",
-    judge,
-    order=40,
-    experiment=edit_module,
-)
+RULE = Rule("backward-ratio", judge, order=40, experiment=edit_module)

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from ..._core.units import format_percent
 from ...summary import Finding
+from .. import Evidence, Experiment, Rule, abstain
 from .._contention import contention
-from .._evidence import Evidence
-from .._experiment import Experiment
-from .._rule import Rule
-from .._thresholding import abstain
 
 
 def judge(run: Evidence) -> Finding | None:
@@ -39,10 +36,4 @@ def judge(run: Evidence) -> Finding | None:
     )
 
 
-RULE = Rule(
-    "busy-machine",
-    judge,
-    order=136,
-    comes_last=True,
-    experiment=Experiment("machine", "edit"),
-)
+RULE = Rule("busy-machine", judge, order=136, comes_last=True, experiment=Experiment("machine", "edit"))

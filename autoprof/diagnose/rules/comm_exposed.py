@@ -9,10 +9,7 @@ from ..._core.units import format_percent
 from ..._ranks import MIN_SHARE, RankComparison, phrase_late_comm
 from ...frame import Phase
 from ...summary import Finding
-from .._evidence import Evidence
-from .._experiment import Experiment
-from .._rule import Rule
-from .._thresholding import ExceededBound, abstain, dominant_name, threshold_rows
+from .. import Evidence, ExceededBound, Experiment, Rule, abstain, dominant_name, threshold_rows
 
 MAX_SHARE: Final = 0.10
 """Gradients are reduced while backward runs (Li et al. 2020, arXiv:2006.15704); only the rest is exposed."""
@@ -87,9 +84,4 @@ def _own_part(ranks: RankComparison | None, rank: int) -> float:
     return min(ranks.pure_comm_ns / max(ranks.comm_ns[ranks.compared.index(rank)], 1), 1.0)
 
 
-RULE = Rule(
-    "comm-exposed",
-    judge,
-    order=110,
-    experiment=Experiment("communication.bucketed", value=True),
-)
+RULE = Rule("comm-exposed", judge, order=110, experiment=Experiment("communication.bucketed", value=True))

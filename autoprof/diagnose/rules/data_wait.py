@@ -7,10 +7,7 @@ from typing import Final
 from ..._core.units import count, format_ms
 from ...frame import Phase
 from ...summary import Finding
-from .._evidence import Evidence
-from .._experiment import Experiment
-from .._rule import Rule
-from .._thresholding import ExceededBound, abstain, describe_longest, dominant_name, threshold_rows
+from .. import Evidence, ExceededBound, Experiment, Rule, abstain, describe_longest, dominant_name, threshold_rows
 
 MAX_SHARE: Final = 0.10
 """A loader that keeps up is waited for by microseconds; a tenth of the step is a machine idle one hour in ten."""
@@ -73,9 +70,4 @@ def loader_experiment(finding: Finding) -> Experiment:
     return Experiment("loader.num_workers", "increase")
 
 
-RULE = Rule(
-    "data-wait",
-    judge,
-    order=10,
-    experiment=loader_experiment,
-)
+RULE = Rule("data-wait", judge, order=10, experiment=loader_experiment)

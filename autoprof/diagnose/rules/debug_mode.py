@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from ..._core.units import format_percent
 from ...summary import Finding
-from .._evidence import Evidence
-from .._experiment import Experiment
-from .._rule import Rule
+from .. import Evidence, Experiment, Rule
 
 
 def judge(run: Evidence) -> Finding | None:
@@ -32,10 +30,4 @@ def _experiment(finding: Finding) -> Experiment:
     return Experiment("debug.switch", value=False, target=", ".join(map(str, finding.evidence["switches"])))
 
 
-RULE = Rule(
-    "debug-mode",
-    judge,
-    order=138,
-    comes_first=True,
-    experiment=_experiment,
-)
+RULE = Rule("debug-mode", judge, order=138, comes_first=True, experiment=_experiment)

@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from ..._core.units import format_bytes, format_percent
-from ..._stats.intervals import Interval
+from ..._core.units import format_bytes
 from ...summary import Finding
-from .._evidence import Evidence
-from .._experiment import Experiment
-from .._rule import Rule
-from .._thresholding import abstain, classify
+from .. import Evidence, Experiment, Rule, abstain
+from .._thresholding import is_above
 
 MIN_SHARE: Final = 0.25
 """Reserved memory that was never in use at the same time, over all reserved memory."""
@@ -33,15 +30,8 @@ def judge(run: Evidence) -> Finding | None:
     share = unused / max(reserved, 1)
     evidence = {"reserved_bytes": reserved, "peak_bytes": peak, "share": round(share, 4), "bound": MIN_SHARE}
     evidence |= {key: memory[key] for key in ("inactive_split_bytes", "alloc_retries") if key in memory}
-    position = classify(Interval.exact(share), MIN_SHARE)
-    if position == "below" or unused < MIN_BYTES:
+    if unused < MIN_BYTES or not is_above(share, MIN_SHARE):
         return None
-    if position == "near":
-        missing = (
-            f"inconclusive: {format_percent(share)} of the reserved memory was never in use at the same time, near the "
-            "bound"
-        )
-        return abstain("fragmentation", missing, "a longer run", evidence)
     split = memory.get("inactive_split_bytes")
     pieces = "" if split is None else f"; at the end of a step {format_bytes(split)} are in pieces between used blocks"
     retries = memory.get("alloc_retries", 0)

@@ -6,11 +6,8 @@ from typing import Final
 
 from ...frame import Phase
 from ...summary import Finding
-from .._evidence import Evidence
-from .._experiment import Experiment
+from .. import Evidence, ExceededBound, Experiment, Rule, abstain, describe_longest, dominant_name, threshold_rows
 from .._optimizers import advise_offload
-from .._rule import Rule
-from .._thresholding import ExceededBound, abstain, describe_longest, dominant_name, threshold_rows
 
 MAX_SHARE: Final = 0.05
 """A copy from pinned memory runs beside the computation (PyTorch's tuning guide), so hardly any of it is exposed."""
@@ -33,10 +30,4 @@ def judge(run: Evidence) -> Finding | None:
     )
 
 
-RULE = Rule(
-    "h2d-copy",
-    judge,
-    order=20,
-    needs_device=True,
-    experiment=Experiment("loader.pin_memory", value=True),
-)
+RULE = Rule("h2d-copy", judge, order=20, needs_device=True, experiment=Experiment("loader.pin_memory", value=True))

@@ -8,20 +8,17 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from statistics import median
 from typing import Final, NamedTuple
 
 from ..._core.units import format_ms, format_percent
 from ..._stats.intervals import Interval
 from ...frame import TRAINING_LANE, Phase
-from ...summary import Finding, Row
+from ...summary import Finding, Row, SlowestMember
+from .. import Evidence, Rule, abstain, classify, edit_module, inconclusive
 from .._calls import NEARLY_ALL
-from .._contention import FIRM, QUIET, is_crowded
-from .._evidence import Evidence
-from .._experiment import edit_module
-from .._rule import Rule
-from .._thresholding import abstain, classify, inconclusive
+from .._thresholding import share_evidence
 
 MAX_TIMES: Final = 3.0
 """Blocks of one structure differ by some percent; three times as long is another cause than the structure."""
@@ -49,6 +46,16 @@ class OwnTime(NamedTuple):
     row: Row
 
 
+class SlowSibling(NamedTuple):
+    """A module beside others of its structure: how many times as long it takes as their median, and how much longer."""
+
+    module: str
+    row: Row
+    times: Interval
+    excess: Interval
+    siblings: int
+
+
 def judge(run: Evidence) -> Finding | None:
     """Compare each module with its like siblings, then the one with most own time with the rest of the model."""
     own = _own_times(run)
@@ -56,7 +63,7 @@ def judge(run: Evidence) -> Finding | None:
         return abstain("hot-module", "spans of two modules side by side", "name the model's children as targets")
     if not run.facts.has_model:
         return _judge_names(run, own)
-    return _judge_siblings(run, own) or _judge_members(run) or _judge_work(run, own) or _judge_forward(run, own)
+    return _judge_siblings(run, own) or _judge_work(run, own) or _judge_forward(run, own)
 
 
 def _own_times(run: Evidence) -> list[OwnTime]:
@@ -76,8 +83,8 @@ def _judge_names(run: Evidence, own: list[OwnTime]) -> Finding | None:
     """Find the name that dominates, where names are given by hand and nothing is known of the arithmetic in them."""
     hot, beside, *_ = sorted(own, key=lambda one: (-one.ns.middle, one.name))
     share, times = hot.ns.over(run.step_time), hot.ns.over(beside.ns)
-    evidence = {"share": round(share.middle, 4), "times_next": round(times.middle, 2), "next": beside.name}
-    evidence["bound"] = MAX_NAME_SHARE
+    evidence = share_evidence(share, MAX_NAME_SHARE, run.summary.steps)
+    evidence |= {"times_next": round(times.middle, 2), "next": beside.name}
     positions = {classify(share, MAX_NAME_SHARE), classify(times, MAX_TIMES)}
     if "below" in positions:
         return None
@@ -91,58 +98,52 @@ def _judge_names(run: Evidence, own: list[OwnTime]) -> Finding | None:
         "look there first: time its parts under names of their own; the possible gain was not measured",
         hot.name,
         hot.row.phase,
-        evidence={**evidence, "steps": run.summary.steps},
+        evidence=evidence,
     )
 
 
 def _judge_siblings(run: Evidence, own: list[OwnTime]) -> Finding | None:
-    """Find the module that takes much longer than the others whose names differ only in their numbers."""
+    """Find the module that takes much longer than the others of its structure."""
+    slow = max([*_slow_rows(run, own), *_slow_members(run)], key=lambda one: one.excess.middle, default=None)
+    if slow is None:
+        return None
+    share = slow.excess.over(run.step_time)
+    evidence = share_evidence(share, MIN_EXCESS, run.summary.steps)
+    evidence |= {"times": round(slow.times.middle, 2), "siblings": slow.siblings}
+    evidence |= {} if slow.module == slow.row.name else {"module": slow.module}
+    positions = {classify(slow.times, MAX_TIMES), classify(share, MIN_EXCESS)}
+    if "below" in positions:
+        return None
+    if "near" in positions:
+        return inconclusive("hot-module", share, MIN_EXCESS, evidence)
+    return Finding(
+        "hot-module",
+        "warning",
+        f"{slow.module} takes {slow.times.middle:.1f} x as long as the median of its {slow.siblings} siblings of the "
+        f"same structure: {format_ms(slow.excess.middle)} more in each step",
+        f"compare {slow.module} with its siblings: other inputs (longer, another dtype or memory format), a hook, a "
+        "copy or code that only it runs",
+        slow.row.name,
+        slow.row.phase,
+        gain_ns=round(slow.excess.middle),
+        evidence=evidence,
+    )
+
+
+def _slow_rows(run: Evidence, own: list[OwnTime]) -> Iterator[SlowSibling]:
+    """Yield the longest of each group of modules whose names differ only in their numbers."""
     number = re.compile(r"\d+")
     groups: dict[tuple[str, str], list[OwnTime]] = defaultdict(list)
     for one in own:
         groups[number.sub("*", one.name), number.sub("*", one.parent or "")].append(one)
     held = {row.name: row.parameter_bytes for row in run.summary.memory_table}
-    worst: tuple[float, OwnTime, list[Interval]] | None = None
     for group in groups.values():
         hot = max(group, key=lambda one: one.ns.middle)
         others = [one.ns for one in group if one is not hot and _is_alike(held, hot, one)]
-        if len(others) < 2:
-            continue
-        excess_ns = hot.ns.middle - median(ns.middle for ns in others)
-        if worst is None or excess_ns > worst[0]:
-            worst = excess_ns, hot, others
-    if worst is None:
-        return None
-    excess_ns, hot, others = worst
-    usual = Interval(*(max(median(ns[at] for ns in others), 1.0) for at in range(3)))
-    times = hot.ns.over(usual)
-    share = Interval(*(max(part - usual.middle, 0.0) for part in hot.ns)).over(run.step_time)
-    evidence = {
-        "times": round(times.middle, 2),
-        "bound": MAX_TIMES,
-        "share": round(share.middle, 4),
-        "siblings": len(others),
-        "usual_ns": round(usual.middle),
-        "steps": run.summary.steps,
-    }
-    positions = {classify(times, MAX_TIMES), classify(share, MIN_EXCESS)}
-    if "below" in positions:
-        return None
-    if "near" in positions:
-        return inconclusive("hot-module", share, MIN_EXCESS, evidence)
-    if is_crowded(run) and times.low < FIRM * MAX_TIMES:
-        return abstain("hot-module", QUIET, "stop them and measure again", evidence)
-    return Finding(
-        "hot-module",
-        "warning",
-        f"{hot.name} takes {format_ms(hot.ns.middle)} of its own, {times.middle:.1f} x as long as its {len(others)} "
-        f"siblings of the same structure ({format_ms(usual.middle)} each)",
-        _compare_with_siblings(hot.name),
-        hot.name,
-        hot.row.phase,
-        gain_ns=round(excess_ns),
-        evidence=evidence,
-    )
+        if len(others) >= 2:
+            usual = Interval(*(max(median(ns[at] for ns in others), 1.0) for at in range(3)))
+            excess = Interval(*(max(part - usual.middle, 0.0) for part in hot.ns))
+            yield SlowSibling(hot.name, hot.row, hot.ns.over(usual), excess, len(others))
 
 
 def _is_alike(held: Mapping[str | None, int | None], hot: OwnTime, other: OwnTime) -> bool:
@@ -151,58 +152,29 @@ def _is_alike(held: Mapping[str | None, int | None], hot: OwnTime, other: OwnTim
     return mine is None or theirs is None or abs(mine - theirs) <= 0.01 * max(mine, theirs)
 
 
-def _judge_members(run: Evidence) -> Finding | None:
-    """Find the module that takes much longer than the others of its row, which are of the same structure."""
-    excess: dict[str, list[Row]] = defaultdict(list)
+def _slow_members(run: Evidence) -> Iterator[SlowSibling]:
+    """Yield the slowest module of the rows that several modules share.
+
+    Of a slow block and the slow part of it, the part: it has nearly all of the block's excess.
+    """
+    rows: dict[str, list[tuple[Row, SlowestMember]]] = defaultdict(list)
     for row in run.summary.rows:
         if row.lane == TRAINING_LANE and row.slowest is not None and row.slowest.times >= MAX_TIMES:
-            excess[row.slowest.fqn].append(row)
-    found = {fqn: sum(row.slowest.excess_ns for row in rows if row.slowest) for fqn, rows in excess.items()}
-    least_ns = max(MIN_EXCESS * run.summary.step_mean_ns, NEARLY_ALL * max(found.values(), default=0))
-    # Of a slow block and the slow part of it, the part: it has nearly all of the block's excess.
-    fqn = max((fqn for fqn, ns in found.items() if ns >= least_ns), key=len, default=None)
-    if fqn is None:
-        return None
-    row = max(excess[fqn], key=lambda row: row.total_ns)
-    assert row.slowest is not None
-    others, times = row.slowest.members - 1, max(one.slowest.times for one in excess[fqn] if one.slowest)
-    evidence = {
-        "times": times,
-        "bound": MAX_TIMES,
-        "share": round(found[fqn] / max(run.summary.step_mean_ns, 1), 4),
-        "siblings": others,
-        "module": fqn,
-        "steps": run.summary.steps,
-    }
-    if is_crowded(run) and times < FIRM * MAX_TIMES:
-        return abstain("hot-module", QUIET, "stop them and measure again", evidence)
-    return Finding(
-        "hot-module",
-        "warning",
-        f"{fqn} takes {times:.1f} x as long as the median of its {others} siblings of the same structure: "
-        f"{format_ms(found[fqn])} more in each step",
-        _compare_with_siblings(fqn),
-        row.name,
-        row.phase,
-        gain_ns=found[fqn],
-        evidence=evidence,
-    )
-
-
-def _compare_with_siblings(name: str) -> str:
-    return (
-        f"compare {name} with its siblings: other inputs (longer, another dtype or memory format), a hook, a copy "
-        "or code that only it runs"
-    )
+            rows[row.slowest.fqn].append((row, row.slowest))
+    excess = {fqn: sum(one.excess_ns for _, one in found) for fqn, found in rows.items()}
+    longest_ns = max(excess.values(), default=0)
+    fqn = max((fqn for fqn, ns in excess.items() if ns >= NEARLY_ALL * longest_ns), key=len, default=None)
+    if fqn is not None:
+        row, slowest = max(rows[fqn], key=lambda one: one[0].total_ns)
+        times = max(one.times for _, one in rows[fqn])
+        yield SlowSibling(fqn, row, Interval.exact(times), Interval.exact(excess[fqn]), slowest.members - 1)
 
 
 def _judge_work(run: Evidence, own: list[OwnTime]) -> Finding | None:
     """Judge the module with the most own time by its part of the counted FLOPs."""
     hot = max(own, key=lambda one: (one.ns.middle, one.name))
     share, work = hot.ns.over(run.step_time), run.summary.work
-    if classify(share, MIN_SHARE) != "above":
-        return None
-    if work is None or work.reason is not None:
+    if work is None or work.reason is not None or classify(share, MIN_SHARE) != "above":
         return None
     counted = {row.name: sum(row.flops.values()) for row in work.rows}
     total = sum(work.flops.values())
@@ -240,25 +212,18 @@ def _judge_forward(run: Evidence, own: list[OwnTime]) -> Finding | None:
     forward = {row.name: row for row in run.rows.get(Phase.FORWARD, [])}
     backward = {row.name: row for row in run.rows.get(Phase.BACKWARD, [])}
     holding = {row.parent for row in forward.values()}
-    worst: tuple[Interval, OwnTime] | None = None
+    found: list[tuple[Interval, OwnTime]] = []
     for one in own:
-        if one.name not in holding or one.name not in backward or one.row.phase is not Phase.FORWARD:
-            continue
-        there, back = run.row_time(forward[one.name]), run.row_time(backward[one.name])
-        itself = run.self_time([forward[one.name]])
-        excess = Interval(*(min(itself[at], there[at] - back[2 - at]) for at in range(3)))
-        if worst is None or excess.middle > worst[0].middle:
-            worst = excess, one
-    if worst is None:
+        if one.name in holding and one.name in backward and one.row.phase is Phase.FORWARD:
+            there, back = run.row_time(forward[one.name]), run.row_time(backward[one.name])
+            itself = run.self_time([forward[one.name]])
+            excess = Interval(*(max(min(itself[at], there[at] - back[2 - at]), 0.0) for at in range(3)))
+            found.append((excess, one))
+    if not found:
         return None
-    excess, hot = worst
-    share = Interval(*(max(part, 0.0) for part in excess)).over(run.step_time)
-    evidence = {
-        "share": round(share.middle, 4),
-        "share_low": round(share.low, 4),
-        "bound": MIN_FORWARD_EXCESS,
-        "steps": run.summary.steps,
-    }
+    excess, hot = max(found, key=lambda one: one[0].middle)
+    share = excess.over(run.step_time)
+    evidence = share_evidence(share, MIN_FORWARD_EXCESS, run.summary.steps)
     position = classify(share, MIN_FORWARD_EXCESS)
     if position != "above":
         return inconclusive("hot-module", share, MIN_FORWARD_EXCESS, evidence) if position == "near" else None
@@ -288,9 +253,4 @@ def _lines(run: Evidence, hot: OwnTime, share: Interval) -> str:
     return f"; {table.describe(min(part, 1.0) * share.middle)}"
 
 
-RULE = Rule(
-    "hot-module",
-    judge,
-    order=50,
-    experiment=edit_module,
-)
+RULE = Rule("hot-module", judge, order=50, experiment=edit_module)

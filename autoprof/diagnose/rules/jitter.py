@@ -10,12 +10,10 @@ from ..._stats.intervals import Interval, proportion_factors
 from ..._stats.rows import step_rows
 from ...frame import TRAINING_LANE, Phase
 from ...summary import Finding
+from .. import Evidence, Experiment, LongStep, Rule, abstain, classify, edit_module, less_often
 from .._contention import FIRM, QUIET, is_crowded
-from .._evidence import Evidence, LongStep
-from .._experiment import Experiment, edit_module, less_often
-from .._rule import Rule
 from .._stacks import UNATTRIBUTED
-from .._thresholding import abstain, classify
+from .._thresholding import share_evidence
 from . import recompile
 from .data_wait import describe_restarts, loader_experiment
 
@@ -43,29 +41,21 @@ def judge(run: Evidence) -> Finding | None:
     """Judge the time lost to outlier steps, and find their cause."""
     summary = run.summary
     lost_ns = summary.step_mean_ns - summary.step_p50_ns
-    share = lost_ns / max(summary.step_mean_ns, 1)
     # A step of at least this many medians is an outlier.
     outliers = [step for step in run.longest or () if step.step_ns >= 2.0 * summary.step_p50_ns]
     numbers = sorted(step.step for step in outliers)
-    interval = _lost_share(run, lost_ns, len(outliers))
-    evidence = {
-        "lost_ns": lost_ns,
-        "share": round(share, 4),
-        "bound": MAX_SHARE,
-        "steps": summary.steps,
-        "share_low": round(interval.low, 4),
-        "share_high": round(interval.high, 4),
-        "outliers": numbers,
-        "longest_ns": summary.step_max_ns,
-    }
-    position = classify(interval, MAX_SHARE)
+    share = _lost_share(run, lost_ns, len(outliers))
+    lost = format_percent(share.middle)
+    evidence = share_evidence(share, MAX_SHARE, summary.steps)
+    evidence |= {"lost_ns": lost_ns, "outliers": numbers, "longest_ns": summary.step_max_ns}
+    position = classify(share, MAX_SHARE)
     if position == "below" or _lost_to_compiling(run, lost_ns):
         return None
     if run.longest is None:
         return abstain("jitter", "the records of the longest steps", "keep the sink jsonl on", evidence)
     # Outliers that make a pattern: two may be one stall of the machine across two steps.
     if len(outliers) < 3 or position == "near":
-        missing = f"inconclusive: {len(outliers)} outlier steps, {format_percent(share)} of all time lost to long steps"
+        missing = f"inconclusive: {len(outliers)} outlier steps, {lost} of all time lost to long steps"
         return abstain("jitter", missing, "more recorded steps show whether long steps recur", evidence)
     cause = (
         _collection_cause(run, outliers)
@@ -75,7 +65,7 @@ def judge(run: Evidence) -> Finding | None:
     )
     if cause.phase is Phase.COMM and run.facts.ranks is not None and run.facts.ranks.late_comm is not None:
         return None  # rule ``comm-exposed`` names these steps
-    is_known = cause.name is not None and interval.low >= FIRM * MAX_SHARE
+    is_known = cause.name is not None and share.low >= FIRM * MAX_SHARE
     if cause.by_others and not is_known and is_crowded(run):
         return abstain("jitter", QUIET, "stop them and measure again", evidence)
     evidence["cause"] = cause.name or ("other" if cause.rank is None else f"rank {cause.rank}")
@@ -85,7 +75,7 @@ def judge(run: Evidence) -> Finding | None:
         "jitter",
         "warning",
         f"steps such as {', '.join(map(str, numbers[:3]))} take up to {format_ms(summary.step_max_ns)}, the median "
-        f"step {format_ms(summary.step_p50_ns)}; long steps cost {format_percent(share)} of all time. {cause.why}",
+        f"step {format_ms(summary.step_p50_ns)}; long steps cost {lost} of all time. {cause.why}",
         cause.next,
         cause.name,
         cause.phase,

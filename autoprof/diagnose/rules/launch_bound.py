@@ -8,11 +8,8 @@ from ..._core.units import format_percent
 from ..._stats.intervals import Interval
 from ...frame import TRAINING_LANE, Phase
 from ...summary import Finding
+from .. import Evidence, ExceededBound, Experiment, Rule, abstain, threshold_time
 from .._calls import NEARLY_ALL
-from .._evidence import Evidence
-from .._experiment import Experiment
-from .._rule import Rule
-from .._thresholding import ExceededBound, abstain, threshold_time
 
 MAX_SHARE: Final = 0.30
 """The queue runs empty at every reading of the loss; for three tenths of the step it does so where the host is slow."""

@@ -8,11 +8,18 @@ from typing import Final
 from ..._core.units import format_ms
 from ...frame import Phase
 from ...summary import Finding
-from .._calls import CallStatistics
-from .._evidence import Evidence
-from .._experiment import less_often
-from .._rule import Rule
-from .._thresholding import ExceededBound, abstain, describe_longest, dominant_name, threshold_rows, threshold_time
+from .. import (
+    CallStatistics,
+    Evidence,
+    ExceededBound,
+    Rule,
+    abstain,
+    describe_longest,
+    dominant_name,
+    less_often,
+    threshold_rows,
+    threshold_time,
+)
 
 MAX_SHARE: Final = 0.05
 """Logging does not improve the model, so all of its time can be gained."""
@@ -61,9 +68,4 @@ def _judge_calls(run: Evidence, calls: CallStatistics) -> Finding | None:
     )
 
 
-RULE = Rule(
-    "logging",
-    judge,
-    order=130,
-    experiment=less_often,
-)
+RULE = Rule("logging", judge, order=130, experiment=less_often)

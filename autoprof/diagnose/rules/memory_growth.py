@@ -7,10 +7,8 @@ from typing import Final
 from ..._core.units import format_bytes
 from ..._stats.intervals import slope
 from ...summary import Finding
-from .._evidence import Evidence
-from .._experiment import Experiment
-from .._rule import Rule
-from .._thresholding import MARGIN, abstain
+from .. import Evidence, Experiment, Rule, abstain
+from .._thresholding import MARGIN
 
 MIN_PEAK_RISE: Final = 0.5
 """Rise of the process's highest level over that of its memory: a leak raises both alike. Memory that each step frees

@@ -6,11 +6,8 @@ from typing import Final
 
 from ..._core.units import format_bytes, format_percent
 from ...summary import Finding, Severity
-from .._evidence import Evidence
-from .._experiment import Experiment
+from .. import Evidence, Experiment, Rule, abstain
 from .._optimizers import advise_smaller
-from .._rule import Rule
-from .._thresholding import abstain
 from .fragmentation import MIN_RETRIES, is_fragmented
 
 MAX_SHARE: Final = 0.9
@@ -57,9 +54,4 @@ def _times(count: int) -> str:
     return "once" if count == 1 else f"{count} times"
 
 
-RULE = Rule(
-    "memory-pressure",
-    judge,
-    order=160,
-    experiment=Experiment("batch_size", "decrease", quantity="peak_bytes"),
-)
+RULE = Rule("memory-pressure", judge, order=160, experiment=Experiment("batch_size", "decrease", quantity="peak_bytes"))

@@ -5,14 +5,11 @@ from __future__ import annotations
 from typing import Final
 
 from ..._core.units import format_bytes, format_percent
-from ..._stats.intervals import Interval
 from ...frame import Phase
 from ...summary import Finding
-from .._evidence import Evidence
-from .._experiment import Experiment
+from .. import Evidence, ExceededBound, Experiment, Rule, abstain, dominant_name, threshold_rows
 from .._optimizers import advise_faster, advise_offload, advise_smaller
-from .._rule import Rule
-from .._thresholding import ExceededBound, abstain, classify, dominant_name, threshold_rows
+from .._thresholding import is_above
 
 MAX_SHARE: Final = 0.15
 """A step of Adam reads and writes a few tensors of the parameters' size once; forward and backward use each parameter
@@ -65,27 +62,9 @@ def _judge_state(run: Evidence) -> Finding | None:
     if not share or peak is None or not capacity:
         return None
     filled = peak / capacity
-    positions = {
-        classify(Interval.exact(value), bound) for value, bound in ((share, max_state_share), (filled, min_filled))
-    }
-    state = sum(one.state_bytes for one in optimizers)
-    evidence = {
-        "state_bytes": state,
-        "peak_bytes": peak,
-        "share": round(share, 4),
-        "bound": max_state_share,
-        "filled": round(filled, 4),
-        "filled_bound": min_filled,
-        "kinds": [one.kind for one in optimizers],
-    }
-    if "below" in positions:
+    if not is_above(share, max_state_share) or not is_above(filled, min_filled):
         return None
-    if "near" in positions:
-        missing = (
-            f"inconclusive: the state is {format_percent(share)} of the peak, the peak {format_percent(filled)} of the "
-            "memory; one of them is near its bound"
-        )
-        return abstain("optimizer", missing, "a longer run, or a run with the intended batch size", evidence)
+    state = sum(one.state_bytes for one in optimizers)
     smaller = advise_smaller(optimizers)
     return Finding(
         "optimizer",
@@ -96,7 +75,15 @@ def _judge_state(run: Evidence) -> Finding | None:
         if smaller
         else "no 8-bit version of this optimizer is known; with sharding (ZeRO, FSDP) each rank holds a part of the "
         "state",
-        evidence=evidence,
+        evidence={
+            "state_bytes": state,
+            "peak_bytes": peak,
+            "share": round(share, 4),
+            "bound": max_state_share,
+            "filled": round(filled, 4),
+            "filled_bound": min_filled,
+            "kinds": [one.kind for one in optimizers],
+        },
     )
 
 
@@ -107,9 +94,4 @@ def _experiment(finding: Finding) -> Experiment:
     return Experiment("optimizer.fused", value=True)
 
 
-RULE = Rule(
-    "optimizer",
-    judge,
-    order=60,
-    experiment=_experiment,
-)
+RULE = Rule("optimizer", judge, order=60, experiment=_experiment)

@@ -8,10 +8,8 @@ from typing import Final
 from ..._core.units import format_percent
 from ..._stats.intervals import Interval
 from ...summary import Finding
-from .._evidence import Evidence
-from .._experiment import Experiment
-from .._rule import Rule
-from .._thresholding import MARGIN, abstain, classify
+from .. import Evidence, Experiment, Rule, abstain, classify
+from .._thresholding import MARGIN
 
 MIN_STEPS: Final = 50
 """Recorded steps from which on the cost of later ones is known."""
@@ -53,10 +51,4 @@ def judge(run: Evidence) -> Finding | None:
     )
 
 
-RULE = Rule(
-    "overhead",
-    judge,
-    order=200,
-    needs_quiet=True,
-    experiment=Experiment("profiler.targets", "decrease"),
-)
+RULE = Rule("overhead", judge, order=200, needs_quiet=True, experiment=Experiment("profiler.targets", "decrease"))

@@ -8,10 +8,8 @@ from ..._core.units import format_ms, format_percent
 from ..._stats.intervals import Interval
 from ...frame import Phase
 from ...summary import Finding, Work
-from .._evidence import Evidence
-from .._experiment import Experiment
-from .._rule import Rule
-from .._thresholding import ExceededBound, abstain, counted_work, threshold_time
+from .. import Evidence, ExceededBound, Experiment, Rule, abstain, threshold_time
+from .._thresholding import counted_work
 
 MAX_SHARE: Final = 0.25
 """Time at float32's own peak over the step. Work that is no arithmetic makes the step longer than its time at the
@@ -79,10 +77,4 @@ def _experiment(finding: Finding) -> Experiment:
     return Experiment("precision", value="bfloat16" if "half_ns" in finding.evidence else "float32")
 
 
-RULE = Rule(
-    "precision",
-    judge,
-    order=80,
-    needs_device=True,
-    experiment=_experiment,
-)
+RULE = Rule("precision", judge, order=80, needs_device=True, experiment=_experiment)

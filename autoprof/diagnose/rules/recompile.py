@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from ..._core.units import format_ns, format_percent
-from ..._stats.intervals import Interval
 from ...summary import Finding, Severity
-from .._compilations import CompileStatistics, location_of
-from .._evidence import Evidence
-from .._experiment import Experiment
-from .._rule import Rule
-from .._thresholding import abstain, classify, inconclusive
+from .. import Evidence, Experiment, Rule, abstain
+from .._compilations import location_of
+from .._thresholding import is_above
 
 MAX_SHARE: Final = 0.05
 """Time of recompilations over the time of all steps. A compiled model is compiled in its first steps; later
@@ -30,12 +27,8 @@ def judge(run: Evidence) -> Finding | None:
     if not functions:
         return None
     share = compiled.ns / max(compiled.run_ns, 1)
-    evidence = _evidence(compiled, count, share)
-    position = classify(Interval.exact(share), MAX_SHARE)
-    if not gave_up and (count < MIN_COUNT or position == "below"):
+    if not gave_up and (count < MIN_COUNT or not is_above(share, MAX_SHARE)):
         return None
-    if not gave_up and position == "near":
-        return inconclusive("recompile", Interval.exact(share), MAX_SHARE, evidence)
     worst = (gave_up or functions)[0]
     limit = f"; torch has stopped compiling {worst.function} and runs it uncompiled from then on" if gave_up else ""
     because = f", because {worst.reason}" if worst.reason else ""
@@ -50,29 +43,24 @@ def judge(run: Evidence) -> Finding | None:
         "torch._dynamo.mark_dynamic or dynamic=True, and turn changing numbers into tensors",
         worst.function,
         gain_ns=round(compiled.ns / max(compiled.steps, 1)),
-        evidence=evidence,
+        evidence={
+            "count": count,
+            "ns": compiled.ns,
+            "share": round(share, 4),
+            "bound": MAX_SHARE,
+            "steps": compiled.steps,
+            "functions": [
+                {
+                    "function": one.function,
+                    "where": location_of(one),
+                    "count": one.count,
+                    "reason": one.reason,
+                    "gave_up": one.gave_up,
+                }
+                for one in compiled.functions
+            ],
+        },
     )
-
-
-def _evidence(compiled: CompileStatistics, count: int, share: float) -> dict[str, Any]:
-    functions = [
-        {
-            "function": one.function,
-            "where": location_of(one),
-            "count": one.count,
-            "reason": one.reason,
-            "gave_up": one.gave_up,
-        }
-        for one in compiled.functions
-    ]
-    return {
-        "count": count,
-        "ns": compiled.ns,
-        "share": round(share, 4),
-        "bound": MAX_SHARE,
-        "steps": compiled.steps,
-        "functions": functions,
-    }
 
 
 RULE = Rule(

@@ -7,11 +7,8 @@ from typing import Final
 from ..._core.units import format_bytes, format_flops, format_ms
 from ...frame import Phase
 from ...summary import Finding, Row
+from .. import Evidence, ExceededBound, Experiment, Rule, abstain, describe_longest, dominant_name, threshold_rows
 from .._checkpointing import outermost_recomputed, saved_bytes
-from .._evidence import Evidence
-from .._experiment import Experiment
-from .._rule import Rule
-from .._thresholding import ExceededBound, abstain, describe_longest, dominant_name, threshold_rows
 
 MAX_SHARE: Final = 0.05
 """Checkpointing a whole model costs about one more forward, a quarter to a third of the step (Chen et al. 2016,

@@ -5,14 +5,11 @@ from __future__ import annotations
 from typing import Final
 
 from ..._core.units import format_ms, format_ns, format_percent
-from ..._stats.intervals import Interval
 from ...frame import Phase
 from ...summary import Finding, Row
+from .. import Evidence, Experiment, Rule, abstain
 from .._contention import contention
-from .._evidence import Evidence
-from .._experiment import Experiment
-from .._rule import Rule
-from .._thresholding import abstain, classify
+from .._thresholding import MARGIN
 
 MAX_CALL_NS: Final = 30_000
 """Forward and backward of a module without children, from which its arithmetic may be the longer part. Measured on a
@@ -55,11 +52,8 @@ def judge(run: Evidence) -> Finding | None:
     # Where so little was computed, a longer call is no sign of arithmetic, but of further operations around it; so it
     # is in a loop.
     bound_ns = MAX_CALL_NS * (2 if 0 < flops_per_s <= MAX_FLOPS_PER_S else 1) * (2 if loops else 1)
-    position = classify(Interval.exact(each_ns), bound_ns)
-    if position == "above":
+    if each_ns > bound_ns * (1 - MARGIN):
         return None
-    if position == "near":
-        return abstain("small-batch", "inconclusive: the time of a module is near its bound", "nothing to do")
     pieces = f"; the whole model is called {model_calls:.0f} times a step" if in_pieces else ""
     return Finding(
         "small-batch",

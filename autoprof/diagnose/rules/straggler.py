@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from ..._ranks import MIN_SHARE, Cause, RankComparison, SlowRank, name_ranks, phrase_slow
+from ..._ranks import MIN_SHARE, Cause, RankComparison, name_ranks, phrase_slow
 from ..._stats.intervals import Interval
 from ...summary import Finding
-from .._evidence import Evidence
-from .._experiment import Experiment
-from .._rule import Rule
-from .._thresholding import MARGIN, abstain, inconclusive
+from .. import Evidence, Experiment, Rule, abstain, inconclusive
+from .._thresholding import MARGIN, share_evidence
 
 
 def judge(run: Evidence) -> Finding | None:
@@ -30,7 +28,7 @@ def judge(run: Evidence) -> Finding | None:
         "straggler",
         "warning",
         phrase_slow(ranks),
-        _advise(slow),
+        _ADVICE.get(slow.cause, _OTHER_ADVICE),
         slow.name or None,
         slow.phase,
         slow.rank,
@@ -49,13 +47,9 @@ def judge(run: Evidence) -> Finding | None:
 def _evidence(ranks: RankComparison, excess_ns: Interval, bound: float) -> dict[str, Any]:
     share = excess_ns.over(Interval.exact(ranks.step_ns))
     return {
+        **share_evidence(share, bound, ranks.steps),
         "own_ns": list(ranks.own_ns),
         "excess_ns": round(excess_ns.middle),
-        "share": round(share.middle, 4),
-        "share_low": round(share.low, 4),
-        "share_high": round(share.high, 4),
-        "bound": bound,
-        "steps": ranks.steps,
         "absent": list(ranks.absent),
     }
 
@@ -89,11 +83,10 @@ _ADVICE: Final[dict[Cause, str]] = {
 }
 
 
-def _advise(one: SlowRank) -> str:
-    return _ADVICE.get(one.cause) or (
-        "give every rank the same amount of work (lengths of its samples, its part of the model, its experts); if it "
-        "has the same, check that machine: other processes, clocks and temperature, its link"
-    )
+_OTHER_ADVICE: Final = (
+    "give every rank the same amount of work (lengths of its samples, its part of the model, its experts); if it has "
+    "the same, check that machine: other processes, clocks and temperature, its link"
+)
 
 
 def _experiment(finding: Finding) -> Experiment:

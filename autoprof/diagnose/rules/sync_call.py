@@ -6,10 +6,7 @@ from typing import Final
 
 from ..._core.units import format_ms, format_percent
 from ...summary import Finding
-from .._evidence import Evidence
-from .._experiment import less_often
-from .._rule import Rule
-from .._thresholding import ExceededBound, abstain, threshold_time
+from .. import Evidence, ExceededBound, Rule, abstain, less_often, threshold_time
 
 MAX_SHARE: Final = 0.05
 """The wait itself costs nothing, because the device works meanwhile. The cost is the idle gap that follows."""
@@ -36,10 +33,4 @@ def judge(run: Evidence) -> Finding | None:
     )
 
 
-RULE = Rule(
-    "sync-call",
-    judge,
-    order=120,
-    needs_device=True,
-    experiment=less_often,
-)
+RULE = Rule("sync-call", judge, order=120, needs_device=True, experiment=less_often)

@@ -8,11 +8,8 @@ from ..._core.units import count
 from ..._stats.intervals import Interval
 from ...frame import Phase
 from ...summary import Finding
-from .._evidence import Evidence
-from .._experiment import Experiment, less_often
-from .._rule import Rule
+from .. import Evidence, ExceededBound, Experiment, Rule, less_often, threshold_time
 from .._stacks import UNATTRIBUTED
-from .._thresholding import ExceededBound, threshold_time
 
 MAX_SHARE: Final = 0.15
 """The loop's own statements take little; an expert calls a run healthy when at least 85 % of it is explained."""
@@ -59,9 +56,4 @@ def _experiment(finding: Finding) -> Experiment:
     return less_often(finding) if finding.evidence.get("lines") else Experiment("span.add", "edit")
 
 
-RULE = Rule(
-    "unattributed",
-    judge,
-    order=132,
-    experiment=_experiment,
-)
+RULE = Rule("unattributed", judge, order=132, experiment=_experiment)

@@ -23,7 +23,6 @@ function stepSection() {
     phases,
     chips.length ? h("div", { class: "chips", id: "slow" }, h("span", { class: "faint" }, "slowest"), chips) : null,
     h("div", { id: "step", class: "panel", hidden: true }),
-    scalarCharts(),
   );
 }
 
@@ -130,18 +129,4 @@ function phaseDifferences(phases) {
       return [[swatch(phase), phase], formatNs(here), formatNs(mean), formatChange(here - mean), strip([[here / most, phaseColor(phase)]])];
     }),
   );
-}
-
-// Logged scalars (loss, learning rate) over the steps, so that a slow step is seen beside them.
-function scalarCharts() {
-  const { steps, series } = RECORDS.scalars;
-  const names = Object.keys(series).slice(0, 6);
-  if (!names.length || steps.length < 2) return null;
-  const holders = names.map((name) => h("div", {}, h("h4", {}, name), h("div", { class: "chart" })));
-  MOUNTED.push(() =>
-    names.forEach((name, index) =>
-      makeChart(holders[index].lastChild, { data: [steps, series[name]], series: [{ stroke: stroke("--ink"), width: 1.2, spanGaps: true }], height: 110, y: [1, ""], fromZero: false, label: name, onPick: (point) => choose({ step: steps[point] }) }),
-    ),
-  );
-  return h("details", { class: "scalars" }, h("summary", {}, `Logged values: ${names.join(", ")}`), h("div", { class: "grid" }, holders));
 }
