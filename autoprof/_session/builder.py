@@ -80,6 +80,7 @@ if TYPE_CHECKING:
 UNSEEN_CHECKPOINTS = (
     "this version of torch has another torch.utils.checkpoint than autoprof knows: recompute is timed only in targets"
 )
+INSTRUMENTED_AGAIN = "the session that was open on this model was closed, because the model was instrumented again"
 
 
 def instrument(
@@ -204,7 +205,8 @@ class _Builder:
             settings.sample.budget,
         )
         self._modules = list(dict.fromkeys([model, *(target.module for target in self._setup.named)]))
-        lifecycle.check_unclaimed(self._modules)
+        if lifecycle.end_owners(self._modules):
+            self._notes.warn_once(INSTRUMENTED_AGAIN)
 
     def build(self, sinks: Iterable[Sink]) -> Session:
         """Build every part complete, each from those before it, and open the first step last."""
