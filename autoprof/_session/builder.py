@@ -242,7 +242,7 @@ class _Builder:
             observers.append(rows)
         if isinstance(rows, Zoom) and folder is not None and folder.rank == 0:
             observers.append(TargetsFile(folder.path, setup.model, rows))
-        made = open_sinks(setup.settings, folder, self._found.stream, setup.budget)
+        made = open_sinks(setup.settings, folder, self._found.stream, setup.budget, self._notes.warn_once)
         undo.add(partial(close_unused, made))
         pipeline = Pipeline(
             setup.recorder,

@@ -5,9 +5,7 @@ from typing import TYPE_CHECKING, Any
 from ._base import (
     CalibratedSink,
     DiscardedSink,
-    LimitedSink,
     LiveSink,
-    RefreshedSink,
     RunInfo,
     Sink,
 )
@@ -25,10 +23,8 @@ __all__ = [
     "Config",
     "DiscardedSink",
     "Export",
-    "LimitedSink",
     "LiveSink",
     "Options",
-    "RefreshedSink",
     "RunInfo",
     "Sink",
     "SinkKind",
