@@ -27,7 +27,7 @@ from .._capture.memory import Footprint
 from .._capture.recorder import Recorder
 from .._core.notes import Notes
 from .._core.signals import DeferSignals
-from .._metrics import CommMeter, ExpertMeter, RootProbe
+from .._metrics import CommMeter, RootProbe
 from .._process import lifecycle
 from .._process.gc_paused import GcPaused
 from .._process.ranks import can_have_group, launch_name, rank, world_size
@@ -43,7 +43,6 @@ from ..probes import FetchedBatches, Prefetch, ProbeContext, StepProbes, optimiz
 from ..probes.collectives import CommProbe
 from ..probes.compilations import CompilationProbe
 from ..probes.debug_modes import DebugProbe
-from ..probes.experts import ExpertProbe
 from ..probes.loaders import LoaderProbe
 from ..probes.log_calls import LogProbe
 from ..probes.stacks import StackProbe
@@ -225,7 +224,6 @@ class _Builder:
             MemoryTable(capture.footprint),
             excluded,
             CommMeter(comm.record, self._notes),
-            ExpertMeter(capture.probes.find(ExpertProbe).blocks),
             diagnosis := self._diagnosis(folder, capture, exchange),
             *([] if folder is None else [ModuleSources(setup.model, folder)]),
             compiled := self._compiled_modules(),
