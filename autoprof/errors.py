@@ -35,11 +35,7 @@ class TargetError(AutoprofError):
 
 
 class SessionError(AutoprofError):
-    """A call that the state of the session does not allow; ``session`` is the conflicting session, if there is one."""
-
-    def __init__(self, message: str, session: Any = None) -> None:
-        self.session = session
-        super().__init__(message)
+    """A call that the state of the session does not allow."""
 
 
 class OutputError(AutoprofError):

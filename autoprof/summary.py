@@ -338,24 +338,6 @@ class Communication:
 
 
 @dataclass(frozen=True, slots=True)
-class ExpertBlock:
-    """The experts of one block of a mixture of experts: tokens and forward time of each over the recorded steps.
-
-    ``ns`` is None where the experts are computed together, or on a device.
-    """
-
-    name: str
-    steps: int
-    tokens: tuple[int, ...]
-    ns: tuple[int, ...] | None = None
-
-    @property
-    def imbalance(self) -> float:
-        """The tokens of the expert with the most, over the mean."""
-        return max(self.tokens) * len(self.tokens) / max(sum(self.tokens), 1)
-
-
-@dataclass(frozen=True, slots=True)
 class Summary:
     """A run's statistics over its recorded steps, warm-up excluded.
 
@@ -373,7 +355,7 @@ class Summary:
     the warm-up at its begin, and ``run_ns`` is their host time together,
     autoprof's own work between them included; 0 in older runs.
     ``communication`` is None where one
-    process trains alone. ``experts`` are those of a mixture of experts.
+    process trains alone.
     ``start_ns`` and ``end_ns`` are processor time that autoprof took outside of all steps: opening the session; closing
     it, up to this summary, without the files and pictures that are written from it. None while the session is open, in
     older runs, and with a clock of the caller's own.
@@ -420,7 +402,6 @@ class Summary:
     run_steps: int = 0
     run_ns: int = 0
     communication: Communication | None = None
-    experts: tuple[ExpertBlock, ...] = ()
     start_ns: int | None = None
     end_ns: int | None = None
 

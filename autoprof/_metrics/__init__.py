@@ -1,10 +1,9 @@
 """Metrics of a run other than its times: throughput, telemetry, FLOPs and MFU, communication."""
 
 from .communication import CommMeter
-from .experts import ExpertMeter
 from .flop_meter import FlopMeter
 from .metrics import Metrics
 from .model_calls import RootProbe
 from .telemetry import Telemetry, open_telemetry
 
-__all__ = ["CommMeter", "ExpertMeter", "FlopMeter", "Metrics", "RootProbe", "Telemetry", "open_telemetry"]
+__all__ = ["CommMeter", "FlopMeter", "Metrics", "RootProbe", "Telemetry", "open_telemetry"]

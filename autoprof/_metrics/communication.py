@@ -18,7 +18,7 @@ from .._resolve.observer import Observer
 from ..frame import FrameRun, Layout, Phase, StepFrame
 from ..probes._communication import CommCall, CommRecord
 from ..summary import CommRow, Communication, Summary
-from .time_sets import Interval, length, share_out, split_step, union
+from .time_sets import Interval, StepParts, covered_ns, split_step
 
 MAX_ROWS: Final = 256
 """Rows kept; the communications of further ones are counted."""
@@ -144,27 +144,19 @@ class CommMeter(Observer):
         timed = [call for calls in by_key.values() for call in calls if call.ended_ns]
         intervals = [(call.begun_ns - step.begun_ns, call.ended_ns - step.begun_ns) for call in timed]
         parts = split_step(frame.step_ns, waits, idle, intervals)
-        shares = share_out(union(waits), intervals)
         exposed: dict[CommKey, int] = {}
-        for call, share in zip(timed, shares, strict=True):
+        for call, share in zip(timed, parts.shares, strict=True):
             exposed[_key(call)] = exposed.get(_key(call), 0) + share
         for key, calls in by_key.items():
             row = self._count(key, calls)
             ended = [call for call in calls if call.ended_ns]
-            within = [_within(call, step.begun_ns, frame.step_ns) for call in ended]
             row.timed += len(ended)
             row.timed_bytes += sum(call.bytes for call in ended)
-            row.ns += length(union(within))
-            row.busy_ns += length(union((call.begun_ns, call.ended_ns) for call in ended))
+            until_ns = step.begun_ns + frame.step_ns
+            row.ns += covered_ns((max(call.begun_ns, step.begun_ns), min(call.ended_ns, until_ns)) for call in ended)
+            row.busy_ns += covered_ns((call.begun_ns, call.ended_ns) for call in ended)
             row.exposed_ns += exposed.get(key, 0)
-        totals = self._totals
-        totals.steps += 1
-        totals.step_ns += frame.step_ns
-        totals.compute_ns += parts.compute_ns
-        totals.exposed_ns += parts.exposed_ns
-        totals.idle_ns += parts.idle_ns
-        totals.overlapped_ns += parts.overlapped_ns
-        totals.unassigned_ns += parts.exposed_ns - sum(shares)
+        self._count_step(frame, parts, sum(parts.shares))
 
     def _add_on_device(
         self, frame: StepFrame, step: _CommStep, columns: _WaitColumns, by_key: Mapping[CommKey, list[CommCall]]
@@ -181,14 +173,18 @@ class CommMeter(Observer):
                 assigned += end - begin
         for key, of_key in by_key.items():
             self._count(key, of_key).exposed_ns += exposed.get(key, 0)
+        self._totals.on_device = True
+        self._count_step(frame, parts, assigned)
+
+    def _count_step(self, frame: StepFrame, parts: StepParts, assigned_ns: int) -> None:
         totals = self._totals
-        totals.on_device = True
         totals.steps += 1
         totals.step_ns += frame.step_ns
         totals.compute_ns += parts.compute_ns
         totals.exposed_ns += parts.exposed_ns
         totals.idle_ns += parts.idle_ns
-        totals.unassigned_ns += max(parts.exposed_ns - assigned, 0)
+        totals.overlapped_ns += parts.overlapped_ns
+        totals.unassigned_ns += max(parts.exposed_ns - assigned_ns, 0)
 
     def _count(self, key: CommKey, calls: list[CommCall]) -> _Totals:
         row = self._rows.setdefault(key, _Totals())
@@ -238,10 +234,6 @@ class CommMeter(Observer):
 def _key(call: CommCall) -> CommKey:
     size = call.bytes.bit_length() // 4
     return CommKey(call.kind, call.caller, call.group, call.ranks, str(call.phase), size)
-
-
-def _within(call: CommCall, begun_ns: int, step_ns: int) -> Interval:
-    return max(call.begun_ns - begun_ns, 0), min(call.ended_ns - begun_ns, step_ns)
 
 
 def _host_spans(frame: StepFrame, columns: list[int]) -> list[Interval]:

@@ -16,7 +16,6 @@ from typing import Any, Final, Protocol
 from torch import nn
 
 from .._core.signals import NOT_DEFERRED, has_no_handler, is_pythons
-from ..errors import SessionError
 
 
 class Closable(Protocol):
@@ -33,6 +32,8 @@ class Closable(Protocol):
         """Record nothing more and touch no file: this process is a fork of the session's own."""
 
 
+CLOSED: Final = "closed"
+"""The end noted for a session that the program closed, or replaced by another on the same model."""
 EXIT: Final = "exit"
 """The end noted for a session that the program left open."""
 TERMINATED: Final = "SIGTERM"
@@ -47,25 +48,19 @@ _terminated = False
 _started = False
 
 
-def check_unclaimed(modules: Iterable[nn.Module]) -> None:
-    """Raise ``SessionError`` where an open session owns one of these modules."""
-    for module in modules:
-        if module in _owners:
-            raise SessionError(
-                f"autoprof.instrument: this model ({type(module).__name__}) is instrumented by a session that is "
-                "still open; close() that one first (it is the attribute session of this error), or write "
-                "'with autoprof.instrument(…) as session:', which closes it when the block is left",
-                _owners[module],
-            )
+def end_owners(modules: Iterable[nn.Module]) -> bool:
+    """Close the open sessions that own one of these modules; return whether there was any."""
+    owners = {id(owner): owner for module in modules if (owner := _owners.get(module)) is not None}
+    for owner in owners.values():
+        owner.end(CLOSED)
+    return bool(owners)
 
 
 def claim(session: Closable, modules: Iterable[nn.Module]) -> None:
-    """Note that the session is open and owns these modules. Raises ``SessionError`` when another owns one of them."""
-    wanted = list(modules)
-    check_unclaimed(wanted)
+    """Note that the session is open and owns these modules."""
     _start()
     _open.append(session)
-    for module in wanted:
+    for module in modules:
         _owners[module] = session
 
 
@@ -96,8 +91,7 @@ def prefer_program() -> None:
     global _program_instruments
     _program_instruments = True
     while _launched:
-        # The end noted for a session of `autoprof run` where the program opens one itself.
-        _launched.pop().end("closed")
+        _launched.pop().end(CLOSED)
 
 
 def release(session: Closable) -> None:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import Final
 
-from .._core.units import NS_PER_S, count, format_ms, format_percent, format_rate, format_round_percent, format_span
+from .._core.units import count, format_ms, format_percent, format_rate, format_round_percent, format_span
 from ..frame import Phase
 from ..summary import Summary, format_counts
 from .card import verdict_line
@@ -14,9 +13,6 @@ from .measurements import brief_metrics, brief_work
 from .memory_text import readings
 from .text import cells, crop, glyphs_for, safe
 from .tree_text import name_cells, render_tree
-
-OLD_S: Final = 2.0
-"""Age of the figures from which the title says it; a terminal is redrawn twice a second."""
 
 
 def panel_tree(summary: Summary, top: int, room: int) -> HotTree:
@@ -35,19 +31,17 @@ def render_panel(
     top: int,
     color: bool,
     step: int | None = None,
-    age_s: float = 0.0,
     encoding: str = "utf-8",
 ) -> list[str]:
     """Return the live panel, no line wider than ``width`` cells.
 
-    ``step`` is the last step in the figures, which ended ``age_s`` seconds ago; the title says so from ``OLD_S`` on.
-    Times are means per recorded step, percentages are of the step.
+    ``step`` is the last step in the figures. Times are means per recorded step, percentages are of the step.
     """
     # Cells from which a panel has bars and the columns forward, recompute and backward.
     wide = 70
     glyphs, inner = glyphs_for(encoding), width - 2
     dot = f" {glyphs.dot} "
-    title = ["autoprof", *([] if step is None else [_step(step, age_s)]), *_speed(summary)]
+    title = ["autoprof", *([] if step is None else [f"step {step}"]), *_speed(summary)]
     while len(title) > 2 and cells(dot.join(title)) > width - 4:
         title.pop()
     texts, total = [f"{count(summary.warmup_steps, 'warm-up step')} so far, excluded from all statistics"], ""
@@ -87,13 +81,6 @@ def _edge(corner: str, title: str, width: int, color: bool, encoding: str) -> st
     left = (corner + rule)[: max(width, 1)]
     right = rule * (width - 2 - cells(shown))
     return _paint(left, "dim", color) + _paint(shown, "bold", color) + _paint(right, "dim", color)
-
-
-def _step(step: int, age_s: float) -> str:
-    if age_s < OLD_S:
-        return f"step {step}"
-    age = f"{int(age_s)} s" if age_s < 60 else format_span(age_s * NS_PER_S)
-    return f"figures of step {step}, {age} ago"
 
 
 def _phases(summary: Summary, width: int) -> str:

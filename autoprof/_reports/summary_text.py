@@ -10,7 +10,6 @@ from ..frame import TRAINING_LANE
 from ..summary import Summary
 from .card import render_findings, render_outlook
 from .comm_text import render_communication
-from .experts_text import render_experts
 from .hot_tree import hot_tree, separate_tree
 from .measurements import work_table
 from .memory_text import render_memory
@@ -47,7 +46,6 @@ def render_summary(summary: Summary, *, width: int = NARROWEST, top: int = 24, e
         blocks += [_spread(summary, width, encoding), [*_ADDS_UP]]
         blocks.append([*work_table(summary.work, width, glyphs.ellipsis)])
     blocks.append(render_communication(summary, width=width, encoding=encoding))
-    blocks.append(render_experts(summary, width=width, encoding=encoding))
     blocks.append(render_memory(summary, width=width, ellipsis=glyphs.ellipsis))
     blocks.append(render_shapes(summary, width))
     blocks += render_outlook(summary, width=width)

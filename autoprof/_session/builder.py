@@ -28,7 +28,7 @@ from .._capture.memory import Footprint
 from .._capture.recorder import Recorder
 from .._core.notes import Notes
 from .._core.signals import DeferSignals
-from .._metrics import CommMeter, ExpertMeter, FlopMeter, Metrics, RootProbe, Telemetry, open_telemetry
+from .._metrics import CommMeter, FlopMeter, Metrics, RootProbe, Telemetry, open_telemetry
 from .._process import lifecycle
 from .._process.gc_paused import GcPaused
 from .._process.ranks import launch_name, rank, world_size
@@ -45,7 +45,6 @@ from ..probes import FetchedBatches, Prefetch, ProbeContext, StepProbes, optimiz
 from ..probes.collectives import CommProbe
 from ..probes.compilations import CompilationProbe
 from ..probes.debug_modes import DebugProbe
-from ..probes.experts import ExpertProbe
 from ..probes.loaders import LoaderProbe
 from ..probes.log_calls import LogProbe
 from ..probes.stacks import StackProbe
@@ -70,6 +69,9 @@ if TYPE_CHECKING:
 
 UNSEEN_CHECKPOINTS: Final = (
     "this version of torch has another torch.utils.checkpoint than autoprof knows: recompute is timed only in targets"
+)
+INSTRUMENTED_AGAIN: Final = (
+    "the session that was open on this model was closed, because the model was instrumented again"
 )
 PASSES_PART: Final = 0.3
 """The part of the budget for passes. A pass takes some milliseconds however few steps it resolves: it comes less often
@@ -195,7 +197,8 @@ class _Builder:
         if self._tree is not None:
             self._named = tuple(target for group in self._tree.below() for target in group.targets())
         self._modules = list(dict.fromkeys([model, *(target.module for target in self._named)]))
-        lifecycle.check_unclaimed(self._modules)
+        if lifecycle.end_owners(self._modules):
+            self._notes.warn_once(INSTRUMENTED_AGAIN)
 
     def build(self, sinks: Iterable[Sink]) -> Session:
         """Build every part complete, each from those before it, and open the first step last."""
@@ -219,7 +222,7 @@ class _Builder:
             observers.append(zoom)
             if folder is not None and folder.rank == 0:
                 observers.append(TargetsFile(folder.path, self._model, zoom))
-        made = open_sinks(settings, folder, self._found.stream, self._budget)
+        made = open_sinks(settings, folder, self._found.stream, self._budget, self._notes.warn_once)
         undo.add(partial(close_unused, made))
         pipeline = Pipeline(
             self._recorder,
@@ -369,7 +372,6 @@ class _Builder:
             MemoryTable(capture.footprint),
             excluded,
             CommMeter(capture.probes.find(CommProbe).record, self._notes),
-            ExpertMeter(capture.probes.find(ExpertProbe).blocks),
             self._diagnosis(folder, capture, exchange),
             *([] if folder is None else [ModuleSources(self._model, folder)]),
             compiled := self._compiled_modules(),

@@ -9,7 +9,7 @@ from .._core.failures import contain, describe, ignore
 from .._core.notes import Notes
 from .._core.units import NS_PER_S
 from ..frame import StepFrame
-from ..sinks import CalibratedSink, LimitedSink, LiveSink, RefreshedSink, Sink
+from ..sinks import CalibratedSink, LiveSink, Sink
 from ..summary import Summary
 
 SHOW_SHARE: Final = 0.02
@@ -29,8 +29,6 @@ class SinkGroup:
     ) -> None:
         self._sinks = list(sinks)
         self._live = [sink for sink in self._sinks if isinstance(sink, LiveSink)]
-        self._refreshed = [sink for sink in self._live if isinstance(sink, RefreshedSink)]
-        self._limited = [sink for sink in self._sinks if isinstance(sink, LimitedSink)]
         self._summary = summary
         self._notes = notes
         self._now_ns = now_ns
@@ -61,26 +59,17 @@ class SinkGroup:
         for sink in self._sinks[:]:
             with self._containing(sink):
                 sink.write(frame)
-        for limited in self._limited[:]:
-            with self._containing(limited):
-                note = limited.limit_note
-                if note is not None:
-                    self._limited.remove(limited)
-                    self._notes.warn_once(note)
         self._step = frame.step
         self._written = True
 
     def show(self) -> None:
-        """Show a live summary to the sinks that are due; where there is nothing new, the age of the last one."""
+        """Show a live summary to the sinks that are due, where there is a new frame."""
         if not self._live:
             return
         began_ns = self._now_ns()
         if self._written and began_ns >= self._show_from_ns and self._show_due():
             self._written = False
             self._show_from_ns = began_ns + min(round((self._now_ns() - began_ns) / SHOW_SHARE), MAX_SHOW_NS)
-        for sink in self._refreshed[:]:
-            with self._containing(sink):
-                sink.refresh()
 
     def _show_due(self) -> bool:
         """Show a summary to the sinks that are due; return whether there is one."""
@@ -117,7 +106,7 @@ class SinkGroup:
             sink.close(summary or Summary.empty(self._notes.all))
 
     def _remove(self, sink: Sink) -> None:
-        for sinks in (self._sinks, self._live, self._refreshed, self._limited):
+        for sinks in (self._sinks, self._live):
             if sink in sinks:
                 cast("list[Any]", sinks).remove(sink)
 
@@ -129,5 +118,5 @@ class SinkGroup:
 
     def abandon(self) -> None:
         """Forget the sinks without closing them: this process is a fork, and they belong to its parent."""
-        for sinks in (self._sinks, self._live, self._refreshed, self._limited):
+        for sinks in (self._sinks, self._live):
             cast("list[Any]", sinks).clear()

@@ -90,7 +90,7 @@ class StepRecorder:
         self.work_ns = 0
         """Processor time of autoprof's own work at the ends of steps so far."""
         self.metered_ns = 0
-        """The time of the cost meters so far, with that of shapes and experts, which the recorder adds up."""
+        """The time of the cost meters so far, with that of shapes, which the recorder adds up."""
         self.last_ns = 0
         """The length of the last step."""
         self._recorder = recorder

@@ -4,9 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from ._base import (
     CalibratedSink,
-    LimitedSink,
     LiveSink,
-    RefreshedSink,
     RunInfo,
     Sink,
 )
@@ -23,10 +21,8 @@ __all__ = [
     "CloseOrder",
     "Config",
     "Export",
-    "LimitedSink",
     "LiveSink",
     "Options",
-    "RefreshedSink",
     "RunInfo",
     "Sink",
     "SinkKind",

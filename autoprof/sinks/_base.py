@@ -39,28 +39,11 @@ class LiveSink(Sink, Protocol):
 
 
 @runtime_checkable
-class RefreshedSink(LiveSink, Protocol):
-    """A live sink that shows how old its statistics are."""
-
-    def refresh(self) -> None:
-        """Show the last figures again, with their age. Called about twice a second, between two steps."""
-
-
-@runtime_checkable
 class CalibratedSink(Sink, Protocol):
     """A sink that shows single spans, and therefore needs the resolution of the clock."""
 
     def calibrate(self, clock_limit_ns: int) -> None:
         """Set the length below which the clock cannot resolve a span; called before the frames that it applies to."""
-
-
-@runtime_checkable
-class LimitedSink(Sink, Protocol):
-    """A sink whose files are limited in size."""
-
-    @property
-    def limit_note(self) -> str | None:
-        """The note that the limit is reached and what that means, None before. Read after each frame."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +53,7 @@ class RunInfo:
     ``folder`` is None for a run without files. ``stream`` is for text for people. ``clock`` returns seconds, for sinks
     that are due at intervals. ``max_bytes`` limits the files of a sink that ``grows``; None is no limit. ``budget`` is
     the fraction of the run's time that drawing may cost in a sink that no configuration names; None is no limit.
+    ``warn`` takes a note for the reports; the same note counts once.
     """
 
     folder: RunFolder | None
@@ -79,6 +63,7 @@ class RunInfo:
     max_bytes: int | None = None
     world_size: int = 1
     budget: float | None = None
+    warn: Callable[[str], object] = str
 
 
 def folder_of(run: RunInfo) -> RunFolder:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from io import StringIO
@@ -33,7 +33,11 @@ def writes_files(sinks: Sinks) -> bool:
 
 
 def open_sinks(
-    settings: Config, folder: RunFolder | None, stream: TextIO | None, budget: float | None
+    settings: Config,
+    folder: RunFolder | None,
+    stream: TextIO | None,
+    budget: float | None,
+    warn: Callable[[str], object],
 ) -> tuple[Sink, ...]:
     """Open the sinks of a session. ``stream`` is for text for people, by default the standard output."""
     limit_mb, ranks = settings.output_max_mb, world_size()
@@ -44,6 +48,7 @@ def open_sinks(
         max_bytes=None if limit_mb is None else int(limit_mb * GROWING_BYTES_PER_MB) // ranks,
         world_size=ranks,
         budget=None if "sinks" in settings.model_fields_set else budget,
+        warn=warn,
     )
     return make_sinks(settings.sinks, facts)
 

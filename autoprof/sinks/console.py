@@ -61,8 +61,8 @@ class ConsoleSink:
         self._started = self._last = run.clock()
         """When the run began, and when a drawing was due last."""
         self._due = float("-inf")
-        self._drawn: tuple[Summary, int, float] | None = None
-        """The statistics in the panel, their last step, and when they were drawn first."""
+        self._is_drawn = False
+        """Whether the last statistics are in the panel."""
         self._reader_left = False
         self._notebook = NotebookOutput.of_this_process()
         self._verdict: str | None = None
@@ -91,7 +91,7 @@ class ConsoleSink:
         return shown is not None and shown != PinnedLines.terminal_size(self._stream)
 
     def _interval_s(self) -> float:
-        if self._drawn is not None:
+        if self._is_drawn:
             return REDRAW_S
         # The share of the run's time that two lines are apart at least: a long run has a line less often.
         return min(max(10.0, 0.05 * (self._clock() - self._started)), 600.0)
@@ -114,27 +114,16 @@ class ConsoleSink:
             self._restore_screen()
             raise
 
-    def refresh(self) -> None:
-        """Draw the panel again, with the age of its figures, where it is older than the interval."""
-        if self._drawn is None:
-            return
-        summary, step, drawn_s = self._drawn
-        now_s = self._clock()
-        if now_s < self._due or self._reader_left:
-            return
-        self._due = now_s + REDRAW_S
-        self._draw(summary, step, PinnedLines.terminal_size(self._stream), now_s - drawn_s)
-
     def _show_summary(self, summary: Summary, step: int) -> None:
         size = PinnedLines.terminal_size(self._stream)
-        self._drawn = (summary, step, self._clock()) if self._draw(summary, step, size, 0.0) else None
-        if self._drawn is None:
+        self._is_drawn = self._draw(summary, step, size)
+        if not self._is_drawn:
             self._pinned.clear()
             self._print_line(summary, step, on_terminal=size is not None)
 
-    def _draw(self, summary: Summary, step: int, size: tuple[int, int] | None, age_s: float) -> bool:
+    def _draw(self, summary: Summary, step: int, size: tuple[int, int] | None) -> bool:
         """Draw the panel; return whether there is a place for it."""
-        panel = partial(render_panel, summary, top=self._options.top, step=step, age_s=age_s)
+        panel = partial(render_panel, summary, top=self._options.top, step=step)
         if size is not None:
             lines = panel(width=size[0], color=self._color, encoding=self._encoding)
             fits = size[1] >= len(lines) + SPARE_ROWS and self._pinned.is_free() and _rich_proxy() is None

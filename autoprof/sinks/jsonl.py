@@ -25,15 +25,13 @@ class JsonlSink:
 
     def __init__(self, options: JsonlOptions, run: RunInfo) -> None:
         self._records = RecordWriter(folder_of(run).rank_path, options.flush_s, run.clock, max_bytes=run.max_bytes)
+        self._warn = run.warn
 
     def write(self, frame: StepFrame) -> None:
         """Append the frame's record; those of several steps are made together."""
         self._records.write(frame)
-
-    @property
-    def limit_note(self) -> str | None:
-        """The note that the records have reached their limit, None before."""
-        return REMOVED_STEPS if self._records.has_removed_steps else None
+        if self._records.has_removed_steps:
+            self._warn(REMOVED_STEPS)
 
     def close(self, summary: Summary) -> None:
         """Write the pending records and close the files."""

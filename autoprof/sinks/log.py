@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Final
 
 from pydantic import Field
 
@@ -16,6 +17,11 @@ from ..frame import StepFrame
 from ..summary import Summary
 from ._base import RunInfo, folder_of
 from ._kind import CloseOrder, Export, SinkKind
+
+LOST_LINES: Final = (
+    "timing.log has reached its part of output_max_mb: timing.log and timing.log.1 have the last steps only; autoprof "
+    "show --log writes all steps of the records"
+)
 
 
 class LogOptions(Options):
@@ -39,6 +45,7 @@ class LogSink:
         self._sections = 0
         self._averages = NameAverages()
         self._clock_limit_ns = 0
+        self._warn = run.warn
         self._file = LineFile(
             folder_of(run).rank_path / "timing.log", options.flush_s, run.clock, max_bytes=run.max_bytes
         )
@@ -57,16 +64,8 @@ class LogSink:
         self._sections += 1
         if self._flush_every is not None and self._sections % self._flush_every == 0:
             self._file.flush()
-
-    @property
-    def limit_note(self) -> str | None:
-        """The note that the log has reached its limit, None before."""
-        if not self._file.has_lost_lines:
-            return None
-        return (
-            "timing.log has reached its part of output_max_mb: timing.log and timing.log.1 have the last steps only; "
-            "autoprof show --log writes all steps of the records"
-        )
+        if self._file.has_lost_lines:
+            self._warn(LOST_LINES)
 
     def close(self, summary: Summary) -> None:
         """Append the statistics of the run, write the pending lines and close the file."""

@@ -263,18 +263,20 @@ def test_a_step_under_way_at_the_end_is_said_not_invented() -> None:
 # Set-up.
 
 
-def test_two_sessions_on_one_model_are_refused() -> None:
-    """Also on a part of it, and on what contains it; after close it is free again."""
+@pytest.mark.parametrize("other", ["the model", "a part", "a whole"])
+def test_a_session_closes_the_one_that_is_open_on_the_same_modules(other: str) -> None:
+    """A notebook's cell runs again: its first session ends with its report, and the second one says so."""
     model = mlp()
-    outer = nn.Sequential(model, nn.Linear(1, 1))
-    with Watched(model):
-        for other in (model, model[0], outer):
-            before = [hooks_of(module) for module in other.modules()]
-            with pytest.raises(SessionError, match="instrumented by a session"):
-                open_session(other, everything(), clock=FakeClock())
-            assert [hooks_of(module) for module in other.modules()] == before
-    with Watched(model):
-        pass
+    again = {"the model": model, "a part": model[0], "a whole": nn.Sequential(model, nn.Linear(1, 1))}[other]
+    first = Watched(model)
+    first.step()
+    with Watched(again) as second:
+        second.step()
+    assert first.sink.summary is not None
+    assert first.sink.summary.steps == 1
+    assert second.sink.summary is not None
+    assert any("instrumented again" in note for note in second.sink.summary.notes)
+    assert not any(hooks for module in again.modules() for hooks in hooks_of(module).values())
 
 
 def test_two_models_at_once_are_two_accounts() -> None:

@@ -32,7 +32,7 @@ class Summaries:
 
 
 class Sink(ListSink):
-    """A sink of every kind: live, refreshed, limited, calibrated. It notes its calls, and fails in one of them."""
+    """A sink of every kind: live, calibrated. It notes its calls, and fails in one of them."""
 
     def __init__(self, fails: str = "", *, due: int = 10**9) -> None:
         super().__init__()
@@ -41,7 +41,6 @@ class Sink(ListSink):
         self.ready = False
         """Whether calls count: what a sink can do is found by asking for it."""
         self.dues = due
-        self.limit: str | None = None
 
     def _note(self, call: str, *what: Any) -> None:
         if not self.ready:
@@ -63,14 +62,6 @@ class Sink(ListSink):
 
     def show(self, summary: Summary, step: int) -> None:
         self._note("show", summary.notes, step)
-
-    def refresh(self) -> None:
-        self._note("refresh")
-
-    @property
-    def limit_note(self) -> str | None:
-        self._note("limit_note")
-        return self.limit
 
     def close(self, summary: Summary) -> None:
         self._note("close", summary.notes)
@@ -94,7 +85,7 @@ def outputs(*sinks: Any, summaries: Summaries | None = None) -> tuple[SinkGroup,
     return out, notes, source
 
 
-@pytest.mark.parametrize("fails", ["write", "calibrate", "due", "show", "refresh", "limit_note"])
+@pytest.mark.parametrize("fails", ["write", "calibrate", "due", "show"])
 def test_a_sink_that_fails_is_closed_with_the_summary_so_far_and_called_no_more(fails: str) -> None:
     """A note says so, once; the others go on."""
     broken, whole = Sink(fails), Sink()
@@ -111,19 +102,6 @@ def test_a_sink_that_fails_is_closed_with_the_summary_so_far_and_called_no_more(
     assert notes.all == (f"Sink is off after ValueError: {fails}",)
     assert len(whole.of(fails)) >= 2
     assert whole.calls[-1] == ("close", ("the end",))
-
-
-def test_a_limit_that_a_sink_has_reached_is_noted_once() -> None:
-    """It is asked no more then; the sink goes on."""
-    sink, other = Sink(), Sink()
-    out, notes, _ = outputs(sink, other)
-    out.write(frame(1))
-    sink.limit = "the folder is full"
-    for step in (2, 3):
-        out.write(frame(step))
-    assert notes.all == ("the folder is full",)
-    assert (len(sink.of("limit_note")), len(other.of("limit_note"))) == (2, 3)
-    assert len(sink.of("write")) == 3
 
 
 # Live summaries.

@@ -194,21 +194,6 @@ def test_drawing_is_throttled_by_steps_and_time(terminal: TerminalStream, clock:
     assert console.asked == len(terminal.writes) == 2
 
 
-def test_between_recorded_steps_the_panel_shows_its_age(terminal: TerminalStream, clock: Clock) -> None:
-    """Its figures are those of the last recorded step, however many steps have passed since."""
-    console = Console(terminal, clock, every=1)
-    console.step(12)
-    assert "autoprof · step 12 ·" in terminal.screen.text[-len(_panel(terminal))]
-    for _ in range(12):
-        clock.now += 1
-        console.outputs.show()
-    panel = _panel(terminal)
-    assert panel[0].startswith("┌─ autoprof · figures of step 12, 12 s ago · 1000.0 ms/step")
-    assert console.asked == 1
-    console.step(40)
-    assert _panel(terminal)[0].startswith("┌─ autoprof · step 40 ·")
-
-
 def _panel(terminal: TerminalStream) -> list[str]:
     return [line for line in terminal.screen.text if line.startswith(("┌", "│", "└"))]
 
