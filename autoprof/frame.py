@@ -232,18 +232,15 @@ NO_GAP: Final = Gap()
 class StepFrame:
     """One step's resolved spans, in integers: nanoseconds and bytes.
 
-    ``start_ns`` and ``host_ns`` have one entry a span. So have ``device_start_ns`` and ``device_ns``, with
-    ``NOT_MEASURED`` for a span without a device time; they are None where the run has no device clock.
-    ``host_bound_ns`` is the part of ``device_ns`` in which the device waited for the host, or nearly so.
-    ``device_duration_ns`` is None also where the step's ends have no common device time; host times are used then.
-    ``memory`` has the readings of the process and the device at the step's end. ``dropped`` counts lost marks and
-    spans. ``warmup`` steps are excluded from every statistic. ``gap_steps`` is the number of unsampled steps before
-    this one, which took ``gap_ns`` together; ``gap_overhead_ns`` is autoprof's own work at both ends of that gap, which
-    is in no step; ``gap_scalars`` has the samples, tokens and frames of those steps.
-    ``shapes`` are those that occurred first in this step. ``micro_steps`` is
-    the number of forward and backward passes before one optimizer step (gradient accumulation); it is None without a
-    backward pass. ``model_ns`` is time of the model's own operations that no span covers, by phase, where the model is
-    no target itself. ``cut`` numbers the set of targets with which the step was recorded: it changes during a run.
+    The columns have one entry a span, ``NOT_MEASURED`` for a span without a device time or a reading; those of the
+    device are None without a device clock. ``host_bound_ns`` is the part of ``device_ns`` in which the device waited
+    for the host. ``device_duration_ns`` is None also where the step's ends have no common device time; host times are
+    used then. ``memory`` has the readings at the step's end. ``dropped`` counts lost marks and spans. ``warmup`` steps
+    are excluded from every statistic. ``gap_steps`` unsampled steps before this one took ``gap_ns``, beside
+    ``gap_overhead_ns`` of autoprof's own work at both ends; ``gap_scalars`` has their samples, tokens and frames.
+    ``shapes`` are those that occurred first in this step. ``micro_steps`` is the number of backward passes before one
+    optimizer step, None without one. ``model_ns`` is time of the model's own operations that no span covers, by phase.
+    ``cut`` numbers the set of targets with which the step was recorded.
     """
 
     step: int

@@ -47,14 +47,12 @@ class Row:
     ``total_ns`` counts nested spans of the same row once; ``self_ns`` is the time that no child span covers. ``share``
     is ``total_ns`` over the time of all recorded steps: rows nested in one another overlap, but a row and its siblings
     never exceed their parent. Quantiles are within 1 % (logarithmic bins). ``host_bound`` is the share of device time
-    in which the device's queue was empty, so that it waited for the host; None without a device.
-    ``memory_growth_bytes`` is the largest growth of memory over the row's calls of one step. The largest level within a
-    call, warm-up included, lies between ``memory_peak_bytes`` and ``memory_bound_bytes``. ``watched`` is the number of
-    steps in which calls of the row would have been seen, the same for all rows of a summary; None in older runs.
-    ``stopped`` is the reason for which the modules inside have no rows: ``leaf`` (there are none), ``small`` (a small
-    part of the step), ``budget`` (recording them would cost too much), ``hidden`` (hooks do not fire inside); None
-    where they have rows, and where the configuration has targets. ``slowest`` is the slowest of several modules that
-    share the row.
+    in which the device waited for the host; None without a device. ``memory_growth_bytes`` is the largest growth of
+    memory over the row's calls of one step. The largest level within a call, warm-up included, lies between
+    ``memory_peak_bytes`` and ``memory_bound_bytes``. ``watched`` is the number of steps in which calls of the row would
+    have been seen. ``stopped`` is the reason for which the modules inside have no rows: ``leaf`` (there are none),
+    ``small`` (a small part of the step), ``budget`` (recording them would cost too much), ``hidden`` (hooks do not fire
+    inside). ``slowest`` is the slowest of several modules that share the row.
     """
 
     name: str
@@ -64,7 +62,6 @@ class Row:
     steps: int
     total_ns: int
     self_ns: int
-    host_total_ns: int
     mean_ns: int
     min_ns: int
     max_ns: int
@@ -343,22 +340,16 @@ class Summary:
 
     ``phases`` holds nanoseconds over all recorded steps and sums to ``total_step_ns`` exactly. ``throughput`` is
     ``throughput_unit`` per second, logged or recognised (``progress.source``). ``overhead`` is autoprof's own
-    processor time, that of its marks included, as a fraction of the time of all steps, recorded or not. ``dropped`` and
-    ``skipped`` map a reason to a count. The clock cannot distinguish a span shorter than ``clock_limit_ns`` from an
-    empty one: reports show it, and ``calls`` times as much for a row, as less than that. ``memory_table`` has the whole
-    run first, then the names; ``unmeasured`` has the reasons for its empty columns. ``memory`` has the last reading of
-    each kind. ``micro_steps`` is the number of micro-batches before one optimizer step, in most steps; None where no
-    backward pass was seen. ``excluded`` is host time that belongs to no step. ``loader`` has ``workers``, ``fetches``
-    and ``unready``, the fetches that found no batch ready; empty where that is unknown. It has ``starts``, if worker
-    processes were started again, with ``start_ns`` until their first batches together. ``unsampled_ns`` is the host
-    time of all unsampled steps together. ``run_steps`` are all steps of the run, recorded or not, without
-    the warm-up at its begin, and ``run_ns`` is their host time together,
-    autoprof's own work between them included; 0 in older runs.
-    ``communication`` is None where one
-    process trains alone.
-    ``start_ns`` and ``end_ns`` are processor time that autoprof took outside of all steps: opening the session; closing
-    it, up to this summary, without the files and pictures that are written from it. None while the session is open, in
-    older runs, and with a clock of the caller's own.
+    processor time as a fraction of the time of all steps, recorded or not. ``dropped`` and ``skipped`` map a reason to
+    a count. Reports show a span shorter than ``clock_limit_ns``, which the clock cannot resolve, as less than that.
+    ``memory_table`` has the whole run first, then the names; ``unmeasured`` has the reasons for its empty columns.
+    ``memory`` has the last reading of each kind. ``micro_steps`` is the number of micro-batches before one optimizer
+    step, in most steps; None without a backward pass. ``excluded`` is host time that belongs to no step. ``loader`` has
+    ``workers``, ``fetches`` and ``unready``, the fetches that found no batch ready, and ``starts`` and ``start_ns`` if
+    workers were started again; empty where that is unknown. ``unsampled_ns`` is the host time of all unsampled steps.
+    ``run_steps`` are all steps after the first warm-up, recorded or not, and ``run_ns`` is their host time with
+    autoprof's own work between them. ``communication`` is None where one process trains alone. ``start_ns`` and
+    ``end_ns`` are processor time of opening and closing the session; None while it is open.
     """
 
     _repr_html_: ClassVar[Callable[[Summary], str]]

@@ -25,14 +25,10 @@ _STEP_ROW: Final = np.zeros(1, dtype=np.int64)
 
 
 class _Steps(NamedTuple):
-    """Steps in a row: the times of their spans (steps × spans), and their lengths.
-
-    ``host`` and ``host_bound`` are None where the totals are host times.
-    """
+    """Steps in a row: the times of their spans (steps × spans), and their lengths; ``host_bound`` of device times."""
 
     total: Nanoseconds
     lengths: Sequence[int]
-    host: Nanoseconds | None = None
     host_bound: Nanoseconds | None = None
 
 
@@ -41,8 +37,6 @@ class _Block:
 
     ``into`` are the table's rows of the ``kept`` rows of the layout; ``row_of`` has -1 for the others.
     """
-
-    __slots__ = ("count", "into", "kept", "last_step", "layout", "members", "row_of", "rows", "waiting")
 
     def __init__(self, layout: Layout, row_of: Nanoseconds, members: MemberPlaces | None) -> None:
         self.layout = layout
@@ -55,16 +49,13 @@ class _Block:
         self.last_step = -1
         self.waiting: list[_Steps] = []
 
-    def take(self) -> tuple[Nanoseconds, Nanoseconds, Nanoseconds, Nanoseconds | None]:
-        """Return the totals, lengths, host times and host-bound times of the steps, which wait no longer."""
+    def take(self) -> tuple[Nanoseconds, Nanoseconds, Nanoseconds | None]:
+        """Return the totals, lengths and host-bound times of the steps, which wait no longer."""
         waiting, self.waiting, self.count = self.waiting, [], 0
         total = waiting[0].total if len(waiting) == 1 else np.concatenate([one.total for one in waiting])
-        host = total
-        if any(one.host is not None for one in waiting):
-            host = np.concatenate([one.total if one.host is None else one.host for one in waiting])
         bounds = [one.host_bound for one in waiting if one.host_bound is not None]
         lengths = np.concatenate([one.lengths for one in waiting])
-        return total, lengths, host, np.concatenate(bounds) if bounds else None
+        return total, lengths, np.concatenate(bounds) if bounds else None
 
 
 class CutStatistics:
@@ -87,12 +78,8 @@ class CutStatistics:
             self.micro_steps[frame.micro_steps] += 1
         if frame.model_ns:
             self.phases.update(frame.model_ns)
-        host = host_bound = None
-        if frame.device_ns is not None:
-            host = frame.host_ns[None]
-            if frame.host_bound_ns is not None:
-                host_bound = frame.host_bound_ns[None].clip(min=0)
-        self._add_steps(frame.layout, frame.step, _Steps(frame.total_ns[None], [frame.step_ns], host, host_bound))
+        host_bound = None if frame.host_bound_ns is None else frame.host_bound_ns[None].clip(min=0)
+        self._add_steps(frame.layout, frame.step, _Steps(frame.total_ns[None], [frame.step_ns], host_bound))
         if frame.memory_start_bytes is not None and frame.memory_end_bytes is not None:
             self.add_memory(frame)
             self._add_growth(self._block(frame.layout), frame.memory_start_bytes, frame.memory_end_bytes)
@@ -105,8 +92,7 @@ class CutStatistics:
             self.micro_steps[run.micro_steps] += count
         for phase, column in run.model_ns.items():
             self.phases[phase] += sum(column)
-        host = None if run.host_bound_ns is None else run.host_ns
-        self._add_steps(run.layout, run.steps[-1], _Steps(run.total_ns, run.step_ns, host, run.host_bound_ns))
+        self._add_steps(run.layout, run.steps[-1], _Steps(run.total_ns, run.step_ns, run.host_bound_ns))
 
     def _add_steps(self, layout: Layout, last_step: int, steps: _Steps) -> None:
         block = self._block(layout)
@@ -144,17 +130,15 @@ class CutStatistics:
                 self._add_block(block)
 
     def _add_block(self, block: _Block) -> None:
-        total, lengths, host, host_bound = block.take()
+        total, lengths, host_bound = block.take()
         rows, table, kept, into = block.rows, self.table, block.kept, block.into
         self_ns = block.layout.self_ns(total)
         for phase, spans in block.layout.phase_groups:
             self.phases[phase] += int(self_ns[:, spans].sum())
         table.add_steps(_STEP_ROW, lengths[:, None], block.last_step)
         totals = rows.totals(total)
-        hosts = totals if host is total else rows.totals(host)
         table.add_steps(into, totals[:, kept], block.last_step)
         table.self_time[into] += rows.sums(self_ns).sum(axis=0)[kept]
-        table.host[into] += hosts.sum(axis=0)[kept]
         table.calls[into] += rows.calls[kept] * len(total)
         if block.members is not None:
             self._members.add(block.members, total)
@@ -191,7 +175,6 @@ class CutStatistics:
             table.steps.tolist(),
             total,
             table.self_time.tolist(),
-            table.host.tolist(),
             mean.tolist(),
             least.tolist(),
             table.max.tolist(),

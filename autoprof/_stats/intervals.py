@@ -1,14 +1,10 @@
 """Confidence intervals of medians, means, slopes and proportions, Student's t, and tests of many rows at once.
 
-The core depends on numpy only: Student's t takes 25 lines here, while scipy is 35 MB and takes longer to import than
-autoprof. The tests compare both.
-
-Steps of one run are autocorrelated: a clock that throttles or a busy neighbour slows many steps in a row, so n steps
-carry less information than n independent ones. ``StepsMedian`` and ``StepsMean`` allow for that. Their standard error
-comes from the variance *between batches* of neighbouring steps (batch means: Law, "Simulation Modeling and Analysis",
-5th edition, 9.5.3), corrected for the correlation that remains between batches. Compared with a block bootstrap,
-batches grow with the run, so no block length has to be chosen; nothing is random; and the result holds for steps with
-two modes, where the bootstrapped variance of a median is too small.
+Steps of one run are autocorrelated: a throttled clock slows many steps in a row, so n steps carry less information than
+n independent ones. ``StepsMedian`` and ``StepsMean`` take their standard error from the variance *between batches* of
+neighbouring steps (batch means: Law, "Simulation Modeling and Analysis", 5th edition, 9.5.3), corrected for the
+correlation that remains between batches. Nothing is random, and no block length has to be chosen. numpy is enough:
+scipy takes longer to import than autoprof.
 """
 
 from __future__ import annotations
@@ -36,10 +32,6 @@ QUANTILE_ERROR: Final = 0.01
 
 _Z: Final = 1.96
 """Normal quantile of a two-sided 95 % interval."""
-_NORMAL_P95: Final = 1.6449
-_MEDIAN_WIDTH: Final = 2 * 1.2533 / _NORMAL_P95
-"""Half a 95 % interval of a median is 2 x 1.2533 sigma / sqrt(n) (its standard error under a normal distribution),
-and sigma is (p95 - p50) / 1.6449. Times are skewed to the right, so p95 gives a wider interval than necessary."""
 _SMALLEST: Final = 1e-9
 """Lower bound for values of which the logarithm is taken."""
 
@@ -65,7 +57,10 @@ class Interval(NamedTuple):
 
 def median_from_quantiles(p50: float, p95: float, count: int, minimum: float, maximum: float) -> Interval:
     """Return the median of ``count`` values with an interval estimated from two quantiles of ``Table``."""
-    half = _MEDIAN_WIDTH * (p95 - p50) / sqrt(max(count, 1)) + (QUANTILE_ERROR * p50 if maximum > minimum else 0.0)
+    # Half the interval is twice the standard error, 1.2533 sigma / sqrt(n) under a normal distribution with sigma of
+    # (p95 - p50) / 1.6449. Times are skewed to the right, so the interval is wider than necessary.
+    half = 2 * 1.2533 / 1.6449 * (p95 - p50) / sqrt(max(count, 1))
+    half += QUANTILE_ERROR * p50 if maximum > minimum else 0.0
     return Interval(max(p50 - half, minimum), p50, min(p50 + half, maximum))
 
 
@@ -91,11 +86,7 @@ def median_of_values(values: Values | Sequence[float]) -> Interval:
 
 
 def slope(points: Sequence[tuple[int, int]]) -> Interval:
-    """Return the slope of the least-squares line through at least three points.
-
-    The interval is the slope's standard error times Student's t with n - 2 degrees of freedom (Draper & Smith,
-    "Applied Regression Analysis", 3rd edition, 1.4).
-    """
+    """Return the slope of the least-squares line through at least three points, with Student's interval."""
     x, y = (np.array(column, dtype=np.float64) for column in zip(*points, strict=True))
     from_mean, dof = x - x.mean(), len(x) - 2
     squares = float((from_mean**2).sum())

@@ -36,8 +36,8 @@ class Table:
         self.index: dict[RowKey, int] = {}
         self.fqns: list[str | None] = []
         self.parents: list[RowKey | None] = []
-        self.total, self.self_time, self.host, self.host_bound, self.calls, self.steps, self.max = (
-            np.zeros(capacity, dtype=np.int64) for _ in range(7)
+        self.total, self.self_time, self.host_bound, self.calls, self.steps, self.max = (
+            np.zeros(capacity, dtype=np.int64) for _ in range(6)
         )
         self.last, self.last_step = (np.zeros(capacity, dtype=np.int64) for _ in range(2))
         self.min: Nanoseconds = np.full(capacity, _NEVER, dtype=np.int64)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 import autoprof
 from autoprof import Phase, StepFrame
-from autoprof._resolve.device import ACROSS_PAUSE, TWO_STREAMS
+from autoprof._resolve.device import TWO_STREAMS
 from autoprof._stats import UNTIMED_STEPS
 from autoprof.frame import STREAM_LANES, TRAINING_LANE, UNTIMED_LANE
 from autoprof.testing import FakeClock, FakeDevice
@@ -51,18 +51,6 @@ def test_two_streams_at_once_keep_their_own_lengths() -> None:
     own = frame.layout.self_ns(frame.total_ns)
     assert own[frame.spans.index(one(frame, "0"))] == 2_500
     assert frame.phase_ns() == {Phase.FORWARD: 4_000, Phase.OTHER: 0}
-
-
-def test_what_a_side_stream_calls_nests_on_that_stream() -> None:
-    """Children and self make the parent there, too; a span of the step's stream inside belongs to the step's."""
-    device = FakeDevice(FakeClock())
-    inner = nn.Sequential(Op(device, 300), On(device, Op(device, 20), (0, 0)), Op(device, 7))
-    (frame,) = run(device, nn.Sequential(On(device, inner, (0, 1)))).frames
-    side = one(frame, "0/child")
-    assert side.device_ns == 327
-    assert frame.spans[one(frame, "0/child/0").parent] == side
-    assert frame.spans[one(frame, "0/child/1/child").parent] == one(frame, "0")
-    assert one(frame, "0/child/1/child").device_ns == 20
 
 
 @pytest.mark.parametrize("thread", [False, True], ids=["caller's thread", "autograd's thread"])
@@ -129,25 +117,3 @@ def test_a_step_whose_ends_no_stream_knows_has_the_hosts_account() -> None:
     summary = watched.session.summary()
     assert (summary.steps, summary.total_step_ns) == (1, first.device_duration_ns)
     assert summary.skipped == {UNTIMED_STEPS: 1}
-
-
-def test_a_pause_cuts_the_spans_of_other_streams_that_lie_across_it() -> None:
-    """Where the pause was on another stream's timeline nobody knows; on the step's own it is taken out exactly."""
-    device = FakeDevice(FakeClock())
-    model = nn.Sequential(Op(device, 10), On(device, Op(device, 5), (0, 1)))
-    with Watched(model, clock=device.device_clock(), config=EVERY) as watched:
-        with device.on(0, 1):
-            across = autoprof.span("across")
-            across.__enter__()
-        with watched.session.pause():
-            device.work(10_000)
-        model(torch.ones(1))
-        with device.on(0, 1):
-            across.__exit__(None, None, None)
-        watched.step()
-    (frame,) = watched.frames
-    check_laws(frame)
-    assert frame.device_duration_ns == 15
-    assert one(frame, "1/child").device_ns == 5
-    assert one(frame, "across", Phase.USER).device_ns is None
-    assert watched.session.summary().skipped == {ACROSS_PAUSE: 1}

@@ -71,36 +71,6 @@ def test_a_kernel_has_exactly_its_length(sim: Simulated) -> None:
     assert elapsed_ns(middle, end) == 10_000
 
 
-def test_streams_run_beside_each_other_and_wait_where_they_are_told(sim: Simulated) -> None:
-    """Two streams take the time of the longer one."""
-    main, side = torch.accelerator.current_stream(), torch.Stream(device="sim")
-    start, end = event(), event()
-    with sim.held():
-        start.record()
-        side.wait_stream(main)
-        sim.sleep(3 * MS)
-        with side:
-            sim.sleep(5 * MS)
-        main.wait_stream(side)
-        end.record()
-    assert elapsed_ns(start, end) == 5 * MS
-
-
-def test_an_event_has_passed_when_the_device_has(sim: Simulated) -> None:
-    """Not when it is recorded; events of two devices are not compared."""
-    mark = event()
-    with sim.held():
-        mark.record()
-        assert not mark.query()
-    mark.synchronize()
-    assert mark.query()
-    other = torch.Event(device="sim:1", enable_timing=True)
-    other.record(torch.accelerator.current_stream(1))
-    other.synchronize()
-    with pytest.raises(RuntimeError, match="two devices"):
-        mark.elapsed_time(other)
-
-
 def test_backward_runs_on_a_thread_of_its_device_and_on_the_forwards_stream(sim: Simulated) -> None:
     """As on a GPU: not on the thread that called it."""
     seen: list[tuple[int, int, int]] = []
@@ -151,15 +121,3 @@ def test_memory_is_counted_and_bounded(sim: Simulated) -> None:
     assert torch.accelerator.max_memory_allocated(2) == before + (1 << 20)
     with pytest.raises(torch.OutOfMemoryError):
         torch.empty(1 << 40, dtype=torch.uint8, device="sim:2")
-
-
-def test_random_numbers_follow_the_seed(sim: Simulated) -> None:
-    """Every device has a generator, which torch's seed sets and whose state can be restored."""
-    torch.manual_seed(3)
-    first = torch.rand(4, device="sim")
-    state = torch.get_device_module("sim").get_rng_state()
-    second = nn.functional.dropout(torch.ones(64, device="sim"))
-    torch.get_device_module("sim").set_rng_state(state)
-    assert torch.equal(nn.functional.dropout(torch.ones(64, device="sim")), second)
-    torch.manual_seed(3)
-    assert torch.equal(torch.rand(4, device="sim"), first)

@@ -177,28 +177,3 @@ def test_recompute_has_its_length(sim: Simulated, reentrant: bool) -> None:
     assert_lengths(frames, {("inner", Phase.FORWARD): 2 * MS, ("inner", Phase.BACKWARD): 3 * MS})
     for frame in frames:
         assert frame.phase_ns()[Phase.RECOMPUTE] == pytest.approx(2 * MS, rel=0.03)
-
-
-def test_the_optimizer_and_accumulation_have_their_lengths(sim: Simulated) -> None:
-    """Two forwards and backwards a step, then an optimizer whose kernel is known."""
-
-    class Slow(torch.optim.SGD):
-        def step(self, closure: Any = None) -> None:
-            sim.sleep(7 * MS)
-            super().step(closure)
-
-    model = nn.Sequential(layer(), Kernel(sim, 2 * MS, 3 * MS), layer())
-    optimizer, x = Slow(model.parameters(), lr=0.1), torch.randn(4, 8, device="sim")
-
-    def step() -> None:
-        for _ in range(2):
-            model(x).sum().backward()
-        optimizer.step()
-        optimizer.zero_grad()
-
-    frames, _ = record(sim, model, step, optimizer=optimizer, targets=[{"match": "1"}])
-    for frame in frames:
-        times = {phase: [s.device_ns for s in frame.spans if s.fqn == "1" and s.phase is phase] for phase in Phase}
-        assert sum(filter(None, times[Phase.FORWARD])) == pytest.approx(4 * MS, rel=0.01)
-        assert sum(filter(None, times[Phase.BACKWARD])) == pytest.approx(6 * MS, rel=0.01)
-        assert frame.phase_ns()[Phase.OPTIMIZER] == pytest.approx(7 * MS, rel=0.01)

@@ -12,7 +12,8 @@ contains the checkpoint; in the backward a ``RECOMPUTE`` mark with the same ordi
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from threading import get_ident
 from typing import Any, Final
 
@@ -94,24 +95,6 @@ class CheckpointMarks:
         self._passes.append(code, self._recorder.clock.reader(None)(), thread)
 
 
-class TimedFunction:
-    """A checkpointed function during its recomputation: it calls the listeners before and after."""
-
-    __slots__ = ("_call", "_listeners", "function")
-
-    def __init__(self, function: Any, listeners: list[CheckpointMarks], call: Any) -> None:
-        self.function: Any = function.function if isinstance(function, TimedFunction) else function
-        self._listeners = listeners
-        self._call = call
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        entered = _enter(self._listeners, self.function, self._call)
-        try:
-            return self.function(*args, **kwargs)
-        finally:
-            _leave(entered)
-
-
 def _enter(listeners: list[CheckpointMarks], function: Any, call: Any) -> list[CheckpointMarks]:
     return [listener for listener in listeners[:] if listener.enter(function, (call,))]
 
@@ -121,52 +104,31 @@ def _leave(entered: list[CheckpointMarks]) -> None:
         entered.pop().leave()
 
 
-skip_frames(TimedFunction.__call__)
-
-
 def _remembering_hook(original: Any, listeners: list[CheckpointMarks]) -> Any:
-    """Return torch's context manager around a checkpointed forward, which remembers its calls."""
+    """Return a function that makes torch's context manager around a checkpointed forward, and remembers its calls."""
 
-    class RememberingHook(original):  # type: ignore[misc]
-        def __init__(self, *args: Any, **kwargs: Any) -> None:
-            super().__init__(*args, **kwargs)
-            for listener in listeners[:]:
-                listener.remember(args[0] if args else None)
+    @functools.wraps(original, updated=())
+    def hook(*args: Any, **kwargs: Any) -> Any:
+        for listener in listeners[:]:
+            listener.remember(args[0] if args else None)
+        return original(*args, **kwargs)
 
-    return _named_like(original, RememberingHook, "__init__")
+    return hook
 
 
 def _recomputing_hook(original: Any, listeners: list[CheckpointMarks]) -> Any:
-    """Return torch's context manager around a recomputation, which is timed."""
+    """Return a context manager around torch's own around a recomputation, which is timed."""
 
-    class RecomputingHook(original):  # type: ignore[misc]
-        def __init__(self, *args: Any, **kwargs: Any) -> None:
-            super().__init__(*args, **kwargs)
-            self._reference = args[0] if args else _no_call
-            self._entered: list[CheckpointMarks] = []
+    @functools.wraps(original, updated=())
+    @contextmanager
+    def hook(reference: Any, *rest: Any) -> Iterator[None]:
+        entered = _enter(listeners, original, reference())
+        try:
+            with original(reference, *rest):
+                yield
+        finally:
+            _leave(entered)
 
-        def __enter__(self) -> Any:
-            self._entered = _enter(listeners, original, self._reference())
-            return super().__enter__()
-
-        def __exit__(self, *error: Any) -> Any:
-            try:
-                return super().__exit__(*error)
-            finally:
-                _leave(self._entered)
-
-    return _named_like(original, RecomputingHook, "__init__", "__enter__", "__exit__")
-
-
-def _no_call() -> None:
-    """Stand for the reference to torch's object of a call where it was not given."""
-
-
-def _named_like(original: Any, hook: Any, *methods: str) -> Any:
-    hook.__name__, hook.__qualname__ = original.__name__, original.__qualname__
-    hook.__module__, hook.__doc__ = original.__module__, original.__doc__
-    for name in methods:
-        skip_frames(vars(hook)[name])
     return hook
 
 
@@ -193,7 +155,16 @@ def _recomputing_backward(original: Any, listeners: list[CheckpointMarks]) -> An
         run_function = getattr(ctx, "run_function", None)
         if not listeners or run_function is None:
             return function(ctx, *gradients)
-        ctx.run_function = TimedFunction(run_function, listeners, ctx)
+
+        def timed(*args: Any, **kwargs: Any) -> Any:
+            entered = _enter(listeners, run_function, ctx)
+            try:
+                return run_function(*args, **kwargs)
+            finally:
+                _leave(entered)
+
+        skip_frames(timed)
+        ctx.run_function = timed
         try:
             return function(ctx, *gradients)
         finally:
