@@ -11,13 +11,11 @@ import pytest
 from torch import nn
 
 import autoprof
-from autoprof._reports.summary_text import render_summary
 from autoprof._storage.runs import RunFolder, read_run
 from autoprof._storage.steps_jsonl import FrameEncoder
 from autoprof.diagnose import saved_summary
 from autoprof.errors import OutputError
 from autoprof.frame import Layout, Phase, StepFrame
-from autoprof.summary import Summary
 
 
 def frame(step: int, layout: Layout) -> StepFrame:
@@ -87,30 +85,6 @@ def test_a_file_in_the_way_is_named(tmp_path: Path) -> None:
     with pytest.raises(OutputError, match=r"runs/a: .*/runs is a file; output must name a folder"):
         RunFolder.create(tmp_path / "runs" / "a")
     assert (tmp_path / "runs").read_text() == "mine"
-
-
-def test_a_saved_run_gives_back_its_frames(tmp_path: Path) -> None:
-    """Frames read back have the numbers they had, and share their layout."""
-    folder = RunFolder.create(tmp_path)
-    encoder = FrameEncoder()
-    (folder.rank_path / "steps.jsonl").write_text("".join(encoder.encode(frame(i, LAYOUT)) for i in (1, 2)))
-    first, second = read_run(folder.path).frames
-    assert (first.step, second.step) == (1, 2)
-    assert second.host_ns.tolist() == [60, 22]
-    assert first.scalars == {"loss": 0.5}
-    assert first.layout is second.layout
-    assert first.spans == frame(1, LAYOUT).spans
-
-
-def test_a_summary_is_read_back_equal(tmp_path: Path) -> None:
-    """``summary.json`` holds the whole summary, and ``summary.txt`` stands beside it."""
-    numbers = dict.fromkeys(("steps", "warmup_steps", "unsampled_steps", "total_step_ns", "overhead_ns"), 0)
-    times = dict.fromkeys((f"step_{what}_ns" for what in ("mean", "min", "max", "p50", "p95", "last")), 0)
-    summary = Summary(clock="host", phases={Phase.OTHER: 0}, rows=(), overhead=0.0, **numbers, **times)
-    folder = RunFolder.create(tmp_path)
-    folder.write_summary(summary, render_summary(summary))
-    assert read_run(folder.path).summary == summary
-    assert "nothing was recorded" in (folder.path / "summary.txt").read_text()
 
 
 def test_what_is_no_run_is_refused(tmp_path: Path) -> None:

@@ -22,7 +22,6 @@ from .._core.units import NS_PER_S
 from .._process.ranks import world_size
 from .._storage.atomic import write_atomic
 from ..probes.stacks import is_blocked
-from .pending import pending_collectives
 from .ranks import HANG_REPORT, RankLine, describe_ranks, rank_lines
 from .requests import CaptureRequests, SignalTrigger, take_file
 from .ring import FILE, StepRing
@@ -204,8 +203,6 @@ class FlightRecorder:
     def _hang_lines(self, hang: Hang) -> list[str]:
         activity = hang.look.activity
         lines = [f"rank {self._rank}: {hang}", "", "The training thread, innermost line first:", *activity.stack]
-        if not self._recorder.on_device and (pending := pending_collectives()):
-            lines += ["", "Collectives that have not ended, the newest first:", *pending]
         for thread, frame in sys._current_frames().items():
             if thread not in (self._recorder.thread, threading.get_ident()):
                 lines += ["", f"Thread {thread}:", *read_activity(frame, {}).stack]

@@ -30,9 +30,8 @@ class StackEntry:
     ``span`` is -1 where no span is wanted. A backward pass puts its base (``is_base``) below the backwards it runs; a
     base is ``nested`` inside another pass. ``started`` has, by ordinal, the last span of each call whose backward has
     started above this base. ``is_unattributed`` marks the span above a base while no instrumented module's backward
-    runs. ``is_checkpoint`` marks a recomputation by ``torch.utils.checkpoint``; where no target contains it, it is
-    ``divided``: its span ends while a module inside it has one. ``interrupted`` are the backwards that a recompute
-    interrupted.
+    runs. ``is_checkpoint`` marks a recomputation by ``torch.utils.checkpoint``. ``interrupted`` are the backwards that
+    a recompute interrupted.
     """
 
     span: int
@@ -43,7 +42,6 @@ class StackEntry:
     is_backward: bool = False
     is_unattributed: bool = False
     is_checkpoint: bool = False
-    divided: bool = False
     interrupted: tuple[StackEntry, ...] = ()
     started: dict[int, int] = field(default_factory=dict)
 
@@ -214,16 +212,9 @@ class Planner:
         del lane.stack[depth:]
 
     def _open_remainder(self, lane: Lane, at: int) -> None:
-        """Open a span for time outside all targets in a recomputation or a backward pass, or continue one."""
-        if not lane.stack:
+        """Open a span for time outside all targets in a backward pass, or continue one."""
+        if not lane.stack or not (lane.stack[-1].is_base or self._is_hidden_backward(lane.stack[-1])):
             return
-        top = lane.stack[-1]
-        if top.divided and top.span < 0:
-            top.span = self._open(lane, at, self._labels[top.index], Phase.RECOMPUTE, calls=0)
-        elif top.is_base or self._is_hidden_backward(top):
-            self._open_unattributed(lane, at)
-
-    def _open_unattributed(self, lane: Lane, at: int) -> None:
         depth = lane.base()
         if depth is None or lane.stack[depth].nested:
             return
@@ -237,20 +228,11 @@ class Planner:
     def _is_hidden_backward(self, entry: StackEntry) -> bool:
         return entry.is_backward and not self._labels[entry.index].shown
 
-    def _end_remainder(self, lane: Lane, at: int) -> None:
-        """End the span of a recomputation that no target contains: a module inside it begins one."""
-        top = lane.stack[-1] if lane.stack else None
-        if top is not None and top.divided and top.span >= 0:
-            self._spans.close(top.span, at)
-            top.span = -1
-
     # Forward spans, spans of the user, phases of the step: they enter and leave.
 
     def _enter(self, lane: Lane, at: int, kind: int, index: int, ordinal: int) -> None:
         label = self._labels[index]
         interrupted: tuple[StackEntry, ...] = ()
-        if label.phase is Phase.FORWARD:
-            self._end_remainder(lane, at)
         phase = Phase.RECOMPUTE if kind == marks.RECOMPUTE else label.phase
         if kind == marks.RECOMPUTE:
             interrupted = self._interrupt_for_module(lane, at, index)
@@ -334,11 +316,9 @@ class Planner:
             served = call.index
             calls = 0 if call in self._recomputed else 1
             self._recomputed.add(call)
-        divided = served == index
-        self._end_remainder(lane, at)
-        span = self._open(lane, at, self._labels[served], Phase.RECOMPUTE, calls=1 if divided else calls)
+        span = self._open(lane, at, self._labels[served], Phase.RECOMPUTE, calls=1 if served == index else calls)
         lane.last_edge = span, False
-        lane.stack.append(StackEntry(span, index=index, is_checkpoint=True, divided=divided, interrupted=interrupted))
+        lane.stack.append(StackEntry(span, index=index, is_checkpoint=True, interrupted=interrupted))
 
     # Backward passes.
 

@@ -69,25 +69,24 @@ class RanksTraceSink:
     def _read(self, ranks: list[int]) -> Mapping[int, list[StepFrame]]:
         """Return the last frames of each rank whose records are here, once all have ended or the time is over."""
         until = time.monotonic() + self._wait_s
-        ended: dict[int, float] = {}
-        while time.monotonic() < until and not all(self._is_complete(rank, ended) for rank in ranks):
+        while time.monotonic() < until and not all(self._has_ended(rank) for rank in ranks):
             time.sleep(0.05)
+        if self._wait_s:
+            time.sleep(0.2)  # the time between the end that a rank notes and its last record
         frames: dict[int, list[StepFrame]] = {}
         for rank in ranks:
             with suppress(OSError):  # the records of another machine are not here
                 # The last steps of each rank that are read: they align the clocks.
-                frames[rank] = read_last_frames(self._rank_path(rank) / RECORDS, 64)
+                frames[rank] = read_last_frames(self._rank_path(rank) / RECORDS, 64) or []
         return frames
 
-    def _is_complete(self, rank: int, ended: dict[int, float]) -> bool:
-        """Return whether no more records of a rank are expected; ``ended`` has the times at which ends were seen."""
+    def _has_ended(self, rank: int) -> bool:
+        """Return whether a rank has noted its end, or has no records here."""
         if rank == self._folder.rank or not (self._rank_path(rank) / RECORDS).is_file():
             return True
         with suppress(OSError, ValueError, AttributeError):
-            if rank not in ended and read_json(self._rank_path(rank) / "run.json").get("ended") is not None:
-                ended[rank] = time.monotonic()
-        # The time between the end that a rank notes and its last record.
-        return time.monotonic() >= ended.get(rank, float("inf")) + 0.2
+            return read_json(self._rank_path(rank) / "run.json").get("ended") is not None
+        return False
 
     def _rank_path(self, rank: int) -> Path:
         return self._folder.path / f"rank{rank}"

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 import torch
-from attached import is_marked
 from deep_builders import TARGETS, Program, ranges
 from torch.profiler import ProfilerActivity, profile
 
@@ -93,15 +92,6 @@ def test_without_step_calls_a_step_begins_with_the_forward() -> None:
     assert [names.count(name) for name in ("Block0", "Block0 [backward]")] == [1, 1]
 
 
-def test_a_run_that_ends_inside_has_what_there_was() -> None:
-    """Nothing stays on."""
-    program = Program()
-    session = run(program, {"steps": [2, 50]}, 3)
-    assert "steps2-50_rank0_trace.json" in files(session)
-    assert not torch.autograd._profiler_enabled()
-    assert all(not is_marked(one) for one in program.model.modules())
-
-
 def test_a_profiler_of_the_users_refuses_it_and_training_goes_on() -> None:
     """A note in the report says why there is no trace."""
     with profile(activities=[ProfilerActivity.CPU]) as users:
@@ -184,18 +174,6 @@ def test_the_verdict_is_checked_ever_more_rarely() -> None:
     for at[0] in range(1, 300):
         window.step_begins(at[0])
     assert looked == [16, 32, 64, 128, 256]
-
-
-def test_a_verdict_that_fails_is_said_and_harms_nothing() -> None:
-    """The step begins as if nothing had happened."""
-
-    def broken() -> Summary:
-        raise RuntimeError("no summary")
-
-    notes: list[str] = []
-    window = make_window(Deep(on="verdict"), summary=broken, notes=notes)
-    assert [step for step in range(1, 40) if window.step_begins(step)] == []
-    assert notes[0] == "deep: RuntimeError: no summary"
 
 
 def test_a_request_captures_the_next_steps(tmp_path: Path) -> None:

@@ -359,17 +359,16 @@ def test_a_checkpointed_call_is_recomputed_in_the_target_that_contains_it() -> N
     assert plan.calls[2] == BackwardCall(0, 1)
 
 
-def test_a_checkpoint_that_no_target_contains_is_divided_by_the_modules_in_it() -> None:
-    """Its span ends where one begins, and goes on after it as the same call."""
+def test_a_checkpoint_that_no_target_contains_has_a_span_of_its_own() -> None:
+    """Around the modules in it."""
     step = Step("b").label("checkpoint", RECOMPUTE, frozenset((RECOMPUTE,)))
     step.mark(marks.CHECKPOINT, "checkpoint", 1).call("b", 2)
     step.begin_pass().mark(marks.RECOMPUTE, "checkpoint", 1)
     step.mark(marks.RECOMPUTE, "b", 3).leave("b", 3).leave("checkpoint").end_pass()
     assert backwards(step) == [
         Span("(backward)", BACKWARD, 3, 4),
-        Span("checkpoint", RECOMPUTE, 4, 5),
-        Span("b", RECOMPUTE, 5, 6),
-        Span("checkpoint", RECOMPUTE, 6, 7, calls=0),
+        Span("checkpoint", RECOMPUTE, 4, 7),
+        Span("checkpoint>b", RECOMPUTE, 5, 6),
         Span("(backward)", BACKWARD, 7, 8, calls=0),
     ]
 

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 import torch.multiprocessing as multiprocessing
 
 from autoprof._flight import HANG_REPORT, State, describe_ranks, rank_lines, standing_out
@@ -64,15 +63,13 @@ def test_a_hang_is_reported_with_the_rank_that_the_others_wait_for(killed: tuple
     assert "forward" in line
 
 
-def test_each_rank_writes_its_stack_and_its_pending_collectives(killed: tuple[Path, str]) -> None:
-    """The rank that hung has no collective under way; the others wait for one of DDP's buckets or buffers."""
+def test_each_rank_writes_its_stack(killed: tuple[Path, str]) -> None:
+    """The innermost lines first."""
     run, _ = killed
     reports = [(run / f"rank{rank}" / HANG_REPORT).read_text(encoding="utf-8") for rank in range(WORLD_SIZE)]
     for rank, report in enumerate(reports):
         assert report.startswith(f"rank {rank}: step {flight_workers.HANGS_AT} has not ended for ")
         assert "flight_workers.py" in report
-    if hasattr(torch._C._distributed_c10d, "_dump_fr_trace_json"):
-        assert ["gloo:" in report for report in reports] == [rank != SLOW for rank in range(WORLD_SIZE)]
 
 
 def test_the_last_states_are_read_after_every_rank_was_killed(killed: tuple[Path, str]) -> None:

@@ -110,17 +110,3 @@ def test_a_replaced_function_in_c_is_a_collective_where_it_waits() -> None:
     wrapper: Callable[[], None] = call_listeners(Work(), [])
     wrapper()
     assert read_activity(frames[0], {}).collective == "wait"
-
-
-def test_two_looks_at_a_thread_that_stays_are_equal() -> None:
-    """And differ where it has moved."""
-    frame = sys._getframe()
-    first, second = (read_activity(frame, {}) for _ in range(2))
-    moved = read_activity(frame, {})
-    assert first.signature == second.signature
-    assert first.signature != moved.signature
-
-
-def test_no_frame_is_no_work() -> None:
-    """A thread that has ended."""
-    assert read_activity(None, {}) == Activity()

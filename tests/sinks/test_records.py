@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -72,16 +71,6 @@ def test_a_step_of_200_modules_takes_at_most_1500_bytes(tmp_path: Path) -> None:
     records = write(tmp_path / "all", frames)
     assert (records.size_bytes - first) / 80 <= 1500
     assert all(same(one, other) for one, other in zip(records, frames, strict=True))
-
-
-def test_a_line_has_the_keys_for_people_and_no_names_twice(tmp_path: Path) -> None:
-    """The line of each step is JSON, as before; the names of its spans are with the first one only."""
-    records = write(tmp_path, module_frames(3))
-    first, *others = map(json.loads, records.path.read_text().splitlines())
-    assert len(first["layout"]["names"]) == 402
-    for line in others:
-        assert {"step", "step_time_s", "throughput", "loss", "lr", "phases_ms", "memory"} <= set(line)
-        assert len(json.dumps(line)) < 600
 
 
 @pytest.mark.parametrize("cut", [1, 20, 200])

@@ -50,11 +50,6 @@ def test_a_name_in_any_script_is_drawn_without_a_warning() -> None:
         encode_figure(figure_of("Spike时间自注意力/前向 \U0001f525"))
 
 
-def test_dollar_signs_are_no_formula() -> None:
-    """A name is text, also where it looks like TeX that would not compile."""
-    assert figure_of(r"$\frac{$").axes[1].get_yticklabels()[0].get_text() == r"$\frac{$"
-
-
 def test_the_users_style_is_neither_used_nor_changed() -> None:
     """matplotlib's settings belong to the program: drawing does not change them."""
     import matplotlib as mpl
@@ -91,13 +86,3 @@ def test_a_picture_that_no_configuration_names_is_drawn_where_the_budget_covers_
     clock.now += seconds
     sink.close(summary_of([]))
     assert len(list(tmp_path.rglob("memory.png"))) == drawn
-
-
-def test_a_run_without_readings_has_no_picture(tmp_path: Path, clock: Clock) -> None:
-    """Nothing measured is no picture of nothing."""
-    run = run_of(tmp_path, clock)
-    sink = MemoryPlotSink(MemoryPlotOptions(), run)
-    sink.write(frame_of())
-    sink.close(summary_of([]))
-    assert run.folder is not None
-    assert not (run.folder.path / "memory.png").exists()

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import http.server
 import io
 import socket
-import threading
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +13,6 @@ import mlflow
 import pytest
 import wandb
 from mlflow.tracking import MlflowClient
-from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from prometheus_client.parser import text_string_to_metric_families
@@ -284,47 +281,3 @@ def test_opentelemetry_s_reader_sees_the_last_report(
     sink.close(summary_of([]))
     assert points(reader.get_metrics_data()) == {}
     provider.shutdown()
-
-
-class Collector(http.server.BaseHTTPRequestHandler):
-    """As much of an OTLP collector as receives metrics."""
-
-    received: list[ExportMetricsServiceRequest]
-
-    def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers["Content-Length"]))
-        self.received.append(ExportMetricsServiceRequest.FromString(body))
-        self.send_response(200)
-        self.end_headers()
-
-    def log_message(self, format: str, *args: object) -> None:
-        pass
-
-
-def test_an_otlp_endpoint_receives_the_last_report(
-    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """With ``endpoint`` the SDK exports by OTLP over HTTP, at the end at the latest."""
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    monkeypatch.setattr(Collector, "received", [], raising=False)
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Collector)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    endpoint = f"http://127.0.0.1:{server.server_port}/v1/metrics"
-    sink = OpentelemetrySink(
-        OpentelemetryOptions(endpoint=endpoint, **{**EACH, "interval_s": 0}), run_info(tmp_path, clock)
-    )
-    feed(sink)
-    sink.close(summary_of([]))
-    server.shutdown()
-    server.server_close()
-    thread.join()
-    values = {
-        metric.name: metric.gauge.data_points[0].as_double
-        for request in Collector.received
-        for resource in request.resource_metrics
-        for scope in resource.scope_metrics
-        for metric in scope.metrics
-        if metric.HasField("gauge")
-    }
-    assert values["autoprof.step.time"] == 3.5

@@ -10,13 +10,11 @@ from sink_builders import Clock, frame_of, summary_of
 
 from autoprof._storage.runs import RunFolder
 from autoprof.errors import OutputError
-from autoprof.sinks import RunInfo, Sink, Sinks, make_sinks, writes_files
+from autoprof.sinks import RunInfo, Sink, Sinks, make_sinks
 from autoprof.sinks.console import ConsoleOptions
 from autoprof.sinks.jsonl import JsonlOptions
 from autoprof.sinks.log import LogOptions
 from autoprof.sinks.memory_plot import MemoryPlotOptions
-from autoprof.sinks.prometheus import PrometheusOptions
-from autoprof.sinks.trace import TraceOptions
 from autoprof.sinks.wandb import WandbOptions
 
 ALL = Sinks(console=ConsoleOptions(), log=LogOptions(), jsonl=JsonlOptions(), memory_plot=MemoryPlotOptions())
@@ -37,12 +35,6 @@ def test_other_ranks_write_only_their_records(tmp_path: Path, clock: Clock) -> N
     folder = RunFolder.create(tmp_path, rank=3, world_size=4, name="run")
     assert names(make_sinks(ALL, run_info(folder, clock, rank=3))) == ["JsonlSink"]
     assert (tmp_path / "run" / "rank3" / "steps.jsonl").exists()
-
-
-def test_a_sink_that_writes_files_asks_for_a_folder() -> None:
-    """A run has a folder when one of its sinks writes there, and none for an endpoint only."""
-    assert writes_files(Sinks(trace=TraceOptions()))
-    assert not writes_files(Sinks(prometheus=PrometheusOptions(), console=ConsoleOptions()))
 
 
 def test_without_a_folder_there_is_only_the_console(clock: Clock) -> None:
