@@ -20,7 +20,6 @@ from torch.optim import optimizer as torch_optimizer
 import autoprof
 from autoprof import Phase
 from autoprof._capture import recorder as recording
-from autoprof._session.pipeline import Pipeline
 from autoprof.testing import FakeClock, ListSink, open_session
 
 CONFIG: dict[str, Any] = {
@@ -232,27 +231,6 @@ def test_struck_at_any_moment_of_a_pause_the_run_closes_whole(struck: Any, strid
         run.check_files(struck[1])
 
     strike_all(started, block, struck, check, stride)
-
-
-def test_struck_at_any_moment_of_a_summary_no_step_is_lost(long_stride: int) -> None:
-    """The frames that were about to be handed on still are."""
-    struck: Any = (lambda: signal.raise_signal(signal.SIGINT), KeyboardInterrupt)
-
-    def make() -> Run:
-        run = Run()
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(Pipeline, "flush", lambda _pipeline: None)  # steps wait for the summary
-            for _ in range(3):
-                run.train()
-        return run
-
-    def check(run: Run) -> None:
-        run.session.close()
-        run.check_bare()
-        run.check_files(struck[1])
-        assert [frame.step for frame in run.sink.frames] == [1, 2, 3]
-
-    strike_all(make, lambda run: run.session.summary(), struck, check, long_stride)
 
 
 def test_ctrl_c_at_any_moment_of_set_up_leaves_nothing(long_stride: int, tmp_path: Path) -> None:

@@ -119,26 +119,6 @@ def test_a_session_starts_no_child_that_the_program_would_notice(
     assert found.stdout.startswith(bare.stdout)
 
 
-@pytest.mark.parametrize("name", ["jsonl", "log"])
-def test_a_file_on_a_full_device_costs_its_sink_alone(children: Children, name: str, tmp_path: Path) -> None:
-    """``/dev/full`` in the place of one file: the other one has every step."""
-    file = {"jsonl": "steps.jsonl", "log": "timing.log"}[name]
-    before = f"""
-    from autoprof._storage import line_file
-    opened = os.open
-    os.open = lambda path, *rest, **more: opened('/dev/full' if str(path).endswith('{file}') else path, *rest, **more)
-    """
-    found = children.run(tmp_path / "with", "pass", instrumented=True, before=before)
-    assert found.returncode == 0
-    assert found.stdout == "went on\n"
-    assert found.stderr.count("[Errno 28]") == 1
-    (path,) = (tmp_path / "with" / "runs").iterdir()
-    if name == "log":
-        assert [frame.step for frame in autoprof.read_run(path).frames] == [1, 2, 3, 4, 5, 6]
-    else:
-        assert (path / "rank0" / "timing.log").read_text().count("\nStep ") == 6
-
-
 @pytest.mark.parametrize("stream", ["a reader that is gone", "a full device"])
 def test_a_console_that_cannot_print_does_not_change_the_exit_status(
     children: Children, stream: str, tmp_path: Path
