@@ -73,7 +73,8 @@ class TrainingHooks:
         """Updates since they were taken off."""
         self._updated_ns = 0
         """The time of the last of them."""
-        self._backward = BackwardProbe(self)
+        self._backward: BackwardProbe | None = None
+        """The report of backward passes; held while it is attached only, because it refers to this object."""
 
     # Attached.
 
@@ -87,13 +88,23 @@ class TrainingHooks:
         for module in self._entries.values():
             self._boundary(module).attach()
         if auto:
-            self._backward.attach()
+            self._attach_backward()
         for optimizer in running_steps() if auto else ():
             self._steps.report(UpdateBegins(id(optimizer)))
         self._steps.start()
 
     def _boundary(self, module: nn.Module) -> BoundaryProbe:
         return BoundaryProbe(module, self.forward_begins)
+
+    def _attach_backward(self) -> None:
+        if self._backward is None:
+            self._backward = BackwardProbe(self)
+            self._backward.attach()
+
+    def _detach_backward(self) -> None:
+        backward, self._backward = self._backward, None
+        if backward is not None:
+            backward.detach()
 
     def _optimizer_hooks(self) -> tuple[OptimizerHooks, OptimizerHooks]:
         return OptimizerHooks(after=self.update_ends), OptimizerHooks(before=self.update_begins)
@@ -108,7 +119,7 @@ class TrainingHooks:
         """Return the functions that remove all hooks but that after optimizer steps, which may be running."""
         boundaries = [self._boundary(module).detach for module in self._entries.values()]
         before = self._optimizer_hooks()[1].detach
-        return [self._backward.detach, before, *boundaries]
+        return [self._detach_backward, before, *boundaries]
 
     # Calls of the program.
 
@@ -119,7 +130,7 @@ class TrainingHooks:
             for hooks in self._optimizer_hooks():
                 hooks.detach()
             if not self._steps.detector.is_validating:
-                self._backward.detach()
+                self._detach_backward()
         self._report(StepCalled())
 
     def finish(self, *, patient: bool) -> None:
@@ -151,7 +162,7 @@ class TrainingHooks:
             return
         self._asleep, self._slept = steps, 0
         self._optimizer_hooks()[1].detach()
-        self._backward.detach()
+        self._detach_backward()
         for module in self._entries.values():
             self._boundary(module).detach()
 
@@ -161,7 +172,7 @@ class TrainingHooks:
             return
         slept, self._asleep = self._slept, 0
         self._optimizer_hooks()[1].attach()
-        self._backward.attach()
+        self._attach_backward()
         for module in self._entries.values():
             self._boundary(module).attach()
         if slept and self._usual is not None:
@@ -262,7 +273,7 @@ class TrainingHooks:
     def _watch_validation(self, decision: Exclude | Include) -> None:
         """Have a backward pass reported that ends validation; where steps end without calls all are."""
         if decision.recognised and not self._steps.detector.auto:
-            self._backward.attach() if isinstance(decision, Exclude) else self._backward.detach()
+            self._attach_backward() if isinstance(decision, Exclude) else self._detach_backward()
 
     # ``StepEvents``, called by probes.
 
