@@ -176,24 +176,6 @@ def test_the_verdict_is_checked_ever_more_rarely() -> None:
     assert looked == [16, 32, 64, 128, 256]
 
 
-def test_a_request_captures_the_next_steps(tmp_path: Path) -> None:
-    """They and the one after are excluded; the note has the reason."""
-    requests, notes, reserved = [], list[str](), Reserved()
-    window = make_window(None, reserved, notes=notes, take=lambda: requests.pop() if requests else None)
-    excluded = []
-    for step in range(1, 7):
-        if step == 3:
-            requests.append("a test")
-        excluded.append(window.step_begins(step))
-    window.close()
-    assert excluded == [False, False, True, True, True, False]
-    assert reserved.steps == [(3, 3)]
-    assert notes[0] == "a test: a deep capture of 2 steps from step 3 on"
-    assert sorted(path.name for path in Path("out").iterdir()) == [
-        "flight_steps3-4_rank0_tables.txt", "flight_steps3-4_rank0_trace.json",
-    ]  # fmt: skip
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [
