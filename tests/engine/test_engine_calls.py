@@ -22,6 +22,7 @@ from autoprof.diagnose import Diagnosis
 from autoprof.probes import log_calls, sync_calls
 from autoprof.probes._call_table import MAX_SITES, CallTable, Site
 from autoprof.testing import FakeClock, FakeDevice, open_session
+from tests.fake_memory import value_on
 
 pytestmark = pytest.mark.usefixtures("nothing_compiled")
 MS = 1_000_000
@@ -40,7 +41,7 @@ class Bench:
 
     def value(self, number: float = 1.0) -> Tensor:
         """Return a value on the device."""
-        return self.device.value(torch.tensor(number))
+        return value_on(self.device, torch.tensor(number))
 
     def step(self, steps: int = 1) -> None:
         """End the step, and more of them."""
@@ -147,7 +148,7 @@ def test_everything_is_undone_at_the_end_whatever_the_order() -> None:
 
 def test_an_exception_passes_as_it_is(bench: Bench) -> None:
     """Its traceback has no frame of ours, and the call is counted."""
-    value = bench.device.value(torch.ones(2))
+    value = value_on(bench.device, torch.ones(2))
     with pytest.raises(RuntimeError) as caught:
         value.item()
     frames = [frame.filename for frame in traceback.extract_tb(caught.value.__traceback__)]
