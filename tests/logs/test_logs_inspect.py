@@ -27,11 +27,11 @@ def test_the_report_has_the_facts_of_the_log(capsys: pytest.CaptureFixture[str])
     out = capsys.readouterr().out
     for word in (
         "20 rows, steps 10 to 200",
-        "loss       first",
-        "min",
-        "P10",
-        "step time  median",
-        "memory     largest 5.53 GiB",
+        "  loss ",
+        "  throughput (samples/s) ",
+        "  step_time_s (s) ",
+        "  memory (GiB) ",
+        " 5.531",
         "7 lines skipped",
     ):
         assert word in out
@@ -168,7 +168,7 @@ def test_standard_input_is_read(content: bytes, capsys: pytest.CaptureFixture[st
     with standard_input(content):
         assert main(["inspect", "-"]) == 0
     out = capsys.readouterr().out
-    assert out.startswith("standard input\n  records    100 rows, steps 1 to 100\n")
+    assert out.startswith("standard input\n  100 rows, steps 1 to 100\n")
     assert "read standard input as text: 100 lines, 100 records" in out
 
 
@@ -218,8 +218,8 @@ def test_numbers_beside_a_step_are_summarised_and_drawn(
     out = capsys.readouterr().out
     assert "30 rows, steps 1 to 30" in out
     assert [line.split() for line in out.splitlines() if line.startswith(("  column", "  foo", "  bar"))] == [
-        ["column", "min", "median", "max", "last"], ["foo", "-2.5", "0.5", "3.5", "-0.5"],
-        ["bar", "70", "84.5", "99", "70"],
+        ["column", "first", "last", "min", "median", "max"], ["foo", "-1.5", "-0.5", "-2.5", "0.5", "3.5"],
+        ["bar", "99", "70", "70", "84.5", "99"],
     ]  # fmt: skip
     assert "Not in the log" not in out
     titles = [axes.get_title(loc="left") for axes in plot_metrics(load_logs(log), None).axes]
