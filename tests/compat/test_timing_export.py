@@ -1,4 +1,4 @@
-"""The exports of timings: CSV, JSON, a picture, TensorBoard, the verdict, a table of all ranks."""
+"""The exports of timings: CSV, JSON, a picture, the verdict, a table of all ranks."""
 
 from __future__ import annotations
 
@@ -81,22 +81,6 @@ def test_long_steps_are_a_bottleneck_with_their_cause(make_program: Make) -> Non
         program.logger.step()
     (finding,) = program.logger.bottlenecks()
     assert (finding.rule, finding.name) == ("jitter", "data")
-
-
-def test_tensorboard_reads_the_scalars_back(make_program: Make) -> None:
-    """TensorBoard's own reader finds each name's mean and last time at every console update."""
-    pytest.importorskip("tensorboard")
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-
-    program = make_program(tensorboard="tb", console_update_interval=2)
-    for ms in (10, 30, 20, 20):
-        program.take("前向/VRT", ms)
-        program.logger.step()
-    program.logger.close()
-    reader = EventAccumulator("tb").Reload()
-    means = [(one.step, round(one.value, 3)) for one in reader.Scalars("timing_mean_ms/前向/VRT")]
-    assert means == [(2, 20), (4, 20)]
-    assert [round(one.value, 3) for one in reader.Scalars("timing_last_ms/Total")] == [30, 20]
 
 
 def test_logs_of_several_processes_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
