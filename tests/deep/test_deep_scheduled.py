@@ -102,16 +102,6 @@ def test_a_profiler_of_the_users_refuses_it_and_training_goes_on() -> None:
     assert session.summary().steps == 4
 
 
-def test_results_are_the_same_to_the_last_bit() -> None:
-    """Parameters after a run with a capture in it."""
-    bare, seen = Program(), Program()
-    for _ in range(4):
-        bare.step()
-    run(seen, {"steps": [2, 3]}, 4)
-    pairs = zip(bare.model.parameters(), seen.model.parameters(), strict=True)
-    assert all(torch.equal(a, b) for a, b in pairs)
-
-
 FOUND = Finding(rule="data-wait", severity="warning", why="w", next="n")
 QUIET = Finding(rule="data-wait", severity="info", why="w", next="n", evidence={"missing": "data spans"})
 
@@ -194,13 +184,3 @@ def test_wrong_captures_are_errors_of_the_configuration(text: str, message: str)
     with pytest.raises(ConfigError) as raised:
         parse_config(text)
     assert message in str(raised.value)
-
-
-def test_one_step_and_the_issues_own_line_are_understood() -> None:
-    """``deep: {steps: [100, 103], on: verdict}``."""
-    deep = parse_config("deep: {steps: [100, 103], on: verdict}").deep
-    assert deep is not None
-    assert (deep.window_of_steps, deep.on) == ((100, 103), "verdict")
-    one = parse_config("deep: {steps: [7]}").deep
-    assert one is not None
-    assert one.window_of_steps == (7, 7)
