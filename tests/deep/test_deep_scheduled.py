@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from deep_builders import TARGETS, Program, ranges
 from torch.profiler import ProfilerActivity, profile
 
