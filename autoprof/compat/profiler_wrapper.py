@@ -157,10 +157,6 @@ class ProfilerWrapper:
         for line in "\n\n".join(self._tables).splitlines():
             print(safe(line, encoding))
 
-    def leave(self) -> None:
-        """End the open run, if any; then the files of all runs are complete."""
-        self.__exit__(None, None, None)
-
 
 def _compile(patterns: Mapping[str, str]) -> dict[str, re.Pattern[str]]:
     try:
