@@ -63,6 +63,8 @@ class TrainingHooks:
         self._events = 0
         self._begun: list[int] = []
         """The optimizers whose step has begun, by id, until something else happens: most report only its end."""
+        self._busy: list[int] = []
+        """Those in whose step something else happened, such as a closure."""
         self._updates: list[int] = []
         """The optimizers that stepped in the open step, by id."""
         self._usual: int | None = None
@@ -195,6 +197,8 @@ class TrainingHooks:
             return
         if self._asleep:
             if id(optimizer) == self._usual:
+                if not self._optimizers.moved(optimizer):
+                    return
                 self._slept += 1
                 self._updated_ns = self._steps.steps.now_ns()
                 if self._slept < self._asleep:
@@ -205,6 +209,10 @@ class TrainingHooks:
         key = id(optimizer)
         if self._begun and self._begun[-1] == key:
             self._begun.pop()
+        if key in self._busy:
+            self._busy.remove(key)
+        elif _graph_task() == -1 and not self._optimizers.moved(optimizer):
+            return
         self._updates.append(key)
         owned, is_last = self._optimizers.trains(optimizer), False
         if self._ends_with_update:
@@ -226,7 +234,8 @@ class TrainingHooks:
     def _report_begun(self) -> None:
         """Report the optimizer steps in which something else happens."""
         while self._begun:
-            self._carry_out(self._steps.report(UpdateBegins(self._begun.pop(0))))
+            self._busy.append(self._begun.pop(0))
+            self._carry_out(self._steps.report(UpdateBegins(self._busy[-1])))
 
     def _report(self, event: Event) -> None:
         """Report an event, and carry out those decisions that concern hooks; time one of many."""
@@ -249,6 +258,7 @@ class TrainingHooks:
             if isinstance(decision, EndStep):
                 self._usual = self._updates[0] if len(self._updates) == 1 and self._may_sleep else None
                 self._updates.clear()
+                self._busy.clear()
             elif isinstance(decision, (Exclude, Include)):
                 self._watch_validation(decision)
             elif isinstance(decision, TrainsInUpdate):
