@@ -8,10 +8,10 @@ import json
 from collections.abc import Sequence
 from datetime import datetime, timezone
 from html import escape
-from importlib import metadata
 from pathlib import Path
 from typing import Any, Final
 
+from ... import __version__
 from ..._storage.atomic import write_atomic
 from ..._storage.runs import Run
 from ...errors import OutputError
@@ -37,7 +37,7 @@ def write_page(run: Run, summary: Summary, path: Path | None = None, *, rank: in
 
 def _render_page(payload: dict[str, Any]) -> str:
     data = {
-        "version": _version(),
+        "version": __version__,
         "written": datetime.now(timezone.utc).astimezone().isoformat(timespec="seconds"),
         "colors": {str(phase): phase_color(phase) for phase in Phase},
         "run": payload,
@@ -83,10 +83,3 @@ def _hashes(texts: Sequence[str]) -> str:
 
 def _read(name: str) -> str:
     return (Path(__file__).parent / "assets" / name).read_text(encoding="utf-8")
-
-
-def _version() -> str:
-    try:
-        return metadata.version("torch-autoprof")
-    except metadata.PackageNotFoundError:
-        return ""

@@ -21,7 +21,6 @@ from ..card import card_facts, verdict
 from ..hot_tree import SELF, tree_rows
 from ..memory_text import label
 from ..run_facts import NOTHING, headline, run_facts
-from ..shapes import phrase_shapes
 from ..text import safe
 from .history import RunHistory, Times, read_history
 
@@ -54,7 +53,6 @@ def run_payload(run: Run, summary: Summary, *, rank: int | None = None) -> Json:
         "rows": _rows(summary, history),
         "memory": _memory(summary, history),
         "lines": _lines(run),
-        "shapes": _shapes(summary),
         "ranks": _ranks(run),
         "records": None if history is None or not history.steps else _history(history),
     }
@@ -214,13 +212,6 @@ def _lines(run: Run) -> list[Json]:
         }
         for kind, table in kinds
         if table.samples
-    ]
-
-
-def _shapes(summary: Summary) -> list[list[Any]]:
-    return [
-        [safe(one.name), one.step, safe(phrase_shapes(one.inputs)), safe(phrase_shapes(one.outputs))]
-        for one in summary.shapes[:400]
     ]
 
 
