@@ -1,4 +1,4 @@
-"""Test doubles: a clock that the test advances, a device that lags behind it, an allocator, a sink that keeps frames.
+"""Test doubles: a clock that the test advances, a device that lags behind it, a sink that keeps frames.
 
 clock = FakeClock()
 sink = ListSink()
@@ -22,13 +22,12 @@ from ._session.builder import open_session as _open_session
 from ._session.session import Session
 from .devices import Clock, ClockLimits, DeviceClock, HostClock, Memory, Place
 from .frame import NOT_MEASURED, Layout, Span, StepFrame
-from .probes.sync_calls import METHODS
 from .summary import Summary
 
 if TYPE_CHECKING:
     from .sinks import Config, Sink
 
-__all__ = ["FakeAllocator", "FakeClock", "FakeDevice", "ListSink", "make_frame", "open_session"]
+__all__ = ["FakeClock", "FakeDevice", "ListSink", "make_frame", "open_session"]
 
 
 class FakeClock(HostClock):
@@ -79,7 +78,6 @@ class FakeDevice:
         self._current = threading.local()
         self._index_of: MutableMapping[Tensor, int] = WeakIdKeyDictionary()
         self._free_at: dict[Place, int] = {}
-        self._values: type[Tensor] | None = None
 
     def device_clock(self) -> DeviceClock:
         """Return a clock that reads this device's events and the test's host clock."""
@@ -108,17 +106,6 @@ class FakeDevice:
 
     def index_of(self, tensor: Tensor) -> int | None:
         return self._index_of[tensor] if tensor in self._index_of else None  # noqa: SIM401
-
-    def value(self, tensor: Tensor) -> Tensor:
-        """Return the tensor's values as the device's own: a method that reads them has the host wait for the stream.
-
-        Operators on it make values of the device, too; its gradients are not followed.
-        """
-        if self._values is None:
-            self._values = _kind_of_value(self)
-        made = tensor.detach().as_subclass(self._values)
-        self._index_of[made] = self.place[0]
-        return made
 
     def work(self, ns: int, device: int | None = None) -> None:
         """Queue ``ns`` of work on the current stream (of the current device); the host does not wait."""
@@ -184,25 +171,6 @@ class FakeDevice:
         self.clock.now_ns = max(self.clock.now_ns, self._passed_at(event))
 
 
-def _kind_of_value(device: FakeDevice) -> type[Tensor]:
-    class DeviceValue(Tensor):
-        """A tensor of the device: a method that reads its values has the host wait."""
-
-        @classmethod
-        def __torch_function__(
-            cls, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
-        ) -> Any:
-            if getattr(function, "__name__", "") in METHODS:
-                device.wait_here()
-            call: Any = super().__torch_function__
-            made = call(function, types, args, dict(kwargs or {}))
-            if isinstance(made, DeviceValue):
-                device._index_of[made] = device.place[0]
-            return made
-
-    return DeviceValue
-
-
 class FakeEvent:
     """An event of a ``FakeDevice``: where it was last recorded, and when the stream reaches it."""
 
@@ -211,73 +179,6 @@ class FakeEvent:
     def __init__(self) -> None:
         self.place: Place | None = None
         self.reached_ns = 0
-
-
-class FakeAllocator(Memory):
-    """Hand out blocks from a cache whose blocks are never merged, and keep the counters of torch's allocator.
-
-    A request takes the smallest free block that holds it, split if it is larger; else new memory is reserved. Beyond
-    the capacity the cache is freed, which counts as a retry; if that is not enough, memory has run out
-    (``MemoryError``). ``base_bytes`` are allocated from the start, for example parameters.
-    """
-
-    def __init__(self, capacity_bytes: int, base_bytes: int = 0) -> None:
-        self._capacity = capacity_bytes
-        self._free: list[int] = []
-        self.allocated = self.peak = self.reserved = base_bytes
-        self.retries = self.ooms = 0
-
-    def allocate(self, count: int) -> int:
-        """Take ``count`` bytes; return the block, for ``free``."""
-        fitting = [block for block in self._free if block >= count]
-        if fitting:
-            block = min(fitting)
-            self._free.remove(block)
-            if block > count:
-                self._free.append(block - count)
-        else:
-            if self.reserved + count > self._capacity:
-                self.retries += 1
-                self.reserved -= sum(self._free)
-                self._free.clear()
-            if self.reserved + count > self._capacity:
-                self.ooms += 1
-                raise MemoryError(f"{count} bytes of {self._capacity}")
-            self.reserved += count
-        self.allocated += count
-        self.peak = max(self.peak, self.allocated)
-        return count
-
-    def free(self, block: int) -> None:
-        """Return a block to the cache."""
-        self.allocated -= block
-        self._free.append(block)
-
-    def level_bytes(self) -> int:
-        """Return the allocated bytes."""
-        return self.allocated
-
-    def at_mark(self) -> tuple[int, ...]:
-        """Return the allocated bytes, their running peak, the reserved bytes."""
-        return self.allocated, self.peak, self.reserved
-
-    def at_step_end(self) -> dict[str, int]:
-        """Return the readings of every step."""
-        return self.readings()
-
-    def readings(self) -> dict[str, int]:
-        """Return the readings of a CUDA device."""
-        found = {"allocated_bytes": self.allocated, "reserved_bytes": self.reserved, "peak_bytes": self.peak}
-        found["inactive_split_bytes"] = sum(self._free)
-        counts = {"alloc_retries": self.retries, "ooms": self.ooms}
-        return found | {key: count for key, count in counts.items() if count}
-
-    def capacity_bytes(self) -> int | None:
-        """Return the capacity."""
-        return self._capacity
-
-    def close(self) -> None:
-        """Do nothing: the allocator holds no resource."""
 
 
 class ListSink:

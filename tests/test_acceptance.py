@@ -16,10 +16,13 @@ from tests.acceptance.run import Result, run_one
 
 
 class FixedSession:
-    """A closed session with a summary made by the test."""
+    """A session with a summary made by the test."""
 
     def __init__(self, **values: object) -> None:
         self._summary = replace(Summary.empty(), **values)
+
+    def close(self) -> None:
+        pass
 
     def summary(self) -> Summary:
         return self._summary

@@ -44,13 +44,6 @@ def unseen(model: nn.Module) -> list[str]:
 class TestUnseenModules:
     """What is certain from the model alone."""
 
-    @pytest.mark.parametrize("container", [nn.ModuleList(), nn.ModuleDict(), nn.ParameterList(), nn.ParameterDict()])
-    def test_a_container_is_never_called(self, container: nn.Module) -> None:
-        """Its hooks never fire."""
-        model = nn.Sequential()
-        model.add_module("held", container)
-        assert unseen(model) == ["held"]
-
     def test_the_inside_of_a_compiled_module_is_hidden(self) -> None:
         """The compiled wrapper itself is not."""
         model = nn.Sequential(torch.compile(Plain(), backend="eager"))

@@ -75,7 +75,6 @@ def test_clean_names(name, clean):
         ("", "_"),
         ("..", "_"),
         (".hidden", "hidden"),
-        ("nul.txt", "_nul.txt"),
     ],
 )
 def test_file_names(name, safe):

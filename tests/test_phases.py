@@ -101,13 +101,6 @@ def test_files_with_a_phase_that_is_not_in_the_table_are_read(tmp_path: Path) ->
     assert all("validation" in [str(span.phase) for span in frame.spans] for frame in saved.frames)
 
 
-def test_short_names_fit_narrow_terminals_and_differ() -> None:
-    """Five characters at most."""
-    names = [phase.short for phase in Phase]
-    assert all(0 < len(name) <= 5 for name in names)
-    assert len(set(names)) == len(names)
-
-
 def test_targets_select_the_phases_of_a_module() -> None:
     """The type of the configuration, which has to be written out, has the phases of the table."""
     assert get_args(ModulePhase) == MODULE_PHASES

@@ -92,18 +92,6 @@ def test_a_launch_has_one_name_on_all_its_ranks(monkeypatch: pytest.MonkeyPatch)
     assert launch_name() == "slurm-17-0"
 
 
-def test_a_start_after_a_host_has_left_has_a_name_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Torchrun counts no restart then; ranks 2 and 3 of this host become ranks 0 and 1."""
-    one_host = launch_name()
-    names = [one_host]
-    for place in (("1", "3"), ("0", "2"), ("0", "1")):
-        monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "0")
-        for name, value in zip(("GROUP_RANK", "GROUP_WORLD_SIZE"), place, strict=True):
-            monkeypatch.setenv(name, value)
-        names.append(launch_name())
-    assert names == [one_host, f"{one_host}-node1of3", f"{one_host}-node0of2", one_host]
-
-
 def test_a_process_group_made_after_the_session_is_noted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Such ranks are not compared; the note says what to call first."""
     model = nn.Linear(2, 2)

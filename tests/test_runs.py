@@ -33,22 +33,9 @@ def frame(step: int, layout: Layout) -> StepFrame:
 LAYOUT = Layout(("A", "A/B"), ("a", None), (Phase.FORWARD, Phase.FORWARD), (-1, 0), (1, 1), (0, 0))
 
 
-def test_a_run_has_a_folder_of_its_own(tmp_path: Path) -> None:
-    """Two runs into one output never share a folder."""
-    first, second = RunFolder.create(tmp_path / "runs"), RunFolder.create(tmp_path / "runs")
-    assert first.path != second.path
-    assert first.rank_path.is_dir()
-    assert second.rank_path.is_dir()
-
-
 def test_a_name_that_is_taken_gets_a_number(tmp_path: Path) -> None:
     """A named run leaves the earlier run of that name alone."""
     assert [RunFolder.create(tmp_path, name="base").path.name for _ in range(3)] == ["base", "base-2", "base-3"]
-
-
-def test_a_name_cannot_leave_the_output_folder(tmp_path: Path) -> None:
-    """A name is one folder below the output, whatever it holds."""
-    assert RunFolder.create(tmp_path, name="../../etc/\x1b[2J").path.parent == tmp_path
 
 
 def test_a_rank_never_joins_a_run_that_has_that_rank(tmp_path: Path) -> None:
@@ -125,7 +112,6 @@ def test_a_copy_of_a_folder_of_records_is_no_rank(tmp_path: Path, name: str) -> 
 SECOND = {
     "5,000 digits": ('"loss":0.5', '"loss":' + "9" * 5000),
     "nested lists": ('"loss":0.5', '"loss":' + "[" * 200_000 + "]" * 200_000),
-    "NaN": ('"loss":0.5', '"loss":NaN'),
     "a time that is text": ('"start_ns":[0,5]', '"start_ns":["0","5"]'),
     "a time with a fraction": ('"start_ns":[0,5]', '"start_ns":[0,5.5]'),
     "a duration that is text": ('"step_time_s":', '"step_time_s":"1","was":'),
@@ -146,20 +132,3 @@ def test_a_line_that_is_no_frame_is_counted(tmp_path: Path, kind: str) -> None:
     assert [one.step for one in frames] == [1, 3]
     assert frames.bad_lines == 1
     assert "1 incomplete lines of steps.jsonl were skipped" in " ".join(saved_summary(read_run(folder)).notes)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "[" * 200_000,
-        "\udcff",
-        "[]",
-    ],
-    ids=range(3),
-)
-def test_a_run_json_that_is_none_is_said(tmp_path: Path, text: str) -> None:
-    """With the folder and the reason."""
-    folder, _ = write_run(tmp_path)
-    (folder / "run.json").write_bytes(text.encode("utf-8", "surrogateescape"))
-    with pytest.raises(OutputError, match=r"is not the folder of a run"):
-        read_run(folder)

@@ -140,15 +140,6 @@ def test_work_that_is_done_once_drops_nothing() -> None:
     assert kept(sampler) == 2
 
 
-def test_other_programs_that_use_the_caches_drop_nothing() -> None:
-    """Two of three steps cost half more beside them: 135 µs of the 100 that the budget affords."""
-    sampler = with_rows(50, 50)
-    for step in range(1, 400):
-        sampler.close(90 * US if step % 3 == 0 else 135 * US, 10 * MS, 10 * MS)
-        assert sampler.gap(step) == 0
-    assert kept(sampler) == 2
-
-
 def test_more_is_recorded_only_where_there_is_room() -> None:
     """Steps that become a little longer change nothing; those twice as long bring back steps, and later rows."""
     sampler = with_rows(10, 10, 10)

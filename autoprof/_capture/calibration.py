@@ -25,20 +25,23 @@ EMPTY_CALLS: Final = 100
 COLD: Final = 10
 
 
-class _OwnModule(nn.Module):
-    """A module whose calls are marked, and run no hook that the program has registered for all modules."""
+class _Scratch(nn.Module):
+    """A module of almost no work, whose calls run no hook that the program has registered for all modules."""
 
     def __call__(self, value: Any) -> Any:
         site = table.find(self)
         return self._call_impl(value) if site is None else site(value)
 
     def _call_impl(self, value: Any) -> Any:
-        return self.forward(value)
+        return None if value is None else value * 1.0
 
 
-class _Scratch(_OwnModule):
-    def forward(self, value: torch.Tensor) -> torch.Tensor:
-        return value * 1.0
+def _probe(clock: Clock, phases: frozenset[Phase]) -> ModuleProbe:
+    """Return the probe of a module, by which the marks are those of a step."""
+    from .._targets import Target  # it imports the configuration's packages, which is slow
+
+    recorder, module = Recorder(clock), _Scratch()  # a target does not keep its module
+    return ModuleProbe(recorder, make_hooks(recorder), Target(module, "", "calibration", phases, False, 0))
 
 
 def measure_mark_cost(clock: Clock) -> MarkCost:
@@ -58,19 +61,14 @@ def measure_mark_cost(clock: Clock) -> MarkCost:
 
 def _extra_ns(clock: Clock, phases: frozenset[Phase], *, backward: bool) -> float:
     """Return the cost of marks on ``CALLS`` chained calls: the difference of the cheapest of interleaved rounds."""
-    from .._targets import Target  # it imports the configuration's packages, which is slow
-
-    recorder = Recorder(clock)
-    module = _Scratch()
-    probe = ModuleProbe(recorder, make_hooks(recorder), Target(module, "", "calibration", phases, False, 0))
-    bare, hooked = [], []
+    probe, bare, hooked = _probe(clock, phases), [], []
     # The cheapest of so many rounds counts: other processes fill the caches between them.
     for _ in range(5):
-        bare.append(_run(module, backward=backward))
+        bare.append(_run(probe.module, backward=backward))
         probe.attach()
-        hooked.append(_run(module, backward=backward))
+        hooked.append(_run(probe.module, backward=backward))
         probe.detach()
-        clock.release(list(recorder.take().readings))
+        clock.release(list(probe.recorder.take().readings))
     probe.remove()
     return max(float(min(hooked) - min(bare)), 0.0)
 
@@ -84,11 +82,6 @@ def _run(module: nn.Module, *, backward: bool) -> int:
     if backward:
         torch.autograd.backward(value)
     return thread_time_ns() - start
-
-
-class _Empty(_OwnModule):
-    def forward(self, value: Any) -> Any:
-        return value
 
 
 class LimitMeter:
@@ -114,18 +107,13 @@ class LimitMeter:
 
 def _read_empty_calls(clock: Clock) -> list[Reading]:
     """Return two readings of each empty call, taken by the marks that a step uses."""
-    from .._targets import Target
-
-    recorder = Recorder(clock)
-    module = _Empty()
-    target = Target(module, "", "calibration", frozenset((Phase.FORWARD,)), False, 0)
-    probe = ModuleProbe(recorder, make_hooks(recorder), target)
+    probe = _probe(clock, frozenset((Phase.FORWARD,)))
     probe.attach()
     with without_modes():
         for _ in range(COLD + EMPTY_CALLS):
-            module(None)
+            probe.module(None)
     probe.remove()
-    return list(recorder.take().readings)
+    return list(probe.recorder.take().readings)
 
 
 def _limits(clock: Clock, readings: Sequence[Reading]) -> ClockLimits:

@@ -10,10 +10,6 @@ NAME_LIMIT: Final = 200
 FILE_NAME_LIMIT: Final = 120
 """The longest file name in UTF-8 bytes; file systems allow 255, which leaves bytes for suffixes."""
 
-_WINDOWS_DEVICES: Final = frozenset(
-    {"con", "prn", "aux", "nul", *(f"{port}{digit}" for port in ("com", "lpt") for digit in "123456789")}
-)
-
 
 def clean_name(name: str) -> str:
     """Return a name for display and storage: visible, at most ``NAME_LIMIT`` characters, never empty.
@@ -27,13 +23,12 @@ def clean_name(name: str) -> str:
 
 
 def file_name(name: str) -> str:
-    """Return a file name for the name: letters (of any script), digits and ``-._``, not hidden, not reserved.
+    """Return a file name for the name: letters (of any script), digits and ``-._``, not hidden.
 
     Two names may have the same file name; code that creates files must not overwrite.
     """
     kept = "".join(char if _is_plain(char) else "_" for char in name)
-    kept = _cut_bytes(kept.strip(" .") or "_", FILE_NAME_LIMIT).rstrip(".")
-    return f"_{kept}" if kept.split(".")[0].lower() in _WINDOWS_DEVICES else kept
+    return (kept.strip(" .") or "_").encode()[:FILE_NAME_LIMIT].decode(errors="ignore").rstrip(".")
 
 
 def visible(text: str) -> str:
@@ -88,7 +83,3 @@ def _undot(segment: str) -> str:
 
 def _is_plain(char: str) -> bool:
     return char in "-._" or unicodedata.category(char)[0] in "LMN"
-
-
-def _cut_bytes(text: str, limit: int) -> str:
-    return text.encode()[:limit].decode(errors="ignore")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from .._core.names import visible
 from .._core.units import NS_PER_S, count, format_ns, format_span
@@ -85,16 +85,6 @@ def last_states(run: Path, world_size: int) -> list[RankLine]:
     lines = rank_lines(run, world_size)
     left_open = any(line.flight is not None and line.flight.state is not State.CLOSED for line in lines)
     return lines if left_open or (run / HANG_REPORT).exists() else []
-
-
-def last_states_page(run: Path, world_size: int) -> dict[str, Any] | None:
-    """Return the last states for the report page; None for a run that was closed."""
-    lines = last_states(run, world_size)
-    if not lines:
-        return None
-    head, *rows = rank_table(lines)
-    verdict = describe_ranks(lines).verdict
-    return {"verdict": verdict, "head": head, "rows": rows, "hidden": len(lines) - len(rows)}
 
 
 def standing_out(lines: Sequence[RankLine]) -> tuple[list[int], str]:

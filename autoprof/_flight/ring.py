@@ -157,11 +157,9 @@ class StepRing:
 
 def _encode(text: Mapping[str, Any]) -> bytes:
     """Return the text as JSON of at most ``TEXT_BYTES``: without the outer lines of the stack where it is too long."""
-    content = json.dumps(text, ensure_ascii=False).encode("utf-8", "replace")
-    if len(content) <= TEXT_BYTES:
-        return content
-    for lines in (16, 6, 0):
-        content = json.dumps({**text, "stack": [line[:200] for line in text["stack"][:lines]]}).encode()
+    for lines in (30, 6, 0):
+        shortened = {**text, "stack": [line[:200] for line in text["stack"][:lines]]}
+        content = json.dumps(shortened, ensure_ascii=False).encode("utf-8", "replace")
         if len(content) <= TEXT_BYTES:
             return content
     return b"{}"

@@ -13,7 +13,6 @@ from .stack import Activity
 
 WARMUP: Final = 10
 """The first steps, which allocate and compile, and count for nothing."""
-KNOWN_STEPS: Final = 400
 HANG_FACTOR: Final = 20
 """The multiple of the usual length from which a step may hang."""
 
@@ -55,7 +54,7 @@ class StepWatch:
         self._look = look
         self._hang_ns = round(hang_s * NS_PER_S)
         self._still = 0
-        self._seen = self._updated_ns = 0
+        self._seen = 0
 
     def poll(self, now_ns: int) -> tuple[Look, Hang | None]:
         """Look at the thread; return it, and the hang if one was found now."""
@@ -63,10 +62,7 @@ class StepWatch:
         if ring.count != self._seen:
             self._seen = ring.count
             self._end_hang()
-            # The time between two updates of the usual length, once `KNOWN_STEPS` have ended.
-            if ring.count < KNOWN_STEPS or now_ns - self._updated_ns >= 10 * NS_PER_S:
-                self._updated_ns = now_ns
-                self._update()
+            self._update()
         elapsed_ns = now_ns - ring.began_ns
         activity, waits = self._look()
         look = Look(ring.count + 1, now_ns, elapsed_ns, activity, waits)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import gc
 import sys
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
-from itertools import compress
 from types import FrameType
+from typing import Any
 
 from torch import nn
 
@@ -32,62 +32,38 @@ def find_models(trained: AbstractSet[int], called: nn.Module | None) -> list[nn.
     """
     modules = list(_living_modules())
     parents: dict[int, list[nn.Module]] = {}
-    owned: dict[int, set[int]] = {}
     for module in modules:
-        for child in _children(module):
+        for child in _members(module._modules):
             parents.setdefault(id(child), []).append(module)
-        owned[id(module)] = _own_parameters(module) & trained
     covers: dict[int, set[int]] = {}
     roots: dict[int, nn.Module] = {}
     for module in modules:
-        if owned[id(module)]:
-            for root in _outermost(module, parents):
-                roots[id(root)] = root
-                covers.setdefault(id(root), set()).update(owned[id(module)])
+        owned = trained & {id(one) for one in _members(module._parameters)}
+        for root in _outermost(module, parents) if owned else ():
+            roots[id(root)] = root
+            covers.setdefault(id(root), set()).update(owned)
     around = set() if called is None else {id(one) for one in _outermost(called, parents)}
-    return _cover(roots, covers, around)
-
-
-def _cover(roots: Mapping[int, nn.Module], covers: Mapping[int, set[int]], around: Collection[int]) -> list[nn.Module]:
-    """Choose modules until every parameter is covered: first those around the called one, then those with most."""
     chosen: list[nn.Module] = []
     missing: set[int] = set().union(*covers.values())
-    for candidates in ([key for key in roots if key in around], list(roots)):
-        while missing and candidates:
-            best = max(candidates, key=lambda key: len(covers[key] & missing))
-            if not covers[best] & missing:
-                break
-            chosen.append(roots[best])
-            missing -= covers[best]
+    while missing:
+        covered = {key: len(cover & missing) for key, cover in covers.items()}
+        best = max(covered, key=lambda key: (key in around and covered[key] > 0, covered[key]))
+        chosen.append(roots[best])
+        missing -= covers[best]
     return chosen
 
 
 def _living_modules() -> Iterator[nn.Module]:
     """Yield every module of the process; the class alone decides, so no property of a proxy object is run."""
-    kinds: dict[int, type] = {}  # by id: a metaclass may make its classes unhashable
-    pending: list[type] = [nn.Module]
-    while pending:
-        kind = pending.pop()
-        if id(kind) not in kinds:
-            kinds[id(kind)] = kind
-            pending += type.__subclasses__(kind)
-    kinds.pop(id(Models), None)
-    objects = gc.get_objects()  # hundreds of thousands: the loop over them is in C
-    for one in compress(objects, map(kinds.__contains__, map(id, map(type, objects)))):
-        if "_modules" in one.__dict__:
+    for one in gc.get_objects():
+        if nn.Module in type(one).__mro__ and type(one) is not Models and "_modules" in one.__dict__:
             yield one
 
 
-def _children(module: nn.Module) -> list[nn.Module]:
+def _members(table: Mapping[str, Any]) -> list[Any]:
     with suppress(Exception):  # a scripted module's table may raise
-        return [child for child in module._modules.values() if child is not None]
+        return [one for one in table.values() if one is not None]
     return []
-
-
-def _own_parameters(module: nn.Module) -> set[int]:
-    with suppress(Exception):
-        return {id(one) for one in module._parameters.values() if one is not None}
-    return set()
 
 
 def _outermost(module: nn.Module, parents: Mapping[int, Sequence[nn.Module]]) -> list[nn.Module]:
@@ -156,6 +132,6 @@ def find_wrapper(model: nn.Module) -> nn.Module:
         one
         for one in _living_modules()
         if type(one).__name__ in ("DistributedDataParallel", "FullyShardedDataParallel")
-        and any(child is model for child in _children(one))
+        and any(child is model for child in _members(one._modules))
     ]
     return wrappers[0] if len(wrappers) == 1 else model

@@ -127,10 +127,8 @@ class Trainings:
 
     def _trained(self) -> set[int]:
         """Return the parameters of the optimizers that exist, by id."""
-        living = [(ref, one) for ref in self._optimizers if (one := ref()) is not None]
-        self._optimizers = [ref for ref, _ in living]
-        groups = [group for _, one in living for group in getattr(one, "param_groups", ())]
-        return {id(parameter) for group in groups for parameter in group["params"]}
+        self._optimizers = [ref for ref in self._optimizers if ref() is not None]
+        return set().union(*map(_parameters_of, self._optimizers))
 
     def _begin(self, module: nn.Module) -> None:
         """Open a session if this module holds parameters of a new optimizer."""
@@ -146,18 +144,10 @@ class Trainings:
                 return
             if not (trained - self._covered) & inside:
                 return
-            self._drop_old_optimizers()
+            # Another training begins: the optimizers of the session that is open are forgotten.
+            self._optimizers = [ref for ref in self._optimizers if not _parameters_of(ref) <= self._covered]
             trained = self._trained()
         self._open(trained, module)
-
-    def _drop_old_optimizers(self) -> None:
-        """Forget the optimizers of the session that is open: another training begins."""
-
-        def is_new(optimizer: Any) -> bool:
-            groups = optimizer.param_groups
-            return any(id(parameter) not in self._covered for group in groups for parameter in group["params"])
-
-        self._optimizers = [ref for ref in self._optimizers if (one := ref()) is not None and is_new(one)]
 
     # Sessions.
 
@@ -194,7 +184,7 @@ class Trainings:
             Finalize(None, session.end, (lifecycle.EXIT,), exitpriority=100)
         if rank() == 0:
             names = ", ".join(type(one).__name__ for one in models)
-            where = "" if session.folder is None else f"; files in {_shown(session.folder)}"
+            where = "" if session.folder is None else f"; files in {os.path.relpath(session.folder)}"
             self._say(f"recording the training of {names}{where}")
 
     def close(self) -> None:
@@ -226,14 +216,11 @@ class Trainings:
         self._say(f"this program is not recorded: {text}")
 
 
+def _parameters_of(optimizer: weakref.ref[Any]) -> set[int]:
+    """Return the parameters of an optimizer, by id; none before it is initialised, and after it is gone."""
+    return {id(parameter) for group in getattr(optimizer(), "param_groups", ()) for parameter in group["params"]}
+
+
 def _trainable(module: nn.Module | None) -> set[int]:
     """Return the parameters of a module that have gradients, by id: DeepSpeed gives copies of them to the optimizer."""
     return set() if module is None else {id(one) for one in module.parameters() if one.requires_grad}
-
-
-def _shown(folder: Path) -> str:
-    """Return the folder relative to the working directory, if it is inside it."""
-    try:
-        return str(folder.relative_to(Path.cwd()))
-    except (ValueError, OSError):
-        return str(folder)

@@ -31,6 +31,8 @@ OUTSIDE: Final = "modules of the model are called outside of a call of the model
 CHECK_EVERY_NS: Final = 1_000_000_000
 """The least time between two checks of which parameters train."""
 PASSES: Final = "the step runs more backward passes than its calls of the model explain"
+CHANGED: Final = "parameters were frozen or unfrozen before the FLOPs of the steps until then were counted"
+POSTPONED: Final = "FLOPs are counted when the run is long enough for the budget, or at its end"
 TOO_MANY: Final = f"the shapes of the inputs differ in more than {MAX_SHAPES} ways"
 
 
@@ -42,6 +44,14 @@ class DevicePeak(NamedTuple):
     reason: str | None = None
     flags: Tf32Flags = Tf32Flags(matmul=False, conv=False)
     benchmark: bool | None = None
+
+
+class CountedCall(NamedTuple):
+    """A call of the model that is counted once: its shape's number, and whether a backward follows."""
+
+    training_version: int
+    shape: int
+    backward: bool
 
 
 Parts = dict[str, tuple[FlopCount, Mapping[str, int]]]
@@ -86,13 +96,12 @@ class FlopMeter:
         """The estimated time of the next count, by the one before; None before the first."""
         self._spent_ns = 0
         """The time of all counts so far."""
-        self._steps: Tally[tuple[int, ...]] = Tally()
+        self._steps: Tally[tuple[CountedCall, ...]] = Tally()
+        """The recorded steps with each sequence of calls."""
+        self._reasons: set[str] = set()
+        """Why there is no figure."""
         self._shapes: list[ModelCall] = []
-        self._calls: dict[tuple[int, ...], Tally[tuple[int, bool]] | str] = {}
-        """The calls of each sequence, by shape and whether a backward follows; or why there is no figure."""
-        self._counts: dict[tuple[int, ...], FlopCount] = {}
-        self._counted: dict[tuple[int, int, bool], FlopCount] = {}
-        """The counts of single calls, by version of the trained parameters, shape, and whether a backward follows."""
+        self._counts: dict[CountedCall, FlopCount] = {}
         self._parameters = list(model.parameters())
         self._training: list[tuple[bool, ...]] = []
         self._check_ns = 0
@@ -108,19 +117,20 @@ class FlopMeter:
         ``training_version`` is that of the moment at which they ended.
         """
         self._shapes = shapes
-        passes = -1 if calls.passes is None else calls.passes
-        key = (training_version, passes, *calls.shapes)
-        known = self._calls.get(key)
-        if known is None:
-            if len(self._calls) >= MAX_SHAPES:
-                key, known = (), TOO_MANY
-            else:
-                known = _described(calls, shapes)
-            self._calls[key] = known
+        backward = [shapes[number].backward and calls.passes != 0 for number in calls.shapes if number >= 0]
+        reason = _reason(calls, backward)
+        sequence = tuple(CountedCall(training_version, *one) for one in zip(calls.shapes, backward, strict=False))
+        if sequence not in self._steps and len(self._steps) >= MAX_SHAPES:
+            reason = reason or TOO_MANY
+        if reason:
+            if not warmup or calls.outside:  # only the first step with a shape shows calls outside
+                self._reasons.add(reason)
+            return
         if not warmup:
-            self._steps[key] += steps
-        if key not in self._counts and not isinstance(known, str) and self._due():
-            self._count(key)
+            self._steps[sequence] += steps
+        for call in sequence:
+            if call not in self._counts and self._cost_ns() <= self._affordable_ns():
+                self._count(call)
 
     def training_version(self) -> int:
         """Return a number that changes when parameters were frozen or unfrozen; checked once a second."""
@@ -131,9 +141,6 @@ class FlopMeter:
             if not self._training or training != self._training[-1]:
                 self._training.append(training)
         return len(self._training)
-
-    def _due(self) -> bool:
-        return self._cost_ns() <= self._affordable_ns()
 
     def _cost_ns(self) -> int:
         """Return the time of all counts after one more."""
@@ -146,37 +153,25 @@ class FlopMeter:
         """Return the time of counts that the run's time so far affords."""
         return inf if self._budget is None else self._budget * (self._now_ns() - self._began_ns)
 
-    def _count(self, key: tuple[int, ...]) -> None:
-        calls = self._calls[key]
-        if isinstance(calls, str):
+    def _count(self, call: CountedCall) -> None:
+        if call.training_version != self.training_version():
+            self._counts[call] = FlopCount(reason=CHANGED)
             return
-        if key[0] != self.training_version():
-            self._calls[key] = (
-                "parameters were frozen or unfrozen before the FLOPs of the steps until then were counted"
-            )
-            return
-        before = self._spent_ns
         active, recorder.active = recorder.active, None  # spans of this forward belong to no step
         try:
-            self._counts[key] = add_up((self._count_call(key[0], *call), times) for call, times in calls.items())
+            count = count_call(self._model, replace(self._shapes[call.shape], backward=call.backward))
         finally:
             recorder.active = active
-        self._next_ns = max(self._spent_ns - before, 1)
+        self._counts[call] = count
+        self._spent_ns += count.count_ns
+        self._next_ns = max(count.count_ns, 1)
         if self._peak is None:
             self._peak = peak_of(self._model, self._place)
 
-    def _count_call(self, version: int, shape: int, backward: bool) -> FlopCount:
-        count = self._counted.get((version, shape, backward))
-        if count is None:
-            count = count_call(self._model, replace(self._shapes[shape], backward=backward))
-            self._counted[version, shape, backward] = count
-            self._spent_ns += count.count_ns
-        return count
-
     def finish(self) -> None:
-        """Count the sequences that are not counted yet, those of most steps first, unless that takes too long."""
-        for key, _ in self._steps.most_common():
-            if key in self._counts or isinstance(self._calls[key], str):
+        """Count the calls that are not counted yet, those of most steps first, unless that takes too long."""
+        for call in [call for sequence, _ in self._steps.most_common() for call in sequence]:
+            if call in self._counts:
                 continue
             cost_ns = self._cost_ns()
             if self._budget is not None and cost_ns > max(MAX_END_NS, self._affordable_ns()):
@@ -185,20 +180,16 @@ class FlopMeter:
                     f"{format_span(cost_ns / self._budget)} counts them"
                 )
                 return
-            self._count(key)
+            self._count(call)
 
     def work(self, summary: Summary) -> Work | None:
         """Return the FLOPs of a mean step and the utilization of the device; None without a recorded step."""
-        if not summary.steps or not self._steps:
+        if not summary.steps or not (self._steps or self._reasons):
             return None
-        reasons = {calls for key in self._steps if isinstance(calls := self._calls[key], str)}
-        if reasons:
-            return Work(reason="; ".join(sorted(reasons)))
-        waiting = [key for key in self._steps if key not in self._counts]
-        if waiting:
-            return Work(
-                reason=self._omitted or "FLOPs are counted when the run is long enough for the budget, or at its end"
-            )
+        if self._reasons:
+            return Work(reason="; ".join(sorted(self._reasons)))
+        if any(call not in self._counts for sequence in self._steps for call in sequence):
+            return Work(reason=self._omitted or POSTPONED)
         return self._work(summary)
 
     def _work(self, summary: Summary) -> Work:
@@ -231,7 +222,7 @@ class FlopMeter:
         tally = self._steps if len(self._steps) > 1 else dict.fromkeys(self._steps, 1)
         steps = tuple(tally.items())
         if self._known is None or self._known.steps != steps:
-            total = add_up((self._counts[key], times) for key, times in tally.items())
+            total = add_up((self._counts[call], times) for sequence, times in tally.items() for call in sequence)
             mean = total if total.reason is not None else _scaled(total, 1 / sum(tally.values()))
             self._known = _MeanStep(steps, mean, {})
         mean, parts = self._known.total, self._known.parts
@@ -267,18 +258,15 @@ def _attention(work: FlopCount) -> Iterable[UnfusedAttention]:
             yield UnfusedAttention(sum(found.values()), len(found), next(iter(found)), by_sdpa)
 
 
-def _described(calls: StepCalls, shapes: list[ModelCall]) -> Tally[tuple[int, bool]] | str:
-    """Return the calls of a step with their numbers; the reason where its FLOPs cannot be known."""
+def _reason(calls: StepCalls, backward: list[bool]) -> str:
+    """Return the reason where the FLOPs of a step cannot be known, or an empty string."""
     if not calls.shapes:
         return "no recorded step called the model as a whole"
     if calls.outside:
         return OUTSIDE
-    if any(number < 0 for number in calls.shapes):
+    if len(backward) < len(calls.shapes):
         return TOO_MANY
-    trained = [shapes[number].backward for number in calls.shapes]
-    if calls.passes is not None and calls.passes > max(sum(trained), 1):
-        return PASSES
-    return Tally((number, trains and calls.passes != 0) for number, trains in zip(calls.shapes, trained, strict=True))
+    return PASSES if calls.passes is not None and calls.passes > max(sum(backward), 1) else ""
 
 
 def _by_phase(work: FlopCount) -> dict[str, int]:

@@ -35,17 +35,6 @@ class PassCounter(Protocol):
     """The outermost passes that have reached a hook on a module."""
 
 
-class ExpectedCall(NamedTuple):
-    """The last call of the model with one tensor, and its number: a call that equals it needs no description."""
-
-    number: int
-    shape: Any
-    dtype: Any
-    training: bool
-    grad: bool
-    autocast: Any
-
-
 class StepCalls(NamedTuple):
     """The calls of the model in one step: the numbers of their shapes, in order."""
 
@@ -69,7 +58,6 @@ class RootProbe(EntryProbe):
         self._inside: list[tuple[int, int]] = []
         self._describes = False
         """Whether a call of the open step had new shapes: its calls are followed to their ends."""
-        self._expected: ExpectedCall | None = None
         self.numbers: list[int] = []
         """Numbers of the open step's calls, in order."""
         self.spent_ns = 0
@@ -84,37 +72,17 @@ class RootProbe(EntryProbe):
             return
         began = thread_time_ns()
         try:
-            if _task() == -1 and not self._repeats_last(module, args, kwargs):
+            if _task() == -1:
                 key = _brief(args, DEPTH), _brief(kwargs, DEPTH) if kwargs else None, module.training, *_modes()
                 number = self._known.get(key)
                 if number is None:
                     number = self._add_shape(module, key, args, kwargs)
-                elif not self._describes and len(args) == 1 and isinstance(args[0], Tensor) and not kwargs:
-                    self._expected = ExpectedCall(number, args[0].shape, args[0].dtype, *key[2:])
                 self.numbers.append(number)
                 if self._describes:
                     self._inside.append((len(self.recorder.buffer) // 2, -1))
         except Exception:
             self.fail()
         self.spent_ns += thread_time_ns() - began
-
-    def _repeats_last(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> bool:
-        """Record a call with one tensor if it equals the last such call, which needs no description."""
-        expected = self._expected
-        if expected is None or kwargs or len(args) != 1 or self._describes:
-            return False
-        number, shape, dtype, training, *modes = expected
-        tensor = args[0]
-        if not (
-            isinstance(tensor, Tensor)
-            and tensor.shape == shape
-            and tensor.dtype is dtype
-            and module.training is training
-            and [*_modes()] == modes
-        ):
-            return False
-        self.numbers.append(number)
-        return True
 
     def _add_shape(self, module: nn.Module, key: Hashable, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
         if len(self._known) >= MAX_SHAPES:

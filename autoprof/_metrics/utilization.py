@@ -60,11 +60,11 @@ def utilization(
     if not duration_ns > 0:
         return Utilization(reason=f"no time to divide by: {duration_ns:g} ns")
     seconds = duration_ns / NS_PER_S
-    rate = (work.flops("", MODEL_PHASES) or 0) / seconds
+    rate = (work.flops(MODEL_PHASES) or 0) / seconds
     if peak is None:
         return Utilization(model_flops_per_s=rate, reason=why_no_peak or "no peak is known for this device")
-    model = _seconds_at_peak(work.kinds("", MODEL_PHASES), peak, flags)
-    recompute = _seconds_at_peak(work.kinds("", Phase.RECOMPUTE), peak, flags)
+    model = _seconds_at_peak(work.kinds(MODEL_PHASES), peak, flags)
+    recompute = _seconds_at_peak(work.kinds((Phase.RECOMPUTE,)), peak, flags)
     if isinstance(model, str) or isinstance(recompute, str):
         return Utilization(model_flops_per_s=rate, reason=model if isinstance(model, str) else str(recompute))
     mfu, hfu = model / seconds, (model + recompute) / seconds

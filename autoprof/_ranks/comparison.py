@@ -247,20 +247,13 @@ def _without_waits(found: list[_Candidate], compared: _Compared) -> tuple[list[_
 
 
 def _others_wait(excess: Excess, compared: _Compared) -> bool:
-    """Return whether the others communicate longer than this rank by a part of its excess, then or a step later.
-
-    Where the step after a late one is not compared, the rank's step has to be longer than those of the others: they
-    wait in a step that no rank has recorded.
-    """
+    """Return whether the others communicate longer than this rank by a part of its excess, then or a step later."""
     shorter = (median_of_others(compared.comm) - compared.comm)[excess.at]
     if excess.kind == "persistent":
         return float(median(shorter)) >= WAITING_PART * excess.ns.middle
-    known = {int(step): index for index, step in enumerate(compared.steps)}
-    later = {index: known.get(int(compared.steps[index]) + 1) for index in excess.late}
-    at = {*later, *(index for index in later.values() if index is not None)}
-    longer = (compared.lengths - median_of_others(compared.lengths))[excess.at]
-    unseen = sum(float(longer[index]) for index, following in later.items() if following is None)
-    return float(shorter[sorted(at)].sum()) + unseen >= WAITING_PART * excess.ns.middle * len(shorter)
+    late = compared.steps[list(excess.late)]
+    waited = shorter[np.isin(compared.steps, [*late, *(late + 1)])]
+    return float(waited.sum()) >= WAITING_PART * excess.ns.middle * len(shorter)
 
 
 def _sum_up(found: list[_Candidate], compared: _Compared, ranks: list[int]) -> tuple[SlowRank, ...]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,24 +51,25 @@ def read_folder(folder: Path, world_size: int | None = None) -> FolderRecords:
             f"{folder}: has no folders of ranks; allowed: the folder of a run, which contains rank0, rank1, …"
         )
     infos = {rank: _read_info(folder, rank) for rank in ranks}
-    sizes = Counter(size for info in infos.values() if isinstance(size := info.get("world_size"), int) and size > 0)
-    world_size = world_size or (sizes.most_common(1)[0][0] if sizes else max(ranks) + 1)
+    sizes = (size for info in infos.values() if isinstance(size := info.get("world_size"), int))
+    world_size = max(world_size or max(sizes, default=0), max(ranks) + 1)
     records: dict[int, RankRecord] = {}
     left_out = []
     # Steps read of all ranks together, some 100 MB of times; of more ranks, fewer steps each.
     steps = max(min(MAX_STEPS, 2**15 // len(ranks)), 32)
-    for rank in range(max(world_size, max(ranks) + 1)):
-        why = _why_foreign(rank, infos.get(rank), world_size)
-        record = None
-        if why is None:
-            try:
-                record = read_record(folder / f"rank{rank}" / "steps.jsonl", steps)
-            except OSError:
-                why = "has no readable steps.jsonl"
-        if record is not None and len(record.steps):
+    for rank in range(world_size):
+        if rank not in ranks:
+            left_out.append(LeftOut(rank, "has no folder: it is on another machine, or missing"))
+            continue
+        try:
+            record = read_record(folder / f"rank{rank}" / "steps.jsonl", steps)
+        except OSError:
+            left_out.append(LeftOut(rank, "has no readable steps.jsonl"))
+            continue
+        if len(record.steps):
             records[rank] = record
-        elif rank in ranks or rank < world_size:
-            left_out.append(LeftOut(rank, why or "has no readable step after its warm-up"))
+        else:
+            left_out.append(LeftOut(rank, "has no readable step after its warm-up"))
     hosts = {rank: host for rank, info in infos.items() if isinstance(host := info.get("host"), str)}
     return FolderRecords(str(folder), world_size, records, hosts, tuple(left_out))
 
@@ -82,19 +82,6 @@ def _read_info(folder: Path, rank: int) -> Mapping[str, Any]:
     except (OSError, ValueError):
         return {}
     return found if isinstance(found, Mapping) else {}
-
-
-def _why_foreign(rank: int, info: Mapping[str, Any] | None, world_size: int) -> str | None:
-    """Return why a rank's folder is missing, or another run's or another rank's; None for one of this run."""
-    if info is None:
-        return "has no folder: it is on another machine, or missing"
-    if rank >= world_size:
-        return f"is not a rank of this run, which has {world_size} processes"
-    if info.get("rank") not in (rank, None):
-        return f"its run.json is of rank {info['rank']!r:.20}"
-    if info.get("world_size") not in (world_size, None):
-        return f"is of a run of {info['world_size']!r:.20} processes, not of {world_size}"
-    return None
 
 
 def read_record(path: Path, steps: int = MAX_STEPS) -> RankRecord:

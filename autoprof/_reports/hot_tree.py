@@ -16,11 +16,6 @@ from .text import cells as text_cells
 
 SELF: Final = "(self)"
 """The part of a name outside the names below it."""
-LARGE: Final = 0.05
-"""Share of the step from which a row is always shown, up to ``MOST`` lines."""
-MOST: Final = 40
-"""The most lines of a tree that is longer for the sake of large rows."""
-
 WIDEST: Final = 60
 """Cells of a joined name where the width of the page is not known."""
 
@@ -68,21 +63,21 @@ class HotTree:
     hidden_share: float = 0.0
 
 
-def hot_tree(summary: Summary, room: int, cells: int = WIDEST, most: int = MOST) -> HotTree:
-    """Return the longest rows in ``room`` lines, none without its parent; up to ``most`` where ``LARGE`` rows need it.
+def hot_tree(summary: Summary, room: int, cells: int = WIDEST) -> HotTree:
+    """Return the longest rows in ``room`` lines, none without its parent.
 
     All rows at the left edge add up to the step. A joined name takes at most ``cells`` with its indentation.
     """
-    return _longest_rows(list(tree_rows(summary)), room, cells, most)
+    return _longest_rows(list(tree_rows(summary)), room, cells)
 
 
-def separate_tree(summary: Summary, room: int, cells: int = WIDEST, most: int = MOST) -> HotTree:
+def separate_tree(summary: Summary, room: int, cells: int = WIDEST) -> HotTree:
     """Return the longest rows that are not part of the step's time: of other threads, and logged durations."""
     lines = name_lines(summary).separate if summary.steps else ()
-    return _longest_rows([row for line in lines for row in _line_rows(summary, line, 0, "")], room, cells, most)
+    return _longest_rows([row for line in lines for row in _line_rows(summary, line, 0, "")], room, cells)
 
 
-def _longest_rows(every: list[TreeRow], room: int, cells: int, most: int) -> HotTree:
+def _longest_rows(every: list[TreeRow], room: int, cells: int) -> HotTree:
     # A parent is never shorter than its child and precedes it, so the longest rows are a tree of their own.
     longest = sorted(range(len(every)), key=lambda at: (-every[at].total_ns, at))
 
@@ -90,9 +85,6 @@ def _longest_rows(every: list[TreeRow], room: int, cells: int, most: int) -> Hot
         return _join_chains([every[at] for at in sorted(longest[:count])], cells)
 
     kept, shown = room, lines(room)
-    large = sum(row.share >= LARGE for row in every)
-    if large > room:
-        room = max(room, min(len(lines(large)), most))
     while kept < len(every) and len(more := lines(kept + 1)) <= room:
         kept, shown = kept + 1, more
     hidden = longest[kept:]

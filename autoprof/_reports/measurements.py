@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from .._core.units import count, format_bytes, format_flops, format_percent, format_span
-from ..frame import MODULE_PHASES, Phase
-from ..summary import Summary, Work, WorkRow
-from .text import fit, safe
+from ..frame import MODULE_PHASES
+from ..summary import Summary, Work
+from .table import render_rows
 
 
 def progress_text(summary: Summary) -> str:
@@ -89,31 +89,19 @@ def work_sentence(work: Work) -> str:
     return sentence
 
 
-def work_table(work: Work | None, width: int, ellipsis: str) -> Iterator[str]:
-    """Yield the operations of each name in one step, with the shares of the peak; most operations first."""
-    column = 10
+def work_table(work: Work | None, width: int, encoding: str = "utf-8") -> list[str]:
+    """Return the operations of each name in one step, with the shares of the peak; most operations first."""
     most = 16
     if work is None or not work.rows:
-        return
-    recomputed = any(row.flops.get(str(Phase.RECOMPUTE)) for row in work.rows)
-    rated = any(row.mfu is not None for row in work.rows)
-    phases = [phase for phase in MODULE_PHASES if recomputed or phase is not Phase.RECOMPUTE]
-    heads = [*map(str, phases), "per s", *(["MFU", *(["HFU"] if recomputed else [])] if rated else [])]
-    room = width - column * len(heads)
-    yield fit("FLOP a step", room) + "".join(f"{head:>{column}}" for head in heads)
+        return []
     rows = sorted(work.rows, key=lambda row: (-sum(row.flops.values()), row.name))
+    lines = [["FLOP a step", *map(str, MODULE_PHASES), "per s", "MFU", "HFU"]]
     for row in rows[:most]:
-        cells = [_short(row.flops.get(str(phase), 0)) for phase in phases]
-        cells.append("-" if row.flops_per_s is None else _short(row.flops_per_s))
-        cells += _shares(row, recomputed) if rated else []
-        yield fit(safe(row.name), room, ellipsis) + "".join(f"{cell:>{column}}" for cell in cells)
-    if len(rows) > most:
-        yield f"{ellipsis} and {count(len(rows) - most, 'more name')} with less work each"
-
-
-def _shares(row: WorkRow, recomputed: bool) -> list[str]:
-    shares = [row.mfu, *([row.hfu] if recomputed else [])]
-    return ["-" if share is None else format_percent(share) for share in shares]
+        flops = [_short(row.flops.get(str(phase), 0)) for phase in MODULE_PHASES]
+        shares = ["-" if share is None else format_percent(share) for share in (row.mfu, row.hfu)]
+        lines.append([row.name, *flops, _short(row.flops_per_s or 0), *shares])
+    more = [f"… and {count(len(rows) - most, 'more name')} with less work each"] if len(rows) > most else []
+    return [*render_rows(lines, width, encoding=encoding), *more]
 
 
 def _short(count: float) -> str:

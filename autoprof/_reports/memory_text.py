@@ -7,12 +7,10 @@ from typing import Final
 
 from .._core.units import count, format_bytes, format_percent
 from ..summary import MemoryRow, Summary
-from .text import fit, safe, wrap
+from .table import render_rows
+from .text import wrap
 
-CELL: Final = 12
-
-_Column = tuple[str, Callable[[MemoryRow], "int | None"]]
-_COLUMNS: Final[tuple[_Column, ...]] = (
+_COLUMNS: Final[tuple[tuple[str, Callable[[MemoryRow], int | None]], ...]] = (
     ("parameters", lambda row: row.parameter_bytes),
     ("gradients", lambda row: row.gradient_bytes),
     ("state", lambda row: row.state_bytes),
@@ -32,19 +30,19 @@ def label(key: str) -> str:
     return key.removesuffix("_bytes").replace("_", " ")
 
 
-def render_memory(summary: Summary, *, width: int, ellipsis: str = "…") -> list[str]:
+def render_memory(summary: Summary, *, width: int, encoding: str = "utf-8") -> list[str]:
     """Return the table, no line wider than ``width`` cells; no lines where nothing was counted."""
     if not summary.memory_table:
         return []
     whole, *names = summary.memory_table
-    lines = [] if whole.parameter_bytes is None and whole.peak_bytes is None else [*_whole(whole)]
-    lines += _names(names, width, ellipsis)
+    lines = [] if whole.parameter_bytes is None and whole.peak_bytes is None else _whole(whole, width)
+    lines += _names(names, width, encoding)
     for column, reason in summary.unmeasured.items():
         lines += wrap("unmeasured", f"{column}: {reason}", width, room=11)
     return lines
 
 
-def _whole(whole: MemoryRow) -> Iterator[str]:
+def _whole(whole: MemoryRow, width: int) -> list[str]:
     peak = whole.peak_bytes
     against = whole.held_bytes if peak is None else peak
     parts = (
@@ -53,31 +51,23 @@ def _whole(whole: MemoryRow) -> Iterator[str]:
         ("gradients", whole.gradient_bytes),
         ("optimizer state", whole.state_bytes),
         ("activations and the rest of the peak", None if peak is None else max(peak - whole.held_bytes, 0)),
+        ("together" if peak is None else "peak allocated", against),
     )
-    yield f"{'memory':<40}{'bytes':>{CELL}}{'of the peak' if peak is not None else 'share':>{CELL}}"
-    for word, held in parts:
-        if held:
-            yield f"{word:<40}{format_bytes(held):>{CELL}}{format_percent(held / max(against, 1)):>{CELL}}"
-    if peak is not None:
-        yield f"{'peak allocated':<40}{format_bytes(peak):>{CELL}}{'100.0 %':>{CELL}}"
-    else:
-        yield f"{'together':<40}{format_bytes(against):>{CELL}}{'100.0 %' if against else '-':>{CELL}}"
+    rows = [[word, format_bytes(held), format_percent(held / max(against, 1))] for word, held in parts if held]
+    return render_rows([["memory", "bytes", "share" if peak is None else "of the peak"], *rows], width)
 
 
-def _names(names: list[MemoryRow], width: int, ellipsis: str) -> Iterator[str]:
+def _names(names: list[MemoryRow], width: int, encoding: str) -> Iterator[str]:
     most = 12
     shown = [row for row in names if row.held_bytes or row.peak_bytes is not None]
     if not shown:
         return
     columns = [(word, of) for word, of in _COLUMNS if any(of(row) is not None for row in shown)]
-    room = width - CELL * len(columns)
+    rows = [[row.name or "", *(_cell(word, of(row), row) for word, of in columns)] for row in shown[:most]]
     yield ""
-    yield fit("memory by name", room) + "".join(f"{word:>{CELL}}" for word, _ in columns)
-    for row in shown[:most]:
-        text = "".join(f"{_cell(word, of(row), row):>{CELL}}" for word, of in columns)
-        yield fit(safe(row.name or ""), room, ellipsis) + text
+    yield from render_rows([["memory by name", *(word for word, _ in columns)], *rows], width, encoding=encoding)
     if len(shown) > most:
-        yield f"{ellipsis} and {count(len(shown) - most, 'more name')} with less"
+        yield f"… and {count(len(shown) - most, 'more name')} with less"
     yield "A name includes the modules in it; a shared tensor counts once in each name."
     if any(row.peak_bytes is not None for row in shown):
         yield "forward: the most that a step's forward left allocated. >=: a lower bound:"

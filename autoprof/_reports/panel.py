@@ -17,10 +17,10 @@ from .tree_text import name_cells, render_tree
 
 def panel_tree(summary: Summary, top: int, room: int) -> HotTree:
     """Return the ``top`` longest rows; logged durations are shown only where nothing else was measured."""
-    tree = hot_tree(summary, top, room, most=top)
+    tree = hot_tree(summary, top, room)
     if any(row.path for row in tree.rows):
         return tree
-    separate = separate_tree(summary, top, room, most=top)
+    separate = separate_tree(summary, top, room)
     return separate if separate.rows else tree
 
 

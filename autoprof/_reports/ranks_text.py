@@ -96,20 +96,10 @@ def _left_out(entries: Sequence[LeftOut], width: int) -> Iterator[str]:
         if at == 12:
             yield f"  {count(len(groups) - at, 'further reason')} (--json has the whole list)"
             return
-        where = _joined(ranks) if len(ranks) > 1 else f"rank {ranks[0]}"
+        shown = ", ".join(map(str, sorted(ranks)[:12]))
+        where = f"{'rank' if len(ranks) == 1 else 'ranks'} {shown}"
+        where += f", … ({len(ranks):,})" if len(ranks) > 12 else ""
         yield from wrap("", f"{where}: {visible(why)}", width, 2)
-
-
-def _joined(ranks: Sequence[int]) -> str:
-    """Return ``ranks 3, 5-9 (6)``."""
-    runs: list[list[int]] = []
-    for rank in sorted(ranks):
-        if runs and rank == runs[-1][-1] + 1:
-            runs[-1].append(rank)
-        else:
-            runs.append([rank])
-    texts = [str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs]
-    return f"ranks {', '.join(texts[:12])}{', …' if len(texts) > 12 else ''} ({len(ranks):,})"
 
 
 def ranks_to_dict(found: FolderRecords, comparison: RankComparison, rows: Sequence[RankRow]) -> dict[str, Any]:

@@ -44,14 +44,14 @@ def render_summary(summary: Summary, *, width: int = NARROWEST, top: int = 24, e
     blocks.append([line for label, text in facts for line in wrap(label, text, width, LABEL)])
     if summary.steps:
         blocks += [_spread(summary, width, encoding), [*_ADDS_UP]]
-        blocks.append([*work_table(summary.work, width, glyphs.ellipsis)])
+        blocks.append(work_table(summary.work, width, encoding))
     blocks.append(render_communication(summary, width=width, encoding=encoding))
-    blocks.append(render_memory(summary, width=width, ellipsis=glyphs.ellipsis))
+    blocks.append(render_memory(summary, width=width, encoding=encoding))
     blocks.append(render_shapes(summary, width))
     blocks += render_outlook(summary, width=width)
     text = [line for at, block in enumerate(filter(None, blocks)) for line in (["", *block] if at else block)]
     lines = [glyphs.rule * width, *text, glyphs.rule * width]
-    return [crop(safe(line, encoding), width).rstrip() for line in lines]
+    return [crop(safe(line.replace("…", glyphs.ellipsis), encoding), width).rstrip() for line in lines]
 
 
 def _names(summary: Summary, width: int, top: int, encoding: str) -> Iterator[str]:

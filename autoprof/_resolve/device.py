@@ -24,9 +24,6 @@ TWO_STREAMS: Final = "spans that begin and end on different streams"
 NO_DEVICE_TIME: Final = "spans that the device clock did not see"
 ACROSS_PAUSE: Final = "spans across a pause on another stream"
 
-MAX_STREAM_PLANS: Final = 64
-"""Plans kept by the streams of their marks."""
-
 
 @dataclass(frozen=True, slots=True)
 class DeviceColumns:
@@ -171,7 +168,7 @@ class DeviceTimer:
         found = self._stream_plans.get(key)
         if found is None:
             found = self._stream_plans[key] = _by_stream(plan, passed, numbers)
-            if len(self._stream_plans) > MAX_STREAM_PLANS:
+            if len(self._stream_plans) > 64:
                 self._stream_plans.popitem(last=False)
         return found
 

@@ -13,9 +13,7 @@ from .memory import NO_MEMORY, memory_columns
 from .plan import Plan
 from .raw import RawStep
 
-_NO_MODEL_NS: Final[Mapping[Phase, list[int]]] = {}
-_NO_SUMS: Final[Mapping[Phase, int]] = {}
-_NOTHING: Final[Mapping[str, float]] = {}
+_NOTHING: Final[Mapping[Any, Any]] = {}
 
 
 def make_runs(
@@ -84,7 +82,7 @@ class _MeasuredSteps:
             return found
         found.plain = True
         found.cut, found.micro_steps = cut, plan.micro_steps
-        found.layout, found.model_ns = plan.layout, _NO_MODEL_NS
+        found.layout, found.model_ns = plan.layout, _NOTHING
         if plan.hidden:
             shown = plan.shown.spans
             found.layout, found.model_ns = plan.shown.layout, _model_ns(plan, total)
@@ -107,7 +105,7 @@ class _MeasuredSteps:
         memory = [NO_MEMORY] * len(raws)
         if plan.memory is not None:
             memory = memory_columns(plan.memory, plan.layout, self.values[begin:end])
-        layout, model_ns = plan.layout, [_NO_SUMS] * len(raws)
+        layout, model_ns = plan.layout, [_NOTHING] * len(raws)
         if plan.hidden:
             shown, layout = plan.shown.spans, plan.shown.layout
             total = host if device is None or None in device.duration_ns else device.ns[begin:end].clip(min=0)

@@ -27,6 +27,8 @@ MAX_ENTRIES: Final = 16
 """Modules whose forwards are reported where the program does not call the model itself."""
 MIN_UPDATES: Final = 3
 """Updates in a row on one thread, from which on forwards on other threads are no part of the training."""
+ATTACKS: Final = 3
+"""Steps in a row with a forward with gradients in ``eval`` mode, from which on these belong to the steps."""
 MAX_OPTIMIZERS: Final = 256
 """Optimizers whose steps are counted."""
 
@@ -124,17 +126,22 @@ class StepDetector:
         # Learnt during the run.
         self._trained: set[int] = set()
         """The modules that had a forward with gradients in ``train`` mode, by id."""
-        self._trains_in_eval = False
+        self._trains_in_eval = self._trains_ungraded = self._attacks = False
+        """Whether steps have all forwards in ``eval`` mode, all without gradients, or an attack in ``eval`` mode."""
         self._loaders: MutableMapping[Any, Feeds] = WeakIdKeyDictionary()
         """The known loaders, or their datasets, and what they feed."""
-        self._updating_thread, self._updates_in_row = -1, 0
-        """The thread of the last updates, and how many it made in a row."""
+        self._updating_thread, self._updates_in_row, self._updater_trains = -1, 0, False
+        """The thread of the last updates, how many it made in a row, and whether it made a training forward."""
         self._optimizer_steps: dict[int, int] = {}
         # The open step.
         self._cycle = OptimizerCycle(optimizers)
         self._between = True
         self._between_at = 0
-        self._saw_forward = self._saw_fetch = self._closure = False
+        self._saw_forward = self._saw_fetch = self._closure = self._saw_ungraded = False
+        self._graded_in_eval = False
+        """Whether a forward with gradients in ``eval`` mode came since the last one in ``train`` mode."""
+        self._steps_with_attack = ATTACKS - 1
+        """Steps in a row with such forwards beside those in ``train`` mode; the first step needs no others."""
         self._sources: set[int] = set()
         # Open now.
         self._running: list[int] = []
@@ -210,15 +217,22 @@ class StepDetector:
 
     def _thread_is_other(self, thread: int) -> bool:
         """Whether this is a thread beside the training: an actor's, or one that evaluates."""
-        return thread != self._updating_thread and self._updates_in_row >= MIN_UPDATES
+        is_other = thread != self._updating_thread and self._updates_in_row >= MIN_UPDATES
+        return is_other and self._updater_trains
 
     def _meaning(self, happening: Happening) -> StepRule:
         return RULES[happening][self.situation]
 
     def _forward(self, event: events.ForwardBegins) -> None:
         happening = self._kind_of_forward(event)
+        self._saw_ungraded |= not event.graded
+        self._graded_in_eval |= event.graded and not event.training
         if happening is None:
             return
+        if happening is Happening.TRAINING_FORWARD:
+            self._updater_trains |= event.thread == self._updating_thread
+            if event.training:
+                self._count_attack()
         rule = self._meaning(happening)
         if happening is Happening.TRAINING_FORWARD and event.training:
             self._trained.add(event.module)
@@ -234,9 +248,11 @@ class StepDetector:
     def _kind_of_forward(self, event: events.ForwardBegins) -> Happening | None:
         """Return None for a forward that tells nothing, such as one of a teacher without gradients."""
         has_trained = event.module in self._trained
+        if self._trains_ungraded and not event.graded:
+            return Happening.TRAINING_FORWARD
         if event.training:
             return Happening.TRAINING_FORWARD if event.graded else None
-        if event.graded and (self._trains_in_eval or not has_trained):
+        if event.graded and (self._trains_in_eval or self._attacks or not has_trained):
             return Happening.TRAINING_FORWARD
         return Happening.EVAL_FORWARD if has_trained or event.is_model else None
 
@@ -272,13 +288,15 @@ class StepDetector:
         if self._running or self._pauses:  # one optimizer inside another, or a step that the program excludes
             return
         if event.owned:
+            if self._between and self._saw_ungraded:
+                self._learn_ungraded()
             self._updates_in_row = self._updates_in_row + 1 if event.thread == self._updating_thread else 1
             self._updating_thread = event.thread
             steps = self._optimizer_steps
             if event.optimizer in steps or len(steps) < MAX_OPTIMIZERS:
                 steps[event.optimizer] = steps.get(event.optimizer, 0) + 1
         self._cycle.add(self._cycle_key(event), owned=event.owned)
-        self._between, self._between_at = True, event.position
+        self._between, self._between_at, self._saw_ungraded = True, event.position, False
         if event.owned and not self.is_validating:
             self._learn(Feeds.TRAINING)
         if self._cycle.held > 1:  # no forward is seen any more
@@ -320,7 +338,7 @@ class StepDetector:
             self._between = False
 
     def _mode_changed(self, event: events.ModeChanged) -> None:
-        if event.training or not self._trained or self._trains_in_eval:
+        if event.training or not self._trained or self._trains_in_eval or self._attacks:
             return
         if self._meaning(Happening.EVAL_CALL) is StepRule.VALIDATES:
             self.thread = event.thread
@@ -383,6 +401,22 @@ class StepDetector:
         self._between, self._between_at = True, 0
         self._saw_forward = self._saw_fetch = self._closure = False
         self._sources.clear()
+
+    def _count_attack(self) -> None:
+        """A forward in ``train`` mode begins: training that attacks the model in ``eval`` mode does so in each step."""
+        if self._graded_in_eval:
+            self._steps_with_attack += 1
+            self._attacks |= self._steps_with_attack >= ATTACKS
+        elif self._between:
+            self._steps_with_attack = 0
+        self._graded_in_eval = False
+
+    def _learn_ungraded(self) -> None:
+        """An update followed on forwards without gradients alone, as in a zeroth-order method: they train."""
+        self._trains_ungraded = True
+        if self.is_validating:
+            self._decisions.append(events.ExcludeOpen())
+            self._end_validation()
 
     def _learn(self, feeds: Feeds) -> None:
         """The last batch was used for this."""

@@ -63,6 +63,8 @@ class TrainingHooks:
         self._events = 0
         self._begun: list[int] = []
         """The optimizers whose step has begun, by id, until something else happens: most report only its end."""
+        self._busy: list[int] = []
+        """Those in whose step something else happened, such as a closure."""
         self._updates: list[int] = []
         """The optimizers that stepped in the open step, by id."""
         self._usual: int | None = None
@@ -73,7 +75,8 @@ class TrainingHooks:
         """Updates since they were taken off."""
         self._updated_ns = 0
         """The time of the last of them."""
-        self._backward = BackwardProbe(self)
+        self._backward: BackwardProbe | None = None
+        """The report of backward passes; held while it is attached only, because it refers to this object."""
 
     # Attached.
 
@@ -87,13 +90,23 @@ class TrainingHooks:
         for module in self._entries.values():
             self._boundary(module).attach()
         if auto:
-            self._backward.attach()
+            self._attach_backward()
         for optimizer in running_steps() if auto else ():
             self._steps.report(UpdateBegins(id(optimizer)))
         self._steps.start()
 
     def _boundary(self, module: nn.Module) -> BoundaryProbe:
         return BoundaryProbe(module, self.forward_begins)
+
+    def _attach_backward(self) -> None:
+        if self._backward is None:
+            self._backward = BackwardProbe(self)
+            self._backward.attach()
+
+    def _detach_backward(self) -> None:
+        backward, self._backward = self._backward, None
+        if backward is not None:
+            backward.detach()
 
     def _optimizer_hooks(self) -> tuple[OptimizerHooks, OptimizerHooks]:
         return OptimizerHooks(after=self.update_ends), OptimizerHooks(before=self.update_begins)
@@ -108,7 +121,7 @@ class TrainingHooks:
         """Return the functions that remove all hooks but that after optimizer steps, which may be running."""
         boundaries = [self._boundary(module).detach for module in self._entries.values()]
         before = self._optimizer_hooks()[1].detach
-        return [self._backward.detach, before, *boundaries]
+        return [self._detach_backward, before, *boundaries]
 
     # Calls of the program.
 
@@ -119,7 +132,7 @@ class TrainingHooks:
             for hooks in self._optimizer_hooks():
                 hooks.detach()
             if not self._steps.detector.is_validating:
-                self._backward.detach()
+                self._detach_backward()
         self._report(StepCalled())
 
     def finish(self, *, patient: bool) -> None:
@@ -151,7 +164,7 @@ class TrainingHooks:
             return
         self._asleep, self._slept = steps, 0
         self._optimizer_hooks()[1].detach()
-        self._backward.detach()
+        self._detach_backward()
         for module in self._entries.values():
             self._boundary(module).detach()
 
@@ -161,7 +174,7 @@ class TrainingHooks:
             return
         slept, self._asleep = self._slept, 0
         self._optimizer_hooks()[1].attach()
-        self._backward.attach()
+        self._attach_backward()
         for module in self._entries.values():
             self._boundary(module).attach()
         if slept and self._usual is not None:
@@ -184,6 +197,8 @@ class TrainingHooks:
             return
         if self._asleep:
             if id(optimizer) == self._usual:
+                if not self._optimizers.moved(optimizer):
+                    return
                 self._slept += 1
                 self._updated_ns = self._steps.steps.now_ns()
                 if self._slept < self._asleep:
@@ -194,6 +209,10 @@ class TrainingHooks:
         key = id(optimizer)
         if self._begun and self._begun[-1] == key:
             self._begun.pop()
+        if key in self._busy:
+            self._busy.remove(key)
+        elif _graph_task() == -1 and not self._optimizers.moved(optimizer):
+            return
         self._updates.append(key)
         owned, is_last = self._optimizers.trains(optimizer), False
         if self._ends_with_update:
@@ -215,7 +234,8 @@ class TrainingHooks:
     def _report_begun(self) -> None:
         """Report the optimizer steps in which something else happens."""
         while self._begun:
-            self._carry_out(self._steps.report(UpdateBegins(self._begun.pop(0))))
+            self._busy.append(self._begun.pop(0))
+            self._carry_out(self._steps.report(UpdateBegins(self._busy[-1])))
 
     def _report(self, event: Event) -> None:
         """Report an event, and carry out those decisions that concern hooks; time one of many."""
@@ -238,6 +258,7 @@ class TrainingHooks:
             if isinstance(decision, EndStep):
                 self._usual = self._updates[0] if len(self._updates) == 1 and self._may_sleep else None
                 self._updates.clear()
+                self._busy.clear()
             elif isinstance(decision, (Exclude, Include)):
                 self._watch_validation(decision)
             elif isinstance(decision, TrainsInUpdate):
@@ -262,7 +283,7 @@ class TrainingHooks:
     def _watch_validation(self, decision: Exclude | Include) -> None:
         """Have a backward pass reported that ends validation; where steps end without calls all are."""
         if decision.recognised and not self._steps.detector.auto:
-            self._backward.attach() if isinstance(decision, Exclude) else self._backward.detach()
+            self._attach_backward() if isinstance(decision, Exclude) else self._detach_backward()
 
     # ``StepEvents``, called by probes.
 

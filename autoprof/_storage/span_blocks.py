@@ -25,8 +25,6 @@ COLUMNS: Final = (
 HEADER: Final = struct.Struct("<4sIHHIBI")
 """Magic, bytes of the stream, columns (a bit each), steps, spans, bytes of an integer, checksum."""
 MAGIC: Final = b"aps2"
-MAX_NS: Final = 2**55
-"""The longest time that a record may have, a year; a sum over many spans stays below 64 bits."""
 
 Matrix = npt.NDArray[np.int64]
 

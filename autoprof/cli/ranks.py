@@ -18,7 +18,7 @@ def add(commands: Any) -> None:
         help="compare all ranks of a run from their records: which one is slow, and where",
         description=(
             "Compare the ranks of a saved run by their own work, in the last steps that all of them have recorded. "
-            "Ranks whose files are missing, damaged or of another run are left out and listed."
+            "Ranks whose files are missing or damaged are left out and listed."
         ),
         examples={
             "autoprof ranks": "the latest run in the folder runs",

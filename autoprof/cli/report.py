@@ -41,7 +41,6 @@ def add(commands: Any) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Run the command; return its exit status."""
     from .._core.units import format_bytes
-    from .._flight import last_states_page
     from .._reports.page.page import write_page
     from .._storage.runs import find_run, read_run
     from ..diagnose import saved_summary
@@ -52,9 +51,8 @@ def run(arguments: argparse.Namespace) -> int:
     # Large records take a while to read: say how long.
     if size > 200 * 2**20:
         print(f"reading the records of {run.path}: {format_bytes(size)}, about a minute per GiB", file=sys.stderr)
-    states = last_states_page(run.path, run.info.get("world_size") or 1)
     summary = saved_summary(run, arguments.rank)
-    path = write_page(run, summary, arguments.output, rank=arguments.rank, last_states=states)
+    path = write_page(run, summary, arguments.output, rank=arguments.rank)
     print(path)
     if arguments.open or (arguments.open is None and _has_display()):
         webbrowser.open(path.resolve().as_uri())

@@ -12,7 +12,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Any, Final, TypeVar
 
 import torch
@@ -53,7 +53,7 @@ class ProfilerWrapper:
         enable_record_cuda_mm: bool = False,
         enable_print_summary: bool = False,
         *,
-        patterns: Mapping[str, str] | Iterable[str] = (),
+        patterns: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         for name, value in (("log_dir", log_dir), ("mem_dir", mem_dir)):
             if not isinstance(value, (str, os.PathLike)):
@@ -72,7 +72,7 @@ class ProfilerWrapper:
         """Runs so far."""
         self.profiler: DeepCapture | None = None
         """The open run, else the last one."""
-        self.result = ProfilerCurves(_compile({**SEED_PATTERNS, **_by_name(patterns)}))
+        self.result = ProfilerCurves(_compile({**SEED_PATTERNS, **patterns}))
         """The results of all runs."""
         self.files: tuple[Path, ...] = ()
         """The files of the last run."""
@@ -156,17 +156,6 @@ class ProfilerWrapper:
         encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
         for line in "\n\n".join(self._tables).splitlines():
             print(safe(line, encoding))
-
-    def leave(self) -> None:
-        """End the open run, if any; then the files of all runs are complete."""
-        self.__exit__(None, None, None)
-
-
-def _by_name(patterns: Mapping[str, str] | Iterable[str]) -> Mapping[str, str]:
-    if isinstance(patterns, Mapping):
-        return patterns
-    texts = [patterns] if isinstance(patterns, str) else [*patterns]
-    return dict(zip(texts, texts, strict=True))
 
 
 def _compile(patterns: Mapping[str, str]) -> dict[str, re.Pattern[str]]:

@@ -28,13 +28,12 @@ from .._capture.hooks.function import log_timing as record_in_session
 from .._capture.marks.codes import MAX_MARKS
 from .._core.failures import contain, describe
 from .._core.names import clean_name
-from .._core.units import NS_PER_MS
 from .._process.ranks import rank as rank_here
 from .._reports.card import HEALTHY, render_card
 from .._stats import Aggregate
 from ..devices import HostClock
 from ..diagnose import MIN_STEPS, Evidence, EvidenceCollector, RunFacts, diagnose
-from ..errors import OutputError, import_extra
+from ..errors import OutputError
 from ..frame import TRAINING_LANE, Phase
 from ..summary import Finding, Summary
 from ._display import Display
@@ -58,14 +57,12 @@ class TimingLogger:
         file_flush_interval: steps between two writes to the disk.
         all_ranks: whether ranks other than 0 record too, to ``timing_{timestamp}_rank{N}.log``;
             ``autoprof.compat.timing_export.compare_ranks`` reads the files of all ranks.
-        tensorboard: a folder or a ``SummaryWriter`` for the mean and the last time of each name at each update.
         stream: the stream of the console; by default standard output.
         clock: the clock of the steps; tests replace it.
         enabled: False creates a logger that does nothing.
 
     Raises:
         OutputError: the folder cannot be written.
-        MissingExtra: TensorBoard is not installed.
     """
 
     def __init__(
@@ -77,7 +74,6 @@ class TimingLogger:
         file_flush_interval: int = 50,
         *,
         all_ranks: bool = False,
-        tensorboard: str | os.PathLike[str] | Any = None,
         stream: TextIO | None = None,
         clock: HostClock | None = None,
         enabled: bool = True,
@@ -103,15 +99,12 @@ class TimingLogger:
         self._invalid = 0
         self._console_update_interval = console_update_interval
         self._files: TimingFiles | None = None
-        self._scalars: Any = None
         self._is_shown = enable_console and self.rank == 0
         if not self._enabled:
             return
         self._display = Display(stream or sys.stdout, live=self._is_shown)
         if enable_file:
             self._files = TimingFiles(Path(log_dir), self.rank, file_flush_interval)
-        if tensorboard is not None and self.rank == 0:
-            self._scalars = _open_scalars(tensorboard)
         atexit.register(self.close)
 
     @classmethod
@@ -185,12 +178,8 @@ class TimingLogger:
         self._evidence.add(on_training_lane(step.frame))
         if self._files is not None:
             self._files.write(step.frame, step.covered_ns)
-        if step.frame.step % self._console_update_interval == 0 and (self._is_shown or self._scalars is not None):
-            summary = self.summary()
-            if self._is_shown:
-                self._display.show(summary, step.frame.step)
-            if self._scalars is not None:
-                _write_scalars(self._scalars, summary, step.frame.step)
+        if self._is_shown and step.frame.step % self._console_update_interval == 0:
+            self._display.show(self.summary(), step.frame.step)
 
     def summary(self) -> Summary:
         """Return the statistics so far, with the findings about them."""
@@ -236,8 +225,6 @@ class TimingLogger:
             self._closed = True
             if self._files is not None:
                 self._files.close()
-            if self._scalars is not None:
-                self._scalars.flush()
             self._display.close()
 
     def export_csv(self, path: str | os.PathLike[str] | None = None) -> Path:
@@ -272,22 +259,6 @@ class TimingLogger:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-def _open_scalars(target: Any) -> Any:
-    """Return a TensorBoard writer for a folder; a writer is returned as it is. Raises ``MissingExtra``."""
-    if not isinstance(target, (str, os.PathLike)):
-        return target
-    tensorboard: Any = import_extra("torch.utils.tensorboard", "tensorboard", "TimingLogger")
-    return tensorboard.SummaryWriter(os.fspath(target))
-
-
-def _write_scalars(writer: Any, summary: Summary, step: int) -> None:
-    """Write the mean and the last time of each name and of the step, in milliseconds."""
-    times = {row.name: (row.mean_ns, row.last_ns) for row in summary.rows}
-    for name, (mean_ns, last_ns) in {**times, "Total": (summary.step_mean_ns, summary.step_last_ns)}.items():
-        writer.add_scalar(f"timing_mean_ms/{name}", mean_ns / NS_PER_MS, step)
-        writer.add_scalar(f"timing_last_ms/{name}", last_ns / NS_PER_MS, step)
 
 
 _global: TimingLogger | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from pydantic import Field, ValidationError, field_validator
+from pydantic import Field, ValidationError
 
 from .._core.options import Options
 from .describe import explain
@@ -40,11 +40,6 @@ class LegacyFile(Options):
     """`output`, unless that key is given. It is read only together with `LOG`."""
     compile: Literal["outside", "inside", "off"] = Field(default="outside", deprecated=True)
     """No effect: code under `torch.compile` is always timed from outside the compiled region."""
-
-    @field_validator("compile", mode="before")
-    @classmethod
-    def _false_is_off(cls, value: Any) -> Any:
-        return "off" if value is False else value  # YAML 1.1 reads a bare `off` as false
 
 
 def foreign_keys(keys: set[str]) -> set[str]:

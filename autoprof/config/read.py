@@ -85,8 +85,7 @@ def _plain(value: Any, key: KeyPath, problems: list[Problem], where: str) -> Any
     if not isinstance(value, Mapping):
         return value
     values: dict[str, Any] = {}
-    for key_given, inner in value.items():
-        name = "on" if key_given is True else key_given  # YAML 1.1 reads a bare `on` as true
+    for name, inner in value.items():
         if isinstance(name, str):
             values[name] = _plain(inner, (*key, name), problems, where)
         else:

@@ -88,11 +88,6 @@ class FlightOptions(Options):
     hang_s: float = Field(default=30.0, ge=1, strict=True, allow_inf_nan=False)
     """A step that has not ended after so many seconds may hang; also needed: 20 times the usual length."""
 
-    @field_validator("mode", mode="before")
-    @classmethod
-    def _bool_is_word(cls, value: Any) -> Any:
-        return {False: "off", True: "on"}.get(value, value) if isinstance(value, bool) else value  # YAML 1.1
-
 
 class Settings(Options):
     """The configuration of a run: recorded modules and steps, and the outputs."""
@@ -145,11 +140,6 @@ class Settings(Options):
     @classmethod
     def _empty_is_default(cls, value: Any) -> Any:
         return {} if value is None else value
-
-    @field_validator("flops", "monitor", mode="before")
-    @classmethod
-    def _false_is_off(cls, value: Any) -> Any:
-        return "off" if value is False else value  # YAML 1.1 reads a bare `off` as false
 
     @field_validator("output", mode="before")
     @classmethod

@@ -16,17 +16,18 @@ MAX_SHOWN: Final = 300
 """Characters shown of PyYAML's message, which may hold a whole name."""
 
 _YAML: Final = "tag:yaml.org,2002:"
-_SCALARS: Final = frozenset(_YAML + kind for kind in ("str", "int", "float", "bool", "null", "merge"))
+_SCALARS: Final = frozenset(_YAML + kind for kind in ("str", "int", "float", "null", "merge"))
 
 
 class _Loader(yaml.SafeLoader):
-    """PyYAML's safe loader, but a date is text and ``1e-2`` is a number, contrary to YAML 1.1."""
+    """PyYAML's safe loader with words as in YAML 1.2: dates, ``on`` and ``off`` are text, ``1e-2`` is a number."""
 
 
 _Loader.yaml_implicit_resolvers = {
     first: [(tag, pattern) for tag, pattern in resolvers if tag in _SCALARS]
     for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
+_Loader.add_implicit_resolver(f"{_YAML}bool", re.compile("true|True|TRUE|false|False|FALSE"), list("tTfF"))
 _Loader.add_implicit_resolver(
     f"{_YAML}float", re.compile(r"[-+]?[0-9]+(\.[0-9]*)?[eE][-+]?[0-9]+"), list("-+0123456789")
 )

@@ -63,7 +63,7 @@ class CallMonitor:
             return
         if logs.has_calls:
             logs.close_step(self._steps, logs.count(logs.take()))
-        if self._syncs.on_device and waits.has_calls:
+        if self._syncs.applies and waits.has_calls:
             # Steps whose calls are kept until their frames arrive; a device is a few steps behind.
             if len(self._waiting) >= 256:
                 del self._waiting[next(iter(self._waiting))]
@@ -82,7 +82,7 @@ class CallMonitor:
         """Return the fields of ``RunFacts`` that are measured here."""
         completed = self._steps - len(self._waiting)
         return {
-            "waits": summarize_calls(self._syncs.table, completed, 1) if self._syncs.on_device else None,
+            "waits": summarize_calls(self._syncs.table, completed, 1) if self._syncs.applies else None,
             "logs": summarize_calls(self._logs.table, self._steps),
             "debug": {name: count / max(self._steps, 1) for name, count in self._debug.counts.items()},
             "compiled": summarize_compilations(self._compilations, self._steps, self._run_ns),

@@ -46,10 +46,6 @@ class OptimizerInfo:
             and self.eight_bit_bytes < self.state_bytes
         )
 
-    def is_offloaded(self, device: str) -> bool:
-        """Return whether it updates parameters on the CPU for a model on a device (ZeRO-Offload, FSDP)."""
-        return self.device == "cpu" and device not in ("", "cpu")
-
 
 def describe_optimizer(optimizer: Any) -> OptimizerInfo:
     """Return the facts about a live optimizer. Only sizes are used: no value is read, nothing waits for a device."""
@@ -116,18 +112,4 @@ def advise_smaller(optimizers: Sequence[OptimizerInfo]) -> str:
         f"{format_bytes(one.state_bytes)}"
         for one in optimizers
         if one.has_eight_bits
-    )
-
-
-def advise_offload(optimizers: Sequence[OptimizerInfo], device: str) -> str:
-    """Return the cost of optimizers that update on the CPU for a model on a device; empty without one."""
-    offloaded = [one for one in optimizers if one.is_offloaded(device)]
-    if not offloaded:
-        return ""
-    parameters = sum(one.parameter_bytes for one in offloaded)
-    return (
-        f"the optimizer's {format_bytes(parameters + sum(one.state_bytes for one in offloaded))} are on the CPU: in "
-        f"every optimizer step gradients go to the CPU and parameters come back over PCIe ({format_bytes(parameters)} "
-        "as the optimizer holds them). If the device has room for them, do without offload, or offload less "
-        "(DeepSpeed's ratio), with pin_memory: true; "
     )

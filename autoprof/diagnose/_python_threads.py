@@ -6,7 +6,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from threading import Thread, get_ident
 from time import perf_counter_ns
@@ -32,19 +32,10 @@ class PythonThread:
 class ThreadMonitor:
     """Look at the other Python threads, on the training thread, which holds the GIL meanwhile. Linux only.
 
-    ``cpu_ns`` returns the CPU time of a thread by its native id, None where it has ended. No call here releases the
-    GIL, so none waits.
+    No call here releases the GIL, so none waits.
     """
 
-    def __init__(
-        self,
-        cpu_ns: Callable[[int], int | None] | None = None,
-        threads: Callable[[], Mapping[int, Thread]] | None = None,
-        now_ns: Callable[[], int] = perf_counter_ns,
-    ) -> None:
-        self._cpu_ns = cpu_ns or read_cpu_ns
-        self._threads = threads or threads_of_process
-        self._now_ns = now_ns
+    def __init__(self) -> None:
         self._first_ns = self._last_ns = 0
         self._read_ns: dict[tuple[int, str], int] = {}
         """The CPU time of each thread at the last look, by its native id and name: ids are given again."""
@@ -53,16 +44,16 @@ class ThreadMonitor:
 
     def look(self) -> None:
         """Add the CPU time of each thread since the last look, and the outermost user's line of those that compute."""
-        threads = self._threads()
+        threads = _live_threads()
         if len(threads) < 2:
             return
-        now_ns = self._now_ns()
+        now_ns = perf_counter_ns()
         wall_ns, self._last_ns = now_ns - self._last_ns, now_ns
         self._first_ns = self._first_ns or now_ns
         frames = None
         for ident, thread in list(threads.items()):
             native = thread.native_id
-            cpu_ns = None if native is None or ident == get_ident() else self._cpu_ns(native)
+            cpu_ns = None if native is None or ident == get_ident() else _cpu_ns(native)
             if native is None or cpu_ns is None or thread.name.startswith("autoprof"):
                 continue
             key = native, thread.name
@@ -96,13 +87,13 @@ def _describe(sites: Counter[Site]) -> str:
     return f"{shorten_path(site.file)}:{site.line} {site.function}"
 
 
-def threads_of_process() -> Mapping[int, Thread]:
+def _live_threads() -> Mapping[int, Thread]:
     """Return the live threads by ident. ``threading.enumerate`` takes a lock, which may wait."""
     known: Mapping[int, Thread] = getattr(threading, "_active", {})
     return known
 
 
-def read_cpu_ns(native_id: int) -> int | None:
+def _cpu_ns(native_id: int) -> int | None:
     """Return the CPU time of a thread of this process; None where there is no such thread.
 
     The clock's number is that of Linux (``MAKE_THREAD_CPUCLOCK``); unlike a ``pthread_t``, it may be that of a thread

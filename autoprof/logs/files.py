@@ -57,7 +57,6 @@ def drop_duplicates(files: Sequence[Path]) -> list[Path]:
     """Drop files whose records another file has: states of older checkpoints, text beside the same records."""
     newest: dict[tuple[Path, str], tuple[int, Path]] = {}
     with_records = {file.parent for file in files if file.name == "steps.jsonl"}
-    scalars = {file.parent.parent for file in files if file.parent.name == "vis_data" and file.name == "scalars.json"}
     kept = []
     for file in files:
         checkpoint = _CHECKPOINT.match(file.parent.name)
@@ -65,11 +64,7 @@ def drop_duplicates(files: Sequence[Path]) -> list[Path]:
             key, number = (file.parent.parent, file.name), int(checkpoint[1])
             if number >= newest.get(key, (-1, file))[0]:
                 newest[key] = number, file
-        elif (file.name in ("timing.log", "timing.log.1") and file.parent in with_records) or (
-            scalars and file.name != "scalars.json" and (file.parent in scalars or file.parent.parent in scalars)
-        ):
-            continue
-        else:
+        elif file.name not in ("timing.log", "timing.log.1") or file.parent not in with_records:
             kept.append(file)
     return kept + [file for _, file in newest.values()]
 

@@ -18,7 +18,7 @@ from typing import Any, Final
 from .._capture.recorder import Recorder
 from .._process.replace import Attribute, InCompiler, Make, Replacement, never_compile
 from ._base import ProbeContext, ProbeFactory
-from ._call_table import CallTable, site_of
+from ._call_table import TableProbe, site_of
 
 WRITERS: Final = (
     ("torch.utils.tensorboard.writer", "SummaryWriter"),
@@ -33,51 +33,20 @@ METHODS: Final = (
 _caller = sys._getframe
 
 
-class LogProbe:
-    """Record the calls that log in one session's sampled steps in a table. A ``Probe``."""
+class LogProbe(TableProbe):
+    """Record the calls that log."""
+
+    where = "calls that log"
 
     def __init__(self, recorder: Recorder) -> None:
-        self.table = CallTable(recorder.clock)
-        self.thread = recorder.thread
+        super().__init__(recorder, listeners, _find_replacements)
         self.inside = False
         """Whether such a call is open: calls inside it belong to it."""
-        self._recorder = recorder
-        self._clock = recorder.clock
-        self._held: tuple[Replacement, ...] = ()
-        recorder.on_change(self._update)
-
-    def _update(self) -> None:
-        self.thread = self._recorder.thread
-        if self._recorder.clock is not self._clock:
-            self._clock = self._recorder.clock
-            self.table.drop()
-            self.table.use_clock(self._clock)
-
-    def attach(self) -> None:
-        """Record calls from now on."""
-        if not self._held:
-            self._held = tuple(_find_replacements())
-            for replacement in self._held:
-                replacement.hold(self)
-        if self not in listeners:
-            listeners.append(self)
 
     def detach(self) -> None:
         """Record no more; the replacements stay until ``remove``."""
         self.inside = False
-        if self in listeners:
-            listeners.remove(self)
-
-    def remove(self) -> None:
-        """Put the originals back once no session needs the replacements."""
-        self.detach()
-        for replacement in self._held:
-            replacement.release(self)
-        self._held = ()
-
-    def count_failure(self) -> None:
-        """Count a failure of ours."""
-        self._recorder.handle_failure("calls that log")
+        super().detach()
 
 
 listeners: Final[list[LogProbe]] = []

@@ -23,9 +23,9 @@ import torch
 from .._capture.marks.native import require_extension
 from .._capture.recorder import Recorder
 from .._process.replace import Attribute, InCompiler, Make, Replacement, never_compile
-from ..devices import Clock, DeviceClock, TorchEvents, ask_devices
+from ..devices import DeviceClock, TorchEvents, ask_devices
 from ._base import ProbeContext, ProbeFactory
-from ._call_table import CallTable, Site, kind_of, site_of
+from ._call_table import CallTable, Site, TableProbe, kind_of, site_of
 
 METHODS: Final = (
     "item", "tolist", "cpu", "numpy", "nonzero", "is_nonzero", "masked_select", "__bool__", "__float__", "__int__",
@@ -59,71 +59,25 @@ def _watch(bound: Any, tensor: Any, name: str, frame: Any = None) -> Any:
     return bound if made is None else made
 
 
-class SyncProbe:
-    """Record the waiting calls of one session's sampled steps on a device in a table. A ``Probe``."""
+class SyncProbe(TableProbe):
+    """Record the calls that wait for a device, once the session reads its clock."""
+
+    where = "calls that wait for the device"
 
     def __init__(self, recorder: Recorder) -> None:
-        self.table = CallTable(recorder.clock)
-        self.thread = recorder.thread
         self.index_of: Callable[[Any], int | None] = _on_no_device
         self.is_here: Callable[[Any], Any] = _on_no_device
         """Returns whether a tensor is on a device of the clock's kind."""
         self.spent_ns = 0
         """Time that watching calls took, since it was last set to 0."""
-        self.on_device = False
-        self._recorder = recorder
-        self._attached = False
-        self._held: tuple[Replacement, ...] = ()
-        recorder.on_change(self._update)
-        self._use_clock(recorder.clock)
+        super().__init__(recorder, listeners, replacements)
 
     def _update(self) -> None:
-        recorder = self._recorder
-        self.thread = recorder.thread
-        if recorder.clock is not self._clock:
-            self._use_clock(recorder.clock)
-
-    def _use_clock(self, clock: Clock) -> None:
-        """Read this clock; only with a device's clock there is a device to wait for."""
-        self._clock = clock
-        self.table.drop()
-        self.table.use_clock(clock)
-        self.on_device = isinstance(clock, DeviceClock)
+        clock = self._recorder.clock
+        self.applies = isinstance(clock, DeviceClock)
         if isinstance(clock, DeviceClock):
             self.index_of, self.is_here = clock.index_of, clock.is_here
-        self._listen()
-
-    def attach(self) -> None:
-        """Record calls from now on."""
-        self._attached = True
-        self._listen()
-
-    def detach(self) -> None:
-        """Record no more; the descriptors stay until ``remove``."""
-        self._attached = False
-        self._listen()
-
-    def remove(self) -> None:
-        """Put the originals back once no session needs the descriptors."""
-        self.detach()
-        held, self._held = self._held, ()
-        for replacement in held:
-            replacement.release(self)
-
-    def _listen(self) -> None:
-        wanted = self._attached and self.on_device
-        if wanted and not self._held:
-            self._held = replacements()
-            for replacement in self._held:
-                replacement.hold(self)
-        if wanted and self not in listeners:
-            listeners.append(self)
-        elif not wanted and self in listeners:
-            listeners.remove(self)
-
-    def count_failure(self) -> None:
-        """Count a failure of ours."""
-        self._recorder.handle_failure("calls that wait for the device")
+        super()._update()
 
 
 def _on_no_device(_tensor: Any) -> None:

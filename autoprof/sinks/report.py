@@ -26,7 +26,6 @@ class ReportSink:
 
     def close(self, summary: Summary) -> None:
         """Write the page, unless the records are too large for the end of a run."""
-        from .._flight import last_states_page
         from .._reports.page.page import write_page
 
         run = read_records(self._folder.path)
@@ -36,7 +35,7 @@ class ReportSink:
             why = f"report.html was not written: its records have {size / 1e6:.0f} MB"
             print(f"autoprof: {why}; autoprof report writes it", file=self._stream)
             return
-        write_page(run, summary, last_states=last_states_page(run.path, run.info.get("world_size") or 1))
+        write_page(run, summary)
 
 
 SINK = SinkKind(ReportOptions, ReportSink, in_folder=True, close_order=CloseOrder.PICTURES)

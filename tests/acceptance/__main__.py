@@ -30,9 +30,6 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
         "--limit", type=float, default=LIMIT_S, help="seconds a program may take (default: %(default)s)"
     )
     parser.add_argument("--load", action="store_true", help="keep every core busy with another process meanwhile")
-    parser.add_argument(
-        "--other-python", metavar="PATH", help="the interpreter for programs whose packages are missing in this one"
-    )
     parser.add_argument("--list", action="store_true", help="print the programs and run none")
     parser.add_argument("--show", action="store_true", help="print each program's output, with the report")
     parser.add_argument("--page", action="store_true", help="write benchmarks/results/programs.md and the JSON file")
@@ -64,7 +61,7 @@ def main(arguments: list[str] | None = None) -> int:
         for entry in chosen:
             print(f"{entry.section:10} {entry.name:40} {entry.sentence}")
         return 0
-    missing = [entry for entry in chosen if entry.missing and not options.other_python]
+    missing = [entry for entry in chosen if entry.missing]
     machine = describe()
     results: list[Result] = []
     with ExitStack() as stack:
@@ -72,7 +69,7 @@ def main(arguments: list[str] | None = None) -> int:
             stack.enter_context(load(os.cpu_count() or 1))
         runnable = [entry for entry in chosen if entry not in missing]
         limit_s = options.limit * (2 if options.load else 1)
-        for result in run_all(runnable, options.jobs, limit_s, options.other_python):
+        for result in run_all(runnable, options.jobs, limit_s):
             results.append(result)
             if options.show:
                 print(result.printed)

@@ -48,10 +48,10 @@ class Check:
 
 
 class Judge:
-    """The comparison of one closed session. Every method adds a check and returns the judge."""
+    """Close a session and compare its figures. Every method adds a check and returns the judge."""
 
     def __init__(self, session: Any) -> None:
-        self.session = session
+        session.close()
         self.summary: Summary = session.summary()
         self.checks: list[Check] = []
 

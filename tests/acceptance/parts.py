@@ -6,13 +6,16 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import wraps
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset, TensorDataset, default_collate
 
+import autoprof
+
 from .clock import CLOCK
+from .judge import Judge
 
 
 def in_backward() -> bool:
@@ -83,13 +86,31 @@ class Chain(nn.Sequential):
     forward = clocked(nn.Sequential.forward)
 
 
+class Parts(Root):
+    """A whole model of named parts, and the function that is its forward."""
+
+    def __init__(self, call: Callable[..., Any], **parts: Any) -> None:
+        super().__init__()
+        self.call = call
+        for name, part in parts.items():
+            setattr(self, name, part)
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        return self.call(self, *args, **kwargs)
+
+
+def weight() -> nn.Parameter:
+    """Return a parameter of one element."""
+    return nn.Parameter(torch.ones(1))
+
+
 class Sleep(nn.Module):
     """A layer of known length; ``name`` is its name in the program's clock."""
 
     def __init__(self, forward_ms: float, backward_ms: float, name: str = "sleep") -> None:
         super().__init__()
         self.forward_ms, self.backward_ms, self.name = forward_ms, backward_ms, name
-        self.weight = nn.Parameter(torch.ones(1))
+        self.weight = weight()
 
     def forward(self, x: Tensor) -> Tensor:
         return sleep_op(x, self.weight, self.forward_ms, self.backward_ms, self.name)
@@ -190,19 +211,45 @@ def sgd(model: nn.Module, sleep_ms: float = 0.0) -> ClockedSGD:
     return ClockedSGD(model.parameters(), sleep_ms=sleep_ms)
 
 
-def train_step(model: Callable[[Tensor], Tensor], optimizer: torch.optim.Optimizer, batch: Tensor) -> None:
-    """Make one usual training step; its phases are charged to the program's clock."""
-    output = model(batch)
-    loss = output.square().mean()
+def instrumented(model: nn.Module, config: Any = None) -> tuple[Any, ClockedSGD]:
+    """Return a session of a model and the optimizer that it was told."""
+    optimizer = sgd(model)
+    return autoprof.instrument(model, config, optimizer=optimizer), optimizer
+
+
+Item = TypeVar("Item")
+
+
+def clocked_steps(data: Iterable[Item]) -> Iterator[Item]:
+    """Start the program's clock and yield the batches; each one is a step, until the next is asked for."""
+    CLOCK.start()
+    for item in data:
+        yield item
+        CLOCK.step()
+
+
+def update(loss: Tensor, *optimizers: torch.optim.Optimizer) -> None:
+    """Make the backward pass and the steps of the optimizers."""
     with CLOCK.phase("backward"):
         loss.backward()  # type: ignore[no-untyped-call]
-    optimizer.step()
-    optimizer.zero_grad()
+    for optimizer in optimizers:
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+def train_step(model: Callable[[Tensor], Tensor], optimizer: torch.optim.Optimizer, batch: Tensor) -> None:
+    """Make one usual training step; its phases are charged to the program's clock."""
+    update(model(batch).square().mean(), optimizer)
 
 
 def train(model: nn.Module, optimizer: torch.optim.Optimizer, data: Iterable[Tensor] | int) -> None:
     """Run the plainest training loop."""
-    CLOCK.start()
-    for batch in batches(data) if isinstance(data, int) else data:
+    for batch in clocked_steps(batches(data) if isinstance(data, int) else data):
         train_step(model, optimizer, batch)
-        CLOCK.step()
+
+
+def judge_plain(model: nn.Module, data: Iterable[Tensor] | int, config: Any = None) -> Judge:
+    """Run the plainest training loop and return the comparison."""
+    session, optimizer = instrumented(model, config)
+    train(model, optimizer, data)
+    return Judge(session)

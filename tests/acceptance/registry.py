@@ -11,18 +11,19 @@ from typing import Final
 
 from .judge import Judge
 
-SECTIONS: Final = (
-    "recompute",
-    "targets",
-    "steps",
-    "excluded",
-    "throughput",
-    "findings",
-    "defects",
-    "healthy",
-    "report",
-    "random",
-)
+SECTIONS: Final = {
+    "recompute": "Activation checkpointing",
+    "targets": "Targets of the default",
+    "steps": "Loops",
+    "excluded": "Validation, saving, pauses",
+    "throughput": "Throughput",
+    "findings": "Findings",
+    "defects": "Defects",
+    "healthy": "Healthy programs",
+    "report": "The report itself",
+    "random": "Random programs",
+}
+"""The sections with their titles, in order."""
 
 
 @dataclass(frozen=True)
@@ -69,4 +70,4 @@ def programs() -> dict[str, Program]:
 
     for file in iter_modules(cases.__path__):
         import_module(f"{cases.__name__}.{file.name}")
-    return dict(sorted(_PROGRAMS.items(), key=lambda item: SECTIONS.index(item[1].section)))
+    return dict(sorted(_PROGRAMS.items(), key=lambda item: list(SECTIONS).index(item[1].section)))

@@ -8,19 +8,6 @@ from typing import Any, Final
 from .registry import SECTIONS, Program
 from .run import Result
 
-_TITLES: Final = {
-    "recompute": "Activation checkpointing",
-    "targets": "Targets of the default",
-    "steps": "Loops",
-    "excluded": "Validation, saving, pauses",
-    "throughput": "Throughput",
-    "findings": "Findings",
-    "defects": "Defects",
-    "healthy": "Healthy programs",
-    "report": "The report itself",
-    "random": "Random programs",
-}
-
 INTRO: Final = """\
 # Is the default right on the programs people write?
 
@@ -85,14 +72,14 @@ def render_page(results: Sequence[Result], missing: Sequence[Program], machine: 
         of = [result for result in results if section in (result.program.section, "all")]
         counts = [sum(result.verdict == verdict for result in of) for verdict in ("right", "uncertain", "wrong")]
         if of:
-            text.append(f"| {_TITLES.get(section, 'all')} | {len(of)} | {' | '.join(map(str, counts))} |")
+            text.append(f"| {SECTIONS.get(section, 'all')} | {len(of)} | {' | '.join(map(str, counts))} |")
     verdicts = render_verdicts(results)
     text += ["", f"{verdicts[:1].upper()}{verdicts[1:]}."] if verdicts else []
     for section in SECTIONS:
         of = [result for result in results if result.program.section == section]
         if not of:
             continue
-        text += ["", f"## {_TITLES[section]}", "", "| program | figure: truth → reported | verdict |", "|---|---|---|"]
+        text += ["", f"## {SECTIONS[section]}", "", "| program | figure: truth → reported | verdict |", "|---|---|---|"]
         text += [f"| {_cell(result.program.sentence)} | {_figures(result)} | {_verdict(result)} |" for result in of]
     if missing:
         text += ["", "Not run: " + "; ".join(f"{one.sentence} ({one.missing} is not installed)" for one in missing)]

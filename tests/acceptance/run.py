@@ -65,24 +65,21 @@ def load(processes: int) -> Iterator[None]:
             other.wait()
 
 
-def run_all(
-    chosen: Sequence[Program], jobs: int, limit_s: float = LIMIT_S, other_python: str | None = None
-) -> Iterator[Result]:
+def run_all(chosen: Sequence[Program], jobs: int, limit_s: float = LIMIT_S) -> Iterator[Result]:
     """Run programs, ``jobs`` at a time; yield their results in the order given."""
     with ThreadPoolExecutor(jobs) as pool:
-        yield from pool.map(lambda entry: run_one(entry, limit_s, other_python), chosen)
+        yield from pool.map(lambda entry: run_one(entry, limit_s), chosen)
 
 
-def run_one(entry: Program, limit_s: float = LIMIT_S, other_python: str | None = None) -> Result:
-    """Run one program in a process and a folder of its own; in the other Python if a package is missing in this one."""
+def run_one(entry: Program, limit_s: float = LIMIT_S) -> Result:
+    """Run one program in a process and a folder of its own."""
     with tempfile.TemporaryDirectory(prefix="programs_") as folder:
         place = Path(folder)
         result, printed = place / "result.json", place / PRINTED
         environment = {key: value for key, value in os.environ.items() if not key.startswith("AUTOPROF")}
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
         environment.update(PYTHONWARNINGS="ignore", COLUMNS="80")
-        python = other_python if entry.missing and other_python else sys.executable
-        command = [python, "-m", "tests.acceptance.worker", entry.name, str(result)]
+        command = [sys.executable, "-m", "tests.acceptance.worker", entry.name, str(result)]
         error: str | None = None
         with printed.open("wb") as output:
             try:

@@ -11,9 +11,9 @@ import pytest
 import torch
 
 from benchmarks.always_on import __main__ as command
-from benchmarks.always_on import paired, processes, rows, training
-from benchmarks.always_on.processes import PROGRAMS, Process, run_on_terminal, run_program
-from benchmarks.always_on.rows import NUMBERS, Bench, engine_lines, tail
+from benchmarks.always_on import paired, rows, training
+from benchmarks.always_on.processes import Process
+from benchmarks.always_on.rows import NUMBERS, tail
 from benchmarks.always_on.scale import TINY
 from benchmarks.variant import Variant
 
@@ -33,6 +33,7 @@ def _program(arguments: Sequence[str], _threads: int) -> Process:
     return Process(1.0, 1.0, report)
 
 
+@pytest.mark.slow
 def test_a_quick_run_prints_and_saves_every_row(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -48,58 +49,6 @@ def test_a_quick_run_prints_and_saves_every_row(
     assert results["machine"]["torch"] == torch.__version__
     assert command.render(results) in printed
     assert command.render(results) in (tmp_path / "always_on.md").read_text(encoding="utf-8")
-
-
-def test_the_report_of_a_program_with_one_line_is_read_from_its_run() -> None:
-    """With its steps, its rows, and the lines that state the cost."""
-    done = run_program([str(PROGRAMS / "gpt2.py"), *TINY.gpt.arguments(), "--steps", "4", "--autoprof"], 1)
-    assert done.processor_s > 0
-    assert done.report is not None
-    assert done.report["steps"] == 4
-    assert done.report["rows"] > done.report["modules"] > 3
-    assert done.report["stated"][0].startswith("overhead")
-
-
-def test_the_cost_of_a_whole_run_is_read_where_a_report_states_it(tmp_path: Path) -> None:
-    """Start, steps and end, on one line or on several."""
-    run = tmp_path / "runs" / "one"
-    run.mkdir(parents=True)
-    (run / "summary.json").write_text(json.dumps({"steps": 7, "warmup_steps": 3, "rows": []}), encoding="utf-8")
-    (run / "summary.txt").write_text("overhead   start 0.3 s, steps 0.4 %,\n           end 0.2 s\n", encoding="utf-8")
-    found = processes._report(tmp_path)
-    assert found is not None
-    assert found["cost"] == "start 0.3 s, steps 0.4 %, end 0.2 s"
-    assert found["steps"] == 10
-
-
-def test_a_training_on_a_terminal_saves_the_time_of_each_step(tmp_path: Path) -> None:
-    """Bare here; the terminal is read to its end."""
-    path = tmp_path / "times.npy"
-    command_line = ["-m", "benchmarks.always_on.training", "times", "--lane", "bare", "--steps", "5"]
-    run_on_terminal([*command_line, "--save", str(path)], 1)
-    assert np.load(path).shape == (3, 5)
-
-
-def test_a_program_that_fails_is_an_error_with_its_last_words(tmp_path: Path) -> None:
-    """A figure of half a program would mean nothing."""
-    program = tmp_path / "program.py"
-    program.write_text("raise ValueError('no data')")
-    with pytest.raises(RuntimeError, match="no data"):
-        run_program([str(program)], 1)
-
-
-def test_only_the_chosen_rows_are_measured() -> None:
-    """Also where several rows are measured together."""
-    results = Bench(TINY, frozenset({9, 12})).measure()
-    assert {bound["subject"].split()[0] for bound in results["bounds"]} == {"9", "12"}
-    assert "floor_both" not in results["rows"]["1,2,3,9"]
-
-
-def test_a_row_that_does_not_exist_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    """With the numbers that do."""
-    with pytest.raises(SystemExit):
-        command.main(["--rows", "1,14"])
-    assert "numbers from 1 to 13" in capsys.readouterr().err
 
 
 def test_a_processor_that_is_slow_for_a_while_changes_no_ratio(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,10 +93,3 @@ def test_the_tail_of_several_runs_is_that_of_all_their_steps() -> None:
     found = tail([np.hstack([usual, long]), np.hstack([usual, usual[:, :1]])])
     assert (found["steps"], found["median"], found["max"]) == (200, 1.0, 4.0)
     assert found["noticed"] == pytest.approx(1 / 0.203)
-
-
-def test_lines_of_python_and_of_c_are_counted() -> None:
-    """The marks are in C, and the largest part of that room is in Python."""
-    root = Path(rows.ROOT, "autoprof", "_capture")
-    in_c = sum(len(path.read_text().splitlines()) for path in root.rglob("*.[ch]"))
-    assert 0 < in_c < engine_lines("_capture")

@@ -6,9 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -18,10 +16,8 @@ from benchmarks import machine
 from benchmarks.floors import ForwardFloor
 from benchmarks.gpu import events, run, table
 from benchmarks.gpu.__main__ import main
-from benchmarks.gpu.deadline import Deadline
 from benchmarks.gpu.run import _on_host
-from benchmarks.gpu.target import cuda
-from benchmarks.interleave import NO_TIME, Measured, interleave
+from benchmarks.interleave import NO_TIME
 from benchmarks.run import measure_workload
 from benchmarks.variant import Variant
 from benchmarks.workloads import tiny_layers
@@ -46,14 +42,6 @@ def test_events_are_counted_and_reused() -> None:
     assert counted["waited"] == 0
     assert counted["skipped"] == {}
     assert counted["made"]["100"] < 50 * counted["recorded"]
-
-
-def test_costs_are_measured_through_any_source_of_events() -> None:
-    """The double stands in for the device."""
-    source = device()
-    costs = events.costs(source, source.device_clock(), lambda: source.clock.advance(10**9))
-    assert set(costs) == {"record_ns", "read_ns", "resolve_ns"}
-    assert all(cost > 0 for cost in costs.values())
 
 
 def test_the_table_shows_the_device_and_the_host() -> None:
@@ -112,58 +100,6 @@ def test_a_variant_of_autoprof_that_raises_fails_the_run() -> None:
     ]
     measured["errors"]["full"] = "AttributeError: no"  # type: ignore[index]
     assert not table.passed({"workloads": {"layers": measured}})
-
-
-def test_parts_share_the_time_that_is_left() -> None:
-    """A part that ends early leaves its time to those after it; no share reaches beyond the end."""
-    now = [0.0]
-    whole = Deadline(90, lambda: now[0])
-    assert whole.share(1 / 3).left_s() == 30
-    now[0] = 10
-    share = whole.share(1 / 2)
-    assert share.left_s() == 40
-    now[0] = 60
-    assert (share.left_s(), whole.left_s(), whole.share(1).left_s()) == (0, 30, 30)
-
-
-def test_a_round_begins_only_if_the_longest_one_fits() -> None:
-    """Without time for the first, only the one that all are compared with is measured."""
-    workload = tiny_layers(torch.device("cpu"), layers=2)
-    for left_s, rounds, measured_variants in ((1e9, 3, 2), (1e-9, 1, 2), (0.0, 1, 1)):
-        measured = Measured()
-        interleave(
-            workload, [Variant(), ForwardFloor()], measured, rounds=range(3), steps=1, warmup=0,
-            left_s=lambda left_s=left_s: left_s,
-        )  # fmt: skip
-        assert (measured.rounds, len(measured.blocks)) == (rounds, measured_variants)
-        assert list(measured.errors.values()) == ([NO_TIME] if measured_variants == 1 else [])
-
-
-def test_a_part_that_raises_leaves_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was measured before and after it is saved."""
-    saved: list[dict[str, Any]] = []
-    monkeypatch.setattr(run, "read_device", lambda _place: 1 / 0)
-    monkeypatch.setattr(run, "run_tests", lambda _limit: {"passed": True, "summary": "3 passed"})
-    monkeypatch.setattr(run.checks, "known_kernels", lambda _target: {})
-    target = replace(cuda(), place=torch.device("cpu"))
-    options = run.Options(parts=("kernels", "device", "tests"))
-    results = run.run(target, options, lambda found: saved.append(json.loads(json.dumps(found))))
-    assert [list(found["seconds"]) for found in saved] == [
-        ["tests"], ["tests", "device"], ["tests", "device", "kernels"]
-    ]  # fmt: skip
-    assert "ZeroDivisionError" in results["failed"]["device"]
-    assert "3 passed" in table.render(results)
-    assert not table.passed(results)
-
-
-def test_tests_that_take_too_long_are_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Their output so far is kept."""
-
-    def run_for_ever(_command: list[str], **given: Any) -> None:
-        raise subprocess.TimeoutExpired("pytest", given["timeout"], output=b"tests/gpu ..")
-
-    monkeypatch.setattr(subprocess, "run", run_for_ever)
-    assert run.run_tests(3.0) == {"passed": False, "summary": "stopped after 3 s", "output": "tests/gpu .."}
 
 
 @pytest.mark.slow

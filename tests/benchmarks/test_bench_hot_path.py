@@ -9,14 +9,11 @@ import pytest
 import torch
 
 from autoprof._session.builder import open_session
-from autoprof._targets import select_targets
-from autoprof.sinks import load_config
 from autoprof.testing import FakeClock, ListSink
 from benchmarks.hot_path.__main__ import main
 from benchmarks.hot_path.agreement import Agreement, Record, close
-from benchmarks.hot_path.models import CASES, chosen
 from benchmarks.hot_path.page import render, render_page
-from benchmarks.hot_path.worker import every_module, to_record
+from benchmarks.hot_path.worker import to_record
 
 MACHINE = {"cpu": "a processor", "threads": 1, "torch": "2"}
 
@@ -101,14 +98,6 @@ def test_the_page_shows_both_sides_and_each_problem() -> None:
     ]
 
 
-def test_the_full_record_times_every_module() -> None:
-    """Repeated blocks under one name."""
-    (case,) = chosen("nanogpt")
-    model, _, _ = case.make()
-    names = {target.name for target in select_targets(model, load_config(every_module(model)))}
-    assert {"SmallGPT", "blocks.*", "blocks.*/attention/qkv", "head"} <= names
-
-
 def test_a_record_has_the_shares_of_self_time() -> None:
     """Of the time of the steps, by name and phase."""
     clock, sink = FakeClock(), ListSink()
@@ -131,6 +120,7 @@ def test_a_record_has_the_shares_of_self_time() -> None:
     assert found["recorded"] == session.summary().steps
 
 
+@pytest.mark.slow
 def test_the_command_compares_in_a_process_of_its_own(tmp_path: Path) -> None:
     """A few steps of the smallest model; the status says whether it agrees."""
     threads, page = torch.get_num_threads(), tmp_path / "hot_path.md"
@@ -142,9 +132,3 @@ def test_the_command_compares_in_a_process_of_its_own(tmp_path: Path) -> None:
     assert result["full"]["recorded"] > 0
     assert status == bool(result["problems"])
     assert "nanoGPT-like" in page.read_text()
-
-
-def test_the_models_of_the_issue_are_all_there() -> None:
-    """Four packages, our own two."""
-    assert {case.needs for case in CASES} == {"torch", "torchvision", "timm", "transformers", "diffusers"}
-    assert len({case.name for case in CASES}) == 14

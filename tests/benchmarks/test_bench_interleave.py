@@ -6,7 +6,7 @@ from collections import Counter
 
 import torch
 
-from benchmarks.interleave import Measured, block_value, interleave, steps_per_block
+from benchmarks.interleave import Measured, block_value, interleave
 from benchmarks.variant import Times, Variant
 from benchmarks.workloads import Workload, tiny_layers
 
@@ -81,9 +81,3 @@ def test_a_steps_time_is_its_median_and_its_share_of_the_rest() -> None:
     times = Times(steps_ns=[100, 100, 9000], ends_ns=[0, 0, 30], flush_ns=60, whole_ns=12_000)
     assert block_value(times, asynchronous=False) == 100 + 30
     assert block_value(times, asynchronous=True) == 4000
-
-
-def test_the_number_of_steps_stays_within_its_limits() -> None:
-    """However fast or slow a step is."""
-    assert steps_per_block(layers(), 0.0, least=3) == 3
-    assert steps_per_block(layers(), 1e9, most=7) == 7

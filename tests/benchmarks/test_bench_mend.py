@@ -12,10 +12,9 @@ import pytest
 
 from autoprof.diagnose import Change
 from benchmarks.mend import mender
-from benchmarks.mend.__main__ import Result, _try
+from benchmarks.mend.__main__ import _try
 from benchmarks.mend.mender import SETTING_OF, mend
-from benchmarks.mend.page import page
-from benchmarks.mend.programs import BROKEN, SETTINGS, programs
+from benchmarks.mend.programs import SETTINGS, programs
 
 NO_SETTING = {"span.add", "machine", "rank.work", "profiler.targets", "other"}
 BY_NAME = {"call.every", "debug.switch", "module.code"}
@@ -70,29 +69,12 @@ def test_a_setting_that_has_the_value_already_is_no_change() -> None:
     assert mend({"causes": both[:1]}, SETTINGS).cause is None
 
 
-def test_every_broken_setting_is_one_that_programs_have() -> None:
-    """The defects are those of the rules, and the value differs from the healthy one."""
-    names = {one.name: one for one in programs()}
-    assert set(BROKEN) <= set(names)
-    for name in BROKEN:
-        assert names[name].settings(broken=True) != names[name].settings(broken=False) == SETTINGS
-
-
 @pytest.mark.parametrize("name", ["slow loader", "one block ten times its siblings", "metrics in every step"])
 def test_a_defect_is_mended_and_its_twin_left_alone(name: str) -> None:
     """From the run to the explanation, the new settings, the second run and the comparison."""
     result = _try(name)
     assert result.mended
     assert not result.twin_changed
-
-
-def test_the_page_counts_what_is_mended() -> None:
-    """A change that helps is not enough: the cause must be gone as well."""
-    good = Result("a", "data-wait", "data-wait", "num_workers = 4", "step -40 %, faster", True, True, "")
-    text = page([good, good._replace(name="b", gone=False), good._replace(name="c", cause="", change="")])
-    assert "2 of 3 defects" in text
-    assert "| b | data-wait | `num_workers = 4` | step -40 %, faster | no | unchanged |" in text
-    assert "run uncertain: c." in " ".join(text.split())
 
 
 def test_the_page_in_the_docs_has_every_defect() -> None:

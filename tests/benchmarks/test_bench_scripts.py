@@ -21,12 +21,6 @@ def test_the_page_shows_the_results() -> None:
     assert PAGE.read_text("utf-8") == render_page(json.loads(RESULTS.read_text("utf-8")))
 
 
-def test_a_wrong_count_is_marked() -> None:
-    """A run with fewer steps than the script's optimizer made is wrong."""
-    assert "| 64 → 60 **wrong** |" in render_page(_saved([[64]], 60))
-    assert "| 64 → 64 |" in render_page(_saved([[64]], 64))
-
-
 def test_optimizers_in_turn_make_one_step() -> None:
     """With two optimizers in turn, a step has a step of each."""
     assert "| 32 and 32 → 32 |" in render_page(_saved([[32, 32]], 32))
@@ -35,10 +29,3 @@ def test_optimizers_in_turn_make_one_step() -> None:
 def test_trainings_one_after_another_add_up() -> None:
     """With a run for each training of a process, the runs have all steps together."""
     assert "| 8 and 8 → 8 + 8 |" in render_page(_saved([[8, 8]], 8, 8))
-
-
-def test_a_script_without_a_result_is_named() -> None:
-    """The page says which scripts did not run, and why."""
-    page = render_page({"results": {"MNIST": {"error": "not finished after 5 s"}}})
-    assert "MNIST (not finished after 5 s)" in page
-    assert "PPO (not run)" in page

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from benchmarks.stats import cost_ratio, difference, median, ratio, rounds_of
+from benchmarks.stats import cost_ratio, median, ratio, rounds_of
 
 
 def blocks(**values: list[float]) -> dict[str, list[dict[str, float]]]:
@@ -28,11 +28,6 @@ def test_a_ratio_is_paired_within_rounds() -> None:
     assert (estimate.value, estimate.low, estimate.high) == pytest.approx((1.1, 1.1, 1.1))
 
 
-def test_a_difference_is_divided_among_the_modules() -> None:
-    """Forty modules that cost 80 more cost 2 each."""
-    assert difference([180, 280], [100, 200], per=40).value == 2
-
-
 def test_a_cost_ratio_compares_what_comes_on_top_of_bare() -> None:
     """1130 and 1100 over 1000 are 1.3 times the cost, not 1.03."""
     assert cost_ratio([1130] * 8, [1100] * 8, [1000] * 8).value == pytest.approx(1.3)
@@ -42,13 +37,6 @@ def test_a_cost_that_is_not_above_nothing_has_no_ratio() -> None:
     """Dividing by a cost of zero or less would make a number up."""
     estimate = cost_ratio([1130, 1130], [1000, 990], [1000, 1000])
     assert math.isnan(estimate.value)
-
-
-def test_few_rounds_tell_nothing() -> None:
-    """Three equal rounds resample to an interval without width, which is not certainty."""
-    assert not median([1.0] * 3).excludes(2.0)
-    assert median([1.0] * 10).excludes(2.0)
-    assert not median([1.0] * 10).excludes(1.0)
 
 
 def test_only_rounds_that_all_have_are_compared() -> None:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import io
 import json
 import re
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -62,35 +60,12 @@ def test_bad_input_is_status_2_and_one_message(
     assert "Traceback" not in said
 
 
-def test_a_failure_of_autoprof_is_not_status_1(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A defect in autoprof does not report to a build that the program became slower."""
-    monkeypatch.setattr("autoprof.compare.build.give_verdicts", lambda *_, **__: 1 / 0)
-    assert status(*runs[:2], "--fail-over", "5%") == 2
-
-
 def test_a_limit_that_is_no_number_is_an_error_of_usage(runs: Runs, capsys: pytest.CaptureFixture[str]) -> None:
     """``5%`` and ``0.05`` are; the message says so."""
     with pytest.raises(SystemExit, match="2"):
         status(*runs[:2], "--fail-over", "five")
     assert "'five' is not a fraction; allowed: a number such as 5% or 0.05" in capsys.readouterr().err
     assert status(runs[0], runs[2], "--fail-over", "0.05") == 1
-
-
-def test_names_cannot_act_on_the_terminal(tmp_path: Path) -> None:
-    """Escape sequences of a name or of a command in ``run.json`` are shown, not obeyed."""
-    bad = save(tmp_path, {("A\x1b[2J", "forward"): 10 * noise(30, 1)}, command="python \x1b]0;x\x07 train.py")
-    good = save(tmp_path, {("A", "forward"): 10 * noise(30, 1)})
-    comparison = compare_runs(bad, good)
-    text = "\n".join(render_comparison(comparison))
-    assert "\x1b" not in text
-    assert "\x07" not in text
-
-
-def test_a_pipe_without_utf_8_gets_its_own_encoding(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
-    """ASCII: no character is an error."""
-    stream = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
-    monkeypatch.setattr(sys, "stdout", stream)
-    assert status(*runs[:2]) == 0
 
 
 def test_json_is_the_comparison(runs: Runs, capsys: pytest.CaptureFixture[str]) -> None:

@@ -72,23 +72,6 @@ def test_a_real_difference_is_found() -> None:
     assert sum(found) >= 48
 
 
-@pytest.mark.slow
-def test_a_hundred_equal_rows_raise_no_alarm() -> None:
-    """A = A of a hundred rows, two hundred times: in at most 5 % of the tables (and chance) is any row accused.
-
-    Without the correction for many rows most tables have one, which the same numbers show.
-    """
-    tables, accused, uncorrected = 200, 0, 0
-    for table in range(tables):
-        seeds = range(200 * table, 200 * table + 200, 2)
-        pairs = [contrast(run(noise(120, seed, memory=0.4)), run(noise(120, seed + 1, memory=0.4))) for seed in seeds]
-        family = [Candidate(Change(str(at), None, "ns", 1, 1), one) for at, one in enumerate(pairs)]
-        accused += any(change.verdict in ("slower", "faster") for change in give_verdicts(family, 0.0001))
-        uncorrected += any(p_of(one) < 0.05 for one in pairs)
-    assert accused <= stats.binom.ppf(0.999, tables, 0.05)
-    assert uncorrected > tables / 2
-
-
 def test_equal_rows_fail_no_limit() -> None:
     """``--fail-over`` at 0 % is the hardest limit; it is corrected for the number of rows as well."""
     tables, failed = 20, 0

@@ -4,21 +4,14 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
-import sys
-import textwrap
 import threading
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
-import torch
 from torch import nn
 
 from autoprof.compat import global_timer
 from autoprof.compat.global_timer import MyTimer
-from autoprof.errors import OutputError
 from autoprof.frame import Phase
 from autoprof.testing import FakeClock, FakeDevice, ListSink, open_session
 
@@ -92,20 +85,6 @@ def test_a_second_dump_repeats_nothing() -> None:
     assert [line.split(",")[0] for line in lines_of(timer.dump())] == ["[RANK 0] a", "[RANK 0] b"]
 
 
-def test_intervals_nest_also_of_one_name() -> None:
-    """The inner one is closed first; both are written."""
-    clock = FakeClock()
-    timer = MyTimer(clock=clock)
-    for name, ms in (("step", 1), ("forward", 2), ("forward", 4)):
-        timer.start(name)
-        clock.advance(ms * MS)
-    for name in ("forward", "forward", "step"):
-        timer.stop(name)
-        clock.advance(10 * MS)
-    found = [(match[2], match[5]) for match in map(LINE.fullmatch, lines_of(timer.dump())) if match]
-    assert found == [("forward", "0.004000"), ("forward", "0.016000"), ("step", "0.027000")]
-
-
 def test_threads_have_intervals_of_their_own() -> None:
     """Eight threads time the same name at once; each stop ends the start of its own thread."""
     timer = MyTimer(clock=FakeClock(tick_ns=1))
@@ -135,27 +114,6 @@ def test_a_stop_without_a_start_is_a_warning(caplog: pytest.LogCaptureFixture) -
     assert caplog.messages == ["global_timer: 2 calls of stop without a start of that name in that thread"]
 
 
-def test_an_open_interval_waits_for_the_next_dump() -> None:
-    """An open interval is neither written nor lost."""
-    timer = MyTimer(clock=FakeClock(tick_ns=MS))
-    timer.start("long")
-    assert lines_of(timer.dump()) == []
-    timer.stop("long")
-    assert len(lines_of(timer.dump())) == 1
-
-
-def test_a_dump_that_cannot_be_written_loses_nothing(tmp_path: Path) -> None:
-    """The error names the file; the next dump writes the intervals of both."""
-    timer = MyTimer(tmp_path / "logs", clock=FakeClock())
-    (tmp_path / "logs").write_text("a file in the way")
-    timer.start("a")
-    timer.stop("a")
-    with pytest.raises(OutputError, match=r"timer_rank0\.log: cannot be written"):
-        timer.dump()
-    (tmp_path / "logs").unlink()
-    assert len(lines_of(timer.dump())) == 1
-
-
 def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     """Without a dump the oldest intervals are dropped and counted."""
     monkeypatch.setattr(global_timer, "MAX_INTERVALS", 3)
@@ -176,34 +134,17 @@ def test_the_module_has_a_timer_of_its_own(tmp_path: Path) -> None:
     assert LINE.fullmatch(lines_of(path)[0])
 
 
-RANK = textwrap.dedent(
-    """
-    import sys
-    from autoprof.compat import global_timer
-    global_timer.start("forward")
-    import torch.distributed as dist
-    dist.init_process_group("gloo", init_method=sys.argv[3], rank=int(sys.argv[1]), world_size=int(sys.argv[2]))
-    global_timer.stop("forward")
-    global_timer.dump()
-    dist.barrier()  # a rank that leaves while another still connects makes that one fail
-    dist.destroy_process_group()
-    """
-)
-
-
-@pytest.mark.skipif(not torch.distributed.is_available(), reason="needs torch.distributed")
-def test_each_rank_writes_its_own_file_with_its_true_rank(tmp_path: Path) -> None:
-    """The rank is that of the process group at the dump, though the timer was made before it."""
-    environment = {name: value for name, value in os.environ.items() if name not in ("RANK", "WORLD_SIZE")}
-    meeting = (tmp_path / "meeting").as_uri()
-    ranks = [
-        subprocess.Popen([sys.executable, "-c", RANK, str(rank), "2", meeting], cwd=tmp_path, env=environment)
-        for rank in range(2)
-    ]
-    assert [process.wait(120) for process in ranks] == [0, 0]
-    for rank in range(2):
-        (line,) = lines_of(tmp_path / f"time_log/timer_rank{rank}.log")
-        assert line.startswith(f"[RANK {rank}] forward, ")
+def test_each_rank_writes_its_own_file_with_its_true_rank(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rank is that at the dump, though the timer was made before it was known."""
+    timer = MyTimer(clock=FakeClock(tick_ns=MS))
+    for rank in ("0", "1"):
+        monkeypatch.setenv("WORLD_SIZE", "2")
+        monkeypatch.setenv("RANK", rank)
+        timer.start("forward")
+        timer.stop("forward")
+        path = timer.dump()
+        assert path.name == f"timer_rank{rank}.log"
+        assert lines_of(path)[0].startswith(f"[RANK {rank}] forward, ")
 
 
 def test_in_an_open_session_intervals_are_spans() -> None:
@@ -238,17 +179,3 @@ def test_a_forked_worker_does_not_write_its_parents_intervals() -> None:
         os._exit(0)
     os.waitpid(child, 0)
     assert sorted(line.split(",")[0] for line in lines_of(timer.dump())) == ["[RANK 0] child", "[RANK 0] parent"]
-
-
-def test_a_graph_that_is_compiled_holds_no_interval() -> None:
-    """``torch.compile`` of a function with a timer in it makes one whole graph."""
-    timer = MyTimer(clock=FakeClock(tick_ns=MS))
-
-    def work(x: torch.Tensor) -> torch.Tensor:
-        timer.start("work")
-        y = x * 2
-        timer.stop("work")
-        return y
-
-    compiled: Callable[..., Any] = torch.compile(work, backend="eager", fullgraph=True)
-    assert torch.equal(compiled(torch.ones(2)), torch.full((2,), 2.0))

@@ -38,10 +38,6 @@ plt.tight_layout(); plt.savefig("training_metrics.png")
 
 RECORD = '{"loss": 2.345, "throughput": 512.3, "step_time_s": 0.124, "lr": 1.2e-5}'
 
-MOVING_AVERAGE = """
-df["loss_ma"] = df["loss"].rolling(window=20, min_periods=1).mean()
-axes[0].plot(df["step"], df["loss_ma"], label="loss_ma", linestyle="--")
-"""
 
 SAMPLING = """
 import subprocess, time, json
@@ -112,16 +108,6 @@ def test_the_recommended_record_is_read(tmp_path: Path) -> None:
     path.write_text(f"{RECORD}\n{RECORD}\n", encoding="utf-8")
     df = load_logs(path)
     assert {name: df[name][1] for name in json.loads(RECORD)} == pytest.approx(json.loads(RECORD))
-
-
-def test_the_moving_average_can_be_added_by_hand(log: Path) -> None:
-    """The sample draws into the axes of our figure."""
-    df = load_logs(log)
-    figure = plot_metrics(df, None, smooth=1)
-    exec(MOVING_AVERAGE, {"df": df, "axes": figure.axes})
-    added = figure.axes[0].lines[-1]
-    assert (added.get_label(), added.get_linestyle()) == ("loss_ma", "--")
-    assert added.get_ydata()[1] == pytest.approx(df["loss"][:2].mean())
 
 
 def test_what_the_utilisation_sample_prints_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -15,7 +13,6 @@ import torch
 import yaml
 from torch import nn
 
-from autoprof.compat.timer_logs import read_timer_logs
 from autoprof.compat.timing_logger import TimingLogger, log_timing, set_global_timing_logger
 from autoprof.sinks import load_config
 
@@ -89,21 +86,6 @@ LOG:
   TIMING_FILE_INTERVAL: 50
 """  # noqa: W293
 
-WITH_THE_TIMER = """
-from autoprof.compat import global_timer
-
-# 开始记录某阶段
-global_timer.start("forward")
-
-# 模块逻辑
-...
-
-# 停止记录该阶段
-global_timer.stop("forward")
-
-# 最后导出所有记录
-global_timer.dump()
-"""
 
 WITH_THE_PROFILER = """
 from autoprof.compat.profiler_wrapper import ProfilerWrapper
@@ -172,14 +154,6 @@ def test_the_configuration_sample_is_read(tmp_path: Path) -> None:
         assert logger.log_file is not None
 
 
-def test_the_timer_sample_runs(tmp_path: Path) -> None:
-    """In a process of its own, as a script: one file, one line."""
-    (tmp_path / "train.py").write_text(WITH_THE_TIMER, encoding="utf-8")
-    subprocess.run([sys.executable, "train.py"], check=True, cwd=tmp_path, env=_environment())
-    logs = read_timer_logs(tmp_path / "time_log")
-    assert [(one.rank, one.name) for one in logs.intervals] == [(0, "forward")]
-
-
 def test_the_profiler_samples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both, in one process: tables are printed, files written, each with its model's prefix."""
     monkeypatch.chdir(tmp_path)
@@ -193,21 +167,6 @@ def test_the_profiler_samples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         "opensora_rank0_trace.json", "opensora_rank0_cuda_time_plot.png", "opensora_rank_0.log",
         "opensora_rank0_memory_usage_line_chart.png", "opensora_rank0_memory_usage.txt",
     } <= found  # fmt: skip
-
-
-def test_output_can_be_sent_to_a_file_and_searched(tmp_path: Path) -> None:
-    """``python src/train.py > timing_debug.log 2>&1`` and ``grep "总耗时"`` find the name, without escape sequences."""
-    script = (
-        "from autoprof.compat.timing_logger import TimingLogger\n"
-        "logger = TimingLogger('logs', console_update_interval=1)\n"
-        "logger.log_timing('前向传播总耗时', 280.0)\nlogger.step()\nlogger.print_summary()\nlogger.close()\n"
-    )
-    (tmp_path / "train.py").write_text(script, encoding="utf-8")
-    out = subprocess.run(
-        [sys.executable, "train.py"], capture_output=True, check=True, cwd=tmp_path, env=_environment()
-    ).stdout.decode()
-    assert [line for line in out.splitlines() if "总耗时" in line and "avg= 280.00ms" in line]
-    assert "\x1b" not in out
 
 
 def test_names_may_be_chinese_and_english(tmp_path: Path) -> None:

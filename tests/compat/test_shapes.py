@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import io
-import subprocess
-import sys
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +13,7 @@ from torch.utils.checkpoint import checkpoint
 
 import autoprof
 from autoprof._reports.shapes import render_shapes
-from autoprof.errors import ConfigError
+from autoprof.cli import main
 from autoprof.frame import NamedShape, ShapeChange
 from autoprof.summary import Summary
 from autoprof.testing import FakeClock, ListSink, open_session
@@ -153,7 +148,7 @@ def test_ever_new_shapes_are_bounded() -> None:
     assert summary.skipped["sets of shapes beyond 16 of a module"] == 4
 
 
-def test_the_log_the_summary_and_the_records_have_them(tmp_path: Path) -> None:
+def test_the_log_the_summary_and_the_records_have_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """``timing.log`` where they are met, the summaries at the end, ``show`` also where there is no summary."""
     model = Model(FakeClock())
     config = {**DETAILED, "sinks": {"log": {}, "jsonl": {}}, "output": str(tmp_path)}
@@ -176,9 +171,8 @@ def test_the_log_the_summary_and_the_records_have_them(tmp_path: Path) -> None:
         "Blocks", "blocks.3", (NamedShape("x", (2, 4)),), (NamedShape("", (2, 4)),)
     )
     (folder / "summary.json").unlink()
-    command = [sys.executable, "-m", "autoprof", "show", str(folder), "--full"]
-    shown = subprocess.run(command, capture_output=True, text=True)
-    assert "Blocks: 4 modules" in shown.stdout, shown.stderr
+    assert main(["show", str(folder), "--full"]) == 0
+    assert "Blocks: 4 modules" in capsys.readouterr().out
 
 
 def test_results_are_the_same_bits() -> None:
@@ -194,105 +188,3 @@ def test_results_are_the_same_bits() -> None:
         if session is not None:
             session.close()
     assert all(torch.equal(one, other) for one, other in zip(*outputs, strict=True))
-
-
-def _saved(model: nn.Module) -> bytes:
-    buffer = io.BytesIO()
-    torch.save(model, buffer)
-    return buffer.getvalue()
-
-
-def test_the_compiler_sees_the_bare_model() -> None:
-    """One whole graph, and the compiled model is timed from outside."""
-    graphs: list[Any] = []
-
-    def backend(graph: Any, inputs: Any) -> Callable[..., Any]:
-        graphs.append(graph)
-        return graph.forward  # type: ignore[no-any-return]
-
-    inner = nn.Sequential(nn.Linear(2, 2), nn.ReLU())
-    config = {"targets": [{"match": ".*", "type": "Linear", "detail": "shapes"}], "sinks": {}}
-    with open_session(inner, config, clock=FakeClock()) as session:
-        compiled: Any = torch.compile(inner, backend=backend, fullgraph=True)
-        compiled(torch.ones(3, 2))
-        session.step()
-        before = len(graphs)
-        assert is_marked(inner[0])
-    compiled(torch.ones(3, 2))
-    assert (before, len(graphs)) == (1, 1)
-
-
-@dataclass
-class Batch:
-    """What some models pass around."""
-
-    image: Tensor
-    masks: dict[str, Tensor]
-
-
-class Odd(nn.Module):
-    """Takes and returns nested things."""
-
-    def forward(self, batch: Batch, *rest: Any) -> Any:
-        return {"a": (batch.image, [batch.masks["m"]]), "none": None, "number": 3}
-
-
-def test_nested_values_are_named_by_their_path() -> None:
-    """Dataclasses, mappings, lists, and arguments without a name."""
-    model, sink = Odd(), ListSink()
-    config = {"targets": [{"match": "", "detail": "shapes"}], "sinks": {}}
-    with open_session(model, config, clock=FakeClock(), sinks=[sink]) as session:
-        model(Batch(torch.ones(1, 2), {"m": torch.ones(3)}), torch.ones(4), None)
-        session.step()
-    (change,) = sink.frames[0].shapes
-    assert change.inputs == (
-        NamedShape("batch.image", (1, 2)),
-        NamedShape("batch.masks.m", (3,)),
-        NamedShape("rest[0]", (4,)),
-    )
-    assert change.outputs == (NamedShape("a[0]", (1, 2)), NamedShape("a[1][0]", (3,)))
-
-
-def test_an_unknown_detail_is_an_error() -> None:
-    """With the word that is allowed."""
-    with pytest.raises(ConfigError, match=r"targets\[0\]\.detail: 'shape' is unknown; did you mean 'shapes'"):
-        autoprof.instrument(nn.Linear(1, 1), {"targets": [{"match": "", "detail": "shape"}]})
-
-
-def test_the_reference_model_reports_what_its_debug_prints_showed() -> None:
-    """Inputs of the model, times and outputs of the scales, blocks with total and average, every stage and fusion."""
-    from autoprof.demo.model import VRTWithSpike
-    from autoprof.demo.presets import PRESETS
-
-    size = PRESETS["tiny"].model
-    model = VRTWithSpike(size)
-    rules = [
-        {"match": "", "name": "VRTWithSpike", "detail": "shapes"},
-        {"type": "SpikeEncoder3D", "name": "SpikeEncoder3D", "detail": "shapes"},
-        {"match": r"spike_encoder\.scales\.(\d)", "name": r"SpikeEncoder3D/尺度\1", "detail": "shapes"},
-        {"type": "SpikeTemporalSA", "name": "SpikeTemporalSA", "detail": "shapes"},
-        {"match": r"spike_attention\.scales\.(\d)", "name": r"SpikeTemporalSA/尺度\1", "detail": "shapes"},
-        {"match": r"spike_attention\.scales\.(\d)\.attention", "name": r"SpikeTemporalSA/尺度\1/Self-Attention",
-         "detail": "shapes"},
-        {"match": r"spike_attention\.scales\.(\d)\.ffn", "name": r"SpikeTemporalSA/尺度\1/FFN", "detail": "shapes"},
-        {"match": r"stage([1-8])", "name": r"VRT/Stage\1", "detail": "shapes"},
-        {"match": r"fusions\.(\d)", "name": r"VRT/Fusion\1", "detail": "shapes"},
-    ]  # fmt: skip
-    side, frames = 32, size.frames
-    clock = FakeClock(tick_ns=MS)
-    with open_session(model, {"targets": rules, "sample": {"warmup": 0}, "sinks": {}}, clock=clock) as session:
-        model(torch.rand(1, frames, 3, side, side), torch.rand(1, frames, size.spike_bins, side, side)).sum().backward()
-        session.step()
-    summary = session.summary()
-    text = "\n".join(render_shapes(summary, 120))
-    assert "VRTWithSpike: 1 module\n  forward        1 call " in text
-    assert "in      rgb [1,2,3,32,32], spike [1,2,4,32,32]" in text
-    for scale in range(4):
-        found = next(one for one in summary.shapes if one.name == f"SpikeEncoder3D/尺度{scale}")
-        assert found.outputs == (NamedShape("", (1, size.spike_dim, frames, side >> scale, side >> scale)),)
-    assert side * side // size.spike_block == 4  # blocks of pixels at full resolution
-    assert "SpikeTemporalSA/尺度0/Self-Attention: 1 module\n  forward        4 calls" in text
-    assert {f"VRT/Stage{at}" for at in range(1, 9)} | {f"VRT/Fusion{at}" for at in range(4)} < {
-        one.name for one in summary.shapes
-    }
-    assert "VRT/Stage8: 3 modules" in text

@@ -15,11 +15,9 @@ from typing import Any
 import pytest
 import torch
 from compat_builders import MS, Program
-from torch import nn
 
 from autoprof.compat.timing_logger import TimingLogger, log_timing, set_global_timing_logger
 from autoprof.errors import OutputError
-from autoprof.testing import FakeClock, ListSink, open_session
 
 Make = Callable[..., Program]
 Read = Callable[[Program], list[dict[str, Any]]]
@@ -48,28 +46,6 @@ def test_a_total_counts_nothing_twice(make_program: Make) -> None:
     assert totals(text) == [1805.28]
     assert "3610.53" not in text
     assert re.search(r"VRT处理 +: +1799\.99ms \( 99\.7%\)", text)
-
-
-def test_a_total_counts_nothing_twice_when_durations_are_replayed(make_program: Make) -> None:
-    """Durations that are logged faster than they passed cannot be added up either: a step has at least the longest."""
-    program = make_program()
-    for name, ms in (("前向传播总耗时", 1805.28), ("VRT处理", 1799.99), ("Spike模块", 5.26)):
-        program.logger.log_timing(name, ms)
-    program.logger.step()
-    assert totals(log_of(program)) == [1805.28]
-
-
-def test_consecutive_names_add_up_to_the_total(make_program: Make) -> None:
-    """Consecutive names are the step; the time without a name is ``other``."""
-    program = make_program()
-    for _ in range(2):
-        program.take("forward", 280)
-        program.take("backward", 340)
-        program.wait(30)
-        program.logger.step()
-    text = log_of(program)
-    assert totals(text) == [650, 650]
-    assert re.search(r"^other +: +30\.00ms \(  4\.6%\)$", text, re.MULTILINE)
 
 
 def test_a_second_call_of_a_name_adds_to_the_first(make_program: Make, read_steps: Read) -> None:
@@ -140,15 +116,6 @@ def test_the_log_has_the_documented_name_and_form(make_program: Make) -> None:
     assert re.search(r"^Total-----------------------------------: +1805\.28ms$", section, re.MULTILINE)
 
 
-def test_slashes_nest_to_any_depth(make_program: Make) -> None:
-    """``VRT/Stage1/Attention`` is listed below ``Stage1``, which is listed below ``VRT``."""
-    program = make_program()
-    with program.timed("VRT"), program.timed("VRT/Stage1"):
-        program.take("VRT/Stage1/Attention", 10)
-    program.logger.step()
-    assert re.search(r"^VRT .*\n  - Stage1 .*\n    - Attention ", log_of(program), re.MULTILINE)
-
-
 def test_the_console_shows_the_five_longest_top_names_in_place(make_program: Make, on_terminal: Any) -> None:
     """Each Nth step the panel is drawn where it was; six names leave five and the rest; parts are not shown."""
     terminal = on_terminal()
@@ -197,11 +164,6 @@ def test_the_file_is_flushed_each_nth_step(make_program: Make) -> None:
     assert sizes == [0, 2, 2, 4]
 
 
-def test_two_loggers_of_one_second_have_files_of_their_own(make_program: Make) -> None:
-    """A log is never written into another's."""
-    assert make_program().logger.log_file != make_program().logger.log_file
-
-
 def test_only_rank_0_records(make_program: Make, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Another rank touches no file and prints nothing."""
     monkeypatch.setenv("RANK", "1")
@@ -231,18 +193,6 @@ def test_threads_may_log_at_once(make_program: Make) -> None:
     assert totals(log_of(program)) == [50]
 
 
-def test_the_statistics_have_mean_least_and_most(make_program: Make) -> None:
-    """``print_summary`` writes them to the log as well, in the documented form."""
-    program = make_program()
-    for ms in (275, 280, 290):
-        program.take("前向传播总耗时", ms)
-        program.logger.step()
-    program.logger.print_summary()
-    text = log_of(program)
-    assert "\nTiming Summary (Total 3 steps)\n" in text
-    assert re.search(r"前向传播总耗时 +: avg= 281\.67ms  min= 275\.00ms  max= 290\.00ms  \(n=3\)", text)
-
-
 def test_the_global_logger_takes_what_any_code_logs(make_program: Make) -> None:
     """``log_timing`` does nothing before a logger is set, and after it is removed."""
     log_timing("nowhere", 1.0)
@@ -255,15 +205,6 @@ def test_the_global_logger_takes_what_any_code_logs(make_program: Make) -> None:
     assert [row.name for row in program.logger.summary().rows] == ["here"]
 
 
-def test_in_an_open_session_the_durations_are_its_own_too() -> None:
-    """``log_timing`` without any logger is recorded by the session, beside its account."""
-    sink, clock = ListSink(), FakeClock(tick_ns=1000)
-    with open_session(nn.Linear(2, 2), {"sinks": {}, "sample": {"warmup": 0}}, clock=clock, sinks=[sink]) as session:
-        log_timing("VRT/Stage1", 5.0)
-        session.step()
-    assert [(span.name, span.host_ns) for span in sink.frames[0].spans] == [("VRT/Stage1", 5 * MS)]
-
-
 @pytest.mark.parametrize("value", ["fast", None, float("nan"), -1.0, float("inf"), torch.ones(2)])
 def test_invalid_durations_are_counted_and_raise_nothing(make_program: Make, value: Any) -> None:
     """A training step goes on; the statistics say how many values were refused."""
@@ -274,13 +215,6 @@ def test_invalid_durations_are_counted_and_raise_nothing(make_program: Make, val
     summary = program.logger.summary()
     assert [row.name for row in summary.rows] == ["forward"]
     assert summary.skipped == {"values that are not durations": 1}
-
-
-@pytest.mark.parametrize("option", ["console_update_interval", "file_flush_interval"])
-def test_an_interval_that_is_none_is_an_error(option: str) -> None:
-    """The constructor's error names the parameter and the allowed values."""
-    with pytest.raises(ValueError, match=rf"TimingLogger: {option} is 0; allowed: a whole number, at least 1"):
-        TimingLogger("logs", **{option: 0})
 
 
 def test_a_folder_that_cannot_be_is_an_error(tmp_path: Path) -> None:
@@ -305,21 +239,6 @@ def test_a_full_disk_ends_the_file_and_not_the_training(
             program.vrt_step()
     assert program.logger.summary().steps == 3
     assert sum("timing_" in message and "No space left" in message for message in caplog.messages) == 2  # two files
-
-
-def test_a_failure_of_autoprof_ends_the_recording_only(
-    make_program: Make, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    """It is one warning; the steps before it are written and printed."""
-    program = make_program()
-    program.vrt_step()
-    with monkeypatch.context() as patch:
-        patch.setattr(program.logger._aggregate, "add", lambda _: 1 / 0)
-        program.vrt_step()
-        program.vrt_step()
-    assert [message for message in caplog.messages if "recording is off after ZeroDivisionError" in message]
-    assert len(caplog.messages) == 1
-    assert log_of(program).count("\nStep ") == 1
 
 
 def test_the_log_block_of_a_project_is_understood(tmp_path: Path) -> None:

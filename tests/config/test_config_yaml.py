@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autoprof.errors import ConfigError
-from autoprof.sinks import load_config, parse_config
+from autoprof.sinks import parse_config
 
 
 def problems(text):
@@ -21,9 +21,11 @@ def test_numbers_may_have_an_exponent(written, budget):
     assert parse_config(f"sample: {{budget: {written}}}").sample.budget == budget
 
 
-def test_a_date_is_text():
-    """A folder may be called like a date."""
-    assert str(parse_config("output: 2026-01-31").output) == "2026-01-31"
+def test_words_are_those_of_yaml_1_2():
+    """A folder may be called like a date, and ``on`` and ``off`` are text, as values and as keys."""
+    config = parse_config("output: 2026-01-31\nflops: off\ndeep: {on: verdict}\nenabled: True")
+    assert (str(config.output), config.flops, config.deep.on, config.enabled) == ("2026-01-31", "off", "verdict", True)
+    assert problems("enabled: yes") == ("train.yaml:1: enabled: 'yes' is text; allowed: true or false",)
 
 
 def test_anchors_and_merged_keys_are_understood():
@@ -96,13 +98,6 @@ def test_any_text_is_a_configuration_or_one_error(text):
         found = error.problems
     assert found
     assert all(problem.startswith("train.yaml") and "\n" not in problem for problem in found)
-
-
-def test_a_bare_on_is_a_key():
-    """YAML 1.1 reads it as a boolean; in a file, or in a mapping that PyYAML has read, it is the key."""
-    for config in (parse_config("deep: {on: verdict}"), load_config({"deep": {True: "verdict"}})):
-        assert config.deep is not None
-        assert config.deep.on == "verdict"
 
 
 @pytest.mark.parametrize("value", ["!!python/object/apply:os.system ['x']", "!env 'x'", "!!int 'x'"])

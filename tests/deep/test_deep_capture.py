@@ -10,7 +10,7 @@ import pytest
 import torch
 from attached import is_marked
 from deep_builders import TARGETS, Program, ranges
-from torch.profiler import ProfilerActivity, profile, record_function, schedule
+from torch.profiler import ProfilerActivity, profile, record_function
 
 import autoprof
 from autoprof._flight import profiler as profiler_module
@@ -57,12 +57,6 @@ def test_layers_have_times_and_memory() -> None:
     assert [line.split()[0] for line in text.splitlines() if line.strip().startswith("Block")][:4] == LAYERS
     assert "aten::addmm" in text
     assert text.strip() == capture.table().strip()
-
-
-def test_a_recompute_has_a_name_of_its_own() -> None:
-    """Activation checkpointing runs the layers again, inside the backward."""
-    names = ranges(captured(Program(checkpointed=True), steps=1).files[0])
-    assert names.count("Block0/FFN [recompute]") == names.count("Block0/FFN") == 1
 
 
 def test_names_of_any_script_are_in_the_trace(tmp_path: Path) -> None:
@@ -134,19 +128,6 @@ def test_beside_a_running_profiler_it_is_refused() -> None:
     assert all(not is_marked(one) for one in program.model.modules())
 
 
-def test_beside_a_profiler_in_its_warm_up_it_is_refused() -> None:
-    """It does not record yet, but ours would take its place, and its export would crash."""
-    program = Program()
-    users = profile(activities=[ProfilerActivity.CPU], schedule=schedule(wait=0, warmup=1, active=1, repeat=1))
-    users.start()
-    capture = captured(program)
-    users.step()
-    program.step()
-    users.stop()
-    assert capture.refused is not None
-    assert len(users.events()) > 0
-
-
 def test_it_gives_way_to_a_profiler_that_starts_inside() -> None:
     """The user's gets all that it would have had; ours has what came before."""
     program = Program()
@@ -181,18 +162,6 @@ def test_without_a_model_optimizer_steps_are_counted() -> None:
     assert capture.steps == ()
     assert "ended after 2 steps" in capture.notes[0]
     assert "Deep capture of one block" in capture.table()
-
-
-def test_steps_may_be_told() -> None:
-    """``capture.step()`` ends one, as ``session.step()`` does; from then on nothing else does."""
-    program = Program()
-    with autoprof.deep_capture(program.model, TARGETS) as capture:
-        for _ in range(2):
-            program.step()
-            program.step()
-            capture.step()
-    assert capture.result is not None
-    assert capture.steps == (1, 2, 3, 4)
 
 
 def test_record_returns_what_the_function_returns_and_raises() -> None:

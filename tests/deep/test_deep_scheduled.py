@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from deep_builders import TARGETS, Program, ranges
 from torch.profiler import ProfilerActivity, profile
 
@@ -102,16 +101,6 @@ def test_a_profiler_of_the_users_refuses_it_and_training_goes_on() -> None:
     assert session.summary().steps == 4
 
 
-def test_results_are_the_same_to_the_last_bit() -> None:
-    """Parameters after a run with a capture in it."""
-    bare, seen = Program(), Program()
-    for _ in range(4):
-        bare.step()
-    run(seen, {"steps": [2, 3]}, 4)
-    pairs = zip(bare.model.parameters(), seen.model.parameters(), strict=True)
-    assert all(torch.equal(a, b) for a, b in pairs)
-
-
 FOUND = Finding(rule="data-wait", severity="warning", why="w", next="n")
 QUIET = Finding(rule="data-wait", severity="info", why="w", next="n", evidence={"missing": "data spans"})
 
@@ -176,24 +165,6 @@ def test_the_verdict_is_checked_ever_more_rarely() -> None:
     assert looked == [16, 32, 64, 128, 256]
 
 
-def test_a_request_captures_the_next_steps(tmp_path: Path) -> None:
-    """They and the one after are excluded; the note has the reason."""
-    requests, notes, reserved = [], list[str](), Reserved()
-    window = make_window(None, reserved, notes=notes, take=lambda: requests.pop() if requests else None)
-    excluded = []
-    for step in range(1, 7):
-        if step == 3:
-            requests.append("a test")
-        excluded.append(window.step_begins(step))
-    window.close()
-    assert excluded == [False, False, True, True, True, False]
-    assert reserved.steps == [(3, 3)]
-    assert notes[0] == "a test: a deep capture of 2 steps from step 3 on"
-    assert sorted(path.name for path in Path("out").iterdir()) == [
-        "flight_steps3-4_rank0_tables.txt", "flight_steps3-4_rank0_trace.json",
-    ]  # fmt: skip
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -212,13 +183,3 @@ def test_wrong_captures_are_errors_of_the_configuration(text: str, message: str)
     with pytest.raises(ConfigError) as raised:
         parse_config(text)
     assert message in str(raised.value)
-
-
-def test_one_step_and_the_issues_own_line_are_understood() -> None:
-    """``deep: {steps: [100, 103], on: verdict}``."""
-    deep = parse_config("deep: {steps: [100, 103], on: verdict}").deep
-    assert deep is not None
-    assert (deep.window_of_steps, deep.on) == ((100, 103), "verdict")
-    one = parse_config("deep: {steps: [7]}").deep
-    assert one is not None
-    assert one.window_of_steps == (7, 7)

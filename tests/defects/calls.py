@@ -14,6 +14,7 @@ from torch import Tensor, nn
 import autoprof
 from autoprof.summary import Summary
 from autoprof.testing import FakeClock, FakeDevice
+from tests.fake_memory import value_on
 
 from .training import MS, WIDTH, four_layers, train, train_on_real_clock
 
@@ -32,14 +33,14 @@ def train_with_reads(broken: bool) -> Summary:
 
         def forward(self, x: Tensor) -> Tensor:
             x = self.layer(x)
-            peak = device.value(x.abs().max())
+            peak = value_on(device, x.abs().max())
             if peak > 1e6:
                 x = x / 1e6
             return x
 
     def read(_number: int) -> None:
         if not broken:
-            device.value(torch.ones(())).item()
+            value_on(device, torch.ones(())).item()
 
     layers = four_layers(clock, device=device, forward_ms=10, launch_ns=8 * MS)
     model = nn.Sequential(*(ReadAfter(layer) if broken else layer for layer in layers))

@@ -12,7 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from autoprof.summary import Summary
-from autoprof.testing import FakeAllocator, FakeClock
+from autoprof.testing import FakeClock
+from tests.fake_memory import FakeAllocator
 
 from .training import (
     GIB,

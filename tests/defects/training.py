@@ -21,7 +21,8 @@ from torch.utils.checkpoint import checkpoint
 import autoprof
 from autoprof.diagnose import Environment, Evidence, RunFacts, diagnose
 from autoprof.summary import MetricStats, Summary, Work
-from autoprof.testing import FakeAllocator, FakeClock, FakeDevice, open_session
+from autoprof.testing import FakeClock, FakeDevice, open_session
+from tests.fake_memory import FakeAllocator
 
 MS: Final = 1_000_000
 GIB: Final = 2**30

@@ -103,25 +103,6 @@ class Source:
         self.closed = True
 
 
-def test_the_last_reading_of_each_source_is_at_hand():
-    """A step looks at an attribute."""
-    monitor = Monitor({"a": Source(), "b": Source()})
-    assert monitor.latest == {}
-    monitor.read_now()
-    monitor.read_now()
-    assert monitor.latest == {"a": 2, "b": 2}
-    assert monitor.readings == 2
-    monitor.close()
-
-
-def test_what_reading_costs_is_known():
-    """Processor time of the reading thread."""
-    monitor, clock = Monitor({}), iter([10, 35, 100, 105])
-    monitor.read_now(lambda: next(clock))
-    monitor.read_now(lambda: next(clock))
-    assert monitor.cpu_ns == 30
-
-
 def test_a_source_that_fails_loses_only_its_own_reading():
     """An old reading is not shown as a new one, and a reader that keeps failing is not called again."""
     bad, good = Source(), Source()
@@ -170,12 +151,3 @@ def test_a_source_that_hangs_does_not_hold_up_the_end():
     monitor.close(patience_s=0)
     assert not source.closed
     release.set()
-
-
-def test_a_closed_monitor_does_not_start_again():
-    """Nothing reads after the end of a run."""
-    source = Source()
-    monitor = Monitor({"a": source})
-    monitor.close()
-    monitor.start()
-    assert source.reads == 0

@@ -9,7 +9,7 @@ import torch
 
 from autoprof._metrics.flops import FlopCount, FlopKey, Kind
 from autoprof._metrics.utilization import arithmetic, utilization
-from autoprof.devices import Tf32Flags, device_of, find_peak
+from autoprof.devices import Tf32Flags, find_peak
 from autoprof.devices._cuda_peaks import PEAKS
 from autoprof.devices.cuda import tf32_flags
 from autoprof.frame import Phase
@@ -73,14 +73,6 @@ def test_a_name_that_is_not_exactly_known_has_no_peak(name, nearest):
         assert nearest in reason
 
 
-def test_a_processor_has_no_peak():
-    """There is no sheet for one; its figures depend on the clock that it happens to run at."""
-    assert device_of(torch.device("cpu")).peak(torch.device("cpu")) == (
-        None,
-        "no peak is known for a device of type 'cpu'",
-    )
-
-
 def test_every_peak_says_where_it_comes_from():
     """A source, a form factor, and figures that a finer arithmetic does not lose against a coarser one."""
     for name, peak in PEAKS.items():
@@ -129,31 +121,11 @@ def test_more_than_the_peak_is_refused(phase):
     assert found.model_flops_per_s is not None
 
 
-def test_without_a_peak_there_is_a_rate_and_a_reason():
-    """FLOP/s are given without a peak."""
-    peak, why = find_peak("NVIDIA H999", PEAKS)
-    found = utilization(work(("a", Phase.FORWARD, BF16, 2)), 2 * SECOND, peak, OFF, why_no_peak=why)
-    assert (found.mfu, found.hfu, found.model_flops_per_s) == (None, None, 1e12)
-    assert found.reason == why
-
-
 def test_arithmetic_without_a_peak_gives_no_figure():
     """Part of the work in float64: the rest alone would be too small a figure."""
     count = work(("a", Phase.FORWARD, BF16, 1), ("b", Phase.BACKWARD, Kind("float64", "matmul"), 1))
     found = utilization(count, SECOND, PEAKS["NVIDIA A100 80GB PCIe"], OFF)
     assert (found.mfu, found.reason) == (None, "no peak of the device is known for float64")
-
-
-def test_work_that_was_not_counted_gives_no_figure():
-    """Its reason goes on."""
-    found = utilization(FlopCount(reason="why"), SECOND, PEAKS["NVIDIA A100 80GB PCIe"], OFF)
-    assert (found.mfu, found.model_flops_per_s, found.reason) == (None, None, "why")
-
-
-@pytest.mark.parametrize("duration", [0, -1, float("nan")])
-def test_no_time_gives_no_figure(duration):
-    """Nothing is divided by it."""
-    assert utilization(work(), duration, PEAKS["Tesla T4"], OFF).reason.startswith("no time to divide by")
 
 
 def backends(matmul: bool, conv: bool) -> SimpleNamespace:

@@ -24,7 +24,8 @@ ACME = '''
 """An accelerator whose tensors torch takes for the CPU's: it needs no hardware."""
 
 from autoprof.devices import Device, DeviceReading, Peak
-from autoprof.testing import FakeAllocator, FakeClock, FakeDevice
+from tests.fake_memory import FakeAllocator
+from autoprof.testing import FakeClock, FakeDevice
 
 
 class AcmeEvents(FakeDevice):

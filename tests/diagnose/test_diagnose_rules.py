@@ -136,29 +136,6 @@ def test_the_saved_memory_is_compared_with_the_free_memory() -> None:
         assert word in finding.why
 
 
-def test_the_advice_names_the_modules_that_fit() -> None:
-    """The modules with most time for a byte, as long as they fit."""
-    spans, at = [], 0
-    for name, ms in (("A", 20), ("B", 30), ("C", 10)):
-        spans.append(Span(name, name, Phase.RECOMPUTE, None, at, ms * MS))
-        at += ms * MS
-    aggregate = Aggregate()
-    for step in range(20):
-        aggregate.add(make_frame(spans, step=step, duration_ns=64 * MS))
-    grown = {"A": 1 * GIB, "B": 8 * GIB, "C": 1 * GIB}
-    summary = aggregate.summary()
-    rows = tuple(replace(row, memory_growth_bytes=grown[row.name]) for row in summary.rows)
-    seen = Evidence(
-        replace(summary, rows=rows, memory={"peak_bytes": 37 * GIB}),
-        RunFacts(memory_capacity_bytes=40 * GIB),
-        longest=(),
-    )
-    finding = judge(seen)[0]
-    assert "it saves at most 10.00 GiB and 3.00 GiB were free at the peak: too little" in finding.why
-    assert finding.next.startswith("switch it off for A, C: this saves 30.0 ms a step and needs 2.00 GiB, which fits")
-    assert finding.evidence["enough"] is False
-
-
 def test_the_memory_of_a_module_that_checkpoints_its_children_is_theirs() -> None:
     """The recompute of the module around them is theirs, and its own memory was not measured."""
     inner = (Span("A", "a", Phase.RECOMPUTE, 0, 1 * MS, 20 * MS), Span("B", "b", Phase.RECOMPUTE, 0, 21 * MS, 30 * MS))

@@ -10,14 +10,12 @@ from typing import Any
 
 import pytest
 import torch
-import torch.distributed as dist
 from evidence_builders import MS, evidence_of, finding_of
 from torch import nn
 
 import autoprof
 from autoprof.diagnose import (
     Environment,
-    OptimizerInfo,
     PythonThread,
     RunFacts,
     diagnose,
@@ -143,103 +141,26 @@ def test_convolutions_with_benchmark_few_flops_or_new_shapes_are_no_note(work: W
 
 # NCCL P2P.
 
-LINK = {"forward": 30, "backward": 30, "comm": 30}
-
-
-def linked(variables: dict[str, str], backend: str | None = "nccl") -> Finding:
-    """Return the finding on exposed communication with these environment variables."""
-    environment = replace(Environment.read("cuda", variables), backend=backend)
-    finding = finding_of(
-        diagnose(evidence_of(LINK, repeat=20, facts=RunFacts(environment=environment))), "comm-exposed"
-    )
-    assert finding is not None
-    assert finding.severity != "info"
-    return finding
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [("NCCL_P2P_DISABLE", "1"), ("NCCL_P2P_LEVEL", "LOC"), ("NCCL_P2P_LEVEL", "0")],
-)
-def test_disabled_p2p_is_named_in_the_advice(name: str, value: str) -> None:
-    """Communication is exposed, it is NCCL's, and a variable disables P2P."""
-    finding = linked({name: value, "LOCAL_WORLD_SIZE": "8"})
-    assert finding.next.startswith(f"unset {name}={value}")
-    assert finding.evidence["p2p"] == f"{name}={value}"
-
-
-@pytest.mark.parametrize(
-    ("environment", "backend"),
-    [
-        ({}, "nccl"),
-        ({"NCCL_P2P_LEVEL": "NVL"}, "nccl"),
-        ({"NCCL_P2P_DISABLE": "1"}, "gloo"),
-        ({"NCCL_P2P_DISABLE": "1", "LOCAL_WORLD_SIZE": "1"}, "nccl"),
-    ],
-)
-def test_enabled_or_absent_p2p_is_not_mentioned(environment: dict[str, str], backend: str | None) -> None:
-    """P2P is on, not NCCL's, or there is no second GPU on the machine."""
-    finding = linked(environment, backend)
-    assert finding.next.startswith("overlap communication")
-    assert "p2p" not in finding.evidence
-
 
 def test_the_environment_of_a_run_is_saved_with_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """It is read when the session is opened, and a saved run is judged with it."""
-    monkeypatch.setenv("NCCL_P2P_DISABLE", "1")
+    monkeypatch.setenv("CUDA_LAUNCH_BLOCKING", "1")
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
     model = nn.Sequential(nn.Linear(4, 4))
     config = {"output": str(tmp_path), "sinks": {"jsonl": {}}, "step": "manual"}
     with autoprof.instrument(model, config) as session:
-        monkeypatch.delenv("NCCL_P2P_DISABLE")
+        monkeypatch.delenv("CUDA_LAUNCH_BLOCKING")
         for _ in range(3):
             model(torch.ones(2, 4)).sum().backward()
             session.step()
     run = next(tmp_path.rglob("run.json")).parent
     read = evidence_of_run(autoprof.read_run(run)).facts.environment
     measured = {"threads": torch.get_num_threads(), "cores": read.cores, "machine_cores": os.cpu_count()}
-    assert read == Environment("cpu", None, {"NCCL_P2P_DISABLE": "1"}, 2, **measured)
+    assert read == Environment("cpu", 2, debug=("CUDA_LAUNCH_BLOCKING=1",), **measured)
     assert read.cores
 
 
-@pytest.mark.parametrize("backend", ["gloo", None])
-def test_the_backends_of_the_process_group_are_read(backend: str | None) -> None:
-    """Also if torch chose them itself, one for each device."""
-    assert Environment.read("cpu", {}).backend is None
-    dist.init_process_group(backend, store=dist.HashStore(), rank=0, world_size=1)
-    try:
-        assert "gloo" in (Environment.read("cpu", {}).backend or "")
-    finally:
-        dist.destroy_process_group()
-
-
 # ZeRO's offload.
-
-
-def offloaded(device: str = "cuda", place: str = "cpu", **memory: int) -> Finding:
-    """Return the finding on a long optimizer step for a model on ``device`` with parameters on ``place``."""
-    fact = OptimizerInfo("DeepSpeedCPUAdam", None, None, GIB, 2 * GIB, origin="deepspeed", device=place)
-    facts = RunFacts(optimizers=(fact,), memory_capacity_bytes=80 * GIB, environment=Environment(device))
-    summary = diagnose(evidence_of({"forward": 20, "optimizer": 60}, repeat=20, facts=facts, memory=memory))
-    finding = finding_of(summary, "optimizer")
-    assert finding is not None
-    assert finding.severity != "info"
-    return finding
-
-
-def test_the_advice_names_an_offloaded_optimizer_and_its_transfers() -> None:
-    """Parameters and state, and what crosses the bus."""
-    assert "3.00 GiB are on the CPU" in offloaded().next
-    assert "over PCIe (1.00 GiB" in offloaded().next
-
-
-def test_the_advice_on_copies_names_an_offload() -> None:
-    """The parameters that an offload sends back are among the copies that the step waits for."""
-    fact = OptimizerInfo("Adam", None, None, GIB, 2 * GIB, device="cpu")
-    facts = RunFacts(optimizers=(fact,), environment=Environment("cuda"))
-    finding = finding_of(diagnose(evidence_of({"forward": 50, "h2d": 40}, repeat=20, facts=facts)), "h2d-copy")
-    assert finding is not None
-    assert "over PCIe" in finding.next
 
 
 # Threads.

@@ -203,13 +203,6 @@ def test_the_smallest_difference_of_host_and_device_is_a_lag_of_zero() -> None:
     assert lag_of(LaunchLag(), 0, [0, 10, 20], [500, 540, 525]) == [0, 30, 5]
 
 
-def test_each_device_has_a_zero_of_its_own_and_a_mark_on_none_has_no_lag() -> None:
-    """A device without marks in the step is no obstacle."""
-    found = lag_of(LaunchLag(), 0, [0, 0, 0, 0, 0], [10, 70, 5, 75, 30], [0, 2, NONE, 2, 0])
-    assert found == [0, 0, NONE, 5, 20]
-    assert lag_of(LaunchLag(), 0, [0, 0], [7, 8], [NONE, NONE]) == [NONE, NONE]
-
-
 def test_a_step_inherits_the_zero_of_the_one_before() -> None:
     """Its queue never ran dry: the lag is that of the end of the step before, and what was added since."""
     lag = LaunchLag()
@@ -218,13 +211,6 @@ def test_a_step_inherits_the_zero_of_the_one_before() -> None:
     assert lag_of(lag, 2000, [0, 1000], [0, 900]) == [700, 600]
     assert lag_of(lag, 3000, [0, 1000], [0, 300]) == [700, 0]
     assert lag_of(lag, 4000, [0, 1000], [0, 1000]) == [0, 0]
-
-
-def test_a_step_after_a_gap_knows_no_zero_but_its_own() -> None:
-    """It does not begin where the last one ended."""
-    lag = LaunchLag()
-    lag_of(lag, 0, [0, 1000], [0, 1400])
-    assert lag_of(lag, 1001, [0, 1000], [0, 1300]) == [0, 300]
 
 
 def test_the_inherited_zero_rises_as_fast_as_clocks_may_drift() -> None:

@@ -249,6 +249,3 @@ def test_a_step_that_begins_with_a_full_queue_waits_for_no_launch() -> None:
     assert first.host_bound_ns.tolist() == [0]
     assert second.host_bound_ns.tolist() == [0]
     assert alone.host_bound_ns.tolist() == [100_000]
-
-
-# Plans by their streams.

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import io
+import json
+import pickle
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from engine_laws import Watched, check_laws, count, everything
@@ -301,6 +304,32 @@ def test_saving_a_checkpoint_is_charged_to_no_step(program: Program, monkeypatch
     assert torch.save is SAVE
     torch.save({"slow": Slow(), "model": program.model.state_dict()}, files[1])
     assert len(files[0].getvalue()) == len(files[1].getvalue())
+
+
+@pytest.mark.parametrize("module", [pickle, json, np], ids=["pickle.dump", "json.dump", "numpy.save"])
+def test_other_ways_of_saving_are_charged_to_no_step(program: Program, module: Any) -> None:
+    """A state that is written by a function of another library."""
+    clock = program.clock
+
+    class File(io.BytesIO if module is not json else io.StringIO):  # type: ignore[misc]
+        """A file that takes 1000 ns to write."""
+
+        def write(self, data: Any) -> int:
+            clock.advance(1000 if not self.tell() else 0)
+            return super().write(data)
+
+    program.train()
+    program.model(X).sum().backward()
+    if module is np:
+        np.save(File(), np.ones(3))
+    else:
+        module.dump([1, 2], File())
+    program.optimizer.step()
+    if program.manual:
+        program.watched.step()
+    summary = program.end()
+    assert program.lengths == [15, 15]
+    assert [(one.calls, one.total_ns) for one in summary.excluded] == [(1, 1000)]
 
 
 # Compilation.

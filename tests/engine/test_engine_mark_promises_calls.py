@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import threading
 from collections import namedtuple
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 from engine_laws import tree
-from mark_promises import ALL, as_bare, backwards, batch, forwards, train_step, two_layers
+from mark_promises import ALL, as_bare, backwards, batch, forwards, recorded, train_step, two_layers
 from torch import Tensor, nn
 
 from autoprof import Phase
@@ -104,21 +102,6 @@ def test_calls_in_every_gradient_mode_are_recorded(mode: Callable[[], Any]) -> N
         assert backwards(frame) == ALL
 
 
-def test_a_backward_on_another_thread_gives_the_same_gradients() -> None:
-    """The forward was on the training thread."""
-
-    def work(model: Any) -> Tensor:
-        output: Tensor = model(batch())
-        thread = threading.Thread(target=lambda: output.square().sum().backward())
-        thread.start()
-        thread.join()
-        return output
-
-    for frame in as_bare(two_layers, work):
-        assert forwards(frame) == ALL
-        assert set(backwards(frame)) <= set(ALL)
-
-
 # Exceptions.
 
 
@@ -176,25 +159,47 @@ def test_an_exception_leaves_forward_as_it_is(error: BaseException) -> None:
         }  # fmt: skip
 
 
-def test_an_exception_that_the_model_catches_ends_its_spans_only() -> None:
-    """What the model calls next is beside them, not inside."""
-
-    class Tries(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.fails, self.other = Fails(), nn.Linear(3, 3)
-            self.fails.error = Failure()
-
-        def forward(self, x: Tensor) -> Tensor:
-            with contextlib.suppress(Failure):
-                self.fails(x)
-            return self.other(x)
-
-    for frame in as_bare(Tries, train_step):
-        assert tree(frame, Phase.FORWARD) == [
-            "Tries forward", "  fails forward", "    fails/layer forward", "  other forward",
-        ]  # fmt: skip
-        assert backwards(frame)["other"] == backwards(frame)["Tries"] == 1
+# Backward passes.
 
 
-# Torch's fused layers.
+def test_a_backward_into_a_hidden_output_runs_the_node_that_made_it() -> None:
+    """``backward(inputs=[hidden])``: torch runs this node, though nobody needs its gradients."""
+
+    def work(model: Any) -> Any:
+        hidden = model[0](batch())
+        model[2](torch.tanh(hidden)).square().sum().backward(inputs=[hidden])
+        return hidden.grad
+
+    for frame in as_bare(two_layers, work):
+        assert forwards(frame) == {"0": 1, "2": 1}
+        assert backwards(frame)["2"] == 1
+        assert backwards(frame)["0"] <= 1
+
+
+# Sessions that come and go.
+
+
+def test_a_graph_made_during_the_session_runs_after_it() -> None:
+    """Twice, with the gradients of the bare model."""
+    model = two_layers()
+    train_step(model)
+    expected = [p.grad for p in model.parameters()]
+    model.zero_grad()
+    with recorded(model):
+        output = model(batch())
+    output.square().sum().backward(retain_graph=True)
+    assert all(torch.equal(p.grad, g) for p, g in zip(model.parameters(), expected, strict=True))
+    output.square().sum().backward()
+
+
+def test_a_session_closed_inside_a_call_lets_the_call_end() -> None:
+    """A hook of the program closes it; the outer calls return as always."""
+    model = two_layers()
+    expected = model(batch())
+    with recorded(model) as watched:
+        model[1].closing = watched.session.close
+        handle = model[1].register_forward_hook(lambda *_: watched.session.close())
+        assert torch.equal(model(batch()), expected)
+        handle.remove()
+        del model[1].closing
+        assert torch.equal(model(batch()), expected)

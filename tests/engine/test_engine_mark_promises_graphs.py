@@ -125,29 +125,6 @@ def test_what_reads_the_model_finds_the_bare_model(name: str, make: Callable[[],
 # Compilation.
 
 
-@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
-@pytest.mark.parametrize("make", [two_layers, Inside])
-def test_a_compiled_model_gives_the_bits_of_the_compiled_bare_model(
-    backend: str, make: Callable[[], nn.Module]
-) -> None:
-    """Outputs and gradients, compiled during the session."""
-    compiled: dict[int, Any] = {}
-
-    def work(model: nn.Module) -> Tensor:
-        call = compiled.setdefault(id(model), torch.compile(model, backend=backend, fullgraph=True))
-        output: Tensor = call(batch())
-        output.square().sum().backward()
-        return output
-
-    kept: list[nn.Module] = []
-
-    def keep() -> nn.Module:
-        kept.append(make())
-        return kept[-1]
-
-    as_bare(keep, work, steps=3)
-
-
 def test_nothing_is_compiled_again_when_sessions_begin_and_end() -> None:
     """Compiled before the first; called bare, recorded, closed, recorded again, and closed."""
     model, backend = two_layers(), Counting()

@@ -21,9 +21,6 @@ from mark_promises import (
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-# Copies.
-
-
 # Hooks that programs look at, copy and clear.
 
 
@@ -90,15 +87,6 @@ def test_the_fused_way_of_a_transformer_encoder_stays_on(monkeypatch: pytest.Mon
         assert fused_calls == ["_transformer_encoder_layer_fwd"] * 2
         assert forwards(frame) == {"Trained": 1, "trunk": 1, "trunk/layers/0": 1, "trunk/layers/1": 1, "head": 1}
         assert backwards(frame) == {"Trained": 1, "head": 1}
-
-
-# Quantization.
-
-
-# Compiled calls.
-
-
-# Exceptions that are no errors.
 
 
 # Modes of the program.

@@ -68,9 +68,6 @@ HOOKS: dict[str, Register] = {
         noting(log, "accumulated")
     ),
 }
-each_hook = pytest.mark.parametrize("kind", HOOKS)
-SETS_OUTPUT_APART = {"post, detached output"}
-"""Hooks after which the layers before get no gradient."""
 
 
 @pytest.fixture(autouse=True)
@@ -104,53 +101,6 @@ def with_log() -> nn.Sequential:
     model = two_layers()
     object.__setattr__(model, "log", [])
     return model
-
-
-@each_hook
-def test_a_hook_registered_before_the_session_runs_as_on_the_bare_model(kind: str) -> None:
-    """On the last layer, for all steps; every layer is recorded."""
-    handles: list[Any] = []
-
-    def make() -> nn.Module:
-        model = with_log()
-        for handle in handles:
-            handle.remove()
-        handles[:] = [HOOKS[kind](model[2], model.log)]
-        return model
-
-    try:
-        frames = as_bare(make, logged)
-    finally:
-        handles[0].remove()
-    for frame in frames:
-        assert forwards(frame) == ALL
-        if kind not in SETS_OUTPUT_APART:
-            assert backwards(frame) == ALL
-
-
-@each_hook
-def test_a_hook_registered_during_the_session_runs_as_on_the_bare_model(kind: str) -> None:
-    """From the second step on, removed in the fourth; every layer is recorded in each."""
-    steps: dict[int, int] = {}
-
-    def work(model: nn.Module) -> Any:
-        step = steps[id(model)] = steps.get(id(model), 0) + 1
-        if step == 2:
-            object.__setattr__(model, "handle", HOOKS[kind](model[2], model.log))
-        if step == 4:
-            model.handle.remove()
-        return logged(model)
-
-    kept: list[nn.Module] = []
-
-    def make() -> nn.Module:
-        kept.append(with_log())
-        return kept[-1]
-
-    for frame in as_bare(make, work, steps=4):
-        assert forwards(frame) == ALL
-        if kind not in SETS_OUTPUT_APART:
-            assert backwards(frame) == ALL
 
 
 def test_hooks_of_all_kinds_run_in_the_order_of_the_bare_model() -> None:

@@ -191,6 +191,27 @@ def test_a_step_waits_for_the_optimizers_that_are_expected(text: str, expected: 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
+        # Updates that follow on forwards without gradients alone: a zeroth-order method.
+        ("forward*2:ungraded update ; forward*2:ungraded update forward:ungraded", "end end"),
+        # A rollout without gradients before a backward pass is part of the step that it is in.
+        ("train forward:ungraded train ; forward:ungraded", ""),
+        # An attack on the model in ``eval`` mode, with gradients, before each forward in ``train`` mode.
+        ("forward:eval train eval ; forward:eval training train eval forward:eval", "end end"),
+        ("train*2 eval forward:eval train eval forward:eval train eval forward:eval train ; eval forward:eval", "end"),
+        # It is validation where it comes once.
+        ("train*3 ; eval forward:eval forward", "exclude:validation include:validation end"),
+        # Validation without gradients stays what it is.
+        ("forward:eval train ; eval forward:eval:ungraded forward", "exclude:validation include:validation end"),
+    ],
+)
+def test_forwards_that_a_method_of_training_needs_belong_to_its_steps(text: str, expected: str) -> None:
+    """Also without gradients, or in ``eval`` mode."""
+    check(text, expected)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
         # A forward in ``eval`` mode begins validation; one that trains ends it.
         ("train*2 ; forward:eval:ungraded forward", "exclude:validation include:validation end"),
         ("train ; forward:eval forward", "exclude:validation include:validation end"),

@@ -431,3 +431,28 @@ def test_a_session_that_is_opened_in_the_optimizers_closure_counts_that_step(mak
     assert calls[0] >= evaluations
     assert len(sink.frames) == ITERATIONS
     assert not sink.summary.skipped
+
+
+class Accumulating(torch.optim.SGD):
+    """An optimizer whose step returns at once three times in four."""
+
+    calls = 0
+
+    def step(self, closure: Any = None) -> Any:
+        self.calls += 1
+        return super().step(closure) if self.calls % 4 == 0 else None
+
+
+def test_an_update_that_changes_no_parameter_ends_no_step() -> None:
+    """From the first real one on; those before it may be steps of an optimizer whose changes cannot be seen."""
+    net = Net()
+    optimizer = Accumulating(net.parameters(), lr=0.01)
+
+    def iteration() -> None:
+        for _ in range(4):
+            net(X).sum().backward()
+            optimizer.step()
+
+    summary, frames = record((net, [optimizer], iteration), named=True)
+    assert abs(len(frames) - 3 - ITERATIONS) <= 1
+    assert not any("session.step()" in note for note in summary.notes)

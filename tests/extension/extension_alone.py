@@ -623,30 +623,6 @@ def check_reentrance(module: Any, torch: Torch) -> None:
     assert not session.errors
 
 
-def check_wrong_arguments(module: Any, torch: Torch) -> None:
-    """Constructors and methods refuse wrong arguments, and a hook cannot be made without a context."""
-    session = Session(module, torch)
-    site = session.table.site(session.module)
-    for call in (
-        lambda: module.MarkBuffer("serial", 1), lambda: module.MarkBuffer(1), lambda: module.HookContext(1),
-        lambda: module.HookContext(session.buffer, nodes=session.nodes), lambda: module.HookContext(),
-        lambda: module.HookContext(session.buffer, fallback=1), lambda: module.CallEntry(1, 2, 3, code="code"),
-        lambda: module.NodeMarks(session.context, print), lambda: module.configure(),
-        lambda: session.context.update(enabled=True), lambda: module.CallEntry(1, 2), lambda: module.CallTable(1),
-        lambda: module.CallEntry(1, 2, 3, context=4), lambda: session.table.site(1), lambda: module.CallSite(),
-        lambda: session.table.alias(session.module, None), lambda: setattr(site, "entries", ("entry",)),
-        lambda: setattr(site, "entries", []), lambda: setattr(site, "before", print),
-    ):  # fmt: skip
-        try:
-            call()
-        except (TypeError, AttributeError):
-            continue
-        raise AssertionError(call)
-    session.gaps.append("no gap")  # type: ignore[arg-type]
-    session.call()
-    assert [type(error) for error in session.errors] == [TypeError]
-
-
 def check_collection(module: Any, torch: Torch) -> None:
     """A session is collected with its hooks, and a hook that outlives it does nothing."""
     for _ in range(20):

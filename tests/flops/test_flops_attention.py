@@ -98,30 +98,6 @@ def test_what_is_fused_or_no_such_attention_is_not_taken_for_it(
     assert counted(nn.Sequential(Attention(attend)), inputs()).attention == {}
 
 
-def test_a_classifier_over_a_softmax_is_no_attention() -> None:
-    """Products of a layer's weights have no batch in front."""
-    model = nn.Sequential(nn.Linear(4, 4), nn.Softmax(-1), nn.Linear(4, 4))
-    assert counted(model, torch.randn(2, 4)).attention == {}
-
-
-def test_what_a_layer_makes_of_attentions_output_is_followed_no_further() -> None:
-    """A router behind an attention: a softmax of a layer's output, and a product of that."""
-
-    class Routed(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.attention = Attention(fused)
-            self.norm = nn.LayerNorm(WIDTH)
-            self.router = nn.Linear(WIDTH, WIDTH, bias=False)
-
-        def forward(self, x: Tensor) -> Tensor:
-            x = self.attention(x) @ torch.ones(WIDTH, WIDTH)
-            x = x @ x.mT @ x  # products of batches, one behind the other
-            return self.router(self.norm(x)).softmax(-1) @ x.mT  # type: ignore[no-any-return]
-
-    assert counted(Routed(), inputs()).attention == {}
-
-
 def test_a_recompute_does_not_count_it_a_second_time() -> None:
     """It is the forward's work that tells how much of the model it is."""
 

@@ -9,8 +9,7 @@ import torch
 from flops_models import counted, refused
 from torch import nn
 
-from autoprof._metrics.flops import Ambient, Opaque, TensorSpec, ambient, describe
-from autoprof._metrics.flops.call_inputs import MAX_ARGUMENTS
+from autoprof._metrics.flops import Opaque, TensorSpec, describe
 
 Pair = namedtuple("Pair", "left right")
 
@@ -60,16 +59,3 @@ def test_an_argument_without_known_shapes_gives_no_figure():
 
     assert "Graph, with unknown shapes" in refused(Takes(lambda graph: graph.x), Graph())
     assert describe((torch.eye(2).to_sparse(),)).leaves == (Opaque("a tensor of layout torch.sparse_coo"),)
-
-
-def test_a_description_is_bounded():
-    """A list of a million numbers is data."""
-    assert describe((list(range(2 * MAX_ARGUMENTS)),)).leaves == (Opaque(f"more than {MAX_ARGUMENTS} values"),)
-
-
-def test_what_is_in_force_at_a_call_is_read():
-    """Gradients, training, autocast by device."""
-    model = nn.Linear(1, 1).eval()
-    with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
-        assert ambient(model) == Ambient(False, False, (("cpu", torch.bfloat16),))
-    assert ambient(model.train()) == Ambient()

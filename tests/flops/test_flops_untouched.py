@@ -11,7 +11,6 @@ from flops_models import GPT, ResNet, call_of, counted, refused, self_flops, tok
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.nn import functional
-from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from autoprof._metrics.flops import count_call
@@ -49,21 +48,6 @@ def test_parameters_buffers_and_gradients_keep_their_bits_and_identities(make):
     assert bits(model) == before
     assert [t._version for t in tensors] == versions
     assert [id(p.grad) for p in model.parameters()] == ids
-
-
-def test_a_count_in_the_middle_of_a_step_changes_no_gradient():
-    """Between forward and backward the graph of the step is alive; it is not the one that is counted."""
-    results = []
-    for counting in (False, True):
-        torch.manual_seed(0)
-        model = nn.Sequential(nn.Linear(8, 8), nn.Dropout(0.5), nn.Linear(8, 8))
-        x = torch.randn(4, 8)
-        loss = model(x).square().sum()
-        if counting:
-            counted(model, x)
-        loss.backward()
-        results.append((bits(model), torch.rand(3).tolist()))
-    assert results[0] == results[1]
 
 
 def test_every_generator_is_put_back():
@@ -131,24 +115,6 @@ def test_nothing_fake_stays_alive(no_fakes):
     assert no_fakes()
 
 
-def test_what_a_forward_keeps_in_itself_stays_in_the_copy():
-    """A mask that a module keeps for the next call is the real module's own."""
-
-    class Keeps(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.layer, self.seen, self.calls = nn.Linear(4, 4), {}, 0
-
-        def forward(self, x):
-            self.calls += 1
-            self.seen[tuple(x.shape)] = self.last = self.layer(x)
-            return self.last
-
-    model = Keeps()
-    counted(model, torch.randn(1, 4))
-    assert (model.calls, model.seen, hasattr(model, "last")) == (0, {}, False)
-
-
 def test_a_tensor_from_outside_is_not_changed_in_place():
     """A running mean in a global variable is unchanged, and there is no figure."""
     mean = torch.zeros(4)
@@ -174,16 +140,6 @@ def test_a_parameter_from_outside_gets_no_gradient():
     reason = refused(Scales(4, 4), torch.randn(2, 4))
     assert reason == "a tensor of shape (4,) from outside the model would get a gradient"
     assert weight.grad is None
-
-
-def test_the_address_of_a_fake_tensor_is_an_error_not_a_null():
-    """A kernel launched on a null pointer would end the process's device."""
-
-    class Foreign(nn.Linear):
-        def forward(self, x):
-            return super().forward(x) + x.data_ptr()
-
-    assert refused(Foreign(4, 4), torch.randn(1, 4)).startswith("RuntimeError: Cannot access data pointer")
 
 
 def test_a_forward_that_was_replaced_by_a_closure_is_not_run():
@@ -240,18 +196,6 @@ def test_a_norm_that_is_synchronised_stays_with_its_own_rank(alone):
     assert type(model[1]) is nn.SyncBatchNorm
 
 
-class FunctionMode(TorchFunctionMode):
-    """Collect the functions of torch that are called."""
-
-    def __init__(self, seen):
-        super().__init__()
-        self.seen = seen
-
-    def __torch_function__(self, function, types, args=(), kwargs=None):
-        self.seen.append(function)
-        return function(*args, **(kwargs or {}))
-
-
 class OperatorMode(TorchDispatchMode):
     """Collect the operators that run."""
 
@@ -264,41 +208,16 @@ class OperatorMode(TorchDispatchMode):
         return function(*args, **(kwargs or {}))
 
 
-def saved_tensors(seen):
-    """Collect the tensors that are saved for a backward pass."""
-    return torch.autograd.graph.saved_tensors_hooks(lambda tensor: seen.append(tensor) or tensor, lambda tensor: tensor)
-
-
-@pytest.mark.parametrize("mode", [FunctionMode, OperatorMode, saved_tensors])
-def test_a_mode_of_the_program_sees_nothing_of_a_count(mode):
+def test_a_mode_of_the_program_sees_nothing_of_a_count():
     """Such as a FLOP counter of its own around the training; afterwards it sees the program's own calls as before."""
     model, x = nn.Linear(4, 4), torch.ones(2, 4, requires_grad=True)
     call = call_of(model, x)
     expected = count_call(model, call)
     seen = []
-    with mode(seen):
+    with OperatorMode(seen):
         found = count_call(model, call)
         assert seen == []
         model(x)
     assert seen
     assert expected.reason is None
     assert found.rows == expected.rows
-
-
-def test_the_default_device_is_that_of_the_program_in_a_count():
-    """A forward that makes a tensor makes it where the model is."""
-
-    class Adds(nn.Linear):
-        def forward(self, x):
-            return super().forward(x) + torch.ones(4)
-
-    with torch.device("meta"):
-        model, x = Adds(4, 4), torch.ones(2, 4)
-        assert count_call(model, call_of(model, x)).reason is None
-
-
-def test_a_count_works_where_the_program_forbids_hooks_for_saved_tensors():
-    """As torch's transforms of functions do."""
-    model, x = nn.Linear(4, 4), torch.ones(2, 4)
-    with torch.autograd.graph.disable_saved_tensors_hooks("not here"):
-        assert count_call(model, call_of(model, x)).reason is None

@@ -120,13 +120,6 @@ def test_source_code_at_the_top_is_no_record(tmp_path: Path) -> None:
     assert len(df) == 2
 
 
-def test_line_ends_of_windows_change_nothing(tmp_path: Path) -> None:
-    """CRLF, in text, JSON and tables."""
-    text = "step 1 loss: 2.0\r\nstep 2 loss: 1.0\r\n"
-    for at, log in enumerate((text, "step,loss\r\n1,2.0\r\n2,1.0\r\n")):
-        assert list(_load(tmp_path, log, str(at))["loss"]) == [2.0, 1.0]
-
-
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "gb18030", "latin-1"])
 def test_any_encoding_is_read(tmp_path: Path, encoding: str) -> None:
     """A mark at the beginning, UTF-16, and bytes that are not UTF-8."""
@@ -144,14 +137,6 @@ def test_a_loss_is_not_the_validation_loss_beside_it(tmp_path: Path) -> None:
         tmp_path, _jsonl({"mode": "train", "step": 1, "loss": 1.0}, {"mode": "val", "step": 1, "loss": 9.0}), "split"
     )
     assert split[["loss", "val_loss"]].iloc[0].tolist() == [1.0, 9.0]
-
-
-def test_utilisation_of_each_gpu_is_a_column(tmp_path: Path) -> None:
-    """A list, as the first tool logs it, becomes a column per GPU and their mean."""
-    df = _load(tmp_path, _jsonl(*({"step": at, "loss": 1.0, "gpu_util": [90 + at, 50, 70]} for at in range(4))))
-    assert list(df["gpu_util_0"]) == [90, 91, 92, 93]
-    assert df["gpu_util"][0] == pytest.approx(70.0)
-    assert df.attrs["units"]["gpu_util_2"] == "%"
 
 
 def test_a_path_without_a_record_is_an_error(tmp_path: Path) -> None:

@@ -56,14 +56,6 @@ def test_one_plot_is_one_column_of_a_paper_wide() -> None:
     assert figure.notes == ["Not in the log, so not drawn: memory."]
 
 
-def test_plots_without_a_value_above_zero_are_omitted() -> None:
-    """A step time of zero gives no utilisation and no throughput."""
-    zero = np.zeros(50)
-    figure = plot_metrics(_table(step_time_s=zero, data_time=zero, throughput=zero), None)
-    assert _titles(figure) == ["Loss", "Throughput", "Step time"]
-    assert all(axes.get_ylim() == (0, 1) for axes in figure.axes[1:])
-
-
 def test_throughput_below_p10_is_red() -> None:
     """Just the records below the run's tenth percentile are marked, at their places."""
     rate = np.full(50, 100.0)
@@ -105,15 +97,6 @@ def test_the_figure_is_written_in_the_format_of_its_name(tmp_path: Path, suffix:
     path = tmp_path / f"figure.{suffix}"
     plot_metrics(_table(), path)
     assert path.read_bytes().lstrip().startswith({"png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF"}[suffix])
-
-
-def test_the_figure_is_saved_where_the_first_tool_saved_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a name it is ``training_metrics.png`` in the working directory; None saves nothing."""
-    monkeypatch.chdir(tmp_path)
-    plot_metrics(_table(), None)
-    assert not list(tmp_path.iterdir())
-    plot_metrics(_table())
-    assert [path.name for path in tmp_path.iterdir()] == ["training_metrics.png"]
 
 
 def test_a_notebook_shows_the_figure() -> None:

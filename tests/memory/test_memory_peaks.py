@@ -13,7 +13,8 @@ from torch import Tensor, nn
 from autoprof._storage.steps_jsonl import FrameDecoder, FrameEncoder
 from autoprof.frame import Span, StepFrame
 from autoprof.summary import Row, Summary
-from autoprof.testing import FakeAllocator, FakeClock, ListSink, open_session
+from autoprof.testing import FakeClock, ListSink, open_session
+from tests.fake_memory import FakeAllocator
 
 
 class Work(nn.Module):

@@ -14,7 +14,7 @@ from autoprof._capture.memory import Held, Holdings, tabulate
 from autoprof._reports.memory_text import render_memory
 from autoprof.cli import main
 from autoprof.summary import MemoryRow, Summary
-from autoprof.testing import FakeAllocator
+from tests.fake_memory import FakeAllocator
 
 GIB = 2**30
 

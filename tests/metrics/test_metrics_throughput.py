@@ -114,12 +114,6 @@ def test_a_loader_of_single_items_whose_data_set_makes_batches_does_not_say_thei
     assert unknown(trained(nn.Linear(5, 5), *[fetching(loader, train_once)] * 4)) == UNKNOWN
 
 
-def test_a_loader_of_single_items_has_one_sample_a_batch() -> None:
-    """Where every tensor has it in dimension 0."""
-    summary = trained(nn.Linear(5, 5), *[fetching(DataLoader(samples_of(64, 5), 1), train_once)] * 4)
-    assert summary.throughput == 1.0
-
-
 def test_a_batch_of_an_iterable_data_set_is_known() -> None:
     """It has no length, but a batch size."""
 
@@ -136,18 +130,6 @@ def test_a_sequence_first_batch_has_the_loaders_size() -> None:
     model = nn.Sequential(nn.Linear(4, 4))
     loader = DataLoader(samples_of(64, 50, 4), 8, collate_fn=lambda items: [torch.stack([one[0] for one in items], 1)])
     assert trained(model, *[fetching(loader, train_once)] * 4).throughput == 8.0
-
-
-@pytest.mark.parametrize("calls", [2, 4])
-def test_a_batch_that_the_model_sees_several_times_counts_once(calls: int) -> None:
-    """SAM, LBFGS, a discriminator, meta-learning."""
-
-    def use(model: nn.Module, batch: Any) -> None:
-        for _ in range(calls):
-            train_once(model, batch)
-
-    model = nn.Sequential(nn.Linear(4, 4))
-    assert trained(model, *[fetching(DataLoader(samples_of(64, 4), 8), use)] * 4).throughput == 8.0
 
 
 def test_steps_that_ran_out_of_memory_take_their_time() -> None:
@@ -338,13 +320,6 @@ def test_the_epoch_is_as_long_as_the_loader() -> None:
     assert (pace.epoch_steps, pace.epoch_ns) == (50.0, 50 * STEP_NS)
 
 
-def test_a_loader_without_a_length_makes_no_epoch() -> None:
-    """A stream has none."""
-    pace = trained(nn.Linear(4, 4), *[batch(8)] * 4, loader=iter([0] * 50)).progress
-    assert pace is not None
-    assert pace.epoch_steps is None
-
-
 def test_the_time_to_the_end_follows_from_the_number_of_steps() -> None:
     """``session.log(total_steps=…)`` says it; it is no scalar of a step."""
     sink, clock = ListSink(), FakeClock()
@@ -360,21 +335,3 @@ def test_the_time_to_the_end_follows_from_the_number_of_steps() -> None:
     assert pace is not None
     assert (pace.total_steps, pace.remaining_steps, pace.remaining_ns) == (100, 95, 95 * STEP_NS)
     assert all("total_steps" not in frame.scalars for frame in sink.frames)
-
-
-def test_unsampled_steps_at_the_end_of_a_run_are_done_too() -> None:
-    """Every fifth step is recorded; the last three of 13 are not."""
-    summary = trained(
-        nn.Linear(4, 4), *[batch(8)] * 13, config={"sample": {"every": 5, "warmup": 0, "budget": None}}, total_steps=13
-    )
-    assert summary.all_steps == 13
-    assert summary.progress is not None
-    assert summary.progress.remaining_steps == 0
-
-
-@pytest.mark.parametrize("nonsense", [float("nan"), float("inf"), -3, 0])
-def test_a_length_that_is_none_is_not_taken(nonsense: float) -> None:
-    """Nothing fails, nothing is foretold."""
-    pace = trained(nn.Linear(4, 4), *[batch(8)] * 2, total_steps=nonsense).progress
-    assert pace is not None
-    assert pace.remaining_ns is None

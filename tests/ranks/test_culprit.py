@@ -189,22 +189,6 @@ def test_time_outside_of_spans_is_only_blamed_if_the_others_wait() -> None:
     assert compare_ranks(records).slow == ()
 
 
-def test_a_stall_at_the_end_of_the_last_step_before_a_gap_is_named() -> None:
-    """Rank 2 collects garbage behind its optimizer; the others wait in the next step, which no rank has recorded."""
-    rows = noisy_rows(3, 4, 60)
-    records = make_records(rows)
-    stall = np.array([300 * MS * once(step) for step in range(1, 61)])
-    late = records[2]
-    records[2] = replace(
-        late, step_ns=late.step_ns + stall, rows={**late.rows, OUTSIDE_ROW: late.rows[OUTSIDE_ROW] + stall}
-    )
-    recorded = np.array([step for step in range(1, 61) if step not in (38, 39)])
-    found = compare_ranks([one.select(recorded) for one in records])
-    assert named(found) == [(2, "one-off", OUTSIDE_ROW)]
-    assert only(found).steps == (37,)
-    assert compare_ranks(records).slow == ()  # the next step is there, and nobody waits in it
-
-
 def test_a_dead_rank_is_named_and_the_others_are_compared() -> None:
     """It has recorded three steps."""
     records = with_fault(1, MIDDLE_FORWARD, 10.0, always)

@@ -18,7 +18,7 @@ from autoprof._storage.records import Frames, RecordWriter
 from autoprof.cli import main
 from autoprof.errors import OutputError
 from autoprof.frame import Phase
-from benchmarks.rank_folders import SlowBlock, frames_of, layout_of, usual_self_ns, write_rank, write_ranks
+from benchmarks.rank_folders import SlowBlock, frames_of, layout_of, usual_self_ns, write_ranks
 
 SLOW = SlowBlock(rank=2, block=4, phase=Phase.BACKWARD, extra_ns=5_000_000)
 
@@ -82,24 +82,6 @@ def test_half_written_lines_and_blocks_cost_only_their_steps(run: Path) -> None:
     assert found.left_out == ()
     assert found.records[1].steps[-1] == 299
     assert 0 < len(found.records[2].steps) < MAX_STEPS
-
-
-def test_a_rank_of_another_run_is_left_out(run: Path, tmp_path: Path) -> None:
-    """The world size or the number of another run give it away; so does a number beyond the world size."""
-    write_rank(tmp_path / "other", 1, 8, range(1, 301))
-    shutil.rmtree(run / "rank1")
-    shutil.copytree(tmp_path / "other" / "run" / "rank1", run / "rank1")
-    shutil.copytree(run / "rank3", run / "rank9")
-    shutil.copytree(run / "rank3", run / "rank3-backup")
-    shutil.rmtree(run / "rank2")
-    shutil.copytree(run / "rank3", run / "rank2")
-    found = read_folder(run)
-    assert sorted(found.records) == [0, 3]
-    assert _left_out(found) == {
-        1: "is of a run of 8 processes, not of 4",
-        2: "its run.json is of rank 3",
-        9: "is not a rank of this run, which has 4 processes",
-    }
 
 
 def test_damaged_bytes_never_raise(run: Path) -> None:

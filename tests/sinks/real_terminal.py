@@ -8,7 +8,6 @@ import pty
 import select
 import struct
 import subprocess
-import sys
 import termios
 
 from fake_terminal import Screen
@@ -16,19 +15,14 @@ from fake_terminal import Screen
 COLUMNS, ROWS = 100, 30
 
 
-def run_on_terminal(*arguments: str, **environment: str) -> Screen:
-    """Run Python with these arguments on a terminal of 100 × 30."""
-    return screen_of(output_on_terminal(*arguments, **environment))
-
-
-def output_on_terminal(*arguments: str, **environment: str) -> str:
-    """Run Python with these arguments on a terminal and return its output, control sequences included."""
+def output_on_terminal(*command: str, **environment: str) -> str:
+    """Run a command on a terminal and return its output, control sequences included."""
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
     variables = {"TERM": "xterm", "NO_COLOR": "1", "CI": "", "PYTHONIOENCODING": "utf-8", **environment}
     encoding = variables["PYTHONIOENCODING"]
     with subprocess.Popen(
-        [sys.executable, "-W", "error", *arguments],
+        command,
         stdin=slave,
         stdout=slave,
         stderr=slave,

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from fake_terminal import Screen
-from real_terminal import output_on_terminal, run_on_terminal, screen_of
+from forking_python import ForkingPython
+from real_terminal import output_on_terminal, screen_of
 
 _BEFORE = """
 import ctypes, os, subprocess, sys, threading
@@ -69,11 +72,24 @@ for step in range(STEPS):
 """
 
 
-def _run(program: str, tmp_path: Path) -> tuple[Screen, list[str]]:
-    """Run the program on a terminal; return its screen and all lines that were ever on it and stayed."""
-    path = tmp_path / "train.py"
-    path.write_text(_BEFORE + program + _AFTER, encoding="utf-8")
-    screen = run_on_terminal(str(path), str(Path(__file__).parent))
+Run = Callable[..., str]
+
+
+@pytest.fixture
+def run(forking_python: ForkingPython, tmp_path: Path) -> Run:
+    """Run a program on a terminal and return its output."""
+
+    def run_program(program: str, **environment: str) -> str:
+        path = tmp_path / "train.py"
+        path.write_text(_BEFORE + program, encoding="utf-8")
+        return output_on_terminal(*forking_python.command, str(path), str(Path(__file__).parent), **environment)
+
+    return run_program
+
+
+def _screen(output: str) -> tuple[Screen, list[str]]:
+    """Return the screen after an output, and all lines that were ever on it and stayed."""
+    screen = screen_of(output)
     return screen, [line for line in screen.scrolled + screen.text if line]
 
 
@@ -88,26 +104,26 @@ def _lines(seen: list[str]) -> list[str]:
     return [line for line in seen if line.startswith("line")]
 
 
-def test_nested_bars_of_tqdm(tmp_path: Path) -> None:
+def test_nested_bars_of_tqdm(run: Run) -> None:
     """The inner bar goes, the outer one stays once, each written line is there once."""
-    screen, seen = _run(NESTED, tmp_path)
+    screen, seen = _screen(run(NESTED + _AFTER))
     _assert_whole(screen, seen)
     assert _lines(seen) == [f"line {epoch} {step}" for epoch in range(3) for step in (5, 15)]
     assert [line[:13] for line in seen if line.startswith(("epochs", "steps"))] == ["epochs: 100%|"]
 
 
-def test_progress_of_rich(tmp_path: Path) -> None:
+def test_progress_of_rich(run: Run) -> None:
     """rich moves up by its rows at each refresh, and prints above them."""
-    screen, seen = _run(RICH, tmp_path)
+    screen, seen = _screen(run(RICH + _AFTER))
     _assert_whole(screen, seen)
     assert _lines(seen) == [f"line {step}" for step in range(5, 60, 10)]
     bars = [line for line in seen if line.startswith(("outer", "inner"))]
     assert [re.sub(r"\W+", " ", line)[:10] for line in bars] == ["outer 100 ", "inner 100 "]
 
 
-def test_prints_of_threads_processes_and_c(tmp_path: Path) -> None:
+def test_prints_of_threads_processes_and_c(run: Run) -> None:
     """Each text comes above the panel, once; half lines are completed, and wide characters keep their cells."""
-    screen, seen = _run(PRINTS, tmp_path)
+    screen, seen = _screen(run(PRINTS + _AFTER))
     _assert_whole(screen, seen)
     expected = []
     for ten in range(0, 60, 10):
@@ -118,11 +134,12 @@ def test_prints_of_threads_processes_and_c(tmp_path: Path) -> None:
     assert [line for line in seen if line.startswith("x")] == ["x" * 65, "x" * 66, "x" * 66]
 
 
-def test_the_log_of_a_ci_job_has_few_plain_lines(tmp_path: Path) -> None:
+PLAIN = "for step in range(STEPS): train(step)"
+
+
+def test_the_log_of_a_ci_job_has_few_plain_lines(run: Run) -> None:
     """On a terminal as in a pipe: no control sequence of ours, at most 100 columns, no line for each step."""
-    path = tmp_path / "train.py"
-    path.write_text(_BEFORE + "for step in range(STEPS): train(step)" + _AFTER, encoding="utf-8")
-    output = output_on_terminal(str(path), str(Path(__file__).parent), CI="true", GITHUB_ACTIONS="true")
+    output = run(PLAIN + _AFTER, CI="true", GITHUB_ACTIONS="true")
     assert "\x1b" not in output
     lines = output.splitlines()
     assert max(map(len, lines)) <= 100
@@ -130,24 +147,21 @@ def test_the_log_of_a_ci_job_has_few_plain_lines(tmp_path: Path) -> None:
     assert "autoprof: 1 step" in output
 
 
-@pytest.mark.parametrize("encoding", ["ascii", "gbk"])
-def test_an_encoding_without_the_glyphs(encoding: str, tmp_path: Path) -> None:
+def test_an_encoding_without_the_glyphs(tmp_path: Path) -> None:
     """The panel is drawn in characters that the encoding has, and the report is printed."""
     path = tmp_path / "train.py"
-    path.write_text(_BEFORE + "for step in range(STEPS): train(step)" + _AFTER, encoding="utf-8")
-    output = output_on_terminal(str(path), str(Path(__file__).parent), PYTHONIOENCODING=encoding)
-    screen = screen_of(output)
+    path.write_text(_BEFORE + PLAIN + _AFTER, encoding="utf-8")
+    output = output_on_terminal(sys.executable, str(path), str(Path(__file__).parent), PYTHONIOENCODING="gbk")
+    screen, seen = _screen(output)
     assert "+- autoprof - step" in output
     assert (screen.top, screen.bottom) == (0, 29)
     assert "Traceback" not in output
-    assert [line for line in screen.text if line][-1] == "the program goes on"
+    assert seen[-1] == "the program goes on"
 
 
-def test_a_program_that_dies_gets_its_screen_back(tmp_path: Path) -> None:
+def test_a_program_that_dies_gets_its_screen_back(run: Run) -> None:
     """Without a ``close`` the interpreter's exit still resets the scroll region and takes the panel away."""
-    path = tmp_path / "train.py"
-    path.write_text(_BEFORE + "for step in range(30): train(step)\nsys.exit('the program died')", encoding="utf-8")
-    screen = run_on_terminal(str(path), str(Path(__file__).parent))
+    screen, seen = _screen(run("for step in range(30): train(step)\nsys.exit('the program died')"))
     assert (screen.top, screen.bottom) == (0, 29)
     assert not any("┌" in line for line in screen.text)
-    assert any("the program died" in line for line in screen.text)
+    assert any("the program died" in line for line in seen)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from random_frames import runs, same
 from sink_builders import VRT, Clock, layout_of
 
@@ -56,6 +56,7 @@ def module_frames(steps: int, modules: int = 200) -> list[StepFrame]:
     return frames
 
 
+@settings(max_examples=40)
 @given(runs())
 def test_records_read_back_field_by_field(tmp_path_factory: pytest.TempPathFactory, frames: list[StepFrame]) -> None:
     """Whatever a frame holds; steps of several layouts may alternate."""

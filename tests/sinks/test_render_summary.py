@@ -44,7 +44,7 @@ def test_the_report_at_80_columns(summary: Summary) -> None:
 
 def test_names_beyond_the_limit_are_counted(summary: Summary) -> None:
     """The report gives the number of names that it does not show."""
-    assert "… and 2 more names, each at most 4.0 % of the step" in render_summary(summary, top=2)
+    assert "… and 5 more names, each at most 24.0 % of the step" in render_summary(summary, top=2)
 
 
 def test_dropped_and_skipped_marks_are_shown_with_reasons(summary: Summary) -> None:

@@ -64,9 +64,9 @@ host       this process kept busy 3.4 cores (1.0 cores to 5.2 cores), the
     )
     assert (
         """\
-FLOP a step            forward recompute  backward     per s       MFU       HFU
-VRT                     2.00 T    1.00 T    4.00 T     300 T    30.3 %    35.0 %
-VRT/Stage8              1.00 T         -    2.00 T         -         -         -
+FLOP a step  forward  recompute  backward  per s     MFU     HFU
+VRT           2.00 T     1.00 T    4.00 T  300 T  30.3 %  35.0 %
+VRT/Stage8    1.00 T          -    2.00 T      -       -       -
 """
         in text
     )

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from random_frames import runs, same
 from sink_builders import summary_of
 from torch import nn
@@ -26,6 +26,7 @@ SINKS = {
 }  # fmt: skip
 
 
+@settings(max_examples=40)
 @given(runs())
 def test_every_frame_reads_back_field_by_field(frames: list[StepFrame]) -> None:
     """Whatever a frame holds, missing readings, NaN and CJK names included, its line gives it back."""
@@ -36,6 +37,7 @@ def test_every_frame_reads_back_field_by_field(frames: list[StepFrame]) -> None:
         assert same(decoder.decode(line.encode()), frame)
 
 
+@settings(max_examples=40)
 @given(runs())
 def test_every_summary_reads_back_equal(frames: list[StepFrame]) -> None:
     """The statistics go to strict JSON and back without a change, numbers that are not finite included."""

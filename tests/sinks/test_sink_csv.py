@@ -9,7 +9,7 @@ from math import inf
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from random_frames import runs
 from sink_builders import frame_of
 
@@ -33,6 +33,7 @@ def tables(folder: Path, frames: list[StepFrame]) -> tuple[Rows, Rows]:
     return list(read[0]), list(read[1])
 
 
+@settings(max_examples=40)
 @given(runs(max_steps=3))
 def test_the_rows_hold_what_was_measured(tmp_path_factory: pytest.TempPathFactory, frames: list[StepFrame]) -> None:
     """The phases of a step sum to it; scalars and times are exact; what was not measured is empty, never a number."""

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 import numpy as np
-from hypothesis import given
+from hypothesis import given, settings
 from random_frames import runs
 from sink_builders import MS, VRT, Clock, frame_of, summary_of
 from trace_rules import check
@@ -41,6 +41,7 @@ def open_sink(tmp_path: Path, clock: Clock, **options: object) -> tuple[TraceSin
     return TraceSink(TraceOptions(**options), run), run.folder.rank_path / "trace.json"
 
 
+@settings(max_examples=40)
 @given(runs())
 def test_every_trace_is_valid(frames: list[StepFrame]) -> None:
     """Whatever nests, overlaps or was not measured: keys, times, tracks, arrows and nesting keep to the format."""
@@ -56,6 +57,7 @@ def test_every_trace_is_valid(frames: list[StepFrame]) -> None:
     assert len(named) == len(frames) + with_device
 
 
+@settings(max_examples=40)
 @given(runs(max_steps=3))
 def test_no_span_is_left_out(frames: list[StepFrame]) -> None:
     """Each span is a slice of the host, and of the device where the device saw it."""

@@ -12,6 +12,13 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pack_sequence, pad_packed_sequence
 from zoo_case import Case, Subject, integers, normal, subject
 
+CASES: list[Case] = []
+
+
+def nasty(name: str, build: Callable[[], Subject]) -> None:
+    """Add a case."""
+    CASES.append(Case("nasty", name, build))
+
 
 class Apply(nn.Module):
     """A function as a module."""
@@ -209,14 +216,6 @@ def _views(function: Callable[[Tensor], Any], later: bool) -> nn.Module:
         return x.mul_(0.5) if later else x * 0.5
 
     return chain(linear(), lambda x: x * 1.0, function, after)
-
-
-CASES: list[Case] = []
-
-
-def nasty(name: str, build: Callable[[], Subject]) -> None:
-    """Add a case."""
-    CASES.append(Case("nasty", name, build))
 
 
 nasty("in-place activations everywhere", lambda: subject(_inplace_everywhere(), normal(3, 4)))

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrizations, parametrize
-from zoo_case import Case, Subject, integers, normal, subject
-from zoo_nasties import Apply, chain, linear
+from zoo_case import Subject, integers, normal, subject
+from zoo_nasties import Apply, chain, linear, nasty
 
 
 class Buffers(nn.Module):
@@ -96,14 +95,6 @@ def _draw_quantised() -> Tensor:
 
 def _draw_sparse() -> Tensor:
     return torch.randn(3, 4).relu().to_sparse().requires_grad_()
-
-
-CASES: list[Case] = []
-
-
-def nasty(name: str, build: Callable[[], Subject]) -> None:
-    """Add a case."""
-    CASES.append(Case("nasty", name, build))
 
 
 nasty("buffers changed", lambda: subject(Buffers(), normal(3, 4)))

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint, checkpoint_sequential
-from zoo_case import Case, Subject, normal, subject, total
-from zoo_nasties import Apply, chain, linear
+from zoo_case import normal, subject, total
+from zoo_nasties import Apply, chain, linear, nasty
 
 
 class Checkpointed(nn.Module):
@@ -213,14 +212,6 @@ def _no_grad_part(a: nn.Module, b: nn.Module, x: Tensor) -> Tensor:
     with torch.inference_mode():
         b(x)
     return b(x)
-
-
-CASES: list[Case] = []
-
-
-def nasty(name: str, build: Callable[[], Subject]) -> None:
-    """Add a case."""
-    CASES.append(Case("nasty", name, build))
 
 
 def small(*functions: Any) -> nn.Module:

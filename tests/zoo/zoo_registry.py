@@ -7,14 +7,14 @@ import os
 from typing import Final
 
 import zoo_nasties
-import zoo_nasties_kinds
-import zoo_nasties_run
+import zoo_nasties_kinds  # noqa: F401 (adds its cases)
+import zoo_nasties_run  # noqa: F401
 from zoo_case import Case
 from zoo_module_db import FEW, QUICK, module_cases
 
 PACKAGES: Final = ("torchvision", "timm", "transformers", "diffusers")
 """From the extra ``zoo``."""
-NASTIES: Final = (*zoo_nasties.CASES, *zoo_nasties_kinds.CASES, *zoo_nasties_run.CASES)
+NASTIES: Final = zoo_nasties.CASES
 
 
 def quick_cases() -> list[Case]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from itertools import groupby
 
@@ -36,17 +36,13 @@ for two steps bare and instrumented (every module, all phases) from the same see
 """
 
 
-def _same(verdict: Verdict) -> bool:
-    return verdict.identical and verdict.witnessed and verdict.lean
-
-
 def _totals(name: str, verdicts: Sequence[Verdict]) -> str:
     hooks = Counter(verdict.full_backward_hook.split()[0] for verdict in verdicts)
     cells = [
         name,
         len(verdicts),
         sum(verdict.modules for verdict in verdicts),
-        sum(map(_same, verdicts)),
+        sum(one.identical and one.witnessed and one.lean for one in verdicts),
         f"{sum(verdict.covered for verdict in verdicts)} / {sum(verdict.received for verdict in verdicts)}",
         sum(verdict.closes for verdict in verdicts),
         sum(verdict.leaves for verdict in verdicts),
@@ -54,33 +50,7 @@ def _totals(name: str, verdicts: Sequence[Verdict]) -> str:
         hooks["differs"],
         hooks["raises"],
     ]
-    return _row(cells)
-
-
-def _row(cells: Iterable[object]) -> str:
     return f"| {' | '.join(map(str, cells))} |\n"
-
-
-def _merged(verdicts: Sequence[Verdict]) -> list[tuple[str, list[Verdict]]]:
-    """Put the samples of one module of ``module_db`` together: its name and a number are a case's name."""
-
-    def name(verdict: Verdict) -> str:
-        return verdict.case.rsplit(" ", 1)[0] if verdict.case.startswith("torch.nn/") else verdict.case
-
-    return [(case, list(group)) for case, group in groupby(verdicts, key=name)]
-
-
-def _hooks(verdicts: Sequence[Verdict]) -> str:
-    counts = Counter(verdict.full_backward_hook for verdict in verdicts)
-    if len(counts) == 1:
-        return next(iter(counts))
-    return ", ".join(f"{count} {what}" for what, count in sorted(counts.items()))
-
-
-def _yes(count: int, of: int) -> str:
-    if of == 1:
-        return "yes" if count else "**no**"
-    return str(of) if count == of else f"**{count} of {of}**"
 
 
 def where() -> str:
@@ -98,24 +68,13 @@ def render(verdicts: Sequence[Verdict]) -> str:
     """Return the page."""
     families = {name: list(group) for name, group in groupby(verdicts, key=lambda one: one.case.split("/")[0])}
     models = sum(len(group) for name, group in families.items() if name not in ("nasty", "torch.nn"))
-    modules = len(_merged(families.get("torch.nn", [])))
+    modules = len({verdict.case.rsplit(" ", 1)[0] for verdict in families.get("torch.nn", [])})
     text = HEAD.format(count=len(verdicts), models=models, db=modules, where=where())
     text += "".join(_totals(name, group) for name, group in families.items())
     text += _totals("all", verdicts)
     for name, group in families.items():
-        text += f"\n## {name}\n\n| case | modules | identical | backward | closes | leaf | full backward hook |\n"
-        text += "| --- | --- | --- | --- | --- | --- | --- |\n"
-        for case, parts in _merged(group):
-            cells = [
-                case.split("/", 1)[1],
-                max(verdict.modules for verdict in parts),
-                _yes(sum(map(_same, parts)), len(parts)),
-                f"{sum(verdict.covered for verdict in parts)} / {sum(verdict.received for verdict in parts)}",
-                _yes(sum(verdict.closes for verdict in parts), len(parts)),
-                sum(verdict.leaves for verdict in parts) or "",
-                _hooks(parts),
-            ]
-            text += _row(cells)
+        if name != "torch.nn":
+            text += f"\n{name}: {', '.join(verdict.case.split('/', 1)[1] for verdict in group)}.\n"
     failures = [(verdict.case, problem) for verdict in verdicts for problem in verdict.problems]
     if failures:
         text += "\n## What is wrong\n\n" + "".join(f"- {case}: {problem}\n" for case, problem in failures)

@@ -54,14 +54,10 @@ def keep_calls() -> Handle:
     return handle
 
 
-_OWN: Final = "entries"
-"""The holder of the table while a module has entries and no session keeps it."""
-
-
 def site_of(module: nn.Module) -> Any:
     """Return the site of a module; have the table in place."""
     if not _ATTRIBUTE.in_place:
-        _ATTRIBUTE.hold(_OWN)
+        _ATTRIBUTE.hold(table)  # for as long as it has sites, where no session keeps it
     return table.site(module)
 
 
@@ -71,4 +67,4 @@ def drop_site(module: nn.Module) -> None:
     if site is not None and not site.entries and not site.before:
         table.drop(module)
     if not len(table):
-        _ATTRIBUTE.release(_OWN)
+        _ATTRIBUTE.release(table)

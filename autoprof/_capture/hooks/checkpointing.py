@@ -174,19 +174,23 @@ def _recomputing_backward(original: Any, listeners: list[CheckpointMarks]) -> An
     return staticmethod(backward)
 
 
-_PLACES: Final[tuple[tuple[Any, str, Callable[[Any, list[Any]], Any]], ...]] = (
-    (torch_checkpoint, "_checkpoint_hook", _remembering_hook),
-    (torch_checkpoint, "_recomputation_hook", _recomputing_hook),
-    (torch_checkpoint.CheckpointFunction, "forward", _remembering_forward),
-    (torch_checkpoint.CheckpointFunction, "backward", _recomputing_backward),
-)
-_SHARED: Final[list[CheckpointMarks]] = []
-_REPLACEMENTS: Final = tuple(
-    Replacement(place, make, listeners=_SHARED)
-    for owner, name, make in _PLACES
-    if (place := Attribute(owner, name)).get() is not MISSING
-)
-SEES_CHECKPOINTS: Final = len(_REPLACEMENTS) == len(_PLACES)
+def _find_replacements() -> Iterator[Replacement]:
+    """Yield the replacements of the places that a checkpoint passes, which share one list of listeners."""
+    listeners: list[CheckpointMarks] = []
+    places: tuple[tuple[Any, str, Callable[[Any, list[Any]], Any]], ...] = (
+        (torch_checkpoint, "_checkpoint_hook", _remembering_hook),
+        (torch_checkpoint, "_recomputation_hook", _recomputing_hook),
+        (torch_checkpoint.CheckpointFunction, "forward", _remembering_forward),
+        (torch_checkpoint.CheckpointFunction, "backward", _recomputing_backward),
+    )
+    for owner, name, make in places:
+        place = Attribute(owner, name)
+        if place.get() is not MISSING:
+            yield Replacement(place, make, listeners=listeners)
+
+
+_REPLACEMENTS: Final = tuple(_find_replacements())
+SEES_CHECKPOINTS: Final = len(_REPLACEMENTS) == 4
 """Whether this torch has all the places that a checkpoint passes."""
 
 

@@ -7,7 +7,7 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Callable
 from types import FrameType
-from typing import Any
+from typing import Any, Final
 
 from torch import nn
 from torch.optim import Optimizer
@@ -15,6 +15,8 @@ from torch.optim import optimizer as torch_optimizer
 
 from ..._process.replace import Attribute, Replacement, call_after
 
+SAMPLED_PARAMETERS: Final = 16
+"""Parameters of an optimizer whose versions are compared, at most."""
 _INIT = Replacement(Attribute(Optimizer, "__init__"), call_after)
 
 
@@ -92,6 +94,10 @@ class ModelOptimizers:
         """How many were given."""
         self._model = weakref.ref(model)
         self._known: weakref.WeakKeyDictionary[Any, bool] = weakref.WeakKeyDictionary()
+        self._versions: weakref.WeakKeyDictionary[Any, tuple[tuple[Any, ...], int | None, bool]] = (
+            weakref.WeakKeyDictionary()
+        )
+        """Of each optimizer some parameters, the sum of their versions, and whether it has ever changed."""
         self._made: weakref.WeakSet[Any] = weakref.WeakSet()
         for one in given:
             self._known[one] = True
@@ -111,6 +117,21 @@ class ModelOptimizers:
     def concern(self, optimizer: Any) -> bool:
         """Return whether the steps of an optimizer matter: all do, unless some were given."""
         return not self.given or self.trains(optimizer)
+
+    def moved(self, optimizer: Any) -> bool:
+        """Return whether an optimizer changed parameters since its last step; True where that was never seen.
+
+        An optimizer with its own accumulation or loss scaling may return at once. The versions of some parameters show
+        it, but not where a kernel of its own changes them.
+        """
+        sampled, last, has_moved = self._versions.get(optimizer, ((), None, False))
+        if not sampled:
+            every = [weakref.ref(one) for group in optimizer.param_groups for one in group["params"]]
+            sampled = tuple(every[:: len(every) // SAMPLED_PARAMETERS + 1])
+        version = sum(one._version for ref in sampled if (one := ref()) is not None)
+        moved = last not in (None, version)
+        self._versions[optimizer] = sampled, version, has_moved or moved
+        return moved or not has_moved
 
     def trains(self, optimizer: Any) -> bool:
         """Return whether the steps of an optimizer are updates of the model."""

@@ -58,19 +58,11 @@ class Placement:
     devices, and else on the device of the nearest module around it.
     """
 
-    def __init__(
-        self,
-        model: nn.Module,
-        recorder: Recorder,
-        hooks: Hooks,
-        probes: Sequence[ModuleProbe] = (),
-        *,
-        follow_kind: bool = True,
-    ) -> None:
+    def __init__(self, model: nn.Module, recorder: Recorder, hooks: Hooks, *, follow_kind: bool = True) -> None:
         self._model = model
         self._recorder = recorder
         self._hooks = hooks
-        self._probes = list(probes)
+        self._probes: list[ModuleProbe] = []
         self._anchor_place = _anchor_place(model) if follow_kind else None
         anchor = self._anchor()
         self._on_host = anchor is None or anchor.is_cpu

@@ -11,10 +11,9 @@ from typing import Final, NamedTuple
 from ...frame import Phase
 
 KIND_BITS: Final = 4
-INDEX_BITS: Final = 20
-ORDINAL_SHIFT: Final = KIND_BITS + INDEX_BITS
+ORDINAL_SHIFT: Final = 24
 KIND_MASK: Final = (1 << KIND_BITS) - 1
-INDEX_MASK: Final = (1 << INDEX_BITS) - 1
+INDEX_MASK: Final = (1 << ORDINAL_SHIFT - KIND_BITS) - 1
 ORDINAL_STRIDE: Final = 1 << ORDINAL_SHIFT
 """Distance between the ordinals of two calls."""
 STEP_STRIDE: Final = ORDINAL_STRIDE << 28

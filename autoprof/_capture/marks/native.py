@@ -83,6 +83,7 @@ def require_extension() -> Any:
     if extension is None:
         raise SessionError(
             "autoprof's extension in C is missing or was built from other sources: nothing can be recorded; "
-            "install a C compiler and Python's headers, then install torch-autoprof again"
+            "install a C compiler and Python's headers, then install torch-autoprof again "
+            "(in a clone: python setup.py build_ext --inplace)"
         )
     return extension

@@ -55,19 +55,17 @@ class FlopCount:
     count_ns: int = 0
     """Time of the count on the calling thread."""
 
-    def flops(self, fqn: str = "", phases: Phase | Iterable[Phase] = HARDWARE_PHASES) -> int | None:
-        """Return the operations of the module and all inside it, or None without a figure."""
-        if self.reason is not None:
-            return None
-        wanted = {phases} if isinstance(phases, str) else set(phases)
-        return sum(flops for key, flops in self.rows.items() if key.phase in wanted and _inside(key.fqn, fqn))
+    def flops(self, phases: Phase | Iterable[Phase] = HARDWARE_PHASES) -> int | None:
+        """Return the operations of these phases, or None without a figure."""
+        wanted = {phases} if isinstance(phases, str) else phases
+        return None if self.reason is not None else sum(self.kinds(wanted).values())
 
-    def kinds(self, fqn: str = "", phases: Phase | Iterable[Phase] = HARDWARE_PHASES) -> dict[Kind, int]:
-        """Return the operations of the module and all inside it by arithmetic; nothing without a figure."""
-        wanted = {phases} if isinstance(phases, str) else set(phases)
+    def kinds(self, phases: Iterable[Phase] = HARDWARE_PHASES) -> dict[Kind, int]:
+        """Return the operations of these phases by arithmetic; nothing without a figure."""
+        wanted = set(phases)
         found: Tally[Kind] = Tally()
         for key, flops in self.rows.items():
-            if key.phase in wanted and _inside(key.fqn, fqn):
+            if key.phase in wanted:
                 found[key.kind] += flops
         return dict(found)
 
@@ -95,7 +93,3 @@ def add_up(counts: Iterable[tuple[FlopCount, int]]) -> FlopCount:
     return FlopCount(
         {} if reason else dict(rows), {} if reason else dict(attention), dict(uncounted), reason, tuple(notes), count_ns
     )
-
-
-def _inside(fqn: str, outer: str) -> bool:
-    return not outer or fqn == outer or fqn.startswith(outer + ".")

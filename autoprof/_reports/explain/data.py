@@ -21,11 +21,7 @@ Level = Literal["high", "medium", "low"]
 
 @dataclass(frozen=True)
 class CodePlace:
-    """Where a cause is; null is unknown, or does not apply.
-
-    ``module`` is the module's path in the model, ``name`` its name in the reports. ``file`` is the full path; ``line``
-    is the line of the call, or of the module's ``forward``. ``call`` is the function called there.
-    """
+    """Where a cause is: a module's path and its name in the reports, the line of its ``forward`` or of a ``call``."""
 
     phase: str | None = None
     name: str | None = None
@@ -40,11 +36,7 @@ class CodePlace:
 
 @dataclass(frozen=True)
 class Confidence:
-    """How certain a cause is. ``share`` is its part of the step with a 95 % interval, compared with ``bound``.
-
-    ``high``: the low end is at least 1.5 times the bound, or the cause is a fact. ``low``: an entry of ``doubts`` may
-    be the reason. ``medium``: anything else.
-    """
+    """How certain a cause is: ``share`` is its part of the step with a 95 % interval, compared with ``bound``."""
 
     level: Level
     share: float | None = None
@@ -64,10 +56,9 @@ class Expectation:
 
 @dataclass(frozen=True)
 class Trial:
-    """One change of the program that would confirm the cause. ``advice`` says the same for people.
+    """One change of the program that would confirm the cause; ``advice`` says the same for people.
 
-    ``value`` is the new value of ``set``; ``target`` is the module, call or switch to change, null where there is only
-    one. Later versions may add words to ``change``: treat an unknown one as ``other``.
+    ``target`` is the module, call or switch to change, null where there is only one.
     """
 
     change: Change
@@ -80,10 +71,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class ExplainedCause:
-    """One finding of a rule: a sentence, its place, and the experiment that would confirm it.
-
-    ``gain_ns`` is the time of a step that could be saved at most, in nanoseconds; null is unknown.
-    """
+    """One finding of a rule: a sentence, its place, and the experiment that would confirm it; null is unknown."""
 
     rule: str
     severity: Severity
@@ -105,10 +93,9 @@ class Unmeasured:
 
 @dataclass(frozen=True)
 class LateRank:
-    """A rank that the others wait for; ``phase`` and ``name`` have most of its excess.
+    """A rank that the others wait for in ``late`` steps; ``phase`` and ``name`` have most of its excess.
 
-    ``excess_ns`` is its time of a step beyond the median of the others, ``gain_ns`` the time saved if it is as fast as
-    the next one, ``late`` the number of steps in which it is late, ``period`` their distance where it is regular.
+    ``excess_ns`` is its time beyond the median of the others, ``gain_ns`` that beyond the next slow rank.
     """
 
     rank: int
@@ -137,9 +124,7 @@ class ComparedRanks:
 class Explanation:
     """A training run explained to a program: its causes, the largest gain first, and the signals that it lacks.
 
-    ``step_ns`` is the mean step. ``unclear``: no cause, but much of the step is in no span. ``more_causes`` and
-    ``more_unmeasured`` count entries left out for length. ``ranks`` is null for a single rank. Within a version keys
-    are added, never removed or changed in meaning.
+    ``more_causes`` and ``more_unmeasured`` count entries left out for length. docs/explain.md has each key.
     """
 
     run: str

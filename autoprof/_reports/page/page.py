@@ -5,13 +5,13 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timezone
 from html import escape
-from importlib import metadata
 from pathlib import Path
 from typing import Any, Final
 
+from ... import __version__
 from ..._storage.atomic import write_atomic
 from ..._storage.runs import Run
 from ...errors import OutputError
@@ -25,21 +25,11 @@ SCRIPTS: Final = "data.js", "dom.js", "charts.js", "tree.js", "steps.js", "secti
 """The scripts in the order in which they are run; they share one scope."""
 
 
-def write_page(
-    run: Run,
-    summary: Summary,
-    path: Path | None = None,
-    *,
-    rank: int | None = None,
-    last_states: Mapping[str, Any] | None = None,
-) -> Path:
-    """Write the page of a run and return its path; ``last_states`` are those of a run that was not closed.
-
-    Raises ``OutputError`` where the file cannot be written.
-    """
+def write_page(run: Run, summary: Summary, path: Path | None = None, *, rank: int | None = None) -> Path:
+    """Write the page of a run and return its path. Raises ``OutputError`` where the file cannot be written."""
     target = path or run.path / "report.html"
     try:
-        write_atomic(target, _render_page(run_payload(run, summary, rank=rank, last_states=last_states)))
+        write_atomic(target, _render_page(run_payload(run, summary, rank=rank)))
     except OSError as error:
         raise OutputError(f"{target}: cannot be written ({error.strerror}); it must be a file in a folder") from error
     return target
@@ -47,7 +37,7 @@ def write_page(
 
 def _render_page(payload: dict[str, Any]) -> str:
     data = {
-        "version": _version(),
+        "version": __version__,
         "written": datetime.now(timezone.utc).astimezone().isoformat(timespec="seconds"),
         "colors": {str(phase): phase_color(phase) for phase in Phase},
         "run": payload,
@@ -93,10 +83,3 @@ def _hashes(texts: Sequence[str]) -> str:
 
 def _read(name: str) -> str:
     return (Path(__file__).parent / "assets" / name).read_text(encoding="utf-8")
-
-
-def _version() -> str:
-    try:
-        return metadata.version("torch-autoprof")
-    except metadata.PackageNotFoundError:
-        return ""

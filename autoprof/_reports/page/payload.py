@@ -18,20 +18,16 @@ from ...errors import OutputError
 from ...frame import Phase
 from ...summary import Summary
 from ..card import card_facts, verdict
-from ..comm_text import NO_ENDS, format_bandwidth, parts_text
 from ..hot_tree import SELF, tree_rows
 from ..memory_text import label
 from ..run_facts import NOTHING, headline, run_facts
-from ..shapes import phrase_shapes
 from ..text import safe
 from .history import RunHistory, Times, read_history
 
 Json = dict[str, Any]
 
 
-def run_payload(
-    run: Run, summary: Summary, *, rank: int | None = None, last_states: Mapping[str, Any] | None = None
-) -> Json:
+def run_payload(run: Run, summary: Summary, *, rank: int | None = None) -> Json:
     """Return one run; ``rank`` selects the records, None those of the lowest rank."""
     chosen = rank if rank is not None else run.ranks[0] if run.ranks else None
     history = None if chosen is None else read_history(run.rank_frames(chosen).path, summary.rows)
@@ -57,10 +53,7 @@ def run_payload(
         "rows": _rows(summary, history),
         "memory": _memory(summary, history),
         "lines": _lines(run),
-        "shapes": _shapes(summary),
         "ranks": _ranks(run),
-        "flight": _last_states(last_states),
-        "communication": _communication(summary),
         "records": None if history is None or not history.steps else _history(history),
     }
 
@@ -80,29 +73,6 @@ def _tree(summary: Summary) -> list[Json]:
         for row in tree_rows(summary)
         if row.name != SELF
     ]
-
-
-def _communication(summary: Summary) -> Json | None:
-    """Return the table of communication, its times per step; None where one process trains alone."""
-    table = summary.communication
-    if table is None:
-        return None
-    steps = max(table.steps, 1)
-    rows = [
-        {
-            "kind": " ".join(filter(None, (one.kind, one.caller))),
-            "group": f"{safe(one.group)} ×{one.ranks}",
-            "phase": one.phase,
-            "calls": round(one.calls / steps, 2),
-            "message": one.bytes / max(one.calls, 1) if one.bytes else None,
-            "time": one.ns / steps if one.timed else None,
-            "exposed": one.exposed_ns / steps,
-            "bus": format_bandwidth(one.bus_bytes_per_s),
-        }
-        for one in table.rows
-    ]
-    unassigned, note = table.unassigned_ns / steps, NO_ENDS if table.overlapped_ns is None else ""
-    return {"text": parts_text(table), "unassigned": unassigned, "note": note, "rows": rows}
 
 
 def _known(values: Mapping[str, Any]) -> Json:
@@ -245,13 +215,6 @@ def _lines(run: Run) -> list[Json]:
     ]
 
 
-def _shapes(summary: Summary) -> list[list[Any]]:
-    return [
-        [safe(one.name), one.step, safe(phrase_shapes(one.inputs)), safe(phrase_shapes(one.outputs))]
-        for one in summary.shapes[:400]
-    ]
-
-
 def _ranks(run: Run) -> Json | None:
     """Return the comparison of the ranks, as saved or from their records: a sentence, and the excess by row."""
     world = run.info.get("world_size") or 1
@@ -281,9 +244,3 @@ def _saved_comparison(run: Run) -> RankComparison | None:
         return RunFacts.of_run_info(run.info).ranks
     except OutputError:  # facts of another version
         return None
-
-
-def _last_states(found: Mapping[str, Any] | None) -> Json | None:
-    if found is None:
-        return None
-    return {**found, "verdict": safe(found["verdict"]), "rows": [[safe(cell) for cell in row] for row in found["rows"]]}

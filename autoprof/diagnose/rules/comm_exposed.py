@@ -60,17 +60,15 @@ def _judge_exposed(run: Evidence) -> Finding | None:
     # Where half of the communication or more is the wait for a slow rank, that rank is the finding.
     if found.share.low * part < MAX_SHARE or (waiting and part <= 0.5):
         return None
-    disabled = run.facts.environment.disabled_p2p
-    p2p = f"unset {disabled}, which makes GPUs of one machine communicate through its memory; " if disabled else ""
     waits = "" if part == 1.0 else f"; of it, {format_percent(1 - part)} is the wait for other ranks"
     alike = "; no rank's own work is longer" if ranks is not None and not ranks.slow and not ranks.absent else ""
     return found.finding(
         f"exposed communication takes {found}; nothing is computed meanwhile{waits}{alike}",
-        f"{p2p}overlap communication with backward (DDP buckets, FSDP prefetch), accumulate gradients under "
+        "overlap communication with backward (DDP buckets, FSDP prefetch), accumulate gradients under "
         "no_sync(), or send less (bfloat16 gradients)",
         name=dominant_name(rows),
         gain_ns=found.mean_ns * part,
-        evidence={"p2p": disabled, "waiting": round(1 - part, 4)} if disabled else {"waiting": round(1 - part, 4)},
+        evidence={"waiting": round(1 - part, 4)},
     )
 
 

@@ -7,7 +7,6 @@ from typing import Final
 from ...frame import Phase
 from ...summary import Finding
 from .. import Evidence, ExceededBound, Experiment, Rule, abstain, describe_longest, dominant_name, threshold_rows
-from .._optimizers import advise_offload
 
 MAX_SHARE: Final = 0.05
 """A copy from pinned memory runs beside the computation (PyTorch's tuning guide), so hardly any of it is exposed."""
@@ -21,10 +20,9 @@ def judge(run: Evidence) -> Finding | None:
     found = threshold_rows("h2d-copy", run, rows, MAX_SHARE)
     if not isinstance(found, ExceededBound):
         return found
-    offload = advise_offload(run.facts.optimizers or (), run.facts.environment.device)
     return found.finding(
         f"copies to the device take {found}{describe_longest(run, rows)}",
-        f"{offload}use pin_memory=True in the loader and .to(device, non_blocking=True), and copy the next "
+        "use pin_memory=True in the loader and .to(device, non_blocking=True), and copy the next "
         "batch while this one trains; send fewer bytes (uint8 images, normalised on the device)",
         name=dominant_name(rows),
     )

@@ -8,7 +8,7 @@ from ..._core.units import format_bytes, format_percent
 from ...frame import Phase
 from ...summary import Finding
 from .. import Evidence, ExceededBound, Experiment, Rule, abstain, dominant_name, threshold_rows
-from .._optimizers import advise_faster, advise_offload, advise_smaller
+from .._optimizers import advise_faster, advise_smaller
 from .._thresholding import is_above
 
 MAX_SHARE: Final = 0.15
@@ -35,7 +35,7 @@ def judge(run: Evidence) -> Finding | None:
     less_memory = f". For less memory: {smaller}" if smaller and share else ""
     return found.finding(
         f"the optimizer takes {found}{described_state}",
-        advise_offload(optimizers, run.facts.environment.device) + advise_faster(optimizers) + less_memory,
+        advise_faster(optimizers) + less_memory,
         name=dominant_name(rows),
         # Some optimizer time remains in any case, and nothing measures how much: the gain is the part above the bound.
         gain_ns=found.mean_ns - MAX_SHARE * run.summary.step_mean_ns,
@@ -44,9 +44,9 @@ def judge(run: Evidence) -> Finding | None:
 
 
 def _state_share(run: Evidence) -> float:
-    """Return the state's share of the device's peak, without offloaded state; 0 where it is unknown."""
+    """Return the share of the device's peak of state that is there; 0 where it is unknown."""
     peak, device = run.summary.memory.get("peak_bytes"), run.facts.environment.device
-    state = [one.state_bytes for one in run.facts.optimizers or () if not one.is_offloaded(device)]
+    state = [one.state_bytes for one in run.facts.optimizers or () if not device or one.device in ("", device)]
     return sum(state) / peak if peak else 0.0
 
 

@@ -22,6 +22,7 @@ from torch.utils.data import DataLoader, Dataset, Sampler
 import autoprof
 
 from ..judge import Judge
+from ..parts import update
 from ..registry import program
 
 STEPS = 60
@@ -98,12 +99,9 @@ def fit(
     for _ in range(epochs):
         for number, (x, y) in enumerate(data):
             value = loss(model(x), y)
-            value.backward()  # type: ignore[no-untyped-call]
-            optimizer.step()
-            optimizer.zero_grad()
+            update(value, optimizer)
             if after is not None:
                 after(number, value)
-    session.close()
     return Judge(session)
 
 
@@ -226,10 +224,7 @@ def tokenizing_in_the_loop() -> Judge:
     session = autoprof.instrument(model, optimizer=optimizer)
     for _ in range(STEPS):
         tokens = tokenize(texts, vocabulary)
-        functional.cross_entropy(model(tokens), tokens[:, 0] % 4).backward()  # type: ignore[no-untyped-call]
-        optimizer.step()
-        optimizer.zero_grad()
-    session.close()
+        update(functional.cross_entropy(model(tokens), tokens[:, 0] % 4), optimizer)
     return Judge(session).verdict("unattributed", HERE, "tokenize")
 
 
@@ -273,7 +268,6 @@ def clipping_by_hand() -> Judge:
         clip()
         optimizer.step()
         optimizer.zero_grad()
-    session.close()
     return Judge(session).verdict("unattributed", HERE, "clip")
 
 
@@ -315,10 +309,7 @@ def tensor_of_a_list() -> Judge:
     session = autoprof.instrument(model, optimizer=optimizer)
     for _ in range(100):
         x, y = torch.tensor(arrays), torch.randint(0, 10, (64,))
-        functional.cross_entropy(model(x), y).backward()  # type: ignore[no-untyped-call]
-        optimizer.step()
-        optimizer.zero_grad()
-    session.close()
+        update(functional.cross_entropy(model(x), y), optimizer)
     return Judge(session).verdict("unattributed", HERE)
 
 
@@ -363,15 +354,12 @@ def accuracy_each_epoch() -> Judge:
     session = autoprof.instrument(model, optimizer=optimizer)
     for _ in range(8):
         for x, y in data:
-            functional.cross_entropy(model(x), y).backward()  # type: ignore[no-untyped-call]
-            optimizer.step()
-            optimizer.zero_grad()
+            update(functional.cross_entropy(model(x), y), optimizer)
         model.eval()
         with torch.no_grad():
             right = sum(int((model(x).argmax(1) == y).sum()) for x, y in data + test)
         model.train()
         print("accuracy", right)
-    session.close()
     return Judge(session).verdict("excluded", "validation")
 
 
@@ -385,10 +373,7 @@ def loop_over_the_batch() -> Judge:
     session = autoprof.instrument(model, optimizer=optimizer)
     for x, y in vectors(size=32):
         loss = sum(functional.cross_entropy(model(x[i : i + 1]), y[i : i + 1]) for i in range(len(x)))
-        loss.backward()  # type: ignore[union-attr]
-        optimizer.step()
-        optimizer.zero_grad()
-    session.close()
+        update(loss, optimizer)
     return Judge(session).verdict("small-batch", "batch")
 
 
@@ -532,10 +517,7 @@ def dense_embedding() -> Judge:
     session = autoprof.instrument(model, optimizer=optimizer)
     for _ in range(40):
         words, labels = torch.randint(0, 200_000, (64, 32)), torch.randint(0, 4, (64,))
-        functional.cross_entropy(model(words), labels).backward()  # type: ignore[no-untyped-call]
-        optimizer.step()
-        optimizer.zero_grad()
-    session.close()
+        update(functional.cross_entropy(model(words), labels), optimizer)
     return Judge(session).verdict("optimizer", also=("backward-ratio", "hot-module"))
 
 
@@ -549,7 +531,6 @@ def optimizer_per_parameter() -> Judge:
         for optimizer in optimizers:
             optimizer.step()
             optimizer.zero_grad()
-    session.close()
     return Judge(session).verdict("optimizer")
 
 
@@ -596,10 +577,9 @@ def new_shape_each_step() -> Judge:
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
     session = autoprof.instrument(compiled, optimizer=optimizer)
     for number in range(30):
-        functional.cross_entropy(compiled(torch.randn(16 + number, 64)), torch.zeros(16 + number).long()).backward()  # type: ignore[no-untyped-call]
-        optimizer.step()
-        optimizer.zero_grad()
-    session.close()
+        update(
+            functional.cross_entropy(compiled(torch.randn(16 + number, 64)), torch.zeros(16 + number).long()), optimizer
+        )
     return Judge(session).verdict("recompile")
 
 

@@ -19,7 +19,23 @@ import autoprof
 
 from ..clock import CLOCK, EXCLUDED
 from ..judge import Judge
-from ..parts import Block, Chain, Root, Sleep, SlowSamples, Unlike, batches, rest, sgd, train, train_step
+from ..parts import (
+    Block,
+    Chain,
+    Parts,
+    Root,
+    Sleep,
+    SlowSamples,
+    Unlike,
+    batches,
+    clocked_steps,
+    instrumented,
+    judge_plain,
+    rest,
+    sgd,
+    train_step,
+    update,
+)
 from ..registry import program
 
 STEPS = 80
@@ -46,13 +62,10 @@ def loop(model: Any, steps: int = STEPS, after: Any = None, optimizer: Any = Non
     """Train, with something after each step."""
     optimizer = optimizer or sgd(model)
     session = autoprof.instrument(model, optimizer=optimizer)
-    CLOCK.start()
-    for number, batch in enumerate(batches(steps), 1):
+    for number, batch in enumerate(clocked_steps(batches(steps)), 1):
         train_step(model, optimizer, batch)
         if after is not None:
             after(number, batch)
-        CLOCK.step()
-    session.close()
     return Judge(session)
 
 
@@ -68,21 +81,14 @@ def unattributed_work() -> Judge:
     return judge.steps().phases("other").finds("unattributed", r"findings\.py:\d+", "draw_figure")
 
 
-class Preparing(Root):
-    """A model whose forward spends its time in a function beside its children."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.body = Sleep(2, 2)
-
-    def forward(self, x: Tensor) -> Any:
-        save_image(x, 12)
-        return self.body(x)
-
-
 @program("findings", "a function inside the model's forward takes most of the step: it is named, or the forward is")
 def slow_code_in_forward() -> Judge:
-    judge = loop(Preparing()).steps().phases("forward")
+    def forward(net: Any, x: Tensor) -> Any:
+        save_image(x, 12)
+        return net.body(x)
+
+    model = Parts(forward, body=Sleep(2, 2))
+    judge = loop(model).steps().phases("forward")
     return judge.names("save_image or forward", "save_image|forward", "hot-module", "unattributed")
 
 
@@ -105,8 +111,7 @@ def validating_too_often() -> Judge:
 def train_on_rollouts(*, evaluates: bool) -> Judge:
     """Alternate a rollout of 20 forwards without gradients and four epochs of four updates on it."""
     model = net()
-    optimizer = sgd(model)
-    session = autoprof.instrument(model, optimizer=optimizer)
+    session, optimizer = instrumented(model)
     CLOCK.start()
     for _ in range(10):
         states = []
@@ -119,7 +124,6 @@ def train_on_rollouts(*, evaluates: bool) -> Judge:
         for batch in torch.cat(states).repeat(4, 1).chunk(16):
             train_step(model, optimizer, batch)
             CLOCK.step()
-    session.close()
     return Judge(session).steps()
 
 
@@ -155,14 +159,10 @@ def anomaly_detection() -> Judge:
 @program("findings", "detect_anomaly as a block around each backward")
 def anomaly_detection_in_a_block() -> Judge:
     model = net()
-    optimizer = sgd(model)
-    session = autoprof.instrument(model, optimizer=optimizer)
-    CLOCK.start()
-    for batch in batches(STEPS):
+    session, optimizer = instrumented(model)
+    for batch in clocked_steps(batches(STEPS)):
         with torch.autograd.detect_anomaly(check_nan=True):
             train_step(model, optimizer, batch)
-        CLOCK.step()
-    session.close()
     return Judge(session).steps().finds("debug-mode", "anomaly")
 
 
@@ -188,58 +188,34 @@ class SmallDataset(Dataset[Tensor]):
 @program("defects", "two workers started anew in each epoch of eight batches")
 def workers_restarted() -> Judge:
     model = net()
-    optimizer = sgd(model)
     loader = DataLoader(SmallDataset(), batch_size=8, num_workers=2)
-    session = autoprof.instrument(model, optimizer=optimizer)
+    session, optimizer = instrumented(model)
     CLOCK.start()
     for _ in range(10):
         for batch in loader:
             train_step(model, optimizer, batch)
             CLOCK.step()
-    session.close()
     return Judge(session).steps().verdict(("data-wait", "jitter"), "persistent_workers")
 
 
 @program("findings", "a dataset whose samples take a millisecond each, without workers")
 def slow_dataset() -> Judge:
     model = net()
-    optimizer = sgd(model)
-    session = autoprof.instrument(model, optimizer=optimizer)
-    train(model, optimizer, SlowSamples(8 * STEPS, 1).loader())
-    session.close()
-    return Judge(session).steps().phases("data").finds("data-wait")
-
-
-class Narrow(Root):
-    """Eighty tiny layers, so that Python takes longer than arithmetic."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.layers = nn.Sequential(*(nn.Sequential(nn.Linear(8, 8), nn.Tanh()) for _ in range(80)))
-
-    def forward(self, x: Tensor) -> Any:
-        return self.layers(x)
+    return judge_plain(model, SlowSamples(8 * STEPS, 1).loader()).steps().phases("data").finds("data-wait")
 
 
 @program("defects", "batches of one sample through eighty tiny layers: the overhead of Python rules")
 def tiny_batches() -> Judge:
-    model = Narrow()
-    optimizer = sgd(model)
-    session = autoprof.instrument(model, optimizer=optimizer)
-    train(model, optimizer, batches(200, 1, 8))
-    session.close()
-    return Judge(session).steps().verdict("small-batch", "batch")
+    layers = nn.Sequential(*(nn.Sequential(nn.Linear(8, 8), nn.Tanh()) for _ in range(80)))
+    model = Parts(lambda net, x: net.layers(x), layers=layers)
+    return judge_plain(model, batches(200, 1, 8)).steps().verdict("small-batch", "batch")
 
 
 @program("defects", "sixteen threads for each core, in a model of real arithmetic")
 def too_many_threads() -> Judge:
     torch.set_num_threads(16 * (os.cpu_count() or 1))
     model = Chain(*(nn.Sequential(nn.Linear(256, 256), nn.ReLU()) for _ in range(4)))
-    optimizer = sgd(model)
-    session = autoprof.instrument(model, optimizer=optimizer)
-    train(model, optimizer, batches(100, 128, 256))
-    session.close()
-    return Judge(session).steps().says("torch.set_num_threads", "OMP_NUM_THREADS")
+    return judge_plain(model, batches(100, 128, 256)).steps().says("torch.set_num_threads", "OMP_NUM_THREADS")
 
 
 @program("findings", "an optimizer that takes a third of the step")
@@ -250,17 +226,10 @@ def slow_optimizer() -> Judge:
 
 @program("defects", "checkpointing that takes a quarter of the step")
 def recompute_found() -> Judge:
-    class Model(Root):
-        """A model whose only part is checkpointed as a lambda."""
+    def call(net: Any, x: Tensor) -> Any:
+        return checkpoint(lambda y: net.body(y), net.stem(x), use_reentrant=False)
 
-        def __init__(self) -> None:
-            super().__init__()
-            self.stem, self.body = Sleep(1, 1), Sleep(5, 5)
-
-        def forward(self, x: Tensor) -> Any:
-            return checkpoint(lambda y: self.body(y), self.stem(x), use_reentrant=False)
-
-    return loop(Model()).steps().verdict("recompute")
+    return loop(Parts(call, stem=Sleep(1, 1), body=Sleep(5, 5))).steps().verdict("recompute")
 
 
 @program("findings", "one layer ten times as long as any other, in plain sight")
@@ -296,19 +265,6 @@ def logging_every_step() -> Judge:
 
 
 # healthy programs: no finding accuses them
-
-
-class Bert(Root):
-    """A small encoder of torch's own layers."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.embed = nn.Embedding(500, 64)
-        layer = nn.TransformerEncoderLayer(64, 4, 256, batch_first=True)
-        self.encoder, self.head = nn.TransformerEncoder(layer, 4), nn.Linear(64, 500)
-
-    def forward(self, x: Tensor) -> Any:
-        return self.head(self.encoder(self.embed(x)))
 
 
 class CausalAttention(nn.Module):
@@ -366,19 +322,6 @@ class Residual(nn.Module):
         return functional.relu(x + self.bn2(self.conv2(functional.relu(self.bn1(self.conv1(x))))))
 
 
-class ResNet(Root):
-    """A small residual network."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.stem = nn.Conv2d(3, 16, 3, padding=1)
-        self.layer1, self.layer2 = (nn.Sequential(*(Residual(16) for _ in range(2))) for _ in range(2))
-        self.fc = nn.Linear(16, 10)
-
-    def forward(self, x: Tensor) -> Any:
-        return self.fc(self.layer2(self.layer1(self.stem(x))).mean((2, 3)))
-
-
 class MobileNet(Root):
     """Depthwise and pointwise convolutions in a row."""
 
@@ -402,18 +345,6 @@ class MobileNet(Root):
         return self.classifier(self.features(x).mean((2, 3)))
 
 
-class Vit(Root):
-    """A small vision transformer."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.patch = nn.Conv2d(3, 64, 8, 8)
-        self.blocks, self.head = nn.Sequential(*(GptBlock(64) for _ in range(4))), nn.Linear(64, 10)
-
-    def forward(self, x: Tensor) -> Any:
-        return self.head(self.blocks(self.patch(x).flatten(2).transpose(1, 2)).mean(1))
-
-
 class UNet(Root):
     """Two levels down and up, with a bridge between."""
 
@@ -432,22 +363,10 @@ def healthy(model: Any, make: Any, steps: int = STEPS) -> Judge:
     """Train a model of real arithmetic with AdamW on random inputs; nothing may be accused."""
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, foreach=True)
     session = autoprof.instrument(model, optimizer=optimizer)
-    CLOCK.start()
-    for _ in range(steps):
+    for _ in clocked_steps(range(steps)):
         output = model(make())
-        loss = output.float().square().mean()
-        with CLOCK.phase("backward"):
-            loss.backward()
-        optimizer.step()
-        optimizer.zero_grad()
-        CLOCK.step()
-    session.close()
+        update(output.float().square().mean(), optimizer)
     return Judge(session).steps().silent()
-
-
-@program("healthy", "a BERT-like encoder")
-def healthy_bert() -> Judge:
-    return healthy(Bert(), lambda: torch.randint(0, 500, (8, 64)))
 
 
 @program("healthy", "a GPT with its blocks in a ModuleList inside a ModuleDict")
@@ -455,19 +374,9 @@ def healthy_gpt() -> Judge:
     return healthy(Gpt(), lambda: torch.randint(0, 500, (8, 64)))
 
 
-@program("healthy", "a residual network")
-def healthy_resnet() -> Judge:
-    return healthy(ResNet(), lambda: torch.randn(8, 3, 32, 32))
-
-
 @program("healthy", "a MobileNet-like network")
 def healthy_mobilenet() -> Judge:
     return healthy(MobileNet(), lambda: torch.randn(8, 3, 64, 64))
-
-
-@program("healthy", "a vision transformer")
-def healthy_vit() -> Judge:
-    return healthy(Vit(), lambda: torch.randn(8, 3, 64, 64))
 
 
 @program("healthy", "a U-Net")
@@ -498,28 +407,17 @@ def healthy_sleepers() -> Judge:
 
 @program("healthy", "a list of equal blocks, whose sum is most of the step")
 def healthy_blocks() -> Judge:
-    class Blocks(Root):
-        """Equal blocks in a list, a short stem and a short head."""
-
-        def __init__(self) -> None:
-            super().__init__()
-            self.stem, self.head = Sleep(0.3, 0.3), Sleep(0.3, 0.3)
-            self.blocks = nn.ModuleList(Block((1, 1), (1, 1)) for _ in range(4))
-
-        def forward(self, x: Tensor) -> Any:
-            x = self.stem(x)
-            for block in self.blocks:
-                x = block(x)
-            return self.head(x)
-
-    return loop(Blocks(), 120).steps().silent()
+    blocks = nn.Sequential(*(Block((1, 1), (1, 1)) for _ in range(4)))
+    model = Parts(
+        lambda net, x: net.head(net.blocks(net.stem(x))), stem=Sleep(0.3, 0.3), head=Sleep(0.3, 0.3), blocks=blocks
+    )
+    return loop(model, 120).steps().silent()
 
 
 @program("healthy", "gradient accumulation, validation and saving now and then, logging each tenth step")
 def healthy_everything() -> Judge:
     model = net()
-    optimizer = sgd(model)
-    session = autoprof.instrument(model, optimizer=optimizer)
+    session, optimizer = instrumented(model)
     CLOCK.start()
     for number, batch in enumerate(batches(240), 1):
         loss = model(batch).mean() / 2
@@ -540,5 +438,4 @@ def healthy_everything() -> Judge:
             with CLOCK.phase(EXCLUDED):
                 torch.save(model.state_dict(), "checkpoint.pt")
         CLOCK.step()
-    session.close()
     return Judge(session).steps().silent()

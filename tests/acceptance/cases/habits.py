@@ -5,8 +5,6 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -20,16 +18,18 @@ from ..judge import Judge
 from ..parts import (
     Chain,
     ClockedSGD,
-    Root,
+    Parts,
     Sleep,
     SlowSamples,
     batches,
+    clocked_steps,
+    instrumented,
     loader_of,
     rest,
-    sgd,
     train,
     train_step,
     two_layers,
+    update,
 )
 from ..registry import program
 
@@ -41,21 +41,12 @@ def draw_figure(ms: float) -> None:
     time.sleep(ms / 1e3)
 
 
-@contextmanager
-def backward() -> Iterator[None]:
-    """Charge the block to backward."""
-    with CLOCK.phase("backward"):
-        yield
-
-
 @program("steps", "a figure that takes 1.5 s, drawn after the loop and before the session closes, is in no step")
 def figure_after_the_loop() -> Judge:
     model = two_layers()
-    optimizer = sgd(model)
-    session = autoprof.instrument(model, optimizer=optimizer)
+    session, optimizer = instrumented(model)
     train(model, optimizer, STEPS)
     draw_figure(1500)
-    session.close()
     return (
         Judge(session)
         .steps()
@@ -69,21 +60,18 @@ def figure_after_the_loop() -> Judge:
 @program("steps", "the same after a loop over a DataLoader of 400 steps, which ends where nothing is recorded")
 def figure_after_a_long_loop() -> Judge:
     model = Chain(Sleep(0.5, 0.5), Sleep(0.5, 0.5))
-    optimizer = sgd(model)
     loader = loader_of(400)
-    session = autoprof.instrument(model, optimizer=optimizer)
+    session, optimizer = instrumented(model)
     train(model, optimizer, (batch for (batch,) in loader))
     draw_figure(1500)
-    session.close()
     return Judge(session).steps().phases("forward", "backward").run_time().throughput(8)
 
 
 @program("excluded", "validation at the end of each epoch, with a figure of 0.5 s after the last one")
 def figure_after_the_last_validation() -> Judge:
     model = two_layers()
-    optimizer = sgd(model)
     loader = loader_of(20)
-    session = autoprof.instrument(model, optimizer=optimizer)
+    session, optimizer = instrumented(model)
     CLOCK.start()
     for _ in range(4):
         model.train()
@@ -96,16 +84,14 @@ def figure_after_the_last_validation() -> Judge:
                         model(other)
             CLOCK.step()
     draw_figure(500)
-    session.close()
     return Judge(session).steps().phases("forward", "backward").run_time().excluded(relative=0.1)
 
 
 @program("steps", "next() on an iterator that is made anew when a DataLoader is exhausted")
 def next_on_an_iterator() -> Judge:
     model = two_layers()
-    optimizer = sgd(model)
     loader = SlowSamples(8 * 15, 0.25).loader()
-    session = autoprof.instrument(model, optimizer=optimizer)
+    session, optimizer = instrumented(model)
     CLOCK.start()
     iterator = iter(loader)
     for _ in range(STEPS):
@@ -116,43 +102,26 @@ def next_on_an_iterator() -> Judge:
             batch = next(iterator)
         optimizer.zero_grad()
         loss = model(batch).square().mean()
-        with backward():
+        with CLOCK.phase("backward"):
             loss.backward()
         optimizer.step()
         CLOCK.step()
-    session.close()
     return Judge(session).steps().phases("data", "forward", "backward").step_time().throughput(8)
-
-
-class Scaler:
-    """What a gradient scaler does: an optimizer step is left out where gradients are infinite."""
-
-    def __init__(self) -> None:
-        self.scaler = torch.amp.GradScaler("cpu", init_scale=2.0**10, growth_interval=1000)
-
-    def update(self, loss: Tensor, optimizer: torch.optim.Optimizer, overflows: bool) -> None:
-        """Make the backward pass and the update."""
-        scaled = self.scaler.scale(loss * float("inf") if overflows else loss)
-        with backward():
-            scaled.backward()  # type: ignore[no-untyped-call]
-        self.scaler.step(optimizer)
-        self.scaler.update()
-        optimizer.zero_grad()
 
 
 @program("steps", "torch.amp.GradScaler, whose first two steps overflow and are left out")
 def gradient_scaler() -> Judge:
-    model = two_layers()
-    optimizer = sgd(model)
-    scaler = Scaler()
-    loader = loader_of(STEPS)
-    session = autoprof.instrument(model, optimizer=optimizer)
-    CLOCK.start()
-    for number, (batch,) in enumerate(loader):
+    model, loader = two_layers(), loader_of(STEPS)
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**10, growth_interval=1000)
+    session, optimizer = instrumented(model)
+    for number, (batch,) in enumerate(clocked_steps(loader)):
         loss = model(batch).square().mean()
-        scaler.update(loss, optimizer, number < 2)
-        CLOCK.step()
-    session.close()
+        scaled = scaler.scale(loss * float("inf") if number < 2 else loss)
+        with CLOCK.phase("backward"):
+            scaled.backward()
+        scaler.step(optimizer)
+        scaler.update()
+        optimizer.zero_grad()
     return Judge(session).steps(within=2).phases("forward", "backward").step_time().throughput(8)
 
 
@@ -160,15 +129,11 @@ def gradient_scaler() -> Judge:
 def frozen_encoder_outside() -> Judge:
     encoder = nn.Sequential(Sleep(4, 0)).requires_grad_(False).eval()
     model = two_layers()
-    optimizer = sgd(model)
-    session = autoprof.instrument(model, optimizer=optimizer)
-    CLOCK.start()
-    for batch in batches(STEPS):
+    session, optimizer = instrumented(model)
+    for batch in clocked_steps(batches(STEPS)):
         with torch.no_grad():
             latents = encoder(batch)
         train_step(model, optimizer, latents + torch.randn_like(latents))
-        CLOCK.step()
-    session.close()
     return Judge(session).steps().phases("forward", "backward", "other").step_time().excludes_nothing()
 
 
@@ -176,48 +141,32 @@ def frozen_encoder_outside() -> Judge:
 def average_every_step() -> Judge:
     model = two_layers()
     average = torch.optim.swa_utils.AveragedModel(model)
-    optimizer = sgd(model)
-    session = autoprof.instrument(model, optimizer=optimizer)
-    CLOCK.start()
-    for batch in batches(STEPS):
+    session, optimizer = instrumented(model)
+    for batch in clocked_steps(batches(STEPS)):
         train_step(model, optimizer, batch)
         average.update_parameters(model)
         rest(2)
-        CLOCK.step()
-    session.close()
     return Judge(session).steps().phases("forward", "backward", "other").step_time().excludes_nothing()
 
 
 @program("throughput", "contrastive learning: two views of a batch through the model, one loss")
 def two_views() -> Judge:
     model = two_layers()
-    optimizer = sgd(model)
     loader = loader_of(STEPS)
-    session = autoprof.instrument(model, optimizer=optimizer)
-    CLOCK.start()
-    for (batch,) in loader:
-        loss = (model(batch) - model(batch + 0.1 * torch.randn_like(batch))).square().mean()
-        with backward():
-            loss.backward()
-        optimizer.step()
-        optimizer.zero_grad()
-        CLOCK.step()
-    session.close()
+    session, optimizer = instrumented(model)
+    for (batch,) in clocked_steps(loader):
+        update((model(batch) - model(batch + 0.1 * torch.randn_like(batch))).square().mean(), optimizer)
     return Judge(session).steps().phases("forward", "backward").step_time().throughput(8)
 
 
 @program("throughput", "two loaders in a zip: labelled and unlabelled batches for one step")
 def zipped_loaders() -> Judge:
     model = two_layers()
-    optimizer = sgd(model)
     labelled = loader_of(STEPS, 4)
     unlabelled = loader_of(STEPS, 12)
-    session = autoprof.instrument(model, optimizer=optimizer)
-    CLOCK.start()
-    for (first,), (second,) in zip(labelled, unlabelled, strict=True):
+    session, optimizer = instrumented(model)
+    for (first,), (second,) in clocked_steps(zip(labelled, unlabelled, strict=True)):
         train_step(model, optimizer, torch.cat([first, second]))
-        CLOCK.step()
-    session.close()
     return Judge(session).steps().phases("forward", "backward").step_time().throughput(16, may_be_absent=True)
 
 
@@ -232,104 +181,78 @@ def queue_of_a_thread() -> Judge:
         filled.put(None)
 
     model = two_layers()
-    optimizer = sgd(model)
     threading.Thread(target=fill, daemon=True).start()
-    session = autoprof.instrument(model, optimizer=optimizer)
+    session, optimizer = instrumented(model)
     CLOCK.start()
     while (batch := filled.get()) is not None:
         train_step(model, optimizer, batch)
         CLOCK.step()
-    session.close()
     return Judge(session).steps().phases("forward", "backward", "other").finds("unattributed", r"habits\.py:\d+")
 
 
 @program("steps", "truncated backpropagation through time: five chunks of a sequence, an update after each")
 def truncated_sequences() -> Judge:
-    class Recurrent(Root):
-        """A model that takes a chunk of a sequence and a state."""
+    def call(net: Any, x: Tensor, state: Tensor | None) -> Any:
+        x, state = net.cell(x, state)
+        return net.body(x), state
 
-        def __init__(self) -> None:
-            super().__init__()
-            self.cell, self.body = nn.GRU(16, 16, batch_first=True), Sleep(2, 3)
-
-        def forward(self, x: Tensor, state: Tensor | None) -> Any:
-            x, state = self.cell(x, state)
-            return self.body(x), state
-
-    model = Recurrent()
-    optimizer = sgd(model)
+    model = Parts(call, cell=nn.GRU(16, 16, batch_first=True), body=Sleep(2, 3))
     loader = DataLoader(TensorDataset(torch.randn(8 * 16, 20, 16)), batch_size=8)
-    session = autoprof.instrument(model, optimizer=optimizer)
+    session, optimizer = instrumented(model)
     CLOCK.start()
     for (sequences,) in loader:
         state = None
         for chunk in sequences.chunk(5, 1):
             output, state = model(chunk, state if state is None else state.detach())
-            loss = output.square().mean()
-            with backward():
-                loss.backward()
-            optimizer.step()
-            optimizer.zero_grad()
+            update(output.square().mean(), optimizer)
             CLOCK.step()
-    session.close()
     return Judge(session).steps().phases("forward", "backward").step_time()
 
 
 @program("steps", "WGAN-GP: the critic is updated with a gradient penalty for each batch, the generator for each fifth")
 def gradient_penalty() -> Judge:
-    class Gan(Root):
-        """A generator and a critic in one module, called by the name of the part."""
+    def call(net: Any, x: Tensor, part: str) -> Any:
+        rest(1)
+        return net.critic(x) if part == "critic" else net.generator(x)
 
-        def __init__(self) -> None:
-            super().__init__()
-            self.generator = nn.Linear(16, 16)
-            self.critic = nn.Sequential(nn.Linear(16, 32), nn.Tanh(), nn.Linear(32, 1))
-
-        def forward(self, x: Tensor, part: str) -> Any:
-            rest(1)
-            return self.critic(x) if part == "critic" else self.generator(x)
-
-    model = Gan()
+    judges = nn.Sequential(nn.Linear(16, 32), nn.Tanh(), nn.Linear(32, 1))
+    model: Any = Parts(call, generator=nn.Linear(16, 16), critic=judges)
     critic, generator = (
         ClockedSGD(model.critic.parameters(), sleep_ms=0.5),
         ClockedSGD(model.generator.parameters(), sleep_ms=0.5),
     )
     session = autoprof.instrument(model, optimizer=[critic, generator])
-    CLOCK.start()
-    for number, batch in enumerate(batches(100), 1):
+    for number, batch in enumerate(clocked_steps(batches(100)), 1):
         mixed = model(batch, "generator").detach().requires_grad_()
         scores = model(mixed, "critic")
-        with backward():
+        with CLOCK.phase("backward"):
             (slope,) = torch.autograd.grad(scores.sum(), mixed, create_graph=True)
         loss = scores.mean() + (slope.norm(dim=1) - 1).square().mean()
-        with backward():
+        with CLOCK.phase("backward"):
             loss.backward()
         critic.step()
         model.zero_grad()
         if number % 5 == 0:
             loss = -model(model(batch, "generator"), "critic").mean()
-            with backward():
+            with CLOCK.phase("backward"):
                 loss.backward()
             generator.step()
             model.zero_grad()
-        CLOCK.step()
-    session.close()
     return Judge(session).steps().phases("forward", "backward", "optimizer").step_time()
 
 
 @program("findings", "healthy: loss.item(), gradient clipping, a scheduler and a progress line in every step")
 def healthy_habits() -> Judge:
     model = two_layers()
-    optimizer = sgd(model)
+    session, optimizer = instrumented(model)
     scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, STEPS)
     loader = loader_of(STEPS, shuffle=True)
-    session = autoprof.instrument(model, optimizer=optimizer)
     CLOCK.start()
     total = 0.0
     for number, (batch,) in enumerate(loader, 1):
         optimizer.zero_grad(set_to_none=True)
         loss = model(batch).square().mean()
-        with backward():
+        with CLOCK.phase("backward"):
             loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
@@ -337,5 +260,4 @@ def healthy_habits() -> Judge:
         total += loss.item()
         print(f"\rstep {number} loss {total / number:.3f}", end="")
         CLOCK.step()
-    session.close()
     return Judge(session).steps().phases("forward", "backward").step_time().throughput(8).silent()

@@ -16,6 +16,7 @@ import autoprof
 from benchmarks.hot_path.models import import_package
 
 from ..judge import Judge
+from ..parts import update
 from ..registry import program
 
 STEPS = 40
@@ -27,10 +28,7 @@ def train(model: nn.Module, loss: Callable[[], Tensor], steps: int = STEPS) -> J
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
     session = autoprof.instrument(model, optimizer=optimizer)
     for _ in range(steps):
-        loss().backward()  # type: ignore[no-untyped-call]
-        optimizer.step()
-        optimizer.zero_grad()
-    session.close()
+        update(loss(), optimizer)
     return Judge(session).silent()
 
 
@@ -135,7 +133,6 @@ def autoencoder_is_healthy() -> Judge:
             optimizer.step()
             optimizer.zero_grad()
             scheduler.step()
-    session.close()
     return Judge(session).silent()
 
 
@@ -154,14 +151,9 @@ def adversaries_is_healthy() -> Judge:
         side = 24 if number % 2 else 28
         fake = generator(torch.randn(8, 8, side, side))
         real = torch.rand(8, 3, side, side)
-        (critic(fake.detach()).mean() - critic(real).mean()).backward()
-        of_critic.step()
+        update(critic(fake.detach()).mean() - critic(real).mean(), of_critic)
+        update(-critic(fake).mean(), of_generator)
         of_critic.zero_grad()
-        (-critic(fake).mean()).backward()
-        of_generator.step()
-        of_generator.zero_grad()
-        of_critic.zero_grad()
-    session.close()
     return Judge(session).silent()
 
 
@@ -242,10 +234,7 @@ def tuples_of_each_step_is_healthy() -> Judge:
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
     session = autoprof.instrument(model, optimizer=optimizer)
     for _ in range(60):
-        loss().backward()  # type: ignore[no-untyped-call]
-        optimizer.step()
-        optimizer.zero_grad()
-    session.close()
+        update(loss(), optimizer)
     return Judge(session).silent("memory-growth")
 
 

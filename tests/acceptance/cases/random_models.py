@@ -142,7 +142,6 @@ def run_seed(seed: int) -> Judge:
         if number % (20 * micro) == 0:
             _between(model, validates, saves)
         CLOCK.step()
-    session.close()
     judge = Judge(session).steps().step_time()
     judge.phases("data", "forward", "recompute", "backward", "optimizer", "other").closes()
     return judge.excluded(relative=0.1)

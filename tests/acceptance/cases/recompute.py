@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial, wraps
-from typing import Any
+from typing import Any, Final
 
 import torch
 from torch import Tensor, nn
@@ -16,13 +17,28 @@ from torch.utils.checkpoint import (
     create_selective_checkpoint_contexts,
 )
 
-import autoprof
 from benchmarks.hot_path.models import import_package
 
 from ..clock import CLOCK
 from ..judge import Judge
-from ..parts import Block, Root, Sleep, batches, in_backward, recomputed, rest, sgd, sleep_op, train
-from ..registry import program
+from ..parts import (
+    Block,
+    Parts,
+    Root,
+    Sleep,
+    batches,
+    clocked,
+    clocked_steps,
+    in_backward,
+    instrumented,
+    judge_plain,
+    recomputed,
+    rest,
+    sleep_op,
+    update,
+    weight,
+)
+from ..registry import Program, add, program
 
 STEPS = 60
 PHASES = ("forward", "recompute", "backward")
@@ -30,11 +46,7 @@ PHASES = ("forward", "recompute", "backward")
 
 def judge_training(model: nn.Module, steps: int = STEPS) -> Judge:
     """Train with the default and compare steps, phases and sums."""
-    optimizer = sgd(model)
-    session = autoprof.instrument(model, optimizer=optimizer)
-    train(model, optimizer, steps)
-    session.close()
-    return Judge(session).steps().phases(*PHASES).closes()
+    return judge_plain(model, steps).steps().phases(*PHASES).closes()
 
 
 Call = Callable[[Any, Tensor], Any]
@@ -57,80 +69,12 @@ class Net(Root):
         return self.head(self.call(self, self.stem(x)))
 
 
-class Outer(Root):
-    """A model whose only child is a net, so that everything checkpointed lies inside one target."""
-
-    def __init__(self, call: Call) -> None:
-        super().__init__()
-        self.net, self.tail = Net(call), Sleep(1, 1, "tail")
-
-    def forward(self, x: Tensor) -> Any:
-        return self.tail(self.net(x))
-
-
-@program("recompute", "checkpoint(lambda) inside a child of the model, without reentry")
-def checkpoint_lambda() -> Judge:
-    return judge_training(Outer(lambda net, x: checkpoint(lambda y: net.body(y), x, use_reentrant=False)))
-
-
-@program("recompute", "checkpoint(lambda) inside a child of the model, reentrant")
-def checkpoint_lambda_reentrant() -> Judge:
-    return judge_training(Outer(lambda net, x: checkpoint(lambda y: net.body(y), x, use_reentrant=True)))
-
-
-@program("recompute", "checkpoint of a bound method")
-def checkpoint_bound_method() -> Judge:
-    return judge_training(Outer(lambda net, x: checkpoint(net.run_body, x, use_reentrant=False)))
-
-
-@program("recompute", "checkpoint of a bound method, reentrant")
-def checkpoint_bound_method_reentrant() -> Judge:
-    return judge_training(Outer(lambda net, x: checkpoint(net.run_body, x, use_reentrant=True)))
-
-
-@program("recompute", "checkpoint of a submodule two levels below the model")
-def checkpoint_submodule() -> Judge:
-    return judge_training(Outer(lambda net, x: checkpoint(net.body, x, use_reentrant=False)))
-
-
-@program("recompute", "checkpoint of a direct child of the model, the form that hooks alone see")
-def checkpoint_child() -> Judge:
-    return judge_training(Net(lambda net, x: checkpoint(net.body, x, use_reentrant=False)))
-
-
 @program("recompute", "checkpoint of a functools.partial with a keyword")
 def checkpoint_partial() -> Judge:
     def scaled(x: Tensor, *, net: Net, scale: float) -> Any:
         return net.run_body(x) * scale
 
-    return judge_training(Outer(lambda net, x: checkpoint(partial(scaled, net=net, scale=0.5), x, use_reentrant=False)))
-
-
-class Functional(Root):
-    """A model that checkpoints plain operations on its own parameters; no module runs in the recomputation."""
-
-    def __init__(self, reentrant: bool) -> None:
-        super().__init__()
-        self.reentrant = reentrant
-        self.stem = Sleep(1, 1, "stem")
-        self.weights = nn.ParameterList([nn.Parameter(torch.ones(1)) for _ in range(2)])
-
-    def forward(self, x: Tensor) -> Any:
-        for weight in self.weights:
-            x = checkpoint(
-                sleep_op, x if x.requires_grad else self.stem(x), weight, 3.0, 2.0, use_reentrant=self.reentrant
-            )
-        return x
-
-
-@program("recompute", "plain operations checkpointed in the model's own forward; no module is recomputed")
-def checkpoint_functional() -> Judge:
-    return judge_training(Functional(reentrant=False))
-
-
-@program("recompute", "plain operations checkpointed in the model's own forward, reentrant")
-def checkpoint_functional_reentrant() -> Judge:
-    return judge_training(Functional(reentrant=True))
+    return judge_training(outer(lambda net, x: checkpoint(partial(scaled, net=net, scale=0.5), x, use_reentrant=False)))
 
 
 class Layers(Root):
@@ -149,39 +93,76 @@ class Layers(Root):
         return x
 
 
-@program("recompute", "every layer of a ModuleList checkpointed: three recomputations in one backward")
-def checkpoint_every_layer() -> Judge:
-    return judge_training(Layers(lambda layer, x: checkpoint(layer, x, use_reentrant=False)))
+def outer(call: Call) -> Parts:
+    """Return a model whose only child is a net, so that everything checkpointed lies inside one target."""
+    return Parts(lambda model, x: model.tail(model.net(x)), net=Net(call), tail=Sleep(1, 1, "tail"))
 
 
-@program("recompute", "every layer of a ModuleList checkpointed, reentrant")
-def checkpoint_every_layer_reentrant() -> Judge:
-    return judge_training(Layers(lambda layer, x: checkpoint(layer, x, use_reentrant=True)))
+def functional(reentrant: bool) -> Parts:
+    """Return a model that checkpoints plain operations on its own parameters; no module is recomputed."""
+
+    def call(net: Any, x: Tensor) -> Any:
+        for one in net.weights:
+            x = checkpoint(sleep_op, x if x.requires_grad else net.stem(x), one, 3.0, 2.0, use_reentrant=reentrant)
+        return x
+
+    return Parts(call, stem=Sleep(1, 1, "stem"), weights=nn.ParameterList(weight() for _ in range(2)))
 
 
-class Segments(Root):
-    """Four layers run by ``checkpoint_sequential`` in two segments."""
+def segments(reentrant: bool) -> Parts:
+    """Return four layers that ``checkpoint_sequential`` runs in two segments."""
 
-    def __init__(self, reentrant: bool) -> None:
-        super().__init__()
-        self.reentrant = reentrant
-        self.stem = Sleep(1, 1, "stem")
-        self.layers = nn.Sequential(*(Sleep(2, 2, f"layer{i}") for i in range(4)))
+    def call(net: Any, x: Tensor) -> Any:
+        return checkpoint_sequential(net.layers, 2, net.stem(x), use_reentrant=reentrant)  # type: ignore[no-untyped-call]
 
-    def forward(self, x: Tensor) -> Any:
-        return checkpoint_sequential(  # type: ignore[no-untyped-call]
-            self.layers, 2, self.stem(x), use_reentrant=self.reentrant
-        )
+    layers = nn.Sequential(*(Sleep(2, 2, f"layer{i}") for i in range(4)))
+    return Parts(call, stem=Sleep(1, 1, "stem"), layers=layers)
 
 
-@program("recompute", "checkpoint_sequential, four layers in two segments")
-def sequential_segments() -> Judge:
-    return judge_training(Segments(reentrant=False))
+def checkpointed(part: Call, **more: Any) -> Parts:
+    """Return a model that checkpoints a function of its parts after its stem."""
+
+    def run(net: Any, x: Tensor) -> Any:
+        with recomputed():
+            return part(net, x)
+
+    options = {"use_reentrant": False, **more.pop("options", {})}
+    return Parts(lambda net, x: checkpoint(partial(run, net), net.stem(x), **options), stem=Sleep(1, 1), **more)
 
 
-@program("recompute", "checkpoint_sequential, reentrant")
-def sequential_segments_reentrant() -> Judge:
-    return judge_training(Segments(reentrant=True))
+FORMS: Final[dict[str, tuple[str, Callable[[bool], nn.Module]]]] = {
+    "checkpoint_lambda": (
+        "checkpoint(lambda) inside a child of the model",
+        lambda again: outer(lambda net, x: checkpoint(lambda y: net.body(y), x, use_reentrant=again)),
+    ),
+    "checkpoint_bound_method": (
+        "checkpoint of a bound method",
+        lambda again: outer(lambda net, x: checkpoint(net.run_body, x, use_reentrant=again)),
+    ),
+    "checkpoint_child": (
+        "checkpoint of a direct child of the model, the form that hooks alone see",
+        lambda again: Net(lambda net, x: checkpoint(net.body, x, use_reentrant=again)),
+    ),
+    "checkpoint_functional": (
+        "plain operations checkpointed in the model's own forward; no module is recomputed",
+        functional,
+    ),
+    "checkpoint_every_layer": (
+        "every layer of a ModuleList checkpointed: three recomputations in one backward",
+        lambda again: Layers(lambda layer, x: checkpoint(layer, x, use_reentrant=again)),
+    ),
+    "sequential_segments": ("checkpoint_sequential, four layers in two segments", segments),
+}
+"""Forms of checkpointing by name: a sentence, and a model that is checkpointed so, reentrant or not."""
+
+
+def _run_form(name: str, reentrant: bool) -> Judge:
+    return judge_training(FORMS[name][1](reentrant))
+
+
+for _name, (_sentence, _) in FORMS.items():
+    add(Program(_name, "recompute", _sentence, partial(_run_form, _name, False)))
+    add(Program(f"{_name}_reentrant", "recompute", f"{_sentence}; reentrant", partial(_run_form, _name, True)))
 
 
 def save_products() -> Any:
@@ -194,24 +175,16 @@ def save_products() -> Any:
     return create_selective_checkpoint_contexts(policy)  # type: ignore[no-untyped-call]
 
 
-class Selective(Root):
-    """A linear layer, whose product is kept, and a layer that is recomputed."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.stem, self.product, self.body = Sleep(1, 1), nn.Linear(16, 16), Sleep(4, 2, "body")
-
-    def part(self, x: Tensor) -> Any:
-        with recomputed():
-            return self.body(self.product(x))
-
-    def forward(self, x: Tensor) -> Any:
-        return checkpoint(self.part, self.stem(x), use_reentrant=False, context_fn=save_products)
-
-
 @program("recompute", "selective checkpointing: a context_fn that keeps the matrix products")
 def selective_checkpoint() -> Judge:
-    return judge_training(Selective())
+    return judge_training(
+        checkpointed(
+            lambda net, x: net.body(net.product(x)),
+            product=nn.Linear(16, 16),
+            body=Sleep(4, 2, "body"),
+            options={"context_fn": save_products},
+        )
+    )
 
 
 @program("recompute", "checkpoint_wrapper of torch.distributed around a child")
@@ -232,46 +205,22 @@ def applied_checkpoint() -> Judge:
     return judge_training(model)
 
 
-class EarlyStop(Root):
-    """A checkpointed part whose last stretch saves nothing, so that its recomputation ends before it."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.stem, self.body = Sleep(1, 1), Sleep(4, 3, "body")
-
-    def part(self, x: Tensor) -> Any:
-        with recomputed():
-            x = self.body(x)
-            rest(3)
-            return x + 1
-
-    def forward(self, x: Tensor) -> Any:
-        return checkpoint(self.part, self.stem(x), use_reentrant=False)
-
-
 @program("recompute", "early stop: the end of the checkpointed part does not run again")
 def early_stop() -> Judge:
-    return judge_training(EarlyStop())
+    def part(net: Any, x: Tensor) -> Any:
+        x = net.body(x)
+        rest(3)
+        return x + 1
 
-
-class Nested(Root):
-    """A checkpoint inside a checkpoint: the inner layer runs three times a step."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.stem, self.outer, self.inner = Sleep(1, 1), Sleep(2, 1, "outer"), Sleep(3, 2, "inner")
-
-    def part(self, x: Tensor) -> Any:
-        with recomputed():
-            return checkpoint(self.inner, self.outer(x), use_reentrant=False)
-
-    def forward(self, x: Tensor) -> Any:
-        return checkpoint(self.part, self.stem(x), use_reentrant=False)
+    return judge_training(checkpointed(part, body=Sleep(4, 3, "body")))
 
 
 @program("recompute", "a checkpoint inside a checkpoint")
 def nested_checkpoint() -> Judge:
-    return judge_training(Nested())
+    def part(net: Any, x: Tensor) -> Any:
+        return checkpoint(net.inner, net.outer(x), use_reentrant=False)
+
+    return judge_training(checkpointed(part, outer=Sleep(2, 1, "outer"), inner=Sleep(3, 2, "inner")))
 
 
 class LayerWithFlag(nn.Module):
@@ -306,44 +255,22 @@ class DecoderLayer(LayerWithFlag):
             return self.mlp(self.self_attn(x)) + x
 
 
-class Decoder(nn.Module):
-    """The inner model of a causal language model."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.embed, self.layers = Sleep(0.5, 0.5), nn.ModuleList(DecoderLayer() for _ in range(3))
-
-    def forward(self, x: Tensor) -> Any:
-        x = self.embed(x)
-        for layer in self.layers:
-            x = layer(x)
-        return x
-
-
-class CausalModel(Root):
-    """A causal language model with layers that recompute their forward."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.model, self.lm_head = Decoder(), Sleep(1, 1, "lm_head")
-
-    def forward(self, x: Tensor) -> Any:
-        return self.lm_head(self.model(x))
+def causal_model() -> Parts:
+    """Return a causal language model with layers that recompute their forward."""
+    layers = [DecoderLayer() for _ in range(3)]
+    decoder = nn.Sequential(OrderedDict(embed=Sleep(0.5, 0.5), layers=nn.Sequential(*layers)))
+    return Parts(lambda net, x: net.lm_head(net.model(x)), model=decoder, lm_head=Sleep(1, 1, "lm_head"))
 
 
 @program("recompute", "Llama-like: layers that recompute their forward instead of their call, as in transformers 5")
 def llama_like() -> Judge:
-    return judge_training(CausalModel()).finds("recompute")
+    return judge_training(causal_model()).finds("recompute")
 
 
 @program("recompute", "the same with the layers as explicit targets")
 def llama_like_layers_as_targets() -> Judge:
-    model = CausalModel()
-    optimizer = sgd(model)
-    session = autoprof.instrument(model, {"targets": [{"match": r"model\.layers\.\d+"}]}, optimizer=optimizer)
-    train(model, optimizer, STEPS)
-    session.close()
-    return Judge(session).steps().phases(*PHASES).closes()
+    model, config = causal_model(), {"targets": [{"match": r"model\.layers\.\d+"}]}
+    return judge_plain(model, STEPS, config).steps().phases(*PHASES).closes()
 
 
 @program("recompute", "Llama of transformers with gradient_checkpointing_enable()", "transformers")
@@ -357,19 +284,11 @@ def llama_of_transformers() -> Judge:
     model.train()
     kind = type(model.model.layers[0])
     kind.forward = _charged(kind.forward)  # transformers recomputes the function of the class
-    model.forward = _clocked(model.forward)
-    optimizer = sgd(model)
-    session = autoprof.instrument(model, optimizer=optimizer)
-    CLOCK.start()
-    for _ in range(STEPS):
+    model.forward = clocked(model.forward)
+    session, optimizer = instrumented(model)
+    for _ in clocked_steps(range(STEPS)):
         tokens = torch.randint(0, 256, (4, 64))
-        loss = model(input_ids=tokens, labels=tokens).loss
-        with CLOCK.phase("backward"):
-            loss.backward()
-        optimizer.step()
-        optimizer.zero_grad()
-        CLOCK.step()
-    session.close()
+        update(model(input_ids=tokens, labels=tokens).loss, optimizer)
     return Judge(session).steps().phases(*PHASES, relative=0.1)
 
 
@@ -382,63 +301,34 @@ def _charged(forward: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
-def _clocked(forward: Callable[..., Any]) -> Callable[..., Any]:
-    """Charge a model's own forward: autoprof's work of a recorded step, after the model's last hook, is not in it."""
-
-    @wraps(forward)
-    def run(*args: Any, **kwargs: Any) -> Any:
-        with CLOCK.phase("forward"):
-            return forward(*args, **kwargs)
-
-    return run
-
-
-class TwoLosses(Root):
-    """Two checkpointed branches with a loss each."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.stem, self.left, self.right = Sleep(1, 1), Sleep(3, 2, "left"), Sleep(2, 2, "right")
-
-    def forward(self, x: Tensor) -> Any:
-        x = self.stem(x)
-        return checkpoint(self.left, x, use_reentrant=False), checkpoint(self.right, x, use_reentrant=False)
-
-
 @program("recompute", "two losses with a backward each, every branch checkpointed")
 def two_backwards() -> Judge:
-    model = TwoLosses()
-    optimizer = sgd(model)
-    session = autoprof.instrument(model, optimizer=optimizer)
-    CLOCK.start()
-    for batch in batches(STEPS):
+    def call(net: Any, x: Tensor) -> tuple[Any, Any]:
+        x = net.stem(x)
+        return checkpoint(net.left, x, use_reentrant=False), checkpoint(net.right, x, use_reentrant=False)
+
+    model = Parts(call, stem=Sleep(1, 1), left=Sleep(3, 2, "left"), right=Sleep(2, 2, "right"))
+    session, optimizer = instrumented(model)
+    for batch in clocked_steps(batches(STEPS)):
         left, right = model(batch)
         with CLOCK.phase("backward"):
             left.mean().backward(retain_graph=True)
-            right.mean().backward()
-        optimizer.step()
-        optimizer.zero_grad()
-        CLOCK.step()
-    session.close()
+        update(right.mean(), optimizer)
     return Judge(session).steps().phases(*PHASES).closes()
 
 
 @program("recompute", "gradients by torch.autograd.grad through a checkpoint")
 def gradients_by_function() -> Judge:
-    model = Outer(lambda net, x: checkpoint(net.run_body, x, use_reentrant=False))
-    optimizer = sgd(model)
-    session = autoprof.instrument(model, optimizer=optimizer)
-    CLOCK.start()
-    for batch in batches(STEPS):
+    model = outer(lambda net, x: checkpoint(net.run_body, x, use_reentrant=False))
+    parameters = list(model.parameters())
+    session, optimizer = instrumented(model)
+    for batch in clocked_steps(batches(STEPS)):
         output = model(batch)
         with CLOCK.phase("backward"):
-            parameters = list(model.parameters())
             for parameter, gradient in zip(parameters, torch.autograd.grad(output.mean(), parameters), strict=True):
                 parameter.grad = gradient
         optimizer.step()
         optimizer.zero_grad()
-        CLOCK.step()
-    session.close()
     return Judge(session).steps().phases(*PHASES).closes()
 
 
@@ -474,8 +364,7 @@ def retried(optimizer: torch.optim.Optimizer) -> Iterator[None]:
 @program("recompute", "an exception inside each fifth recomputation; the program skips that batch")
 def exception_in_recompute() -> Judge:
     model = Failing()
-    optimizer = sgd(model)
-    session = autoprof.instrument(model, optimizer=optimizer)
+    session, optimizer = instrumented(model)
     CLOCK.start()
     done = 0
     for batch in batches(STEPS):
@@ -487,7 +376,6 @@ def exception_in_recompute() -> Judge:
             optimizer.zero_grad()
             done += 1
             CLOCK.step()
-    session.close()
     judge = Judge(session).steps(done, within=2)
     return judge.phases(*PHASES, relative=0.1).closes()
 
@@ -495,7 +383,7 @@ def exception_in_recompute() -> Judge:
 @program("recompute", "a checkpoint with preserve_rng_state and determinism_check switched off")
 def without_checks() -> Judge:
     return judge_training(
-        Outer(
+        outer(
             lambda net, x: checkpoint(
                 net.run_body, x, use_reentrant=False, preserve_rng_state=False, determinism_check="none"
             )
@@ -505,7 +393,7 @@ def without_checks() -> Judge:
 
 @program("recompute", "no checkpointing: no recompute is invented")
 def without_checkpointing() -> Judge:
-    model = Outer(lambda net, x: net.run_body(x))
+    model = outer(lambda net, x: net.run_body(x))
     judge = judge_training(model)
     rows = [row.name for row in judge.summary.rows if row.phase == "recompute"]
     return judge.is_true("rows of recompute", not rows, ", ".join(rows) or "none", "none").silent("recompute")

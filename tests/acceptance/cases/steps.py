@@ -13,7 +13,22 @@ import autoprof
 
 from ..clock import CLOCK, EXCLUDED
 from ..judge import Judge
-from ..parts import Chain, Layer, Root, Sleep, batches, rest, sgd, train, two_layers
+from ..parts import (
+    Chain,
+    Layer,
+    Root,
+    Sleep,
+    batches,
+    clocked_steps,
+    instrumented,
+    judge_plain,
+    loader_of,
+    rest,
+    sgd,
+    train,
+    two_layers,
+    update,
+)
 from ..registry import program
 
 STEPS = 60
@@ -25,23 +40,10 @@ def body() -> nn.Sequential:
     return nn.Sequential(Layer(2, 3, "first"), Layer(1, 2, "second"))
 
 
-def update(loss: Tensor, *optimizers: Any) -> None:
-    """Make the backward pass and the steps of the optimizers."""
-    with CLOCK.phase("backward"):
-        loss.backward()  # type: ignore[no-untyped-call]
-    for optimizer in optimizers:
-        optimizer.step()
-        optimizer.zero_grad()
-
-
 @program("steps", "the plainest loop")
 def plain_loop() -> Judge:
     model = two_layers()
-    optimizer = sgd(model)
-    session = autoprof.instrument(model, optimizer=optimizer)
-    train(model, optimizer, STEPS)
-    session.close()
-    return Judge(session).steps().phases(*PHASES, "other").step_time().closes()
+    return judge_plain(model, STEPS).steps().phases(*PHASES, "other").step_time().closes()
 
 
 @program("steps", "the plainest loop, without naming the optimizer")
@@ -49,20 +51,15 @@ def plain_loop_without_optimizer() -> Judge:
     model = two_layers()
     session = autoprof.instrument(model)
     train(model, sgd(model), STEPS)
-    session.close()
     return Judge(session).steps().phases(*PHASES).step_time()
 
 
 @program("steps", "model.forward(x) in place of model(x)")
 def forward_called_directly() -> Judge:
     model: Any = body()
-    optimizer = sgd(model)
-    session = autoprof.instrument(model, optimizer=optimizer)
-    CLOCK.start()
-    for batch in batches(STEPS):
+    session, optimizer = instrumented(model)
+    for batch in clocked_steps(batches(STEPS)):
         update(model.forward(batch).mean(), optimizer)
-        CLOCK.step()
-    session.close()
     return Judge(session).steps().phases(*PHASES).step_time()
 
 
@@ -92,13 +89,9 @@ class InnerNet(nn.Module):
 
 
 def _train_by_method(model: Any) -> Judge:
-    optimizer = sgd(model)
-    session = autoprof.instrument(model, optimizer=optimizer)
-    CLOCK.start()
-    for batch in batches(STEPS):
+    session, optimizer = instrumented(model)
+    for batch in clocked_steps(batches(STEPS)):
         update(model.training_step(batch), optimizer)
-        CLOCK.step()
-    session.close()
     return Judge(session).steps().phases(*PHASES).step_time()
 
 
@@ -123,14 +116,10 @@ class EncoderDecoder(nn.Module):
 @program("steps", "encoder and decoder called separately, never the model")
 def encoder_and_decoder() -> Judge:
     model = EncoderDecoder()
-    optimizer = sgd(model)
-    session = autoprof.instrument(model, optimizer=optimizer)
-    CLOCK.start()
-    for batch in batches(STEPS):
+    session, optimizer = instrumented(model)
+    for batch in clocked_steps(batches(STEPS)):
         code = model.encoder(batch)
         update(model.decoder(code).mean(), optimizer)
-        CLOCK.step()
-    session.close()
     return Judge(session).steps().phases(*PHASES).step_time()
 
 
@@ -140,13 +129,10 @@ def gan_in_a_dict() -> Judge:
     generator, discriminator = models["generator"], models["discriminator"]
     of_generator, of_discriminator = sgd(generator), sgd(discriminator)
     session = autoprof.instrument(models, optimizer=[of_generator, of_discriminator])
-    CLOCK.start()
-    for batch in batches(STEPS):
+    for batch in clocked_steps(batches(STEPS)):
         fake = generator(batch)
         update(discriminator(fake.detach()).mean() - discriminator(batch).mean(), of_discriminator)
         update(-discriminator(fake).mean(), of_generator)
-        CLOCK.step()
-    session.close()
     return Judge(session).steps().phases(*PHASES).step_time()
 
 
@@ -155,23 +141,19 @@ def gan_with_the_discriminator_alone() -> Judge:
     generator, discriminator = Sleep(2, 2, "generator"), Sleep(1, 2, "discriminator")
     of_generator, of_discriminator = sgd(generator), sgd(discriminator)
     session = autoprof.instrument(discriminator)
-    CLOCK.start()
-    for batch in batches(STEPS):
+    for batch in clocked_steps(batches(STEPS)):
         fake = generator(batch)
         update(discriminator(fake.detach()).mean() - discriminator(batch).mean(), of_discriminator)
         update(-discriminator(fake).mean(), of_generator)
-        CLOCK.step()
-    session.close()
     return Judge(session).steps().step_time()
 
 
-@program("steps", "LBFGS with a closure that runs four times a step")
+@program("steps", "LBFGS with a closure that runs four times a step and sees one batch")
 def lbfgs() -> Judge:
     model = two_layers()
     optimizer = torch.optim.LBFGS(model.parameters(), lr=1e-4, max_iter=4, tolerance_grad=0.0, tolerance_change=0.0)
     session = autoprof.instrument(model, optimizer=optimizer)
-    CLOCK.start()
-    for batch in batches(30):
+    for batch in clocked_steps(batches(30)):
 
         def closure(batch: Tensor = batch) -> Any:
             optimizer.zero_grad()
@@ -182,9 +164,7 @@ def lbfgs() -> Judge:
 
         with CLOCK.phase("optimizer"):
             optimizer.step(closure)  # type: ignore[no-untyped-call]
-        CLOCK.step()
-    session.close()
-    return Judge(session).steps().phases("forward", "backward").step_time()
+    return Judge(session).steps().phases("forward", "backward").step_time().throughput(8, may_be_absent=True)
 
 
 class PreparedOptimizer(torch.optim.Optimizer):
@@ -214,17 +194,15 @@ def prepared_optimizer() -> Judge:
     optimizer = PreparedOptimizer(sgd(model))
     session = autoprof.instrument(model, optimizer=optimizer)
     train(model, optimizer, STEPS)
-    session.close()
     return Judge(session).steps().phases(*PHASES).step_time()
 
 
-@program("steps", "gradient accumulation over four micro-batches")
+@program("steps", "gradient accumulation: four micro-batches of 8 are 32 samples a step")
 def gradient_accumulation() -> Judge:
-    model = Chain(Sleep(1, 2, "first"))
-    optimizer = sgd(model)
-    session = autoprof.instrument(model, optimizer=optimizer)
+    model, loader = Chain(Sleep(1, 2, "first")), loader_of(160)
+    session, optimizer = instrumented(model)
     CLOCK.start()
-    for number, batch in enumerate(batches(160), 1):
+    for number, (batch,) in enumerate(loader, 1):
         loss = model(batch).mean() / 4
         with CLOCK.phase("backward"):
             loss.backward()
@@ -232,8 +210,7 @@ def gradient_accumulation() -> Judge:
             optimizer.step()
             optimizer.zero_grad()
             CLOCK.step()
-    session.close()
-    judge = Judge(session).steps().phases(*PHASES).step_time()
+    judge = Judge(session).steps().phases(*PHASES).step_time().throughput(32)
     return judge.is_true("micro-batches", judge.summary.micro_steps == 4, judge.summary.micro_steps, "4")
 
 
@@ -252,11 +229,8 @@ def derived_optimizer() -> Judge:
     torch.optim.SGD(model.parameters(), lr=1e-4)
     optimizer = DecayingSGD(model.parameters(), lr=1e-4)
     session = autoprof.instrument(model, optimizer=optimizer)
-    CLOCK.start()
-    for batch in batches(STEPS):
+    for batch in clocked_steps(batches(STEPS)):
         update(model(batch).mean(), optimizer)
-        CLOCK.step()
-    session.close()
     return Judge(session).steps().phases("forward", "backward").step_time()
 
 
@@ -265,11 +239,8 @@ def two_optimizers_together() -> Judge:
     model = two_layers()
     optimizers = sgd(model[0]), sgd(model[1])
     session = autoprof.instrument(model, optimizer=list(optimizers))
-    CLOCK.start()
-    for batch in batches(STEPS):
+    for batch in clocked_steps(batches(STEPS)):
         update(model(batch).mean(), *optimizers)
-        CLOCK.step()
-    session.close()
     return Judge(session).steps().phases(*PHASES).step_time()
 
 
@@ -278,12 +249,9 @@ def manual_optimization() -> Judge:
     model = EncoderDecoder()
     first, second = sgd(model.encoder), sgd(model.decoder)
     session = autoprof.instrument(model, optimizer=[first, second])
-    CLOCK.start()
-    for batch in batches(STEPS):
+    for batch in clocked_steps(batches(STEPS)):
         update(model.decoder(model.encoder(batch).detach()).mean(), second)
         update(model.decoder(model.encoder(batch)).mean(), first)
-        CLOCK.step()
-    session.close()
     return Judge(session).steps().phases(*PHASES).step_time()
 
 
@@ -299,11 +267,8 @@ def optimizers_in_backward() -> Judge:
     for parameter in model.parameters():
         parameter.register_post_accumulate_grad_hook(apply)  # type: ignore[no-untyped-call]
     session = autoprof.instrument(model)
-    CLOCK.start()
-    for batch in batches(STEPS):
+    for batch in clocked_steps(batches(STEPS)):
         model(batch).mean().backward()
-        CLOCK.step()
-    session.close()
     return Judge(session).steps().phases("forward").step_time()
 
 
@@ -311,8 +276,7 @@ def optimizers_in_backward() -> Judge:
 def custom_update() -> Judge:
     model = two_layers()
     session = autoprof.instrument(model)
-    CLOCK.start()
-    for batch in batches(STEPS):
+    for batch in clocked_steps(batches(STEPS)):
         loss = model(batch).mean()
         with CLOCK.phase("backward"):
             loss.backward()
@@ -322,16 +286,13 @@ def custom_update() -> Judge:
                     parameter -= 1e-4 * parameter.grad  # type: ignore[misc]
                 parameter.grad = None
         session.step()
-        CLOCK.step()
-    session.close()
     return Judge(session).steps().phases("forward", "backward").step_time()
 
 
 @program("steps", "reinforcement learning: a rollout without gradients, then four epochs of updates on it")
 def several_epochs_a_rollout() -> Judge:
     model = Chain(Sleep(1, 2, "policy"))
-    optimizer = sgd(model)
-    session = autoprof.instrument(model, optimizer=optimizer)
+    session, optimizer = instrumented(model)
     CLOCK.start()
     for _ in range(12):
         with torch.no_grad():
@@ -339,7 +300,6 @@ def several_epochs_a_rollout() -> Judge:
         for _ in range(4):
             update(model(torch.cat(states)).mean(), optimizer)
             CLOCK.step()
-    session.close()
     return Judge(session).steps()
 
 
@@ -349,13 +309,9 @@ def two_sessions() -> Judge:
     of_teacher, of_student = sgd(teacher), sgd(student)
     beside = autoprof.instrument(teacher, optimizer=of_teacher)
     session = autoprof.instrument(student, optimizer=of_student)
-    CLOCK.start()
-    for batch in batches(STEPS):
-        teacher(batch).mean().backward()
-        of_teacher.step()
-        of_teacher.zero_grad()
+    for batch in clocked_steps(batches(STEPS)):
+        update(teacher(batch).mean(), of_teacher)
         update(student(batch).mean(), of_student)
-        CLOCK.step()
     session.close()
     beside.close()
     second = Judge(beside).steps()
@@ -367,12 +323,10 @@ def two_sessions() -> Judge:
 @program("steps", "training in another thread than the one that called instrument")
 def training_in_a_thread() -> Judge:
     model = two_layers()
-    optimizer = sgd(model)
-    session = autoprof.instrument(model, optimizer=optimizer)
+    session, optimizer = instrumented(model)
     thread = threading.Thread(target=train, args=(model, optimizer, STEPS))
     thread.start()
     thread.join()
-    session.close()
     return Judge(session).steps().phases(*PHASES).step_time()
 
 
@@ -391,15 +345,12 @@ def trainer_class() -> Judge:
                 yield batch
 
         def fit(self) -> None:
-            CLOCK.start()
-            for batch in session.loader(self.data()):
+            for batch in clocked_steps(session.loader(self.data())):
                 update(self.model(batch).mean(), self.optimizer)
-                CLOCK.step()
 
     trainer = Trainer(two_layers())
     session = autoprof.instrument(trainer.model, optimizer=trainer.optimizer)
     trainer.fit()
-    session.close()
     return Judge(session).steps().phases(*PHASES, "data").step_time()
 
 
@@ -412,7 +363,6 @@ def explicit_steps() -> Judge:
         update(model(batch).mean())
         CLOCK.step()
         session.step()
-    session.close()
     return Judge(session).steps().phases("forward", "backward").step_time()
 
 
@@ -425,7 +375,6 @@ def inference_only() -> Judge:
         for batch in batches(100):
             model(batch)
     CLOCK.step()
-    session.close()
     return Judge(session).says(
         "why", r"no (training|backward|optimizer)|session\.step\(\)|only (validation|inference|eval)"
     )

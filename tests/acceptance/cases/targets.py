@@ -11,7 +11,23 @@ import autoprof
 
 from ..clock import CLOCK
 from ..judge import Judge
-from ..parts import Block, Chain, Root, Sleep, Unlike, batches, clocked, rest, sgd, sleep_op, train
+from ..parts import (
+    Block,
+    Chain,
+    Parts,
+    Root,
+    Sleep,
+    Unlike,
+    batches,
+    clocked,
+    clocked_steps,
+    instrumented,
+    rest,
+    sgd,
+    sleep_op,
+    train,
+    weight,
+)
 from ..registry import program
 
 STEPS = 120
@@ -23,60 +39,29 @@ def judge_model(model: Any, steps: int = STEPS, config: Any = None) -> Judge:
     optimizer = sgd(model)
     session = autoprof.instrument(model, config, optimizer=optimizer)
     train(model, optimizer, steps)
-    session.close()
     return Judge(session).steps().phases(*PHASES).closes()
-
-
-class BesideChildren(Root):
-    """A forward with operations of its own beside its child."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.child, self.weight = Sleep(2, 2, "child"), nn.Parameter(torch.ones(1))
-
-    def forward(self, x: Tensor) -> Any:
-        return sleep_op(self.child(x), self.weight, 5, 6)
 
 
 @program("targets", "operations of the model's own forward beside its child: both phases are whole")
 def operations_beside_a_child() -> Judge:
-    return judge_model(BesideChildren()).row("child", "forward").row("child", "backward")
-
-
-class BeforeChild(Root):
-    """An operation before a child, both on the same input."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.child, self.weight = Sleep(2, 3, "child"), nn.Parameter(torch.ones(1))
-
-    def forward(self, x: Tensor) -> Any:
-        operation = sleep_op(x, self.weight, 4, 8)
-        return operation + self.child(x)
+    model = Parts(lambda net, x: sleep_op(net.child(x), net.weight, 5, 6), child=Sleep(2, 2, "child"), weight=weight())
+    return judge_model(model).row("child", "forward").row("child", "backward")
 
 
 @program("targets", "the backward of an operation beside a module is not charged to the module")
 def operation_beside_a_module() -> Judge:
-    return judge_model(BeforeChild()).row("child", "forward").row("child", "backward")
-
-
-class OnlySomeChildrenCalled(Root):
-    """A child that is never called itself; the model calls the modules inside it."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.inner = nn.Module()
-        self.inner.first, self.inner.second = Sleep(3, 3, "first"), Sleep(2, 2, "second")
-        self.head = Sleep(1, 1, "head")
-
-    def forward(self, x: Tensor) -> Any:
-        inner: Any = self.inner
-        return self.head(inner.second(inner.first(x)))
+    model = Parts(
+        lambda net, x: sleep_op(x, net.weight, 4, 8) + net.child(x), child=Sleep(2, 3, "child"), weight=weight()
+    )
+    return judge_model(model).row("child", "forward").row("child", "backward")
 
 
 @program("targets", "a child that is never called, only the modules inside it")
 def children_never_called() -> Judge:
-    return judge_model(OnlySomeChildrenCalled()).named(r"inner(\.first)?").row("head", "forward")
+    inner = nn.Module()
+    inner.first, inner.second = Sleep(3, 3, "first"), Sleep(2, 2, "second")
+    model = Parts(lambda net, x: net.head(net.inner.second(net.inner.first(x))), inner=inner, head=Sleep(1, 1, "head"))
+    return judge_model(model).named(r"inner(\.first)?").row("head", "forward")
 
 
 class Transformer(Root):
@@ -100,23 +85,6 @@ def repeated_blocks() -> Judge:
     return judge.row(r"layers\.\*\.attention", "forward", "attention")
 
 
-@program("targets", "a ModuleList of twelve equal blocks in three levels below the model")
-def repeated_blocks_below() -> Judge:
-    class Outer(Root):
-        """A model that holds the transformer two levels below."""
-
-        def __init__(self) -> None:
-            super().__init__()
-            self.model = nn.Sequential(Transformer([Block((1, 1), (0.4, 0.4)) for _ in range(6)]))
-            self.lm_head = Sleep(0.5, 0.5, "lm_head")
-
-        def forward(self, x: Tensor) -> Any:
-            return self.lm_head(self.model(x))
-
-    judge = judge_model(Outer(), 160)
-    return judge.named(r".*layers\.\*\.attention").hottest(r".*layers\.\*\.attention")
-
-
 class OddBlock(nn.Module):
     """A block unlike its siblings."""
 
@@ -126,6 +94,14 @@ class OddBlock(nn.Module):
 
     def forward(self, x: Tensor) -> Any:
         return self.gate(self.mixer(x))
+
+
+@program("targets", "a ModuleList of six equal blocks in three levels below the model")
+def repeated_blocks_below() -> Judge:
+    blocks = nn.Sequential(Transformer([Block((1, 1), (0.4, 0.4)) for _ in range(6)]))
+    model = Parts(lambda net, x: net.lm_head(net.model(x)), model=blocks, lm_head=Sleep(0.5, 0.5, "lm_head"))
+    judge = judge_model(model, 160)
+    return judge.named(r".*layers\.\*\.attention").hottest(r".*layers\.\*\.attention")
 
 
 @program("targets", "one odd block among equal ones stands alone and is named the longest")
@@ -191,21 +167,11 @@ def hot_one_of_twenty_alike() -> Judge:
     return judge.hottest(r"0\.\*\.attention").finds("hot-module", r"0\.13\.attention")
 
 
-class TwoBranches(Root):
-    """Two hot leaves at different depths."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.left = nn.Sequential(nn.Sequential(Unlike(3, 3, "left"), Sleep(0.3, 0.3)), Sleep(0.3, 0.3))
-        self.right = Sleep(3, 3, "right")
-
-    def forward(self, x: Tensor) -> Any:
-        return self.left(x) + self.right(x)
-
-
 @program("targets", "two hot leaves at different depths are both named")
 def two_hot_leaves() -> Judge:
-    return judge_model(TwoBranches(), 160).row(r"left\.0\.0", "forward", "left").row("right", "forward", "right")
+    left = nn.Sequential(nn.Sequential(Unlike(3, 3, "left"), Sleep(0.3, 0.3)), Sleep(0.3, 0.3))
+    model = Parts(lambda net, x: net.left(x) + net.right(x), left=left, right=Sleep(3, 3, "right"))
+    return judge_model(model, 160).row(r"left\.0\.0", "forward", "left").row("right", "forward", "right")
 
 
 class Forwarding(nn.Module):
@@ -236,10 +202,8 @@ def distributed_data_parallel() -> Judge:
     distributed: Any = torch.distributed
     distributed.init_process_group("gloo", store=distributed.HashStore(), rank=0, world_size=1)
     model = nn.parallel.DistributedDataParallel(Transformer([Block() for _ in range(3)]))
-    optimizer = sgd(model)
-    session = autoprof.instrument(model, optimizer=optimizer)
+    session, optimizer = instrumented(model)
     train(model, optimizer, 160)
-    session.close()
     distributed.destroy_process_group()
     return Judge(session).steps().phases("forward").closes().hottest(r"layers\.\*\.attention")
 
@@ -252,21 +216,11 @@ class Uncompiled(Sleep):
         return super().forward(x)
 
 
-class PartlyCompiled(Root):
-    """A child that is compiled beside one that is not."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.compiled = torch.compile(nn.Sequential(nn.Linear(16, 16), Uncompiled(4, 4, "inside")), backend="eager")
-        self.plain = Sleep(2, 2, "plain")
-
-    def forward(self, x: Tensor) -> Any:
-        return self.plain(self.compiled(x))
-
-
 @program("targets", "a compiled submodule beside a plain one")
 def compiled_submodule() -> Judge:
-    return judge_model(PartlyCompiled()).named(r"compiled(\..*)?").row("plain", "forward").row("plain", "backward")
+    inner = torch.compile(nn.Sequential(nn.Linear(16, 16), Uncompiled(4, 4, "inside")), backend="eager")
+    model = Parts(lambda net, x: net.plain(net.compiled(x)), compiled=inner, plain=Sleep(2, 2, "plain"))
+    return judge_model(model).named(r"compiled(\..*)?").row("plain", "forward").row("plain", "backward")
 
 
 @program("targets", "a model compiled as a whole, with a part that cannot be compiled")
@@ -282,49 +236,14 @@ def compiled_model() -> Judge:
             return self.second(self.first(x))
 
     model: Any = torch.compile(Inner(), backend="eager")
-    optimizer = sgd(model)
-    session = autoprof.instrument(model, optimizer=optimizer)
-    CLOCK.start()
-    for batch in batches(STEPS):
+    session, optimizer = instrumented(model)
+    for batch in clocked_steps(batches(STEPS)):
         output = model(batch)
         with CLOCK.phase("backward"):
             output.mean().backward()
         optimizer.step()
         optimizer.zero_grad()
-        CLOCK.step()
-    session.close()
     return Judge(session).steps().phases("backward").step_time().closes()
-
-
-class LightningLike(nn.Module):
-    """A module with a network and a loss, of which the loop calls ``training_step``."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.net, self.loss = Transformer([Block() for _ in range(3)]), nn.MSELoss()
-
-    def forward(self, x: Tensor) -> Any:
-        return self.net(x)
-
-    def training_step(self, batch: Tensor) -> Any:
-        return self.loss(self(batch), batch)
-
-
-@program("targets", "a Lightning-like module: the blocks of its network are named, not the network")
-def lightning_module() -> Judge:
-    model = LightningLike()
-    optimizer = sgd(model)
-    session = autoprof.instrument(model, optimizer=optimizer)
-    CLOCK.start()
-    for batch in batches(160):
-        loss = model.training_step(batch)
-        with CLOCK.phase("backward"):
-            loss.backward()
-        optimizer.step()
-        optimizer.zero_grad()
-        CLOCK.step()
-    session.close()
-    return Judge(session).steps().phases(*PHASES).closes().hottest(r"(.*\.)?layers\.\*\.attention")
 
 
 class Adapted(nn.Module):
@@ -371,36 +290,13 @@ def adapters() -> Judge:
     return judge_model(PeftModel(LoraModel(inner)), 160).hottest(r".*layers\.\*\.attention(\.base_layer)?")
 
 
-class Shared(Root):
-    """One layer in two places, called twice a step."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.first = Sleep(2, 2, "shared")
-        self.second, self.other = self.first, Sleep(1, 1, "other")
-
-    def forward(self, x: Tensor) -> Any:
-        return self.second(self.other(self.first(x)))
-
-
 @program("targets", "a layer in two places: one name with both calls")
 def shared_layer() -> Judge:
-    return judge_model(Shared()).row("first", "forward", "shared").row("first", "backward", "shared")
-
-
-@program("targets", "one leaf as the whole model")
-def leaf_model() -> Judge:
-    class Leaf(Root):
-        """A model without children."""
-
-        def __init__(self) -> None:
-            super().__init__()
-            self.weight = nn.Parameter(torch.ones(1))
-
-        def forward(self, x: Tensor) -> Any:
-            return sleep_op(x, self.weight, 4, 5)
-
-    return judge_model(Leaf())
+    layer = Sleep(2, 2, "shared")
+    model = Parts(
+        lambda net, x: net.second(net.other(net.first(x))), first=layer, second=layer, other=Sleep(1, 1, "other")
+    )
+    return judge_model(model).row("first", "forward", "shared").row("first", "backward", "shared")
 
 
 class EncoderDecoder(Root):
@@ -455,57 +351,39 @@ def suggested_targets() -> Judge:
     return judge_model(model, 60, config).named(r"layers\.\*(\..*)?")
 
 
-class DirectForward(Root):
-    """A child whose ``forward`` is called without its call."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.first, self.second = Sleep(3, 3, "first"), Sleep(1, 1, "second")
-
-    def forward(self, x: Tensor) -> Any:
-        return self.second(self.first.forward(x))
-
-
 @program("targets", "a child's .forward() called directly: the phases are whole and the report says so")
 def child_forward_called_directly() -> Judge:
-    return judge_model(DirectForward()).says("the direct call", r"\.forward\(\)|called directly|never called")
-
-
-class Functional(Root):
-    """A model without a module inside: a loop over parameters."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.weights = nn.ParameterList(torch.ones(1) for _ in range(3))
-
-    def forward(self, x: Tensor) -> Any:
-        for weight in self.weights:
-            x = sleep_op(x, weight, 1.5, 1.5)
-        rest(1)
-        return x
+    model = Parts(
+        lambda net, x: net.second(net.first.forward(x)), first=Sleep(3, 3, "first"), second=Sleep(1, 1, "second")
+    )
+    return judge_model(model).says("the direct call", r"\.forward\(\)|called directly|never called")
 
 
 @program("targets", "a model of parameters and functions without a module inside")
 def functional_model() -> Judge:
-    return judge_model(Functional())
+    def loop(net: Any, x: Tensor) -> Tensor:
+        for one in net.weights:
+            x = sleep_op(x, one, 1.5, 1.5)
+        rest(1)
+        return x
+
+    return judge_model(Parts(loop, weights=nn.ParameterList(weight() for _ in range(3))))
 
 
-class Recurrent(Root):
-    """A cell that is called eight times a step."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.cell, self.head = Sleep(0.8, 0.8, "cell"), Sleep(1, 1, "head")
-
-    def forward(self, x: Tensor) -> Any:
-        for _ in range(8):
-            x = self.cell(x)
-        return self.head(x)
+@program("targets", "one leaf as the whole model")
+def leaf_model() -> Judge:
+    return judge_model(Parts(lambda net, x: sleep_op(x, net.weight, 4, 5), weight=weight()))
 
 
 @program("targets", "a recurrent cell called eight times a step")
 def recurrent_cell() -> Judge:
-    return judge_model(Recurrent()).hottest("cell").row("cell", "forward").row("cell", "backward")
+    def loop(net: Any, x: Tensor) -> Any:
+        for _ in range(8):
+            x = net.cell(x)
+        return net.head(x)
+
+    model = Parts(loop, cell=Sleep(0.8, 0.8, "cell"), head=Sleep(1, 1, "head"))
+    return judge_model(model).hottest("cell").row("cell", "forward").row("cell", "backward")
 
 
 class Experts(Root):

@@ -2,9 +2,9 @@
 
 // Functions that draw what needs a place on the page first.
 const MOUNTED = [];
-const TITLES = { card: "Verdict", tree: "Tree", steps: "Steps", memory: "Memory", lines: "Lines", communication: "Communication", ranks: "Ranks", last: "Last states", more: "More" };
+const TITLES = { card: "Verdict", tree: "Tree", steps: "Steps", memory: "Memory", lines: "Lines", ranks: "Ranks", more: "More" };
 
-const SECTIONS = [cardSection, treeSection, stepSection, memorySection, lineSection, commSection, rankSection, lastStateSection, moreSection].map((make) => make()).filter(Boolean);
+const SECTIONS = [cardSection, treeSection, stepSection, memorySection, lineSection, rankSection, moreSection].map((make) => make()).filter(Boolean);
 replace(document.getElementById("main"), SECTIONS);
 replace(document.getElementById("nav"), SECTIONS.map((one) => h("button", { type: "button", onclick: () => one.scrollIntoView() }, TITLES[one.id])));
 replace(document.getElementById("footer"), `written by autoprof ${DATA.version} at ${DATA.written} · charts by uPlot 1.6.32 (MIT licence) · this page loads nothing from any network`);

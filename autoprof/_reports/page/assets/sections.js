@@ -1,4 +1,4 @@
-// The sections without a chart of their own steps: verdict, memory, lines, communication, ranks, last states, the rest.
+// The sections without a chart of their own steps: verdict, memory, lines, ranks, the rest.
 
 const MEMORY_COLORS = { allocated: "#0072b2", reserved: "#e69f00", peak: "#d55e00", rss: "#009e73", "rss peak": "#56b4e9" };
 const MEMORY_PARTS = [
@@ -97,22 +97,6 @@ function lineSection() {
   return section("lines", title, `${formatShare(share)} of the step is in no span. The training thread's stack was sampled; a line's share is of its kind of time.`, kinds);
 }
 
-function commSection() {
-  const found = RUN.communication;
-  if (!found) return null;
-  const known = (value, format) => (value === null ? "-" : format(value));
-  const rows = found.rows.slice(0, MOST_ROWS).map((one) => [one.kind, one.group, one.phase, formatCount(one.calls), known(one.message, formatBytes), known(one.time, formatNs), formatNs(one.exposed), one.bus]);
-  return section(
-    "communication",
-    "Communication",
-    `${found.text}.`,
-    rows.length ? table(["kind", "group", "phase", "calls a step", "message", "time a step", "exposed", "bus at least"], rows) : null,
-    more(found.rows.length - MOST_ROWS, "row"),
-    found.unassigned ? h("p", { class: "faint" }, `${formatNs(found.unassigned)} of the exposed time are in no row: no end or begin was seen.`) : null,
-    found.note ? h("p", { class: "faint" }, `${found.note}.`) : null,
-  );
-}
-
 // The excess of each rank over the median of the others, by row: a cell is as strong as its excess.
 function rankSection() {
   const found = RUN.ranks;
@@ -131,14 +115,6 @@ function rankSection() {
   );
 }
 
-// The last state of each rank of a run that was killed, or in which a step did not end.
-function lastStateSection() {
-  const found = RUN.flight;
-  if (!found) return null;
-  const about = `${found.verdict}. The flight recorder wrote this before the run ended; "last sign" is the time before the last sign of any rank.`;
-  return section("last", "The last state of each rank", about, table(found.head, found.rows), found.hidden ? h("p", { class: "faint" }, `and ${plural(found.hidden, "more rank")} that this page leaves out`) : null);
-}
-
 function moreSection() {
   const parts = [];
   const add = (title, content, about = "") => parts.push(h("h3", {}, title, h("span", { class: "faint" }, about)), content);
@@ -149,11 +125,6 @@ function moreSection() {
   }
   if (RUN.excluded.length) {
     add("Excluded from steps", table(["name", "times", "total"], RUN.excluded.map(([name, calls, ns]) => [name, formatCount(calls), formatNs(ns)])));
-  }
-  const separate = ROWS.all.filter((row) => ROWS.lane[row] !== 0).slice(0, 40);
-  if (separate.length) {
-    const rows = separate.map((row) => [moduleLink(ROWS.name[row]), ROWS.phase[row], formatNs(ROWS.mean_ns[row]), formatNs(ROWS.p95_ns[row])]);
-    add("Beside the step", table(["name", "phase", "mean", "p95"], rows), " other threads, parallel streams, logged durations");
   }
   if (RUN.card.unjudged.length) {
     const reasons = new Map();

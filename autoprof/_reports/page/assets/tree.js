@@ -139,7 +139,7 @@ function largestModule() {
   return longest.length ? ROWS.name[longest[0]] : null;
 }
 
-// The panel of one module: its phases, its time over the steps, memory, shapes and findings.
+// The panel of one module: its phases, its time over the steps, and findings.
 function drawModule() {
   const panel = document.getElementById("module");
   if (!panel) return;
@@ -161,8 +161,6 @@ function drawModule() {
     h("h4", {}, "Over the steps"),
     hover,
     chart,
-    memoryFacts(name),
-    RUN.shapes.filter(([one]) => one === name).slice(0, 4).map(([, step, inputs, outputs]) => h("p", {}, h("span", { class: "faint" }, `shapes from step ${step} `), h("code", {}, `${inputs} → ${outputs}`))),
   );
   drawHistory(chart, hover, rows);
 }
@@ -204,10 +202,4 @@ function drawHistory(holder, hover, rows) {
   };
   show(null);
   makeChart(holder, { data, series, bands, height: 200, y: timeUnit(...data.slice(1)), label: "time of the module over the steps", onHover: show, onPick: (at) => choose({ step: last[at] }) });
-}
-
-function memoryFacts(name) {
-  const row = RUN.memory.names.find((one) => one.name === name);
-  const known = row ? MEMORY_PARTS.filter(([part]) => row[part] !== undefined) : [];
-  return known.length ? h("p", {}, h("b", {}, "Memory "), known.map(([part, word]) => `${word} ${formatBytes(row[part])}`).join(" · ")) : null;
 }
