@@ -127,9 +127,8 @@ class Finding:
 class WhatIf:
     """The estimated figures of the run with one thing changed; None where this run has no input for a figure.
 
-    ``assumed`` names the assumptions, and where the estimate goes beyond the measurements. ``time_ratio`` is the time
-    for the same samples over that of the run as it is. ``epoch_ns`` and ``remaining_ns`` are the time of an epoch and
-    to the end of the run, where their lengths are known. ``memory_share`` is a fraction of all memory of the device.
+    ``time_ratio`` is the time for the same samples over that of the run as it is; ``memory_share`` is a fraction of the
+    device's memory.
     """
 
     change: str
@@ -291,12 +290,10 @@ class CommRow:
     """Communications of one kind in one phase, among the ranks of one group, of about the same size.
 
     ``kind`` is the collective (``all_reduce``), ``send`` or ``recv``; ``caller`` is the part of torch that begins it
-    (``DDP``, ``FSDP``, ``DTensor``, ``pipeline``), or empty. ``group`` is the dimension of a ``DeviceMesh``, or the
-    group's name, and ``ranks`` its size. ``bytes`` counts as nccl-tests does: of an all-gather all that one rank
-    receives. ``timed`` calls were seen to end; ``ns`` is the time in which at least one of them ran, ``exposed_ns`` the
-    part of the training thread's waits for them: waits for two communications at once count for the one begun first.
-    ``bus_bytes_per_s`` is the bus bandwidth; the time of a communication includes the wait for the last rank to begin
-    it, so it is a lower bound. None where none was timed.
+    (``DDP``, ``FSDP``, …), or empty. ``group`` is the dimension of a ``DeviceMesh``, or the group's name, and ``ranks``
+    its size. ``bytes`` counts as nccl-tests does. ``timed`` calls were seen to end; ``ns`` is the time in which one of
+    them ran, ``exposed_ns`` the training thread's waits for them. ``bus_bytes_per_s`` is a lower bound of the bus
+    bandwidth, None where none was timed: a communication's time includes the wait for the last rank to begin it.
     """
 
     kind: str
@@ -314,13 +311,12 @@ class CommRow:
 
 @dataclass(frozen=True, slots=True)
 class Communication:
-    """The communication of this rank in its recorded steps.
+    """The communication of this rank in its recorded steps: compute + exposed + idle = step, exactly.
 
-    ``compute_ns + exposed_ns + idle_ns`` is ``step_ns``, exactly: no instant counts twice. Exposed is the time in which
-    the training thread waits for communication, idle that in which it waits for data. ``overlapped_ns`` is
-    communication during ``compute_ns``; None where ends of communications are not seen (on a device).
-    ``unassigned_ns`` is the part of ``exposed_ns`` in which no row's communication was seen to run. ``beyond``
-    communications were not recorded.
+    Exposed is the time in which the training thread waits for communication, idle that in which it waits for data.
+    ``overlapped_ns`` is communication during ``compute_ns``; None where ends are not seen (on a device).
+    ``unassigned_ns`` is exposed time in which no row's communication was seen to run. ``beyond`` communications were
+    not recorded.
     """
 
     steps: int
@@ -355,21 +351,21 @@ class Summary:
     _repr_html_: ClassVar[Callable[[Summary], str]]
     """The short report as HTML, which a notebook shows; set by ``_reports``."""
 
-    clock: ClockName
-    steps: int
-    warmup_steps: int
-    unsampled_steps: int
-    total_step_ns: int
-    step_mean_ns: int
-    step_min_ns: int
-    step_max_ns: int
-    step_p50_ns: int
-    step_p95_ns: int
-    step_last_ns: int
-    phases: Mapping[Phase, int]
-    rows: tuple[Row, ...]
-    overhead: float
-    overhead_ns: int
+    clock: ClockName = "host"
+    steps: int = 0
+    warmup_steps: int = 0
+    unsampled_steps: int = 0
+    total_step_ns: int = 0
+    step_mean_ns: int = 0
+    step_min_ns: int = 0
+    step_max_ns: int = 0
+    step_p50_ns: int = 0
+    step_p95_ns: int = 0
+    step_last_ns: int = 0
+    phases: Mapping[Phase, int] = field(default_factory=lambda: {Phase.OTHER: 0})
+    rows: tuple[Row, ...] = ()
+    overhead: float = 0.0
+    overhead_ns: int = 0
     throughput: float | None = None
     scalars: Mapping[str, float] = field(default_factory=dict)
     memory: Mapping[str, int] = field(default_factory=dict)
@@ -421,24 +417,7 @@ class Summary:
     @classmethod
     def empty(cls, notes: tuple[str, ...] = ()) -> Summary:
         """Return the summary of a run without a recorded step."""
-        return cls(
-            clock="host",
-            steps=0,
-            warmup_steps=0,
-            unsampled_steps=0,
-            total_step_ns=0,
-            step_mean_ns=0,
-            step_min_ns=0,
-            step_max_ns=0,
-            step_p50_ns=0,
-            step_p95_ns=0,
-            step_last_ns=0,
-            phases={Phase.OTHER: 0},
-            rows=(),
-            overhead=0.0,
-            overhead_ns=0,
-            notes=notes,
-        )
+        return cls(notes=notes)
 
     def with_note(self, note: str) -> Summary:
         """Return the summary with one more note."""

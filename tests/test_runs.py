@@ -38,17 +38,10 @@ def test_a_name_that_is_taken_gets_a_number(tmp_path: Path) -> None:
     assert [RunFolder.create(tmp_path, name="base").path.name for _ in range(3)] == ["base", "base-2", "base-3"]
 
 
-def test_a_rank_never_joins_a_run_that_has_that_rank(tmp_path: Path) -> None:
-    """A second run of a shared name is refused instead of mixed into the first."""
-    RunFolder.create(tmp_path, rank=0, world_size=2, name="both")
-    with pytest.raises(OutputError, match="holds another run already; give this run a name of its own"):
-        RunFolder.create(tmp_path, rank=0, world_size=2, name="both")
-
-
 def test_a_run_that_the_launcher_names_gets_a_number_on_every_rank(tmp_path: Path) -> None:
     """A second training of the same processes, or of their successors: one folder, and another than the first."""
     for name in ("launch", "launch-2"):
-        folders = [RunFolder.create(tmp_path, rank=rank, world_size=2, name="launch", numbered=True) for rank in (1, 0)]
+        folders = [RunFolder.create(tmp_path, rank=rank, world_size=2, name="launch") for rank in (1, 0)]
         assert {folder.path for folder in folders} == {tmp_path / name}
 
 

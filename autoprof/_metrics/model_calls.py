@@ -134,7 +134,7 @@ def _brief(value: Any, depth: int) -> Hashable:
     # Values of one container that are read in every call; a longer container is represented by its length.
     most = 64
     if isinstance(value, Tensor):
-        return value.shape, value.dtype
+        return None if value.is_nested else value.shape, value.dtype  # nested tensors of padded layout have no shape
     if value is None or isinstance(value, (bool, str)):
         return value
     if depth and isinstance(value, (tuple, list)):

@@ -457,7 +457,6 @@ class _Builder:
             rank=rank(),
             world_size=world_size(),
             name=self._found.run_name or (launch_name() if world_size() > 1 else None),
-            numbered=True,
             config=settings.model_dump(mode="json"),
             devices=[self._device.name(self._place)],
         )

@@ -14,6 +14,7 @@ from torch import nn
 
 from .._capture.hooks.boundary import BoundaryProbe
 from .._capture.hooks.optimizer_hooks import OptimizerHooks
+from .._capture.marks.native import require_extension
 from .._core.failures import contain, describe
 from .._core.signals import DeferSignals
 from .._flight.capture import Capture, CaptureOptions, make_options
@@ -50,6 +51,7 @@ def deep_capture(
     names start with ``prefix`` and contain the rank. The capture ends after ``max_steps`` steps. Raises
     ``SessionError``, ``ConfigError`` or ``TargetError`` when called; failures inside the block are notes.
     """
+    require_extension()
     options = make_options(
         activities=activities, memory=memory, shapes=shapes, stacks=stacks, snapshot=snapshot, max_steps=max_steps
     )

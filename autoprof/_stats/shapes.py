@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 
 from ..frame import NamedShape, StepFrame
@@ -24,18 +23,13 @@ class ShapeSets:
         return tuple(self._sets.values())
 
     def add_frame(self, frame: StepFrame) -> None:
-        """Add the shapes that occurred first in this step."""
-        self.add(Shapes(one.name, (one.fqn,), frame.step, one.inputs, one.outputs) for one in frame.shapes)
-
-    def add(self, shapes: Iterable[Shapes]) -> None:
-        """Add sets of shapes; modules of one name with the same shapes share a set."""
-        for one in shapes:
+        """Add the shapes that occurred first in this step; modules of one name with the same shapes share a set."""
+        for one in frame.shapes:
             key = one.name, one.inputs, one.outputs
             known = self._sets.get(key)
             if known is not None:
-                fqns = tuple(dict.fromkeys((*known.fqns, *one.fqns)))
-                self._sets[key] = replace(known, step=min(known.step, one.step), fqns=fqns)
+                self._sets[key] = replace(known, fqns=tuple(dict.fromkeys((*known.fqns, one.fqn))))
             elif len(self._sets) < self._limit:
-                self._sets[key] = one
+                self._sets[key] = Shapes(one.name, (one.fqn,), frame.step, one.inputs, one.outputs)
             else:
                 self.dropped += 1

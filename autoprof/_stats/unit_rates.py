@@ -63,10 +63,9 @@ class UnitRates:
                 if gap.steps:
                     self._add(gap.ns + gap.overhead_ns, in_gap)
                 self._add(length_ns, one)
-        elif all(one is first for one in units):
+        elif count > 1 and all(one is first for one in units):
             self._add(ns[0], first)  # its period may have begun before a warm-up step
-            if count > 1:
-                self._add(sum(ns) - ns[0], first, count - 1)
+            self._add(sum(ns) - ns[0], first, count - 1)
         else:
             for length_ns, one in zip(ns, units, strict=True):
                 self._add(length_ns, one)
@@ -94,8 +93,7 @@ class UnitRates:
         if not known:
             return UNITS[0], None
         unit = max(known, key=lambda one: self._rates[one].segment)
-        rate = self._rates[unit].units * NS_PER_S / self._rates[unit].ns
-        return unit, rate if isfinite(rate) else None  # JSON has no infinity
+        return unit, _per_second(self._rates[unit].units, self._rates[unit].ns)
 
 
 class UnitsSinceLog(NamedTuple):
@@ -107,8 +105,12 @@ class UnitsSinceLog(NamedTuple):
     @property
     def per_second(self) -> float | None:
         """The units a second; None where no number holds it."""
-        rate = self.units * NS_PER_S / self.ns if self.ns > 0 else float("inf")
-        return rate if isfinite(rate) else None
+        return _per_second(self.units, self.ns)
+
+
+def _per_second(units: float, ns: int) -> float | None:
+    rate = units * NS_PER_S / ns if ns > 0 else float("inf")
+    return rate if isfinite(rate) else None  # JSON has no infinity
 
 
 class LogPeriods:

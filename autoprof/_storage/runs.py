@@ -41,24 +41,20 @@ class RunFolder:
         rank: int = 0,
         world_size: int = 1,
         name: str | None = None,
-        numbered: bool = False,
         config: Mapping[str, Any] | None = None,
         devices: Sequence[str] = (),
     ) -> RunFolder:
         """Make ``<output>/<name>/rank<rank>/`` and write ``run.json`` there.
 
-        Without a ``name`` the run is named by its start and a random suffix. A name that exists gets a number. Several
-        ranks share the folder by its name: there only the rank's own folder counts as existing, and is an error unless
-        the name is to be ``numbered``. Raises ``OutputError`` where this one cannot be written.
+        Without a ``name`` the run is named by its start and a random suffix. A name that exists gets a number; several
+        ranks share the folder by its name until it has this rank. Raises ``OutputError`` where it cannot be written.
         """
         root = Path(output)
         try:
             root.mkdir(parents=True, exist_ok=True)
             shared = f"rank{rank}" if world_size > 1 and name is not None else None
-            path = _claim(root, name, shared=shared, numbered=numbered)
+            path = _claim(root, name, shared)
             folder = cls(path.absolute(), rank, _describe(rank, world_size, config, devices))
-            if folder.rank_path.exists():
-                raise OutputError(f"{folder.rank_path}: holds another run already; give this run a name of its own")
             folder.rank_path.mkdir()
             folder._write_info()
         except (OSError, ValueError) as error:
@@ -104,7 +100,7 @@ class RunFolder:
         write_atomic(self._info_path, json.dumps(self.info, indent=1, ensure_ascii=False, default=str) + "\n")
 
 
-def _claim(root: Path, name: str | None, *, shared: str | None, numbered: bool) -> Path:
+def _claim(root: Path, name: str | None, shared: str | None) -> Path:
     """Make the folder of a run, or return one that exists and lacks the folder ``shared`` of this rank."""
     # Names tried; a second one is needed when two runs draw the same random suffix in one second.
     attempts = 100
@@ -116,7 +112,7 @@ def _claim(root: Path, name: str | None, *, shared: str | None, numbered: bool) 
         try:
             path.mkdir()
         except FileExistsError:
-            if shared is not None and path.is_dir() and not (numbered and (path / shared).exists()):
+            if shared is not None and path.is_dir() and not (path / shared).exists():
                 return path
             continue
         return path

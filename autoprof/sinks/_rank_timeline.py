@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from .._core.units import NS_PER_MS, NS_PER_S
 from .._ranks import CallKey, CollectiveCall, StepCollectives
@@ -32,18 +32,15 @@ class ClockShift(NamedTuple):
 
 
 class CollectiveLink(NamedTuple):
-    """The part of one call in a collective: its arrow from the rank that entered before, and to the one after.
+    """The part of one call in a collective, as keys and arguments of its event in a trace.
 
-    ``kind`` is the kind of track that shows it: ``host`` or ``device``. ``last`` is the rank that entered last, and
-    ``waited_ns`` how much later that was; None where the error of the clocks is larger.
+    ``kind`` is the kind of track that shows it: ``host`` or ``device``. The ``arrow`` leads from the rank that entered
+    before to the one after; the ``args`` name the rank that entered last, unless the error of the clocks is larger.
     """
 
     kind: str
-    flow: int
-    comes_in: bool
-    goes_out: bool
-    last: int | None
-    waited_ns: int | None
+    arrow: dict[str, Any]
+    args: dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,9 +169,11 @@ def _link(
         met.sort(key=lambda one: one[:2])
         last = _last_to_enter(met, shifts)
         for at, (_, rank, call, kind) in enumerate(met):
-            waited_ns = None if last is None else met[-1][2].seen_ns - call.seen_ns
-            link = CollectiveLink(kind, number + 1, at > 0, at < len(met) - 1, last, waited_ns)
-            links[rank][call.key[0], call.span] = link
+            ends = {"flow_in": at > 0, "flow_out": at < len(met) - 1}
+            arrow = {"bind_id": f"{number + 1:#x}", **{end: True for end, has_end in ends.items() if has_end}}
+            waited_ns = met[-1][2].seen_ns - call.seen_ns
+            args = {} if last is None else {"last_to_enter": f"rank {last}", "entered_earlier_by_ns": waited_ns}
+            links[rank][call.key[0], call.span] = CollectiveLink(kind, arrow, args)
     return links
 
 

@@ -96,10 +96,10 @@ class TraceEncoder:
                 events.append({"ph": "X", "pid": self._pid, **step})
                 continue
             args = self._span_args(frame.layout, one.span) | (memory[one.span] if memory else {})
-            arrow: Event = {}
             link = self._links.get((frame.step, one.span))
+            arrow: Event = {}
             if link is not None and link.kind == one.track[0]:
-                arrow, args = _link_arrow(link), args | _link_args(link)
+                arrow, args = link.arrow, args | link.args
             phase = frame.layout.phases[one.span]
             head = {"ph": "X", "name": phase.qualify(frame.layout.names[one.span]), "cat": str(phase), "pid": self._pid}
             events.append({**head, **place, "args": args, **arrow})
@@ -120,7 +120,6 @@ class TraceEncoder:
         origin = {"origin_unix_ns": str(self._slicer.placement.origin_unix_ns)}
         facts: list[tuple[str, Event]] = [
             ("process_name", {"name": f"rank {self._rank}", **origin}),
-            ("process_sort_index", {"sort_index": self._rank}),
             *([] if self._label is None else [("process_labels", {"labels": self._label})]),
         ]
         return [{"ph": "M", "pid": self._pid, "tid": self._pid, "name": name, "args": args} for name, args in facts]
@@ -155,18 +154,6 @@ def _step_args(frame: StepFrame) -> Event:
         args["dropped"] = frame.dropped
     args["scalars"] = {name: value if isfinite(value) else repr(float(value)) for name, value in frame.scalars.items()}
     return args
-
-
-def _link_arrow(link: CollectiveLink) -> Event:
-    """Return the keys that join a call to the calls of the other ranks, in the order of entering."""
-    ends = {"flow_in": True} if link.comes_in else {}
-    return {"bind_id": f"{link.flow:#x}", **ends, **({"flow_out": True} if link.goes_out else {})}
-
-
-def _link_args(link: CollectiveLink) -> Event:
-    if link.last is None:
-        return {}
-    return {"last_to_enter": f"rank {link.last}", "entered_earlier_by_ns": link.waited_ns}
 
 
 def _memory_args(frame: StepFrame) -> list[Event]:

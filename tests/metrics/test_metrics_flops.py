@@ -105,6 +105,25 @@ def test_passes_that_the_calls_do_not_explain_give_no_figure() -> None:
     assert work.reason == PASSES
 
 
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors is in prototype stage")
+def test_inputs_without_a_shape_give_no_figure_and_no_failure() -> None:
+    """Nested tensors."""
+
+    class Padded(nn.Linear):
+        """Pad its inputs to one length."""
+
+        def forward(self, x: Tensor) -> Tensor:
+            return super().forward(x.to_padded_tensor(0.0))  # type: ignore[operator]
+
+    def step(model: nn.Module) -> None:
+        model(torch.nested.nested_tensor([torch.ones(3, 4), torch.ones(5, 4)])).sum().backward()
+
+    summary = trained(Padded(4, 4), *[step] * 4)
+    assert summary.work is not None
+    assert summary.work.reason is not None
+    assert not summary.skipped
+
+
 def test_every_name_has_the_work_of_what_is_inside() -> None:
     """Several modules under one name add up, and none is counted twice."""
     model = nn.Sequential(nn.Linear(4, 4), nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4)))

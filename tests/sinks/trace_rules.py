@@ -18,7 +18,6 @@ _KEYS = {
 _METADATA = {
     "process_name": "name",
     "thread_name": "name",
-    "process_sort_index": "sort_index",
     "thread_sort_index": "sort_index",
     "process_labels": "labels",
 }

@@ -78,6 +78,31 @@ def saved_as_a_distributed_checkpoint() -> Judge:
     return train_and_save(lambda state: dcp.save(state, checkpoint_id="state", no_dist=True))
 
 
+class Padded(Root):
+    """A model of nested tensors."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = Sleep(2, 3, "body")
+
+    def forward(self, x: Tensor) -> Any:
+        return self.body(x.to_padded_tensor(0.0))  # type: ignore[operator]
+
+
+@program("throughput", "nested tensors as inputs: no failure, and the true rate or none")
+def nested_inputs() -> Judge:
+    model = Padded()
+    optimizer = sgd(model)
+    session = autoprof.instrument(model, optimizer=optimizer)
+    CLOCK.start()
+    for _ in range(60):
+        train_step(model, optimizer, torch.nested.nested_tensor([torch.randn(3, 16), torch.randn(5, 16)]))
+        CLOCK.step()
+    session.close()
+    judge = Judge(session).steps().phases(*PHASES).throughput(2, may_be_absent=True)
+    return judge.is_true("failures", not judge.summary.skipped, dict(judge.summary.skipped), "none")
+
+
 class Style(Root):
     """A frozen network that judges an image."""
 
