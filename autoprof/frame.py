@@ -371,7 +371,6 @@ class FrameRun:
         scalars: list[Mapping[str, float]],
         gap_scalars: list[Mapping[str, float]],
         make: Callable[[], Sequence[StepFrame]],
-        starts: Callable[[int], Nanoseconds] | None = None,
     ) -> None:
         self.plain = False
         self.waited_ns: Sequence[int] | None = None
@@ -380,7 +379,6 @@ class FrameRun:
         self.scalars = scalars
         self.gap_scalars = gap_scalars
         self._make = make
-        self._starts = starts
         self._frames: Sequence[StepFrame] | None = None
 
     @classmethod
@@ -402,10 +400,6 @@ class FrameRun:
         if self._frames is None:
             self._frames = self._make()
         return self._frames
-
-    def start_ns(self, at: int) -> Nanoseconds:
-        """Return the start of each span of one of the steps, from the step's start; no frame is built for it."""
-        return self.frames[at].start_ns if self._starts is None else self._starts(at)
 
 
 def _optional(column: Nanoseconds | None, count: int, measured: Nanoseconds | None = None) -> list[int | None]:

@@ -68,7 +68,6 @@ class _MeasuredSteps:
             scalars,
             gap_scalars,
             lambda: self.frames(begin, end, scalars, gap_scalars),
-            lambda at: self._shown_starts(begin + at),
         )
         step_ns = self.times[begin:end, -1].tolist()
         found.duration_ns = found.step_ns = step_ns
@@ -158,11 +157,6 @@ class _MeasuredSteps:
         if len(spans):
             start[:, spans] -= self.host[begin:end, spans]
         return start
-
-    def _shown_starts(self, at: int) -> Nanoseconds:
-        """Return the start of each span of one step's frame."""
-        start: Nanoseconds = self._starts(at, at + 1)[0]
-        return start[self.plan.shown.spans] if self.plan.hidden else start
 
 
 def _model_ns(plan: Plan, total_ns: Nanoseconds) -> Mapping[Phase, list[int]]:

@@ -1,11 +1,11 @@
-"""Statistics of calls inside steps, those that wait for the device and those that log, as plain data."""
+"""Statistics of calls inside steps that wait, log or compile, as plain data."""
 
 from __future__ import annotations
 
 import linecache
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -15,6 +15,7 @@ from .._resolve.launch_lag import EMPTY_QUEUE_NS
 from .._stats.intervals import Interval, median_from_quantiles
 from ..frame import NOT_MEASURED, TRAINING_LANE, StepFrame
 from ..probes._call_table import CallTable, Site, TimedCall
+from ..probes.compilations import CompilationProbe, CompiledFunction
 
 NEARLY_ALL: Final = 0.8
 """A time is attributed to one row or one line of code from this fraction on."""
@@ -149,3 +150,27 @@ def idle_after_waits_ns(frame: StepFrame, begun_ns: int, waits: Iterable[TimedCa
     ends = np.array([end for _, end in times], dtype=np.int64)
     busy_again = np.append(busy, frame.duration_ns)[np.searchsorted(busy, ends)]
     return int(np.maximum(np.minimum(busy_again, next_starts) - ends, 0).sum())
+
+
+@dataclass(frozen=True, slots=True)
+class CompileStatistics:
+    """Compilations in the recorded steps. Those steps took ``run_ns``, of which compilation took ``ns``."""
+
+    steps: int
+    run_ns: int
+    compiled_steps: int
+    ns: int
+    functions: tuple[CompiledFunction, ...] = ()
+
+
+def location_of(one: CompiledFunction) -> str:
+    """Return the file and line of a function: ``model.py:42``."""
+    return f"{shorten_path(one.file)}:{one.line}" if one.file else "an unknown place"
+
+
+def summarize_compilations(counted: CompilationProbe, steps: int, run_ns: int) -> CompileStatistics:
+    """Return the statistics of the compilations that were counted in these recorded steps."""
+    recompiled = [one for one in counted.functions.values() if one.count or one.gave_up]
+    recompiled.sort(key=lambda one: (-one.count, one.file, one.line))
+    functions = tuple(replace(one, function=one.function or "a function") for one in recompiled[:8])
+    return CompileStatistics(steps, run_ns, counted.steps, counted.ns, functions)

@@ -11,8 +11,7 @@ from pydantic import TypeAdapter
 
 from .._ranks import RankComparison
 from ..errors import OutputError
-from ._calls import CallStatistics
-from ._compilations import CompileStatistics
+from ._calls import CallStatistics, CompileStatistics
 from ._environment import Environment
 from ._optimizers import OptimizerInfo
 from ._python_threads import PythonThread

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 
 from .._capture.marks.codes import KIND_MASK, PAUSE, UNPAUSE
 from .._core.units import format_percent
@@ -96,9 +93,6 @@ class StackMonitor:
         """Samples taken after the end of the last completed step."""
         self._frames = 0
         self._total_ns = self._explained_ns = self._own_ns = 0
-        self._placed: Layout | None = None
-        """The layout of the step whose samples were placed last, and which of its spans are on the training thread."""
-        self._on_thread: npt.NDArray[np.bool_] = np.empty(0, dtype=np.bool_)
         self._layout: Layout | None = None
         self._explained: Nanoseconds = np.empty(0, dtype=np.int64)
         self._holding: Nanoseconds = np.empty(0, dtype=np.int64)
@@ -106,70 +100,46 @@ class StackMonitor:
 
     def step(self, raw: RawStep) -> None:
         """Take the new samples; those of the step wait for its frame, those of a later step for that step."""
-        self._later += self._probe.take()
-        if self._later:
-            self._match(raw)
-
-    def _match(self, raw: RawStep) -> None:
-        samples, self._later = self._later, []
-        begun_ns, ended_ns, pauses = raw.begun_ns, raw.ended_ns, _pauses(raw)
-        inside = []
+        samples = self._later + self._probe.take()
+        self._later = []
+        if not samples:
+            return
+        begun_ns, pauses, inside = raw.begun_ns, _pauses(raw), []
         for sample in samples:
             at_ns = sample.at_ns
-            paused = any(start <= at_ns < end for start, end in pauses)
-            if sample.excluded or paused:
+            if sample.excluded or any(start <= at_ns < end for start, end in pauses):
                 self._add(EXCLUDED, sample)
-            elif at_ns >= ended_ns:
+            elif at_ns >= raw.ended_ns:
                 self._later.append(sample)
             elif begun_ns <= at_ns and not raw.warmup:
                 before_ns = sum(end - start for start, end in pauses if end <= at_ns)
                 inside.append((at_ns - begun_ns - before_ns, sample))
         if inside:
-            self._wait(raw.step, inside)
-
-    def _wait(self, step: int, inside: list[tuple[int, StackSample]]) -> None:
-        """Keep the samples of a step, with their times in it, until its frame comes."""
-        known = self._waiting.setdefault(step, inside)
-        if known is not inside:
-            known += inside
-        elif len(self._waiting) > MAX_KEPT:
-            del self._waiting[next(iter(self._waiting))]
-
-    def _add_frame(self, frame: StepFrame) -> None:
-        if not self._probe.enabled and not frame.warmup:
-            self._decide(frame.layout, frame.step_ns, frame.total_ns[None])
-        inside = self._waiting.pop(frame.step, None) if self._waiting else None
-        if inside and not frame.warmup:
-            self._place(frame.layout, frame.start_ns, frame.host_ns, inside)
-
-    def _place(
-        self, layout: Layout, start_ns: Nanoseconds, host_ns: Nanoseconds, inside: list[tuple[int, StackSample]]
-    ) -> None:
-        """Add the samples of a step by the innermost span around each."""
-        if layout is not self._placed:
-            self._placed, self._on_thread = layout, np.asarray(layout.lanes) == TRAINING_LANE
-        ends_ns = start_ns + host_ns
-        for at_ns, sample in inside:
-            covering = np.flatnonzero(self._on_thread & (start_ns <= at_ns) & (at_ns < ends_ns))
-            if len(covering):
-                innermost = int(covering[-1])
-                self._add(f"{layout.phases[innermost]} {layout.names[innermost]}", sample)
-            else:
-                self._add(UNATTRIBUTED, sample)
+            self._waiting.setdefault(raw.step, []).extend(inside)
+            if len(self._waiting) > MAX_KEPT:
+                del self._waiting[next(iter(self._waiting))]
 
     def frames(self, run: FrameRun) -> None:
         """Add the samples of these steps by the span that each fell into; enable the samples if much is unexplained."""
-        if not run.plain:
-            for frame in run.frames:
-                self._add_frame(frame)
-            return
-        if not self._probe.enabled:
+        if run.plain and not self._probe.enabled:
             self._decide(run.layout, sum(run.step_ns), run.total_ns)
-        steps = run.steps
-        for step in [step for step in self._waiting if steps[0] <= step <= steps[-1]]:
-            inside, at = self._waiting.pop(step), bisect_left(steps, step)
-            if steps[at] == step:
-                self._place(run.layout, run.start_ns(at), run.host_ns[at], inside)
+        for frame in run.frames if self._waiting or not run.plain else ():
+            if frame.warmup:
+                continue
+            if not run.plain and not self._probe.enabled:
+                self._decide(frame.layout, frame.step_ns, frame.total_ns[None])
+            inside = self._waiting.pop(frame.step, None)
+            if inside is not None:
+                self._place(frame, inside)
+
+    def _place(self, frame: StepFrame, inside: list[tuple[int, StackSample]]) -> None:
+        """Add the samples of a step by the innermost span around each."""
+        layout, starts_ns = frame.layout, frame.start_ns
+        ends_ns, on_thread = starts_ns + frame.host_ns, np.asarray(layout.lanes) == TRAINING_LANE
+        for at_ns, sample in inside:
+            covering = np.flatnonzero(on_thread & (starts_ns <= at_ns) & (at_ns < ends_ns))
+            at = int(covering[-1]) if len(covering) else None
+            self._add(UNATTRIBUTED if at is None else f"{layout.phases[at]} {layout.names[at]}", sample)
 
     def _decide(self, layout: Layout, step_ns: int, total_ns: Nanoseconds) -> None:
         """Enable the samples if much is unexplained; ``total_ns`` (steps × spans) has ``step_ns`` in all."""
@@ -192,13 +162,11 @@ class StackMonitor:
             self._probe.enable()
 
     def _add(self, kind: str, sample: StackSample) -> None:
-        table = self._tables.get(kind)
-        if table is None:
-            if len(self._tables) >= MAX_KEPT:
-                return
-            table = self._tables[kind] = {}
+        if kind not in self._tables and len(self._tables) >= MAX_KEPT:
+            return
+        table = self._tables.setdefault(kind, {})
         key = sample.users, sample.inner
-        sums = table.get(key) or table.setdefault(key if len(table) < MAX_KEPT else ((), None), [0, 0])
+        sums = table.setdefault(key if key in table or len(table) < MAX_KEPT else ((), None), [0, 0])
         sums[0] += 1
         sums[1] += sample.weight_ns
 
@@ -212,13 +180,18 @@ class StackMonitor:
         groups: dict[tuple[str, int], dict[Site, list[int]]] = {}
         for (users, inner), (count, ns) in self._tables[kind].items():
             # A lambda has no name: the line in it that calls something says more than the line that calls it.
-            own = (user for user in reversed(users) if _line(user) not in common and user.call != "<lambda>")
+            own = (user for user in reversed(users) if user[:2] not in common and user.call != "<lambda>")
             site = next(own, inner) if common else inner
             if site is not None:
-                sums = groups.setdefault(_line(site), {}).setdefault(site, [0, 0])
+                sums = groups.setdefault(site[:2], {}).setdefault(site, [0, 0])
                 sums[0], sums[1] = sums[0] + count, sums[1] + ns
-        longest = sorted(groups.values(), key=lambda group: -_sums(group.values())[1])[:5]
-        return StackTable(*_sums(self._tables[kind].values()), tuple(map(_call_site, longest)))
+        most = sorted(groups.values(), key=lambda group: -sum(ns for _, ns in group.values()))[:5]
+        lines = []
+        for group in most:
+            longest = max(group, key=lambda site: (group[site][1], site))
+            lines.append(call_site(longest, *map(sum, zip(*group.values(), strict=True))))
+        samples, ns = map(sum, zip(*self._tables[kind].values(), strict=True))
+        return StackTable(samples, ns, tuple(lines))
 
     def _common_lines(self, kind: str) -> set[tuple[str, int]]:
         """Return the user's lines that are on the stack in a good part of the samples of all other kinds.
@@ -232,27 +205,11 @@ class StackMonitor:
             counted = other not in (kind, EXCLUDED) and other.startswith(like)
             for (users, _inner), (count, _ns) in table.items() if counted else ():
                 total += count
-                for line in {_line(user) for user in users}:
+                for line in {user[:2] for user in users}:
                     counts[line] += count
         # A line with this share of all other samples calls the training itself (`trainer.train()`), so a line below it
         # is named.
         return {line for line, count in counts.items() if count >= 0.2 * total}
-
-
-def _line(site: Site) -> tuple[str, int]:
-    return site.file, site.line
-
-
-def _sums(table: Iterable[list[int]]) -> tuple[int, int]:
-    count = ns = 0
-    for one_count, one_ns in table:
-        count, ns = count + one_count, ns + one_ns
-    return count, ns
-
-
-def _call_site(group: dict[Site, list[int]]) -> CallSite:
-    """Return the sum of a group under its longest line."""
-    return call_site(max(group, key=lambda one: (group[one][1], one)), *_sums(group.values()))
 
 
 def _pauses(raw: RawStep) -> list[tuple[int, int]]:

@@ -76,7 +76,8 @@ def _change(
     memory_change = None if memory is None or before is None else memory - before
     if memory_change is None and times == 1 and saved is not None:
         memory_change = saved - freed
-    progress = summary.progress
+    epoch_ns = None if summary.progress is None else summary.progress.epoch_ns
+    remaining_ns = None if summary.progress is None else summary.progress.remaining_ns
     return WhatIf(
         change,
         step_ns=step_ns,
@@ -87,13 +88,9 @@ def _change(
         time_ratio=ratio,
         memory_share=None if memory is None or not capacity else memory / capacity,
         fits=fits,
-        epoch_ns=_scaled(None if progress is None else progress.epoch_ns, ratio),
-        remaining_ns=_scaled(None if progress is None else progress.remaining_ns, ratio),
+        epoch_ns=None if epoch_ns is None else round(epoch_ns * ratio),
+        remaining_ns=None if remaining_ns is None else round(remaining_ns * ratio),
     )
-
-
-def _scaled(ns: int | None, ratio: float) -> int | None:
-    return None if ns is None else round(ns * ratio)
 
 
 def _freed_bytes(run: Evidence) -> int:
@@ -132,19 +129,14 @@ def _memory_bytes(run: Evidence, times: int, freed: int, saved: int | None) -> i
         return None
     if times == 1:
         return max(peak - freed, 0) + saved
-    fixed = _fixed_bytes(run)
-    return None if fixed is None else max(fixed - freed, 0) + times * (max(peak - fixed, 0) + saved)
-
-
-def _fixed_bytes(run: Evidence) -> int | None:
-    """Return the memory that does not grow with the batch: as counted, else the memory at the end of a step."""
-    memory = run.summary.memory
-    if "allocated_bytes" not in memory:
+    # The memory that does not grow with the batch: as counted, else the memory at the end of a step.
+    fixed = run.summary.memory.get("allocated_bytes")
+    if fixed is None:
         return None
     whole = run.summary.memory_table[0] if run.summary.memory_table else None
-    if whole is None or None in (whole.parameter_bytes, whole.gradient_bytes, whole.state_bytes):
-        return memory["allocated_bytes"]
-    return whole.held_bytes
+    if whole is not None and None not in (whole.parameter_bytes, whole.gradient_bytes, whole.state_bytes):
+        fixed = whole.held_bytes or 0
+    return max(fixed - freed, 0) + times * (max(peak - fixed, 0) + saved)
 
 
 def _peak_bytes(run: Evidence) -> int | None:

@@ -24,8 +24,7 @@ from autoprof.diagnose import (
     find_rules,
     judge,
 )
-from autoprof.diagnose._calls import CallSite
-from autoprof.diagnose._compilations import CompileStatistics
+from autoprof.diagnose._calls import CallSite, CompileStatistics
 from autoprof.diagnose._environment import Environment
 from autoprof.diagnose._stacks import UNATTRIBUTED, StackTable
 from autoprof.diagnose.rules import overhead

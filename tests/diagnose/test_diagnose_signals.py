@@ -12,8 +12,7 @@ from evidence_builders import MS, evidence_of, finding_of, found
 from autoprof._ranks import LateComm, RankComparison, SlowRank
 from autoprof._stats.intervals import Interval
 from autoprof.diagnose import CallStatistics, EvidenceCollector, RunFacts, diagnose
-from autoprof.diagnose._calls import CallSite, idle_after_waits_ns
-from autoprof.diagnose._compilations import CompileStatistics
+from autoprof.diagnose._calls import CallSite, CompileStatistics, idle_after_waits_ns
 from autoprof.diagnose._evidence import CLOCK_SCALAR
 from autoprof.frame import Phase, Span
 from autoprof.probes._call_table import Site

@@ -7,7 +7,7 @@ from typing import Final
 from ..._core.units import format_ns, format_percent
 from ...summary import Finding, Severity
 from .. import Evidence, Experiment, Rule, abstain
-from .._compilations import location_of
+from .._calls import location_of
 from .._thresholding import is_above
 
 MAX_SHARE: Final = 0.05

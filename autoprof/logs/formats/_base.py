@@ -24,7 +24,7 @@ class FormatHints:
     units: Mapping[str, str] = field(default_factory=dict)
     """By column: the unit of a value that is printed without one."""
     averages: Mapping[str, str] = field(default_factory=dict)
-    """By normalized key: why its value does not belong to a step. It keeps its key, with these words behind it."""
+    """By normalized key: why its value does not belong to a step. It is not read, and a note gives these words."""
     spoiled_by_validation: str | None = None
     """A column whose value includes the validation at the steps that validate."""
 
@@ -37,11 +37,6 @@ class FormatHints:
             column = self.rename[name]
             return (meaning_of(column) or Meaning(column, 0)) if column else None
         return meaning_of(key)
-
-    def name(self, key: str) -> str:
-        """Return the name of a key's values: a value that does not belong to a step says so."""
-        words = self.averages.get(normalize_key(key))
-        return key if words is None else f"{key}, {words}"
 
 
 @dataclass
@@ -82,15 +77,20 @@ class RawRecords:
             column.extend(array("d", [np.nan]) * (self._count - len(column)))
         return column
 
-    def convert(self, key: str, value: Value, hints: FormatHints = FormatHints()) -> tuple[str, float] | None:
-        """Return the name and the number of a value in its column's unit, and record its meaning.
+    def convert(self, key: str, value: Value, hints: FormatHints = FormatHints()) -> float | None:
+        """Return the number of a value in its column's unit, and record its meaning.
 
-        None for a value whose unit contradicts its key. The unit of the value overrules the one of the key, and that
-        overrules the one of the format.
+        None for a value that does not belong to a step, or whose unit contradicts its key. The unit of the value
+        overrules the one of the key, and that overrules the one of the format.
         """
         meaning = hints.meaning(key)
         if meaning is None:
-            return hints.name(key), value.number
+            words = hints.averages.get(normalize_key(key))
+            if words is None:
+                return value.number
+            note = f"{key}: {words}, so it does not belong to a step and is not read"
+            self.notes += [note] if note not in self.notes else []
+            return None
         if meaning.field == "throughput" and value.unit is not None:
             column = column_of_rate(value.unit)
             meaning = meaning if column is None else Meaning(column, meaning.preference)
@@ -101,7 +101,7 @@ class RawRecords:
         given = scale_of(kind, meaning.unit or hints.units.get(meaning.field))
         scale = own if own is not None else given
         self.add_meaning(key, meaning, scale is not None or kind not in ("size", "percent"))
-        return key, value.number * (1.0 if scale is None else scale)
+        return value.number * (1.0 if scale is None else scale)
 
     def add_meaning(self, key: str, meaning: Meaning | None, unit_known: bool = True) -> None:
         """Record the meaning of a key, and whether its unit is known. The first meaning of a key stays."""
@@ -109,13 +109,6 @@ class RawRecords:
             self.meanings.setdefault(key, meaning)
             if not unit_known:
                 self.unknown_units.add(key)
-
-    def note_averages(self, hints: FormatHints) -> None:
-        """Add a note for each value that the format knows not to belong to a step."""
-        for name in self._columns:
-            key, comma, words = name.partition(", ")
-            if comma and hints.averages.get(normalize_key(key)) == words:
-                self.notes.append(f"{key}: {words}, so it does not belong to a step")
 
     def to_frame(self) -> Any:
         """Return all records as one DataFrame in the order of the file."""

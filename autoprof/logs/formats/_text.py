@@ -58,7 +58,6 @@ class TextFormat(LogFormat):
             if row is not None:
                 raw.used_lines += 1
                 raw.add_row({"_n": n, **time, **row})
-        raw.note_averages(self.hints)
         raw.spoiled_by_validation = self.hints.spoiled_by_validation
         return raw
 
@@ -77,7 +76,7 @@ class TextFormat(LogFormat):
                 row[special[name]] = value.number
             elif value is not None:
                 converted = raw.convert(name, value)
-                row |= {} if converted is None else {converted[0]: converted[1]}
+                row |= {} if converted is None else {name: converted}
         if not self.reads_names:
             return row
         if found.re.groupindex:
@@ -96,7 +95,7 @@ class TextFormat(LogFormat):
             meaning = self.hints.meaning(name)
             if name not in row and (meaning is None or meaning.field not in known):
                 converted = raw.convert(name, value, self.hints)
-                row |= {} if converted is None else {converted[0]: converted[1]}
+                row |= {} if converted is None else {name: converted}
         return row
 
 

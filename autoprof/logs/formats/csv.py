@@ -73,7 +73,7 @@ class CsvFormat(LogFormat):
             if converted is None:
                 continue
             meaning = raw.meanings.get(name)
-            row[name] = converted[1]
+            row[name] = converted
             is_measured |= meaning is None or meaning.field in METRICS
         if is_measured:
             raw.add_row(row)

@@ -53,7 +53,6 @@ class JsonFormat(LogFormat):
                     last = n
         if counts_elsewhere and not any(meaning.field in COUNTERS for meaning in raw.meanings.values()):
             return RawRecords(self.name, lines=raw.lines)  # the steps stand in other lines
-        raw.note_averages(self.hints)
         return raw
 
     def is_record(self, data: Mapping[str, Any]) -> bool:
@@ -127,9 +126,8 @@ class JsonFormat(LogFormat):
             found = float(position[1])
         parsed = parse_value(found) if isinstance(found, str) else Value(number_of(found or 0))
         converted = None if parsed is None else raw.convert(key, parsed, self.hints)
-        if converted is None:
-            return
-        yield converted
+        if converted is not None:
+            yield key, converted
 
     def _values(self, data: Mapping[str, Any], parent: str = "", depth: int = 1) -> Iterator[tuple[str, Any]]:
         """Yield each number, text of a number and short list, with the path of keys that leads to it."""

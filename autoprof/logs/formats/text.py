@@ -96,11 +96,11 @@ class PlainText(LogFormat):
                 continue  # the mean of an evaluation on training data
             if _is_certain(found, name, value, meaning) and name not in numbers:
                 converted = raw.convert(name, value)
-                numbers |= {} if converted is None else {name: converted[1]}
+                numbers |= {} if converted is None else {name: converted}
         for found in () if is_validation else RATE.finditer(rest):
             column = column_of_rate(found["unit"]) or ""
             converted = raw.convert(column, Value(to_float(found["number"]), found["unit"]))
-            numbers |= {} if converted is None or column in numbers else {column: converted[1]}
+            numbers |= {} if converted is None or column in numbers else {column: converted}
         for name in counters:
             raw.add_meaning(name, meaning_of(name))
         is_measured = any(
