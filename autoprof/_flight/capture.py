@@ -29,11 +29,6 @@ if TYPE_CHECKING:
 
 MAX_STEPS: Final = 100
 """Largest ``max_steps``: viewers do not open larger traces."""
-CUPTI: Final = (
-    "after a capture on a GPU, CUPTI stays loaded unless TEARDOWN_CUPTI=1 is in the environment (torch's default from "
-    "CUDA 12.6 on). If steps stay slower, set it before the program starts"
-)
-"""pytorch#144455; not with CUDA graphs on older versions of CUDA, which crash then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,7 +244,12 @@ class Capture:
         self.files.append(path)
         self.profile = profile
         if any(str(one.name).lower() in ("cuda", "privateuse1") for one in supported(())[0]):
-            self.note(f"deep capture: {CUPTI}")
+            # pytorch#144455; not with CUDA graphs on older versions of CUDA, which crash then.
+            self.note(
+                "deep capture: after a capture on a GPU, CUPTI stays loaded unless TEARDOWN_CUPTI=1 is in the "
+                "environment (torch's default from CUDA 12.6 on). If steps stay slower, set it before the program "
+                "starts"
+            )
 
     def _write_tables(self) -> None:
         path = self._path(self.options.names.tables)

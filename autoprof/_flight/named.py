@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final
@@ -19,12 +18,11 @@ if TYPE_CHECKING:
 STEP_PREFIX: Final = "ProfilerStep#"
 """Prefix of a step in the trace, the same as torch.profiler's, so that other tools find the steps."""
 _SAFE: Final = " !#$&'()*+,-./:;<=>?@[]^_`{|}~"
-_PLAIN: Final = re.compile(rf"[\w{re.escape(_SAFE)}]*", re.ASCII)
 
 
 def encode_name(name: str) -> str:
     """Percent-encode a name that Kineto cannot write: it neither escapes quotes nor keeps characters outside ASCII."""
-    return name if _PLAIN.fullmatch(name) else quote(name, safe=_SAFE)
+    return quote(name, safe=_SAFE)
 
 
 def open_range(name: str, encoded_names: dict[str, str]) -> Callable[[], None]:

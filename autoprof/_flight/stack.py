@@ -29,14 +29,16 @@ _PHASES: Final = (
     ("forward", _MODULE),
 )
 """The phase of a frame by the beginning of its file; of a nested one, the innermost counts."""
-_EXCLUDED: Final = {
-    "compile": (os.path.join("_dynamo", "convert_frame.py"), os.path.join("_inductor", "compile_fx.py")),
-    "checkpoint": ("serialization.py", os.path.join("distributed", "checkpoint", "")),
-}
-"""Work of torch that takes long and belongs to no step, by the beginning of its file below torch."""
-_EXCLUDED_FILES: Final = tuple(
-    (word, os.path.join(_TORCH, begin)) for word, begins in _EXCLUDED.items() for begin in begins
+_EXCLUDED: Final = tuple(
+    (word, os.path.join(_TORCH, *parts))
+    for word, *parts in (
+        ("compile", "_dynamo", "convert_frame.py"),
+        ("compile", "_inductor", "compile_fx.py"),
+        ("checkpoint", "serialization.py"),
+        ("checkpoint", "distributed", "checkpoint", ""),
+    )
 )
+"""Work of torch that takes long and belongs to no step, by the beginning of its file."""
 
 
 class Activity(NamedTuple):
@@ -82,7 +84,7 @@ def read_activity(frame: FrameType | None, names: Mapping[int, str]) -> Activity
             elif file.startswith(_DISTRIBUTED) and function in COLLECTIVES and site is None:
                 collective = function  # the call inside of which an inner function waits
             if excluded is None:
-                excluded = next((word for word, begin in _EXCLUDED_FILES if file.startswith(begin)), None)
+                excluded = next((word for word, begin in _EXCLUDED if file.startswith(begin)), None)
             if phase is None:
                 phase = next((word for word, begin in _PHASES if file.startswith(begin)), None)
             if module is None and function in ("_call_impl", "_wrapped_call_impl") and file == _MODULE:

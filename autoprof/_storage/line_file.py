@@ -8,12 +8,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
 
 from ..errors import OutputError
-
-FLUSH_S: Final = 5.0
-"""The longest time that a line waits before it reaches a file without an option for it."""
 
 
 class AppendFile:

@@ -17,19 +17,14 @@ from ._text_output import TextOutput
 SPARE_ROWS: Final = 6
 """Rows that must remain for the program; a smaller terminal gets no panel."""
 
-_SAVE: Final = "\x1b7"
-_RESTORE: Final = "\x1b8"
-_ERASE_BELOW: Final = "\x1b[J"
-_WHOLE_SCREEN: Final = "\x1b[r"
-_NO_WRAP: Final = "\x1b[?7l"
-_WRAP: Final = "\x1b[?7h"
-_RESET_MARGINS: Final = f"{_SAVE}{_WHOLE_SCREEN}{_RESTORE}"
-_RESTORE_SCREEN: Final = f"{_RESET_MARGINS}{_ERASE_BELOW}"
-_HOLD: Final = "\x1b[?2026h"
+_RESET_MARGINS: Final = "\x1b7\x1b[r\x1b8"
+"""Let the whole screen scroll, and keep the cursor's place."""
+_BEGIN: Final = "\x1b[?2026h"
 """Show the drawing at once, at its end; terminals without synchronized updates ignore it."""
-_RELEASE: Final = "\x1b[?2026l"
-_INDEX: Final = "\x1bD"
-"""Move down, scrolling at the bottom, without going to the first column as a newline would."""
+_DRAW: Final = "\x1b7\x1b[?7l"
+"""Save the cursor's place, and do not wrap lines."""
+_END: Final = "\x1b[?7h\x1b8\x1b[?2026l"
+"""Wrap lines again, restore the cursor's place, and show the drawing."""
 
 
 class PinnedLines:
@@ -77,7 +72,7 @@ class PinnedLines:
         setup = (self._release() if changed else _RESET_MARGINS) + self._reserve(len(lines), rows)
         first = rows - len(lines) + 1
         drawn = "".join(f"\x1b[{first + i};1H\x1b[2K{line}" for i, line in enumerate(lines))
-        if self._output.offer(f"{_HOLD}{setup}{_SAVE}{_NO_WRAP}{drawn}{_WRAP}{_RESTORE}{_RELEASE}"):
+        if self._output.offer(f"{_BEGIN}{setup}{_DRAW}{drawn}{_END}"):
             self._size, self._height = size, len(lines)
 
     def clear(self, *, patient: bool = False) -> None:
@@ -100,12 +95,12 @@ class PinnedLines:
 
     def _release(self) -> str:
         # The cursor is above the panel, so erasing below it also removes lines that a resize has moved or folded.
-        return _RESTORE_SCREEN if self._height else ""
+        return f"{_RESET_MARGINS}\x1b[J" if self._height else ""
 
     @staticmethod
     def _reserve(height: int, rows: int) -> str:
-        # Setting the margins moves the cursor to the top left corner: save it, and put it back.
-        return f"{_INDEX * height}\x1b[{height}A{_SAVE}\x1b[1;{rows - height}r{_RESTORE}"
+        # Move down and up again (ESC D scrolls at the bottom), and set the margins, which would move the cursor.
+        return "\x1bD" * height + f"\x1b[{height}A\x1b7\x1b[1;{rows - height}r\x1b8"
 
 
 def _in_foreground(fd: int) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Any
 
 from pydantic import Field
 
@@ -13,15 +13,13 @@ from ._base import RunInfo
 from ._kind import SinkKind
 from ._metrics_sink import Labelled, MetricsOptions, MetricsReport, MetricsSink, Series, labelled_values, load_extra
 
-_LAST_PORT: Final = 65535
-
 
 class PrometheusOptions(MetricsOptions):
     """An endpoint that Prometheus scrapes, one for each rank: its port is `port` and the rank."""
 
     host: str = Field(default="127.0.0.1", min_length=1)
     """The address to listen on. The default is reached from this machine only; there is no password."""
-    port: int = Field(default=9464, ge=0, le=_LAST_PORT, strict=True)
+    port: int = Field(default=9464, ge=0, le=65535, strict=True)
     """The port of rank 0; with 0 the system chooses one, and `run.json` names it."""
 
 
@@ -37,15 +35,12 @@ class PrometheusSink(MetricsSink):
         wanted = 0 if options.port == 0 else options.port + run.rank
         registry = client.CollectorRegistry()
         registry.register(self)
-        if wanted > _LAST_PORT:
-            raise OutputError(
-                f"sinks.prometheus.port: {wanted} for rank {run.rank} is not a port; allowed: up to {_LAST_PORT}"
-            )
         try:
             self._server, self._thread = client.start_http_server(wanted, addr=options.host, registry=registry)
-        except OSError as error:
+        except (OSError, OverflowError) as error:  # taken, or above 65535 with the rank
+            why = getattr(error, "strerror", None) or error
             raise OutputError(
-                f"sinks.prometheus: cannot listen on {options.host}:{wanted} ({error.strerror or error}); "
+                f"sinks.prometheus: cannot listen on {options.host}:{wanted} ({why}); "
                 "name a free port, or 0 to let the system choose one"
             ) from error
         self.port: int = self._server.server_port

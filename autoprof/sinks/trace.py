@@ -22,7 +22,7 @@ from .._core.units import UNITS
 from .._ranks import step_collectives
 from .._stats.unit_rates import LogPeriods
 from .._storage.atomic import open_replacing
-from .._storage.line_file import FLUSH_S, LineFile
+from .._storage.line_file import LineFile
 from ..diagnose import SavedSteps
 from ..frame import NOT_MEASURED, Layout, StepFrame
 from ..summary import Summary
@@ -174,7 +174,7 @@ class TraceSink:
         self._steps_left = options.count
         self._bytes_left = options.max_mb * BYTES_PER_MB - len(OPEN) - len(CLOSE)
         self._encoder = TraceEncoder(run.rank)
-        self._file = LineFile(folder_of(run).rank_path / "trace.json", FLUSH_S, run.clock)
+        self._file = LineFile(folder_of(run).rank_path / "trace.json", 5.0, run.clock)
         self._file.write(OPEN)
         self._open = True
 

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from typing import Literal
 
 from pydantic import Field
 
 from ._base import RunInfo
 from ._kind import SinkKind
 from ._metrics_sink import MetricsOptions, MetricsReport, SlowSink, load_extra
-
-STEP: Final = "autoprof/step"
-"""The metric on the x axis of the charts."""
 
 
 class WandbOptions(MetricsOptions):
@@ -46,13 +43,13 @@ class WandbSink(SlowSink):
             )
         else:
             self._run = wandb.run
-        self._run.define_metric(STEP)
-        self._run.define_metric("autoprof/*", step_metric=STEP)
+        self._run.define_metric("autoprof/step")
+        self._run.define_metric("autoprof/*", step_metric="autoprof/step")
         super().__init__("wandb", options, run.clock)
 
     def send(self, report: MetricsReport) -> None:
         """Log the numbers."""
-        self._run.log({STEP: report.step, **report.named(self._top)}, commit=self._is_own_run)
+        self._run.log({"autoprof/step": report.step, **report.named(self._top)}, commit=self._is_own_run)
 
     def finish(self) -> None:
         """End a run that was made here."""
