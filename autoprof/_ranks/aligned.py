@@ -58,16 +58,8 @@ def row_times(records: Sequence[RankRecord], key: SpanKey) -> Times:
 
 def _is_alike(records: Sequence[RankRecord], key: SpanKey) -> bool:
     """Return whether all ranks have a row in the same steps."""
-    first = None
-    for record in records:
-        if key not in record.rows:
-            return False
-        has = record.rows[key] > 0
-        if first is None:
-            first = has
-        elif not np.array_equal(first, has):
-            return False
-    return True
+    has = [record.rows[key] > 0 for record in records if key in record.rows]
+    return len(has) == len(records) and all(np.array_equal(one, has[0]) for one in has)
 
 
 def row_around(key: SpanKey, parents: Mapping[SpanKey, SpanKey], among: Collection[SpanKey]) -> SpanKey:

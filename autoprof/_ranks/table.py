@@ -42,7 +42,12 @@ class _RankMessages:
 
     last_s: float
     messages: deque[Message]
-    step: int | None = None
+
+    @property
+    def step(self) -> int | None:
+        """The last step that is known."""
+        steps = [int(message.record.steps[-1]) for message in self.messages if len(message.record.steps)]
+        return max(steps, default=None)
 
 
 def kept_messages(world_size: int) -> int:
@@ -60,8 +65,8 @@ class RankTable:
         self._kept = kept_messages(world_size)
         self._entries: dict[int, _RankMessages] = {}
 
-    def add(self, message: Message, now: float) -> bool:
-        """Take a message; return whether it is a new one.
+    def add(self, message: Message, now: float) -> None:
+        """Take a message, unless it is known.
 
         A store that outlives a start of the ranks has the messages of the start before: those of another process.
         """
@@ -70,14 +75,11 @@ class RankTable:
             del self._entries[rank]
         entry = self._entries.setdefault(rank, _RankMessages(now, deque(maxlen=self._kept)))
         if entry.messages and entry.messages[-1].serial >= message.serial:
-            return False
+            return
         entry.last_s = now
         if message.closing and len(message.record.steps):  # it has the steps of all others, of which some were missed
             entry.messages.clear()
         entry.messages.append(message)
-        if len(message.record.steps):
-            entry.step = int(message.record.steps[-1])
-        return True
 
     def rate(self, now: float, interval_s: float) -> float:
         """Return the lowest rate that a rank affords, of those that are not late."""

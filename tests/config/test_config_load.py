@@ -1,13 +1,10 @@
 """A configuration comes from a file, a mapping or nothing, and whatever is wrong with it is one clear error."""
 
-import ast
 import pickle
 from collections import UserDict
-from pathlib import Path
 
 import pytest
 
-import autoprof.config
 from autoprof.config import TargetRule
 from autoprof.errors import ConfigError
 from autoprof.sinks import Config, Sinks, load_config, parse_config
@@ -144,12 +141,3 @@ def test_a_configuration_can_be_pickled_and_hashed():
     assert copy == config
     assert hash(copy) == hash(config)
     assert copy.source.place("targets[0]") == "train.yaml:1: targets[0]"
-
-
-def test_the_configuration_does_not_import_torch():
-    """Whoever only checks a file does not wait for torch."""
-    folder = Path(autoprof.config.__file__).parent
-    nodes = [node for file in folder.glob("*.py") for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))]
-    imported = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
-    imported |= {str(node.module) for node in nodes if isinstance(node, ast.ImportFrom)}
-    assert not [name for name in imported if name.split(".")[0] == "torch"]

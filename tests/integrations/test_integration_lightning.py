@@ -13,8 +13,6 @@ from framework_runs import ending, frames, times
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
-import autoprof
-
 INSTALLED = [name for name in ("lightning", "pytorch_lightning") if importlib.util.find_spec(name)]
 if not INSTALLED:
     pytest.skip("neither lightning nor pytorch_lightning is installed", allow_module_level=True)
@@ -125,14 +123,6 @@ def test_batches_of_one_optimizer_step_are_one_step(lightning: Any, config: Any,
     assert summary.progress.total_steps == 6
 
 
-def test_the_batch_in_the_optimizers_closure_is_a_micro_batch(lightning: Any, config: Any, tmp_path: Path) -> None:
-    """Lightning runs the last forward and backward of a step inside ``optimizer.step``."""
-    callback = AutoprofLightningCallback(config)
-    run = trainer(lightning, tmp_path, callback, max_epochs=3, accumulate_grad_batches=3)
-    run.fit(classifier(lightning), batches(6))
-    assert callback.session.summary().micro_steps == 3
-
-
 @pytest.mark.parametrize(("limit", "steps"), [({"max_epochs": 2}, 12), ({"max_steps": 10, "max_epochs": -1}, 5)])
 def test_both_updates_of_a_gan_are_one_step(
     lightning: Any, config: Any, tmp_path: Path, limit: dict[str, int], steps: int
@@ -172,15 +162,3 @@ def test_a_resumed_fit_counts_its_own_steps(lightning: Any, config: Any, tmp_pat
     summary = callback.session.summary()
     assert summary.progress is not None
     assert (summary.all_steps, summary.progress.total_steps) == (6, 6)
-
-
-def test_the_session_of_the_program_is_used(lightning: Any, config: Any, tmp_path: Path) -> None:
-    """With ``instrument`` on the same module there is one run."""
-    callback, module = AutoprofLightningCallback(config), classifier(lightning)
-    with autoprof.instrument(module, config) as session:
-        trainer(lightning, tmp_path, callback, max_epochs=2).fit(module, batches(6))
-    assert callback.session is session
-    assert len(list(Path(config["output"]).iterdir())) == 1
-    summary = session.summary()
-    assert summary.progress is not None
-    assert (summary.all_steps, summary.progress.total_steps) == (12, 12)

@@ -7,10 +7,8 @@ from typing import Any
 
 import pytest
 import torch
-from framework_runs import ending, frames, has_ended, times
+from framework_runs import ending, frames, times
 from torch import Tensor, nn
-
-import autoprof
 
 transformers = pytest.importorskip("transformers", reason="the package transformers is not installed")
 pytest.importorskip("accelerate", reason="the Trainer of transformers needs accelerate")
@@ -150,22 +148,6 @@ def test_an_exception_goes_on_and_the_next_training_closes_its_session(config: A
     assert ending(first.folder) == AGAIN
     assert first.summary().all_steps == 5
     assert not [module for module in model.modules() if module._forward_hooks or module._forward_pre_hooks]
-
-
-def test_the_session_of_the_program_is_used(config: Any, tmp_path: Path) -> None:
-    """With ``instrument`` on the same model there is one run, and it knows what the trainer knows."""
-    callback, model = AutoprofCallback(config), gpt2()
-    run = trainer(tmp_path, callback, model=model, max_steps=6, eval_strategy="steps", eval_steps=3)
-    with autoprof.instrument(model, config) as session:
-        run.train()
-        assert callback.session is session
-        assert not has_ended(session.folder)
-    summary = session.summary()
-    assert summary.all_steps == 6
-    assert summary.progress is not None
-    assert summary.progress.total_steps == 6
-    assert times(summary)["validation"] == 2
-    assert len(list(Path(config["output"]).iterdir())) == 1
 
 
 def test_results_are_the_same_to_the_last_bit(config: Any, tmp_path: Path) -> None:

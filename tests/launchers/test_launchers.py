@@ -194,15 +194,6 @@ def test_spawn(unchanged: bool, tmp_path: Path) -> None:
     check(tmp_path, finish([start(tmp_path, command)]))
 
 
-@pytest.mark.parametrize("unchanged", [False, True], ids=["callback", "autoprof run"])
-def test_lightning(unchanged: bool, tmp_path: Path) -> None:
-    """The first process starts the second one."""
-    need("pytorch_lightning")
-    program = str(PROGRAMS / "lightning_ddp.py")
-    command = [PYTHON, *RUN, program, "--unchanged"] if unchanged else [PYTHON, program]
-    check(tmp_path, finish([start(tmp_path, command)]))
-
-
 def test_ray(tmp_path: Path) -> None:
     """Workers of ``ray.train``, which Ray's own processes start."""
     need("ray")

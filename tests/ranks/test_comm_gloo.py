@@ -55,16 +55,6 @@ def test_the_parts_of_the_steps_add_up(ranks: list[dict[Any, Any]], kind: str) -
         assert all(row["timed"] == row["calls"] for row in table["rows"])
 
 
-@pytest.mark.parametrize("kind", [kind for kind in comm_training.MODELS if kind.startswith("ddp")])
-def test_ddps_gradients_are_all_reduced_in_backward(ranks: list[dict[Any, Any]], kind: str) -> None:
-    """Launched by the reducer in C++, or by a hook in Python: a row of DDP, in the group of all ranks."""
-    for found in ranks:
-        row = rows(found, kind)["all_reduce", "DDP", "backward"]
-        assert (row["group"], row["ranks"]) == ("default", 2)
-        assert row["calls"] >= STEPS
-        assert row["bus_bytes_per_s"] > 0
-
-
 def test_ddps_buckets_have_the_bytes_of_the_gradients(ranks: list[dict[Any, Any]]) -> None:
     """Each step all-reduces every gradient once, and the hook in 16 bits half of that."""
     parameters = sum(parameter.numel() for parameter in comm_training.layers().parameters())

@@ -99,16 +99,6 @@ def test_a_communication_without_an_end_has_no_time() -> None:
     assert run.table().unassigned_ns == 10 * MS
 
 
-def test_warm_up_steps_are_left_out() -> None:
-    """Their calls, too."""
-    run = Run()
-    run.add([call("all_reduce", 0, 5)], [], 10 * MS, warmup=True)
-    assert run.meter.table() is None
-    run.add([], [], 10 * MS)
-    assert run.table().rows == ()
-    assert run.table().compute_ns == 10 * MS
-
-
 def test_on_a_device_the_stream_that_computes_tells_what_is_exposed() -> None:
     """No event lies on a communication stream: the waits are device times, the ends unmeasured."""
     run = Run()
