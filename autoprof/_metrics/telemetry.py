@@ -16,7 +16,6 @@ import torch
 from ..devices import FAILURES, Device, DeviceReading, HostReader, HostReading, Monitor
 from ..summary import MetricStats
 
-DEVICE: Final = "device"
 CAUSE: Final = "gpu_throttled_by_"
 """The prefix of a throttling cause; only readings with that cause have the value."""
 
@@ -61,7 +60,7 @@ class Telemetry:
         """Return a step's scalars with the readings since the last step; the user's own scalars take precedence."""
         new: dict[str, float] = {}
         if self._monitor is not None:
-            reading = self._monitor.latest.get(DEVICE)
+            reading = self._monitor.latest
             if reading is not None and reading.unix_ns != self._seen_ns:
                 self._seen_ns = reading.unix_ns
                 new.update(_of_device(reading))
@@ -119,7 +118,7 @@ class Telemetry:
     def problem(self) -> str | None:
         """Return why the device was not read any more before ``close``; None if it was."""
         if self._monitor is not None:
-            failed = self._monitor.problems.get(DEVICE)
+            failed = self._monitor.problem
             self._problem = None if failed is None else f"telemetry of the GPU failed: {failed}"
         return self._problem
 
@@ -142,7 +141,7 @@ def open_telemetry(device: Device, place: torch.device) -> tuple[Telemetry, str 
     host = HostReader()
     host.read()  # the CPU time counts from here
     reader, reason = device.telemetry(place)
-    monitor = None if reader is None else Monitor({DEVICE: reader})
+    monitor = None if reader is None else Monitor(reader)
     return Telemetry(host, monitor), None if reason is None else f"no telemetry of the GPU: {reason}"
 
 

@@ -28,9 +28,11 @@ class Listener(Protocol):
 
     def enter(self, function: Callable[..., Any], args: tuple[Any, ...]) -> bool:
         """Called before a call; return whether ``leave`` is to be called after it."""
+        return False
 
     def leave(self) -> None:
         """Called after a call."""
+        return
 
 
 Make = Callable[[Any, list[Any]], Any]

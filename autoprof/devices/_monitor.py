@@ -1,4 +1,4 @@
-"""Read telemetry once a second on a thread: a step finds the last readings ready and waits for nothing.
+"""Read telemetry once a second on a thread: a step finds the last reading ready and waits for nothing.
 
 A thread, because a call into the driver can take milliseconds; ctypes releases the GIL meanwhile, so training goes on.
 Between the calls runs a little Python, once a second: NVML's own figures are no newer.
@@ -8,9 +8,6 @@ from __future__ import annotations
 
 import os
 import threading
-import time
-from collections.abc import Callable, Mapping
-from types import MappingProxyType
 from typing import Any, Final, Protocol
 
 FAILURES: Final = 3
@@ -28,30 +25,21 @@ class TelemetryReader(Protocol):
 
 
 class Monitor:
-    """Call the readers every ``period_s``; ``latest`` has the last reading of each by its name.
+    """Call a reader every ``period_s``; ``latest`` is its last reading, None after a failure.
 
     The thread starts with ``start`` and is a daemon. In a forked process nothing is read: a fork has no threads.
     """
 
-    def __init__(self, readers: Mapping[str, TelemetryReader], period_s: float = 1.0) -> None:
-        self._readers = dict(readers)
+    def __init__(self, reader: TelemetryReader, period_s: float = 1.0) -> None:
+        self._reader: TelemetryReader | None = reader
         self._period_s = period_s
-        self._failed = dict.fromkeys(self._readers, 0)
-        self._latest: Mapping[str, Any] = MappingProxyType({})
+        self._failures = 0
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self._process = os.getpid()
-        self.problems: dict[str, str] = {}
-        """The last failure of each reader."""
-        self.readings = 0
-        """Rounds of reading so far."""
-        self.cpu_ns = 0
-        """CPU time of the rounds on their thread."""
-
-    @property
-    def latest(self) -> Mapping[str, Any]:
-        """The last reading of each reader that has one. Costs one attribute access."""
-        return self._latest
+        self.latest: Any = None
+        self.problem: str | None = None
+        """The last failure of the reader."""
 
     def start(self) -> None:
         """Start reading, at once and then every period."""
@@ -59,25 +47,20 @@ class Monitor:
             self._thread = threading.Thread(target=self._loop, name="autoprof-monitor", daemon=True)
             self._thread.start()
 
-    def read_now(self, cpu_ns: Callable[[], int] = time.thread_time_ns) -> None:
-        """Call every reader once, on the calling thread. A reader that raises loses only its own reading."""
-        started = cpu_ns()
-        found: dict[str, Any] = {}
-        for name, reader in self._readers.items():
-            if self._failed[name] >= FAILURES:
-                continue
-            try:
-                found[name] = reader.read()
-                self._failed[name] = 0
-            except Exception as error:
-                self._failed[name] += 1
-                self.problems[name] = f"{type(error).__name__}: {error}"
-        self._latest = MappingProxyType(found)
-        self.readings += 1
-        self.cpu_ns += cpu_ns() - started
+    def read_now(self) -> None:
+        """Call the reader once, on the calling thread."""
+        if self._reader is None or self._failures >= FAILURES:
+            return
+        try:
+            self.latest = self._reader.read()
+            self._failures = 0
+        except Exception as error:
+            self.latest = None
+            self._failures += 1
+            self.problem = f"{type(error).__name__}: {error}"
 
     def close(self, patience_s: float = 2.0) -> None:
-        """Stop, and close the readers. Waits for a running call, at most ``patience_s``."""
+        """Stop, and close the reader. Waits for a running call, at most ``patience_s``."""
         if self._process != os.getpid():
             return
         self._stop.set()
@@ -85,13 +68,12 @@ class Monitor:
             self._thread.join(patience_s)
             if self._thread.is_alive():
                 return  # the call hangs in the driver: closing the reader now could crash
-            self._thread = None
-        readers, self._readers = self._readers, {}
-        for name, reader in readers.items():
+        reader, self._reader = self._reader, None
+        if reader is not None:
             try:
                 reader.close()
             except Exception as error:
-                self.problems[name] = f"{type(error).__name__}: {error}"
+                self.problem = f"{type(error).__name__}: {error}"
 
     def _loop(self) -> None:
         while not self._stop.is_set():

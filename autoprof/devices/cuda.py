@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Final
 
 import torch
 
-from .._process.replace import Attribute, InCompiler, Replacement
+from .._process.replace import Attribute, InCompiler, Listener, Replacement
 from ..errors import MissingExtra
 from ._clock import Clock, Place
 from ._cuda_peaks import PEAKS
@@ -58,7 +58,7 @@ class CudaEvents(AcceleratorEvents):
         }
 
 
-class CudaHistory:
+class CudaHistory(Listener):
     """The recording of torch's native CUDA allocator."""
 
     _observed: ClassVar[bool] = False
@@ -95,9 +95,6 @@ class CudaHistory:
         """Called before the user starts or stops recording."""
         self._user_changed = True
         return False
-
-    def leave(self) -> None:
-        """Never called."""
 
     def snapshot(self) -> dict[str, Any]:
         found: dict[str, Any] = torch.cuda.memory._snapshot()

@@ -13,13 +13,13 @@ from typing import Any
 import torch
 
 from .._capture.hooks.backward import BACKWARD
-from .._process.replace import CallProbe
+from .._process.replace import CallProbe, Listener
 from ._base import ProbeContext, ProbeFactory
 
 _profiler_enabled: Callable[[], bool] = getattr(torch._C._autograd, "_profiler_enabled", lambda: False)
 
 
-class _BackwardListener:
+class _BackwardListener(Listener):
     """Read the switches before each backward pass."""
 
     def __init__(self, seen: set[str]) -> None:
@@ -29,9 +29,6 @@ class _BackwardListener:
         if _is_switched_on():
             self._seen.update(_switched_on())
         return False
-
-    def leave(self) -> None:
-        """Never called: ``enter`` returns False."""
 
 
 class DebugProbe(CallProbe):

@@ -8,7 +8,6 @@ class defined after the session opened, is not: name it in ``functions``.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from functools import wraps
 from threading import get_ident
 from typing import Any, Final
@@ -21,7 +20,7 @@ from .._capture import recorder as recorders
 from .._capture.hooks.entry_probe import HookOwner
 from .._capture.hooks.module_hooks import Hooks, hooks_by_input
 from .._capture.recorder import Recorder
-from .._process.replace import Attribute, CallProbe, Replacement
+from .._process.replace import Attribute, CallProbe, Listener, Replacement
 from ..frame import MODULE_PHASES, Phase
 from ._base import ProbeContext, ProbeFactory
 
@@ -54,40 +53,7 @@ class _LossClass(HookOwner):
         self._recorder.handle_failure("losses")
 
 
-class LossListener:
-    """The losses of one session that are no part of its model. Their wrapper calls ``marks_of``."""
-
-    def __init__(self, recorder: Recorder, hooks: Hooks, model: nn.Module) -> None:
-        self._recorder = recorder
-        self._hooks = hooks
-        self._in_model = {id(module) for module in model.modules() if is_loss(module)}
-        self._model = model  # keeps these modules alive, so that their ids stay theirs
-        self._classes: dict[type, _LossClass | None] = {}
-
-    def marks_of(self, loss: nn.Module) -> _LossClass | None:
-        """Return the object that marks calls of this loss; None for a part of the model: the configuration decides.
-
-        While FLOPs are being counted no recorder is active: the copy of a loss in the model is not in ``_in_model``.
-        """
-        if recorders.active is None or get_ident() != self._recorder.thread:
-            return None
-        if id(loss) in self._in_model or torch.compiler.is_dynamo_compiling():
-            return None
-        kind = type(loss)
-        if kind not in self._classes:
-            has_model = any(module is self._model for module in loss.modules())  # a model and its loss in one
-            self._classes[kind] = None if has_model else _LossClass(self._recorder, self._hooks, kind.__name__)
-        return self._classes[kind]
-
-    def enter(self, function: Callable[..., Any], args: tuple[Any, ...]) -> bool:
-        """Not used."""
-        return False
-
-    def leave(self) -> None:
-        """Not used."""
-
-
-def _replace_call(original: Any, listeners: list[LossListener]) -> Any:
+def _replace_call(original: Any, listeners: list[LossProbe]) -> Any:
     @wraps(original)
     def __call__(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
         if not listeners:
@@ -134,15 +100,34 @@ def _loss_classes() -> list[type]:
     return [kind for kind in found if not any(base in found for base in kind.__mro__[1:])]  # each call is seen once
 
 
-class LossProbe(CallProbe):
+class LossProbe(CallProbe, Listener):
     """Time the training thread's calls of losses that are no part of the model."""
 
     def __init__(self, recorder: Recorder, hooks: Hooks, model: nn.Module) -> None:
-        listener = LossListener(recorder, hooks, model)
         for kind in _loss_classes():
             if kind not in _calls:
                 _calls[kind] = _call_of(kind)
-        super().__init__([(replacement, listener) for replacement in _calls.values()])
+        super().__init__([(replacement, self) for replacement in _calls.values()])
+        self._recorder = recorder
+        self._hooks = hooks
+        self._in_model = {id(module) for module in model.modules() if is_loss(module)}
+        self._model = model  # keeps these modules alive, so that their ids stay theirs
+        self._classes: dict[type, _LossClass | None] = {}
+
+    def marks_of(self, loss: nn.Module) -> _LossClass | None:
+        """Return the object that marks calls of this loss; None for a part of the model: the configuration decides.
+
+        While FLOPs are being counted no recorder is active: the copy of a loss in the model is not in ``_in_model``.
+        """
+        if recorders.active is None or get_ident() != self._recorder.thread:
+            return None
+        if id(loss) in self._in_model or torch.compiler.is_dynamo_compiling():
+            return None
+        kind = type(loss)
+        if kind not in self._classes:
+            has_model = any(module is self._model for module in loss.modules())  # a model and its loss in one
+            self._classes[kind] = None if has_model else _LossClass(self._recorder, self._hooks, kind.__name__)
+        return self._classes[kind]
 
     def remove(self) -> None:
         """Put ``__call__`` back, and forget the program's classes that no session uses any more."""

@@ -7,13 +7,13 @@ from typing import Any
 
 from torch import nn
 
-from .._process.replace import Attribute, CallProbe, Replacement
+from .._process.replace import Attribute, CallProbe, Listener, Replacement
 from ._base import ProbeContext, ProbeFactory, StepEvents
 
 TRAIN = Replacement(Attribute(nn.Module, "train"))
 
 
-class ModeListener:
+class ModeListener(Listener):
     """Report a change of mode of the model itself, not of one of its parts."""
 
     def __init__(self, model: nn.Module, events: StepEvents) -> None:
@@ -24,9 +24,6 @@ class ModeListener:
         if args and args[0] is self._model:
             self._events.report_mode(args[1] if len(args) > 1 else True)
         return False
-
-    def leave(self) -> None:
-        """Never called."""
 
 
 def _make(context: ProbeContext) -> CallProbe:

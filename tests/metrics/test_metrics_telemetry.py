@@ -15,7 +15,7 @@ from fake_nvml import FakeNvml
 from torch import nn
 
 import autoprof
-from autoprof._metrics.telemetry import DEVICE, Telemetry, open_telemetry
+from autoprof._metrics.telemetry import Telemetry, open_telemetry
 from autoprof.devices import HostReader, Monitor
 from autoprof.devices._nvml import open_reader
 from autoprof.devices.cuda import Cuda
@@ -36,7 +36,7 @@ def of_device(nvml: FakeNvml) -> tuple[Telemetry, StillMonitor]:
     assert reader is not None, reason
     numbers = iter(range(1, 1000))
     reader._unix_ns = lambda: next(numbers)
-    monitor = StillMonitor({DEVICE: reader})
+    monitor = StillMonitor(reader)
     return Telemetry(None, monitor), monitor
 
 
@@ -104,7 +104,7 @@ def test_a_device_that_fails_has_one_note_in_the_summary() -> None:
     """The run goes on."""
     telemetry, monitor = of_device(FakeNvml({"uuid": UUID}))
     assert telemetry.problem() is None
-    monitor.problems[DEVICE] = "RuntimeError: gone"
+    monitor.problem = "RuntimeError: gone"
     assert telemetry.problem() == "telemetry of the GPU failed: RuntimeError: gone"
     telemetry.close()
 
@@ -172,7 +172,7 @@ def test_a_forked_process_reads_nothing(tmp_path: Path) -> None:
     if not child:
         try:
             telemetry.close()
-            os._exit(0 if nvml.users == 1 and monitor.readings == 0 else 1)
+            os._exit(0 if nvml.users == 1 and monitor.latest is None else 1)
         finally:
             os._exit(2)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
