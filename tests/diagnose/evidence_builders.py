@@ -8,7 +8,7 @@ from typing import Any
 from autoprof._stats import Aggregate
 from autoprof.diagnose import Evidence, EvidenceCollector, RunFacts
 from autoprof.frame import Phase, Span
-from autoprof.summary import Finding, Summary
+from autoprof.summary import Summary
 from autoprof.testing import make_frame
 
 MS = 1_000_000
@@ -44,6 +44,6 @@ def found(summary: Summary) -> list[str]:
     return [finding.rule for finding in summary.findings if finding.severity != "info"]
 
 
-def finding_of(summary: Summary, rule: str) -> Finding | None:
+def finding_of(summary: Summary, rule: str) -> Any:
     """Return a rule's finding or abstention; None without one."""
     return next((finding for finding in summary.findings if finding.rule == rule), None)

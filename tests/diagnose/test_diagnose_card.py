@@ -63,13 +63,6 @@ def test_the_card_of_a_short_run_says_that_it_is_too_early() -> None:
     ]
 
 
-def test_other_findings_follow() -> None:
-    """Each with its own why and next."""
-    text = "\n".join(render_card(diagnose(evidence_of({**SLOW, "recompute": 60, "step": 260}, repeat=20))))
-    assert "Verdict   [critical] data-wait" in text
-    assert "also      [warning] recompute: block (up to 60.0 ms a step" in text
-
-
 @given(text=st.text(max_size=200), width=st.integers(80, 200))
 def test_the_card_keeps_to_its_width(text: str, width: int) -> None:
     """Whatever a name holds."""

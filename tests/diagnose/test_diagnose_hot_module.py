@@ -49,7 +49,6 @@ def work_of(**flops: int) -> Work:
 def test_a_block_much_longer_than_its_siblings_is_found_with_its_excess() -> None:
     """Four times as long as three blocks of the same structure."""
     finding = finding_of(run({"h.0": 10, "h.1": 40, "h.2": 10, "h.3": 10}), "hot-module")
-    assert finding is not None
     assert (finding.severity, finding.name) == ("warning", "h.1")
     assert finding.evidence["times"] == pytest.approx(4, abs=0.2)
     assert finding.gain_ns == pytest.approx(30 * MS, rel=0.05)
@@ -59,7 +58,6 @@ def test_a_block_that_shares_its_row_is_compared_with_the_others_of_the_row() ->
     """Four times as long as the median of nineteen equal blocks, in a row that is the sum of all."""
     blocks = {f"h.{number}": 40 if number == 13 else 10 for number in range(20)}
     finding = finding_of(run(blocks, name="h.*"), "hot-module")
-    assert finding is not None
     assert (finding.severity, finding.name, finding.evidence["siblings"]) == ("warning", "h.*", 19)
     assert finding.evidence["module"] == "h.13"
     assert finding.why.startswith("h.13 takes 4.0 x as long")
@@ -81,21 +79,14 @@ def test_a_block_with_more_parameters_than_its_siblings_is_not_accused() -> None
 def test_siblings_that_vary_too_much_make_it_inconclusive() -> None:
     """Another run would differ."""
     finding = finding_of(run({"h.0": 10, "h.1": 33, "h.2": 10, "h.3": 10}, spread=0.4), "hot-module")
-    assert finding is not None
     assert finding.severity == "info"
 
 
 def test_a_module_without_arithmetic_that_takes_most_of_the_step_is_found() -> None:
     """A loop in Python in one forward, beside a layer that has the FLOPs."""
     finding = finding_of(run({"loop": 60, "layer": 30}, work=work_of(loop=1, layer=1000)), "hot-module")
-    assert finding is not None
     assert (finding.severity, finding.name) == ("warning", "loop")
     assert "0.1 % of the model's FLOPs" in finding.why
-
-
-def test_a_module_whose_arithmetic_is_slow_is_not_accused() -> None:
-    """A depthwise convolution: a twentieth of the FLOPs, half of the time."""
-    assert finding_of(run({"dw": 60, "layer": 40}, work=work_of(dw=50, layer=950)), "hot-module") is None
 
 
 @pytest.mark.parametrize(("backward_ms", "severity"), [(10, "warning"), (60, None)])

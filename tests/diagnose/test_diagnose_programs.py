@@ -69,7 +69,6 @@ def test_the_explanation_of_a_defect_is_short_and_by_its_schema(defect: Defect, 
 def test_long_steps_are_attributed_to_their_cause(defect: str, cause: str) -> None:
     """The span that they spend their excess in, or the garbage collector."""
     finding = finding_of(run(next(one for one in DEFECTS if one.name == defect), True), "jitter")
-    assert finding is not None
     assert finding.name == cause
 
 

@@ -19,9 +19,7 @@ def judged(use: float | None) -> Finding:
     gauges = {} if use is None else {"gpu_utilization": MetricStats(use, use, use, use, 60)}
     bound = tuple(replace(row, host_bound=0.8) for row in rows)
     seen = evidence_of(STEP, repeat=20, clock="device", rows=bound, metrics=gauges)
-    found = finding_of(diagnose(seen), "launch-bound")
-    assert found is not None
-    return found
+    return finding_of(diagnose(seen), "launch-bound")
 
 
 @pytest.mark.parametrize("use", [0.1, 0.6, 0.94])
@@ -46,7 +44,6 @@ def test_a_few_long_steps_make_no_share_above_the_whole_step() -> None:
     rows = evidence_of(*steps, repeat=4).summary.rows
     bound = tuple(replace(row, host_bound=0.9) for row in rows)
     found = finding_of(diagnose(evidence_of(*steps, repeat=4, clock="device", rows=bound)), "launch-bound")
-    assert found is not None
     assert found.evidence["share"] <= 1
 
 
@@ -55,7 +52,6 @@ def test_the_row_with_nearly_all_of_the_empty_queue_is_named() -> None:
     rows = evidence_of(STEP, repeat=20).summary.rows
     bound = tuple(replace(row, host_bound=1.0 if row.phase == "forward" else 0.0) for row in rows)
     found = finding_of(diagnose(evidence_of(STEP, repeat=20, clock="device", rows=bound)), "launch-bound")
-    assert found is not None
     (forward,) = (row for row in rows if row.phase == "forward")
     assert found.name == forward.name
     assert f"nearly all of it in the forward of {forward.name}" in found.why
