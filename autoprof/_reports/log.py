@@ -7,15 +7,14 @@ from functools import lru_cache
 from typing import Final
 
 from .._core.units import NS_PER_MS, above, format_bytes, format_percent
-from ..frame import LOGGED_LANE, UNTIMED_LANE, StepFrame
+from ..frame import UNTIMED_LANE, StepFrame
 from ..summary import Summary
 from .memory_text import readings
 from .name_averages import NameAverages
-from .name_lines import name_lines, walk
 from .name_tree import name_tree
-from .run_facts import run_facts
 from .shapes import render_shape_changes
-from .text import elide, pad, printable, safe, wrap
+from .summary_text import render_summary
+from .text import elide, pad, printable, safe
 
 RULE: Final = "=" * 80
 LABEL: Final = 40
@@ -118,25 +117,6 @@ def _scalar(name: str, value: float) -> str:
 
 
 def render_log_summary(summary: Summary) -> str:
-    """Return the section at the end: avg, min, max and n of every name and phase, over the recorded steps."""
-    warmup = f", {summary.warmup_steps} warm-up steps excluded" if summary.warmup_steps else ""
-    lines = [RULE, f"Timing Summary (Total {summary.steps} steps{warmup})", RULE]
-    grouped = name_lines(summary)
-    for line, depth, name in (*walk(grouped.roots), *walk(grouped.separate)):
-        for row in line.rows:
-            head = name_cells(f"{name} {row.phase}" if len(line.rows) > 1 else name, depth)
-            limit_ns = 0 if row.lane == LOGGED_LANE else row.calls / row.steps * summary.clock_limit_ns
-            times = (row.mean_ns, row.min_ns, row.max_ns, row.p50_ns, row.p95_ns)
-            lines.append(_numbers(head, times, row.steps, limit_ns))
-    if summary.steps:
-        step = (summary.step_mean_ns, summary.step_min_ns, summary.step_max_ns)
-        times = (*step, summary.step_p50_ns, summary.step_p95_ns)
-        lines.append(_numbers(name_cells("Total", 0), times, summary.steps, summary.clock_limit_ns))
-    lines += ["", *(line for label, text in run_facts(summary, full=True) for line in wrap(label, text, 120, 11))]
-    lines += ["", "A name includes the names indented below it; the top level and other add up to Total.", ""]
-    return "\n".join(lines)
-
-
-def _numbers(head: str, times_ns: tuple[int, int, int, int, int], steps: int, limit_ns: float) -> str:
-    mean, least, most, p50, p95 = (_ms(ns, limit_ns) for ns in times_ns)
-    return f"{head}: avg={mean:>10}ms  min={least:>10}ms  max={most:>10}ms  (n={steps})  p50={p50}ms  p95={p95}ms"
+    """Return the section at the end: the full report."""
+    head = [RULE, f"Timing Summary (Total {summary.steps} steps)", RULE]
+    return "\n".join([*head, *render_summary(summary), ""])

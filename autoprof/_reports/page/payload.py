@@ -48,7 +48,6 @@ def run_payload(run: Run, summary: Summary, *, rank: int | None = None) -> Json:
         "notes": list(map(safe, summary.notes)),
         "whatIf": [_known(asdict(one)) for one in summary.what_if],
         "unit": summary.throughput_unit,
-        "excluded": [[safe(one.kind), one.calls, one.total_ns] for one in summary.excluded],
         "tree": _tree(summary),
         "rows": _rows(summary, history),
         "memory": _memory(summary, history),

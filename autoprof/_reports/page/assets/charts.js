@@ -54,7 +54,7 @@ function makeChart(holder, { data, series, bands, height, y, label, fromZero = t
     scales: { x: { time: false }, y: fromZero ? { range: (_plot, _low, high) => [0, 1.06 * high || 1] } : {} },
     axes: [
       axis({ size: 26, values: (_plot, splits) => splits.map((step) => (Number.isInteger(step) ? step.toLocaleString("en") : "")) }),
-      axis({ size: 70, values: (_plot, splits) => splits.map((value) => `${Number(value.toPrecision(6))} ${unit}`) }),
+      axis({ size: 84, values: (_plot, splits) => splits.map((value) => `${Number(value.toPrecision(6))} ${unit}`) }),
     ],
     series: [{}, ...series.map((one) => ({ spanGaps: false, points: { show: steps.length < 2 }, ...one }))],
     bands,

@@ -61,20 +61,6 @@ function facts(entries, kind = "facts") {
   return h("dl", { class: kind }, entries.map(([word, text]) => [h("dt", {}, word), h("dd", {}, text)]));
 }
 
-// Show a text near the pointer while it is over an element.
-function tip(element, describe) {
-  const box = document.getElementById("tip");
-  element.addEventListener("pointermove", (event) => {
-    if (box.hidden || box.owner !== element) replace(box, describe());
-    box.owner = element;
-    box.hidden = false;
-    const { width, height } = box.getBoundingClientRect();
-    box.style.left = `${Math.max(4, Math.min(event.clientX + 14, innerWidth - width - 8))}px`;
-    box.style.top = `${event.clientY + 18 + height > innerHeight ? event.clientY - height - 10 : event.clientY + 18}px`;
-  });
-  element.addEventListener("pointerleave", () => (box.hidden = true));
-}
-
 function digits(value) {
   const size = Math.abs(value);
   return value.toFixed(size >= 99.95 ? 0 : size >= 9.995 ? 1 : 2);

@@ -32,9 +32,8 @@ function cardSection() {
   const bar = RUN.phases.filter(([, ns]) => ns > 0).map(([phase, ns]) => {
     const share = ns / RUN.total;
     const style = { width: `${100 * share}%`, background: phaseColor(phase), color: inkOn(phaseColor(phase)) };
-    const part = h("span", { style }, share > 0.07 ? `${phase} ${Math.round(100 * share)} %` : "");
-    tip(part, () => [h("b", {}, phase), h("div", {}, `${formatNs(ns / RUN.steps)} a step · ${formatShare(share)}`)]);
-    return part;
+    const title = `${phase}: ${formatNs(ns / RUN.steps)} a step, ${formatShare(share)}`;
+    return h("span", { style, title }, share > 0.07 ? `${phase} ${Math.round(100 * share)} %` : "");
   });
   return h("section", { id: "card", "aria-labelledby": "card-title" }, h("div", { class: "card-grid" }, h("div", {}, left), facts(RUN.facts)), h("div", { class: "phase-bar" }, bar));
 }
@@ -122,9 +121,6 @@ function moreSection() {
     const rate = (one) => (one.throughput === undefined ? "–" : `${digits(one.throughput)} ${RUN.unit}/s`);
     const rows = RUN.whatIf.map((one) => [one.change, formatNs(one.step_ns), rate(one), formatBytes(one.memory_bytes), h("span", { class: "faint" }, one.assumed)]);
     add("What if", table(["change", "step", "throughput", "memory", "assumed"], rows, { class: "last-text" }));
-  }
-  if (RUN.excluded.length) {
-    add("Excluded from steps", table(["name", "times", "total"], RUN.excluded.map(([name, calls, ns]) => [name, formatCount(calls), formatNs(ns)])));
   }
   if (RUN.card.unjudged.length) {
     const reasons = new Map();

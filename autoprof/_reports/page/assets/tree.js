@@ -49,17 +49,16 @@ function background(node) {
   return `linear-gradient(90deg, ${stops.join(", ")}) bottom / 100% 5px no-repeat`;
 }
 
+// The text that the browser shows while the pointer is over a block.
 function hint(node) {
   const inside = node.children.reduce((sum, one) => sum + one.ns, 0);
-  const entries = [["a step", `${formatTime(node.ns, node.calls)} · ${formatShare(node.ns / TREE.ns)}`]];
-  if (node.children.length && node !== TREE) entries.push(["self", formatNs(node.ns - inside)]);
-  if (node.calls) entries.push(["calls a step", formatCount(node.calls)]);
-  const phases = sharesOf(node).map(([phase, ns]) => [[swatch(phase), phase], formatNs(ns)]);
-  return [h("b", {}, node.name || node.label), facts([...entries, ...phases], "")];
+  const lines = [node.name || node.label, `${formatTime(node.ns, node.calls)} a step · ${formatShare(node.ns / TREE.ns)}`];
+  if (node.children.length && node !== TREE) lines.push(`self ${formatNs(node.ns - inside)}`);
+  if (node.calls) lines.push(`${formatCount(node.calls)} calls a step`);
+  return [...lines, ...sharesOf(node).map(([phase, ns]) => `${phase} ${formatNs(ns)}`)].join("\n");
 }
 
 function pick(node) {
-  document.getElementById("tip").hidden = true;
   const isZoomed = (STATE.zoom || "") === node.key && (!node.name || STATE.module === node.name);
   const zoom = isZoomed ? node.parent && node.parent.key : node.children.length ? node.key : STATE.zoom;
   choose({ zoom: zoom || null, module: BY_NAME.has(node.name) ? node.name : STATE.module });
@@ -96,9 +95,8 @@ function block([node, left, width, depth, kind]) {
   const style = { left: `${left}px`, width: `${Math.max(width - 1, 1)}px`, top: `${depth * ROW_PX}px` };
   if (!node.short) style.background = background(node);
   const classes = ["block", kind, narrow ? "narrow" : "", chosen ? "chosen" : ""].join(" ");
-  const element = h("button", { type: "button", class: classes, style, "aria-label": label, onclick: () => pick(node.short ? node.parent : node) }, h("span", {}, node.label));
-  tip(element, () => (node.short ? [h("b", {}, label), h("div", {}, "zoom to see them")] : hint(node)));
-  return element;
+  const title = node.short ? `${label}; zoom to see them` : hint(node);
+  return h("button", { type: "button", class: classes, style, title, "aria-label": label, onclick: () => pick(node.short ? node.parent : node) }, h("span", {}, node.label));
 }
 
 function treeSection() {
