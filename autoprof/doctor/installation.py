@@ -28,24 +28,17 @@ def check_versions(distribution: str = "torch-autoprof") -> Result:
     except metadata.PackageNotFoundError:
         message = f"{distribution} is not installed as a package, so its version ranges are unknown"
         return Result("versions", UNKNOWN, message, "install it with pip")
-    ranges = {"python": (platform.python_version(), SpecifierSet(about["Requires-Python"] or ""))}
-    missing = []
-    for line in metadata.requires(distribution) or ():
-        needed = Requirement(line)
-        if needed.marker is not None and not needed.marker.evaluate({"extra": ""}):
-            continue
-        try:
-            ranges[needed.name] = (metadata.version(needed.name), needed.specifier)
-        except metadata.PackageNotFoundError:
-            missing.append(f"{needed} is not installed")
+    needed = [Requirement(line) for line in metadata.requires(distribution) or ()]
+    allowed = {one.name: one.specifier for one in needed if one.marker is None or one.marker.evaluate({"extra": ""})}
+    found = {"python": platform.python_version(), **{name: metadata.version(name) for name in allowed}}
+    allowed["python"] = SpecifierSet(about["Requires-Python"] or "")
     outside = [
-        f"{name} {version} is outside {allowed}"
-        for name, (version, allowed) in ranges.items()
-        if not allowed.contains(version, prereleases=True)
+        f"{name} {version} is outside {allowed[name]}"
+        for name, version in found.items()
+        if not allowed[name].contains(version, prereleases=True)
     ]
-    found = {name: version for name, (version, _) in ranges.items()}
-    if missing or outside:
-        return Result("versions", PROBLEM, "; ".join(missing + outside), "pip install --upgrade torch-autoprof", found)
+    if outside:
+        return Result("versions", PROBLEM, "; ".join(outside), "pip install --upgrade torch-autoprof", found)
     try:
         require_extension()
     except SessionError as error:

@@ -161,19 +161,6 @@ def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         load_logs(Path(__file__).parent / "fixtures" / "seed.jsonl")
 
 
-def test_records_of_ranks_without_a_label_are_of_no_known_rank(tmp_path: Path) -> None:
-    """Two lines per step beside one with ``[Rank 0]`` may be of two ranks: no rank is claimed."""
-    lines = [
-        f"[Step {n}/9] Loss: {n}.{rank}\n" + f"[Rank 0] step={n}, lr=0.1\n" * (1 - rank)
-        for n in range(1, 7)
-        for rank in (0, 1)
-    ]
-    df = _load(tmp_path, "".join(lines))
-    assert list(df["loss"]) == [1.1, 2.1, 3.1, 4.1, 5.1, 6.1]
-    assert "rank" not in df
-    assert df.attrs["files"][0]["repeated"] == 6
-
-
 def test_a_truncated_gzip_file_is_read_up_to_its_end(tmp_path: Path) -> None:
     """The records before the cut are read, with a note."""
     path = tmp_path / "log.gz"

@@ -46,22 +46,6 @@ def test_a_format_is_detected_by_content(tmp_path: Path, file: str, name: str, r
     assert len(df) == rows
 
 
-def test_several_lines_of_a_step_are_one_row() -> None:
-    """DeepSpeed's lr and throughput, Megatron's loss and memory stand in different lines of one step."""
-    df = load_logs(FIXTURES / "deepspeed.log").set_index("step")
-    assert df.loc[5, ["lr", "throughput", "memory"]].notna().all()
-    megatron = load_logs(FIXTURES / "megatron.log").set_index("step")
-    assert megatron.loc[10, ["loss", "memory"]].notna().all()
-    assert megatron.loc[100, ["loss", "val_loss"]].notna().all()
-
-
-def test_steps_that_restart_in_each_epoch_are_numbered_through() -> None:
-    """mmengine's ``[2][10/50]`` is step 60."""
-    df = load_logs(FIXTURES / "mmengine.log")
-    assert list(df["step"]) == list(range(10, 151, 10))
-    assert any("numbered through, 50 steps per epoch" in note for note in df.attrs["files"][0]["notes"])
-
-
 def test_a_folder_of_checkpoints_is_one_run(tmp_path: Path) -> None:
     """Of a Trainer's checkpoints only the newest state is read: it holds the others."""
     for step in (20, 60):

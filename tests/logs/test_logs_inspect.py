@@ -152,18 +152,6 @@ def test_standard_input_is_read(content: bytes, capsys: pytest.CaptureFixture[st
     assert "read standard input as text: 100 lines, 100 records" in out
 
 
-def test_a_named_pipe_is_read(tmp_path: Path) -> None:
-    """A FIFO is read to its end, and the run has its name."""
-    pipe = tmp_path / "pipe"
-    os.mkfifo(pipe)
-    thread = threading.Thread(target=pipe.write_bytes, args=(LINES,))
-    thread.start()
-    df = load_logs(pipe)
-    thread.join()
-    assert len(df) == 100
-    assert set(df["run"]) == {str(pipe)}
-
-
 def test_a_pipe_in_a_folder_is_not_waited_for(tmp_path: Path) -> None:
     """A folder and a pattern give files only: a FIFO that nobody writes to would block for ever."""
     os.mkfifo(tmp_path / "pipe.log")
