@@ -14,7 +14,6 @@ from .. import Evidence, Experiment, LongStep, Rule, abstain, classify, edit_mod
 from .._contention import FIRM, QUIET, is_crowded
 from .._stacks import UNATTRIBUTED
 from .._thresholding import share_evidence
-from . import recompile
 from .data_wait import describe_restarts, loader_experiment
 
 MAX_SHARE: Final = 0.10
@@ -32,7 +31,6 @@ class Cause(NamedTuple):
     phase: Phase | None
     why: str
     next: str
-    rank: int | None = None
     by_others: bool = True
     """Whether other processes may have caused it."""
 
@@ -49,7 +47,7 @@ def judge(run: Evidence) -> Finding | None:
     evidence = share_evidence(share, MAX_SHARE, summary.steps)
     evidence |= {"lost_ns": lost_ns, "outliers": numbers, "longest_ns": summary.step_max_ns}
     position = classify(share, MAX_SHARE)
-    if position == "below" or _lost_to_compiling(run, lost_ns):
+    if position == "below" or _is_named_elsewhere(run, outliers, lost_ns):
         return None
     if run.longest is None:
         return abstain("jitter", "the records of the longest steps", "keep the sink jsonl on", evidence)
@@ -57,18 +55,13 @@ def judge(run: Evidence) -> Finding | None:
     if len(outliers) < 3 or position == "near":
         missing = f"inconclusive: {len(outliers)} outlier steps, {lost} of all time lost to long steps"
         return abstain("jitter", missing, "more recorded steps show whether long steps recur", evidence)
-    cause = (
-        _collection_cause(run, outliers)
-        or _clock_cause(run, outliers)
-        or _rank_cause(run, outliers)
-        or _span_cause(run, outliers)
-    )
+    cause = _collection_cause(run, outliers) or _clock_cause(run, outliers) or _span_cause(run, outliers)
     if cause.phase is Phase.COMM and run.facts.ranks is not None and run.facts.ranks.late_comm is not None:
         return None  # rule ``comm-exposed`` names these steps
     is_known = cause.name is not None and share.low >= FIRM * MAX_SHARE
     if cause.by_others and not is_known and is_crowded(run):
         return abstain("jitter", QUIET, "stop them and measure again", evidence)
-    evidence["cause"] = cause.name or ("other" if cause.rank is None else f"rank {cause.rank}")
+    evidence["cause"] = cause.name or "other"
     if cause.phase is Phase.DATA:
         evidence["restarts"] = summary.loader.get("starts", 0)
     return Finding(
@@ -79,19 +72,19 @@ def judge(run: Evidence) -> Finding | None:
         cause.next,
         cause.name,
         cause.phase,
-        cause.rank,
         gain_ns=lost_ns,
         evidence=evidence,
     )
 
 
-def _lost_to_compiling(run: Evidence, lost_ns: int) -> bool:
-    """Return whether most of the lost time was spent compiling, which rule ``recompile`` already reports."""
-    compiled = run.facts.compiled
-    if compiled is None or 2 * compiled.ns < lost_ns * run.summary.steps:
-        return False
-    finding = recompile.judge(run)
-    return finding is not None and finding.severity != "info"
+def _is_named_elsewhere(run: Evidence, outliers: list[LongStep], lost_ns: int) -> bool:
+    """Return whether compilations or another rank's work made these steps long: other rules report these."""
+    compiled, ranks = run.facts.compiled, run.facts.ranks
+    if compiled is not None and 2 * compiled.ns >= lost_ns * run.summary.steps > 0:
+        return True
+    slow = [one for one in ranks.slow if one.rank != run.facts.rank] if ranks is not None else []
+    most = max((sum(step.step in one.steps for step in outliers) for one in slow), default=0)
+    return most > 0 and most >= CAUSE_SHARE * len(outliers)
 
 
 def _lost_share(run: Evidence, lost_ns: int, kept_outliers: int) -> Interval:
@@ -138,20 +131,6 @@ def _clock_cause(run: Evidence, outliers: list[LongStep]) -> Cause | None:
     return Cause(DEVICE_CLOCK, None, why, advice, by_others=False)
 
 
-def _rank_cause(run: Evidence, outliers: list[LongStep]) -> Cause | None:
-    """Return another rank as the cause if its own work made these steps long, while this rank waited."""
-    slow = () if run.facts.ranks is None else run.facts.ranks.slow
-    counts = {one.rank: sum(step.step in one.steps for step in outliers) for one in slow}
-    rank, count = max(counts.items(), key=lambda one: one[1], default=(run.facts.rank, 0))
-    if rank == run.facts.rank or count < CAUSE_SHARE * len(outliers):
-        return None
-    why = (
-        f"In {count} of the {len(outliers)} longest the own work of rank {rank} took that much longer, and the "
-        "other ranks waited."
-    )
-    return Cause(None, None, why, f"look at these steps in the steps.jsonl of rank {rank}", rank, by_others=False)
-
-
 def _span_cause(run: Evidence, outliers: list[LongStep]) -> Cause:
     usual = {(row.name, row.phase): row.p50_ns for row in run.summary.rows if row.lane == TRAINING_LANE}
     excess_by_span: Counter[tuple[str, Phase] | None] = Counter()
@@ -189,8 +168,6 @@ def _innermost_cause(step: LongStep, excess_ns: int, usual: dict[tuple[str, Phas
 
 def _experiment(finding: Finding) -> Experiment:
     """Return the change for the cause that was found."""
-    if finding.rank is not None:
-        return Experiment("rank.work", "edit", target=str(finding.rank))
     if finding.name == GARBAGE:
         return Experiment("gc.freeze", value=True)
     if finding.name == DEVICE_CLOCK:

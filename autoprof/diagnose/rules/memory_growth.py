@@ -8,7 +8,7 @@ from ..._core.units import format_bytes
 from ..._stats.intervals import slope
 from ...summary import Finding
 from .. import Evidence, Experiment, Rule, abstain
-from .._thresholding import MARGIN
+from .._thresholding import is_above
 
 MIN_PEAK_RISE: Final = 0.5
 """Rise of the process's highest level over that of its memory: a leak raises both alike. Memory that each step frees
@@ -35,13 +35,14 @@ def judge(run: Evidence) -> Finding | None:
     parts = readings[:third], readings[third:-third], readings[-third:]
     first, middle, last = (min(part, key=lambda one: (one[1], one[0])) for part in parts)
     grown = last[1] - first[1]
-    peak_rise = _peak_rise(run, first, last)
+    peaks = dict(zip(run.memory, run.memory_peaks, strict=True)) if run.memory_peaks else None
+    peak_rise = None if peaks is None else peaks[last] - peaks[first]
     per_step = grown / max(last[0] - first[0], 1)
     early, late = (_rate(*pair) for pair in ((first, middle), (middle, last)))
     # Growth of the smallest reading from the first to the last third of the run: the C library takes and frees arenas
     # of megabytes, so that a few of them are no leak.
     enough = max(16 * 2**20, 0.05 * first[1])
-    if grown < enough * (1 - MARGIN) or early <= 0 or late < steady * (1 - MARGIN) * early:
+    if not is_above(grown, enough) or early <= 0 or not is_above(late, steady * early):
         return None
     if slope(parts[2]).high < steady * early:  # it has ceased
         return None
@@ -61,10 +62,8 @@ def judge(run: Evidence) -> Finding | None:
             f"{format_bytes(peak_rise)}: each step may use again memory that was freed before"
         )
         return abstain("memory-growth", missing, "a longer run: a leak raises the peak as well", evidence)
-    significant = line.low * (readings[-1][0] - readings[0][0]) >= enough
-    if not significant or grown < enough * (1 + MARGIN) or late < steady * (1 + MARGIN) * early:
-        reason = "near the bound" if significant else "but the readings scatter too much"
-        missing = f"inconclusive: {kind} grew by {format_bytes(grown)}, {reason}"
+    if line.low * (readings[-1][0] - readings[0][0]) < enough:
+        missing = f"inconclusive: {kind} grew by {format_bytes(grown)}, but the readings scatter too much"
         return abstain("memory-growth", missing, "a longer run distinguishes a leak from a cache that fills", evidence)
     capacity = run.facts.memory_capacity_bytes
     full = "" if capacity is None else f"; full after about {max(capacity - last[1], 0) / per_step:,.0f} more steps"
@@ -77,14 +76,6 @@ def judge(run: Evidence) -> Finding | None:
         "cache",
         evidence=evidence,
     )
-
-
-def _peak_rise(run: Evidence, first: tuple[int, int], last: tuple[int, int]) -> int | None:
-    """Return the growth of the process's highest level between two readings, in bytes; None where it was not read."""
-    if not run.memory_peaks:
-        return None
-    peaks = dict(zip(run.memory, run.memory_peaks, strict=True))
-    return peaks[last] - peaks[first]
 
 
 def _rate(one: tuple[int, int], other: tuple[int, int]) -> float:
