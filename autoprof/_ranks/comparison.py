@@ -1,9 +1,7 @@
 """Compare the ranks of a run by their own records: name the slow ranks, with module and phase, and how it recurs.
 
-In data parallel training every rank's step is as long as the slowest rank's. The other ranks wait, in communication or
-in the part of backward that belongs to no module (where DDP waits for its last buckets). The difference between ranks
-is therefore in their own work: data, copies, forward and backward of modules, optimizer, user spans. Each row of it is
-compared with the same row on the other ranks, step by step: a row varies much less than the whole step.
+Each row of the own work (``record``) is compared with the same row on the other ranks, step by step: a row varies much
+less than the whole step.
 """
 
 from __future__ import annotations

@@ -65,14 +65,6 @@ class TargetRule(Options):
             _check_template(value, _compile(ANY_FQN if info.data["match"] is None else info.data["match"]))
         return value
 
-    @field_validator("phases")
-    @classmethod
-    def _distinct(cls, value: tuple[ModulePhase, ...]) -> tuple[ModulePhase, ...]:
-        twice = sorted({phase.value for phase in value if value.count(phase) > 1})
-        if twice:
-            raise ValueError(f"{', '.join(twice)} is repeated; allowed: each phase once")
-        return value
-
     @model_validator(mode="after")
     def _selects(self) -> TargetRule:
         if self.match is None and self.type is None:

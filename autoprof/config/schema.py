@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -151,7 +152,4 @@ class Settings(Options):
     @field_validator("output")
     @classmethod
     def _expand_home(cls, value: Path) -> Path:
-        try:
-            return value.expanduser()
-        except RuntimeError as error:
-            raise ValueError(f"{str(value)!r}: the home folder is unknown; allowed: a path such as runs") from error
+        return Path(os.path.expanduser(value))  # ``Path.expanduser`` raises for an unknown user
