@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 from deep_builders import TARGETS, Program, ranges
-from torch.profiler import ProfilerActivity, profile
 
 import autoprof
 from autoprof._flight.scheduled import ScheduledCaptures
@@ -41,13 +40,6 @@ def test_the_steps_asked_for_are_captured() -> None:
     names = ranges(session.folder / "rank0" / "steps3-4_rank0_trace.json")
     assert [name for name in names if name.startswith("ProfilerStep#")] == ["ProfilerStep#3", "ProfilerStep#4"]
     assert [names.count(name) for name in ("Block0", "Block1/FFN [backward]")] == [2, 2]
-
-
-def test_its_steps_are_kept_apart_and_said() -> None:
-    """They and the one after, which has what ending it took, are in no statistic."""
-    summary = run(Program(), {"steps": [3, 4]}, 8).summary()
-    assert summary.warmup_steps == 3
-    assert any("steps3-4_rank0_trace.json has 2 steps from step 3 on" in note for note in summary.notes)
 
 
 def test_its_steps_are_recorded_whatever_the_sampling_says() -> None:
@@ -89,16 +81,6 @@ def test_without_step_calls_a_step_begins_with_the_forward() -> None:
     assert session.folder is not None
     names = ranges(session.folder / "rank0" / "step2_rank0_trace.json")
     assert [names.count(name) for name in ("Block0", "Block0 [backward]")] == [1, 1]
-
-
-def test_a_profiler_of_the_users_refuses_it_and_training_goes_on() -> None:
-    """A note in the report says why there is no trace."""
-    with profile(activities=[ProfilerActivity.CPU]) as users:
-        session = run(Program(), {"steps": [2, 2]}, 4)
-    assert any("another torch.profiler is running" in note for note in session.summary().notes)
-    assert "step2_rank0_trace.json" not in files(session)
-    assert len(users.events()) > 0
-    assert session.summary().steps == 4
 
 
 FOUND = Finding(rule="data-wait", severity="warning", why="w", next="n")

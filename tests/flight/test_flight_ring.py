@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 from pathlib import Path
 
 import pytest
@@ -64,19 +63,6 @@ def test_the_text_of_the_state_fits_whatever_its_stack(ring: StepRing, tmp_path:
     ring.write_state(ring.began_ns, 7, {"site": "x" * TEXT_BYTES, "stack": []})
     assert read_flight(tmp_path / "flight.bin").text == {}
     ring.close()
-
-
-def test_a_killed_process_leaves_its_steps(tmp_path: Path) -> None:
-    """A fork makes a ring, writes three steps, and kills itself by SIGKILL."""
-    child = os.fork()
-    if child == 0:
-        mine = StepRing.create(tmp_path / "flight.bin")
-        for number in range(3):
-            mine.end_step(mine.began_ns + number + 1)
-        os.kill(os.getpid(), signal.SIGKILL)
-    os.waitpid(child, 0)
-    flight = read_flight(tmp_path / "flight.bin")
-    assert (flight.steps, flight.is_running) == (3, False)
 
 
 def test_a_fork_does_not_write_to_the_file_of_its_parent(ring: StepRing, tmp_path: Path) -> None:

@@ -227,16 +227,6 @@ def test_a_session_writes_the_file_into_its_folder(torch_history: list[Any], tmp
     assert any("memory_snapshot_rank0.pickle has the allocations of step 2" in note for note in session.summary().notes)
 
 
-def test_a_session_that_ends_by_an_error_leaves_no_recording_on(torch_history: list[Any], tmp_path: Path) -> None:
-    """The user's exception comes out as it was."""
-    config = {"targets": [{"match": ".*"}], "output": str(tmp_path), "sinks": {}, "memory_snapshot": {"first": 1}}
-    error = RuntimeError("mine")
-    with pytest.raises(RuntimeError) as caught, autoprof.instrument(nn.Linear(2, 2), config):
-        raise error
-    assert caught.value is error
-    assert torch_history[-1] == (None, {})
-
-
 @pytest.mark.parametrize("wrong", [{"first": 0}, {"window": 0}, {"oom": "yes"}])
 def test_what_cannot_be_is_refused_at_set_up(wrong: dict[str, Any]) -> None:
     """With the key that is wrong."""

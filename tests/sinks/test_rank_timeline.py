@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -12,7 +11,7 @@ from sink_builders import MS, frame_of, layout_of
 from trace_rules import Event, check
 
 from autoprof._ranks import step_collectives
-from autoprof._storage.runs import RunFolder, read_run
+from autoprof._storage.runs import RunFolder
 from autoprof._storage.steps_jsonl import FrameEncoder
 from autoprof.cli import main
 from autoprof.frame import StepFrame
@@ -125,16 +124,3 @@ def test_a_clock_without_a_common_call_is_named(tmp_path: Path, capsys: pytest.C
     (label,) = (event["args"]["labels"] for event in events if event["name"] == "process_labels")
     assert label == "clock not aligned: no collective in common with rank 0"
     assert "not aligned, because it has no collective in common: the clock of rank 1" in capsys.readouterr().err
-
-
-def test_the_clock_of_a_rank_is_that_of_its_host(tmp_path: Path) -> None:
-    """Of older runs, the host's name; of a rank whose file is missing or damaged, its own."""
-    path = write_run(tmp_path, [[step(1)]] * 4, ["a", "b", "c", "d"])
-    for rank in (1, 2):
-        file = path / f"rank{rank}" / "run.json"
-        info = json.loads(file.read_text("utf-8"))
-        del info["boot_id"]
-        file.write_text(json.dumps({**info, "host": "node7"}) if rank == 1 else "{", encoding="utf-8")
-    (path / "rank3" / "run.json").unlink()
-    run = read_run(path)
-    assert [run.clock(rank) for rank in run.ranks] == ["a", "node7", None, None]

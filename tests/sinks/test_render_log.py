@@ -48,14 +48,6 @@ def test_a_step_of_the_log() -> None:
     ]  # fmt: skip
 
 
-def test_total_is_the_step_and_not_a_sum_of_rows() -> None:
-    """A nested module is part of its parent: the seed counted it twice in Total, this does not."""
-    rows = (("forward", "forward", -1, 280), ("VRT", "forward", 0, 150), ("VRT/Stage1", "forward", 1, 25))
-    text = render_step(frame_of(rows, step_ms=300), NameAverages())
-    assert "Total-----------------------------------:    300.000ms" in text
-    assert sum(top_level(text).values()) == pytest.approx(300)
-
-
 def test_averages_run_over_recorded_steps() -> None:
     """The average is of the steps so far; a warm-up step is shown but not counted."""
     averages, layout = NameAverages(), layout_of((("A", "forward", -1, 10),))

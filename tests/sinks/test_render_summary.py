@@ -42,11 +42,6 @@ def test_the_report_at_80_columns(summary: Summary) -> None:
     assert "The phases add up to the\nstep exactly" in text
 
 
-def test_names_beyond_the_limit_are_counted(summary: Summary) -> None:
-    """The report gives the number of names that it does not show."""
-    assert "… and 5 more names, each at most 24.0 % of the step" in render_summary(summary, top=2)
-
-
 def test_dropped_and_skipped_marks_are_shown_with_reasons(summary: Summary) -> None:
     """Losses are part of the report."""
     text = "\n".join(render_summary(replace(summary, dropped={"marks": 3}, skipped={"steps (budget)": 2})))

@@ -141,16 +141,6 @@ def test_the_window_begins_after_the_warm_up(tmp_path: Path, clock: Clock) -> No
     sink.close(summary_of([]))
 
 
-def test_the_window_can_be_chosen(tmp_path: Path, clock: Clock) -> None:
-    """``first`` and ``count`` say which steps are drawn."""
-    sink, path = open_sink(tmp_path, clock, first=2, count=3)
-    for step in range(1, 9):
-        sink.write(vrt_frame(step, warmup=step <= 3))
-    sink.close(summary_of([]))
-    steps = [event["name"] for event in check(path.read_text("utf-8")) if event.get("cat") == "step"]
-    assert steps == ["step 2", "step 3", "step 4"]
-
-
 def test_the_size_is_limited(tmp_path: Path, clock: Clock) -> None:
     """A window of all steps ends at the limit, with a whole file."""
     sink, path = open_sink(tmp_path, clock, first=1, count=None, max_mb=1)
