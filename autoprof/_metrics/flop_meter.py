@@ -298,7 +298,7 @@ def _enclosing(fqn: str) -> Iterable[str]:
 def _scaled(work: FlopCount, factor: float) -> FlopCount:
     rows: Mapping[FlopKey, int] = {key: round(flops * factor) for key, flops in work.rows.items()}
     attention = {place: round(flops * factor) for place, flops in work.attention.items()}
-    return FlopCount(rows, attention, work.uncounted, work.reason, work.notes, work.count_ns)
+    return replace(work, rows=rows, attention=attention)
 
 
 def _rates(work: FlopCount, line: Line, steps: int, device: DevicePeak) -> Utilization:

@@ -7,6 +7,7 @@ import os
 import sysconfig
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 from pathlib import Path
 from types import FrameType
 from typing import Any, Final, NamedTuple
@@ -36,8 +37,6 @@ _PATHS = sysconfig.get_paths()
 _STANDARD: Final = tuple({os.path.join(_PATHS[name], "") for name in ("stdlib", "platstdlib")})
 _INSTALLED: Final = tuple({os.path.join(_PATHS[name], "") for name in ("purelib", "platlib")})
 _USER, _LIBRARY, _HIDDEN = range(3)
-_owners: dict[str, str] = {}
-_kinds: dict[str, int] = {}
 _sites: dict[tuple[int, int, str], tuple[Any, Site]] = {}
 
 
@@ -57,17 +56,14 @@ TimedCall = tuple[Site, int, int]
 """One call: its site, its start and end in nanoseconds of host time. (A named tuple would take 0.4 µs.)"""
 
 
+@lru_cache(MAX_KNOWN)
 def kind_of(file: str) -> int:
-    """Return whose file this is, which is remembered."""
-    if file.startswith(_OURS) and not file.startswith(_PROGRAMS):
-        kind = _HIDDEN
-    elif file.startswith(_TORCH):
-        kind = _HIDDEN if file.endswith("_tensor_str.py") else _LIBRARY
-    else:
-        kind = _LIBRARY if file.startswith(_LOGGING) else _USER
-    if len(_kinds) < MAX_KNOWN:
-        _kinds[file] = kind
-    return kind
+    """Return whether a file is the user's, a library's, or one that hides the calls that it makes."""
+    if is_own(file):
+        return _HIDDEN
+    if file.startswith(_TORCH):
+        return _HIDDEN if file.endswith("_tensor_str.py") else _LIBRARY
+    return _LIBRARY if file.startswith(_LOGGING) else _USER
 
 
 def site_of(frame: FrameType | None, call: str) -> Site | None:
@@ -80,9 +76,7 @@ def site_of(frame: FrameType | None, call: str) -> Site | None:
             return None
         code = frame.f_code
         file = code.co_filename
-        kind = _kinds.get(file)
-        if kind is None:
-            kind = kind_of(file)
+        kind = kind_of(file)
         if kind == _USER:
             key = id(code), frame.f_lasti, call
             known = _sites.get(key)
@@ -102,19 +96,14 @@ def is_own(file: str) -> bool:
     return file.startswith(_OURS) and not file.startswith(_PROGRAMS)
 
 
+@lru_cache(MAX_KNOWN)
 def file_owner(file: str) -> str:
     """Return whose file it is: ``user``, ``library`` (an installed package), or ``base`` (torch, Python itself)."""
-    owner = _owners.get(file)
-    if owner is None:
-        if file.startswith((_TORCH, "<frozen ")):
-            owner = "base"
-        elif file.startswith(_INSTALLED):  # inside the folder of the standard library
-            owner = "library"
-        else:
-            owner = "base" if file.startswith(_STANDARD) else "user"
-        if len(_owners) < MAX_KNOWN:
-            _owners[file] = owner
-    return owner
+    if file.startswith((_TORCH, "<frozen ")):
+        return "base"
+    if file.startswith(_INSTALLED):  # inside the folder of the standard library
+        return "library"
+    return "base" if file.startswith(_STANDARD) else "user"
 
 
 class CallTable:

@@ -25,7 +25,7 @@ from .._capture.recorder import Recorder
 from .._process.replace import Attribute, InCompiler, Make, Replacement, never_compile
 from ..devices import DeviceClock, TorchEvents, ask_devices
 from ._base import ProbeContext, ProbeFactory
-from ._call_table import CallTable, Site, TableProbe, kind_of, site_of
+from ._call_table import CallTable, Site, TableProbe, is_own, kind_of, site_of
 
 METHODS: Final = (
     "item", "tolist", "cpu", "numpy", "nonzero", "is_nonzero", "masked_select", "__bool__", "__float__", "__int__",
@@ -133,7 +133,8 @@ for _function in (
     TorchEvents.index_of,
     _watch,
     site_of,
-    kind_of,
+    kind_of.__wrapped__,
+    is_own,
     Site.__new__,
     CallTable.watch,
     CallTable.add,

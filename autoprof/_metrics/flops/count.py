@@ -75,9 +75,10 @@ def count_call(model: nn.Module, call: ModelCall) -> FlopCount:
         notes, reason = (), _reason(error, counter)
     counter.failure = None  # its traceback holds tensors; a checkpoint also ends a recompute by an exception
     reason = counter.find_leak() or reason
-    rows = {} if reason else dict(counter.rows)
-    attention = {} if reason else dict(counter.attention)
-    return FlopCount(rows, attention, dict(counter.uncounted), reason, notes, thread_time_ns() - started)
+    count_ns = thread_time_ns() - started
+    if reason:
+        return FlopCount(reason=reason, notes=notes, count_ns=count_ns)
+    return FlopCount(dict(counter.rows), dict(counter.attention), notes=notes, count_ns=count_ns)
 
 
 def _count(model: nn.Module, call: ModelCall, mode: FakeTensorMode, counter: OperatorCounter) -> tuple[str, ...]:

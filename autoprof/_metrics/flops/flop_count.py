@@ -47,8 +47,6 @@ class FlopCount:
     rows: Mapping[FlopKey, int] = field(default_factory=dict)
     attention: Mapping[tuple[str, bool], int] = field(default_factory=dict)
     """Forward operations of unfused attention, by module and whether ``scaled_dot_product_attention`` computed it."""
-    uncounted: Mapping[str, int] = field(default_factory=dict)
-    """Operators of a counted kind without a formula, with their calls."""
     reason: str | None = None
     notes: tuple[str, ...] = ()
     """Exclusions and assumptions of the figure."""
@@ -74,22 +72,18 @@ def add_up(counts: Iterable[tuple[FlopCount, int]]) -> FlopCount:
     """Add counts, each multiplied by its number of calls. A count without a figure leaves the sum without one."""
     rows: Tally[FlopKey] = Tally()
     attention: Tally[tuple[str, bool]] = Tally()
-    uncounted: Tally[str] = Tally()
     reasons: dict[str, None] = {}
     notes: dict[str, None] = {}
     count_ns = 0
     for count, times in counts:
         count_ns += count.count_ns
         notes.update(dict.fromkeys(count.notes))
-        for name, calls in count.uncounted.items():
-            uncounted[name] += calls * times
         if count.reason is not None:
             reasons[count.reason] = None
         for key, flops in count.rows.items():
             rows[key] += flops * times
         for place, flops in count.attention.items():
             attention[place] += flops * times
-    reason = "; ".join(reasons) or None
-    return FlopCount(
-        {} if reason else dict(rows), {} if reason else dict(attention), dict(uncounted), reason, tuple(notes), count_ns
-    )
+    if reasons:
+        return FlopCount(reason="; ".join(reasons), notes=tuple(notes), count_ns=count_ns)
+    return FlopCount(dict(rows), dict(attention), notes=tuple(notes), count_ns=count_ns)
