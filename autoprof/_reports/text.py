@@ -43,12 +43,6 @@ def glyphs_for(encoding: str) -> Glyphs:
     return UNICODE if utf else ASCII  # East Asian encodings have box characters two cells wide
 
 
-@lru_cache(maxsize=4096)
-def safe(text: str, encoding: str = "utf-8") -> str:
-    """Return a name without control characters and without characters that the encoding lacks, and remember it."""
-    return printable(text, encoding)
-
-
 def printable(text: str, encoding: str = "utf-8") -> str:
     """Return a text without control characters and without characters that the encoding lacks."""
     shown = visible(text)
@@ -56,6 +50,10 @@ def printable(text: str, encoding: str = "utf-8") -> str:
         return shown.encode(encoding, "replace").decode(encoding)
     except LookupError:
         return shown.encode("ascii", "replace").decode("ascii")
+
+
+safe = lru_cache(maxsize=4096)(printable)
+"""``printable`` for names, which it remembers."""
 
 
 def cells(text: str) -> int:

@@ -10,7 +10,6 @@ import autoprof
 from autoprof.testing import ListSink
 from benchmarks.engine import OPTIONS
 from benchmarks.gpu.checks import never_waits
-from benchmarks.gpu.target import no_synchronisation
 from benchmarks.workloads import Workload, reference, small_gpt, tiny_layers
 
 pytestmark = pytest.mark.gpu
@@ -23,20 +22,6 @@ def test_a_recorded_step_never_waits_for_the_device(workload: str) -> None:
     result = never_waits({"layers": tiny_layers, "gpt": small_gpt}[workload](CUDA))
     assert result["error"] is None
     assert result["host_ns"] < result["device_ns"] // 2
-
-
-def test_many_steps_without_a_wait_are_all_resolved() -> None:
-    """Whole steps, ``step()`` included, while synchronising is an error: all of them arrive."""
-    workload, sink = tiny_layers(CUDA), ListSink()
-    with autoprof.instrument(workload.model, {**workload.config, **OPTIONS}, sinks=[sink]) as session:
-        for number in range(60):
-            with no_synchronisation():
-                workload.step()
-                session.step()
-            if number % 10 == 9:
-                torch.cuda.synchronize()
-    assert [frame.step for frame in sink.frames] == list(range(1, 61))
-    assert all(frame.device_ns is not None for frame in sink.frames)
 
 
 def test_a_graph_is_captured_while_a_session_is_open() -> None:

@@ -10,7 +10,7 @@ from torch import nn
 
 from autoprof import Phase, StepFrame
 from benchmarks.gpu.checks import device_ns, on_stream, record
-from benchmarks.gpu.kernels import Sleeper, calibrate, sleepers
+from benchmarks.gpu.kernels import calibrate, sleepers
 
 pytestmark = pytest.mark.gpu
 MS = 1_000_000
@@ -47,27 +47,6 @@ def test_a_side_stream_is_read_on_that_stream(sleep: Callable[[float], None]) ->
     frames = record(model, on_stream(model, torch.cuda.Stream()), targets=[{"match": "1"}])
     assert middle(device_ns(frames, "1", Phase.FORWARD)) == pytest.approx(2 * MS, rel=0.05)
     assert middle(device_ns(frames, "1", Phase.BACKWARD)) == pytest.approx(3 * MS, rel=0.05)
-
-
-def test_two_streams_at_once_keep_their_own_times(sleep: Callable[[float], None]) -> None:
-    """Two modules that run beside each other have each their own length, not the sum."""
-    pair = nn.ModuleList([Sleeper(sleep, 2 * MS, 0), Sleeper(sleep, 4 * MS, 0)])
-    model = nn.Sequential(pair, nn.Linear(8, 8)).cuda()
-    streams = [torch.cuda.Stream(), torch.cuda.Stream()]
-    x = torch.randn(4, 8, device="cuda")
-
-    def step() -> None:
-        main = torch.cuda.current_stream()
-        for module, stream in zip(pair, streams, strict=True):
-            stream.wait_stream(main)
-            with torch.cuda.stream(stream):
-                module(x)
-        for stream in streams:
-            main.wait_stream(stream)
-
-    frames = record(model, step, targets=[{"match": r"0\.\d"}])
-    assert middle(device_ns(frames, "0.0", Phase.FORWARD)) == pytest.approx(2 * MS, rel=0.05)
-    assert middle(device_ns(frames, "0.1", Phase.FORWARD)) == pytest.approx(4 * MS, rel=0.05)
 
 
 def test_the_account_closes_on_the_device(sleep: Callable[[float], None]) -> None:

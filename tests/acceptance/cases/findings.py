@@ -134,7 +134,7 @@ def rollouts_in_eval_mode() -> Judge:
 
 @program("defects", "reinforcement learning: the same rollouts in train mode belong to the step that follows")
 def rollouts_in_train_mode() -> Judge:
-    return train_on_rollouts(evaluates=False).verdict("jitter", "steps such as 16", "forward")
+    return train_on_rollouts(evaluates=False).verdict("jitter", r"steps such as \d+", "forward")
 
 
 @program("defects", "the model is saved after every step")
