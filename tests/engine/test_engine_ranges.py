@@ -64,9 +64,10 @@ def test_on_any_nest_the_ranges_are_the_spans(description: Any) -> None:
     model, x = build(description), torch.randn(2, 4)
     assume(small_enough(model, x))
     listener, failures = Listener(), list[str]()
-    named = NamedRanges(select_targets(model, load_config(everything(targets=[{"match": ".*|"}]))), failures.append, {})
+    config = everything(targets=[{"match": ".*|"}])
+    named = NamedRanges(select_targets(model, load_config(config)), failures.append, {})
     named.ranges = Ranges(listener)
-    with Watched(model, config=everything(targets=[{"match": ".*|"}])) as watched:
+    with Watched(model, config=config) as watched:
         named.attach()
         for _ in range(2):
             model(x.clone().requires_grad_()).sum().backward()
