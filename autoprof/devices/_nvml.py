@@ -27,17 +27,13 @@ _DIE_SENSOR: Final = 0
 class NvmlReader:
     """Read one device. Each value is a call into the driver, some take milliseconds: never call it in a step."""
 
-    def __init__(
-        self, nvml: Any, handle: Any, parent: Any, uuid: str, unix_ns: Callable[[], int] = time.time_ns
-    ) -> None:
+    def __init__(self, nvml: Any, handle: Any, parent: Any, unix_ns: Callable[[], int] = time.time_ns) -> None:
         self._nvml = nvml
         self._handle = handle
         self._whole = parent if parent is not None else handle
-        self._uuid = uuid
         self._unix_ns = unix_ns
         self._shared = parent is not None
         self._unsupported: set[str] = set()
-        self._name = _text(self._call("nvmlDeviceGetName", handle)) or "?"
         self._limit_mw = self._call("nvmlDeviceGetPowerManagementLimit", self._whole)
         self._clock_max = self._call("nvmlDeviceGetMaxClockInfo", self._whole, _SM_CLOCK)
 
@@ -48,8 +44,6 @@ class NvmlReader:
         reasons = self._call("nvmlDeviceGetCurrentClocksThrottleReasons", self._whole)
         return DeviceReading(
             unix_ns=self._unix_ns(),
-            uuid=self._uuid,
-            name=self._name,
             utilization_fraction=None if use is None else use.gpu / 100,
             memory_used_bytes=None if memory is None else int(memory.used),
             power_mw=self._call("nvmlDeviceGetPowerUsage", self._whole),
@@ -59,7 +53,6 @@ class NvmlReader:
             memory_clock_mhz=self._call("nvmlDeviceGetClockInfo", self._whole, _MEMORY_CLOCK),
             temperature_c=self._call("nvmlDeviceGetTemperature", self._whole, _DIE_SENSOR),
             throttled_by=None if reasons is None else tuple(why for bit, why in _THROTTLES.items() if reasons & bit),
-            shared=self._shared,
         )
 
     def close(self) -> None:
@@ -97,19 +90,14 @@ def open_reader(nvml: Any, uuid: str | None) -> tuple[NvmlReader | None, str | N
     except nvml.NVMLError as error:
         return None, f"NVML does not start: {error}"
     bare = uuid.lower().removeprefix("gpu-").removeprefix("mig-")
-    name, parent = f"GPU-{bare}", None
+    parent = None
     try:
         try:
-            handle = nvml.nvmlDeviceGetHandleByUUID(name)
+            handle = nvml.nvmlDeviceGetHandleByUUID(f"GPU-{bare}")
         except nvml.NVMLError:
-            name = f"MIG-{bare}"
-            handle = nvml.nvmlDeviceGetHandleByUUID(name)
+            handle = nvml.nvmlDeviceGetHandleByUUID(f"MIG-{bare}")
             parent = nvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(handle)
     except nvml.NVMLError as error:
         nvml.nvmlShutdown()
         return None, f"NVML has no device {quoted(uuid)}: {error}"
-    return NvmlReader(nvml, handle, parent, name), None
-
-
-def _text(value: Any) -> str | None:
-    return value.decode() if isinstance(value, bytes) else value  # older bindings give bytes
+    return NvmlReader(nvml, handle, parent), None

@@ -19,11 +19,12 @@ _TICK_NS: Final = 1_000_000_000 // os.sysconf("SC_CLK_TCK") if hasattr(os, "sysc
 
 @dataclass(frozen=True, slots=True)
 class DeviceReading:
-    """One reading of a device. None: the device does not report the value."""
+    """One reading of a device. None: the device does not report the value.
+
+    Of a slice (MIG), power, clocks and temperature are those of the whole device.
+    """
 
     unix_ns: int
-    uuid: str
-    name: str
     utilization_fraction: float | None = None
     """Share of the last sampling period in which any kernel ran, on however little of the device (NVML: 1/6 to 1 s)."""
     memory_used_bytes: int | None = None
@@ -34,8 +35,6 @@ class DeviceReading:
     memory_clock_mhz: int | None = None
     temperature_c: int | None = None
     throttled_by: tuple[str, ...] | None = None
-    shared: bool = False
-    """A slice (MIG): power, clocks and temperature are those of the whole device; utilisation is not reported."""
 
 
 @dataclass(frozen=True, slots=True)

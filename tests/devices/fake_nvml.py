@@ -51,9 +51,6 @@ class FakeNvml:
     def nvmlDeviceGetDeviceHandleFromMigDeviceHandle(self, handle: Any) -> Any:
         return next(device for device in self.devices if handle in device.get("slices", ()))
 
-    def nvmlDeviceGetName(self, handle: Any) -> Any:
-        return handle.get("name", "NVIDIA H100 80GB HBM3")
-
     def nvmlDeviceGetUtilizationRates(self, handle: Any) -> Any:
         return self._answer("utilization", SimpleNamespace(gpu=handle.get("busy", 87), memory=40))
 

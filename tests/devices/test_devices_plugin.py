@@ -37,7 +37,7 @@ class AcmeEvents(FakeDevice):
 
 class AcmeTelemetry:
     def read(self):
-        return DeviceReading(unix_ns=1, uuid="acme-0", name="Acme One", utilization_fraction=0.5, power_mw=75_000)
+        return DeviceReading(unix_ns=1, utilization_fraction=0.5, power_mw=75_000)
 
     def close(self):
         pass
