@@ -11,6 +11,7 @@ import re
 from functools import wraps
 from threading import get_ident
 from typing import Any, Final
+from weakref import WeakSet, ref
 
 import torch
 from torch import nn
@@ -110,8 +111,8 @@ class LossProbe(CallProbe, Listener):
         super().__init__([(replacement, self) for replacement in _calls.values()])
         self._recorder = recorder
         self._hooks = hooks
-        self._in_model = {id(module) for module in model.modules() if is_loss(module)}
-        self._model = model  # keeps these modules alive, so that their ids stay theirs
+        self._in_model = WeakSet(module for module in model.modules() if is_loss(module))
+        self._model = ref(model)
         self._classes: dict[type, _LossClass | None] = {}
 
     def marks_of(self, loss: nn.Module) -> _LossClass | None:
@@ -121,11 +122,11 @@ class LossProbe(CallProbe, Listener):
         """
         if recorders.active is None or get_ident() != self._recorder.thread:
             return None
-        if id(loss) in self._in_model or torch.compiler.is_dynamo_compiling():
+        if loss in self._in_model or torch.compiler.is_dynamo_compiling():
             return None
         kind = type(loss)
         if kind not in self._classes:
-            has_model = any(module is self._model for module in loss.modules())  # a model and its loss in one
+            has_model = any(module is self._model() for module in loss.modules())  # a model and its loss in one
             self._classes[kind] = None if has_model else _LossClass(self._recorder, self._hooks, kind.__name__)
         return self._classes[kind]
 
