@@ -16,7 +16,7 @@ from torch import nn
 import autoprof
 from autoprof.cli import main as run_autoprof
 from autoprof.compat.global_timer import MyTimer
-from autoprof.compat.timer_logs import plot_timeline
+from autoprof.compat.timer_logs import load_timer_logs, plot_timeline
 from autoprof.compat.timing_logger import TimingLogger
 
 FOLDER = Path(__file__).with_name("figures")
@@ -38,7 +38,7 @@ def main() -> None:
         log = train_classifier(work)
         autoprof_command("inspect", log, "-o", FOLDER / "inspect.png")
         autoprof_command("inspect", log, "--plot", "loss", "-o", FOLDER / "inspect_loss.png")
-        plot_timeline(work / "timers", FOLDER / "timeline.png")
+        plot_timeline(load_timer_logs(work / "timers"), FOLDER / "timeline.png")
     for picture in FOLDER.glob("*.png"):
         reduce_colors(picture)
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from .._core.units import NS_PER_MS
 from .._reports.figures import save_figure
@@ -15,7 +15,7 @@ from ..logs.extras import import_pandas
 from ..logs.formats.global_timer import COPIES_NOTE, TimerRecord, TimerRecords, ranks_of_copies
 from ..logs.log_file import LogFile
 from ._timeline import timeline_figure
-from .stragglers import NameByRank, by_rank
+from .stragglers import NameByRank, compare_name
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -23,36 +23,24 @@ if TYPE_CHECKING:
 
 TimerLogSource = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 
-__all__ = [
-    "TimerLogs",
-    "TimerRecord",
-    "load_timer_logs",
-    "plot_timeline",
-    "read_timer_logs",
-    "stragglers",
-]  # fmt: skip
+__all__ = ["load_timer_logs", "plot_timeline", "stragglers"]
 
 logger = logging.getLogger("autoprof")
 
 
-class TimerLogs(NamedTuple):
-    """The intervals of one or several logs, and counts of everything else in them."""
+def load_timer_logs(source: TimerLogSource) -> pd.DataFrame:
+    """Read a log, several logs, or all ``*.log`` of a folder into a table with a row per interval.
 
-    intervals: Sequence[TimerRecord]
-    """In the order of rank, start and descending end."""
-    skipped: int
-    """Lines that are not records."""
-    repeated: int
-    """Records that occurred before."""
+    Its columns are ``rank``, ``name``, ``start_s``, ``end_s`` (Unix), ``host_ms`` and ``device_ms``, sorted by rank,
+    start and descending end. The rank is the one in the record: some timers write every rank to ``timer_rank0.log``.
+    Other lines are skipped, a repeated record counts once; both are counted in ``attrs``, with a warning. Some timers
+    write the host time as ``cuda_dur`` without a GPU: a device time that equals it in every record of a rank is NaN.
 
-
-def read_timer_logs(source: TimerLogSource) -> TimerLogs:
-    """Read a log, several logs, or all ``*.log`` of a folder. Other lines are skipped and counted, with a warning.
-
-    The rank is the one in the record: some timers write every rank to ``timer_rank0.log``. A repeated record counts
-    once. Some timers write the host time as ``cuda_dur`` without a GPU: a device time that equals it in every record of
-    a rank is None, with a warning. Raises ``OutputError`` for a file that cannot be read, or a folder without logs.
+    Raises:
+        OutputError: a file that cannot be read, or a folder without logs.
+        MissingExtra: pandas is not installed.
     """
+    pd = import_pandas("load_timer_logs")
     found = TimerRecords()
     for path in _find_logs(source):
         found.add(LogFile(path))
@@ -66,9 +54,12 @@ def read_timer_logs(source: TimerLogSource) -> TimerLogs:
         warnings.append(f"rank {', '.join(map(str, sorted(copies)))}: {COPIES_NOTE}")
     if warnings:
         logger.warning(f"timer logs: {'; '.join(warnings)}")
-    intervals = [one._replace(device_ms=None) if one.rank in copies else one for one in found.seen]
-    intervals.sort(key=lambda one: (one.rank, one.start_s, -one.end_s))
-    return TimerLogs(intervals, found.skipped, found.repeated)
+    intervals = sorted(found.seen, key=lambda one: (one.rank, one.start_s, -one.end_s))
+    frame = pd.DataFrame(intervals, columns=list(TimerRecord._fields))
+    frame = frame.astype({"rank": "int64", "start_s": "float64", "end_s": "float64", "device_ms": "float64"})
+    frame.loc[frame["rank"].isin(copies), "device_ms"] = float("nan")
+    frame.attrs.update(skipped=found.skipped, repeated=found.repeated)
+    return frame
 
 
 def _find_logs(source: TimerLogSource) -> Iterator[Path]:
@@ -82,50 +73,25 @@ def _find_logs(source: TimerLogSource) -> Iterator[Path]:
         yield from inside
 
 
-def load_timer_logs(source: TimerLogSource) -> pd.DataFrame:
-    """Return a row per interval: ``rank``, ``name``, ``start_s``, ``end_s`` (Unix), ``host_ms``, ``device_ms``.
+def stragglers(frame: pd.DataFrame) -> list[NameByRank]:
+    """Compare the ranks of a table of ``load_timer_logs`` by name; the longest excess of a slow rank is first.
 
-    ``device_ms`` is NaN if no device time was measured. ``frame.attrs`` has ``skipped`` and ``repeated``. Raises
-    ``OutputError`` as ``read_timer_logs``, and ``MissingExtra`` without pandas.
+    A name is compared by device time if every record of it has one, else by host time: never by both. In a collective
+    the ranks wait for the slow one, which takes the shortest time: compare names of work that each rank does alone.
     """
-    pd = import_pandas("load_timer_logs")
-    logs = read_timer_logs(source)
-    frame = pd.DataFrame(logs.intervals, columns=list(TimerRecord._fields))
-    frame = frame.astype({"rank": "int64", "start_s": "float64", "end_s": "float64", "device_ms": "float64"})
-    frame.attrs.update(skipped=logs.skipped, repeated=logs.repeated)
-    return frame
+    found = []
+    for name, calls in frame.groupby("name"):
+        clock = "host_ms" if calls["device_ms"].isna().any() else "device_ms"
+        means_ns = calls.groupby("rank")[clock].mean() * NS_PER_MS
+        found.append(compare_name(str(name), means_ns.to_dict()))
+    return sorted(found, key=lambda one: (-one.excess_ns, one.name))
 
 
-def _intervals_of(source: TimerLogs | pd.DataFrame | str | os.PathLike[str]) -> Sequence[TimerRecord]:
-    if isinstance(source, TimerLogs):
-        return source.intervals
-    if isinstance(source, (str, os.PathLike)):
-        return read_timer_logs(source).intervals
-    rows = zip(*(source[column].tolist() for column in TimerRecord._fields), strict=True)
-    intervals = map(TimerRecord._make, rows)
-    return [one._replace(device_ms=None) if one.device_ms != one.device_ms else one for one in intervals]  # NaN
+def plot_timeline(frame: pd.DataFrame, path: str | os.PathLike[str]) -> Path:
+    """Draw the intervals of a table of ``load_timer_logs`` over one time axis; return the file.
 
-
-def stragglers(source: TimerLogs | pd.DataFrame | str | os.PathLike[str]) -> list[NameByRank]:
-    """Return the times of every name by rank, in descending order of the slowest rank's excess.
-
-    ``source`` is a log, a folder, or the result of ``read_timer_logs`` or ``load_timer_logs``. A name is compared by
-    device time if every record of it has one, else by host time: never by both.
+    The suffix of ``path`` is the format (PNG, SVG, PDF). Raises ``OutputError`` without an interval.
     """
-    intervals = _intervals_of(source)
-    untimed = {one.name for one in intervals if one.device_ms is None}
-    return by_rank(
-        (one.rank, one.name, NS_PER_MS * (one.host_ms if one.name in untimed else one.device_ms or 0.0))
-        for one in intervals
-    )
-
-
-def plot_timeline(source: TimerLogs | pd.DataFrame | str | os.PathLike[str], path: str | os.PathLike[str]) -> Path:
-    """Draw the intervals of all ranks over one time axis; return the file. Its suffix is the format (PNG, SVG, PDF).
-
-    Raises ``OutputError`` without an interval.
-    """
-    intervals = _intervals_of(source)
-    if not intervals:
+    if not len(frame):
         raise OutputError("plot_timeline: no interval to draw; allowed: logs with at least one record")
-    return save_figure(timeline_figure(intervals), path)
+    return save_figure(timeline_figure([TimerRecord(*row) for row in frame.itertuples(index=False)]), path)

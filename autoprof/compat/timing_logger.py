@@ -14,31 +14,42 @@ from __future__ import annotations
 import atexit
 import logging
 import os
+import shutil
 import sys
 import threading
 import time
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from .._capture.hooks.function import LONGEST_NS
 from .._capture.hooks.function import log_timing as record_in_session
 from .._capture.marks.codes import MAX_MARKS
 from .._core.failures import contain, describe
-from .._core.names import clean_name
+from .._core.names import clean_name, plain_cell
+from .._core.units import NS_PER_S
 from .._process.ranks import rank as rank_here
 from .._reports.card import HEALTHY, render_card
+from .._reports.log import LABEL
+from .._reports.name_averages import NameAverages
+from .._reports.name_tree import parent_name
 from .._stats import Aggregate
+from .._storage.line_file import LineFile
 from ..devices import HostClock
 from ..diagnose import MIN_STEPS, Evidence, EvidenceCollector, RunFacts, diagnose
 from ..errors import OutputError
 from ..frame import TRAINING_LANE, Phase
+from ..sinks._base import RunInfo
+from ..sinks.console import ConsoleOptions, ConsoleSink
 from ..summary import Finding, Summary
-from ._display import Display
 from ._durations import Duration, StepBuilder, on_training_lane
-from ._timing_log import TimingFiles, render_timing_summary
+from ._timing_log import NUMBERS_WIDTH, render_timing_step, render_timing_summary
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 logger = logging.getLogger("autoprof")
 
@@ -46,17 +57,15 @@ logger = logging.getLogger("autoprof")
 class TimingLogger:
     """Collect durations by name, write each step to ``timing_{timestamp}.log`` and show the longest names in place.
 
-    Beside the log it writes ``timing_{timestamp}.jsonl``, autoprof's records, which ``export_csv``, ``export_json`` and
-    ``plot`` read. All methods may be called from several threads. After the constructor only the exports raise.
+    All methods may be called from several threads. After the constructor only the exports raise.
 
     Args:
         log_dir: the folder of the log.
         enable_console: whether to show the run on ``stream``.
-        enable_file: whether to write the log and the records.
+        enable_file: whether to write the log.
         console_update_interval: steps between two updates of the console.
         file_flush_interval: steps between two writes to the disk.
-        all_ranks: whether ranks other than 0 record too, to ``timing_{timestamp}_rank{N}.log``;
-            ``autoprof.compat.timing_export.compare_ranks`` reads the files of all ranks.
+        all_ranks: whether ranks other than 0 record too, to ``timing_{timestamp}_rank{N}.log``.
         stream: the stream of the console; by default standard output.
         clock: the clock of the steps; tests replace it.
         enabled: False creates a logger that does nothing.
@@ -85,26 +94,28 @@ class TimingLogger:
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise ValueError(f"TimingLogger: {name} is {value!r}; allowed: a whole number, at least 1")
         self.rank = rank_here()
+        self.log_file: Path | None = None
+        """The log; None without ``enable_file``."""
         self._owner_pid = os.getpid()
-        self._enabled = enabled and (self.rank == 0 or all_ranks)
+        self._enabled = self._is_recording = enabled and (self.rank == 0 or all_ranks)
         self._clock = clock or HostClock()
         self._lock = threading.RLock()
         self._builder = StepBuilder(self._clock.read())
         self._aggregate = Aggregate()
+        self._averages = NameAverages()
         self._evidence = EvidenceCollector()
         self._durations: list[Duration] = []
-        self._closed = self._failed = False
-        self._covered_ns = 0
-        self._overhead_ns = 0
-        self._invalid = 0
-        self._console_update_interval = console_update_interval
-        self._files: TimingFiles | None = None
+        self._covered_ns = self._overhead_ns = self._invalid = 0
+        self._flush_interval = file_flush_interval
+        self._file: LineFile | None = None
         self._is_shown = enable_console and self.rank == 0
+        run = RunInfo(None, self.rank, stream or sys.stdout, lambda: self._clock.read() / NS_PER_S)
+        self._console = ConsoleSink(ConsoleOptions(every=console_update_interval), run)
         if not self._enabled:
             return
-        self._display = Display(stream or sys.stdout, live=self._is_shown)
         if enable_file:
-            self._files = TimingFiles(Path(log_dir), self.rank, file_flush_interval)
+            self.log_file = _create_log(Path(log_dir).absolute(), self.rank)
+            self._file = LineFile(self.log_file, float("inf"), time.monotonic)  # flushed after steps instead
         atexit.register(self.close)
 
     @classmethod
@@ -130,18 +141,14 @@ class TimingLogger:
         )
 
     @property
-    def log_file(self) -> Path | None:
-        """The log; None without ``enable_file``."""
-        return None if self._files is None else self._files.log
-
-    @property
-    def _recording(self) -> bool:
-        return self._enabled and not (self._closed or self._failed) and os.getpid() == self._owner_pid
+    def _is_owner(self) -> bool:
+        """Whether the logger is enabled, and was made by this process rather than by the parent of a fork."""
+        return self._enabled and os.getpid() == self._owner_pid
 
     def log_timing(self, name: str, time_ms: float) -> None:
         """Record a duration in milliseconds. Durations of one name in a step add up."""
         now_ns = self._clock.read()
-        if not self._recording:
+        if not (self._is_recording and self._is_owner):
             return
         try:
             ns = round(float(time_ms) * 1e6)
@@ -156,30 +163,46 @@ class TimingLogger:
     def step(self) -> None:
         """End a step: add it to the statistics, write it, and update the console if due."""
         now_ns = self._clock.read()
-        if not self._recording:
+        if not (self._is_recording and self._is_owner):
             return
         with self._lock:
             began_ns = time.perf_counter_ns()
-            try:
-                with contain(self._fail):  # a failure here must not end the training
-                    self._end_step(now_ns)
-            finally:
-                self._overhead_ns = time.perf_counter_ns() - began_ns
+            with contain(self._fail):  # a failure here must not end the training
+                self._end_step(now_ns)
+            self._overhead_ns = time.perf_counter_ns() - began_ns
 
     def _fail(self, error: Exception) -> None:
-        self._failed = True
+        self._is_recording = False
         logger.warning(f"timing log: recording is off after {describe(error)}")
 
     def _end_step(self, now_ns: int) -> None:
         durations, self._durations = self._durations, []
-        step = self._builder.build(durations, now_ns, time.time_ns(), threading.get_ident(), self._overhead_ns)
-        self._covered_ns += step.covered_ns
-        self._aggregate.add(step.frame)
-        self._evidence.add(on_training_lane(step.frame))
-        if self._files is not None:
-            self._files.write(step.frame, step.covered_ns)
-        if self._is_shown and step.frame.step % self._console_update_interval == 0:
-            self._display.show(self.summary(), step.frame.step)
+        frame, covered_ns = self._builder.build(durations, now_ns, threading.get_ident(), self._overhead_ns)
+        self._covered_ns += covered_ns
+        self._aggregate.add(frame)
+        self._evidence.add(on_training_lane(frame))
+        self._write(render_timing_step(frame, self._averages, covered_ns), frame.step % self._flush_interval == 0)
+        self._console.write(frame)
+        if self._is_shown and self._console.due():
+            summary = self.summary()
+            names = {row.name for row in summary.rows}
+            top = tuple(row for row in summary.rows if parent_name(row.name, names) is None)
+            with contain(self._hide):
+                self._console.show(replace(summary, rows=top), frame.step)
+
+    def _hide(self, error: Exception) -> None:
+        self._is_shown = False
+
+    def _write(self, text: str, flush: bool) -> None:
+        """Append text to the log; a log that cannot be written is given up with one warning."""
+        try:
+            if self._file is not None:
+                self._file.write(text)
+                if flush:
+                    self._file.flush()
+        except OSError as error:
+            self._file = None
+            logger.warning(f"{self.log_file}: nothing more is written after {type(error).__name__}: {error}")
 
     def summary(self) -> Summary:
         """Return the statistics so far, with the findings about them."""
@@ -204,53 +227,60 @@ class TimingLogger:
 
     def print_summary(self) -> None:
         """Print the statistics and the verdict below the panel, and write the statistics to the log."""
-        if not self._enabled or os.getpid() != self._owner_pid:
+        if not self._is_owner:
             return
         with self._lock:
             summary = self.summary()
-            lines = render_timing_summary(summary)
-            if self._files is not None:
-                self._files.write_text("\n" + "\n".join(lines) + "\n")
+            self._write("\n" + "\n".join(render_timing_summary(summary)) + "\n", flush=True)
             if self.rank == 0:
-                lines = render_timing_summary(summary, self._display.width)
+                width = shutil.get_terminal_size(fallback=(LABEL + NUMBERS_WIDTH, 24)).columns
+                lines = render_timing_summary(summary, min(max(width - NUMBERS_WIDTH, 16), LABEL))
                 quiet = [f"Verdict   {HEALTHY}"] if summary.steps >= MIN_STEPS else []
-                self._display.print([*lines, *(render_card(summary) or quiet), ""])
+                with contain(self._hide):
+                    self._console.print("\n".join([*lines, *(render_card(summary) or quiet), ""]))
 
     def close(self) -> None:
         """Write pending lines and release the terminal. A second call does nothing."""
         with self._lock:
             atexit.unregister(self.close)
-            if not self._enabled or self._closed or os.getpid() != self._owner_pid:
-                return
-            self._closed = True
-            if self._files is not None:
-                self._files.close()
-            self._display.close()
+            if self._is_recording and self._is_owner:
+                self._is_recording = False
+                self._write("", flush=True)
+                self._console.restore_screen()
 
     def export_csv(self, path: str | os.PathLike[str] | None = None) -> Path:
-        """Write a line per name and step, by default beside the log; return the file."""
-        from .timing_export import export_csv
-
-        return export_csv(self._source(), path)
+        """Write a row per step with a column per name, by default beside the log; return the file."""
+        table, path = self._table(), self._target(path, ".csv")
+        table.rename(columns=plain_cell).to_csv(path, index=False)
+        return path
 
     def export_json(self, path: str | os.PathLike[str] | None = None) -> Path:
-        """Write all steps and the statistics as one JSON document, by default beside the log; return the file."""
-        from .timing_export import export_json
-
-        return export_json(self._source(), path)
+        """Write a list with an object per step, by default beside the log; return the file."""
+        table, path = self._table(), self._target(path, ".json")
+        table.to_json(path, orient="records", force_ascii=False)
+        return path
 
     def plot(self, path: str | os.PathLike[str] | None = None) -> Path:
-        """Draw the longest names over the steps, and their means; return the file, by default beside the log."""
-        from .timing_export import plot_timings
+        """Draw the step time and the longest names over the steps, by default beside the log; return the file."""
+        from ..logs import plot_metrics
 
-        return plot_timings(self._source(), path)
+        table, path = self._table(), self._target(path, ".png")
+        plot_metrics(table, path)
+        return path
 
-    def _source(self) -> Path:
-        if self._files is None:
-            raise OutputError("TimingLogger: no records to export, because enable_file is False; pass enable_file=True")
+    def _table(self) -> pd.DataFrame:
+        """Return the log as ``load_logs`` reads it."""
+        from ..logs import load_logs
+
+        if self.log_file is None:
+            raise OutputError("TimingLogger: no log to export, because enable_file is False; pass enable_file=True")
         with self._lock:
-            self._files.flush()
-        return self._files.records
+            self._write("", flush=True)
+        return load_logs(self.log_file)
+
+    def _target(self, path: str | os.PathLike[str] | None, suffix: str) -> Path:
+        assert self.log_file is not None
+        return self.log_file.with_suffix(suffix) if path is None else Path(path)
 
     def __enter__(self) -> TimingLogger:
         return self
@@ -259,6 +289,24 @@ class TimingLogger:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _create_log(folder: Path, rank: int) -> Path:
+    """Create the log of this second; a number is added if another logger has the name."""
+    of_rank = f"_rank{rank}" if rank else ""
+    stamp = int(time.time())
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for number in count():
+            path = folder / f"timing_{stamp}{f'_{number}' if number else ''}{of_rank}.log"
+            if not path.exists():
+                break
+        path.touch()
+    except OSError as error:
+        raise OutputError(
+            f"TimingLogger: log_dir {folder} cannot be written ({error.strerror}); it must be a writable folder"
+        ) from error
+    return path
 
 
 _global: TimingLogger | None = None

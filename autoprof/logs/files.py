@@ -14,6 +14,7 @@ from .log_file import STANDARD_INPUT, LogFile, is_pipe
 
 _CHECKPOINT: Final = re.compile(r"^checkpoint-(\d+)$")
 _RANK: Final = re.compile(r"^rank[_-]?(\d+)$")
+_RANK_OF_TIMING_LOG: Final = re.compile(r"^timing_[\d_]+?(?:_rank(\d+))?\.log$")
 _NO_LOGS: Final = frozenset(
     {".md", ".rst", ".py", ".yaml", ".yml", ".toml", ".cfg", ".ini", ".sh", ".html", ".ipynb", ".pt", ".pth", ".bin",
      ".safetensors", ".npz", ".npy", ".png", ".jpg", ".pdf", ".svg"}
@@ -70,9 +71,9 @@ def drop_duplicates(files: Sequence[Path]) -> list[Path]:
 
 
 def rank_of(file: Path) -> int | None:
-    """Return the rank in the name of the file's folder; None if it has none."""
-    found = _RANK.match(file.parent.name)
-    return None if found is None else int(found[1])
+    """Return the rank in the name of the file's folder, or of a log of ``TimingLogger``; None if it has none."""
+    found = _RANK.match(file.parent.name) or _RANK_OF_TIMING_LOG.match(file.name)
+    return None if found is None else int(found[1] or 0)
 
 
 def name_runs(files: Sequence[Path]) -> dict[Path, str]:

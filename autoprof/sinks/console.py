@@ -17,6 +17,7 @@ from .._reports.card import verdict_line
 from .._reports.panel import render_panel
 from .._reports.plain import render_plain, render_plain_verdict
 from .._reports.short_text import render_html, render_short
+from .._reports.text import safe
 from ..frame import StepFrame
 from ..summary import Summary
 from ._base import RunInfo
@@ -66,7 +67,7 @@ class ConsoleSink:
         self._reader_left = False
         self._notebook = NotebookOutput.of_this_process()
         self._verdict: str | None = None
-        atexit.register(self._restore_screen)
+        atexit.register(self.restore_screen)
 
     def write(self, frame: StepFrame) -> None:
         """Count the step."""
@@ -109,9 +110,9 @@ class ConsoleSink:
             yield
         except BrokenPipeError:  # as ``head`` does when it has its lines
             self._reader_left = True
-            self._restore_screen()
+            self.restore_screen()
         except BaseException:
-            self._restore_screen()
+            self.restore_screen()
             raise
 
     def _show_summary(self, summary: Summary, step: int) -> None:
@@ -152,7 +153,7 @@ class ConsoleSink:
 
         A reader that does not read for some seconds gets no report; the files of the run have it.
         """
-        atexit.unregister(self._restore_screen)
+        atexit.unregister(self.restore_screen)
         size = PinnedLines.terminal_size(self._stream)
         with contextlib.suppress(BrokenPipeError):
             self._pinned.clear(patient=True)
@@ -165,9 +166,16 @@ class ConsoleSink:
             with contextlib.suppress(Exception):  # a kernel that ends may show nothing any more: print the text
                 self._notebook.show(report, render_html(summary, self._folder))
                 return
-        self._output.write(f"\n{report}\n")
+        self.print(report)
 
-    def _restore_screen(self) -> None:
+    def print(self, text: str) -> None:
+        """Remove the panel and print text that stays on the screen."""
+        self._pinned.clear(patient=True)
+        lines = "\n".join(safe(line, self._encoding) for line in text.split("\n"))
+        self._output.write(f"\n{lines}\n")
+
+    def restore_screen(self) -> None:
+        """Remove the panel."""
         # A stream that is closed has no screen to restore.
         with contextlib.suppress(Exception):
             self._pinned.clear(patient=True)

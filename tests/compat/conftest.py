@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -53,12 +52,6 @@ def make_program(stream: io.StringIO) -> Iterator[Callable[..., Program]]:
     yield make
     for logger in made:
         logger.close()
-
-
-@pytest.fixture
-def read_steps() -> Callable[[Program], list[dict[str, Any]]]:
-    """Read the steps of a program's log back, through the JSON export."""
-    return lambda program: json.loads(program.logger.export_json().read_text(encoding="utf-8"))["steps"]
 
 
 @pytest.fixture

@@ -15,9 +15,9 @@ from figure_geometry import problems
 from autoprof._reports.memory import MemoryHistory, memory_figure, memory_finding
 from autoprof._reports.text import elide_all
 from autoprof.compat._timeline import timeline_figure
-from autoprof.compat.timer_logs import TimerRecord
 from autoprof.frame import NOT_MEASURED
 from autoprof.logs import plot_metrics
+from autoprof.logs.formats.global_timer import TimerRecord
 from autoprof.summary import MemoryRow, Summary, WhatIf
 
 GIB = 1 << 30
