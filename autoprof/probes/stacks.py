@@ -24,8 +24,8 @@ from ..devices import DeviceClock
 from ._base import ProbeContext, ProbeFactory
 from ._call_table import MAX_FRAMES, Site, file_owner, is_own
 
-INTERVAL_NS: Final = 8_000_000
-"""The least mean time between two samples: 100 samples in 0.8 s are enough to name a line."""
+INTERVAL_NS: Final = 4_000_000
+"""The least mean time between two samples: 100 samples in 0.4 s are enough to name a line."""
 BUDGET_SHARE: Final = 0.2
 """The part of the budget that samples may take."""
 FIRST_SAMPLES: Final = 64
