@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from .._reports.figures import (
     FAINT,
-    INK,
     ONE_COLUMN_IN,
     SMALL,
     TEXT,
@@ -54,6 +53,8 @@ class Runs:
     x_label: str
     x_unit: float
     """The unit of the x axis in the unit of the column, as 60 for minutes."""
+    names: list[str]
+    """The columns with a finite number."""
     window: int | None
     """Records of the moving average, 1 for none; None: a hundredth of the records."""
     notes: list[str] = field(default_factory=list)
@@ -61,22 +62,6 @@ class Runs:
     def color(self, run: str) -> str:
         """Return the colour of a run, the same in every plot."""
         return COLORS[list(self.tables).index(run)]
-
-    def has(self, name: str, above: float = -np.inf) -> bool:
-        """Return whether a run has a finite value of a column above a limit."""
-        columns = [table[name] for table in self.tables.values() if name in table]
-        numbers = [values for values in columns if values.dtype.kind in "iuf"]
-        return any(bool((np.isfinite(values) & (values > above)).any()) for values in numbers)
-
-    def names(self) -> list[str]:
-        """Return the names of the columns that have numbers."""
-        found = dict.fromkeys(str(name) for table in self.tables.values() for name in table)
-        return [name for name in found if self.has(name)]
-
-    @property
-    def rate(self) -> str:
-        """The column of the throughput: samples if logged, else tokens."""
-        return next((name for name in RATES if self.has(name)), "throughput")
 
     def lines(self, name: str) -> list[tuple[str, pd.DataFrame]]:
         """Return the finite values of a column in each run that has it: mean, min and max over its ranks, by x."""
@@ -90,11 +75,19 @@ class Runs:
         return found
 
 
-class _Plot(NamedTuple):
-    draw: Callable[[Axes, Runs], Legend]
-    is_possible: Callable[[Runs], bool]
-    is_expected: bool = False
-    """Whether a training log usually has its columns: the figure then names it if it is missing."""
+@dataclass(frozen=True, slots=True)
+class _Plot:
+    """One plot over the x axis."""
+
+    title: str
+    unit: str
+    find: Callable[[Runs], list[str]]
+    """Return the columns to draw, none where the log lacks them."""
+    from_zero: bool = True
+    is_expected: bool = True
+    """Whether a training log usually has its columns."""
+    add: Callable[[Axes, Runs, list[str]], list[Axes]] = lambda axes, runs, columns: []
+    """Draw something more; return the further axes."""
 
 
 def plot_metrics(
@@ -108,8 +101,7 @@ def plot_metrics(
         output: the file (.png, .svg, .pdf); None saves nothing.
         x: ``step``, ``time`` or ``tokens``.
         smooth: records of the moving average; 1 for none, None for a hundredth of the records.
-        plots: only these plots (``loss``, ``step time``, …) or columns of the log; one alone is as wide as one column
-            of a paper.
+        plots: only these plots (``loss``, ``step time``, …) or columns; one alone is as wide as a column of a paper.
 
     Returns:
         The figure, which a notebook displays. Its ``notes`` name the plots that were omitted because their column is
@@ -154,58 +146,81 @@ def _make_runs(df: pd.DataFrame, x: str, smooth: int | None) -> Runs:
         most = float(table[column].max())
         unit, word = (3600.0, "h") if most > 7200 else (60.0, "min") if most > 120 else (1.0, "s")
         label = f"time since the start ({word})"
-    return Runs(dict(list(tables.items())[: len(COLORS)]), column, label, unit, smooth, notes)
+    numbers = table.select_dtypes("number")
+    columns = [str(name) for name in numbers if np.isfinite(numbers[name]).any()]
+    return Runs(dict(list(tables.items())[: len(COLORS)]), column, label, unit, columns, smooth, notes)
 
 
-def _choose_plots(runs: Runs, wanted: Collection[str]) -> list[Callable[[Axes, Runs], Legend]]:
-    """Return the plots that the columns allow, all or the wanted ones; add notes about the others."""
+def _choose_plots(runs: Runs, wanted: Collection[str]) -> list[tuple[_Plot, list[str]]]:
+    """Return the plots that the columns allow, all or the wanted ones, with their columns; add notes on the others."""
     max_other_columns = 6
-    possible = {name: plot for name, plot in PLOTS.items() if plot.is_possible(runs)}
+    found = {name: (plot, plot.find(runs)) for name, plot in PLOTS.items()}
+    missing = [name for name, (plot, columns) in found.items() if not columns and plot.is_expected]
+    possible = {name: entry for name, entry in found.items() if entry[1]}
     if wanted:
-        allowed = [*PLOTS, *runs.names()]
+        allowed = [*PLOTS, *runs.names]
         unknown = next((name for name in wanted if name not in allowed), None)
         if unknown is not None:
             raise AutoprofError(f"plots: {unknown!r} is no plot and no column of numbers; {nearest(unknown, allowed)}")
         missing = [name for name in wanted if name in PLOTS and name not in possible]
-        chosen = [
-            possible[name].draw if name in possible else partial(_draw_column, name=name)
-            for name in dict.fromkeys(wanted)
-            if name not in missing
-        ]
+        chosen = [possible.get(name) or _plot_of(name) for name in dict.fromkeys(wanted) if name not in missing]
     else:
-        missing = [name for name, plot in PLOTS.items() if plot.is_expected and name not in possible]
-        others = _other_columns(runs)
-        shown = others[: max_other_columns - len(possible) % 2]
-        chosen = [plot.draw for plot in possible.values()] + [partial(_draw_column, name=name) for name in shown]
+        drawn = {column for _, columns in possible.values() for column in columns}
+        others = [name for name in _other_columns(runs) if name not in drawn]
+        chosen = [*possible.values(), *map(_plot_of, others[:max_other_columns])]
         missing = missing if possible else []  # else it is no log of a training
-        if len(others) > len(shown):
-            rest = ", ".join(elide(safe(name), _MAX_NAME_CELLS) for name in others[len(shown) :])
+        if len(others) > max_other_columns:
+            rest = ", ".join(elide(safe(name), _MAX_NAME_CELLS) for name in others[max_other_columns:])
             runs.notes.insert(0, f"Not drawn (--plot NAME draws one): {elide(rest, 400)}.")
     if missing:
         runs.notes.insert(0, f"Not in the log, so not drawn: {', '.join(missing)}.")
     return chosen
 
 
+def _plot_of(name: str) -> tuple[_Plot, list[str]]:
+    """Return the plot of one column."""
+    return _Plot(elide(safe(name), _MAX_NAME_CELLS), "", _columns(name), from_zero=False), [name]
+
+
+def _columns(first: str, *others: str) -> Callable[[Runs], list[str]]:
+    """Return a function that finds these columns, or none where the first is missing."""
+    return lambda runs: [name for name in (first, *others) if name in runs.names] if first in runs.names else []
+
+
 def _losses(runs: Runs) -> list[str]:
-    """Return the column ``loss``, or without it others such as ``loss_bbox``."""
-    if runs.has("loss"):
-        return ["loss"]
-    return [name for name in runs.names() if name not in FIELDS and is_loss(name)][:4]
+    """Return the loss and the validation loss; without a loss others such as ``loss_bbox``."""
+    others = [name for name in runs.names if name not in FIELDS and is_loss(name)][:4]
+    return (["loss"] if "loss" in runs.names else others) + ["val_loss"] * ("val_loss" in runs.names)
+
+
+def _rate(runs: Runs) -> list[str]:
+    """Return the column of the throughput: samples if logged, else tokens."""
+    return [name for name in RATES if name in runs.names][:1]
+
+
+def _utilisation(runs: Runs) -> list[str]:
+    """Return the utilisation of each GPU; where only their mean was logged, the mean."""
+    return [name for name in runs.names if re.fullmatch(r"gpu_util_\d+", name)] or _columns("gpu_util")(runs)
+
+
+def _timers(runs: Runs) -> list[str]:
+    """Return the longest names of the first run's timing log."""
+    table = next(iter(runs.tables.values()))
+    names = [name for name in runs.names if name.endswith(_TIMER_SUFFIX) and name in table]
+    longest = sorted(names, key=lambda name: -float(table[name].mean()))
+    return [name for name in longest if name != f"other{_TIMER_SUFFIX}"][:6]
 
 
 def _other_columns(runs: Runs) -> list[str]:
-    """Return the columns of numbers that no plot draws, those that vary first."""
-    drawn = _losses(runs)
+    """Return the columns of unknown names without those of timers, first those that vary."""
     names = dict.fromkeys(name for table in runs.tables.values() for name in unknown_columns(table))
-    is_constant = {
-        name: all(table[name].nunique() < 2 for table in runs.tables.values() if name in table)
-        for name in names
-        if name not in drawn and not name.endswith(_TIMER_SUFFIX)
-    }
-    return sorted(is_constant, key=lambda name: is_constant[name])
+    return sorted(
+        (name for name in names if not name.endswith(_TIMER_SUFFIX)),
+        key=lambda name: all(table[name].nunique() < 2 for table in runs.tables.values() if name in table),
+    )
 
 
-def _draw(runs: Runs, chosen: list[Callable[[Axes, Runs], Legend]]) -> Figure:
+def _draw(runs: Runs, chosen: list[tuple[_Plot, list[str]]]) -> Figure:
     from matplotlib.figure import Figure
 
     class MetricsFigure(Figure):
@@ -222,7 +237,7 @@ def _draw(runs: Runs, chosen: list[Callable[[Axes, Runs], Legend]]) -> Figure:
         width = TWO_COLUMNS_IN if columns == 2 else ONE_COLUMN_IN
         figure: Any = blank_figure(width, 2.35 * rows + 0.45, MetricsFigure)
         places = list(figure.subplots(rows, columns, squeeze=False).flat)
-        legends = [draw(axes, runs) for draw, axes in zip(chosen, places, strict=False)]
+        legends = [_draw_plot(axes, runs, *entry) for entry, axes in zip(chosen, places, strict=False)]
         for axes in places[len(chosen) :]:
             axes.remove()
         _name_runs(figure, runs)
@@ -251,144 +266,70 @@ def _name_runs(figure: Figure, runs: Runs) -> None:
         text.set_parse_math(False)
 
 
-def _draw_loss(axes: Axes, runs: Runs) -> Legend:
-    """Draw the loss, below it in depth the validation loss, and lr on a second axis."""
-    names = _losses(runs)
-    for at, name in enumerate(names):
+def _draw_plot(axes: Axes, runs: Runs, plot: _Plot, columns: list[str]) -> Legend:
+    """Draw the columns of a plot: a colour for each, or for each run of several, with a line style for each column."""
+    from matplotlib.ticker import EngFormatter
+
+    labels = {"val_loss": "validation loss", "step_time_s": "step", "data_time": "waiting for data"}
+    is_single = len(runs.tables) == 1
+    typical = most = 0.0
+    for at, name in enumerate(columns):
+        label = labels.get(name, safe(name.removesuffix(_TIMER_SUFFIX))) if plot in PLOTS.values() else "_"
+        style = "-" if is_single else ("-", "--", ":", "-.")[at % 4]
         for run, line in runs.lines(name):
-            color = runs.color(run) if len(names) == 1 else COLORS[at]
-            _draw_line(axes, line, color, runs, label=safe(name))
-    for run, line in runs.lines("val_loss"):
-        color = runs.color(run) if len(runs.tables) > 1 else "#d55e00"
-        axes.plot(
-            line.index, line["mean"], "D--", color=color, markersize=3, linewidth=0.8, markerfacecolor="none",
-            markeredgewidth=0.7, markevery=-(-len(line) // 12), zorder=1.9, label="validation loss",
-        )  # fmt: skip
-    _finish(axes, runs, "Loss", "loss")
-    if not runs.has("lr"):
-        return legend_of(axes)
+            _draw_line(axes, line, COLORS[at % len(COLORS)] if is_single else runs.color(run), runs, label, style)
+            typical = max(typical, float(line["mean"].quantile(0.75)))
+            most = max(most, float(line["mean"].max()))
+    set_title(axes, plot.title)
+    axes.set_ylabel(plot.unit)
+    axes.set_xlabel(runs.x_label)
+    bare(axes)
+    axes.ticklabel_format(axis="y", useOffset=False)
+    if axes.dataLim.width == 0 and np.isfinite(axes.dataLim.x0):  # one record
+        axes.set_xticks([axes.dataLim.x0])
+    elif runs.x == "step":
+        axes.locator_params(axis="x", integer=True)
+    if plot.from_zero:
+        is_cut = most > 3 * typical > 0  # a step that compiles would leave no height to the others
+        axes.set_ylim(0, 3 * typical if is_cut else 1.06 * most if most > 1e-12 else 1)
+        axes.set_title(f"up to {most:.3g} {plot.unit}" if is_cut else "", loc="right", fontsize=SMALL, color=FAINT)
+    if plot.unit == "s":
+        axes.yaxis.set_major_formatter(EngFormatter("s"))
+    elif not 1e-3 <= max(map(abs, axes.get_ylim())) < 1e6:  # an exponent of the axis would stand where the legend is
+        axes.yaxis.set_major_formatter(lambda value, _: f"{value:.6g}")
+    return legend_of(axes, *plot.add(axes, runs, columns))
+
+
+def _add_lr(axes: Axes, runs: Runs, columns: list[str]) -> list[Axes]:
+    """Draw lr on a second axis."""
+    lines = runs.lines("lr")
+    if not lines:
+        return []
     right = axes.twinx()
-    for run, line in runs.lines("lr"):
+    for run, line in lines:
         color = FAINT if len(runs.tables) == 1 else runs.color(run)
         right.plot(line.index, line["mean"], ":", color=color, linewidth=0.9, label="lr (right)", zorder=1)
     right.set_ylabel("lr", color=FAINT)
     right.yaxis.set_major_formatter(lambda value, _: f"{value:.3g}")
     right.tick_params(colors=FAINT)
     right.spines["top"].set_visible(False)
-    right.set_ylim(0, None if runs.has("lr", above=0) else 1)
-    return legend_of(axes, right)
+    right.set_ylim(0)
+    return [right]
 
 
-def _draw_throughput(axes: Axes, runs: Runs) -> Legend:
-    """Draw the throughput; records below the run's P10 are red."""
+def _mark_slow(axes: Axes, runs: Runs, columns: list[str]) -> list[Axes]:
+    """Mark the records below the run's P10, and name the unit of the rate."""
     label = "below P10"
-    for run, line in runs.lines(runs.rate):
-        _draw_line(axes, line, runs.color(run), runs, label="throughput")
+    for _, line in runs.lines(columns[0]):
         rate = line["mean"]
         slow = rate[rate < rate.quantile(0.1)] if len(rate) >= 10 else rate[:0]
         axes.plot(slow.index, slow, ".", color=RED, label=label if len(slow) else "_", markersize=3, zorder=1.95)
         label = "_"
-    _finish(axes, runs, "Throughput", RATES[runs.rate], from_zero=True)
-    return legend_of(axes)
+    axes.set_ylabel(RATES[columns[0]])
+    return []
 
 
-def _draw_step_time(axes: Axes, runs: Runs) -> Legend:
-    """Draw the step time, and below it the time of waiting for data."""
-    lines = runs.lines("step_time_s")
-    typical = max(float(line["mean"].quantile(0.75)) for _, line in lines)
-    scale, unit = (1.0, "s") if typical >= 1 else (1e3, "ms")
-    for run, line in lines:
-        _draw_line(axes, line * scale, runs.color(run), runs, label="step")
-    for run, line in runs.lines("data_time"):
-        color = runs.color(run) if len(runs.tables) > 1 else COLORS[1]
-        _draw_line(axes, line * scale, color, runs, label="waiting for data", linestyle="--")
-    _finish(axes, runs, "Step time", unit, from_zero=True)
-    most = scale * max(float(line["mean"].max()) for _, line in lines)
-    if most > 3 * scale * typical > 0:
-        axes.set_ylim(0, 3 * scale * typical)
-        axes.set_title(f"up to {most:.3g} {unit}", loc="right", fontsize=SMALL, color=FAINT)
-    return legend_of(axes)
-
-
-def _draw_column(
-    axes: Axes, runs: Runs, name: str, title: str = "", y_label: str = "", label: str = "_", from_zero: bool = False
-) -> Legend:
-    """Draw one column."""
-    for run, line in runs.lines(name):
-        _draw_line(axes, line, runs.color(run), runs, label=label)
-    _finish(axes, runs, title or elide(safe(name), _MAX_NAME_CELLS), y_label, from_zero=from_zero)
-    if y_label == "%":
-        axes.set_ylim(0, 103)
-    return legend_of(axes)
-
-
-def _draw_timers(axes: Axes, runs: Runs) -> Legend:
-    """Draw the longest names of the first run's timing log."""
-    table = next(iter(runs.tables.values()))
-    names = [name for name in table if str(name).endswith(_TIMER_SUFFIX) and name != f"other{_TIMER_SUFFIX}"]
-    for at, name in enumerate(sorted(names, key=lambda name: -float(table[name].mean()))[:6]):
-        for _, line in runs.lines(name)[:1]:
-            label = safe(str(name).removesuffix(_TIMER_SUFFIX))
-            marker = "." if len(line) < 40 else None
-            axes.plot(line.index, line["mean"], color=COLORS[at], linewidth=1.1, marker=marker, label=label)
-    _finish(axes, runs, "Time by name", "ms", from_zero=True)
-    return legend_of(axes)
-
-
-def _draw_gpu_boxes(axes: Axes, runs: Runs) -> Legend:
-    """Draw a box per GPU: median, quartiles, whiskers to P5 and P95."""
-    at, ticks, labels = 0, [], []
-    for run, table in runs.tables.items():
-        names = [str(name) for name in table if str(name).startswith("gpu_util_") and table[name].notna().any()]
-        for name in names or ["gpu_util"] * ("gpu_util" in table):
-            low, first, middle, third, high = table[name].quantile([0.05, 0.25, 0.5, 0.75, 0.95])
-            color = runs.color(run)  # by hand: Axes.boxplot loads pyplot, and with it a backend
-            axes.bar(at, third - first, 0.6, bottom=first, color=color, alpha=0.35)
-            axes.vlines([at, at], [low, third], [first, high], color=color, linewidth=0.9)
-            axes.hlines([low, high], at - 0.15, at + 0.15, color=color, linewidth=0.9)
-            axes.hlines(middle, at - 0.3, at + 0.3, color=INK, linewidth=1.2)
-            ticks.append(at)
-            labels.append(name.removeprefix("gpu_util_") if name != "gpu_util" else "all")
-            at += 1
-        at += 1
-    axes.set_xticks(ticks, labels)
-    _style(axes, "GPU utilisation by GPU", "%")
-    axes.set_xlabel("GPU (box: quartiles, whiskers: P5 to P95)")
-    axes.set_ylim(0, 103)
-    return legend_of(axes)
-
-
-def _draw_utilisation_bound(axes: Axes, runs: Runs) -> Legend:
-    """Draw an upper bound of the utilisation, if none was logged: the share of the step that does not wait for data."""
-    tables = {}
-    for run, table in runs.tables.items():
-        if {"data_time", "step_time_s"} <= set(table):
-            share = 1 - table["data_time"] / table["step_time_s"].where(table["step_time_s"] > 0)
-            tables[run] = table.assign(_share=100 * share.clip(0, 1))
-    formula = "1 − waiting for data / step time"
-    runs.notes.append(f"Utilisation was not logged; the estimate is {formula}: an upper bound.")
-    title = "Utilisation, estimate (none logged)"
-    return _draw_column(axes, replace(runs, tables=tables), "_share", title, "%", formula)
-
-
-def _draw_throughput_by_batch(axes: Axes, runs: Runs) -> Legend:
-    """Draw the throughput over batch size / step time, which are equal if all time is in steps."""
-    most = 0.0
-    for run, table in runs.tables.items():
-        if {"throughput", "batch_size", "step_time_s"} <= set(table):
-            ideal = table["batch_size"] / table["step_time_s"].where(table["step_time_s"] > 0)
-            color = runs.color(run)
-            axes.plot(ideal, table["throughput"], ".", color=color, markersize=3, alpha=0.55, markeredgewidth=0)
-            most = max(most, float(ideal.max()), float(table["throughput"].max()))
-    axes.plot([0, most], [0, most], color=FAINT, linewidth=0.8, linestyle="--", label="equal")
-    _style(axes, "Throughput vs batch size / step time", RATES["throughput"])
-    axes.set_xlabel("batch size / step time (samples/s)")
-    axes.set_xlim(0)
-    axes.set_ylim(0)
-    return legend_of(axes)
-
-
-def _draw_line(axes: Axes, line: pd.DataFrame, color: str, runs: Runs, label: str = "_", linestyle: str = "-") -> None:
+def _draw_line(axes: Axes, line: pd.DataFrame, color: str, runs: Runs, label: str, linestyle: str) -> None:
     """Draw the values pale and their moving average strong; few values are drawn alone. The range is a shade."""
     count, window = len(line), runs.window
     if window is None:
@@ -408,48 +349,13 @@ def _draw_line(axes: Axes, line: pd.DataFrame, color: str, runs: Runs, label: st
     axes.plot(line.index, smooth, color=color, linewidth=1.5, linestyle=linestyle, label=text)
 
 
-def _finish(axes: Axes, runs: Runs, title: str, y_label: str, *, from_zero: bool = False) -> None:
-    _style(axes, title, y_label)
-    axes.set_xlabel(runs.x_label)
-    if axes.dataLim.width == 0 and np.isfinite(axes.dataLim.x0):  # one record
-        axes.set_xticks([axes.dataLim.x0])
-    elif runs.x == "step":
-        axes.locator_params(axis="x", integer=True)
-    if from_zero:
-        most = axes.dataLim.ymax  # autoscaling leaves no margin above values that differ little
-        axes.set_ylim(0, 1.06 * most if np.isfinite(most) and most > 1e-12 else 1)
-
-
-def _style(axes: Axes, title: str, y_label: str) -> None:
-    set_title(axes, title)
-    axes.set_ylabel(y_label)
-    bare(axes)
-    axes.ticklabel_format(axis="y", useOffset=False)
-    if not 1e-3 <= max(map(abs, axes.get_ylim())) < 1e6:  # an exponent of the axis would stand where the legend is
-        axes.yaxis.set_major_formatter(lambda value, _: f"{value:.6g}")
-
-
-_draw_gpu = partial(_draw_column, name="gpu_util", title="GPU utilisation, mean of all GPUs", y_label="%")
-_draw_norm = partial(_draw_column, name="grad_norm", title="Gradient norm", y_label="norm", from_zero=True)
-_draw_memory = partial(_draw_column, name="memory", title="Memory", y_label="GiB", from_zero=True)
 PLOTS: Final[Mapping[str, _Plot]] = {
-    "loss": _Plot(_draw_loss, lambda runs: runs.has("val_loss") or bool(_losses(runs)), is_expected=True),
-    "throughput": _Plot(_draw_throughput, lambda runs: runs.has(runs.rate), is_expected=True),
-    "step time": _Plot(_draw_step_time, partial(Runs.has, name="step_time_s"), is_expected=True),
-    "throughput by batch": _Plot(
-        _draw_throughput_by_batch,
-        lambda runs: runs.has("throughput") and runs.has("batch_size") and runs.has("step_time_s", above=0),
-    ),
-    "GPU utilisation": _Plot(_draw_gpu, partial(Runs.has, name="gpu_util"), is_expected=True),
-    "utilisation by GPU": _Plot(_draw_gpu_boxes, partial(Runs.has, name="gpu_util")),
-    "estimated utilisation": _Plot(
-        _draw_utilisation_bound,
-        lambda runs: not runs.has("gpu_util") and runs.has("data_time") and runs.has("step_time_s", above=0),
-    ),
-    "gradient norm": _Plot(_draw_norm, partial(Runs.has, name="grad_norm"), is_expected=True),
-    "memory": _Plot(_draw_memory, partial(Runs.has, name="memory"), is_expected=True),
-    "time by name": _Plot(
-        _draw_timers, lambda runs: any(str(name).endswith(_TIMER_SUFFIX) for name in next(iter(runs.tables.values())))
-    ),
+    "loss": _Plot("Loss", "loss", _losses, from_zero=False, add=_add_lr),
+    "throughput": _Plot("Throughput", "", _rate, add=_mark_slow),
+    "step time": _Plot("Step time", "s", _columns("step_time_s", "data_time")),
+    "GPU utilisation": _Plot("GPU utilisation", "%", _utilisation),
+    "gradient norm": _Plot("Gradient norm", "norm", _columns("grad_norm")),
+    "memory": _Plot("Memory", "GiB", _columns("memory")),
+    "time by name": _Plot("Time by name", "ms", _timers, is_expected=False),
 }
 """All plots, in the order of the figure."""

@@ -29,11 +29,10 @@ def _table(**columns: object) -> pd.DataFrame:
 
 
 def test_the_log_of_the_first_tool_has_every_plot() -> None:
-    """Loss with lr, throughput, step time, utilisation by GPU, and throughput against batch size / step time."""
+    """Loss with lr, throughput, step time, utilisation by GPU."""
     figure = plot_metrics(load_logs(FIXTURES / "seed.jsonl"), None)
     assert _titles(figure) == [
-        "Loss", "Throughput", "Step time", "Throughput vs batch size / step time", "GPU utilisation, mean of all GPUs",
-        "GPU utilisation by GPU", "Gradient norm",
+        "Loss", "Throughput", "Step time", "GPU utilisation", "Gradient norm",
     ]  # fmt: skip
     assert any(axes.get_ylabel() == "lr" for axes in figure.axes)
 
@@ -73,15 +72,6 @@ def test_the_moving_average_is_over_the_records_that_were_asked_for() -> None:
     figure = plot_metrics(pd.DataFrame({"loss": loss}), None, smooth=3)
     assert figure.axes[0].lines[1].get_ydata()[1:-1] == pytest.approx(np.full(28, 2.0))
     assert len(plot_metrics(pd.DataFrame({"loss": loss}), None, smooth=1).axes[0].lines) == 1
-
-
-def test_utilisation_that_was_not_logged_is_an_estimate() -> None:
-    """With the wait for data it is an upper bound, and the legend has the formula; without there is none."""
-    waiting = plot_metrics(_table(step_time_s=0.2, data_time=0.05), None)
-    axes = next(axes for axes in waiting.axes if "estimate" in axes.get_title(loc="left"))
-    assert axes.lines[0].get_ydata()[0] == pytest.approx(75.0)
-    assert axes.lines[1].get_label() == "1 − waiting for data / step time, mean of 5"
-    assert _titles(plot_metrics(_table(throughput=50.0), None)) == ["Loss", "Throughput"]
 
 
 def test_ranks_are_a_mean_with_their_range() -> None:

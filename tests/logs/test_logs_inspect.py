@@ -195,7 +195,7 @@ def test_numbers_beside_a_step_are_summarised_and_drawn(
 
 
 def test_a_figure_has_a_limited_number_of_them(tmp_path: Path) -> None:
-    """Six columns that vary, five beside a loss, so that rows are full; the others are named, and drawn on request."""
+    """Six columns that vary; the others are named, and drawn on request."""
     names = [f"m{at}" for at in range(30)]
     rows = "".join(f"{at},1,{','.join(str(at * (n + 1)) for n in range(29))}\n" for at in range(1, 9))
     df = load_logs(_write(tmp_path, f"step,{','.join(names)}\n{rows}"))
@@ -205,8 +205,6 @@ def test_a_figure_has_a_limited_number_of_them(tmp_path: Path) -> None:
     assert note.startswith("Not drawn (--plot NAME draws one): m7, m8,")
     chosen = plot_metrics(df, None, plots=["m0", "m29"])
     assert [axes.get_title(loc="left") for axes in chosen.axes] == ["m0", "m29"]
-    with_loss = plot_metrics(df.assign(loss=1.0), None)
-    assert [axes.get_title(loc="left") for axes in with_loss.axes] == ["Loss", "m1", "m2", "m3", "m4", "m5"]
 
 
 def test_a_second_key_of_a_known_column_is_not_unknown(tmp_path: Path) -> None:
