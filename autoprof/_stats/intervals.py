@@ -1,17 +1,12 @@
-"""Confidence intervals of medians, means, slopes and proportions, Student's t, and tests of many rows at once.
+"""Confidence intervals of medians, means, slopes and proportions, and Student's t.
 
-Steps of one run are autocorrelated: a throttled clock slows many steps in a row, so n steps carry less information than
-n independent ones. ``StepsMedian`` and ``StepsMean`` take their standard error from the variance *between batches* of
-neighbouring steps (batch means: Law, "Simulation Modeling and Analysis", 5th edition, 9.5.3), corrected for the
-correlation that remains between batches. Nothing is random, and no block length has to be chosen. numpy is enough:
-scipy takes longer to import than autoprof.
+numpy is enough: scipy takes longer to import than autoprof.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from math import atan, exp, floor, inf, lgamma, log, log1p, pi, sqrt
+from math import atan, exp, floor, lgamma, pi, sqrt
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -19,21 +14,15 @@ import numpy.typing as npt
 
 from .median import median
 
-Floats = npt.NDArray[np.float64]
 Values = npt.NDArray[np.int64] | npt.NDArray[np.float64]
 
 LEVEL: Final = 0.95
 """Confidence level of all intervals."""
-MIN_STEPS: Final = 20
-"""Fewer steps than this cannot be divided into useful batches."""
-BATCHES: Final = 10
 QUANTILE_ERROR: Final = 0.01
 """Relative error of the quantiles of ``Table``: its bins are logarithmic."""
 
 _Z: Final = 1.96
 """Normal quantile of a two-sided 95 % interval."""
-_SMALLEST: Final = 1e-9
-"""Lower bound for values of which the logarithm is taken."""
 
 
 class Interval(NamedTuple):
@@ -107,97 +96,6 @@ def proportion_factors(count: int, among: int) -> tuple[float, float]:
     return max((middle - root) / whole, 0.0) / part, min((middle + root) / whole, 1.0) / part
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class StepsMedian:
-    """The logarithm of the median over autocorrelated steps, and its uncertainty.
-
-    ``logs`` are the sorted natural logarithms of the values. ``standard_error`` is that of the share of steps below
-    the median, known with ``dof`` degrees of freedom.
-    """
-
-    logs: Floats
-    log_center: float
-    standard_error: float
-    dof: float
-
-    @classmethod
-    def of(cls, values: Values) -> StepsMedian:
-        """Estimate the median of positive values in step order."""
-        logs = np.log(np.maximum(values, _SMALLEST))
-        count, middle = len(logs), float(median(logs))
-        if count < MIN_STEPS:  # a single observation of its run: only further runs show its uncertainty
-            return cls(np.array([middle]), middle, 0.0, 1.0)
-        below = (logs < middle) + 0.5 * (logs == middle)
-        error, dof = batch_standard_error(below - 0.5)
-        independent = 0.5 / sqrt(count)  # never more certain than with independent steps
-        return cls(np.sort(logs), middle, max(error, independent), dof)
-
-    def distance(self, errors: float, *, upward: bool) -> float:
-        """Return the distance from the median to the order statistic ``errors`` standard errors away.
-
-        Beyond the smallest and the largest value it grows with the square: where values drift or are few, the end of
-        the interval lies outside all of them.
-        """
-        count = len(self.logs)
-        at = (0.5 + (errors if upward else -errors) * self.standard_error) * count - 0.5
-        if not 0 <= at <= count - 1:
-            middle, end = (count - 1) / 2, count - 1 if upward else 0
-            if self.logs[end] == self.log_center:
-                return inf
-            return abs(float(self.logs[end]) - self.log_center) * (abs(at - middle) / max(middle, 0.5)) ** 2
-        low = int(at)
-        high = min(low + 1, count - 1)
-        value = self.logs[low] + (at - low) * (self.logs[high] - self.logs[low])
-        return abs(float(value) - self.log_center)
-
-    @property
-    def half_range(self) -> float:
-        """Half the distance from the smallest to the largest value: an upper bound of any distance."""
-        return float(self.logs[-1] - self.logs[0]) / 2
-
-
-@dataclass(frozen=True, slots=True)
-class StepsMean:
-    """The logarithm of the mean over all steps, for rare long events that a median does not show."""
-
-    log_center: float
-    standard_error: float
-    dof: float
-
-    @classmethod
-    def of(cls, values: Values) -> StepsMean:
-        """Estimate the mean of values in step order, zero where the event did not occur."""
-        mean = max(float(values.mean()), _SMALLEST)
-        if len(values) < MIN_STEPS:
-            return cls(log(mean), 0.0, 1.0)
-        error, dof = batch_standard_error(values / mean - 1.0)
-        return cls(log(mean), max(error, float(values.std()) / mean / sqrt(len(values))), dof)
-
-    def distance(self, errors: float, *, upward: bool) -> float:
-        """Return the distance of the logarithm from its center at ``errors`` standard errors."""
-        if upward:
-            return log1p(errors * self.standard_error)
-        return -log1p(-errors * self.standard_error) if errors * self.standard_error < 1 else inf
-
-    @property
-    def half_range(self) -> float:
-        """Infinite: a mean has no such bound."""
-        return inf
-
-
-def batch_standard_error(values: Floats) -> tuple[float, float]:
-    """Return the standard error of the mean of values around zero, from batch means, and its degrees of freedom."""
-    edges = np.linspace(0, len(values), BATCHES + 1).astype(np.int64)
-    batches = np.add.reduceat(values, edges[:-1]) / np.diff(edges)
-    square = float(batches @ batches)
-    lag = float(batches[1:] @ batches[:-1]) / square if square else 0.0
-    # The correlation of a short series is underestimated by 1/n (Kendall 1954).
-    # A stronger correlation between batches cannot be distinguished from a drift.
-    lag = min(max(lag + 1 / BATCHES, 0.0), 0.9)
-    inflation = (1 + lag) / (1 - lag)
-    return sqrt(square / (BATCHES - 1) / BATCHES * inflation), max((BATCHES - 1) / inflation, 1.0)
-
-
 def t_tail(t: float, dof: float) -> float:
     """Return the probability that Student's t with ``dof`` degrees of freedom exceeds ``t >= 0``.
 
@@ -222,12 +120,3 @@ def t_quantile(probability: float, dof: float) -> float:
         middle = (low + high) / 2
         low, high = (middle, high) if t_tail(middle, dof) > 1 - probability else (low, middle)
     return high
-
-
-def holm(p_values: Sequence[float]) -> list[float]:
-    """Adjust p-values so that 5 % is the chance of any false alarm among them (Holm 1979)."""
-    adjusted, worst = [1.0] * len(p_values), 0.0
-    for rank, at in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
-        worst = max(worst, min(p_values[at] * (len(p_values) - rank), 1.0))
-        adjusted[at] = worst
-    return adjusted

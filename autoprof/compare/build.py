@@ -5,23 +5,21 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from glob import glob, has_magic
 from math import isclose
-from operator import attrgetter
 from pathlib import Path
 
 import numpy as np
 
 from .._core.units import format_percent
-from .._stats.intervals import MIN_STEPS, StepsMean
 from ..errors import ConfigError, OutputError
-from ..frame import Nanoseconds, Phase
+from ..frame import Phase
 from ..summary import ClockName
-from .candidates import Candidate, Column, estimate, give_verdicts, make_candidate
+from .candidates import Candidate, give_verdicts, make_candidate, side_center, side_values
 from .context import differences, make_notes
+from .contrast import MIN_STEPS
 from .data import Change, Comparison, UnpairedRow
-from .series import PairKey, RankSeries, RunSeries, over_all_steps, read_series
+from .series import HOST, SAMPLE_TIME, SAMPLES, STEP, WALL, Key, RunSeries, read_series
 
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
@@ -79,7 +77,7 @@ def compare_runs(
     rate = give_verdicts(_throughput(side_a, side_b), margin, fail_over)
     wall = give_verdicts(_wall_time(side_a, side_b), margin)
     sides = _Sides(side_a, side_b, whole[0].a, whole[0].b)
-    keys_a, keys_b = (_row_keys(side) if clock else [] for side in (side_a, side_b))
+    keys_a, keys_b = (_keys(side, "row") if clock else [] for side in (side_a, side_b))
     rows = [sides.row(key) for key in keys_a if key in keys_b]
     large = [row for row in rows if max(row.change.share_a or 0, row.change.share_b or 0) >= min_share]
     parts = sides.phases() if clock else []
@@ -107,64 +105,42 @@ def _whole_step(a: Sequence[RunSeries], b: Sequence[RunSeries], clock: ClockName
     """Return the lines of the whole step: its median, its mean, its host time."""
     found = []
     blank = Change("step", None, "ns", None, None)
-    step_ns, host_ns = (attrgetter(name) for name in ("step_ns", "host_ns"))
     if clock is not None:
-        found.append(make_candidate(blank, a, b, (step_ns, step_ns)))
-        found.append(make_candidate(replace(blank, name="mean step"), a, b, (step_ns, step_ns), StepsMean))
+        found.append(make_candidate(blank, a, b, STEP))
+        found.append(make_candidate(replace(blank, name="mean step"), a, b, STEP, is_mean=True))
     if clock != "host":
-        found.append(make_candidate(replace(blank, name="step (host time)"), a, b, (host_ns, host_ns)))
+        found.append(make_candidate(replace(blank, name="step (host time)"), a, b, HOST))
     return found
 
 
 def _throughput(a: Sequence[RunSeries], b: Sequence[RunSeries]) -> list[Candidate]:
     """Return the line of the throughput, tested by the time of a sample."""
-    if any(rank.samples is None for run in (*a, *b) for rank in run.ranks):
+    if any(SAMPLES not in rank.columns for run in (*a, *b) for rank in run.ranks):
         return []
-    column = attrgetter("sample_ns")
-    one = make_candidate(Change("throughput", None, "samples/s", None, None), a, b, (column, column))
+    one = make_candidate(Change("throughput", None, "samples/s", None, None), a, b, SAMPLE_TIME)
     rate_a, rate_b = (None if ns is None else 1e9 / ns for ns in (one.change.a, one.change.b))
     return [replace(one, change=replace(one.change, a=rate_a, b=rate_b), is_inverse=True)]
 
 
 def _wall_time(a: Sequence[RunSeries], b: Sequence[RunSeries]) -> list[Candidate]:
-    """Return the line of the mean time from step to step, validation and saving included, where it differs."""
+    """Return the line of the time from step to step, validation and saving included, where it is 2 % longer."""
 
     def excludes(run: RunSeries) -> bool:
-        # The wall time is shown from 2 % of excluded time on.
+        columns = [(rank.columns[WALL], rank.columns[HOST]) for rank in run.ranks if WALL in rank.columns]
         return run.has_excluded and any(
-            len(rank.wall_ns) >= MIN_STEPS and rank.wall_ns.mean() > 1.02 * rank.host_ns.mean() for rank in run.ranks
+            np.count_nonzero(~np.isnan(wall)) >= MIN_STEPS and np.nanmean(wall) > 1.02 * host.mean()
+            for wall, host in columns
         )
 
-    column = attrgetter("wall_ns")
     blank = Change("wall time", None, "ns", None, None)
-    return [make_candidate(blank, a, b, (column, column), StepsMean)] if any(map(excludes, (*a, *b))) else []
+    return [make_candidate(blank, a, b, WALL, is_mean=True)] if any(map(excludes, (*a, *b))) else []
 
 
 def _memory(a: Sequence[RunSeries], b: Sequence[RunSeries]) -> list[Candidate]:
     """Return the readings of memory that all ranks of both sides have."""
-    names = set.intersection(*(set(rank.memory) for run in (*a, *b) for rank in run.ranks))
-    found = []
-    for name in sorted(names):
-        column = partial(_reading, name=name)
-        found.append(make_candidate(Change(name, None, "bytes", None, None), a, b, (column, column)))
-    return found
-
-
-def _reading(rank: RankSeries, name: str) -> Nanoseconds:
-    return rank.memory[name]
-
-
-def _phase_ns(rank: RankSeries, phase: Phase) -> Nanoseconds | None:
-    return rank.phases.get(phase)
-
-
-def _phase_ns_where_present(rank: RankSeries, phase: Phase) -> Nanoseconds | None:
-    column = rank.phases.get(phase)
-    return None if column is None else column[column > 0]
-
-
-def _row_ns(rank: RankSeries, key: PairKey) -> Nanoseconds | None:
-    return rank.rows[key].ns if key in rank.rows else None
+    keys = set.intersection(*(set(rank.columns) for run in (*a, *b) for rank in run.ranks))
+    names = sorted(key.name for key in keys if key.kind == "memory")
+    return [make_candidate(Change(name, None, "bytes", None, None), a, b, Key("memory", name)) for name in names]
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,84 +153,74 @@ class _Sides:
     step_b: float | None
 
     def phases(self) -> list[Candidate]:
-        """Compare the self time of each phase in the steps that have it."""
-        present = {phase for run in (*self.a, *self.b) for rank in run.ranks for phase in rank.phases}
-        found = []
-        for phase in (phase for phase in Phase if phase in present):
-            whole, part = partial(_phase_ns, phase=phase), partial(_phase_ns_where_present, phase=phase)
-            one = self._by_frequency(Change("", phase, "ns", None, None), (part, part), (whole, whole))
-            found.append(self._with_shares(one))
-        return found
+        """Compare the self time of each phase."""
+        present = {key.phase for key in _keys((*self.a, *self.b), "phase")}
+        return [self._by_frequency(Key("phase", "", phase)) for phase in Phase if phase in present]
 
-    def row(self, key: PairKey) -> Candidate:
+    def row(self, key: Key) -> Candidate:
         """Compare a row."""
-        blank = Change(key.name, key.phase, "ns", None, None)
-        column = partial(_row_ns, key=key)
-        rows = [rank.rows.get(key) for run in (*self.a, *self.b) for rank in run.ranks]
-        if any(row is not None and row.fqns for row in rows):
+        if any(key in rank.fqns for run in (*self.a, *self.b) for rank in run.ranks):
             # A module that is missing from a step may have been dropped for the budget, which is not zero.
-            one = make_candidate(blank, self.a, self.b, (column, column))
+            one = self._compare(key)
         else:
-            whole = partial(over_all_steps, key=key)
-            one = self._by_frequency(blank, (column, column), (whole, whole))
-        one = self._with_shares(one)
+            one = self._by_frequency(key)
         calls_a, calls_b = _calls_per_step(self.a, key), _calls_per_step(self.b, key)
         if not isclose(calls_a, calls_b, rel_tol=0.01) and not one.change.why:
             one = replace(one, change=replace(one.change, why=f"{calls_b:.4g} calls a step, {calls_a:.4g} in A"))
         return one
 
-    def _by_frequency(self, blank: Change, parts: tuple[Column, Column], wholes: tuple[Column, Column]) -> Candidate:
-        """Compare medians of the steps that have the row, or means of all steps if one side has it less often."""
-        often_a, often_b = _frequency(self.a, parts[0]), _frequency(self.b, parts[1])
-        # From this difference on (as a share of steps), rows that occur more often on one side are compared by their
-        # mean.
+    def _by_frequency(self, key: Key) -> Candidate:
+        """Compare medians of the steps that have the key, or means of all steps if one side has it less often."""
+        often_a, often_b = _frequency(self.a, key), _frequency(self.b, key)
+        # The difference of shares of steps from which on a key is in fewer steps of one side.
         if often_a is None or often_b is None or abs(often_a - often_b) <= 0.01:
-            return make_candidate(blank, self.a, self.b, parts)
-        one = make_candidate(blank, self.a, self.b, wholes, StepsMean)
+            return self._compare(key)
+        one = self._compare(key, is_mean=True)
         why = f"mean over all steps: it is in {format_percent(often_a)} of A's, {format_percent(often_b)} of B's"
         return replace(one, change=replace(one.change, why=one.change.why or why))
 
-    def _with_shares(self, one: Candidate) -> Candidate:
-        change = one.change
-        share_a = change.a / self.step_a if change.a is not None and self.step_a else None
-        share_b = change.b / self.step_b if change.b is not None and self.step_b else None
-        return replace(one, change=replace(change, share_a=share_a, share_b=share_b))
+    def _compare(self, key: Key, *, is_mean: bool = False) -> Candidate:
+        one = make_candidate(Change(key.name, key.phase, "ns", None, None), self.a, self.b, key, is_mean=is_mean)
+        a, b = one.change.a, one.change.b
+        share_a = a / self.step_a if a is not None and self.step_a else None
+        share_b = b / self.step_b if b is not None and self.step_b else None
+        return replace(one, change=replace(one.change, share_a=share_a, share_b=share_b))
 
 
-def _row_keys(runs: Sequence[RunSeries]) -> list[PairKey]:
-    """Return the rows of all runs of one side."""
-    return list(dict.fromkeys(key for run in runs for rank in run.ranks for key in rank.rows))
+def _keys(runs: Sequence[RunSeries], kind: str) -> list[Key]:
+    """Return the columns of a kind in all runs of one side."""
+    keys = (key for run in runs for rank in run.ranks for key in rank.columns)
+    return list(dict.fromkeys(key for key in keys if key.kind == kind))
 
 
 def _unpaired(
-    runs: Sequence[RunSeries], keys: Iterable[PairKey], others: Collection[PairKey], step_ns: float | None
+    runs: Sequence[RunSeries], keys: Iterable[Key], others: Collection[Key], step_ns: float | None
 ) -> tuple[UnpairedRow, ...]:
     """Return the rows that the other side has not."""
     found = []
     for key in keys:
-        _, _, ns = estimate(runs, partial(_row_ns, key=key))
-        if key not in others and ns is not None:
-            rows = [rank.rows[key] for run in runs for rank in run.ranks if key in rank.rows]
-            fqns = tuple(sorted(frozenset().union(*(row.fqns for row in rows))))
-            found.append(UnpairedRow(key.name, key.phase, fqns, ns, ns / step_ns if step_ns else None))
+        ns = side_center(side_values(runs, key))
+        if key not in others and key.phase is not None and ns is not None:
+            fqns = {fqn for run in runs for rank in run.ranks for fqn in rank.fqns.get(key, ())}
+            found.append(UnpairedRow(key.name, key.phase, tuple(sorted(fqns)), ns, ns / step_ns if step_ns else None))
     return tuple(sorted(found, key=lambda row: -row.ns))
 
 
-def _calls_per_step(runs: Sequence[RunSeries], key: PairKey) -> float:
-    return float(np.median([rank.rows[key].calls for run in runs for rank in run.ranks if key in rank.rows]))
+def _calls_per_step(runs: Sequence[RunSeries], key: Key) -> float:
+    return float(np.median([rank.calls[key] for run in runs for rank in run.ranks if key in rank.calls]))
 
 
-def _frequency(runs: Sequence[RunSeries], column: Column) -> float | None:
-    """Return the share of steps that have the column."""
-    columns = [(column(rank), len(rank.step_ns)) for run in runs for rank in run.ranks]
-    shares = [len(values) / steps for values, steps in columns if values is not None and steps]
-    return sum(shares) / len(shares) if shares else None
+def _frequency(runs: Sequence[RunSeries], key: Key) -> float | None:
+    """Return the share of steps that have the key."""
+    columns = [rank.columns[key] for run in runs for rank in run.ranks if key in rank.columns]
+    return float(np.mean([np.mean(~np.isnan(column)) for column in columns])) if columns else None
 
 
 def _samples(runs: Sequence[RunSeries]) -> float | None:
-    counts = [rank.samples for run in runs for rank in run.ranks]
-    known = [count for count in counts if count is not None]
-    return float(np.median(known)) if len(known) == len(counts) and known else None
+    """Return the samples of a step, None where a rank has logged none."""
+    columns = [rank.columns.get(SAMPLES) for run in runs for rank in run.ranks]
+    known = [float(np.nanmedian(column)) for column in columns if column is not None]
+    return float(np.median(known)) if len(known) == len(columns) else None
 
 
 def _check_fractions(**fractions: float | None) -> None:

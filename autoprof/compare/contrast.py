@@ -1,112 +1,134 @@
-"""The ratio of two sides' medians or means: its confidence interval and one-sided p-values.
+"""The ratio of two sides' medians or means: its confidence interval and p-values, by Student's t on the logarithms.
 
 With one run a side, steps are the observations. With several, a run is one observation: no number of steps within one
 run shows how two runs of the same program differ (placement, clocks, neighbours).
+
+Steps of one run are autocorrelated: a throttled clock slows many steps in a row, so n steps carry less information than
+n independent ones. Their standard error is that of ten batches of neighbouring steps (batch means: Law, "Simulation
+Modeling and Analysis", 5th edition, 9.5.3), corrected for the correlation that remains between batches.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from math import hypot, isfinite, sqrt
+from collections.abc import Sequence
+from math import exp, hypot, inf, log, log1p, sqrt
+from typing import Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
-from .._stats.intervals import LEVEL, StepsMean, StepsMedian, t_quantile, t_tail
+from .._stats.intervals import LEVEL, t_quantile, t_tail
+
+Floats = npt.NDArray[np.float64]
+
+MIN_STEPS: Final = 20
+"""Fewer steps than this cannot be divided into useful batches."""
+BATCHES: Final = 10
+
+_SMALLEST: Final = 1e-9
+"""Lower bound for values of which the logarithm is taken."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class RunEstimate:
-    """The ranks of one run. Ranks wait for one another, so they are one observation: the mean of their estimates."""
+class Estimate(NamedTuple):
+    """A logarithm with its standard errors on both sides, which are known with ``dof`` degrees of freedom."""
 
-    ranks: tuple[StepsMedian | StepsMean, ...]
-
-    @property
-    def log_center(self) -> float:
-        """The mean of the ranks' logarithms."""
-        return float(np.mean([rank.log_center for rank in self.ranks]))
-
-    @property
-    def dof(self) -> float:
-        """The degrees of freedom of the least certain rank."""
-        return min(rank.dof for rank in self.ranks)
-
-    def distance(self, errors: float, *, upward: bool) -> float:
-        """Return the distance at ``errors`` standard errors, as if all ranks were off in the same direction."""
-        return sum(rank.distance(errors, upward=upward) for rank in self.ranks) / len(self.ranks)
+    log: float
+    below: float
+    above: float
+    dof: float
 
     @property
     def variance(self) -> float:
-        """The variance within the run; a drift is bounded by the range of its values."""
-        width = (self.distance(1.0, upward=False) + self.distance(1.0, upward=True)) / 2
-        return min(width, *(rank.half_range for rank in self.ranks)) ** 2
-
-
-class Contrast:
-    """The natural logarithm of B over A, and its uncertainty.
-
-    ``width`` returns the distance from the logarithm to an end of its interval at a number of standard errors.
-    """
-
-    def __init__(self, log_ratio: float, dof: float, width: Callable[[float, bool], float]) -> None:
-        self.log_ratio = log_ratio
-        self._dof = dof
-        self._width = width
+        """The squared standard error of the surer side."""
+        return min(self.below, self.above) ** 2
 
     def interval(self) -> tuple[float, float]:
-        """Return the two-sided confidence interval of the logarithm."""
-        errors = t_quantile((1 + LEVEL) / 2, self._dof)
-        return self.log_ratio - self._width(errors, False), self.log_ratio + self._width(errors, True)
+        """Return the two-sided 95 % interval of the logarithm."""
+        errors = t_quantile((1 + LEVEL) / 2, self.dof)
+        return self.log - errors * self.below, self.log + errors * self.above
 
-    def p_above(self, log_limit: float) -> float:
+    def p_differs(self) -> float:
+        """Return the two-sided p-value of "the logarithm is zero"."""
+        return 2 * self._tail(abs(self.log), self.below if self.log > 0 else self.above)
+
+    def p_above(self, limit: float) -> float:
         """Return the one-sided p-value of "the logarithm is not above the limit"."""
-        return self._p(self.log_ratio - log_limit, upward=False)
+        return self._tail(self.log - limit, self.below)
 
-    def p_below(self, log_limit: float) -> float:
-        """Return the one-sided p-value of "the logarithm is not below the limit"."""
-        return self._p(log_limit - self.log_ratio, upward=True)
-
-    def _p(self, gap: float, *, upward: bool) -> float:
-        """Return the p-value at which that end of the interval is ``gap`` away."""
-        if gap <= 0:
-            return 1.0
-        # Larger distances, in standard errors, are treated as this one.
-        low, high = 0.0, 64.0
-        while high - low > 1e-6:
-            middle = (low + high) / 2
-            low, high = (middle, high) if self._width(middle, upward) < gap else (low, middle)
-        return t_tail(low, self._dof)
+    def _tail(self, distance: float, error: float) -> float:
+        if distance <= 0:
+            return 0.5
+        return t_tail(distance / error if error else inf, self.dof)
 
 
-def contrast(a: Sequence[RunEstimate], b: Sequence[RunEstimate]) -> Contrast:
-    """Compare the runs of two sides, at least one each."""
-    return _contrast_steps(a[0], b[0]) if len(a) == len(b) == 1 else _contrast_runs(a, b)
+def center(values: Floats, *, is_mean: bool) -> float:
+    """Return the median of positive values, or the mean of values some of which may be zero."""
+    return max(float(values.mean() if is_mean else np.median(values)), _SMALLEST)
 
 
-def _contrast_steps(a: RunEstimate, b: RunEstimate) -> Contrast:
-    """Combine the intervals of one run a side (MOVER: Zou and Donner 2008)."""
-    widths = [sum(side.distance(2.0, upward=upward) for upward in (False, True)) for side in (a, b)]
-    dof = min(a.dof, b.dof)
-    if all(map(isfinite, widths)) and any(widths):
-        fourth = sum(width**4 / side.dof for width, side in zip(widths, (a, b), strict=True))
-        dof = (widths[0] ** 2 + widths[1] ** 2) ** 2 / fourth  # Welch and Satterthwaite
-    return Contrast(
-        b.log_center - a.log_center,
-        dof,
-        lambda errors, upward: hypot(b.distance(errors, upward=upward), a.distance(errors, upward=not upward)),
-    )
+def estimate_steps(values: Floats, *, is_mean: bool) -> Estimate:
+    """Estimate the median, or the mean, of values in step order."""
+    middle, count = center(values, is_mean=is_mean), len(values)
+    # The errors are half the distances at two of them: an interval ends about there, and neither side is symmetric.
+    if is_mean:
+        deviations = values / middle - 1.0
+        error, dof = _batch_error(deviations)
+        error = 2 * max(error, float(deviations.std()) / sqrt(count))
+        return Estimate(log(middle), -log1p(-error) / 2 if error < 1 else inf, log1p(error) / 2, dof)
+    error, dof = _batch_error((values < middle) + 0.5 * (values == middle) - 0.5)
+    share = 2 * max(error, 0.5 / sqrt(count))  # never more certain than with independent steps
+    logs = np.log(np.maximum(values, _SMALLEST))
+    low, high = np.quantile(logs, np.clip([0.5 - share, 0.5 + share], 0.0, 1.0))
+    return Estimate(log(middle), (log(middle) - float(low)) / 2, (float(high) - log(middle)) / 2, dof)
 
 
-def _contrast_runs(a: Sequence[RunEstimate], b: Sequence[RunEstimate]) -> Contrast:
-    """Compare several runs on at least one side: Student's t with the variance between runs of the same side.
+def _batch_error(deviations: Floats) -> tuple[float, float]:
+    """Return the standard error of the mean of deviations around zero, and its degrees of freedom."""
+    edges = np.linspace(0, len(deviations), BATCHES + 1).astype(np.int64)
+    batches = np.add.reduceat(deviations, edges[:-1]) / np.diff(edges)
+    square = float(batches @ batches)
+    lag = float(batches[1:] @ batches[:-1]) / square if square else 0.0
+    # The correlation of a short series is underestimated by 1/n (Kendall 1954).
+    # A stronger correlation between batches cannot be distinguished from a drift.
+    lag = min(max(lag + 1 / BATCHES, 0.0), 0.9)
+    inflation = (1 + lag) / (1 - lag)
+    return sqrt(square / (BATCHES - 1) / BATCHES * inflation), max((BATCHES - 1) / inflation, 1.0)
 
-    The variance is pooled, so that a side of one run can be compared with a side of several. It is never less than
-    the variance within the runs: a few runs may agree by chance.
+
+def estimate_run(ranks: Sequence[Floats], *, is_mean: bool) -> Estimate:
+    """Estimate a run from the values of its ranks, which wait for one another: all are one observation, their mean."""
+    logs, below, above, dofs = zip(*(estimate_steps(values, is_mean=is_mean) for values in ranks), strict=True)
+    return Estimate(float(np.mean(logs)), float(np.mean(below)), float(np.mean(above)), min(dofs))
+
+
+def contrast(a: Sequence[Estimate], b: Sequence[Estimate]) -> Estimate:
+    """Return the logarithm of B over A, from the runs of both sides, at least one each.
+
+    The variance between runs is pooled, so that a side of one run can be compared with a side of several. It is never
+    less than the variance within the runs: a few runs may agree by chance.
     """
-    centers = [np.array([run.log_center for run in side]) for side in (a, b)]
-    dof = len(a) + len(b) - 2.0
+    logs = [np.array([run.log for run in side]) for side in (a, b)]
+    log_ratio = float(logs[1].mean() - logs[0].mean())
     within = [sum(run.variance for run in side) / len(side) ** 2 for side in (a, b)]
-    squares = sum(float(((side - side.mean()) ** 2).sum()) for side in centers)
-    between = squares / dof * (1 / len(a) + 1 / len(b))
-    error = sqrt(max(between, sum(within)))
-    return Contrast(float(centers[1].mean() - centers[0].mean()), dof, lambda errors, _upward: errors * error)
+    dof = len(a) + len(b) - 2.0
+    if dof:
+        between = sum(float(((side - side.mean()) ** 2).sum()) for side in logs) / dof * (1 / len(a) + 1 / len(b))
+        error = sqrt(max(between, sum(within)))
+        return Estimate(log_ratio, error, error, dof)
+    squares = sum(variance**2 / side[0].dof for variance, side in zip(within, (a, b), strict=True))
+    dof = sum(within) ** 2 / squares if squares else min(a[0].dof, b[0].dof)  # Welch and Satterthwaite
+    return Estimate(log_ratio, hypot(b[0].below, a[0].above), hypot(b[0].above, a[0].below), dof)
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Adjust p-values so that 5 % is the chance of any false alarm among them (Holm 1979)."""
+    adjusted, worst = [1.0] * len(p_values), 0.0
+    for rank, at in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
+        worst = max(worst, min(p_values[at] * (len(p_values) - rank), 1.0))
+        adjusted[at] = worst
+    return adjusted
+
+
+def ratio(value: float) -> float | None:
+    """Return the ratio of a logarithm; None beyond every number."""
+    return exp(value) if abs(value) < 500 else None

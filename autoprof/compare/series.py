@@ -1,65 +1,58 @@
-"""A saved run as columns over its recorded steps, one column a row."""
+"""A saved run as columns over its recorded steps."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from .._stats import step_rows
 from .._storage.runs import read_json, read_records
 from ..errors import OutputError
-from ..frame import LOGGED_LANE, TRAINING_LANE, UNTIMED_LANE, Layout, Nanoseconds, Phase, StepFrame
+from ..frame import LOGGED_LANE, TRAINING_LANE, UNTIMED_LANE, Layout, Phase, StepFrame
 from ..summary import ClockName
+from .contrast import Floats
 from .data import RunNote
 
 MAX_STEPS: Final = 50_000
 """Steps kept of one rank; of a longer run every second one, every fourth one, …"""
-Floats = npt.NDArray[np.float64]
+
+Place = Literal["step", "parallel", "logged"]
 
 
-class PairKey(NamedTuple):
-    """The identity of a row in any run: lane numbers of other threads and streams differ between runs.
+class Key(NamedTuple):
+    """The identity of a column in any run: lane numbers of other threads and streams differ between runs.
 
-    ``place`` is ``step`` for the training thread, ``parallel`` for other threads and streams.
+    ``place`` of a row is ``step`` for the training thread, ``parallel`` for other threads and streams.
     """
 
+    kind: Literal["whole", "phase", "row", "memory"]
     name: str
-    phase: Phase
-    place: Literal["step", "parallel", "logged"] = "step"
+    phase: Phase | None = None
+    place: Place = "step"
 
 
-class RowSeries(NamedTuple):
-    """One row: its nanoseconds in the steps in which it occurred, and the positions of these steps."""
-
-    ns: Nanoseconds
-    at: Nanoseconds
-    calls: float
-    """Calls per step."""
-    fqns: frozenset[str]
+STEP: Final = Key("whole", "step")
+HOST: Final = Key("whole", "host")
+WALL: Final = Key("whole", "wall")
+"""The time from the begin of the step before, where that was recorded, with excluded time."""
+SAMPLES: Final = Key("whole", "samples")
+SAMPLE_TIME: Final = Key("whole", "sample time")
+"""The host time of a sample."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RankSeries:
-    """One rank: columns in nanoseconds over the steps.
+    """One rank: columns over the steps, in nanoseconds or bytes, NaN where a step has no value."""
 
-    ``sample_ns`` is the host time of a sample. ``wall_ns`` is the time from the begin of a step to that of the next,
-    where both were recorded, with excluded time. ``memory`` has readings in bytes.
-    """
-
-    rows: Mapping[PairKey, RowSeries]
-    phases: Mapping[Phase, Nanoseconds]
-    step_ns: Nanoseconds
-    host_ns: Nanoseconds
-    sample_ns: Floats
-    wall_ns: Nanoseconds
-    samples: float | None
-    memory: Mapping[str, Nanoseconds]
+    columns: Mapping[Key, Floats]
+    calls: Mapping[Key, float]
+    """Calls of each row in a step that has it."""
+    fqns: Mapping[Key, frozenset[str]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -77,17 +70,17 @@ class _RankReader:
     """Collect the frames of one rank."""
 
     def __init__(self) -> None:
-        self.frames: list[StepFrame] = []
+        self.frames: list[tuple[StepFrame, float]] = []
+        """Each frame with its ``WALL``."""
         self.warmup = self.unsampled = self.untimed = 0
         self.overhead_ns = self.observed_ns = 0
         self.stride = 1
         self._seen = 0
-        self._walls: list[int] = []
-        self._last: tuple[int, int, int] | None = None
+        self._before: StepFrame | None = None
 
     def add(self, frame: StepFrame) -> None:
         """Add one frame; warm-up and unsampled steps are only counted."""
-        self._add_wall(frame)
+        before, self._before = self._before, frame
         self.unsampled += frame.gap_steps
         self.overhead_ns += frame.overhead_ns
         self.observed_ns += frame.duration_ns + frame.gap_ns + frame.gap_overhead_ns
@@ -97,96 +90,84 @@ class _RankReader:
         if frame.device_ns is not None and frame.device_duration_ns is None:
             self.untimed += 1
             return
+        wall_ns = float("nan")
+        if before is not None and self._seen and frame.step == before.step + 1 and not frame.gap_steps:
+            wall_ns = max(frame.start_unix_ns - before.start_unix_ns, before.duration_ns)  # the clock may be set back
         self._seen += 1
         if self._seen % self.stride:
             return
-        self.frames.append(frame)
+        self.frames.append((frame, wall_ns))
         if len(self.frames) >= 2 * MAX_STEPS:
             self.frames = self.frames[1::2]
             self.stride *= 2
 
-    def _add_wall(self, frame: StepFrame) -> None:
-        """Add the time since the last step began, if it was the step before and the warm-up has ended."""
-        last, self._last = self._last, (frame.step, frame.start_unix_ns, frame.duration_ns)
-        if last is None or not self._seen or frame.step != last[0] + 1 or frame.gap_steps:
-            return
-        self._walls.append(max(frame.start_unix_ns - last[1], last[2]))  # the system's clock may be set back
-        if len(self._walls) >= 2 * MAX_STEPS:
-            self._walls = self._walls[1::2]
-
     def series(self) -> tuple[RankSeries, ClockName]:
         """Return the columns and their clock; a run with device times excludes steps without one."""
-        clock: ClockName = "device" if any(one.device_duration_ns is not None for one in self.frames) else "host"
-        if clock == "device":
-            kept = [one for one in self.frames if one.device_duration_ns is not None]
-            self.untimed += len(self.frames) - len(kept)
-            self.frames = kept
-        phases = [frame.phase_ns() for frame in self.frames]
-        counts = [(frame.duration_ns, frame.scalars.get("samples")) for frame in self.frames]
-        samples = [(ns, count) for ns, count in counts if count is not None and isfinite(count) and count > 0]
-        memory: dict[str, list[int]] = {}
-        for frame in self.frames:
-            for name, reading in frame.memory.items():
-                if name.endswith("_bytes"):
-                    memory.setdefault(name, []).append(reading)
-        found = RankSeries(
-            rows=_rows(self.frames),
-            phases={key: _array(one.get(key, 0) for one in phases) for key in set().union(*phases)},
-            step_ns=_array(frame.step_ns for frame in self.frames),
-            host_ns=_array(frame.duration_ns for frame in self.frames),
-            sample_ns=np.array([ns / count for ns, count in samples], dtype=np.float64),
-            wall_ns=_array(self._walls),
-            samples=float(np.median([count for _, count in samples])) if samples else None,
-            memory={name: _array(readings) for name, readings in memory.items()},
-        )
-        return found, clock
+        timed = [one for one in self.frames if one[0].device_duration_ns is not None]
+        clock: ClockName = "device" if timed else "host"
+        if timed:
+            self.untimed += len(self.frames) - len(timed)
+            self.frames = timed
+        table = _Table(len(self.frames))
+        for position, (frame, wall_ns) in enumerate(self.frames):
+            table.add(position, _values(frame) | {WALL: wall_ns})
+        return table.with_rows([frame for frame, _ in self.frames]), clock
 
 
-def over_all_steps(rank: RankSeries, key: PairKey) -> Nanoseconds | None:
-    """Return a row's time in all steps, zero where it did not occur."""
-    row = rank.rows.get(key)
-    if row is None:
-        return None
-    whole: Nanoseconds = np.zeros(len(rank.step_ns), dtype=np.int64)
-    whole[row.at] = row.ns
-    return whole
+def _values(frame: StepFrame) -> dict[Key, float]:
+    """Return all values of a step but those of its rows."""
+    found: dict[Key, float] = {STEP: frame.step_ns, HOST: frame.duration_ns}
+    samples = frame.scalars.get("samples")
+    if samples is not None and isfinite(samples) and samples > 0:
+        found |= {SAMPLES: samples, SAMPLE_TIME: frame.duration_ns / samples}
+    found |= {Key("phase", "", phase): ns for phase, ns in frame.phase_ns().items() if ns > 0}
+    return found | {Key("memory", name): one for name, one in frame.memory.items() if name.endswith("_bytes")}
 
 
-def _array(values: Iterable[int]) -> Nanoseconds:
-    return np.fromiter(values, dtype=np.int64)
+class _Table:
+    """Columns of ``steps`` values."""
 
+    def __init__(self, steps: int) -> None:
+        self._steps = steps
+        self._columns: dict[Key, Floats] = {}
 
-def _rows(frames: Sequence[StepFrame]) -> dict[PairKey, RowSeries]:
-    """Return the rows of all steps."""
-    places: dict[Layout, dict[PairKey, list[int]]] = {}
-    columns: dict[PairKey, tuple[list[int], list[int]]] = {}
-    calls: dict[PairKey, int] = {}
-    fqns: dict[PairKey, set[str]] = {}
-    for position, frame in enumerate(frames):
-        layout = frame.layout
-        rows = step_rows(layout)
-        if layout not in places:
-            found = places[layout] = dict[PairKey, list[int]]()
+    def _column(self, key: Key) -> Floats:
+        column = self._columns.get(key)
+        if column is None:
+            column = self._columns[key] = np.full(self._steps, np.nan)
+        return column
+
+    def add(self, position: int, values: Mapping[Key, float]) -> None:
+        for key, value in values.items():
+            self._column(key)[position] = value
+
+    def with_rows(self, frames: Sequence[StepFrame]) -> RankSeries:
+        """Add the rows of all steps, the steps of one layout at once."""
+        alike: dict[Layout, list[int]] = {}
+        for position, frame in enumerate(frames):
+            alike.setdefault(frame.layout, []).append(position)
+        calls: dict[Key, float] = {}
+        fqns: dict[Key, set[str]] = {}
+        for layout, positions in alike.items():
+            rows = step_rows(layout)
+            totals = rows.totals(np.stack([frames[position].total_ns for position in positions]))
+            places: dict[Key, list[int]] = {}
             for at, row in enumerate(rows.keys):
                 if row.lane != UNTIMED_LANE:
-                    found.setdefault(_key(row.name, row.phase, row.lane), []).append(at)
+                    places.setdefault(_row_key(row.name, row.phase, row.lane), []).append(at)
+            for key, indices in places.items():
+                self._column(key)[positions] = totals[:, indices].sum(axis=1)
+                calls[key] = calls.get(key, 0.0) + float(rows.calls[indices].sum()) * len(positions)
             for name, phase, lane, fqn in zip(layout.names, layout.phases, layout.lanes, layout.fqns, strict=True):
                 if fqn is not None and lane != UNTIMED_LANE:
-                    fqns.setdefault(_key(name, phase, lane), set()).add(fqn)
-        totals = rows.totals(frame.total_ns).tolist()
-        for key, indices in places[layout].items():
-            steps, ns = columns.setdefault(key, ([], []))
-            steps.append(position)
-            ns.append(sum(totals[at] for at in indices))
-            calls[key] = calls.get(key, 0) + sum(int(rows.calls[at]) for at in indices)
-    return {
-        key: RowSeries(_array(ns), _array(steps), calls[key] / len(ns), frozenset(fqns.get(key, ())))
-        for key, (steps, ns) in columns.items()
-    }
+                    fqns.setdefault(_row_key(name, phase, lane), set()).add(fqn)
+        per_step = {key: total / np.count_nonzero(~np.isnan(self._columns[key])) for key, total in calls.items()}
+        return RankSeries(self._columns, per_step, {key: frozenset(names) for key, names in fqns.items()})
 
 
-def _key(name: str, phase: Phase, lane: int) -> PairKey:
-    return PairKey(name, phase, "step" if lane == TRAINING_LANE else "logged" if lane == LOGGED_LANE else "parallel")
+def _row_key(name: str, phase: Phase, lane: int) -> Key:
+    place: Place = "step" if lane == TRAINING_LANE else "logged" if lane == LOGGED_LANE else "parallel"
+    return Key("row", name, phase, place)
 
 
 def read_series(path: Path, ranks: tuple[int, ...] | None = None) -> RunSeries:
