@@ -162,28 +162,18 @@ class TestIdentity:
         assert "the model itself is not deterministic" in found.message
         assert report.exit_status == 2
 
-    def test_the_model_given_is_not_changed(self) -> None:
-        """Copies are trained."""
-        one = subject()
-        before = [digest(tensor) for tensor in one.model.state_dict().values()]
-        identity_of(one)
-        assert [digest(tensor) for tensor in one.model.state_dict().values()] == before
-        assert all(weight.grad is None for weight in one.model.parameters())
-
-
-class TestModelsThatCannotBeCopied:
-    """They are trained themselves, and put back."""
-
-    def test_a_model_that_refuses_a_copy_is_compared_and_put_back(self) -> None:
-        """Here it holds a lock."""
+    def test_a_model_starts_each_trial_from_the_same_state(self) -> None:
+        """Weights, buffers and modes are restored, also of a model that cannot be copied."""
         model = Net()
         model.lock = threading.Lock()  # type: ignore[assignment]
         model.a.eval()
-        before = [digest(tensor) for tensor in model.state_dict().values()]
         assert identity_of(subject(model)).verdict is OK
-        assert [digest(tensor) for tensor in model.state_dict().values()] == before
         assert (model.a.training, model.b.training) == (False, True)
         assert all(weight.grad is None for weight in model.parameters())
+
+    def test_lazy_modules_are_compared(self) -> None:
+        """The step before all trials gives them their weights."""
+        assert identity_of(subject(nn.Sequential(nn.LazyLinear(4), nn.ReLU()))).verdict is OK
 
 
 class TestLeavingNothing:
@@ -292,6 +282,17 @@ class TestFactories:
 
 class TestCommand:
     """``autoprof doctor``."""
+
+    def test_a_missing_extension_is_a_line_of_the_table(
+        self, factories: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        """All other checks are shown, too."""
+        monkeypatch.setattr("autoprof._capture.marks.native.extension", None)
+        assert main(["doctor", "--model", f"{factories}:healthy"]) == 1
+        shown = " ".join(capsys.readouterr().out.split())
+        assert "problem versions autoprof's extension in C is missing" in shown
+        assert "ok switch" in shown
+        assert "not checked identity no session opens here: autoprof's extension in C is missing" in shown
 
     def test_the_built_in_model_is_safe(self, capsys: pytest.CaptureFixture[str]) -> None:
         """Every check that can fail is fine, and the exit status is 0."""

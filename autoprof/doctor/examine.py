@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from .._core.names import shorten, visible
+from ..errors import SessionError
 from ..sinks import Config, parse_config
 from .installation import check_output, check_switch, check_versions
 from .result import OK, PROBLEM, UNKNOWN, WARNING, Report, Result
@@ -21,7 +22,7 @@ def examine(
 ) -> Report:
     """Check the installation and the subject, with a configuration or with every module as a target.
 
-    ``progress`` is called with the name of each part. The subject's model is unchanged afterwards. Raises
+    ``progress`` is called with the name of each part. The subject's model is trained by a step. Raises
     ``AutoprofError`` if the configuration does not fit the model.
     """
     settings = parse_config("targets: [{match: '.*'}]") if config is None else config
@@ -44,7 +45,10 @@ def _compare(subject: Subject, config: Config, progress: Callable[[str], None]) 
         advice = "the step must run before it can be compared"
         return [Result("identity", UNKNOWN, f"a step without autoprof fails: {failed}", advice)]
     progress("training with autoprof")
-    profiled = trials.run_profiled()
+    try:
+        profiled = trials.run_profiled()
+    except SessionError as error:
+        return [Result("identity", UNKNOWN, f"no session opens here: {error}", "mend this first")]
     return [_check_identity(bare, profiled), _check_hooks(profiled)]
 
 

@@ -36,71 +36,51 @@ class Outcome:
 
 
 class Trials:
-    """Train a subject repeatedly from the same weights, buffers, batch and random state.
+    """Train a subject's model repeatedly from the same weights, buffers, modes, batch and random state.
 
-    Each trial trains a deep copy. A model that cannot be copied, or that ``torch.compile`` would compile again for
-    each copy, is trained itself and restored. One step runs before all others: it may set things up.
+    One step runs before all trials: it may set things up, such as lazy or compiled modules.
     """
 
     def __init__(self, subject: Subject, config: Config) -> None:
         self._subject = subject
         sample = Sample(every=1, warmup=0, budget=None)
         self._config = config.model_copy(update={"enabled": True, "step": "manual", "sinks": Sinks(), "sample": sample})
-        self._in_place = self._trains_in_place()
+        self._train(Outcome(), steps=1)
         self._random = RandomState.read()
-        self._state = _State(subject.model) if self._in_place else None
-        with self._start() as model:
-            self._train(model, Outcome(), steps=1)
+        self._state = _State(subject.model)
 
     def run_bare(self) -> Outcome:
         """Train without autoprof."""
         outcome = Outcome()
-        with self._start() as model:
-            self._train(model, outcome)
+        with self._restoring():
+            self._train(outcome)
         return outcome
 
     def run_profiled(self) -> Outcome:
         """Train under the configuration, without its sinks. Raises the errors of ``instrument``."""
-        outcome = Outcome()
-        with self._start() as model, _switched_on():
+        outcome, model = Outcome(), self._subject.model
+        with self._restoring(), _switched_on():
             before = _hooks(model)
             session = open_session(model, self._config, optimizer=None, sinks=[])
             try:
-                self._train(model, outcome, session.step)
+                self._train(outcome, session.step)
             finally:
                 session.close()
             after = _hooks(model)
             outcome.changed_hooks = tuple(name for name in after if after[name] != before.get(name, after[name]))
         return outcome
 
-    def _trains_in_place(self) -> bool:
-        model = self._subject.model
-        compiled = (vars(one).get("_compiled_call_impl") is not None for one in model.modules())
-        if any(compiled) or any(type(one).__name__ == "OptimizedModule" for one in model.modules()):
-            return True
-        try:
-            copied = copy.deepcopy(model)
-        except Exception:  # an object of the user's may raise anything when copied
-            return True
-        return not all(weight.is_leaf for weight in copied.parameters())  # copied weights of a scripted module
-
     @contextmanager
-    def _start(self) -> Iterator[nn.Module]:
-        """Yield a model in the common start state, with the random state set."""
-        model = self._subject.model if self._in_place else copy.deepcopy(self._subject.model)
-        self._random.restore()
+    def _restoring(self) -> Iterator[None]:
         try:
-            yield model
+            yield
         finally:
             self._random.restore()
-            if self._state is not None:
-                self._state.restore(model)
+            self._state.restore(self._subject.model)
 
-    def _train(
-        self, model: nn.Module, outcome: Outcome, end_step: Callable[[], None] = lambda: None, steps: int = STEPS
-    ) -> None:
+    def _train(self, outcome: Outcome, end_step: Callable[[], None] = lambda: None, steps: int = STEPS) -> None:
         """Train and keep the digests of each step; keep the error if a step fails."""
-        subject = self._subject
+        subject, model = self._subject, self._subject.model
         try:
             for number in range(1, steps + 1):
                 for weight in model.parameters():
@@ -130,22 +110,21 @@ class _State:
     """The weights, buffers and modes of a model, to be restored."""
 
     def __init__(self, model: nn.Module) -> None:
-        self._values = {id(one): one.detach().clone() for one in _tensors(model)}
-        self._modes = {id(module): module.training for module in model.modules()}
+        self._values = {name: tensor.detach().clone() for name, tensor in _tensors(model)}
+        self._modes = {name: module.training for name, module in model.named_modules()}
 
     def restore(self, model: nn.Module) -> None:
         with torch.no_grad():
-            for tensor in _tensors(model):
-                if id(tensor) in self._values:
-                    tensor.copy_(self._values[id(tensor)])
+            for name, tensor in _tensors(model):
+                tensor.copy_(self._values[name])
         for weight in model.parameters():
             weight.grad = None
-        for module in model.modules():
-            module.training = self._modes.get(id(module), module.training)
+        for name, module in model.named_modules():
+            module.training = self._modes[name]
 
 
-def _tensors(model: nn.Module) -> list[Tensor]:
-    return [*model.parameters(), *model.buffers()]
+def _tensors(model: nn.Module) -> list[tuple[str, Tensor]]:
+    return [*model.named_parameters(), *model.named_buffers()]
 
 
 def _hooks(model: nn.Module) -> dict[str, list[tuple[str, list[Any]]]]:
