@@ -78,14 +78,13 @@ class StepRule(Enum):
     TRAINED_UNSEEN = "training, by forwards that were not reported: the step ends here if it is whole"
     VALIDATES = "validation, from here on"
     EVALUATES = "validation, whose batches show which loader feeds it"
-    NAMES_PAUSE = "the pause is validation"
 
 
 _R: Final = StepRule
 RULES: Final[Mapping[Happening, tuple[StepRule, StepRule, StepRule, StepRule, StepRule]]] = {
     #                            TRAINING      BETWEEN            VALIDATING      UPDATING             PAUSED
     Happening.TRAINING_FORWARD: (_R.TRAINS, _R.TRAINS, _R.TRAINS, _R.TRAINS_IN_UPDATE, _R.BELONGS),
-    Happening.EVAL_FORWARD: (_R.EVALUATES, _R.EVALUATES, _R.EVALUATES, _R.BELONGS, _R.NAMES_PAUSE),
+    Happening.EVAL_FORWARD: (_R.EVALUATES, _R.EVALUATES, _R.EVALUATES, _R.BELONGS, _R.BELONGS),
     Happening.FETCH: (_R.NEXT_BATCH, _R.NEXT_BATCH, _R.NEXT_BATCH, _R.NEXT_BATCH, _R.BELONGS),
     Happening.VALIDATION_FETCH: (_R.VALIDATES, _R.VALIDATES, _R.VALIDATES, _R.VALIDATES, _R.BELONGS),
     Happening.UNGRADED_FETCH: (_R.NEXT_BATCH, _R.VALIDATES, _R.VALIDATES, _R.NEXT_BATCH, _R.BELONGS),
@@ -126,8 +125,8 @@ class StepDetector:
         # Learnt during the run.
         self._trained: set[int] = set()
         """The modules that had a forward with gradients in ``train`` mode, by id."""
-        self._trains_in_eval = self._trains_ungraded = self._attacks = False
-        """Whether steps have all forwards in ``eval`` mode, all without gradients, or an attack in ``eval`` mode."""
+        self._trains_in_eval = self._attacks = False
+        """Whether steps have all forwards in ``eval`` mode, or an attack in ``eval`` mode."""
         self._loaders: MutableMapping[Any, Feeds] = WeakIdKeyDictionary()
         """The known loaders, or their datasets, and what they feed."""
         self._updating_thread, self._updates_in_row, self._updater_trains = -1, 0, False
@@ -137,7 +136,7 @@ class StepDetector:
         self._cycle = OptimizerCycle(optimizers)
         self._between = True
         self._between_at = 0
-        self._saw_forward = self._saw_fetch = self._closure = self._saw_ungraded = False
+        self._saw_forward = self._saw_fetch = self._closure = False
         self._graded_in_eval = False
         """Whether a forward with gradients in ``eval`` mode came since the last one in ``train`` mode."""
         self._steps_with_attack = ATTACKS - 1
@@ -225,7 +224,6 @@ class StepDetector:
 
     def _forward(self, event: events.ForwardBegins) -> None:
         happening = self._kind_of_forward(event)
-        self._saw_ungraded |= not event.graded
         self._graded_in_eval |= event.graded and not event.training
         if happening is None:
             return
@@ -242,14 +240,10 @@ class StepDetector:
             self._train_in_update(event)
         elif rule is StepRule.EVALUATES:
             self._evaluate(event)
-        elif rule is StepRule.NAMES_PAUSE:
-            self._pauses[-1] = VALIDATION, self._pauses[-1][1]
 
     def _kind_of_forward(self, event: events.ForwardBegins) -> Happening | None:
         """Return None for a forward that tells nothing, such as one of a teacher without gradients."""
         has_trained = event.module in self._trained
-        if self._trains_ungraded and not event.graded:
-            return Happening.TRAINING_FORWARD
         if event.training:
             return Happening.TRAINING_FORWARD if event.graded else None
         if event.graded and (self._trains_in_eval or self._attacks or not has_trained):
@@ -288,15 +282,13 @@ class StepDetector:
         if self._running or self._pauses:  # one optimizer inside another, or a step that the program excludes
             return
         if event.owned:
-            if self._between and self._saw_ungraded:
-                self._learn_ungraded()
             self._updates_in_row = self._updates_in_row + 1 if event.thread == self._updating_thread else 1
             self._updating_thread = event.thread
             steps = self._optimizer_steps
             if event.optimizer in steps or len(steps) < MAX_OPTIMIZERS:
                 steps[event.optimizer] = steps.get(event.optimizer, 0) + 1
         self._cycle.add(self._cycle_key(event), owned=event.owned)
-        self._between, self._between_at, self._saw_ungraded = True, event.position, False
+        self._between, self._between_at = True, event.position
         if event.owned and not self.is_validating:
             self._learn(Feeds.TRAINING)
         if self._cycle.held > 1:  # no forward is seen any more
@@ -410,13 +402,6 @@ class StepDetector:
         elif self._between:
             self._steps_with_attack = 0
         self._graded_in_eval = False
-
-    def _learn_ungraded(self) -> None:
-        """An update followed on forwards without gradients alone, as in a zeroth-order method: they train."""
-        self._trains_ungraded = True
-        if self.is_validating:
-            self._decisions.append(events.ExcludeOpen())
-            self._end_validation()
 
     def _learn(self, feeds: Feeds) -> None:
         """The last batch was used for this."""

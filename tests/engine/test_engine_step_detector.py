@@ -191,8 +191,6 @@ def test_a_step_waits_for_the_optimizers_that_are_expected(text: str, expected: 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        # Updates that follow on forwards without gradients alone: a zeroth-order method.
-        ("forward*2:ungraded update ; forward*2:ungraded update forward:ungraded", "end end"),
         # A rollout without gradients before a backward pass is part of the step that it is in.
         ("train forward:ungraded train ; forward:ungraded", ""),
         # An attack on the model in ``eval`` mode, with gradients, before each forward in ``train`` mode.
@@ -205,7 +203,7 @@ def test_a_step_waits_for_the_optimizers_that_are_expected(text: str, expected: 
     ],
 )
 def test_forwards_that_a_method_of_training_needs_belong_to_its_steps(text: str, expected: str) -> None:
-    """Also without gradients, or in ``eval`` mode."""
+    """Also in ``eval`` mode."""
     check(text, expected)
 
 
@@ -258,8 +256,6 @@ def test_validation_is_recognised(text: str, expected: str) -> None:
             "exclude:torch.save include:torch.save include:validation end",
         ),
         ("train ; pause pause:save resume resume", "exclude:pause exclude:save include:None include:pause"),
-        # A forward in ``eval`` mode inside makes it validation.
-        ("train ; pause forward:eval:ungraded resume", "exclude:pause include:validation"),
         # Validation that is named, and was recognised already.
         ("train eval ; pause:validation forward", "include:validation end"),
     ],

@@ -139,24 +139,6 @@ def evolution_strategy() -> Judge:
     return Judge(session).says("how to count the steps", r"session\.step\(\)").silent()
 
 
-@program("steps", "a zeroth-order method: two forwards under no_grad, gradients set by hand, optimizer.step()")
-def zeroth_order_method() -> Judge:
-    model = two_layers()
-    optimizer = sgd(model)
-    session = autoprof.instrument(model, optimizer=optimizer)
-    CLOCK.start()
-    for batch in batches(STEPS):
-        with torch.no_grad():
-            losses = [model(batch).square().mean() for _ in range(2)]
-            for parameter in model.parameters():
-                parameter.grad = torch.full_like(parameter, (losses[0] - losses[1]).item())
-        optimizer.step()
-        optimizer.zero_grad()
-        CLOCK.step()
-    session.close()
-    return Judge(session).steps().phases("forward", "optimizer").step_time().excludes_nothing()
-
-
 @program("steps", "adversarial training as in TRADES: the attack uses the model in eval mode and autograd.grad")
 def attack_in_eval_mode() -> Judge:
     model = two_layers()
