@@ -375,7 +375,7 @@ class _Builder:
             self._diagnosis(folder, capture, exchange),
             *([] if folder is None else [ModuleSources(self._model, folder)]),
             compiled := self._compiled_modules(),
-            UncalledModules(self._model, compiled, self._notes),
+            UncalledModules(self._selection, compiled, self._notes),
             self._cost,
         ]
         if exchange is None:

@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from torch import nn
-from torch.nn.parameter import is_lazy
-
 from .._capture.marks.codes import ENTER, INDEX_MASK, KIND_BITS, KIND_MASK
 from .._capture.recorder import Recorder
 from .._core.names import shorten, visible
 from .._core.notes import Notes
 from .._resolve import RawStep
 from .._resolve.observer import Observer
-from .._targets import walk
+from .._targets import Target, unwrap
 from ..frame import FrameRun, Layout
 
 
@@ -46,9 +43,7 @@ class CompiledModules(Observer):
             return raw
         self._name_unseen(raw)
         compiled, self._compiled, self._found = self._compiled, False, False
-        if not compiled:
-            return raw
-        if raw.warmup:
+        if raw.warmup or not compiled:
             return raw
         # The reason for an excluded step: compiling takes seconds that no other step takes.
         self._notes.skip("steps in which torch compiled, excluded as warm-up")
@@ -79,74 +74,47 @@ class CompiledModules(Observer):
 
 
 class UncalledModules(Observer):
-    """Note the targets without a call although their weights change or modules inside them are called.
+    """Note the first targets of a session that no recorded step has called, though their time may matter.
 
-    Modules of torch's own classes are not named: their weights may be used without a call, as in attention.
+    Modules of torch's own classes are not named: others use their weights without a call, as attention does.
     """
 
     provides = "note on modules without a call"
 
-    def __init__(self, model: nn.Module, compiled: CompiledModules, notes: Notes) -> None:
+    def __init__(self, targets: Iterable[Target], compiled: CompiledModules, notes: Notes) -> None:
         self._compiled = compiled
         self._notes = notes
-        self._weights = {
-            node.fqn: [
-                (one, one._version) for one in node.inner._parameters.values() if one is not None and _counts(one)
-            ]
-            for node in walk(model)
-            if not type(node.inner).__module__.startswith("torch.nn.")
-        }
-        self._cut: int | None = None
+        self._fqns = [
+            target.fqn for target in targets if not type(unwrap(target.module)).__module__.startswith("torch.nn.")
+        ]
         self._steps = 0
-        self._recorded: set[str] = set()
         self._called: set[str] = set()
         self._layout: Layout | None = None
 
-    def step(self, raw: RawStep) -> RawStep:
-        """Remember the targets of a step that is one of several with the same ones."""
-        self._steps = self._steps + 1 if raw.cut == self._cut else 1
-        self._cut = raw.cut
-        # Recorded steps of one set of targets after which a module without a call counts as uncalled.
-        if self._steps == 3:
-            self._recorded |= raw.instrumented
-        return raw
-
     def frames(self, run: FrameRun) -> None:
         """Remember the modules of the spans."""
+        self._steps += len(run.steps)
         for layout in [run.layout] if run.plain else [frame.layout for frame in run.frames]:
             if layout is not self._layout:
                 self._layout = layout
                 self._called.update(fqn for fqn in layout.fqns if fqn is not None)
 
     def finish(self, *, complete: bool) -> Mapping[str, Any]:
-        """Note the modules that ran without a call."""
-        if self._recorded and not self._called and not self._compiled.model_hidden:
+        """Note the modules without a call."""
+        # Steps after which a module without a call counts as uncalled.
+        if self._steps < 3 or self._compiled.model_hidden:
+            return {}
+        if not self._called:
             self._notes.warn_once(
                 "no module of the model was called: only calls such as model(x) are seen, not model.forward(x), "
                 "functions that use its parameters, or a compiled function around it"
             )
             return {}
-        uncalled = self._recorded - self._called - self._compiled.named
-        found = [fqn for fqn in self._weights if fqn in uncalled and self._ran(fqn)]
-        outermost = [fqn for fqn in found if not any(_is_inside(fqn, other) for other in found)]
-        if outermost:
-            names = shorten(visible(", ".join(fqn or "the model itself" for fqn in outermost)), 200)
+        known = self._called | self._compiled.named
+        names = ", ".join(fqn or "the model itself" for fqn in self._fqns if fqn not in known)
+        if names:
             self._notes.warn_once(
-                f"model: trained, but never called: {names}. Either .forward() is called directly, which skips hooks "
-                "(call the module itself), or another module uses the weights; the time is in the module around it"
+                f"model: never called in a recorded step: {shorten(visible(names), 200)}. If .forward() is called "
+                "directly, which skips hooks, call the module itself; until then its time is in the module around it"
             )
         return {}
-
-    def _ran(self, fqn: str) -> bool:
-        """Return whether modules inside this one were called, or its own weights have changed."""
-        return any(_is_inside(other, fqn) for other in self._called) or any(
-            weight._version != version for weight, version in self._weights[fqn]
-        )
-
-
-def _is_inside(fqn: str, other: str) -> bool:
-    return fqn != other and (other == "" or fqn.startswith(f"{other}."))
-
-
-def _counts(parameter: nn.Parameter) -> bool:
-    return not is_lazy(parameter) and not parameter.is_inference()
