@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from threading import get_ident
@@ -15,7 +15,7 @@ from torch import nn
 
 from .._capture.calibration import measure_mark_cost
 from .._capture.compiler import around_compiler
-from .._capture.handle import Handle, Probe
+from .._capture.handle import Handle
 from .._capture.hooks.call_sites import keep_calls
 from .._capture.hooks.checkpointing import SEES_CHECKPOINTS
 from .._capture.hooks.compiled_calls import CompiledCalls
@@ -33,7 +33,7 @@ from .._process import lifecycle
 from .._process.gc_paused import GcPaused
 from .._process.ranks import launch_name, rank, world_size
 from .._process.switch import is_off
-from .._ranks import Exchange, RankMonitor
+from .._ranks import RankMonitor
 from .._resolve.observer import Observer
 from .._storage.runs import RunFolder
 from .._targets import ModuleGroup, Target, find_unseen, first_cut, group_tree, select_targets, unwrap, walk
@@ -139,18 +139,6 @@ def open_session(
         raise
 
 
-@dataclass(frozen=True, slots=True)
-class _Capture:
-    """The parts that record a step."""
-
-    footprint: Footprint
-    root: RootProbe
-    modules: ModuleProbes
-    context: ProbeContext
-    probes: StepProbes
-    step_probes: Sequence[Probe]
-
-
 class _Builder:
     """Build one session. ``undo`` undoes a set-up that fails; the session takes over ``_attached`` at the end."""
 
@@ -184,6 +172,10 @@ class _Builder:
         self._recorder = Recorder(clock)
         self._mark_cost = measure_mark_cost(clock) if self._follow else MarkCost()
         self._budget = settings.sample.budget
+        # No budget for marks with a clock of the caller's own, which shows no real cost.
+        self._marks_budget = (1 - PASSES_PART) * self._budget if self._budget is not None and self._follow else None
+        self._sampler = Sampler(self._marks_budget, settings.sample.every)
+        self._exchange = make_exchange(self._sampler)
         self._selection = select_targets(model, settings)
         self._tree = None if settings.targets else group_tree(model)
         """The groups of modules to choose targets from; None where the configuration has rules."""
@@ -199,26 +191,22 @@ class _Builder:
         self._modules = list(dict.fromkeys([model, *(target.module for target in self._named)]))
         if lifecycle.end_owners(self._modules):
             self._notes.warn_once(INSTRUMENTED_AGAIN)
+        self._folder: RunFolder | None = None
 
     def build(self, sinks: Iterable[Sink]) -> Session:
         """Build every part complete, each from those before it, and open the first step last."""
-        undo, settings = self._undo, self._settings
-        prefetch, batches = Prefetch(), FetchedBatches()
-        capture = self._capture(prefetch, batches)
-        # No budget for marks with a clock of the caller's own, which shows no real cost.
-        marks_budget = (1 - PASSES_PART) * self._budget if self._budget is not None and self._follow else None
-        sampler = Sampler(marks_budget, settings.sample.every)
-        exchange = make_exchange(sampler)
-        excluded = ExcludedTime(prefetch)
-        folder = self._make_folder()
-        metrics = self._metrics(capture.root, batches)
+        undo, settings, sampler = self._undo, self._settings, self._sampler
+        self._make_capture()
+        excluded = ExcludedTime(self._context.prefetch)
+        self._folder = folder = self._make_folder()
+        metrics = self._metrics()
         undo.add(metrics.close)
-        observers = self._observers(capture, metrics, excluded, folder, sampler, exchange)
+        observers = self._observers(metrics, excluded)
         zoom, named = None, TargetSet()
         if self._tree is None:
-            named = capture.modules.make_set(self._selection)
+            named = self._module_probes.make_set(self._selection)
         else:
-            sampler.rows = zoom = self._zoom(self._tree, capture.modules, marks_budget)
+            sampler.rows = zoom = self._zoom(self._tree)
             observers.append(zoom)
             if folder is not None and folder.rank == 0:
                 observers.append(TargetsFile(folder.path, self._model, zoom))
@@ -241,33 +229,24 @@ class _Builder:
             self._recorder,
             sampler,
             lambda: named if zoom is None else zoom.chosen,
-            capture.step_probes,
+            [OptimizerHooks(after=self._footprint.stepped), self._root, *self._probes.sampled],
             self._mark_cost,
         )
-        steps = self._steps(capture, sampling, pipeline, excluded, folder)
-        session = self._begin(steps, capture, sampling, pipeline, metrics, folder)
-        if exchange is not None:
-            exchange.start()
+        session = self._begin(self._steps(sampling, pipeline, excluded), sampling, pipeline, metrics)
+        if self._exchange is not None:
+            self._exchange.start()
         return session
 
-    def _begin(
-        self,
-        steps: TrainingSteps,
-        capture: _Capture,
-        sampling: Sampling,
-        pipeline: Pipeline,
-        metrics: Metrics,
-        folder: RunFolder | None,
-    ) -> Session:
+    def _begin(self, steps: TrainingSteps, sampling: Sampling, pipeline: Pipeline, metrics: Metrics) -> Session:
         """Claim the modules, attach the probes that stay, and open the first step."""
         hooks = TrainingHooks(
             self._model,
             self._optimizers,
             steps,
             called=tuple(self._called().values()),
-            training_forward_calls=capture.context.training_forward_calls,
+            training_forward_calls=self._context.training_forward_calls,
         )
-        reporting = StepProbes(replace(capture.context, events=hooks))
+        reporting = StepProbes(replace(self._context, events=hooks))
         self._attached.add(reporting.remove)
         session = OpenSession(
             pipeline,
@@ -279,12 +258,12 @@ class _Builder:
             recorder=self._recorder,
             memory=self._memory,
             notes=self._notes,
-            folder=folder,
+            folder=self._folder,
             cost=self._cost,
         )
         self._undo.add(partial(lifecycle.release, session))
         lifecycle.claim(session, self._modules)
-        for probe in (*capture.probes.always, *reporting.always):
+        for probe in (*self._probes.always, *reporting.always):
             probe.attach()
         self._undo.add(session.abandon)
         session.start(self._attached)
@@ -292,22 +271,22 @@ class _Builder:
             self._cost.opened()
         return session
 
-    def _capture(self, prefetch: Prefetch, batches: FetchedBatches) -> _Capture:
+    def _make_capture(self) -> None:
         """Make the parts that write marks; nothing but functions is attached yet."""
         model, recorder, settings, attached = self._model, self._recorder, self._settings, self._attached
         for i, rule in enumerate(settings.functions):
             where = settings.source.place(f"functions[{i}].path")
             attached.add(probe_function(rule.path, rule.label, where).remove)
-        footprint = Footprint(model, self._memory_names())
+        self._footprint = Footprint(model, self._memory_names())
         hooks = make_hooks(recorder)
         follows_backward = any(Phase.BACKWARD in target.phases for target in self._selection)
-        root = RootProbe(model, recorder, hooks.passes if follows_backward else None)
-        modules = ModuleProbes(
+        self._root = RootProbe(model, recorder, hooks.passes if follows_backward else None)
+        self._module_probes = ModuleProbes(
             model, recorder, hooks, self._memory, follow=self._follow, follows_backward=follows_backward
         )
-        attached.add(modules.remove)
-        attached.add(root.remove)
-        context = ProbeContext(
+        attached.add(self._module_probes.remove)
+        attached.add(self._root.remove)
+        self._context = ProbeContext(
             model,
             self._optimizers,
             settings,
@@ -315,14 +294,12 @@ class _Builder:
             hooks,
             follows_backward,
             training_forward_calls=[],
-            prefetch=prefetch,
-            batches=batches,
+            prefetch=Prefetch(),
+            batches=FetchedBatches(),
             real_time=self._follow,
         )
-        probes = StepProbes(context)
-        attached.add(probes.remove)
-        step_probes: list[Probe] = [OptimizerHooks(after=footprint.stepped), root, *probes.sampled]
-        return _Capture(footprint, root, modules, context, probes, step_probes)
+        self._probes = StepProbes(self._context)
+        attached.add(self._probes.remove)
 
     def _memory_names(self) -> Iterator[tuple[str, nn.Module]]:
         """Yield name and module of the targets whose memory is counted: of a tree, the upper levels."""
@@ -339,13 +316,15 @@ class _Builder:
                 yield from ((group.name, node.module) for node in group.nodes)
             level = [child for group in level for child in group.children]
 
-    def _zoom(self, tree: ModuleGroup, modules: ModuleProbes, budget: float | None) -> Zoom:
+    def _zoom(self, tree: ModuleGroup) -> Zoom:
+        probes = self._module_probes
+
         def make_set(groups: Iterable[ModuleGroup], number: int) -> TargetSet:
-            return modules.make_set([one for group in groups if group.is_recordable for one in group.targets()], number)
+            return probes.make_set([one for group in groups if group.is_recordable for one in group.targets()], number)
 
-        return Zoom(tree, first_cut(tree), make_set, budget, self._mark_cost)
+        return Zoom(tree, first_cut(tree), make_set, self._marks_budget, self._mark_cost)
 
-    def _metrics(self, root: RootProbe, batches: FetchedBatches) -> Metrics:
+    def _metrics(self) -> Metrics:
         """Open telemetry and the FLOP meter where the settings ask for them."""
         telemetry: Telemetry | None = None
         if self._follow and self._settings.monitor == "auto":
@@ -356,23 +335,16 @@ class _Builder:
         if self._settings.flops != "off":
             targets = [(target.name, target.fqn) for target in self._named]
             flops = FlopMeter(self._model, targets, self._budget, self._place)
-        return Metrics(root, batches, self._notes, telemetry, flops)
+        return Metrics(self._root, self._context.batches, self._notes, telemetry, flops)
 
-    def _observers(
-        self,
-        capture: _Capture,
-        metrics: Metrics,
-        excluded: ExcludedTime,
-        folder: RunFolder | None,
-        sampler: Sampler,
-        exchange: Exchange | None,
-    ) -> list[Observer]:
+    def _observers(self, metrics: Metrics, excluded: ExcludedTime) -> list[Observer]:
+        folder, exchange = self._folder, self._exchange
         observers: list[Observer] = [
             metrics,  # first: it adds to the scalars of the steps
-            MemoryTable(capture.footprint),
+            MemoryTable(self._footprint),
             excluded,
-            CommMeter(capture.probes.find(CommProbe).record, self._notes),
-            self._diagnosis(folder, capture, exchange),
+            CommMeter(self._probes.find(CommProbe).record, self._notes),
+            self._diagnosis(),
             *([] if folder is None else [ModuleSources(self._model, folder)]),
             compiled := self._compiled_modules(),
             UncalledModules(self._selection, compiled, self._notes),
@@ -381,10 +353,10 @@ class _Builder:
         if exchange is None:
             observers.append(LateGroup(self._notes))
         else:
-            observers.append(RankExchange(exchange, sampler, shows=rank() == 0))
+            observers.append(RankExchange(exchange, self._sampler, shows=rank() == 0))
             self._undo.add(exchange.finish)
-        if sampler.active:
-            observers.append(sampler)
+        if self._sampler.active:
+            observers.append(self._sampler)
         return observers
 
     def _compiled_modules(self) -> CompiledModules:
@@ -398,33 +370,20 @@ class _Builder:
         calls.begin()
         return compiled
 
-    def _steps(
-        self,
-        capture: _Capture,
-        sampling: Sampling,
-        pipeline: Pipeline,
-        excluded: ExcludedTime,
-        folder: RunFolder | None,
-    ) -> TrainingSteps:
-        find = capture.probes.find
-        flight = self._flight_recorder(folder)
-        windows = self._windows(folder, sampling, pipeline, flight)
+    def _steps(self, sampling: Sampling, pipeline: Pipeline, excluded: ExcludedTime) -> TrainingSteps:
+        find = self._probes.find
+        flight = self._flight_recorder()
+        windows = self._windows(sampling, pipeline, flight)
         stacks = find(StackProbe)
-        meters = (self._memory, capture.footprint, capture.root, stacks, find(CommProbe), find(SyncProbe))
+        meters = (self._memory, self._footprint, self._root, stacks, find(CommProbe), find(SyncProbe))
         detector = StepDetector(
             auto=self._settings.step == "auto",
             thread=get_ident(),
             optimizers=self._optimizers.given or self._found.optimizers,
             entries=("", *self._called()),
         )
-        recorder = StepRecorder(
-            self._recorder,
-            self._clock,
-            self._memory,
-            self._notes,
-            capture.modules.placement,
-            meters,
-        )
+        placement = self._module_probes.placement
+        recorder = StepRecorder(self._recorder, self._clock, self._memory, self._notes, placement, meters)
         return TrainingSteps(
             detector,
             recorder,
@@ -463,26 +422,24 @@ class _Builder:
         self._undo.add(folder.discard)
         return folder
 
-    def _diagnosis(self, folder: RunFolder | None, capture: _Capture, exchange: Exchange | None) -> Diagnosis:
-        number = rank()
+    def _diagnosis(self) -> Diagnosis:
         facts = RunFacts(
             budget=self._budget,
             memory_capacity_bytes=self._memory.capacity_bytes(),
             world_size=world_size(),
-            rank=number,
+            rank=rank(),
             leaf_modules=sum(not module._modules for module in self._model.modules()),
             environment=Environment.read(self._place.type, os.environ),
         )
-        ranks = RankMonitor(None if folder is None else folder.path, number, world_size(), exchange)
-        find = capture.probes.find
+        folder = None if self._folder is None else self._folder.path
+        ranks = RankMonitor(folder, rank(), world_size(), self._exchange)
+        find = self._probes.find
         calls = CallMonitor(find(SyncProbe), find(LogProbe), find(CompilationProbe), find(DebugProbe))
-        return Diagnosis(facts, capture.footprint, calls, ranks, StackMonitor(find(StackProbe)), ThreadMonitor())
+        return Diagnosis(facts, self._footprint, calls, ranks, StackMonitor(find(StackProbe)), ThreadMonitor())
 
-    def _windows(
-        self, folder: RunFolder | None, sampling: Sampling, pipeline: Pipeline, flight: FlightRecorder | None
-    ) -> list[StepListener]:
+    def _windows(self, sampling: Sampling, pipeline: Pipeline, flight: FlightRecorder | None) -> list[StepListener]:
         """Open the windows of steps that the settings ask for, or the flight recorder: snapshots and deep captures."""
-        settings, warn, windows = self._settings, self._notes.warn_once, list[StepListener]()
+        settings, folder, warn, windows = self._settings, self._folder, self._notes.warn_once, list[StepListener]()
         if folder is None or (settings.memory_snapshot is None and settings.deep is None and flight is None):
             return windows
         from .._flight.scheduled import ScheduledCaptures  # slow to import
@@ -508,9 +465,9 @@ class _Builder:
             flight.start()
         return windows
 
-    def _flight_recorder(self, folder: RunFolder | None) -> FlightRecorder | None:
+    def _flight_recorder(self) -> FlightRecorder | None:
         """Make the flight recorder; None where it is off, or where this run writes no files."""
-        if folder is None:
+        if self._folder is None:
             return None
         from .._flight import open_flight_recorder
 
@@ -518,7 +475,7 @@ class _Builder:
         if self._tree is None:
             names |= {id(target.module): target.name for target in self._named}
         wanted, warn = self._settings.flight_recorder, self._notes.warn_once
-        flight = open_flight_recorder(wanted, folder, self._recorder, names=names, warn=warn)
+        flight = open_flight_recorder(wanted, self._folder, self._recorder, names=names, warn=warn)
         if flight is not None:
             self._attached.add(flight.close)
         return flight
