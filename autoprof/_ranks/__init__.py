@@ -11,7 +11,7 @@ from .median_of_others import median_of_others
 from .monitor import RankMonitor, compare_saved, read_ranks
 from .phrases import phrase_late_comm, phrase_slow
 from .record import OwnWork, RankRecord, SpanKey
-from .record_reader import FolderRecords, LeftOut, read_folder, read_last_frames, read_record
+from .record_reader import FolderRecords, LeftOut, read_folder, read_record
 
 __all__ = [
     "MIN_COMMON_STEPS",
@@ -41,7 +41,6 @@ __all__ = [
     "phrase_late_comm",
     "phrase_slow",
     "read_folder",
-    "read_last_frames",
     "read_ranks",
     "read_record",
     "step_collectives",

@@ -33,9 +33,7 @@ REMOVED: Final[Mapping[str, str]] = {
     "sinks.jsonl.every": _EVERY,
     "sinks.memory_plot.redraw_s": "remove it: the picture is drawn at the end; autoprof show RUN --memory-plot FILE "
     "draws it before",
-    "sinks.ranks_trace.max_mb": "remove it: the file has at most 20 MB",
-    "sinks.ranks_trace.ranks": "remove it: the file has at most 32 ranks",
-    "sinks.ranks_trace.wait_s": _FIXED,
+    "sinks.ranks_trace": "remove it: autoprof show RUN --trace FILE writes one trace of all ranks",
     "sinks.report.max_mb": "remove it: above 64 MB of records, autoprof report writes the page",
     "sinks.speedscope": "use trace: www.speedscope.app reads trace.json",
     "sinks.trace.flush_s": _FIXED,

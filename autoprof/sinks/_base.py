@@ -61,7 +61,6 @@ class RunInfo:
     stream: TextIO
     clock: Callable[[], float] = time.monotonic
     max_bytes: int | None = None
-    world_size: int = 1
     budget: float | None = None
     warn: Callable[[str], object] = str
 

@@ -76,7 +76,7 @@ class Config(Settings):
     """The configuration of a run: recorded modules and steps, and the outputs."""
 
     sinks: Sinks = Field(default_factory=default_sinks)
-    """The outputs. `{}`: none. Without this key: console, log, jsonl, memory_plot; for several ranks ranks_trace."""
+    """The outputs. `{}`: none. Without this key: console, log, jsonl, memory_plot."""
 
     @field_validator("sinks", mode="before")
     @classmethod

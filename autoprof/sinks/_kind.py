@@ -46,8 +46,8 @@ class SinkKind:
     the options and the facts of the run. It raises ``OutputError`` where that is impossible; any other exception
     becomes one, with ``remedy`` as the advice. ``extra`` is the optional dependency of autoprof that it needs.
     ``in_folder``: it writes to the run's folder, so the run must have one. ``every_rank``: each rank has one;
-    otherwise only rank 0. ``several_ranks``: there is none in a run of one rank. ``default``: its options where the
-    configuration has no key ``sinks``, None where it is off then. ``grows``: its files grow with the number of steps,
+    otherwise only rank 0. ``default``: its options where the configuration has no key ``sinks``, None where it is off
+    then. ``grows``: its files grow with the number of steps,
     and it keeps them below ``RunInfo.max_bytes``.
     """
 
@@ -56,7 +56,6 @@ class SinkKind:
     extra: str | None = None
     in_folder: bool = False
     every_rank: bool = False
-    several_ranks: bool = False
     default: Options | None = None
     grows: bool = False
     close_order: CloseOrder = CloseOrder.RECEIVERS

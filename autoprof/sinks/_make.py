@@ -40,13 +40,12 @@ def open_sinks(
     warn: Callable[[str], object],
 ) -> tuple[Sink, ...]:
     """Open the sinks of a session. ``stream`` is for text for people, by default the standard output."""
-    limit_mb, ranks = settings.output_max_mb, world_size()
+    limit_mb = settings.output_max_mb
     facts = RunInfo(
         folder=folder,
         rank=rank(),
         stream=stream or sys.stdout or StringIO(),  # ``python train.py >&-`` has no standard output
-        max_bytes=None if limit_mb is None else int(limit_mb * GROWING_BYTES_PER_MB) // ranks,
-        world_size=ranks,
+        max_bytes=None if limit_mb is None else int(limit_mb * GROWING_BYTES_PER_MB) // world_size(),
         budget=None if "sinks" in settings.model_fields_set else budget,
         warn=warn,
     )
@@ -56,17 +55,15 @@ def open_sinks(
 def make_sinks(sinks: Sinks, run: RunInfo) -> tuple[Sink, ...]:
     """Open the sinks that the configuration names, in the order in which they are closed.
 
-    Ranks other than 0 get only the kinds that every rank has, and a run of one rank none that compares several.
-    Without a folder there are only the kinds that need none. Those that grow share ``run.max_bytes``. Raises
+    Ranks other than 0 get only the kinds that every rank has. Without a folder there are only the kinds that need
+    none. Those that grow share ``run.max_bytes``. Raises
     ``OutputError`` or ``MissingExtra`` where one cannot be opened; those already open are closed.
     """
     made: list[Sink] = []
     wanted = [
         (key, kind, options)
         for key, kind, options in _named(sinks)
-        if (kind.every_rank or run.rank == 0)
-        and (run.folder is not None or not kind.in_folder)
-        and (run.world_size > 1 or not kind.several_ranks)
+        if (kind.every_rank or run.rank == 0) and (run.folder is not None or not kind.in_folder)
     ]
     growing = sum(kind.grows for _, kind, _ in wanted)
     if run.max_bytes is not None and growing:

@@ -9,7 +9,7 @@ overlap, negative times) are from the source of its JSON importer.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from math import isfinite
 from pathlib import Path
 from types import MappingProxyType
@@ -206,19 +206,12 @@ class TraceSink:
         self._finish()
 
 
-def write_trace(
-    path: Path,
-    frames: Callable[[int], Iterable[StepFrame]],
-    timeline: RankTimeline,
-    ranks: Sequence[int],
-    max_bytes: int | None = None,
-) -> None:
-    """Write the frames of each rank to one trace, on one timeline; up to ``max_bytes``, with a fair share a rank."""
+def _write_trace(saved: SavedSteps, path: Path, timeline: RankTimeline) -> None:
+    """Write the frames of each rank to one trace, on one timeline."""
     first = True
-    share = None if max_bytes is None else max_bytes // max(len(ranks), 1)
     with open_replacing(path) as file:
         file.write(OPEN)
-        for rank in ranks:
+        for rank in saved.ranks:
             encoder = TraceEncoder(
                 rank,
                 origin_unix_ns=timeline.origin_unix_ns,
@@ -226,14 +219,8 @@ def write_trace(
                 links=timeline.links.get(rank, {}),
                 label=timeline.describe(rank),
             )
-            left = share
-            for frame in frames(rank):
-                events = encoder.encode(timeline.place(rank, frame))
-                if left is not None:
-                    left -= len(events.encode("utf-8", "replace"))
-                    if left < 0:
-                        break
-                file.write(events)
+            for frame in saved.frames(rank):
+                file.write(encoder.encode(timeline.place(rank, frame)))
                 first = False
         file.write(CLOSE)
 
@@ -241,12 +228,12 @@ def write_trace(
 def export_trace(saved: SavedSteps, path: Path) -> str | None:
     """Write one trace in which each rank is a process, on one timeline; return the error of their clocks in words."""
     if len(saved.ranks) == 1:
-        write_trace(path, saved.frames, RankTimeline(), saved.ranks)
+        _write_trace(saved, path, RankTimeline())
         return None
     steps = {rank: [step_collectives(frame) for frame in saved.frames(rank, MARGIN_STEPS)] for rank in saved.ranks}
     clocks = {rank: saved.run.clock(rank) for rank in saved.ranks}
     timeline = align_ranks(steps, clocks, saved.first, saved.last)
-    write_trace(path, saved.frames, timeline, saved.ranks)
+    _write_trace(saved, path, timeline)
     return timeline.summary
 
 

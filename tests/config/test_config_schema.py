@@ -12,7 +12,6 @@ from autoprof.sinks.console import ConsoleOptions
 from autoprof.sinks.jsonl import JsonlOptions
 from autoprof.sinks.log import LogOptions
 from autoprof.sinks.memory_plot import MemoryPlotOptions
-from autoprof.sinks.ranks_trace import RanksTraceOptions
 
 
 def problem(text):
@@ -33,7 +32,6 @@ def test_the_defaults():
     assert config.sinks.log == LogOptions(every=10, flush_s=5.0, flush_every=None)
     assert config.sinks.jsonl == JsonlOptions(flush_s=5.0)
     assert config.sinks.memory_plot == MemoryPlotOptions()
-    assert config.sinks.ranks_trace == RanksTraceOptions(count=5)
 
 
 def test_a_port_has_an_upper_end():
