@@ -29,7 +29,7 @@ from .._capture.hooks.function import LONGEST_NS
 from .._capture.hooks.function import log_timing as record_in_session
 from .._capture.marks.codes import MAX_MARKS
 from .._core.failures import contain, describe
-from .._core.names import clean_name, plain_cell
+from .._core.names import clean_name
 from .._core.units import NS_PER_S
 from .._process.ranks import rank as rank_here
 from .._reports.card import HEALTHY, render_card
@@ -57,7 +57,7 @@ logger = logging.getLogger("autoprof")
 class TimingLogger:
     """Collect durations by name, write each step to ``timing_{timestamp}.log`` and show the longest names in place.
 
-    All methods may be called from several threads. After the constructor only the exports raise.
+    All methods may be called from several threads. After the constructor only ``table`` raises.
 
     Args:
         log_dir: the folder of the log.
@@ -248,39 +248,19 @@ class TimingLogger:
                 self._write("", flush=True)
                 self._console.restore_screen()
 
-    def export_csv(self, path: str | os.PathLike[str] | None = None) -> Path:
-        """Write a row per step with a column per name, by default beside the log; return the file."""
-        table, path = self._table(), self._target(path, ".csv")
-        table.rename(columns=plain_cell).to_csv(path, index=False)
-        return path
+    def table(self) -> pd.DataFrame:
+        """Return the log so far as ``load_logs`` reads it: a row per step, a column per name.
 
-    def export_json(self, path: str | os.PathLike[str] | None = None) -> Path:
-        """Write a list with an object per step, by default beside the log; return the file."""
-        table, path = self._table(), self._target(path, ".json")
-        table.to_json(path, orient="records", force_ascii=False)
-        return path
-
-    def plot(self, path: str | os.PathLike[str] | None = None) -> Path:
-        """Draw the step time and the longest names over the steps, by default beside the log; return the file."""
-        from ..logs import plot_metrics
-
-        table, path = self._table(), self._target(path, ".png")
-        plot_metrics(table, path)
-        return path
-
-    def _table(self) -> pd.DataFrame:
-        """Return the log as ``load_logs`` reads it."""
+        ``table().to_csv(path)``, ``to_json(path)`` and ``autoprof.logs.plot_metrics(table())`` export it. Raises
+        ``OutputError`` without a log, and ``MissingExtra`` without pandas.
+        """
         from ..logs import load_logs
 
         if self.log_file is None:
-            raise OutputError("TimingLogger: no log to export, because enable_file is False; pass enable_file=True")
+            raise OutputError("TimingLogger: there is no log, because enable_file is False; pass enable_file=True")
         with self._lock:
             self._write("", flush=True)
         return load_logs(self.log_file)
-
-    def _target(self, path: str | os.PathLike[str] | None, suffix: str) -> Path:
-        assert self.log_file is not None
-        return self.log_file.with_suffix(suffix) if path is None else Path(path)
 
     def __enter__(self) -> TimingLogger:
         return self

@@ -1,9 +1,7 @@
-"""The exports of timings: CSV, JSON, a picture, the verdict, a table of all ranks."""
+"""The table of timings, the verdict, a table of all ranks."""
 
 from __future__ import annotations
 
-import csv
-import json
 import random
 from collections.abc import Callable
 from typing import Any
@@ -12,34 +10,23 @@ import pytest
 from compat_builders import MS, Program
 
 from autoprof.compat.timing_logger import TimingLogger
-from autoprof.logs import load_logs
+from autoprof.logs import load_logs, plot_metrics
 from autoprof.testing import FakeClock
 
 Make = Callable[..., Program]
 
 
-def test_csv_and_json_have_a_row_for_each_step(make_program: Make) -> None:
-    """Milliseconds by name and the time of the step; a name is text, also for a spreadsheet."""
+def test_the_table_has_a_row_for_each_step_and_is_drawn(make_program: Make) -> None:
+    """Milliseconds by name and the time of the step; the names are curves of the figure."""
     program = make_program()
     program.vrt_step()
-    program.take("=1+2", 965)
+    program.take("backward", 965)
     program.logger.step()
-    with program.logger.export_csv().open(encoding="utf-8", newline="") as file:
-        first, second = csv.DictReader(file)
-    assert (first["step"], first["VRT处理/Stage8 (ms)"], first["step_time_s"]) == ("1", "965.0", "1.80528")
-    assert second["'=1+2 (ms)"] == "965.0"
-    records = json.loads(program.logger.export_json().read_text(encoding="utf-8"))
-    assert [record["Spike编码器 (ms)"] for record in records] == [5.26, None]
-
-
-def test_a_picture_is_drawn_in_the_format_of_its_ending(make_program: Make) -> None:
-    """PNG beside the log; SVG and PDF for papers."""
-    program = make_program()
-    for _ in range(5):
-        program.vrt_step()
-    assert program.logger.plot().read_bytes().startswith(b"\x89PNG")
-    assert program.logger.plot("out.svg").read_text(encoding="utf-8").startswith("<?xml")
-    assert program.logger.plot("out.pdf").read_bytes().startswith(b"%PDF")
+    table = program.logger.table()
+    assert list(table["VRT处理/Stage8 (ms)"].fillna(0)) == [965.0, 0]
+    assert list(table["step_time_s"]) == [1.80528, 0.965]
+    titles = [axes.get_title(loc="left") for axes in plot_metrics(table, "out.svg").axes]
+    assert titles == ["Step time", "Time by name"]
 
 
 def test_a_name_that_dominates_is_a_bottleneck(make_program: Make, stream: Any) -> None:

@@ -149,7 +149,7 @@ def test_console_and_file_can_be_switched_off(make_program: Make, stream: io.Str
     assert (program.logger.log_file, stream.getvalue(), list(tmp_path.iterdir())) == (None, "", [])
     assert program.logger.summary().steps == 1
     with pytest.raises(OutputError, match="enable_file"):
-        program.logger.export_csv()
+        program.logger.table()
 
 
 def test_the_file_is_flushed_each_nth_step(make_program: Make) -> None:
