@@ -85,8 +85,6 @@ def _read_file(log_file: LogFile, log_format: LogFormat, reports: list[dict[str,
             "records": table.records,
             "rows": len(table.frame),
             "skipped": max(raw.lines - raw.used_lines, 0),
-            "repeated": table.repeated,
-            "out_of_order": table.out_of_order,
             "notes": notes,
         }
     )

@@ -24,8 +24,6 @@ class LogTable:
     def __init__(self, raw: RawRecords) -> None:
         self._raw = raw
         self.notes: list[str] = list(raw.notes)
-        self.repeated = 0
-        self.out_of_order = 0
         frame = raw.to_frame()
         self.records = len(frame)
         self.frame = self._build(frame) if len(frame) else frame.drop(columns="_n", errors="ignore")
@@ -213,7 +211,6 @@ class LogTable:
                 keep[:begin] &= steps[:begin] < steps[begin]
         dropped = int((~keep).sum())
         if dropped:
-            self.repeated = dropped
             self.notes.append(
                 f"steps logged again later by a run that begins again: {dropped} records before are not used"
             )
@@ -223,19 +220,18 @@ class LogTable:
         """Join the records of one step and rank into a row; of repeated values the last wins."""
         keys = ["rank", "step"] if "rank" in table else ["step"]
         order = table.groupby("rank", dropna=False)["step"] if "rank" in table else table["step"]
-        self.out_of_order = int((table["step"] < order.cummax()).sum())
+        out_of_order = int((table["step"] < order.cummax()).sum())
         if table.duplicated(keys).any():
             measured = [name for name in ("loss", "val_loss", "step_time_s") if name in table][:1]
             counts = table.groupby(keys, dropna=False)[measured].count().max(axis="columns") if measured else None
             repeated = 0 if counts is None else int((counts - 1).clip(lower=0).sum())
             if repeated:
-                self.repeated += repeated
                 self.notes.append(f"steps logged again later, the last record is kept: {repeated}")
             table = table.groupby(keys, sort=True, dropna=False, as_index=False).last()
-        elif self.out_of_order or "rank" in table:
+        elif out_of_order or "rank" in table:
             table = table.sort_values(keys, kind="stable")
-        if self.out_of_order:
-            self.notes.append(f"records out of order, sorted by step: {self.out_of_order}")
+        if out_of_order:
+            self.notes.append(f"records out of order, sorted by step: {out_of_order}")
         return table.reset_index(drop=True)
 
 

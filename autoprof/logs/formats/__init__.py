@@ -35,16 +35,10 @@ def detect_format(log_file: LogFile) -> LogFormat | None:
 
     Of equal scores the higher ``priority`` wins.
     """
-    # Lines of the sample that are scored, from its beginning, its middle and its end.
-    lines_per_place = 800
+    # Lines that are scored at the beginning and at the end of the sample.
+    most = 1200
     sample = log_file.sample()
-    if len(sample) > 3 * lines_per_place:
-        middle = len(sample) // 2
-        sample = [
-            *sample[:lines_per_place],
-            *sample[middle : middle + lines_per_place],
-            *sample[-lines_per_place:],
-        ]
+    sample = sample[:most] + sample[most:][-most:]
     scored = [(log_format.score(sample), log_format) for log_format in sorted(FORMATS, key=lambda one: one.name)]
     score, best = max(scored, key=lambda entry: (entry[0], entry[1].priority))
     return best if score > 0 else None

@@ -103,6 +103,13 @@ class RawRecords:
         self.add_meaning(key, meaning, scale is not None or kind not in ("size", "percent"))
         return value.number * (1.0 if scale is None else scale)
 
+    def put(self, row: dict[str, float], key: str, value: Value, hints: FormatHints = FormatHints()) -> bool:
+        """Add a value to a row that lacks its key, and return whether it is certain."""
+        converted = None if key in row else self.convert(key, value, hints)
+        if converted is not None:
+            row[key] = converted
+        return converted is not None
+
     def add_meaning(self, key: str, meaning: Meaning | None, unit_known: bool = True) -> None:
         """Record the meaning of a key, and whether its unit is known. The first meaning of a key stays."""
         if meaning is not None:

@@ -75,8 +75,7 @@ class TextFormat(LogFormat):
             if name in special and value is not None:
                 row[special[name]] = value.number
             elif value is not None:
-                converted = raw.convert(name, value)
-                row |= {} if converted is None else {name: converted}
+                raw.put(row, name, value)
         if not self.reads_names:
             return row
         if found.re.groupindex:
@@ -93,9 +92,8 @@ class TextFormat(LogFormat):
                     raw.add_meaning(name, meaning)
         for _, name, value in find_pairs(line, SPACED if self.spaced else PLAIN):
             meaning = self.hints.meaning(name)
-            if name not in row and (meaning is None or meaning.field not in known):
-                converted = raw.convert(name, value, self.hints)
-                row |= {} if converted is None else {name: converted}
+            if meaning is None or meaning.field not in known:
+                raw.put(row, name, value, self.hints)
         return row
 
 

@@ -69,12 +69,9 @@ class CsvFormat(LogFormat):
         for name, cell in zip(header.names, cells, strict=True):
             is_ambiguous = header.separator == ";" and "," in cell  # of decimals, or of thousands
             value = parse_value(cell) if cell and not is_ambiguous else None
-            converted = None if value is None else raw.convert(name, value)
-            if converted is None:
-                continue
-            meaning = raw.meanings.get(name)
-            row[name] = converted
-            is_measured |= meaning is None or meaning.field in METRICS
+            if value is not None and raw.put(row, name, value):
+                meaning = raw.meanings.get(name)
+                is_measured |= meaning is None or meaning.field in METRICS
         if is_measured:
             raw.add_row(row)
         return is_measured

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
@@ -89,7 +90,7 @@ def _parse_interval(match: re.Match[str]) -> TimerRecord | None:
 
 @dataclass(frozen=True, kw_only=True)
 class GlobalTimerLog(LogFormat):
-    """A row per dump and rank, a column per name: milliseconds on the device if all were measured, else on the host."""
+    """A row per dump and rank; of each name a column of milliseconds on the host, and one on the device if measured."""
 
     def score(self, sample: Sequence[str]) -> float:
         """Count the lines with an interval."""
@@ -101,28 +102,26 @@ class GlobalTimerLog(LogFormat):
         records.add(log_file)
         raw.lines, raw.used_lines = records.lines, records.lines - records.skipped
         copied = ranks_of_copies(records.seen)
-        hosts = {one.name for one in records.seen if one.device_ms is None or one.rank in copied}
-        for row in _to_rows(records.seen, hosts):
+        for row in _to_rows(records.seen, copied):
             raw.add_row(row)
         raw.add_meaning("step", Meaning("step", 0))
         if records.repeated:
             raw.notes.append(f"intervals repeated by a later dump, counted once: {records.repeated}")
         if copied:
             raw.notes.append(COPIES_NOTE)
-        if hosts:
-            raw.notes.append(f"host time, because a record has no device time: {', '.join(sorted(hosts))}")
         return raw
 
 
-def _to_rows(seen: Mapping[TimerRecord, tuple[int, int]], hosts: Collection[str]) -> list[dict[str, float]]:
-    """Return a row per dump and rank; the names ``hosts`` have host time, so that no column mixes two clocks."""
+def _to_rows(seen: Mapping[TimerRecord, tuple[int, int]], copied: Collection[int]) -> list[dict[str, float]]:
+    """Return a row per dump and rank; a name with a record of no device time has none in that dump."""
     rows: dict[tuple[int, int], dict[str, float]] = {}
-    dumps_of_rank: dict[int, int] = {}
+    dumps_of_rank: Counter[int] = Counter()
     for one, (dump, number) in seen.items():
         if (one.rank, dump) not in rows:
-            dumps_of_rank[one.rank] = dumps_of_rank.get(one.rank, 0) + 1
+            dumps_of_rank[one.rank] += 1
             rows[one.rank, dump] = {"_n": number, "_rank": one.rank, "step": dumps_of_rank[one.rank]}
-        row, column = rows[one.rank, dump], f"{one.name} (ms)"
-        time = one.host_ms if one.name in hosts or one.device_ms is None else one.device_ms
-        row[column] = row.get(column, 0.0) + time
+        row = rows[one.rank, dump]
+        device_ms = math.nan if one.device_ms is None or one.rank in copied else one.device_ms
+        for column, ms in ((f"{one.name} (ms)", one.host_ms), (f"{one.name} device (ms)", device_ms)):
+            row[column] = row.get(column, 0.0) + ms
     return list(rows.values())

@@ -1,4 +1,4 @@
-"""Files that are one JSON document: the Trainer's ``trainer_state.json``, a list of records, a dict of lists."""
+"""Files that are one JSON document: the Trainer's ``trainer_state.json``, or a list of records."""
 
 from __future__ import annotations
 
@@ -54,20 +54,11 @@ class JsonDocument(LogFormat):
 
 
 def _find_records(data: Any) -> list[dict[str, Any]]:
-    """Return the longest list of objects in a document, or the rows of its columns of equal length."""
+    """Return the longest list of objects in a document, or the document."""
     if isinstance(data, list):
         return [item for item in data if isinstance(item, dict)]
     if not isinstance(data, dict):
         return []
     inner = [_find_records(value) for value in data.values() if isinstance(value, (list, dict))]
     longest = max(inner, key=len, default=[])
-    columns = {
-        key: value
-        for key, value in data.items()
-        if isinstance(value, list) and value and not isinstance(value[0], (dict, list))
-    }
-    length = max(map(len, columns.values()), default=0)
-    if length > max(len(longest), 1):
-        full = {key: value for key, value in columns.items() if len(value) == length}
-        return [dict(zip(full, row, strict=True)) for row in zip(*full.values(), strict=True)]
     return longest or [data]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -103,51 +105,40 @@ class JsonFormat(LogFormat):
                     row[name] = number
                     raw.add_meaning(name, self.hints.meaning(name))
         for key, value in self._values(data):
-            for name, number in self._numbers(raw, key, value):
-                row[name] = number
+            raw.put(row, key, value, self.hints)
         raw.add_row(row)
         return True
 
-    def _numbers(self, raw: RawRecords, key: str, value: Any) -> Iterator[tuple[str, float]]:
-        """Yield the columns of a value: one, or one per GPU for a list of utilisations."""
-        found = parse_list(value) if isinstance(value, str) and value[:1] == "[" else value
-        if isinstance(found, list):
-            meaning = self.hints.meaning(key)
-            numbers = [number_of(item) for item in found if isinstance(item, (int, float))]
-            if meaning is not None and meaning.field == "gpu_util" and len(numbers) == len(found):
-                for gpu, number in enumerate(numbers):
-                    raw.add_meaning(f"gpu_util_{gpu}", self.hints.meaning(f"gpu_util_{gpu}"))
-                    yield f"gpu_util_{gpu}", number
-            elif len(numbers) == 1:
-                yield from self._numbers(raw, key, numbers[0])
-            return
-        position = _POSITION.fullmatch(found) if isinstance(found, str) else None
-        if position is not None and self.has_counter({key: 0}):
-            found = float(position[1])
-        parsed = parse_value(found) if isinstance(found, str) else Value(number_of(found or 0))
-        converted = None if parsed is None else raw.convert(key, parsed, self.hints)
-        if converted is not None:
-            yield key, converted
-
-    def _values(self, data: Mapping[str, Any], parent: str = "", depth: int = 1) -> Iterator[tuple[str, Any]]:
-        """Yield each number, text of a number and short list, with the path of keys that leads to it."""
+    def _values(self, data: Mapping[str, Any], parent: str = "", depth: int = 1) -> Iterator[tuple[str, Value]]:
+        """Yield each number, and text of a number, with the path of keys that leads to it."""
         for name, value in data.items():
             key = f"{parent}{name}"
-            if key in self.ignored_keys or isinstance(value, bool):
+            if key in self.ignored_keys:
                 continue
-            if isinstance(value, dict):
-                if depth < 4:
-                    yield from self._values(value, f"{key}/", depth + 1)
-            elif (
-                isinstance(value, (int, float))
-                or (isinstance(value, list) and 0 < len(value) <= 64)
-                or (
-                    isinstance(value, str)
-                    and len(value) < 80
-                    and (parse_value(value) or value[:1] == "[" or _POSITION.fullmatch(value))
-                )
-            ):
-                yield key, value
+            if not isinstance(value, dict):
+                yield from self._numbers(key, value)
+            elif depth < 4:
+                yield from self._values(value, f"{key}/", depth + 1)
+
+    def _numbers(self, key: str, value: Any) -> Iterator[tuple[str, Value]]:
+        """Yield the number of a value; of a list the only number, or one per GPU for a list of utilisations."""
+        meaning = self.hints.meaning(key)
+        if isinstance(value, str) and value[:1] == "[":
+            value = parse_list(value)
+        if isinstance(value, list):
+            numbers = [Value(number_of(item)) for item in value if isinstance(item, (int, float))]
+            if meaning is not None and meaning.field == "gpu_util" and len(numbers) == len(value):
+                yield from ((f"gpu_util_{gpu}", number) for gpu, number in enumerate(numbers))
+            elif len(numbers) == 1:
+                yield key, numbers[0]
+        elif isinstance(value, str) and len(value) < 80:
+            position = _POSITION.fullmatch(value)
+            is_counter = meaning is not None and meaning.field in COUNTERS
+            parsed = Value(float(position[1])) if position is not None and is_counter else parse_value(value)
+            if parsed is not None:
+                yield key, parsed
+        elif isinstance(value, (int, float)) and not isinstance(value, bool):
+            yield key, Value(number_of(value))
 
 
 def find_objects(line: str) -> Iterator[tuple[dict[str, Any], str]]:
@@ -171,20 +162,11 @@ def find_objects(line: str) -> Iterator[tuple[dict[str, Any], str]]:
         at = line.find("{", stop)
     if not found and "'" in line:
         start = line.find("{")
-        data = _parse_python_dict(line[start : line.rfind("}") + 1])
-        if isinstance(data, dict):
-            yield data, line[:start]
-
-
-def _parse_python_dict(text: str) -> Any:
-    """Read a Python dict by the replacements that make it JSON."""
-    text = re.sub(r"(?<=[:\[,] )(-?(?:nan|inf))\b", lambda match: f'"{match[1]}"', text.replace("'", '"')).replace(
-        "None", "null"
-    )
-    try:
-        return json.loads(text.replace(": True", ": true").replace(": False", ": false"))
-    except (ValueError, RecursionError):
-        return None
+        text = re.sub(r"(?<=[:\[,] )(-?(?:nan|inf))\b", r'"\1"', line[start : line.rfind("}") + 1])
+        with suppress(ValueError, SyntaxError, RecursionError, MemoryError):
+            data = ast.literal_eval(text)
+            if isinstance(data, dict):
+                yield data, line[:start]
 
 
 JSONL: Final = JsonFormat(name="jsonl", priority=20)

@@ -94,13 +94,10 @@ class PlainText(LogFormat):
                 continue
             if is_step and is_evaluated and name.lower().startswith("train"):
                 continue  # the mean of an evaluation on training data
-            if _is_certain(found, name, value, meaning) and name not in numbers:
-                converted = raw.convert(name, value)
-                numbers |= {} if converted is None else {name: converted}
+            if _is_certain(found, name, value, meaning):
+                raw.put(numbers, name, value)
         for found in () if is_validation else RATE.finditer(rest):
-            column = column_of_rate(found["unit"]) or ""
-            converted = raw.convert(column, Value(to_float(found["number"]), found["unit"]))
-            numbers |= {} if converted is None or column in numbers else {column: converted}
+            raw.put(numbers, column_of_rate(found["unit"]) or "", Value(to_float(found["number"]), found["unit"]))
         for name in counters:
             raw.add_meaning(name, meaning_of(name))
         is_measured = any(

@@ -13,19 +13,17 @@ from typing import Any, Final
 
 from ..fields import Meaning
 from ..log_file import LogFile
-from ..values import parse_value
 from ._base import LogFormat, RawRecords
 
 _STEP: Final = re.compile(r"^Step (\d+)\b")
 _NAME: Final = re.compile(
     r"^(?P<indent>\s*(?:- )?)(?P<name>\S.*?)\s*:\s*<?(?P<ms>[\d.]+)ms(?: \(\s*<?[\d.]+%\))?(?: \[avg:\s*<?[\d.]+ms\])?"
 )
-_PER_GIB: Final = {"KiB": 2**20, "MiB": 2**10, "GiB": 1, "TiB": 2**-10}
 
 
 @dataclass(frozen=True, kw_only=True)
 class TimingLog(LogFormat):
-    """Sections of steps: a column per name with its milliseconds, and the scalars of autoprof's last line."""
+    """Sections of steps: a column per name with its milliseconds. The records have autoprof's other values."""
 
     def score(self, sample: Sequence[str]) -> float:
         """Count the lines with names if there is a section."""
@@ -53,9 +51,7 @@ class TimingLog(LogFormat):
                 row = None
             elif set(line.strip()) == {"="} or (row is not None and _read_line(line, row, path, raw)):
                 raw.used_lines += 1
-        raw.meanings |= {
-            key: Meaning(key, 0) for key in ("step", "step_time_s", "memory", "loss", "lr", "grad_norm", "samples")
-        }
+        raw.meanings |= {key: Meaning(key, 0) for key in ("step", "step_time_s")}
         for row in rows:
             raw.add_row(row)
         return raw
@@ -76,13 +72,4 @@ def _read_line(line: str, row: dict[str, Any], path: list[str], raw: RawRecords)
         path[depth:] = [name["name"]]
         row[f"{'/'.join(path[: depth + 1])} (ms)"] = float(name["ms"])
         return True
-    scalars = re.findall(r"(?<![\w.])([A-Za-z_]\w*)=([-+.\w]+)", line)
-    for key, text in scalars:
-        value = parse_value(text)
-        if value is not None:
-            row[key] = value.number
-    for word, text in re.findall(r"\b(peak|rss) ([\d.]+ [KMGT]iB)", line):
-        value = parse_value(text)
-        if value is not None and (word == "peak" or "memory" not in row):
-            row["memory"] = value.number / _PER_GIB[value.unit or "GiB"]
-    return bool(scalars) or " | autoprof " in line
+    return " | autoprof " in line
