@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from functools import wraps
+from functools import partial, wraps
 from typing import Any, TypeVar
 
 import torch
@@ -248,8 +248,21 @@ def train(model: nn.Module, optimizer: torch.optim.Optimizer, data: Iterable[Ten
         train_step(model, optimizer, batch)
 
 
+def judge_loop(
+    model: nn.Module,
+    step: Callable[[Any], object],
+    data: Iterable[Any] | int,
+    optimizer: Any = None,
+    config: Any = None,
+) -> Judge:
+    """Instrument a model, run ``step`` on each batch as one step of the program's clock; return the comparison."""
+    session = autoprof.instrument(model, config, optimizer=optimizer)
+    for batch in clocked_steps(batches(data) if isinstance(data, int) else data):
+        step(batch)
+    return Judge(session)
+
+
 def judge_plain(model: nn.Module, data: Iterable[Tensor] | int, config: Any = None) -> Judge:
     """Run the plainest training loop and return the comparison."""
-    session, optimizer = instrumented(model, config)
-    train(model, optimizer, data)
-    return Judge(session)
+    optimizer = sgd(model)
+    return judge_loop(model, partial(train_step, model, optimizer), data, optimizer, config)

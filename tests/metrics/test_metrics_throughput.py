@@ -93,19 +93,37 @@ def test_the_batches_of_a_loader_count() -> None:
     assert summary.progress.source == FETCHED
 
 
-@pytest.mark.parametrize("drop_last", [False, True])
-def test_the_last_batch_of_an_epoch_counts_as_what_it_is(drop_last: bool) -> None:
-    """Ten samples in batches of four: 4, 4, 2 or 4, 4."""
-    loader = DataLoader(samples_of(10, 4), 4, drop_last=drop_last)
-    summary = trained(nn.Linear(4, 4), *[fetching(loader, train_once)] * 7)
-    assert summary.throughput == (4.0 if drop_last else pytest.approx(20 / 6))
+class Stream(IterableDataset[Any]):
+    """A data set without a length."""
+
+    def __iter__(self) -> Iterator[list[Tensor]]:
+        return iter([[torch.ones(4)]] * 100)
 
 
-def test_a_batch_that_the_loader_filtered_counts_the_samples_that_are_left() -> None:
-    """A ``collate_fn`` that drops broken samples."""
-    loader = DataLoader(samples_of(64, 5), 8, collate_fn=lambda items: [torch.stack([one[0] for one in items[:6]])])
-    summary = trained(nn.Linear(5, 5), *[fetching(loader, train_once)] * 4)
-    assert summary.throughput == 6.0
+def first_six(items: list[Any]) -> list[Tensor]:
+    """Drop broken samples."""
+    return [torch.stack([one[0] for one in items[:6]])]
+
+
+def sequence_first(items: list[Any]) -> list[Tensor]:
+    """Put the steps of the sequences before the samples."""
+    return [torch.stack([one[0] for one in items], 1)]
+
+
+@pytest.mark.parametrize(
+    ("loader", "samples"),
+    [
+        pytest.param(lambda: DataLoader(samples_of(10, 4), 4), 20 / 6, id="last batch of an epoch"),
+        pytest.param(lambda: DataLoader(samples_of(10, 4), 4, drop_last=True), 4.0, id="last batch dropped"),
+        pytest.param(lambda: DataLoader(samples_of(64, 4), 8, collate_fn=first_six), 6.0, id="filtered"),
+        pytest.param(lambda: DataLoader(Stream(), 8), 8.0, id="iterable"),
+        pytest.param(lambda: DataLoader(samples_of(64, 50, 4), 8, collate_fn=sequence_first), 8.0, id="sequences"),
+    ],
+)
+def test_a_step_has_the_samples_that_its_loader_delivers(loader: Any, samples: float) -> None:
+    """By the size of the batch, where the tensors confirm it."""
+    summary = trained(nn.Sequential(nn.Linear(4, 4)), *[fetching(loader(), train_once)] * 7)
+    assert summary.throughput == pytest.approx(samples)
 
 
 def test_a_loader_of_single_items_whose_data_set_makes_batches_does_not_say_their_size() -> None:
@@ -114,107 +132,46 @@ def test_a_loader_of_single_items_whose_data_set_makes_batches_does_not_say_thei
     assert unknown(trained(nn.Linear(5, 5), *[fetching(loader, train_once)] * 4)) == UNKNOWN
 
 
-def test_a_batch_of_an_iterable_data_set_is_known() -> None:
-    """It has no length, but a batch size."""
-
-    class Stream(IterableDataset[Tensor]):
-        def __iter__(self) -> Iterator[Tensor]:
-            return iter([torch.ones(4)] * 100)
-
-    step = fetching(DataLoader(Stream(), 8), lambda model, batch: model(batch).sum().backward())
-    assert trained(nn.Linear(4, 4), *[step] * 4).throughput == 8.0
-
-
-def test_a_sequence_first_batch_has_the_loaders_size() -> None:
-    """Fifty steps of a sequence are not fifty samples."""
-    model = nn.Sequential(nn.Linear(4, 4))
-    loader = DataLoader(samples_of(64, 50, 4), 8, collate_fn=lambda items: [torch.stack([one[0] for one in items], 1)])
-    assert trained(model, *[fetching(loader, train_once)] * 4).throughput == 8.0
+def logged_at_times(steps: int, every: int, use: Any, config: Any = None, **logged: Any) -> Summary:
+    """Train so many steps of a second, and log scalars in each ``every``-th; return the summary."""
+    clock, model = FakeClock(), nn.Linear(4, 4)
+    with open_session(model, {**CONFIG, **(config or {})}, clock=clock) as session:
+        for number in range(1, steps + 1):
+            use(model)
+            if number % every == 0:
+                session.log(**logged)
+            clock.advance(STEP_NS)
+            session.step()
+    return session.summary()
 
 
-def test_steps_that_ran_out_of_memory_take_their_time() -> None:
-    """Every second one fails, and repeats its batch in two halves: the samples are those of the batch."""
-
-    class Full(nn.Linear):
-        def forward(self, x: Tensor) -> Tensor:
-            if len(x) == 8 and self.training and next(attempts) % 2:
-                raise RuntimeError("out of memory")
-            return super().forward(x)
-
-    attempts = iter(range(100))
-
-    def use(model: nn.Module, batch: Any) -> None:
-        try:
-            train_once(model, batch)
-        except RuntimeError:
-            for half in batch[0].split(4):
-                train_once(model, [half])
-
-    loader = DataLoader(samples_of(64, 4), 8)
-    assert trained(Full(4, 4), *[fetching(loader, use)] * 8).throughput == 8.0
+def eight_fetched() -> Any:
+    """Return a step that trains on eight samples of a loader."""
+    return fetching(DataLoader(samples_of(640, 4), 8), train_once)
 
 
 def test_a_lost_step_takes_its_time() -> None:
     """Where a failed step logs nothing, its time belongs to the next samples."""
-
-    def step(model: nn.Module) -> None:
-        batch(8)(model)
-
-    clock = FakeClock()
-    with open_session(nn.Linear(4, 4), CONFIG, clock=clock) as session:
-        for number in range(9):
-            step(nn.Linear(4, 4))
-            if number % 2 == 0:
-                session.log(samples=8)
-            clock.advance(STEP_NS)
-            session.step()
-    assert session.summary().throughput == 4.0
+    assert logged_at_times(10, 2, batch(8), samples=8).throughput == 4.0
 
 
 @pytest.mark.parametrize("logged", [80, 8])
 def test_samples_logged_every_tenth_step_are_those_of_ten_steps(logged: int) -> None:
     """Or those of one, where the loader shows that they are."""
-    clock, model = FakeClock(), nn.Linear(4, 4)
-    step = fetching(DataLoader(samples_of(640, 4), 8), train_once)
-    with open_session(model, CONFIG, clock=clock) as session:
-        for number in range(1, 62):
-            step(model)
-            if number % 10 == 0:
-                session.log(samples=logged)
-            clock.advance(STEP_NS)
-            session.step()
-    assert session.summary().throughput == pytest.approx(8.0)
+    assert logged_at_times(61, 10, eight_fetched(), samples=logged).throughput == pytest.approx(8.0)
 
 
 def test_samples_logged_in_a_gap_are_those_of_one_step_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two logs in one gap look like one of twice the samples; the recorded steps show what a log means."""
     monkeypatch.setattr(builder, "Sampler", lambda *_args: Gaps())
-    clock, model = FakeClock(), nn.Linear(4, 4)
-    step = fetching(DataLoader(samples_of(640, 4), 8), train_once)
-    sampled = {**CONFIG, "sample": {"warmup": 1}}
-    with open_session(model, sampled, clock=clock) as session:
-        for number in range(1, 202):
-            step(model)
-            if number % 7 == 0:
-                session.log(samples=8)
-            clock.advance(STEP_NS)
-            session.step()
-    assert session.summary().unsampled_steps > 100
-    assert session.summary().throughput == pytest.approx(8.0, rel=0.01)
+    summary = logged_at_times(201, 7, eight_fetched(), {"sample": {"warmup": 1}}, samples=8)
+    assert summary.unsampled_steps > 100
+    assert summary.throughput == pytest.approx(8.0, rel=0.01)
 
 
 def test_tokens_logged_now_and_then_are_not_replaced_by_recognised_samples() -> None:
     """Until the first log the samples are recognised; then the user's unit counts."""
-    clock, model = FakeClock(), nn.Linear(4, 4)
-    step = fetching(DataLoader(samples_of(640, 4), 8), train_once)
-    with open_session(model, CONFIG, clock=clock) as session:
-        for number in range(1, 42):
-            step(model)
-            if number % 10 == 0:
-                session.log(tokens=1000)
-            clock.advance(STEP_NS)
-            session.step()
-    summary = session.summary()
+    summary = logged_at_times(41, 10, eight_fetched(), tokens=1000)
     assert (summary.throughput_unit, summary.throughput) == ("tokens", 100.0)
 
 

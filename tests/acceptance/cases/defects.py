@@ -572,15 +572,9 @@ def list_of_batches() -> Judge:
 @program("defects", "torch.compile with a shape that changes in every step")
 def new_shape_each_step() -> Judge:
     torch._dynamo.config.cache_size_limit = 64
-    model = Perceptron()
-    compiled: Any = torch.compile(model, backend="aot_eager", dynamic=False)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
-    session = autoprof.instrument(compiled, optimizer=optimizer)
-    for number in range(30):
-        update(
-            functional.cross_entropy(compiled(torch.randn(16 + number, 64)), torch.zeros(16 + number).long()), optimizer
-        )
-    return Judge(session).verdict("recompile")
+    compiled: Any = torch.compile(Perceptron(0), backend="eager", dynamic=False)
+    data = ((torch.randn(size, 64), torch.zeros(size).long()) for size in range(16, 32))
+    return fit(compiled, data).verdict("recompile")
 
 
 @program("defects", "a thread of the program that computes in Python and holds the interpreter")

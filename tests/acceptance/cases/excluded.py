@@ -6,6 +6,7 @@ import copy
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,11 +19,14 @@ from ..clock import CLOCK, EXCLUDED
 from ..judge import Judge
 from ..parts import (
     Layer,
+    Parts,
     Root,
     Sleep,
     batches,
     clocked_steps,
     instrumented,
+    judge_loop,
+    judge_plain,
     loader_of,
     recomputed,
     rest,
@@ -198,15 +202,58 @@ def validation_after_training() -> Judge:
     return Judge(session).steps().phases("forward", "backward", "other").step_time().excluded()
 
 
-@program("excluded", "checkpoints of the training written by torch.save")
-def saving() -> Judge:
-    ballast = torch.randn(4_000_000)
+def _save_pickled(pickle: Any, state: dict[str, Tensor]) -> None:
+    with Path("state.pickle").open("wb", buffering=0) as file:
+        pickle.dump({key: one.numpy() for key, one in state.items()}, file)
+
+
+def _save_as_json(json: Any, state: dict[str, Tensor]) -> None:
+    with Path("state.json").open("w") as file:
+        json.dump(NUMBERS, file)
+
+
+NUMBERS: Final = [0.1 * number for number in range(400_000)]
+SAVES: Final[dict[str, tuple[str, str, Callable[[Any, dict[str, Tensor]], None]]]] = {
+    "saving": (
+        "checkpoints of the training written by torch.save",
+        "torch",
+        lambda torch, state: torch.save(state, "checkpoint.pt"),
+    ),
+    "saved_with_numpy": (
+        "a state saved with numpy.savez",
+        "numpy",
+        lambda numpy, state: numpy.savez("state.npz", **{key: one.numpy() for key, one in state.items()}),
+    ),
+    "saved_with_pickle": ("a state saved with pickle.dump", "pickle", _save_pickled),
+    "saved_with_json": ("a state saved with json.dump", "json", _save_as_json),
+    "saved_as_a_distributed_checkpoint": (
+        "a state saved as a distributed checkpoint, in one process",
+        "torch.distributed.checkpoint",
+        lambda checkpoint, state: checkpoint.save(state, checkpoint_id="state", no_dist=True),
+    ),
+    "saved_with_safetensors": (
+        "a state saved with safetensors",
+        "safetensors.torch",
+        lambda safetensors, state: safetensors.save_file(state, "state.safetensors"),
+    ),
+}
+"""Ways to save a state, by name: a sentence, the module, and the call."""
+
+
+def _run_saving(name: str) -> Judge:
+    _, module, call = SAVES[name]
+    library = import_module(module)
+    state = {f"layer{number}": torch.randn(1_500_000) for number in range(20)}
 
     def save(model: Model, session: Any) -> None:
         with CLOCK.phase(EXCLUDED):
-            torch.save({"model": model.state_dict(), "ballast": ballast}, Path("checkpoint.pt"))
+            call(library, state)
 
-    return train_and(save).excluded()
+    return train_and(save).excluded(relative=0.1)
+
+
+for _name, (_sentence, _module, _) in SAVES.items():
+    add(Program(_name, "excluded", _sentence, partial(_run_saving, _name), (_module.split(".")[0],)))
 
 
 @program("excluded", "other work inside session.pause()")
@@ -239,10 +286,7 @@ class Distilled(Root):
 
 def judge_every_step(model: nn.Module, *names: str) -> Judge:
     """Train with forwards without gradients in each step: they stay in it, under their own names."""
-    session, optimizer = instrumented(model)
-    for batch in clocked_steps(batches(STEPS)):
-        train_step(model, optimizer, batch)
-    judge = Judge(session).steps().phases("forward", "backward", "other").step_time()
+    judge = judge_plain(model, STEPS).steps().phases("forward", "backward", "other").step_time()
     for name in names:
         judge.row(rf"(.*\.)?{name}", "forward", name)
     return judge.excludes_nothing()
@@ -253,23 +297,15 @@ def teacher() -> Judge:
     return judge_every_step(Distilled(), "teacher", "student")
 
 
-class FrozenTrunk(Root):
-    """A frozen trunk in eval mode under no_grad, and a head that is trained."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.trunk, self.head = Sleep(5, 0, "trunk").requires_grad_(False), Sleep(1, 2, "head")
-        self.trunk.eval()
-
-    def forward(self, x: Tensor) -> Any:
-        with torch.no_grad():
-            features = self.trunk(x)
-        return self.head(features)
-
-
 @program("excluded", "a frozen trunk in eval mode, called under no_grad by the model's forward")
 def frozen_trunk() -> Judge:
-    return judge_every_step(FrozenTrunk(), "trunk", "head")
+    def call(net: Any, x: Tensor) -> Any:
+        with torch.no_grad():
+            features = net.trunk(x)
+        return net.head(features)
+
+    model = Parts(call, trunk=Sleep(5, 0, "trunk").requires_grad_(False).eval(), head=Sleep(1, 2, "head"))
+    return judge_every_step(model, "trunk", "head")
 
 
 @program("excluded", "a teacher and a student called by the loop, both parts of the instrumented module")
@@ -286,53 +322,36 @@ def teacher_called_by_the_loop() -> Judge:
     return Judge(session).steps().phases("forward", "backward").step_time().row("teacher", "forward")
 
 
-class Gan(nn.Module):
-    """A generator and a discriminator."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.generator, self.discriminator = Layer(3, 2, "generator"), Layer(1, 2, "discriminator")
-
-
 @program("excluded", "a GAN whose discriminator trains on images made under no_grad: the generator stays in the step")
 def detached_generator() -> Judge:
-    model = Gan()
-    optimizers = sgd(model.generator), sgd(model.discriminator)
-    session = autoprof.instrument(model, optimizer=list(optimizers))
-    for batch in clocked_steps(batches(60)):
+    generator, discriminator = Layer(3, 2, "generator"), Layer(1, 2, "discriminator")
+    model = nn.ModuleDict({"generator": generator, "discriminator": discriminator})
+    optimizers = [sgd(generator), sgd(discriminator)]
+
+    def step(batch: Tensor) -> None:
         with torch.no_grad():
-            fake = model.generator(batch)
-        loss = model.discriminator(fake).mean()
-        with CLOCK.phase("backward"):
-            loss.backward()
-        optimizers[1].step()
-        optimizers[1].zero_grad()
-        loss = -model.discriminator(model.generator(batch)).mean()
-        with CLOCK.phase("backward"):
-            loss.backward()
-        optimizers[0].step()
-        optimizers[0].zero_grad()
-    return Judge(session).steps().phases("forward", "backward").step_time().row("generator", "forward")
+            fake = generator(batch)
+        update(discriminator(fake).mean(), optimizers[1])
+        update(-discriminator(generator(batch)).mean(), optimizers[0])
 
-
-class Checkpointed(Root):
-    """A model whose body is checkpointed only in training."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.stem, self.body = Sleep(1, 1, "stem"), Sleep(3, 3, "body")
-
-    def part(self, x: Tensor) -> Any:
-        with recomputed():
-            return self.body(x)
-
-    def forward(self, x: Tensor) -> Any:
-        if not self.training:
-            return self.body(self.stem(x))
-        return torch.utils.checkpoint.checkpoint(self.part, self.stem(x), use_reentrant=False)
+    return (
+        judge_loop(model, step, 60, optimizers)
+        .steps()
+        .phases("forward", "backward")
+        .step_time()
+        .row("generator", "forward")
+    )
 
 
 @program("excluded", "validation of a model with checkpointing: neither forward nor recompute holds it")
 def validation_of_a_checkpointed_model() -> Judge:
-    model: Any = Checkpointed()
+    def part(net: Any, x: Tensor) -> Any:
+        with recomputed():
+            return net.body(x)
+
+    def call(net: Any, x: Tensor) -> Any:
+        x = net.stem(x)
+        return torch.utils.checkpoint.checkpoint(part, net, x, use_reentrant=False) if net.training else net.body(x)
+
+    model: Any = Parts(call, stem=Sleep(1, 1, "stem"), body=Sleep(3, 3, "body"))
     return train_and(partial(_validate, "validation"), model).phases("recompute").excluded()

@@ -6,6 +6,7 @@ import gc
 import logging
 import os
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,6 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 from torch.utils.data import DataLoader, Dataset
-
-import autoprof
 
 from ..clock import CLOCK, EXCLUDED
 from ..judge import Judge
@@ -30,6 +29,7 @@ from ..parts import (
     batches,
     clocked_steps,
     instrumented,
+    judge_loop,
     judge_plain,
     rest,
     sgd,
@@ -61,12 +61,13 @@ def draw_figure(x: Tensor, ms: float) -> None:
 def loop(model: Any, steps: int = STEPS, after: Any = None, optimizer: Any = None) -> Judge:
     """Train, with something after each step."""
     optimizer = optimizer or sgd(model)
-    session = autoprof.instrument(model, optimizer=optimizer)
-    for number, batch in enumerate(clocked_steps(batches(steps)), 1):
+
+    def step(batch: Tensor) -> None:
         train_step(model, optimizer, batch)
         if after is not None:
-            after(number, batch)
-    return Judge(session)
+            after(len(CLOCK.steps) + 1, batch)
+
+    return judge_loop(model, step, steps, optimizer)
 
 
 @program("findings", "a sleeping function of the program takes 60 % of the step: named with its file and line")
@@ -267,106 +268,65 @@ def logging_every_step() -> Judge:
 # healthy programs: no finding accuses them
 
 
-class CausalAttention(nn.Module):
-    """Attention as nanoGPT writes it."""
-
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        self.c_attn, self.c_proj = nn.Linear(width, 3 * width), nn.Linear(width, width)
-
-    def forward(self, x: Tensor) -> Any:
-        parts = self.c_attn(x).chunk(3, -1)
-        query, key, value = (part.unflatten(-1, (4, -1)).transpose(1, 2) for part in parts)
-        mixed = functional.scaled_dot_product_attention(query, key, value, is_causal=True)
-        return self.c_proj(mixed.transpose(1, 2).flatten(2))
-
-
-class GptBlock(nn.Module):
-    """A block as nanoGPT writes it."""
-
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        self.ln_1, self.ln_2, self.attn = nn.LayerNorm(width), nn.LayerNorm(width), CausalAttention(width)
-        self.mlp = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
-
-    def forward(self, x: Tensor) -> Any:
-        x = x + self.attn(self.ln_1(x))
-        return x + self.mlp(self.ln_2(x))
-
-
 class Gpt(Root):
     """A small GPT with its parts in a ModuleDict, as nanoGPT has it."""
 
     def __init__(self) -> None:
         super().__init__()
-        blocks = nn.ModuleList(GptBlock(64) for _ in range(4))
+        layer = partial(nn.TransformerEncoderLayer, 64, 4, 256, dropout=0.0, activation="gelu", norm_first=True)
+        blocks = nn.ModuleList(layer(batch_first=True) for _ in range(4))
+        self.mask = nn.Transformer.generate_square_subsequent_mask(64)
         self.transformer = nn.ModuleDict({"wte": nn.Embedding(500, 64), "h": blocks, "ln_f": nn.LayerNorm(64)})
         self.lm_head = nn.Linear(64, 500, bias=False)
 
     def forward(self, x: Tensor) -> Any:
         x = self.transformer["wte"](x)
         for block in self.transformer["h"]:  # type: ignore[attr-defined]
-            x = block(x)
+            x = block(x, src_mask=self.mask, is_causal=True)
         return self.lm_head(self.transformer["ln_f"](x))
 
 
-class Residual(nn.Module):
-    """A residual block of convolutions."""
+def mobilenet() -> Parts:
+    """Return depthwise and pointwise convolutions in a row."""
 
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        self.conv1, self.bn1 = nn.Conv2d(width, width, 3, padding=1), nn.BatchNorm2d(width)
-        self.conv2, self.bn2 = nn.Conv2d(width, width, 3, padding=1), nn.BatchNorm2d(width)
+    def inverted(width: int) -> nn.Module:
+        wide = 4 * width
+        return nn.Sequential(
+            *(nn.Conv2d(width, wide, 1), nn.BatchNorm2d(wide), nn.ReLU6()),
+            *(nn.Conv2d(wide, wide, 3, padding=1, groups=wide), nn.ReLU6(), nn.Conv2d(wide, width, 1)),
+        )
 
-    def forward(self, x: Tensor) -> Any:
-        return functional.relu(x + self.bn2(self.conv2(functional.relu(self.bn1(self.conv1(x))))))
-
-
-class MobileNet(Root):
-    """Depthwise and pointwise convolutions in a row."""
-
-    def __init__(self) -> None:
-        super().__init__()
-
-        def inverted(width: int) -> nn.Module:
-            return nn.Sequential(
-                nn.Conv2d(width, 4 * width, 1),
-                nn.BatchNorm2d(4 * width),
-                nn.ReLU6(),
-                nn.Conv2d(4 * width, 4 * width, 3, padding=1, groups=4 * width),
-                nn.ReLU6(),
-                nn.Conv2d(4 * width, width, 1),
-            )
-
-        self.features = nn.Sequential(nn.Conv2d(3, 8, 3, 2, 1), *(inverted(8) for _ in range(5)))
-        self.classifier = nn.Linear(8, 10)
-
-    def forward(self, x: Tensor) -> Any:
-        return self.classifier(self.features(x).mean((2, 3)))
+    features = nn.Sequential(nn.Conv2d(3, 8, 3, 2, 1), *(inverted(8) for _ in range(5)))
+    return Parts(
+        lambda net, x: net.classifier(net.features(x).mean((2, 3))), features=features, classifier=nn.Linear(8, 10)
+    )
 
 
-class UNet(Root):
-    """Two levels down and up, with a bridge between."""
+def u_net() -> Parts:
+    """Return two levels down and up, with a bridge between."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.down1, self.down2 = nn.Conv2d(3, 16, 3, padding=1), nn.Conv2d(16, 32, 3, 2, 1)
-        self.middle = Residual(32)
-        self.up, self.out = nn.ConvTranspose2d(32, 16, 2, 2), nn.Conv2d(32, 3, 3, padding=1)
+    def call(net: Any, x: Tensor) -> Tensor:
+        first = functional.relu(net.down1(x))
+        x = functional.relu(net.down2(first))
+        x = functional.relu(x + net.bn2(net.conv2(functional.relu(net.bn1(net.conv1(x))))))
+        output: Tensor = net.out(torch.cat([first, net.up(x)], 1))
+        return output
 
-    def forward(self, x: Tensor) -> Any:
-        first = functional.relu(self.down1(x))
-        return self.out(torch.cat([first, self.up(self.middle(functional.relu(self.down2(first))))], 1))
+    middle = {f"conv{number}": nn.Conv2d(32, 32, 3, padding=1) for number in (1, 2)}
+    norms = {f"bn{number}": nn.BatchNorm2d(32) for number in (1, 2)}
+    ends = {"up": nn.ConvTranspose2d(32, 16, 2, 2), "out": nn.Conv2d(32, 3, 3, padding=1)}
+    return Parts(
+        call, down1=nn.Conv2d(3, 16, 3, padding=1), down2=nn.Conv2d(16, 32, 3, 2, 1), **middle, **norms, **ends
+    )
 
 
 def healthy(model: Any, make: Any, steps: int = STEPS) -> Judge:
     """Train a model of real arithmetic with AdamW on random inputs; nothing may be accused."""
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, foreach=True)
-    session = autoprof.instrument(model, optimizer=optimizer)
-    for _ in clocked_steps(range(steps)):
-        output = model(make())
-        update(output.float().square().mean(), optimizer)
-    return Judge(session).steps().silent()
+    judge = judge_loop(
+        model, lambda number: update(model(make()).float().square().mean(), optimizer), range(steps), optimizer
+    )
+    return judge.steps().silent()
 
 
 @program("healthy", "a GPT with its blocks in a ModuleList inside a ModuleDict")
@@ -376,28 +336,19 @@ def healthy_gpt() -> Judge:
 
 @program("healthy", "a MobileNet-like network")
 def healthy_mobilenet() -> Judge:
-    return healthy(MobileNet(), lambda: torch.randn(8, 3, 64, 64))
+    return healthy(mobilenet(), lambda: torch.randn(8, 3, 64, 64))
 
 
 @program("healthy", "a U-Net")
 def healthy_unet() -> Judge:
-    return healthy(UNet(), lambda: torch.randn(8, 3, 32, 32))
+    return healthy(u_net(), lambda: torch.randn(8, 3, 32, 32))
 
 
 @program("healthy", "an LSTM for sequences")
 def healthy_lstm() -> Judge:
-    class Tagger(Root):
-        """An embedding, two layers of LSTM and a head."""
-
-        def __init__(self) -> None:
-            super().__init__()
-            self.embed, self.lstm = nn.Embedding(500, 64), nn.LSTM(64, 64, 2, batch_first=True)
-            self.head = nn.Linear(64, 20)
-
-        def forward(self, x: Tensor) -> Any:
-            return self.head(self.lstm(self.embed(x))[0])
-
-    return healthy(Tagger(), lambda: torch.randint(0, 500, (16, 48)))
+    parts = {"embed": nn.Embedding(500, 64), "lstm": nn.LSTM(64, 64, 2, batch_first=True), "head": nn.Linear(64, 20)}
+    model = Parts(lambda net, x: net.head(net.lstm(net.embed(x))[0]), **parts)
+    return healthy(model, lambda: torch.randint(0, 500, (16, 48)))
 
 
 @program("healthy", "two equal layers that sleep")

@@ -16,16 +16,18 @@ from ..judge import Judge
 from ..parts import (
     Chain,
     Layer,
-    Root,
+    Parts,
     Sleep,
     batches,
     clocked_steps,
     instrumented,
+    judge_loop,
     judge_plain,
     loader_of,
     rest,
     sgd,
     train,
+    train_step,
     two_layers,
     update,
 )
@@ -57,95 +59,74 @@ def plain_loop_without_optimizer() -> Judge:
 @program("steps", "model.forward(x) in place of model(x)")
 def forward_called_directly() -> Judge:
     model: Any = body()
-    session, optimizer = instrumented(model)
-    for batch in clocked_steps(batches(STEPS)):
-        update(model.forward(batch).mean(), optimizer)
-    return Judge(session).steps().phases(*PHASES).step_time()
+    optimizer = sgd(model)
+    judge = judge_loop(model, lambda batch: update(model.forward(batch).mean(), optimizer), STEPS, optimizer)
+    return judge.steps().phases(*PHASES).step_time()
 
 
-class TrainingStep(Root):
-    """A module whose training_step calls itself, as in Lightning."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.net = body()
-
-    def forward(self, x: Tensor) -> Any:
-        return self.net(x)
+class Lightning(Parts):
+    """A module whose training_step calls the module itself or its network, as in Lightning."""
 
     def training_step(self, batch: Tensor) -> Any:
-        return self(batch).mean()
+        return (self if self.calls_itself else self.net)(batch).mean()
 
 
-class InnerNet(nn.Module):
-    """A Lightning module whose training_step calls a submodule, never the module."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.net = body()
-
-    def training_step(self, batch: Tensor) -> Any:
-        return self.net(batch).mean()
-
-
-def _train_by_method(model: Any) -> Judge:
-    session, optimizer = instrumented(model)
-    for batch in clocked_steps(batches(STEPS)):
-        update(model.training_step(batch), optimizer)
-    return Judge(session).steps().phases(*PHASES).step_time()
+def _train_by_method(net: nn.Module, calls_itself: bool) -> Judge:
+    model = Lightning(lambda model, x: model.net(x), net=net, calls_itself=calls_itself)
+    optimizer = sgd(model)
+    judge = judge_loop(model, lambda batch: update(model.training_step(batch), optimizer), STEPS, optimizer)
+    return judge.steps().phases(*PHASES).step_time()
 
 
 @program("steps", "model.training_step(x), which calls self(x)")
 def training_step_of_itself() -> Judge:
-    return _train_by_method(TrainingStep())
+    return _train_by_method(body(), True)
 
 
 @program("steps", "Lightning-like: training_step calls self.net(x), never the module itself")
 def training_step_of_a_child() -> Judge:
-    return _train_by_method(InnerNet())
+    return _train_by_method(body(), False)
 
 
-class EncoderDecoder(nn.Module):
-    """A model of two parts that the loop calls one after the other."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.encoder, self.decoder = body(), Layer(1, 1, "decoder")
+def encoder_decoder() -> Any:
+    """Return a model of two parts that the loop calls one after the other, never the model."""
+    return Parts(lambda net, x: None, encoder=body(), decoder=Layer(1, 1, "decoder"))
 
 
 @program("steps", "encoder and decoder called separately, never the model")
 def encoder_and_decoder() -> Judge:
-    model = EncoderDecoder()
-    session, optimizer = instrumented(model)
-    for batch in clocked_steps(batches(STEPS)):
-        code = model.encoder(batch)
-        update(model.decoder(code).mean(), optimizer)
-    return Judge(session).steps().phases(*PHASES).step_time()
+    model = encoder_decoder()
+    optimizer = sgd(model)
+    judge = judge_loop(
+        model, lambda batch: update(model.decoder(model.encoder(batch)).mean(), optimizer), STEPS, optimizer
+    )
+    return judge.steps().phases(*PHASES).step_time()
+
+
+def train_adversaries(model: nn.Module, named: Any, generator: nn.Module, discriminator: nn.Module) -> Judge:
+    """Train a GAN; ``named`` are the optimizers of generator and discriminator that autoprof is told."""
+    of_generator, of_discriminator = named or (sgd(generator), sgd(discriminator))
+
+    def step(batch: Tensor) -> None:
+        fake = generator(batch)
+        update(discriminator(fake.detach()).mean() - discriminator(batch).mean(), of_discriminator)
+        update(-discriminator(fake).mean(), of_generator)
+
+    return judge_loop(model, step, STEPS, named)
 
 
 @program("steps", "a GAN whose models lie in a ModuleDict, two optimizers in turn")
 def gan_in_a_dict() -> Judge:
     models = nn.ModuleDict({"generator": Layer(2, 2, "generator"), "discriminator": Layer(1, 2, "discriminator")})
     generator, discriminator = models["generator"], models["discriminator"]
-    of_generator, of_discriminator = sgd(generator), sgd(discriminator)
-    session = autoprof.instrument(models, optimizer=[of_generator, of_discriminator])
-    for batch in clocked_steps(batches(STEPS)):
-        fake = generator(batch)
-        update(discriminator(fake.detach()).mean() - discriminator(batch).mean(), of_discriminator)
-        update(-discriminator(fake).mean(), of_generator)
-    return Judge(session).steps().phases(*PHASES).step_time()
+    judge = train_adversaries(models, [sgd(generator), sgd(discriminator)], generator, discriminator)
+    return judge.steps().phases(*PHASES).step_time()
 
 
 @program("steps", "a GAN with the discriminator alone instrumented, which is trained once a step and judged twice")
 def gan_with_the_discriminator_alone() -> Judge:
     generator, discriminator = Sleep(2, 2, "generator"), Sleep(1, 2, "discriminator")
-    of_generator, of_discriminator = sgd(generator), sgd(discriminator)
-    session = autoprof.instrument(discriminator)
-    for batch in clocked_steps(batches(STEPS)):
-        fake = generator(batch)
-        update(discriminator(fake.detach()).mean() - discriminator(batch).mean(), of_discriminator)
-        update(-discriminator(fake).mean(), of_generator)
-    return Judge(session).steps().step_time()
+    return train_adversaries(discriminator, None, generator, discriminator).steps().step_time()
 
 
 @program("steps", "LBFGS with a closure that runs four times a step and sees one batch")
@@ -192,9 +173,8 @@ class PreparedOptimizer(torch.optim.Optimizer):
 def prepared_optimizer() -> Judge:
     model = two_layers()
     optimizer = PreparedOptimizer(sgd(model))
-    session = autoprof.instrument(model, optimizer=optimizer)
-    train(model, optimizer, STEPS)
-    return Judge(session).steps().phases(*PHASES).step_time()
+    judge = judge_loop(model, lambda batch: train_step(model, optimizer, batch), STEPS, optimizer)
+    return judge.steps().phases(*PHASES).step_time()
 
 
 @program("steps", "gradient accumulation: four micro-batches of 8 are 32 samples a step")
@@ -226,27 +206,22 @@ class DecayingSGD(torch.optim.SGD):
 @program("steps", "an optimizer derived from torch's SGD whose step calls super().step()")
 def derived_optimizer() -> Judge:
     model = two_layers()
-    torch.optim.SGD(model.parameters(), lr=1e-4)
     optimizer = DecayingSGD(model.parameters(), lr=1e-4)
-    session = autoprof.instrument(model, optimizer=optimizer)
-    for batch in clocked_steps(batches(STEPS)):
-        update(model(batch).mean(), optimizer)
-    return Judge(session).steps().phases("forward", "backward").step_time()
+    judge = judge_loop(model, lambda batch: train_step(model, optimizer, batch), STEPS, optimizer)
+    return judge.steps().phases("forward", "backward").step_time()
 
 
 @program("steps", "two optimizers that step together")
 def two_optimizers_together() -> Judge:
     model = two_layers()
-    optimizers = sgd(model[0]), sgd(model[1])
-    session = autoprof.instrument(model, optimizer=list(optimizers))
-    for batch in clocked_steps(batches(STEPS)):
-        update(model(batch).mean(), *optimizers)
-    return Judge(session).steps().phases(*PHASES).step_time()
+    optimizers = [sgd(model[0]), sgd(model[1])]
+    judge = judge_loop(model, lambda batch: update(model(batch).mean(), *optimizers), STEPS, optimizers)
+    return judge.steps().phases(*PHASES).step_time()
 
 
 @program("steps", "a GAN in one module with manual optimization: two updates a step, as Lightning counts them")
 def manual_optimization() -> Judge:
-    model = EncoderDecoder()
+    model = encoder_decoder()
     first, second = sgd(model.encoder), sgd(model.decoder)
     session = autoprof.instrument(model, optimizer=[first, second])
     for batch in clocked_steps(batches(STEPS)):
@@ -266,10 +241,8 @@ def optimizers_in_backward() -> Judge:
 
     for parameter in model.parameters():
         parameter.register_post_accumulate_grad_hook(apply)  # type: ignore[no-untyped-call]
-    session = autoprof.instrument(model)
-    for batch in clocked_steps(batches(STEPS)):
-        model(batch).mean().backward()
-    return Judge(session).steps().phases("forward").step_time()
+    judge = judge_loop(model, lambda batch: model(batch).mean().backward(), STEPS)
+    return judge.steps().phases("forward").step_time()
 
 
 @program("steps", "a custom update without a torch optimizer, and session.step()")

@@ -14,7 +14,6 @@ import autoprof
 from ..clock import CLOCK, EXCLUDED
 from ..judge import Judge
 from ..parts import (
-    ClockedSGD,
     Parts,
     Sleep,
     batches,
@@ -25,7 +24,6 @@ from ..parts import (
     rest,
     sgd,
     sleep_op,
-    train,
     train_step,
     two_layers,
     update,
@@ -40,10 +38,7 @@ STEPS = 80
 def batches_of_a_loader() -> Judge:
     model = two_layers()
     loader = loader_of(STEPS)
-    session, optimizer = instrumented(model)
-    for (batch,) in clocked_steps(loader):
-        train_step(model, optimizer, batch)
-    return Judge(session).steps().throughput(8)
+    return judge_plain(model, (batch for (batch,) in loader)).steps().throughput(8)
 
 
 @program("throughput", "batches made in the loop, without a loader")
@@ -68,9 +63,7 @@ def retries() -> Judge:
             update(model(batch).mean(), optimizer)
         except RuntimeError:
             for half in batch.chunk(2):
-                loss = model(half).mean() / 2
-                with CLOCK.phase("backward"):
-                    loss.backward()
+                update(model(half).mean() / 2)
             optimizer.step()
             optimizer.zero_grad()
     return Judge(session).steps(within=2).throughput(8, may_be_absent=True)
@@ -99,10 +92,7 @@ def tokens_logged() -> Judge:
 @program("throughput", "sequence-first input: 100 time steps of 8 sequences are not 100 samples")
 def sequence_first() -> Judge:
     model = Parts(lambda net, x: net.sleep(net.cell(x)[0]), cell=nn.GRU(4, 4), sleep=Sleep(4, 4))
-    session, optimizer = instrumented(model)
-    for _ in clocked_steps(range(STEPS)):
-        train_step(model, optimizer, torch.randn(100, 8, 4))
-    return Judge(session).steps().throughput(8, may_be_absent=True)
+    return judge_plain(model, (torch.randn(100, 8, 4) for _ in range(STEPS))).steps().throughput(8, may_be_absent=True)
 
 
 @program("throughput", "a GAN that sees each batch twice, with an optimizer in turn")
@@ -120,28 +110,16 @@ def gan_counts_once() -> Judge:
     return Judge(session).steps().throughput(8, may_be_absent=True)
 
 
-class Sam(ClockedSGD):
-    """Sharpness-aware minimization: two passes over a batch before one update."""
-
-    @torch.no_grad()
-    def climb(self) -> None:
-        for group in self.param_groups:
-            for parameter in group["params"]:
-                if parameter.grad is not None:
-                    parameter.add_(parameter.grad, alpha=1e-6)
-        self.zero_grad()
-
-
 @program("throughput", "SAM: two forwards and backwards of one batch before one step")
 def sam_counts_once() -> Judge:
     model = two_layers()
-    optimizer = Sam(model.parameters())
-    session = autoprof.instrument(model, optimizer=optimizer)
+    session, optimizer = instrumented(model)
     for batch in clocked_steps(batches(STEPS)):
-        loss = model(batch).mean()
-        with CLOCK.phase("backward"):
-            loss.backward()
-        optimizer.climb()
+        update(model(batch).mean())
+        with CLOCK.phase("optimizer"), torch.no_grad():
+            for parameter in model.parameters():
+                parameter.add_(parameter.grad, alpha=1e-6)  # type: ignore[arg-type]
+        optimizer.zero_grad()
         update(model(batch).mean(), optimizer)
     return Judge(session).steps().throughput(8, may_be_absent=True)
 
@@ -160,35 +138,21 @@ def meta_learning() -> Judge:
     return Judge(session).steps().throughput(8, may_be_absent=True)
 
 
-class PerSample(nn.Module):
-    """A model of single samples, to be used under vmap."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.first, self.second = nn.Linear(16, 256), nn.Linear(256, 1)
-
-    def forward(self, x: Tensor) -> Any:
-        return self.second(torch.relu(self.first(x))).sum()
-
-
 @program("throughput", "a model under vmap over 256 samples: a sample's first dimension is no batch")
 def vmapped() -> Judge:
-    model = PerSample()
+    model = nn.Sequential(nn.Linear(16, 256), nn.ReLU(), nn.Linear(256, 1))
     session, optimizer = instrumented(model)
     for batch in clocked_steps(batches(STEPS, 256)):
         rest(3)
-        loss = torch.func.vmap(model)(batch).mean()
-        update(loss, optimizer)
+        update(torch.func.vmap(model)(batch).mean(), optimizer)
     return Judge(session).steps().throughput(256, may_be_absent=True)
 
 
 @program("throughput", "batches of 4 and 12 in turn")
 def batches_of_two_sizes() -> Judge:
     model = Parts(lambda net, x: sleep_op(x, net.weight, 0.5 * len(x), 0.5 * len(x)), weight=weight())
-    session, optimizer = instrumented(model)
     sizes = [12, 4] * 50
-    train(model, optimizer, (torch.randn(size, 16) for size in sizes))
-    return Judge(session).steps().throughput(sizes, may_be_absent=True)
+    return judge_plain(model, (torch.randn(size, 16) for size in sizes)).steps().throughput(sizes, may_be_absent=True)
 
 
 @program("throughput", "validation every tenth step is no training time")
