@@ -6,12 +6,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from types import SimpleNamespace
+from collections.abc import Callable
 from typing import Any
 
-import pytest
 import torch
 from torch import Tensor, nn
 
@@ -53,38 +50,14 @@ def transfer(device: FakeDevice, x: Tensor, to: int) -> Tensor:
     return launch(device, x, 0, 0, to)
 
 
-_engine: dict[str, Any] = {"apart": False, "thread": None}
-
-
-@contextmanager
-def threads_of_devices(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Let the nodes of each device name a thread of their own, as torch's engine has one for each."""
-
-    def ident() -> int:
-        return threading.get_ident() if _engine["thread"] is None else int(_engine["thread"])
-
-    with monkeypatch.context() as patch:
-        probes = ("backward", "checkpointing", "module_hooks")
-        for probe in probes:
-            patch.setattr(f"autoprof._capture.hooks.{probe}.get_ident", ident)
-        patch.setattr("autoprof._capture.recorder.threading", SimpleNamespace(get_ident=ident, Lock=threading.Lock))
-        patch.setitem(_engine, "apart", True)
-        yield
-
-
 def backward_by_devices(value: Tensor, device: FakeDevice) -> None:
     """Run the backward pass; in this thread the device and its streams stay what they were."""
     with device.on(*device.place):
-        try:
-            torch.autograd.backward(value)
-        finally:
-            _engine["thread"] = None
+        torch.autograd.backward(value)
 
 
 def _follow(device: FakeDevice, place: Place) -> Callable[[Any], None]:
     def follow(_grads: Any) -> None:
-        if _engine["apart"]:
-            _engine["thread"] = 1_000 + place[0]
         before = device.place
         device.switch_to(*place)
         if place != before:

@@ -228,29 +228,6 @@ class Counting:
         return graph
 
 
-def counted_compile(module: nn.Module, *, fullgraph: bool = True) -> Counting:
-    """Compile a module in place; return what counts its graphs."""
-    backend = Counting()
-    module.compile(backend=backend, fullgraph=fullgraph)
-    return backend
-
-
-class Dense(nn.Module):
-    """A layer of the program's own: torch compiles no call of its own layers alone."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.eye(3) / 3)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return torch.nn.functional.linear(x, self.weight)
-
-
-def with_dense() -> nn.Sequential:
-    """Return a model of four modules, the first one of the program's own."""
-    return nn.Sequential(Dense(), nn.Tanh(), Dense())
-
-
 FUSED = ["_transformer_encoder_layer_fwd", "_native_multi_head_attention"]
 """Functions of torch that run a layer as a whole where nothing watches its parts."""
 

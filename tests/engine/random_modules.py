@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,83 +23,77 @@ class Box:
     note: str = "no tensor"
 
 
-class Scale(nn.Module):
-    """One node, one parameter."""
+class Apply(nn.Module):
+    """Apply a function to the input."""
 
-    def __init__(self) -> None:
+    def __init__(self, function: Callable[[Tensor], Tensor]) -> None:
         super().__init__()
-        self.weight = nn.Parameter(torch.full((1,), 0.9))
-
-    def forward(self, x: Tensor) -> Tensor:
-        return x * self.weight
-
-
-class Pass(nn.Module):
-    """Return the input as is."""
+        self.function = function
 
     def forward(self, x: Any) -> Any:
-        return x
+        return self.function(x)
 
 
-class InPlace(nn.Module):
-    """Change the input in place and return it."""
+class Weigh(nn.Module):
+    """Apply a function to the input and a parameter."""
 
-    def forward(self, x: Tensor) -> Tensor:
-        return x.mul_(0.5)
-
-
-class View(nn.Module):
-    """Return a view of the input."""
+    def __init__(self, function: Callable[[Tensor, Tensor], Tensor], *shape: int) -> None:
+        super().__init__()
+        self.function = function
+        self.weight = nn.Parameter(torch.full(shape, 0.9))
 
     def forward(self, x: Tensor) -> Tensor:
-        return x.transpose(0, 1).transpose(0, 1)
+        return self.function(x, self.weight)
 
 
-class Detach(nn.Module):
-    """Cut the graph."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        return x.detach()
-
-
-class NoGrad(nn.Module):
-    """Run the child without a graph."""
+class Around(nn.Module):
+    """A module around a child."""
 
     def __init__(self, child: nn.Module) -> None:
         super().__init__()
         self.child = child
+
+
+class NoGrad(Around):
+    """Run the child without a graph."""
 
     def forward(self, x: Tensor) -> Tensor:
         with torch.no_grad():
             return self.child(x.clone())
 
 
-class Ignore(nn.Module):
-    """Compute from a parameter alone, whatever the input."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.ones(2, WIDTH))
+class Aside(Around):
+    """Use what the child makes as a number only: it is called, and no gradient comes back."""
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.weight * 2
+        return x + self.child(x * 1.0).detach()
 
 
-class Constant(nn.Module):
-    """Return what needs no gradient."""
+class Leafs(Around):
+    """Split the input, run the child on one part, and return views of both."""
 
     def forward(self, x: Tensor) -> Tensor:
-        return torch.ones(2, WIDTH)
+        first, second = x.unbind(0)
+        return torch.stack([self.child(x)[0] + first, second])
 
 
-class InnerGrad(nn.Module):
+class Checkpointed(Around):
+    """Recompute the child in backward."""
+
+    def __init__(self, child: nn.Module, reentrant: bool) -> None:
+        super().__init__(child)
+        self.reentrant = reentrant
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not x.requires_grad or not torch.is_grad_enabled():
+            return self.child(x)
+        return checkpoint(self.child, x, use_reentrant=self.reentrant)
+
+
+class InnerGrad(Around):
     """Differentiate the child inside forward; inside another such forward only call it, or graphs would explode."""
 
     inside = False
-
-    def __init__(self, child: nn.Module) -> None:
-        super().__init__()
-        self.child = child
 
     def forward(self, x: Tensor) -> Tensor:
         if InnerGrad.inside:
@@ -192,50 +187,6 @@ class Branch(nn.Module):
         return self.join(value)
 
 
-class Checkpointed(nn.Module):
-    """Recompute the child in backward."""
-
-    def __init__(self, child: nn.Module, reentrant: bool) -> None:
-        super().__init__()
-        self.child = child
-        self.reentrant = reentrant
-
-    def forward(self, x: Tensor) -> Tensor:
-        if not x.requires_grad or not torch.is_grad_enabled():
-            return self.child(x)
-        return checkpoint(self.child, x, use_reentrant=self.reentrant)
-
-
-class Leafs(nn.Module):
-    """Split the input, run the child on one part, and return views of both."""
-
-    def __init__(self, child: nn.Module) -> None:
-        super().__init__()
-        self.child = child
-
-    def forward(self, x: Tensor) -> Tensor:
-        first, second = x.unbind(0)
-        return torch.stack([self.child(x)[0] + first, second])
-
-
-class Leaf(nn.Module):
-    """Return the parameter itself: a leaf, whatever the input."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.full((2, WIDTH), 0.7))
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.weight
-
-
-class FreshLeaf(nn.Module):
-    """Return a new leaf that asks for a gradient."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        return torch.full((2, WIDTH), 0.3).requires_grad_()
-
-
 class Switch(nn.Module):
     """Run one of the children, by what the input says: the sequence of calls is another from step to step."""
 
@@ -263,23 +214,11 @@ class Recur(nn.Module):
         return state
 
 
-class Aside(nn.Module):
-    """Use what the child makes as a number only: it is called, and no gradient comes back."""
-
-    def __init__(self, child: nn.Module) -> None:
-        super().__init__()
-        self.child = child
-
-    def forward(self, x: Tensor) -> Tensor:
-        return x + self.child(x * 1.0).detach()
-
-
-class Couple(nn.Module):
+class Couple(Around):
     """Take two inputs, one by position and one by name, and return both, one of them as it is or both anew."""
 
     def __init__(self, child: nn.Module, anew: bool) -> None:
-        super().__init__()
-        self.child = child
+        super().__init__(child)
         self.anew = anew
 
     def forward(self, first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
@@ -305,12 +244,11 @@ class Coupled(nn.Module):
         return first + second
 
 
-class Entry(nn.Module):
+class Entry(Around):
     """Take the input in any container, and return what the child makes of it in another, with its own doubled."""
 
     def __init__(self, child: nn.Module, container: str) -> None:
-        super().__init__()
-        self.child = child
+        super().__init__(child)
         self.container = container
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:

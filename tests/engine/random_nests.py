@@ -5,48 +5,42 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import torch
 from hypothesis import strategies as st
 from random_modules import (
     WIDTH,
+    Apply,
     Aside,
     Branch,
     Chain,
     Checkpointed,
-    Constant,
     Couple,
     Coupled,
-    Detach,
     Entry,
     Fork,
-    FreshLeaf,
-    Ignore,
     InnerGrad,
-    InPlace,
     Join,
-    Leaf,
     Leafs,
     NoGrad,
-    Pass,
     Recur,
-    Scale,
     Switch,
-    View,
+    Weigh,
 )
 from torch import nn
 
 LEAVES: dict[str, Callable[[], nn.Module]] = {
     "linear": lambda: nn.Linear(WIDTH, WIDTH),
-    "scale": Scale,
+    "scale": lambda: Weigh(lambda x, weight: x * weight, 1),
     "frozen": lambda: nn.Linear(WIDTH, WIDTH).requires_grad_(False),
     "relu": nn.ReLU,
-    "inplace": InPlace,
-    "pass": Pass,
-    "view": View,
-    "detach": Detach,
-    "ignore": Ignore,
-    "constant": Constant,
-    "leaf": Leaf,
-    "freshleaf": FreshLeaf,
+    "inplace": lambda: Apply(lambda x: x.mul_(0.5)),
+    "pass": lambda: Apply(lambda x: x),
+    "view": lambda: Apply(lambda x: x.transpose(0, 1).transpose(0, 1)),
+    "detach": lambda: Apply(lambda x: x.detach()),
+    "ignore": lambda: Weigh(lambda _, weight: weight * 2, 2, WIDTH),
+    "constant": lambda: Apply(lambda _: torch.ones(2, WIDTH)),
+    "leaf": lambda: Weigh(lambda _, weight: weight, 2, WIDTH),
+    "freshleaf": lambda: Apply(lambda _: torch.full((2, WIDTH), 0.3).requires_grad_()),
 }
 
 CONTAINERS = ["tuple", "list", "dict", "box", "nested"]

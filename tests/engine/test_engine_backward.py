@@ -90,40 +90,6 @@ def test_a_tensor_is_found_wherever_an_output_hides_it(wrap: Any) -> None:
     assert not summary.skipped
 
 
-@pytest.mark.parametrize(("config", "charged"), [(None, {"Model": 40, "a": 0}), (CHILDREN, {"(backward)": 40, "a": 0})])
-def test_what_lies_between_a_calls_nodes_and_its_inputs_node_is_the_module_arounds(
-    config: Any, charged: dict[str, int]
-) -> None:
-    """Known from the output of the module around: it is marked also where it is no target and has no span."""
-    clock = FakeClock()
-
-    class Slow(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx: Any, x: Tensor) -> Tensor:
-            return x * 1
-
-        @staticmethod
-        def backward(ctx: Any, grad: Tensor) -> Tensor:
-            clock.advance(40)
-            return grad
-
-    class Model(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.a = linear()
-
-        def forward(self, x: Tensor) -> Tensor:
-            beside = Slow.apply(x)
-            return self.a(x) + beside
-
-    model = Model()
-    with Watched(model, clock=clock, config=config) as watched:
-        model(data()).sum().backward()
-        watched.step()
-    by_name = {s.name: s.host_ns for s in watched.frames[0].spans if s.phase is Phase.BACKWARD}
-    assert {name: by_name[name] for name in charged} == charged
-
-
 def test_only_the_wanted_phases_become_spans() -> None:
     """A rule that asks for backward alone gets backward alone, and what it needs is recorded all the same."""
     model = Named(a=linear(), b=linear())
@@ -212,38 +178,6 @@ def test_what_follows_a_failed_backward_in_its_step_is_not_inside_it() -> None:
         None
     ] * 4
     assert count(frame, Phase.BACKWARD) == {"Named": 2, "b": 2, "a": 1}
-
-
-def test_ctrl_c_inside_forward_leaves_unchanged_and_the_next_step_is_right() -> None:
-    """``KeyboardInterrupt`` skips the hooks that exceptions do not."""
-
-    class Interrupted(nn.Module):
-        now = True
-
-        def forward(self, x: Tensor) -> Tensor:
-            if self.now:
-                raise KeyboardInterrupt
-            return x * 1
-
-    model = Named(a=linear(), b=Interrupted())
-    with Watched(model) as watched:
-        for _ in range(3):
-            with pytest.raises(KeyboardInterrupt):
-                model(data())
-        watched.step()
-        Interrupted.now = False
-        model(data()).sum().backward()
-        watched.step()
-    for frame in watched.frames:
-        check_laws(frame)
-    assert tree(watched.frames[1]) == [
-        "Named forward",
-        "  a forward",
-        "  b forward",
-        "Named backward",
-        "  b backward",
-        "  a backward",
-    ]
 
 
 def test_what_another_thread_does_is_no_part_of_the_steps_account() -> None:

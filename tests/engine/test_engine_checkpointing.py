@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -12,12 +11,10 @@ import torch
 import torch.utils.checkpoint as torch_checkpoint
 from engine_laws import Watched, check_laws, count, everything, tree
 from engine_world import Part, World, own_ns
-from fake_engine import backward_by_devices, launch, threads_of_devices
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from autoprof import Phase
-from autoprof.testing import FakeClock, FakeDevice
 
 Run = Callable[..., Any]
 ROOT_ONLY = everything(targets=[{"match": "", "name": "Net"}])
@@ -207,21 +204,6 @@ def test_an_exception_in_a_recompute_leaves_unchanged_and_ends_its_span(reentran
     assert second.phase_ns()[RECOMPUTE] == 10
 
 
-@FORMS
-def test_a_checkpoint_of_an_earlier_step_serves_the_call_of_that_step(reentrant: bool) -> None:
-    """The graph outlives its step."""
-    world = World()
-    net = Net(world, checkpointed(lambda net: net.both, reentrant))
-    with Watched(net, clock=world.clock, config=ROOT_ONLY) as watched:
-        loss = net(torch.ones(2, requires_grad=True) * 1.0).sum()
-        watched.step()
-        loss.backward()
-        watched.step()
-    check_laws(watched.frames[1])
-    assert watched.frames[1].phase_ns()[RECOMPUTE] == 10
-    assert count(watched.frames[1], RECOMPUTE) == {"Net": 1}
-
-
 def test_nothing_is_left_after_close() -> None:
     """torch's classes are back, and a graph that outlives the session runs."""
     before = [getattr(torch_checkpoint, name) for name in NAMES]
@@ -236,17 +218,6 @@ def test_nothing_is_left_after_close() -> None:
     assert dict(vars(torch_checkpoint.CheckpointFunction)) == methods
     loss.backward()
     assert net.layers[0].weight.grad is not None
-
-
-class Block(nn.Module):
-    """Checkpoint a module."""
-
-    def __init__(self, inner: nn.Module, reentrant: bool) -> None:
-        super().__init__()
-        self.inner, self.reentrant = inner, reentrant
-
-    def forward(self, x: Tensor) -> Tensor:
-        return checkpoint(self.inner, x, use_reentrant=self.reentrant)
 
 
 class Foreign(torch.autograd.Function):
@@ -276,39 +247,3 @@ def test_another_packages_checkpointing_is_noted_once() -> None:
     (note,) = watched.session.summary().notes
     assert note.startswith("modules were called inside a backward pass, but not by torch.utils.checkpoint")
     assert not train(Net(world, checkpointed(FUNCTIONS["module"], False)), world, everything()).session.summary().notes
-
-
-class Launched(nn.Module):
-    """A checkpointed operator between two others, on a device."""
-
-    def __init__(self, device: FakeDevice, reentrant: bool) -> None:
-        super().__init__()
-        self.device, self.reentrant = device, reentrant
-
-    def part(self, x: Tensor) -> Tensor:
-        """An operator whose output the next one saves."""
-        return launch(self.device, x, 100, 300).square()
-
-    def forward(self, x: Tensor) -> Tensor:
-        x = launch(self.device, x, 10, 30)
-        x = checkpoint(self.part, x, use_reentrant=self.reentrant)
-        return launch(self.device, x, 1, 3)
-
-
-@FORMS
-@pytest.mark.parametrize("threads", [False, True], ids=["one thread", "a thread for each device"])
-def test_a_recompute_on_a_device_has_the_devices_time(
-    reentrant: bool, threads: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The engine's thread of the device runs it, while the training thread waits."""
-    device = FakeDevice(FakeClock(), lag_ns=70)
-    model = Launched(device, reentrant)
-    engine = threads_of_devices(monkeypatch) if threads else nullcontext()
-    with engine, Watched(model, clock=device.device_clock(), config=ROOT_ONLY) as watched:
-        for _ in range(2):
-            backward_by_devices(model(torch.ones(1, requires_grad=True)), device)
-            watched.step()
-    for frame in watched.frames:
-        check_laws(frame)
-        assert frame.phase_ns() == {FORWARD: 111, RECOMPUTE: 100, BACKWARD: 333, Phase.OTHER: 0}
-    assert not watched.session.summary().skipped

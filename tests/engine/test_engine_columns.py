@@ -13,9 +13,8 @@ from autoprof._capture.marks.codes import Label
 from autoprof._capture.marks.mark_batch import MarkBatch
 from autoprof._resolve import RawStep
 from autoprof._resolve.grad_accumulation import MicroStepCounter
-from autoprof._resolve.launch_lag import DRIFT_PPM, EMPTY_QUEUE_NS, LaunchLag, host_bound_ns
+from autoprof._resolve.launch_lag import DRIFT_PPM, LaunchLag
 from autoprof._resolve.memory import MemoryColumns, memory_columns
-from autoprof._resolve.plan import ShownSpans
 from autoprof.frame import NOT_MEASURED, Layout
 from autoprof.testing import FakeClock, FakeDevice
 
@@ -53,11 +52,6 @@ def step_of(*marked: tuple[int, int], places: dict[int, int] | None = None, home
     return RawStep(1, 0, 1, clock, read(home), read(home), batch)
 
 
-def test_marks_of_one_thread_need_no_lanes() -> None:
-    """All are the training thread's."""
-    assert step_of((TRAINING, marks.ENTER), (TRAINING, marks.LEAVE)).lanes() is None
-
-
 def test_the_thread_that_runs_the_backward_belongs_to_the_training_thread() -> None:
     """Its marks are those of a pass; the mark that names it lies on its lane."""
     step = step_of((TRAINING, marks.ENTER), (OTHER, marks.BACKWARD_START), (OTHER, marks.BACKWARD_END))
@@ -84,26 +78,6 @@ def test_of_several_backward_threads_that_of_the_steps_device_is_the_trainings(
         home=home,
     )
     assert step.lanes() == lanes
-
-
-def test_on_the_hosts_clock_the_first_backward_thread_is_the_trainings() -> None:
-    """Its readings are on no device."""
-    codes = [marks.THREAD, marks.BACKWARD_START, marks.THREAD, marks.BACKWARD_START, marks.ENTER]
-    batch = batch_of(codes, [OTHER, 1, THIRD, 2, 3], True)
-    assert RawStep(1, 0, 1, FakeClock(), 0, 9, batch).lanes() == (0, 0, 2, 2, 0)
-
-
-def test_the_readings_of_a_step_are_its_start_its_marks_and_its_end() -> None:
-    """Values are none."""
-    step = step_of((TRAINING, marks.ENTER), (OTHER, marks.BACKWARD_START), (TRAINING, marks.MEMORY))
-    assert step.readings() == [step.start, step.mark_batch.readings[0], step.mark_batch.readings[2], step.end]
-
-
-@pytest.mark.parametrize("raw", [memoryview(np.arange(4).tobytes()), [0, 1, 2, 3]], ids=["host clock", "events"])
-def test_the_first_marks_keep_as_many_codes_as_readings(raw: Any) -> None:
-    """On a device readings are a list of events."""
-    batch = MarkBatch(np.arange(4).tobytes(), raw, TRAINING, False, 0).up_to(2)
-    assert (batch.codes, batch.readings, batch.mark_count) == ([0, 1], [0, 1], 2)
 
 
 # Micro-steps.
@@ -198,11 +172,6 @@ def lag_of(lag: LaunchLag, begun_ns: int, host: list[int], ns: list[int], device
     return lag.of(begun_ns, np.array(host), np.array(ns), of, len(host) - 1).tolist()
 
 
-def test_the_smallest_difference_of_host_and_device_is_a_lag_of_zero() -> None:
-    """The clocks of host and device have an unknown offset."""
-    assert lag_of(LaunchLag(), 0, [0, 10, 20], [500, 540, 525]) == [0, 30, 5]
-
-
 def test_a_step_inherits_the_zero_of_the_one_before() -> None:
     """Its queue never ran dry: the lag is that of the end of the step before, and what was added since."""
     lag = LaunchLag()
@@ -218,14 +187,6 @@ def test_the_inherited_zero_rises_as_fast_as_clocks_may_drift() -> None:
     lag, second = LaunchLag(), 1_000_000_000
     lag_of(lag, 0, [0, second], [0, second + 900_000])
     assert lag_of(lag, second, [0, 0], [0, 0]) == [900_000 - second * DRIFT_PPM // 1_000_000] * 2
-
-
-def test_time_is_host_bound_where_the_queue_was_empty_at_its_end() -> None:
-    """Up to the scatter of events; summed from the first mark on."""
-    ns = np.array([0, 10, 30, 60, 100])
-    lag = np.array([0, EMPTY_QUEUE_NS, EMPTY_QUEUE_NS + 1, 0, 0])
-    assert host_bound_ns(ns, lag).tolist() == [0, 10, 10, 40, 80]
-    assert host_bound_ns(np.array([50, 40, 70]), np.zeros(3)).tolist() == [0, 0, 30]
 
 
 # Memory.
@@ -277,27 +238,3 @@ def test_a_span_reached_what_those_in_it_reached_whatever_their_depth() -> None:
     assert last.memory_peak_bytes.tolist() == [20, 20]
     only = found.only(np.array([2, 3]))
     assert lists(only) == [[90, 5], [30, 6], [90, 6], None, None]
-
-
-# Hidden spans.
-
-
-def test_hidden_spans_are_left_out_and_their_children_lie_in_the_next_shown_one() -> None:
-    """Their self times by phase are their lengths without those of their children; other lanes have none."""
-    layout = Layout(
-        names=("a", "h", "b", "h", "c", "i", "j", "k"),
-        fqns=("fa", "fh", "fb", "fh", "fc", "fi", "fj", None),
-        phases=(Phase.FORWARD,) * 5 + (Phase.BACKWARD, Phase.FORWARD, Phase.USER),
-        parents=(-1, 0, 1, 1, 3, -1, -1, 5),
-        calls=(1, 2, 3, 4, 5, 6, 7, 8),
-        lanes=(0, 0, 0, 0, 0, 0, 1, 0),
-    )
-    shown = ShownSpans(layout, (1, 3, 5, 6))
-    assert shown.spans.tolist() == [0, 2, 4, 7]
-    found = shown.layout
-    assert found.names == ("a", "b", "c", "k")
-    assert found.fqns == ("fa", "fb", "fc", None)
-    assert found.phases == (Phase.FORWARD, Phase.FORWARD, Phase.FORWARD, Phase.USER)
-    assert (found.parents, found.calls, found.lanes) == ((-1, 0, 0, -1), (1, 3, 5, 8), (0, 0, 0, 0))
-    hidden = [(phase, spans.tolist(), signs.tolist()) for phase, spans, signs in shown.hidden]
-    assert hidden == [(Phase.FORWARD, [1, 2, 4], [1, -1, -1]), (Phase.BACKWARD, [5, 7], [1, -1])]

@@ -12,8 +12,6 @@ import pytest
 from autoprof import Phase
 from autoprof._resolve.device import (
     ACROSS_PAUSE,
-    NO_DEVICE_TIME,
-    TWO_STREAMS,
     DeviceColumns,
     DeviceTimer,
     is_on_one_stream,
@@ -26,33 +24,23 @@ NONE = NOT_MEASURED
 STREAMS = ((0, 0), (0, 1), (0, 2))
 
 
-class Name(NamedTuple):
-    """A span between two marks, counted from 0."""
-
-    start: int
-    end: int
-    parent: int = -1
-    phase: Phase = Phase.FORWARD
-    lane: int = TRAINING_LANE
-
-
-def plan_of(*spans: Name, pauses: tuple[tuple[int, int], ...] = (), values: tuple[int, ...] = ()) -> Plan:
-    """Return a plan of these spans."""
+def plan_of(*spans: tuple[int, int], pauses: tuple[tuple[int, int], ...] = ()) -> Plan:
+    """Return a plan of forward spans from mark to mark, counted from 0."""
     layout = Layout(
         names=tuple(f"span{index}" for index in range(len(spans))),
         fqns=(None,) * len(spans),
-        phases=tuple(span.phase for span in spans),
-        parents=tuple(span.parent for span in spans),
+        phases=(Phase.FORWARD,) * len(spans),
+        parents=(-1,) * len(spans),
         calls=(1,) * len(spans),
-        lanes=tuple(span.lane for span in spans),
+        lanes=(TRAINING_LANE,) * len(spans),
     )
     return Plan(
         layout=layout,
-        starts=as_column([span.start for span in spans]),
-        ends=as_column([span.end for span in spans]),
+        starts=as_column([start for start, _ in spans]),
+        ends=as_column([end for _, end in spans]),
         memory=None,
         logged=as_column([NONE] * len(spans)),
-        values=as_column(list(values)),
+        values=as_column([]),
         pauses=pauses,
         hidden=(),
         calls={},
@@ -92,7 +80,7 @@ def one_step(columns: DeviceColumns | None) -> OneStep:
 
 def columns_of(plan: Plan, times: Times, timer: DeviceTimer | None = None) -> tuple[Plan, OneStep]:
     """Return the plan by streams and the columns of a step with these times, computed in each way that it may be."""
-    marks = len(times.host_ns) - 2 + len(plan.values)
+    marks = len(times.host_ns) - 2
     placed, columns = (timer or DeviceTimer()).columns(plan, marks, times)
     if is_on_one_stream(plan, times) and timer is None:
         together = DeviceTimer().columns_of_run(plan, marks, [times, times])
@@ -103,16 +91,6 @@ def columns_of(plan: Plan, times: Times, timer: DeviceTimer | None = None) -> tu
 
 
 # Without a device, and on one stream.
-
-
-def test_spans_on_one_stream_have_the_times_between_their_marks() -> None:
-    """Values that lie among the marks have no time."""
-    plan = plan_of(Name(0, 4), Name(1, 3, 0), values=(2,))
-    placed, columns = columns_of(plan, times_of([0, 10, 30, 70, 150, 170]))
-    assert (placed.layout.lanes, placed.layout.parents) == (plan.layout.lanes, plan.layout.parents)
-    assert columns.start_ns.tolist() == [10, 30]
-    assert columns.ns.tolist() == [140, 40]
-    assert columns.duration_ns == 170
 
 
 def test_recording_costs_what_the_device_waited_for_the_host_or_its_time_for_the_events() -> None:
@@ -126,7 +104,7 @@ def test_recording_costs_what_the_device_waited_for_the_host_or_its_time_for_the
 
 def test_the_time_in_which_the_device_waits_for_the_host_is_that_of_the_step() -> None:
     """Between two marks at the second of which the queue is empty; and each event takes the device's time for one."""
-    timer, plan = DeviceTimer(), plan_of(Name(0, 1))
+    timer, plan = DeviceTimer(), plan_of((0, 1))
     timer.event_ns = 3
     for place in (None, [0, 0, 1, 0]):
         times = times_of([0, 40_000, 90_000, 500_000], place, host=[0, 40_000, 10_000, 20_000])
@@ -140,18 +118,9 @@ def test_the_time_in_which_the_device_waits_for_the_host_is_that_of_the_step() -
 # Pauses.
 
 
-def test_the_time_of_a_pause_is_in_no_span_and_not_in_the_step() -> None:
-    """A span that ends inside it ends where it begins."""
-    plan = plan_of(Name(0, 5), Name(1, 3, 0), pauses=((2, 4),))
-    _, columns = columns_of(plan, times_of([0, 10, 20, 50, 400, 1_050, 1_060, 1_100]))
-    assert columns.start_ns.tolist() == [10, 20]
-    assert columns.ns.tolist() == [50, 30]
-    assert columns.duration_ns == 100
-
-
 def test_an_idle_device_in_a_pause_is_not_host_bound() -> None:
     """It waits for the pause to end, and the pause is in no step."""
-    plan = plan_of(Name(0, 3), pauses=((1, 2),))
+    plan = plan_of((0, 3), pauses=((1, 2),))
     _, columns = columns_of(plan, times_of([0, 10, 20, 1_020, 1_050, 1_100]))
     assert columns.host_bound_ns.tolist() == [40]
 
@@ -164,7 +133,7 @@ def test_a_pause_whose_ends_the_steps_stream_does_not_show_leaves_the_step_witho
     place = [0] * 6
     for mark in [unseen] if isinstance(unseen, int) else unseen:
         place[mark + 1] = 1
-    plan = plan_of(Name(0, 3), pauses=((1, 2),))
+    plan = plan_of((0, 3), pauses=((1, 2),))
     placed, columns = columns_of(plan, times_of([0, 10, 20, 1_020, 1_050, 1_100], place))
     assert columns.duration_ns is None
     assert placed is plan
@@ -172,7 +141,7 @@ def test_a_pause_whose_ends_the_steps_stream_does_not_show_leaves_the_step_witho
 
 def test_spans_of_another_stream_across_pauses_have_no_time_and_each_is_counted() -> None:
     """Whatever pause it is; those before, between and after them have theirs."""
-    spans = Name(0, 3), Name(1, 2), Name(4, 5), Name(6, 9), Name(10, 11)
+    spans = (0, 3), (1, 2), (4, 5), (6, 9), (10, 11)
     place = [0, 1, 0, 0, 1, 1, 1, 1, 0, 0, 1, 1, 1, 0]
     plan, timer = plan_of(*spans, pauses=((1, 2), (7, 8))), DeviceTimer()
     placed, columns = columns_of(plan, times_of([10 * at for at in range(14)], place), timer)
@@ -184,20 +153,9 @@ def test_spans_of_another_stream_across_pauses_have_no_time_and_each_is_counted(
 # Streams.
 
 
-def test_spans_have_the_lane_of_their_stream_and_the_parent_on_it() -> None:
-    """Streams are numbered as they come; a span of another thread stays beside the training's."""
-    spans = Name(0, 7), Name(1, 4, 0), Name(2, 3, 1), Name(5, 6, 0, lane=1)
-    place = [0, 0, 1, 0, 0, 1, 2, 2, 0, 0]
-    placed, columns = columns_of(plan_of(*spans), times_of([10 * at for at in range(10)], place))
-    assert placed.layout.lanes == (TRAINING_LANE, STREAM_LANES, TRAINING_LANE, 1 + 2 * STREAM_LANES)
-    assert placed.layout.parents == (-1, -1, 0, -1)
-    assert columns.ns.tolist() == [70, 30, 10, 10]
-    assert columns.start_ns.tolist() == [10, 20, 30, 60]
-
-
 def test_a_stream_keeps_its_number_from_step_to_step() -> None:
     """Also where others come first, and where the step begins on another one."""
-    timer, plan, ns = DeviceTimer(), plan_of(Name(0, 1), Name(2, 3)), [10 * at for at in range(6)]
+    timer, plan, ns = DeviceTimer(), plan_of((0, 1), (2, 3)), [10 * at for at in range(6)]
     lanes = []
     for place, streams in (
         ([0, 1, 1, 2, 2, 0], STREAMS),
@@ -209,26 +167,12 @@ def test_a_stream_keeps_its_number_from_step_to_step() -> None:
     assert lanes == [[1, 2], [2, 1], [3, 2]]
 
 
-def test_a_span_with_its_marks_on_two_streams_has_no_time() -> None:
-    """It is counted by its reason, and so is what the device clock did not see."""
-    spans = Name(0, 1), Name(2, 3), Name(4, 5), Name(6, 7), Name(8, 9)
-    place = [0, 0, 1, NONE, 0, 0, NONE, NONE, NONE, 0, 0, 0]
-    ns = [NONE if stream < 0 else 10 * at for at, stream in enumerate(place)]
-    timer = DeviceTimer()
-    placed, columns = columns_of(plan_of(*spans), times_of(ns, place, host=[10 * at for at in range(12)]), timer)
-    assert columns.ns.tolist() == [NONE, NONE, NONE, NONE, 10]
-    assert columns.start_ns.tolist() == [NONE, NONE, NONE, NONE, 90]
-    assert columns.host_bound_ns.tolist() == [NONE, NONE, NONE, NONE, 10]
-    assert timer.untimed == {TWO_STREAMS: 1, NO_DEVICE_TIME: 3}
-    assert placed.layout.lanes == (*[UNTIMED_LANE] * 4, TRAINING_LANE)
-
-
 # Host-bound time.
 
 
 def test_a_device_that_starts_later_has_an_empty_queue_of_its_own() -> None:
     """The lag of one device tells nothing about that of another."""
-    spans = Name(0, 1), Name(2, 3)
+    spans = (0, 1), (2, 3)
     times = times_of(
         [0, 100_000, 300_000, 5_000_000, 5_600_000, 900_000],
         [0, 0, 0, 1, 1, 0],
@@ -237,15 +181,3 @@ def test_a_device_that_starts_later_has_an_empty_queue_of_its_own() -> None:
     )
     _, columns = columns_of(plan_of(*spans), times)
     assert columns.host_bound_ns.tolist() == [200_000, 600_000]
-
-
-def test_a_step_that_begins_with_a_full_queue_waits_for_no_launch() -> None:
-    """The steps before it have shown how far the device is behind the host."""
-    timer, plan = DeviceTimer(), plan_of(Name(0, 1))
-    host = [1_000_000, 1_100_000, 1_200_000, 1_300_000]
-    _, first = columns_of(plan, times_of([0, 100_000, 900_000, 1_000_000], host=host), timer)
-    _, second = columns_of(plan, times_of([0, 100_000, 200_000, 300_000], host=[at + 300_000 for at in host]), timer)
-    _, alone = columns_of(plan, times_of([0, 100_000, 200_000, 300_000], host=host))
-    assert first.host_bound_ns.tolist() == [0]
-    assert second.host_bound_ns.tolist() == [0]
-    assert alone.host_bound_ns.tolist() == [100_000]

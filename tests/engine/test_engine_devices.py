@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-import pytest
 import torch
 from engine_laws import Watched, check_laws, everything
-from fake_engine import Activation, Weighted, backward_by_devices, launch, threads_of_devices, transfer
+from fake_engine import Activation, Weighted, backward_by_devices, launch, transfer
 from torch import Tensor, nn
 
 from autoprof import Phase, StepFrame
@@ -21,13 +18,6 @@ from autoprof.frame import STREAM_LANES, TRAINING_LANE
 from autoprof.testing import FakeClock, FakeDevice
 
 EVERY = everything(targets=[{"match": ".+"}])
-
-
-@pytest.fixture
-def engine(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Run backward nodes as torch's engine does, which has a thread for each device."""
-    with threads_of_devices(monkeypatch):
-        yield
 
 
 def device_ns(frame: StepFrame, phase: Phase = Phase.FORWARD) -> dict[str, int | None]:
@@ -64,7 +54,6 @@ def run(device: FakeDevice, model: nn.Module, at: int, steps: int = 3) -> Watche
     return watched
 
 
-@pytest.mark.usefixtures("engine")
 def test_a_model_on_a_device_that_is_not_current_is_the_steps_account() -> None:
     """``model.to("cuda:1")`` without ``set_device``: spans, step and backward are those of device 1."""
     device = FakeDevice(FakeClock(), lag_ns=70)
@@ -76,25 +65,6 @@ def test_a_model_on_a_device_that_is_not_current_is_the_steps_account() -> None:
         assert frame.device_duration_ns == 462
         assert frame.phase_ns() == {Phase.FORWARD: 42, Phase.BACKWARD: 420, Phase.OTHER: 0}
     assert device.place == (0, 0)
-
-
-@pytest.mark.usefixtures("engine")
-def test_each_part_of_a_model_on_two_devices_has_its_own_time() -> None:
-    """Forward and backward of the far part are exact, beside the step; the account of the home device closes."""
-    device = FakeDevice(FakeClock(), lag_ns=70)
-    model = nn.Sequential(
-        Weighted(device, 10, 100),
-        Weighted(device, 30, 300, at=1),
-        Weighted(device, 5, 50, at=1),
-        Weighted(device, 7, 70),
-    )
-    for frame in run(device, model, at=0).frames:
-        assert device_ns(frame)["0"] == 10
-        assert lanes(frame) == {"0": TRAINING_LANE, "1": STREAM_LANES, "2": STREAM_LANES, "3": TRAINING_LANE}
-        assert (device_ns(frame)["2"], device_ns(frame)["3"]) == (5, 7 + 35)  # the last one waits for the other device
-        assert device_ns(frame, Phase.BACKWARD) == {"0": 100, "1": 300, "2": 50, "3": 70}
-        assert lanes(frame, Phase.BACKWARD)["0"] == TRAINING_LANE
-        assert lanes(frame, Phase.BACKWARD)["1"] > TRAINING_LANE
 
 
 class Split(nn.Module):
@@ -111,7 +81,6 @@ class Split(nn.Module):
         return transfer(self.device, x, 0)
 
 
-@pytest.mark.usefixtures("engine")
 def test_an_activation_is_read_where_its_input_lies() -> None:
     """It has no parameter that would say so, and the module around it is on both devices."""
     device = FakeDevice(FakeClock(), lag_ns=70)
@@ -124,28 +93,6 @@ def test_an_activation_is_read_where_its_input_lies() -> None:
         assert lanes(frame)["0/act"] == STREAM_LANES
         assert lanes(frame)["0"] == TRAINING_LANE
         assert device_ns(frame)["0"] == 10 + 34  # until the result is back
-
-
-def test_a_model_that_moves_is_read_on_its_new_device_from_the_next_step_on() -> None:
-    """The step before ends on the device that it ran on."""
-    device = FakeDevice(FakeClock(), lag_ns=70)
-    model = nn.Sequential(Weighted(device, 40, 400), Weighted(device, 2, 20))
-    with Watched(model, clock=device.device_clock(), config=EVERY) as watched:
-        for at in (0, 0, 1, 1, 0):
-            device.clock.advance(10_000)  # a copy to another device waits for it
-            device.move(model, at)
-            watched.step()  # an empty one: the next begins where the model is now
-            train(watched, device, model, at)
-    for frame in watched.frames:
-        check_laws(frame)
-    frames = [frame for frame in watched.frames if frame.spans]
-    assert len(frames) == 5
-    for frame in frames:
-        assert device_ns(frame) == {"0": 40, "1": 2}
-        assert device_ns(frame, Phase.BACKWARD) == {"0": 400, "1": 20}
-        assert {span.lane for span in frame.spans} == {TRAINING_LANE}
-        assert frame.device_duration_ns == 462
-    assert not watched.session.summary().skipped
 
 
 class Level(Memory):

@@ -149,33 +149,6 @@ def test_a_loader_that_was_seen_to_feed_validation_is_apart_from_its_first_fetch
     assert [frame.phase_ns()[Phase.DATA] for frame in program.watched.sink.frames] == [3] * 6
 
 
-def test_validation_inside_a_pause_is_named_so(program: Program) -> None:
-    """The pause decides what is charged to no step; the forward says what it is."""
-    program.train()
-    with program.watched.session.pause():
-        program.validate()
-    with program.watched.session.pause():
-        program.clock.advance(7)
-    program.train()
-    summary = program.end()
-    assert program.lengths == [15, 15]
-    assert [(one.name, one.calls, one.total_ns) for one in summary.excluded] == [
-        ("validation", 1, 220),
-        ("pause", 1, 7),
-    ]
-
-
-def test_validation_during_steps_that_are_not_sampled_is_counted() -> None:
-    """What is apart does not depend on which steps are recorded."""
-    program = Program("manual", sample={"every": 4, "warmup": 0, "budget": None})
-    for _ in range(4):
-        program.train()
-        program.validate()
-    summary = program.end()
-    assert (summary.steps, summary.excluded[0].calls, summary.excluded[0].steps) == (1, 4, 4)
-    assert 4 * 200 <= summary.excluded[0].total_ns <= 4 * 220
-
-
 def test_what_is_excluded_after_one_step_happens_once(program: Program) -> None:
     """A checkpoint of three files is written after one step; what comes before the first step is after none."""
     session = program.watched.session

@@ -36,22 +36,6 @@ def bound(frame: StepFrame) -> dict[str, tuple[int | None, int | None, bool | No
     return {span.name: (span.device_ns, span.host_bound_ns, span.host_bound) for span in frame.spans}
 
 
-def test_a_span_whose_work_stood_in_the_queue_is_not_marked() -> None:
-    """The host launches in 10 µs what the device does in 100: the lead grows from span to span."""
-    device = FakeDevice(FakeClock())
-    model = nn.Sequential(*[Op(device, 100 * US, host_ns=10 * US) for _ in range(3)])
-    (frame,) = run(device, model).frames
-    assert bound(frame) == {"0": (110 * US, 0, False), "1": (100 * US, 0, False), "2": (100 * US, 0, False)}
-
-
-def test_a_span_at_whose_end_the_queue_was_empty_is_marked() -> None:
-    """The host takes 100 µs to launch what the device does in 5: the span is as long as the host took."""
-    device = FakeDevice(FakeClock())
-    model = nn.Sequential(*[Op(device, 5 * US, host_ns=100 * US) for _ in range(2)])
-    (frame,) = run(device, model).frames
-    assert bound(frame) == {"0": (105 * US, 105 * US, True), "1": (100 * US, 100 * US, True)}
-
-
 def test_a_parent_is_marked_when_more_than_half_of_it_is_host_bound() -> None:
     """What its children spent at the end of an empty queue is the parent's, too; what they did not is not."""
     device = FakeDevice(FakeClock())

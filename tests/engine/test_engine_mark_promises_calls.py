@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import namedtuple
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -85,23 +84,6 @@ def test_a_wrong_call_raises_the_error_of_the_bare_model() -> None:
         assert backwards(frame) == ALL
 
 
-# Repeated, nested, shared.
-
-
-@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode, torch.enable_grad])
-def test_calls_in_every_gradient_mode_are_recorded(mode: Callable[[], Any]) -> None:
-    """Beside a training call."""
-
-    def work(model: Any) -> Any:
-        with mode():
-            output = model(batch()).clone()
-        return output.tolist(), train_step(model)
-
-    for frame in as_bare(two_layers, work):
-        assert forwards(frame) == dict.fromkeys(ALL, 2)
-        assert backwards(frame) == ALL
-
-
 # Exceptions.
 
 
@@ -157,23 +139,6 @@ def test_an_exception_leaves_forward_as_it_is(error: BaseException) -> None:
         assert depths == {
             "Sequential forward": 0, "0 forward": 2, "1 forward": 2, "1/layer forward": 4, "2 forward": 2,
         }  # fmt: skip
-
-
-# Backward passes.
-
-
-def test_a_backward_into_a_hidden_output_runs_the_node_that_made_it() -> None:
-    """``backward(inputs=[hidden])``: torch runs this node, though nobody needs its gradients."""
-
-    def work(model: Any) -> Any:
-        hidden = model[0](batch())
-        model[2](torch.tanh(hidden)).square().sum().backward(inputs=[hidden])
-        return hidden.grad
-
-    for frame in as_bare(two_layers, work):
-        assert forwards(frame) == {"0": 1, "2": 1}
-        assert backwards(frame)["2"] == 1
-        assert backwards(frame)["0"] <= 1
 
 
 # Sessions that come and go.

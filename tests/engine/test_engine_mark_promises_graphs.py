@@ -12,21 +12,16 @@ import torch
 import torch._dynamo.compiled_autograd
 import torch.export
 import torch.fx
-from engine_laws import Watched, everything
 from mark_promises import (
     Counting,
     as_bare,
     backwards,
     batch,
-    check_closed,
-    counted_compile,
     forwards,
     frozen,
-    functions,
     recorded,
     train_step,
     two_layers,
-    with_dense,
 )
 from torch import Tensor, nn
 from torch.fx.experimental.proxy_tensor import make_fx
@@ -173,34 +168,3 @@ def test_a_model_with_graph_breaks_and_new_shapes_is_compiled_as_often_as_withou
         return outputs, backend.graphs
 
     as_bare(make, work, steps=3)
-
-
-# Module.compile.
-
-
-def test_a_module_compiled_during_the_session_runs_compiled_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One graph; it stays compiled after the session, by the program's own object."""
-    model = with_dense()
-    expected, made, compile_call = frozen(model(batch())), [], torch.compile
-
-    def keep(*args: Any, **kwargs: Any) -> Any:
-        made.append(compile_call(*args, **kwargs))
-        return made[-1]
-
-    monkeypatch.setattr(torch, "compile", keep)
-    before = functions()
-    with Watched(model, config=everything()) as watched:
-        for step in range(4):
-            if step == 1:
-                backend = counted_compile(model[0])
-            output = model(batch())
-            assert frozen(output) == expected
-            output.sum().backward()
-            watched.step()
-        assert len(backend.graphs) == 1
-    check_closed(watched, before)
-    assert vars(model[0])["_compiled_call_impl"] is made[0]
-    assert frozen(model(batch())) == expected
-    assert len(backend.graphs) == 1
-    for frame in watched.sink.frames:
-        assert {name: forwards(frame)[name] for name in ("Sequential", "1", "2")} == {"Sequential": 1, "1": 1, "2": 1}

@@ -44,25 +44,11 @@ HOOKS: dict[str, Register] = {
     "post, with keywords": lambda m, log: m.register_forward_hook(noting(log, "post"), with_kwargs=True),
     "post, always": lambda m, log: m.register_forward_hook(noting(log, "post"), always_call=True),
     "post, new output": lambda m, log: m.register_forward_hook(noting(log, "post", lambda _m, _a, output: output * 2)),
-    "post, detached output": lambda m, log: m.register_forward_hook(
-        noting(log, "post", lambda _m, _a, output: output.detach().requires_grad_())
-    ),
     "full backward pre": lambda m, log: m.register_full_backward_pre_hook(noting(log, "backward pre")),
     "full backward": lambda m, log: m.register_full_backward_hook(noting(log, "backward")),
     "full backward, new gradient": lambda m, log: m.register_full_backward_hook(
         noting(log, "backward", lambda _m, grads, _out: tuple(g * 2 if g is not None else None for g in grads))
     ),
-    "legacy backward": lambda m, log: m.register_backward_hook(noting(log, "backward")),
-    "global pre": lambda _, log: torch_module.register_module_forward_pre_hook(noting(log, "global pre")),
-    "global post": lambda _, log: torch_module.register_module_forward_hook(noting(log, "global post")),
-    "global post, with keywords, always": lambda _, log: torch_module.register_module_forward_hook(
-        noting(log, "global post"), with_kwargs=True, always_call=True
-    ),
-    "global post, new output": lambda _, log: torch_module.register_module_forward_hook(
-        noting(log, "global post", lambda _m, _a, output: output * 2)
-    ),
-    "global backward pre": lambda _, log: torch_module.register_module_full_backward_pre_hook(noting(log, "pre")),
-    "global backward": lambda _, log: torch_module.register_module_full_backward_hook(noting(log, "backward")),
     "a parameter's": lambda m, log: m.weight.register_hook(noting(log, "parameter")),
     "a parameter's, after accumulation": lambda m, log: m.weight.register_post_accumulate_grad_hook(
         noting(log, "accumulated")
@@ -105,12 +91,11 @@ def with_log() -> nn.Sequential:
 
 def test_hooks_of_all_kinds_run_in_the_order_of_the_bare_model() -> None:
     """Two of each on each layer, one registered before the session and one during it."""
-    kinds = [kind for kind in HOOKS if "global" not in kind and "legacy" not in kind and "detached" not in kind]
 
     def register(model: Any) -> None:
         for i in (0, 2):
-            for kind in kinds:
-                HOOKS[kind](model[i], model.log)
+            for register_kind in HOOKS.values():
+                register_kind(model[i], model.log)
 
     def make() -> nn.Module:
         model = with_log()

@@ -6,6 +6,7 @@ import inspect
 import types
 from typing import Any
 
+import pytest
 import torch
 from engine_laws import Watched, everything
 from mark_promises import (
@@ -23,59 +24,38 @@ from mark_promises import (
 )
 from torch import Tensor, nn
 
-# Forward replaced.
+# Functions that are replaced.
 
 
-def test_a_forward_replaced_on_the_instance_is_called_and_recorded() -> None:
-    """From the second step on; deleted again in the third."""
-
-    def twice(self: Any, x: Tensor) -> Tensor:
-        return torch.nn.functional.linear(x, self.weight) * 2
-
-    def work(model: Any, step: int) -> Any:
-        if step == 2:
-            model[0].forward = types.MethodType(twice, model[0])
-        if step == 3:
-            del model[0].forward
-        return train_step(model)
-
-    for frame in as_bare(two_layers, counting_steps(work), steps=4):
-        assert forwards(frame) == backwards(frame) == ALL
+def twice(self: Any, x: Tensor) -> Tensor:
+    """Be a forward."""
+    return torch.nn.functional.linear(x, self.weight) * 2
 
 
-def test_a_forward_patched_on_the_class_is_called_and_recorded() -> None:
-    """During the session, and put back."""
-    own = nn.Linear.forward
+OWN_CALL = nn.Module.__call__
+SEEN: list[str] = []
+
+
+def call(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
+    """Be a ``__call__`` of all modules, as tools that trace modules put it on the class."""
+    SEEN.append(type(self).__name__)
+    return OWN_CALL(self, *args, **kwargs)
+
+
+@pytest.mark.parametrize("place", ["instance", "class", "__call__ of all modules"])
+def test_a_function_of_a_module_that_is_replaced_is_called_and_recorded(place: str) -> None:
+    """In the second step; put back after it."""
 
     def work(model: Any, step: int) -> Any:
-        if step == 2:
-            nn.Linear.forward = lambda self, input: own(self, input) * 2
-        try:
-            return train_step(model)
-        finally:
-            nn.Linear.forward = own
-
-    for frame in as_bare(two_layers, counting_steps(work), steps=3):
-        assert forwards(frame) == backwards(frame) == ALL
-
-
-def test_a_call_patched_on_the_class_of_all_modules_is_called() -> None:
-    """``nn.Module.__call__``, as tools that trace modules do."""
-    own = nn.Module.__call__
-    seen: list[str] = []
-
-    def call(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
-        seen.append(type(self).__name__)
-        return own(self, *args, **kwargs)
-
-    def work(model: Any, step: int) -> Any:
-        seen.clear()
-        if step == 2:
-            nn.Module.__call__ = call
-        try:
-            return train_step(model), list(seen)
-        finally:
-            nn.Module.__call__ = own
+        SEEN.clear()
+        with pytest.MonkeyPatch.context() as patch:
+            if step == 2 and place == "instance":
+                patch.setitem(vars(model[0]), "forward", types.MethodType(twice, model[0]))
+            elif step == 2 and place == "class":
+                patch.setattr(nn.Linear, "forward", twice)
+            elif step == 2:
+                patch.setattr(nn.Module, "__call__", call)
+            return train_step(model), list(SEEN)
 
     for frame in as_bare(two_layers, counting_steps(work), steps=3):
         assert forwards(frame) == backwards(frame) == ALL

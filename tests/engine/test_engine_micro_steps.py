@@ -58,23 +58,6 @@ def test_micro_steps_are_counted_inside_one_optimizer_step(step: str, reentrant:
     assert watched.sink.summary.micro_steps == 4
 
 
-def test_what_an_optimizers_closure_runs_is_the_optimizers() -> None:
-    """LBFGS evaluates the model as often as it likes: that is one micro-step."""
-    model = Net()
-    optimizer = torch.optim.LBFGS(model.parameters(), max_iter=3)
-
-    def closure() -> Tensor:
-        optimizer.zero_grad()
-        loss: Tensor = model(torch.ones(3, 2)).pow(2).sum()
-        loss.backward()
-        return loss
-
-    with Watched(model, optimizer=optimizer) as watched:
-        optimizer.step(closure)
-        watched.step()
-    assert watched.frames[0].micro_steps == 1
-
-
 def test_micro_steps_are_in_the_records_and_in_the_report() -> None:
     """``steps.jsonl`` has the count at its top level and gives it back; the report has one line where it is above 1."""
     model = Net()

@@ -34,22 +34,17 @@ MS = 1_000_000
 
 
 class Folder:
-    """A run folder that keeps what it is told, or fails."""
+    """A run folder that keeps what it is told."""
 
-    def __init__(self, error: Exception | None = None) -> None:
-        self.error = error
+    def __init__(self) -> None:
         self.noted: list[tuple[str, Any]] = []
         self.summaries: list[tuple[Summary, Any]] = []
         self.ends: list[str] = []
 
     def note(self, key: str, value: Any) -> None:
-        if self.error is not None:
-            raise self.error
         self.noted.append((key, value))
 
     def write_summary(self, summary: Summary, report: Any) -> None:
-        if self.error is not None:
-            raise self.error
         self.summaries.append((summary, report))
 
     def finish(self, how: str) -> None:
@@ -64,19 +59,17 @@ class Bench:
         *observers: Observer,
         device: FakeDevice | None = None,
         sinks: Any = None,
-        folder: Folder | None = None,
-        limit_ns: int = 0,
     ) -> None:
         self.now_ns = 10**12
         """The time of the pipeline's clock, which only the test lets pass."""
         self.processor_ns = 0
         """The same of the processor's."""
         self.excesses: list[int] = []
-        self.host = FakeClock(limit_ns=limit_ns) if device is None else device.clock
+        self.host = FakeClock() if device is None else device.clock
         self.clock: Clock = self.host if device is None else device.device_clock()
         self.recorder = Recorder(self.host)
         self.layer = self.recorder.label("layer", "layer", Phase.FORWARD)
-        self.notes, self.sink, self.folder = Notes(), ListSink(), folder or Folder()
+        self.notes, self.sink, self.folder = Notes(), ListSink(), Folder()
         self.pipeline = Pipeline(
             self.recorder,
             self.clock,
@@ -100,7 +93,7 @@ class Bench:
         self.host.advance(ns)
         start, end = self._start, self.clock.read()
         self._start = end
-        batch = MarkBatch(codes, readings, 0, fields.pop("multithreaded", False), fields.pop("dropped", 0))
+        batch = MarkBatch(codes, readings, 0, False, 0)
         return RawStep(self.steps, 0, self.steps, self.clock, start, end, batch, **fields)
 
     def step(self, calls: int = 1, ns: int = MS, **fields: Any) -> RawStep:
@@ -284,27 +277,6 @@ def test_an_observer_that_fails_with_a_step_is_called_no_more(fails: str) -> Non
     assert bench.passed == [1, 2]
     assert bench.pipeline.summary().steps == 2
     assert bench.notes.all == (f"no throughput after ValueError: {fails}",)
-
-
-# The summary.
-
-
-def test_a_summary_says_what_was_lost_and_why() -> None:
-    """Counts of zero are left out."""
-    bench = Bench()
-    bench.recorder.failures["probe"] = 2
-    bench.notes.skip("steps of another thread")
-    bench.recorder.untimed["backward of leaves"] = 3
-    bench.step()
-    batch = MarkBatch(np.int64(bench.layer | marks.LEAVE).tobytes(), [bench.host.read()], 0, False, 0)
-    bench.pipeline.submit(bench.raw()._replace(mark_batch=batch))
-    bench.pipeline.flush()
-    assert bench.pipeline.summary().skipped == {
-        "marks without a counterpart": 1,
-        "failures in probe": 2,
-        "backward of leaves": 3,
-        "steps of another thread": 1,
-    }
 
 
 # The end.

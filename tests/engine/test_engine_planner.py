@@ -10,7 +10,7 @@ from autoprof._capture.marks import codes as marks
 from autoprof._capture.marks.codes import Label
 from autoprof._resolve.plan import BackwardCall, Plan
 from autoprof._resolve.planner import Planner
-from autoprof.frame import LOGGED_LANE, NOT_MEASURED
+from autoprof.frame import NOT_MEASURED
 
 MODULE = frozenset((Phase.FORWARD, Phase.RECOMPUTE, Phase.BACKWARD))
 FORWARD, RECOMPUTE, BACKWARD = Phase.FORWARD, Phase.RECOMPUTE, Phase.BACKWARD
@@ -104,17 +104,6 @@ def spans_of(plan: Plan) -> list[Span]:
 # Spans that enter and leave.
 
 
-def test_calls_nest_as_they_enter_and_leave() -> None:
-    """Parents come first; two calls of one module are two spans."""
-    step = Step("a", "b", "c").enter("a").call("b").call("c").leave("a").call("b")
-    assert step.spans() == [
-        Span("a", FORWARD, 0, 5),
-        Span("a>b", FORWARD, 1, 2),
-        Span("a>c", FORWARD, 3, 4),
-        Span("b", FORWARD, 6, 7),
-    ]
-
-
 def test_a_call_that_is_left_ends_those_that_are_still_open_in_it() -> None:
     """An exception passed through them."""
     step = Step("a", "b", "c").enter("a").enter("b").enter("c").leave("a").call("c")
@@ -151,43 +140,6 @@ def test_open_spans_end_with_the_step_or_where_it_was_cut_with_their_lanes_last_
     ]
     assert [span.end for span in step.spans(cut=True)] == [2, 2, 3]
     assert [span.end for span in Step("a").mark(marks.MEMORY).enter("a").spans(cut=True)] == [1]
-
-
-def test_a_suspended_generator_that_goes_on_is_no_further_call() -> None:
-    """It is a further span."""
-    step = Step("a").call("a").mark(marks.RESUME, "a").leave("a")
-    assert step.spans() == [Span("a", FORWARD, 0, 1), Span("a", FORWARD, 2, 3, calls=0)]
-
-
-def test_each_thread_has_a_stack_of_its_own() -> None:
-    """Their marks alternate, and their spans do not nest in each other. The mark that names a thread is none."""
-    step = Step("a", "b").enter("a").on(1).mark(marks.THREAD).enter("b").on(0).leave("a")
-    step.on(1).mark(marks.THREAD).leave("b")
-    assert step.spans() == [Span("a", FORWARD, 0, 3), Span("b", FORWARD, 2, 5, lane=1)]
-    assert step.plan().values.tolist() == [1, 4]
-
-
-# Hidden modules: those of the model that are no target.
-
-
-def test_hidden_spans_are_listed() -> None:
-    """They are in the plan, by their numbers, so that their time can be counted by phase."""
-    step = Step("a").label("b", shown=False).enter("b").call("a").leave("b").call("b")
-    assert step.spans() == [Span("b", FORWARD, 0, 3), Span("b>a", FORWARD, 1, 2), Span("b", FORWARD, 4, 5)]
-    assert step.plan().hidden == (0, 2)
-
-
-def test_the_backward_of_a_hidden_module_is_unattributed() -> None:
-    """It has no span of its own."""
-    step = Step("a").label("b", shown=False).enter("b", 1).call("a", 2).leave("b", 1)
-    step.begin_pass().start("b", 1).start("a", 2).end("a", 2).end("b", 1).end_pass()
-    assert step.spans() == [
-        Span("b", FORWARD, 0, 3),
-        Span("b>a", FORWARD, 1, 2),
-        Span("(backward)", BACKWARD, 4, 6),
-        Span("a", BACKWARD, 6, 7),
-        Span("(backward)", BACKWARD, 7, 9, calls=0),
-    ]
 
 
 # Backward passes.
@@ -239,56 +191,6 @@ def test_a_backward_that_goes_on_is_no_further_call() -> None:
     ]
 
 
-def test_the_end_of_a_call_ends_the_calls_that_came_after_it() -> None:
-    """Not those before it."""
-    step = nest().begin_pass().start("c", 3).end("b", 2).end_pass()
-    assert [(span.path, span.end) for span in backwards(step)] == [
-        ("(backward)", 7),
-        ("a", 9),
-        ("a>c", 8),
-    ]
-    step = nest().begin_pass().start("b", 2).end("c", 3).end_pass()
-    assert [(span.path, span.end) for span in backwards(step)] == [("(backward)", 7), ("a", 9), ("a>b", 9)]
-
-
-def test_a_call_that_no_step_knows_is_counted() -> None:
-    """It has no span, and what is open goes on."""
-    step = nest().begin_pass().start("a", 1).start("b", 50).end("a", 1).end_pass()
-    assert [span.path for span in backwards(step)] == ["(backward)", "a", "(backward)"]
-    assert step.plan().unmatched == 1
-
-
-def test_a_call_of_an_earlier_step_has_its_backward_here_with_the_calls_around_it() -> None:
-    """The graph has outlived its step."""
-    step = Step("a", "b", call7=BackwardCall(1, 6), call6=BackwardCall(0, None))
-    step.begin_pass().start("b", 7).end("a", 6).end_pass()
-    assert step.spans() == [
-        Span("(backward)", BACKWARD, 0, 1),
-        Span("a", BACKWARD, 1, 2),
-        Span("a>b", BACKWARD, 1, 2),
-        Span("(backward)", BACKWARD, 2, 3, calls=0),
-    ]
-
-
-def test_a_call_that_is_still_in_its_forward_has_no_backward() -> None:
-    """A module that trains a part of itself; its part's backward lies in the forward."""
-    step = Step("a", "b").enter("a", 1).call("b", 2).begin_pass().start("b", 2).end_pass().leave("a", 1)
-    assert step.spans() == [
-        Span("a", FORWARD, 0, 6),
-        Span("a>b", FORWARD, 1, 2),
-        Span("a>(backward)", BACKWARD, 3, 4),
-        Span("a>b", BACKWARD, 4, 5),
-    ]
-
-
-def test_a_pass_that_an_exception_ended_is_over_when_a_forward_or_a_fetch_begins() -> None:
-    """At the mark before: neither begins inside of a pass. A span of the user's may."""
-    for phase, path, end in ((FORWARD, "next", 7), (Phase.DATA, "next", 7), (Phase.USER, "a>next", 10)):
-        step = nest().label("next", phase, frozenset((phase,))).begin_pass().start("a", 1).call("next")
-        assert backwards(step)[1] == Span("a", BACKWARD, 7, end)
-        assert step.spans()[-1] == Span(path, phase, 8, 9)
-
-
 def test_a_pass_inside_a_pass_divides_no_time_of_its_own() -> None:
     """A gradient of a gradient: what is in no module there belongs to the module whose backward runs it."""
     step = nest().begin_pass(90).start("a", 1).begin_pass(91).start("b", 2).end("b", 2).end_pass(91).end("a", 1)
@@ -314,13 +216,6 @@ def test_the_end_of_a_pass_ends_what_is_open_in_it_on_every_lane() -> None:
     assert [span.path for span in step.spans() if span.start > 9] == ["c", "b"]
 
 
-def test_a_call_that_another_devices_thread_has_run_ends_with_its_mark_on_any_lane() -> None:
-    """This thread's own calls go on."""
-    step = nest().begin_pass().on(1).start("c", 3).on(0).start("b", 2).end("c", 3).end_pass()
-    ends = {(span.path, span.lane): span.end for span in step.spans() if span.phase is BACKWARD}
-    assert ends == {("(backward)", 0): 8, ("a", 1): 10, ("a>c", 1): 9, ("a", 0): 10, ("a>b", 0): 10}
-
-
 # Recomputation.
 
 
@@ -338,57 +233,7 @@ def test_a_module_that_is_called_again_interrupts_the_backwards_inside_its_own()
     assert step.plan().foreign_recomputes == 1
 
 
-def test_a_checkpointed_call_is_recomputed_in_the_target_that_contains_it() -> None:
-    """The modules in it are called again inside of it, and torch's own checkpoint is no foreign one."""
-    step = Step("a", "b").label("checkpoint", RECOMPUTE, frozenset((RECOMPUTE,)))
-    step.enter("a", 1).mark(marks.CHECKPOINT, "checkpoint", 2).call("b", 3).leave("a", 1)
-    step.begin_pass().start("b", 3).mark(marks.RECOMPUTE, "checkpoint", 2)
-    step.mark(marks.RECOMPUTE, "b", 4).leave("b", 4).leave("checkpoint").end("a", 1).end_pass()
-    assert backwards(step) == [
-        Span("(backward)", BACKWARD, 5, 6),
-        Span("a", BACKWARD, 6, 11),
-        Span("a>b", BACKWARD, 6, 7),
-        Span("a>a", RECOMPUTE, 7, 10),
-        Span("a>a>b", RECOMPUTE, 8, 9),
-        Span("a>b", BACKWARD, 10, 11, calls=0),
-        Span("(backward)", BACKWARD, 11, 12, calls=0),
-    ]
-    plan = step.plan()
-    assert plan.foreign_recomputes == 0
-    assert plan.values.tolist() == [1]
-    assert plan.calls[2] == BackwardCall(0, 1)
-
-
-def test_a_checkpoint_that_no_target_contains_has_a_span_of_its_own() -> None:
-    """Around the modules in it."""
-    step = Step("b").label("checkpoint", RECOMPUTE, frozenset((RECOMPUTE,)))
-    step.mark(marks.CHECKPOINT, "checkpoint", 1).call("b", 2)
-    step.begin_pass().mark(marks.RECOMPUTE, "checkpoint", 1)
-    step.mark(marks.RECOMPUTE, "b", 3).leave("b", 3).leave("checkpoint").end_pass()
-    assert backwards(step) == [
-        Span("(backward)", BACKWARD, 3, 4),
-        Span("checkpoint", RECOMPUTE, 4, 7),
-        Span("checkpoint>b", RECOMPUTE, 5, 6),
-        Span("(backward)", BACKWARD, 7, 8, calls=0),
-    ]
-
-
 # Values.
-
-
-def test_a_logged_duration_ends_with_the_mark_before_it_on_a_lane_of_its_own() -> None:
-    """Its length is the value at its own mark."""
-    step = Step("a").label("elsewhere", Phase.USER, frozenset((Phase.USER,)))
-    step.mark(marks.LOGGED, "elsewhere").enter("a").mark(marks.LOGGED, "elsewhere").leave("a")
-    assert step.spans() == [
-        Span("elsewhere", Phase.USER, 0, 0, lane=LOGGED_LANE),
-        Span("a", FORWARD, 1, 3),
-        Span("elsewhere", Phase.USER, 1, 1, lane=LOGGED_LANE),
-    ]
-    plan = step.plan()
-    assert plan.logged.tolist() == [0, NOT_MEASURED, 2]
-    assert plan.logged_spans.tolist() == [0, 2]
-    assert plan.values.tolist() == [0, 2]
 
 
 def test_bytes_belong_to_the_edge_before_them() -> None:
@@ -402,13 +247,6 @@ def test_bytes_belong_to_the_edge_before_them() -> None:
 
 
 # Pauses.
-
-
-def test_spans_that_begin_in_a_pause_are_none_and_those_around_it_go_on() -> None:
-    """What the pause's lane has open inside of it ends with the pause."""
-    step = Step("a", "b").enter("a").mark(marks.PAUSE).enter("b").mark(marks.UNPAUSE).call("b").leave("a")
-    assert step.spans() == [Span("a", FORWARD, 0, 6), Span("a>b", FORWARD, 4, 5)]
-    assert step.plan().pauses == ((1, 3),)
 
 
 def test_a_pause_is_cut_by_the_steps_ends() -> None:

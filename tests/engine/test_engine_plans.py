@@ -47,18 +47,6 @@ def run(model: nn.Module, watched: Watched, depth: int) -> None:
     watched.step()
 
 
-def test_the_same_sequence_is_planned_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ten steps, one plan, one layout, the same spans."""
-    counted = Counted(monkeypatch)
-    model = Choice()
-    with Watched(model) as watched:
-        for _ in range(10):
-            run(model, watched, 3)
-    assert counted.made == 1
-    assert len({id(frame.layout) for frame in watched.frames}) == 1
-    assert len({tuple(tree(frame)) for frame in watched.frames}) == 1
-
-
 def test_different_sequences_do_not_mix(monkeypatch: pytest.MonkeyPatch) -> None:
     """Alternating depths: a plan each, and every step has the spans of its own."""
     counted = Counted(monkeypatch)
@@ -71,24 +59,6 @@ def test_different_sequences_do_not_mix(monkeypatch: pytest.MonkeyPatch) -> None
     for frame, depth in zip(watched.frames, depths, strict=True):
         check_laws(frame)
         assert len([s for s in frame.spans if s.name != "(backward)"]) == 2 * (1 + depth)
-
-
-def test_a_backward_into_an_earlier_step_is_not_taken_from_the_cache() -> None:
-    """The same marks mean another call each time."""
-    model = Choice()
-    with Watched(model) as watched:
-        deep = model(torch.ones(1, 2), 3).sum()
-        watched.step()
-        shallow = model(torch.ones(1, 2), 3).sum()
-        watched.step()
-        for loss in (deep, shallow):
-            model(torch.ones(1, 2), 1)
-            loss.backward()
-            watched.step()
-    frames = watched.frames
-    assert tree(frames[2]) == tree(frames[3])
-    check_laws(frames[2])
-    check_laws(frames[3])
 
 
 def mixed_steps(clock: FakeClock) -> list[tuple[object, ...]]:

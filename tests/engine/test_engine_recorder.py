@@ -8,12 +8,9 @@ import threading
 
 import pytest
 import torch
-from engine_laws import Watched
-from torch import nn
 
-from autoprof import Phase, log_timing, span
 from autoprof._capture import recorder as recording
-from autoprof._capture.marks.codes import ENTER, KIND_BITS, LEAVE, THREAD
+from autoprof._capture.marks.codes import ENTER, KIND_BITS, THREAD
 from autoprof._capture.marks.mark_batch import MarkBatch
 from autoprof._capture.recorder import Recorder
 from autoprof.devices import HostClock, device_of
@@ -23,15 +20,6 @@ from autoprof.testing import FakeClock
 def marks_of(batch: MarkBatch) -> list[tuple[int, int]]:
     """Return the code and the reading of each mark."""
     return list(zip(map(int, batch.codes), map(int, batch.readings), strict=True))
-
-
-def test_a_mark_is_one_reading_and_one_append() -> None:
-    """Two items a mark: code and reading."""
-    recorder = Recorder(FakeClock(start_ns=5, tick_ns=1))
-    code = recorder.label("a", None, Phase.USER)
-    recorder.mark(code | ENTER)
-    recorder.mark(code | LEAVE)
-    assert list(recorder.buffer) == [code | ENTER, 5, code | LEAVE, 6]
 
 
 def test_a_mark_of_another_thread_follows_a_mark_that_names_it() -> None:
@@ -88,49 +76,6 @@ def test_two_threads_share_the_buffer_without_a_lock() -> None:
         owners.setdefault(thread, set()).add(code)
     assert len(marks) == 2 * 4 * 500
     assert sorted(owners.values(), key=min) == [{code} for code in codes]
-
-
-class Failing(FakeClock):
-    """A clock that fails while ``broken`` is set."""
-
-    broken = False
-
-    def read(self) -> int:
-        if self.broken:
-            raise RuntimeError("no events left")
-        return super().read()
-
-
-@pytest.mark.filterwarnings("ignore")
-def test_a_clock_that_fails_in_a_step_never_reaches_the_user() -> None:
-    """Modules, spans, optimizer, loader, pause, backward and step go on without it."""
-    model = nn.Sequential(nn.Linear(2, 2), nn.ReLU())
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    clock = Failing(tick_ns=1)
-    with Watched(model, clock=clock, optimizer=optimizer) as watched:
-        for batch in watched.session.loader([torch.ones(1, 2)] * 3):
-            with span("loss"):
-                loss = model(batch).sum()
-            clock.broken = True
-            with span("again"):
-                loss = loss + model(batch).sum()
-            log_timing("elsewhere", 1.0)
-            loss.backward()
-            optimizer.step()
-            with watched.session.pause():
-                pass
-            watched.step()
-    assert model[0].weight.grad is not None
-
-
-def test_the_host_clock_reads_the_monotonic_clock_and_never_waits() -> None:
-    """Readings are integers that never go back, passed at once."""
-    clock = HostClock()
-    readings = [clock.read() for _ in range(100)]
-    assert readings == sorted(readings)
-    assert clock.passed(readings)
-    assert clock.times(readings).host_ns.tolist() == readings
-    assert clock.times(readings).device is None
 
 
 def test_a_cpu_model_gets_the_host_clock() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,6 @@ from autoprof._capture.marks.mark_batch import MarkBatch
 from autoprof._capture.recorder import Recorder
 from autoprof._resolve import RawStep, Resolver
 from autoprof._resolve import resolver as resolving
-from autoprof._resolve.planner import Planner
 from autoprof._stats import Aggregate
 from autoprof.devices import Clock
 from autoprof.frame import TRAINING_LANE
@@ -42,9 +40,7 @@ class Bench:
         """Add a name; return its index as codes have it."""
         return self.recorder.label(name, name, phase, phases)
 
-    def step(
-        self, *marked: tuple[int, int] | tuple[int, int, int], dropped: int = 0, multithreaded: bool = False
-    ) -> RawStep:
+    def step(self, *marked: tuple[int, int] | tuple[int, int, int], multithreaded: bool = False) -> RawStep:
         """Submit a step of (code, nanoseconds before the mark) or, for values, (code, 0, value); return it."""
         self.steps += 1
         start = self.clock.read() if self._start is None else self._start
@@ -54,7 +50,7 @@ class Bench:
             codes.append(code)
             readings.append(value[0] if value else self.clock.read())
         end = self._start = self.clock.read()
-        batch = MarkBatch(np.array(codes, np.int64).tobytes(), readings, THREAD, multithreaded, dropped)
+        batch = MarkBatch(np.array(codes, np.int64).tobytes(), readings, THREAD, multithreaded, 0)
         raw = RawStep(self.steps, 0, self.steps, self.clock, start, end, batch)
         self.resolver.submit(raw)
         return raw
@@ -69,34 +65,7 @@ def spans(frame: StepFrame) -> list[tuple[str, Phase, int, int]]:
     return [(span.name, span.phase, span.start_ns, span.host_ns) for span in frame.spans]
 
 
-@pytest.fixture
-def planned(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Return a list that grows by one with each plan that is made."""
-    made: list[int] = []
-    plan = Planner.plan
-
-    def note(planner: Planner, codes: Any, *rest: Any, **more: Any) -> Any:
-        made.append(len(codes))
-        return plan(planner, codes, *rest, **more)
-
-    monkeypatch.setattr(Planner, "plan", note)
-    return made
-
-
 # What is counted.
-
-
-@pytest.mark.parametrize("on_device", [False, True])
-def test_marks_without_a_counterpart_are_counted_in_every_step(on_device: bool) -> None:
-    """Steps that are resolved together count each for itself, and so do those of later rounds."""
-    bench = Bench(FakeDevice(FakeClock()) if on_device else None)
-    leave = bench.label("layer") | marks.LEAVE
-    for ends in (1, 1, 2, 2, 2):
-        bench.step(*[(leave, 1)] * ends)
-    assert len(bench.frames()) == 5
-    bench.step((leave, 1))
-    bench.frames()
-    assert bench.resolver.unmatched == 1 + 1 + 2 + 2 + 2 + 1
 
 
 def test_steps_of_a_device_that_it_has_passed_are_resolved_together() -> None:
@@ -144,17 +113,6 @@ def test_times_are_exact_however_late_the_clock(on_device: bool) -> None:
 # Steps that are alike, and steps that only look so.
 
 
-def test_a_step_that_was_cut_is_resolved_beside_a_whole_one_with_the_same_marks_by_itself() -> None:
-    """An open span of the cut one ends with its last mark, whichever comes first."""
-    for dropped in ([0, 2, 0], [2, 0, 2]):
-        bench = Bench()
-        layer = bench.label("layer")
-        for one in dropped:
-            bench.step((layer | marks.ENTER, 1), (marks.MEMORY, 4, 0), dropped=one)
-        lengths = [frame.spans[0].host_ns for frame in bench.frames()]
-        assert lengths == [0 if one else 4 for one in dropped]
-
-
 def test_equal_marks_of_other_threads_are_not_equal_steps() -> None:
     """The same marks, once by one thread and once by two: the second step has a lane more."""
     bench = Bench()
@@ -170,47 +128,7 @@ def test_equal_marks_of_other_threads_are_not_equal_steps() -> None:
     assert TRAINING_LANE not in lanes[0]
 
 
-def test_a_step_after_the_model_has_moved_to_a_device_is_not_one_of_the_hosts() -> None:
-    """Its marks are the same, its clock is another."""
-    bench = Bench()
-    layer = bench.label("layer")
-    marked = (layer | marks.ENTER, 1), (layer | marks.LEAVE, 2)
-    bench.step(*marked)
-    bench.clock, bench._start = FakeDevice(bench.host).device_clock(), None
-    bench.step(*marked)
-    assert [frame.device_duration_ns for frame in bench.frames()] == [None, 3]
-
-
 # The memory of plans and calls.
-
-
-def sequences(bench: Bench) -> Callable[[int], StepFrame]:
-    """Return a function that resolves a step of so many calls."""
-    layer = bench.label("layer")
-
-    def take(calls: int) -> StepFrame:
-        bench.step(*[(layer | marks.ENTER, 1), (layer | marks.LEAVE, 1)] * calls)
-        (frame,) = bench.frames()
-        assert len(frame.spans) == calls
-        return frame
-
-    return take
-
-
-def test_beyond_the_limit_the_plan_that_was_not_used_for_longest_goes(
-    planned: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The newest stays, and so does an old one that was used since."""
-    monkeypatch.setattr(resolving, "PLANS", 4)
-    take = sequences(Bench())
-    for calls in (1, 2, 3, 4, 1, 5):
-        take(calls)
-    assert len(planned) == 5
-    take(5)
-    take(1)
-    assert len(planned) == 5
-    take(2)
-    assert len(planned) == 6
 
 
 def test_a_backward_finds_its_call_in_each_of_the_steps_that_were_resolved_together() -> None:
@@ -300,14 +218,3 @@ def test_a_step_given_up_for_the_next_one_gives_its_readings_back(monkeypatch: p
     bench.resolver.give_up()
     assert (bench.resolver.late_steps, bench.resolver.waiting) == (6, 0)
     assert bench.frames() == []
-
-
-def test_steps_that_the_device_has_passed_are_kept_beyond_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They wait for their turn, not for the device, which is said to be late where steps are given up."""
-    monkeypatch.setattr(resolving, "PENDING", 2)
-    bench = Bench(FakeDevice(FakeClock()))
-    layer = bench.label("layer")
-    for _ in range(6):
-        bench.step((layer | marks.ENTER, 1), (layer | marks.LEAVE, 1))
-    assert (bench.resolver.late_steps, bench.resolver.waiting) == (0, 6)
-    assert [frame.step for frame in bench.frames()] == [1, 2, 3, 4, 5, 6]

@@ -231,35 +231,6 @@ def test_a_session_is_a_context_manager_that_closes_on_errors_too() -> None:
     assert not is_marked(model)
 
 
-def test_the_model_has_the_hooks_it_had() -> None:
-    """The user's own, in their order; ours gone; after training with every kind of session."""
-    for config in (AUTO, everything(), everything(sample={"every": 2, "warmup": 0, "budget": None})):
-        model = mlp()
-        optimizer = sgd(model)
-        model.register_forward_hook(lambda *_: None)
-        model[0].register_forward_pre_hook(lambda *_: None)
-        model[1].register_full_backward_hook(lambda *_: None)
-        before = [hooks_of(module) for module in model.modules()]
-        on_optimizer = hooks_of(optimizer)
-        watched = Watched(model, config=config, optimizer=optimizer)
-        for _ in range(3):
-            train(model, optimizer)
-        watched.session.close()
-        assert [hooks_of(module) for module in model.modules()] == before
-        assert hooks_of(optimizer) == on_optimizer
-
-
-def test_a_step_under_way_at_the_end_is_said_not_invented() -> None:
-    """A manual step that never ended is no step."""
-    model = mlp()
-    with Watched(model) as watched:
-        watched.step()
-        model(torch.ones(1, 2))
-    assert watched.sink.summary is not None
-    assert watched.sink.summary.steps == 1
-    assert watched.sink.summary.skipped == {"steps unfinished at the end": 1}
-
-
 # Set-up.
 
 
@@ -311,18 +282,15 @@ def inert(session: autoprof.Session, model: nn.Module) -> None:
     assert list(Path().iterdir()) == []
 
 
-def test_a_session_that_is_not_enabled_is_inert() -> None:
-    """No hooks, no folder, no errors: one line of the configuration switches everything off."""
+@pytest.mark.parametrize("value", [None, "0", "off", "FALSE", " no "])
+def test_configuration_and_environment_switch_everything_off(
+    value: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No hooks, no folder, no errors; the environment does it whatever the configuration says."""
+    if value is not None:
+        monkeypatch.setenv("AUTOPROF", value)
     model = mlp()
-    inert(autoprof.instrument(model, {"enabled": False}), model)
-
-
-@pytest.mark.parametrize("value", ["0", "off", "FALSE", " no "])
-def test_the_environment_switches_everything_off(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever the configuration says."""
-    monkeypatch.setenv("AUTOPROF", value)
-    model = mlp()
-    inert(autoprof.instrument(model, everything(sinks={"log": {}})), model)
+    inert(autoprof.instrument(model, {"enabled": False} if value is None else everything(sinks={"log": {}})), model)
 
 
 class NoOptimizer:

@@ -137,18 +137,3 @@ def test_a_summary_that_takes_long_is_computed_the_less_often(ns: int, pause_ns:
     source.now_ns = began_ns + pause_ns
     out.show()
     assert source.begun == 2
-
-
-def test_a_summary_that_fails_switches_the_sinks_off_that_it_was_for() -> None:
-    """Not those that were not due."""
-    asked, later = Sink(due=1), Sink(due=0)
-    out, notes, source = outputs(asked, later, summaries=Summaries(error=KeyError("gone")))
-    out.write(frame(1))
-    out.show()
-    assert len(asked.of("close")) == 1
-    assert later.of("close") == []
-    assert notes.all == ("Sink is off after KeyError: 'gone'",)
-    source.error, later.dues = None, 1
-    out.write(frame(2))
-    out.show()
-    assert later.of("show") == [("show", (f"summary {source.begun}",), 2)]

@@ -12,7 +12,7 @@ import pytest
 
 from autoprof._session import events
 from autoprof._session.events import OutermostModuleCall
-from autoprof._session.step_detector import MAX_OPTIMIZERS, MIN_UPDATES, StepDetector
+from autoprof._session.step_detector import MIN_UPDATES, StepDetector
 
 TRAIN = "forward backward update"
 
@@ -339,10 +339,3 @@ def test_updates_in_a_pause_are_no_steps() -> None:
     program.run("train pause:apart")
     assert program.run("; update update*3 resume") == "include:apart"
     assert program.detector.steps_missed(1) is None
-
-
-def test_a_limited_number_of_optimizers_is_counted() -> None:
-    """A program that makes a new one for each step keeps the first ones."""
-    program = Program()
-    program.run(" ".join(f"update:{number}" for number in range(MAX_OPTIMIZERS + 5)))
-    assert len(program.detector._optimizer_steps) == MAX_OPTIMIZERS

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
@@ -158,21 +157,6 @@ def in_backward() -> Loop:
     return net, [*optimizers.values()], lambda: net(X).sum().backward()
 
 
-def teacher_first() -> Loop:
-    """A part without gradients is called before the one that is trained."""
-    net = nn.ModuleDict({"teacher": nn.Linear(2, 2), "student": nn.Linear(2, 2)})
-    optimizer = sgd(net["student"])
-
-    def iteration() -> None:
-        with torch.no_grad():
-            target = net["teacher"](X)
-        (net["student"](X) - target).pow(2).sum().backward()
-        optimizer.step()
-        optimizer.zero_grad()
-
-    return net, [optimizer], iteration
-
-
 def new_optimizer() -> Loop:
     """The first optimizer gives way to one that is made during the run, as after a part is unfrozen."""
     net = Net()
@@ -193,7 +177,6 @@ LOOPS: dict[str, Callable[[], Loop]] = {
     "model.forward(x)": plain(lambda net: net.forward(X)),
     "model.training_step(x)": plain(lambda net: net.training_step(X)),
     "encoder and decoder": plain(lambda net: net.decoder(net.encoder(X))),
-    "teacher first": teacher_first,
     "accumulation": accumulation,
     "gan in a dict": gan_in_a_dict,
     "discriminator alone": discriminator_alone,
@@ -250,27 +233,15 @@ def test_fetches_do_not_change_the_number_of_steps(name: str) -> None:
     assert all(sum(span.name == "Data" for span in frame.spans) == 1 for frame in frames[2:-1])
 
 
-@pytest.mark.parametrize("name", ["call", "encoder and decoder", "gan in a dict", "several critic steps", "lbfgs"])
-def test_gaps_count_the_same_steps(name: str) -> None:
-    """Unsampled steps end as recorded ones do."""
-    loop = LOOPS[name]()
-
-    def around(session: Any, iteration: Iteration) -> None:
-        for _ in range(4 * ITERATIONS):
-            iteration()
-
-    summary, frames = record(loop, named=False, around=around, sample={"every": 4, "warmup": 0, "budget": None})
-    found = len(frames) + summary.unsampled_steps
-    assert abs(found - 4 * ITERATIONS) <= (1 if name != "several critic steps" else 4 * ITERATIONS / 3)
-
-
-def after_the_loop(*, blocks: int = 0, inside: bool = False, settled: int = ITERATIONS) -> tuple[Any, Any]:
-    """Train with 10 ms steps, then do something else for 10 s, with ``blocks`` under ``no_grad``."""
+@pytest.mark.parametrize("inside", [False, True], ids=["", "inside a span"])
+@pytest.mark.parametrize("blocks", [0, 1, 5])
+def test_work_after_the_loop_is_in_no_step(blocks: int, inside: bool) -> None:
+    """The last step ends with the training's work, whatever the program marks long after it."""
     net, clock, sink = Net(), FakeClock(tick_ns=1), ListSink()
     optimizer = sgd(net)
-    with open_session(net, everything(step="auto"), clock=clock, sinks=[sink]):
+    with open_session(net, everything(step="auto"), clock=clock, sinks=[sink]) as session:
         with autoprof.span("all") if inside else nullcontext():
-            for _ in range(settled):
+            for _ in range(ITERATIONS):
                 net(X).sum().backward()
                 clock.advance(6_000_000)
                 optimizer.step()
@@ -279,36 +250,13 @@ def after_the_loop(*, blocks: int = 0, inside: bool = False, settled: int = ITER
         for _ in range(blocks):
             with torch.no_grad():
                 clock.advance(1_000_000)
+    summary = session.summary()
     for frame in sink.frames:
         check_laws(frame)
-    return sink.summary, sink.frames
-
-
-@pytest.mark.parametrize("inside", [False, True], ids=["", "inside a span"])
-@pytest.mark.parametrize("blocks", [0, 1, 5])
-def test_work_after_the_loop_is_in_no_step(blocks: int, inside: bool) -> None:
-    """The last step ends with the training's work, whatever the program marks long after it."""
-    summary, frames = after_the_loop(blocks=blocks, inside=inside)
-    assert len(frames) == ITERATIONS
-    assert frames[-1].duration_ns < 13_000_000
+    assert len(sink.frames) == ITERATIONS
+    assert sink.frames[-1].duration_ns < 13_000_000
     assert sum(row.total_ns for row in summary.rows if row.name == "all") < 150_000_000
     assert not summary.skipped
-
-
-def test_a_model_may_train_in_another_thread() -> None:
-    """The session is made in the main thread."""
-
-    def around(session: Any, iteration: Iteration) -> None:
-        def run() -> None:
-            for _ in range(ITERATIONS):
-                iteration()
-
-        thread = threading.Thread(target=run)
-        thread.start()
-        thread.join()
-
-    _, frames = record(accumulation(), named=False, around=around)
-    assert abs(len(frames) - ITERATIONS) <= 1
 
 
 class Wrapper(torch.optim.Optimizer):
@@ -352,7 +300,7 @@ def test_where_steps_and_optimizer_steps_disagree_the_report_gives_both_numbers(
     assert any("12 steps" in note and "24" in note and "session.step()" in note for note in summary.notes)
 
 
-def trainer(net: nn.Module, batches: Any, *, called: nn.Module, ahead: int, sanity_check: bool) -> Callable[..., None]:
+def trainer(net: nn.Module, batches: Any, *, called: nn.Module, ahead: int) -> Callable[..., None]:
     """Return a loop that trains inside ``optimizer.step``, as Lightning does, with batches of a DataLoader."""
     optimizer = sgd(net)
 
@@ -363,12 +311,6 @@ def trainer(net: nn.Module, batches: Any, *, called: nn.Module, ahead: int, sani
         return loss
 
     def around(session: Any, iteration: Iteration) -> None:
-        if sanity_check:
-            net.eval()
-            with torch.no_grad():
-                for _ in DataLoader(batches):
-                    called(X)
-            net.train()
         fetches = iter(DataLoader(batches))
         fetched = [next(fetches) for _ in range(ahead)]
         while fetched or not ahead:
@@ -388,22 +330,12 @@ def test_a_trainer_that_trains_in_the_optimizers_closure_ends_each_step_at_its_f
     net = nn.Sequential()
     net.add_module("net", nn.Linear(2, 2))
     called = net[0] if part else net
-    around = trainer(net, TensorDataset(torch.ones(ITERATIONS, 2)), called=called, ahead=ahead, sanity_check=False)
+    around = trainer(net, TensorDataset(torch.ones(ITERATIONS, 2)), called=called, ahead=ahead)
     _, frames = record((net, [], lambda: None), named=False, around=around)
     assert len(frames) == ITERATIONS
     assert [sum(span.name == "net" for span in frame.spans) for frame in frames] == [2] * ITERATIONS
     fetches = [sum(span.phase is Phase.DATA for span in frame.spans) for frame in frames]
     assert fetches[2 : ITERATIONS - 1 - ahead] == [1] * (ITERATIONS - 3 - ahead)
-
-
-@pytest.mark.parametrize("ahead", [0, 1])
-def test_a_trainer_may_validate_with_its_training_data_before_it_trains_in_a_closure(ahead: int) -> None:
-    """As to overfit on one batch: the first forward that trains ends validation, inside the optimizer's step, too."""
-    net = nn.Sequential(nn.Linear(2, 2))
-    around = trainer(net, TensorDataset(torch.ones(ITERATIONS, 2)), called=net, ahead=ahead, sanity_check=True)
-    summary, frames = record((net, [], lambda: None), named=False, around=around)
-    assert len(frames) == ITERATIONS
-    assert not summary.skipped
 
 
 @pytest.mark.parametrize(("make", "evaluations"), [(sgd, 1), (lambda net: torch.optim.LBFGS(net.parameters()), 20)])

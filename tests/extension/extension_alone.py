@@ -404,20 +404,6 @@ def check_tracking(module: Any, torch: Torch) -> None:
     session.run_backward([])
 
 
-def check_backward_marks(module: Any, torch: Torch) -> None:
-    """Nodes of the open step are marked in C, in the running pass only."""
-    session = Session(module, torch)
-    nodes = [torch.node(), torch.node()]
-    session.call(Tensor(nodes[0]), output=Tensor(nodes[1]))
-    session.run_backward(nodes)
-    assert session.codes() == [STRIDE | 80, STRIDE | 83, STRIDE | 4, STRIDE | 5]
-    session.buffer.running = 2
-    torch.task = 1
-    nodes[0].prehooks[0]("gradients")
-    torch.task = -1
-    assert session.fallbacks == 1
-
-
 def check_backward_on_another_thread(module: Any, torch: Torch) -> None:
     """A device has a thread for its backward, as long as the training thread waits: its marks are named in C."""
     session = Session(module, torch)

@@ -14,7 +14,6 @@ import torch
 from attached import hooks_of
 from engine_laws import Watched, check_laws, count, everything
 from torch import Tensor, nn
-from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from autoprof import Phase
 from autoprof.testing import FakeClock
@@ -60,26 +59,6 @@ def check_same(in_step: Callable[[], Callable[[nn.Module, int], Any]]) -> None:
         check_laws(frame)
         assert set(count(frame, Phase.BACKWARD)) == NAMES
         assert count(frame, Phase.FORWARD) == dict.fromkeys(NAMES, 1)
-
-
-def test_an_exponential_moving_average_is_the_same_and_is_not_profiled() -> None:
-    """torch's own ``AveragedModel`` (a deep copy), made in the middle of a step, updated, and evaluated each step."""
-
-    def averaging() -> Callable[[nn.Module, int], Any]:
-        averaged: list[Any] = []
-
-        def in_step(model: nn.Module, step: int) -> list[Tensor]:
-            if not averaged:
-                averaged.append(AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(0.9)))
-            averaged[0].update_parameters(model)
-            averaged[0].eval()
-            with torch.no_grad():
-                output = averaged[0](torch.ones(2, 2))
-            return [output, *averaged[0].parameters()]
-
-        return in_step
-
-    check_same(averaging)
 
 
 def test_saving_and_loading_checkpoints_in_a_run_changes_nothing() -> None:

@@ -8,15 +8,10 @@ from typing import Any
 
 import pytest
 import torch
-from engine_laws import Watched, check_laws, count
 from gloo_ranks import train_ranks
-from torch import nn
-
-from autoprof import Phase
 
 sys.path.insert(0, str(Path(__file__).parent))  # spawned processes import what they run by its name
 import life_workers
-from life_workers import build
 
 NAMES = {"Sequential", "0", "1", "2", "2/0", "2/1", "3"}
 
@@ -50,33 +45,3 @@ def test_a_wrapped_model_keeps_its_names_and_all_its_spans(ranks: list[dict[Any,
         assert {name for name, phase in calls if phase == "forward"} == NAMES
         assert {calls[name, phase] for name in NAMES for phase in ("forward", "backward")} == {3}
         assert found[kind, when]["skipped"] == {}
-
-
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("before", [True, False])
-def test_data_parallel_changes_nothing_and_keeps_its_names(before: bool) -> None:
-    """Without a GPU it calls the module itself; what several GPUs add is replicas, which are copies."""
-
-    def run(instrumented: bool) -> tuple[list[torch.Tensor], list[Any]]:
-        model = build()
-        watched = Watched(model) if instrumented and before else None
-        wrapped = nn.DataParallel(model)
-        watched = Watched(wrapped) if instrumented and not before else watched
-        made = []
-        for _ in range(2):
-            output = wrapped(torch.ones(3, 4))
-            output.sum().backward()
-            made += [output.detach(), *(p.grad.clone() for p in model.parameters() if p.grad is not None)]
-            if watched:
-                watched.step()
-        if watched:
-            watched.session.close()
-        return made, watched.sink.frames if watched else []
-
-    expected, _ = run(False)
-    found, frames = run(True)
-    assert all(torch.equal(one, other) for one, other in zip(found, expected, strict=True))
-    for frame in frames:
-        check_laws(frame)
-        assert set(count(frame, Phase.FORWARD)) == NAMES
-        assert set(count(frame, Phase.BACKWARD)) == NAMES

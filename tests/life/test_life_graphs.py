@@ -102,56 +102,6 @@ def test_compiled_after_instrumenting_graphs_and_guards_are_those_of_the_bare_mo
     assert guards(Net.forward) == guarded
 
 
-@pytest.mark.parametrize("in_place", [True, False])
-def test_none_of_our_hooks_is_compiled_and_the_model_beside_its_graph_is_timed(in_place: bool) -> None:
-    """Where the model inside is instrumented and then compiled, torch calls its hooks where dynamo sees each frame."""
-
-    def compiled_frames(model: Net, end_step: Callable[[], None]) -> int:
-        compiler = Compiler(lowered=True)
-        torch._dynamo.utils.counters.clear()
-        if in_place:
-            model.compile(backend=compiler)
-        train(model if in_place else torch.compile(model, backend=compiler), end_step)
-        return int(torch._dynamo.utils.counters["frames"]["total"])
-
-    expected = compiled_frames(net(), nothing)
-    model = net()
-    with Watched(model) as watched:
-        assert compiled_frames(model, watched.step) == expected
-        frames = watched.frames
-    for frame in frames[1:]:
-        assert (count(frame, Phase.FORWARD)["Net"], count(frame, Phase.BACKWARD)["Net"]) == (1, 1)
-
-
-def test_a_graph_break_leaves_the_modules_around_it_timed() -> None:
-    """A module that dynamo calls eagerly is seen."""
-
-    class Breaks(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.inside, self.eager = nn.Linear(4, 4), nn.Linear(4, 4)
-            self.run_eagerly = torch.compiler.disable(self.eager)
-
-        def forward(self, x: Tensor) -> Tensor:
-            return self.run_eagerly(self.inside(x)) * 2
-
-    def run(instrumented: bool) -> tuple[list[str], list[Any]]:
-        torch.manual_seed(0)
-        model, compiler = Breaks(), Compiler()
-        watched = Watched(model) if instrumented else None
-        compiled = torch.compile(model, backend=compiler)
-        train(compiled, watched.step if watched else nothing)
-        frames = watched.frames if watched else []
-        if watched:
-            watched.session.close()
-        return compiler.graphs, frames
-
-    expected, _ = run(False)
-    found, frames = run(True)
-    assert found == expected
-    assert [count(frame, Phase.FORWARD)["eager"] for frame in frames] == [1] * 4
-
-
 SCRIPT = """
 import sys, torch, autoprof
 model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Tanh())

@@ -1,22 +1,18 @@
-"""Sessions beside, inside and after one another; threads; modules that are reloaded; cells that are run again."""
+"""Sessions on two threads at once, and modules that are reloaded during one."""
 
 from __future__ import annotations
 
-import gc
 import importlib
 import sys
 import threading
-import weakref
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from attached import hooks_of
 from engine_laws import Watched, check_laws, count, everything
 from torch import nn
 
-import autoprof
 from autoprof import Phase
 
 
@@ -24,45 +20,6 @@ def mlp() -> nn.Sequential:
     """Return a small model."""
     torch.manual_seed(0)
     return nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 1))
-
-
-def bare(model: nn.Module) -> bool:
-    """Tell whether a model has no hooks."""
-    return not any(hooks for module in model.modules() for hooks in hooks_of(module).values())
-
-
-# Several sessions.
-
-
-def test_sessions_one_after_another_on_one_model_leave_nothing_behind() -> None:
-    """Ten of them; hooks, handlers and memory are what they were."""
-    model = mlp()
-    sessions = []
-    for _ in range(10):
-        with Watched(model) as watched:
-            model(torch.ones(1, 2)).sum().backward()
-            watched.step()
-        assert bare(model)
-        assert count(watched.sink.frames[0], Phase.FORWARD)["Sequential"] == 1
-        sessions.append(weakref.ref(watched.session))
-        del watched
-    gc.collect()
-    assert [ref() for ref in sessions] == [None] * 10
-
-
-# A notebook.
-
-
-def test_a_cell_that_is_run_again_on_the_same_model_goes_on_with_a_new_session() -> None:
-    """The first session ends there, whether or not its name is lost."""
-    model = mlp()
-    first = autoprof.instrument(model, everything())
-    with autoprof.instrument(model, everything()) as second:
-        model(torch.ones(1, 2))
-        second.step()
-    assert first.summary().steps == 0
-    assert second.summary().steps == 1
-    assert bare(model)
 
 
 # Threads.

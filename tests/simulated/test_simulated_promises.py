@@ -191,29 +191,6 @@ def test_a_copy_to_the_device_takes_as_long_as_the_device_says(sim: Simulated, p
     assert torch.equal(moved.cpu(), batch)
 
 
-def test_no_event_enters_a_graph_capture(sim: Simulated, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where torch's module of the device says so, as torch.xpu does: those steps have host times, later ones both."""
-    capturing: list[int] = []
-    module: Any = torch.get_device_module("sim")
-    monkeypatch.setattr(
-        module, "is_current_stream_capturing", lambda: module.current_device() in capturing, raising=False
-    )
-    monkeypatch.setattr(module, "device", torch.accelerator.device_index, raising=False)
-    model, sink = nn.Sequential(layer("sim:1"), layer("sim:1")), ListSink()
-    with autoprof.instrument(model, everything(), sinks=[sink]) as session:
-        for captured in ([], [1], []):
-            capturing[:] = captured
-            sim.finish()
-            before = sim.queries
-            model(torch.ones(4, 8, device="sim:1")).sum().backward()
-            session.step()
-            assert sim.queries == before or not captured
-        capturing.clear()
-    measured = {frame.step: [span.device_ns is not None for span in frame.spans] for frame in sink.frames}
-    assert len(measured[1]) == len(measured[2]) == len(measured[3])
-    assert (any(measured[2]), all(measured[1][:-1]), all(measured[3][1:])) == (False, True, True)
-
-
 def test_the_report_of_a_device_run_says_whose_time_it_shows(
     sim: Simulated, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
