@@ -98,8 +98,6 @@ def meaning_of(key: str) -> Meaning | None:
     gpu = re.fullmatch(r"gpu_?(\d+)_util\w*|gpu_util\w*?_(\d+)", name)
     if gpu is not None:
         return Meaning("gpu_util", 0, "%", int(gpu[1] or gpu[2]))
-    if re.fullmatch(r"lr-[A-Z]\w*(?:/pg\d+)?", key.strip()):
-        return Meaning("lr", 5)
     found = _match(name)
     if found is not None:
         return found

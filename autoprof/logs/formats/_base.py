@@ -19,7 +19,7 @@ from ..values import Value
 class FormatHints:
     """What the keys of one format mean, where it differs from the keys of all tools."""
 
-    rename: Mapping[str, str] = field(default_factory=dict)
+    names: Mapping[str, str] = field(default_factory=dict)
     """By normalized key: the column, with its unit (``memory_mib``) or without; empty for a key that is no column."""
     units: Mapping[str, str] = field(default_factory=dict)
     """By column: the unit of a value that is printed without one."""
@@ -33,8 +33,8 @@ class FormatHints:
         name = normalize_key(key)
         if name in self.averages:
             return None
-        if name in self.rename:
-            column = self.rename[name]
+        if name in self.names:
+            column = self.names[name]
             return (meaning_of(column) or Meaning(column, 0)) if column else None
         return meaning_of(key)
 

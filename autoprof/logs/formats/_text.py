@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
@@ -21,33 +21,29 @@ from .jsonl import JsonFormat
 class TextFormat(LogFormat):
     """A format whose records are lines of text."""
 
-    record: str | tuple[str, ...]
+    lines: Sequence[str]
     """Expressions that match the lines of records; the first that matches counts. Their named groups are columns, with
     units at the end of the name (``memory_mib``); ``of`` is the number of steps per epoch."""
-    unnamed: tuple[tuple[str, str], ...] = ()
-    """Numbers without a name: an expression with one group, and the column."""
+    values: Mapping[str, str] = field(default_factory=dict)
+    """Numbers without a name: by column, an expression with one group."""
     hints: FormatHints = field(default_factory=FormatHints)
     reads_names: bool = True
-    """Whether numbers behind a name are read, too. False: only groups and ``unnamed``."""
+    """Whether numbers behind a name are read, too. False: only groups and ``values``."""
     spaced: bool = False
     """Whether a name may stand before its number without a sign: ``loss 2.5 (2.7) lr 0.1``."""
-    weight: float = 1.2
+    weight: float = 1.3
     """Factor of the score: a format whose lines a more general one also reads has one above 1."""
 
     @cached_property
-    def _records(self) -> list[re.Pattern[str]]:
-        return [re.compile(pattern) for pattern in ([self.record] if isinstance(self.record, str) else self.record)]
-
-    @cached_property
-    def _unnamed(self) -> list[tuple[re.Pattern[str], str]]:
-        return [(re.compile(pattern), column) for pattern, column in self.unnamed]
+    def _patterns(self) -> list[re.Pattern[str]]:
+        return [re.compile(pattern) for pattern in self.lines]
 
     def score(self, sample: Sequence[str]) -> float:
         """Count the records in the sample."""
         return self.weight * sum(self._find(line) is not None for line in sample)
 
     def _find(self, line: str) -> re.Match[str] | None:
-        return next((found for pattern in self._records if (found := pattern.search(line)) is not None), None)
+        return next((found for pattern in self._patterns if (found := pattern.search(line)) is not None), None)
 
     def read(self, log_file: LogFile) -> RawRecords:
         """Read the file line by line."""
@@ -69,7 +65,7 @@ class TextFormat(LogFormat):
             return None
         row: dict[str, float] = {}
         groups = [(name, text) for name, text in found.groupdict().items() if text]
-        groups += [(column, match[1]) for pattern, column in self._unnamed if (match := pattern.search(line))]
+        groups += [(column, match[1]) for column, text in self.values.items() if (match := re.search(text, line))]
         for name, text in groups:
             value = parse_value(text)
             if name in special and value is not None:
@@ -107,33 +103,19 @@ def make_pattern_format(pattern: str) -> TextFormat:
         raise AutoprofError(
             rf"pattern: {pattern!r} has no named group; allowed: groups such as (?P<step>\d+) and (?P<loss>[\d.]+)"
         )
-    return TextFormat(name="pattern", record=pattern, reads_names=False)
+    return TextFormat(name="pattern", lines=[pattern], reads_names=False)
 
 
 def _make_tool_format(name: str, entry: dict[str, Any]) -> LogFormat:
     """Return the format of one entry: of JSON objects with its ``keys``, or of lines that its ``lines`` match."""
-    hints = FormatHints(
-        rename=entry.get("names", {}),
-        units=entry.get("units", {}),
-        averages=entry.get("averages", {}),
-        spoiled_by_validation=entry.get("spoiled_by_validation"),
-    )
-    if "keys" in entry:
-        return JsonFormat(
-            name=name,
-            priority=entry.get("priority", 30),
-            own_keys=frozenset(entry["keys"].split()),
-            ignored_keys=frozenset(entry.get("ignored", "").split()),
-            hints=hints,
-        )
-    return TextFormat(
-        name=name,
-        record=tuple(entry["lines"]),
-        unnamed=tuple((pattern, column) for column, pattern in entry.get("values", {}).items()),
-        spaced=entry.get("spaced", False),
-        hints=hints,
-        weight=entry.get("weight", 1.3),
-    )
+    options = dict(entry)
+    hint_keys = options.keys() & {"names", "units", "averages", "spoiled_by_validation"}
+    hints = FormatHints(**{key: options.pop(key) for key in hint_keys})
+    if "keys" not in options:
+        return TextFormat(name=name, hints=hints, **options)
+    own, ignored = (frozenset(options.get(key, "").split()) for key in ("keys", "ignored"))
+    priority = options.get("priority", 30)
+    return JsonFormat(name=name, priority=priority, own_keys=own, ignored_keys=ignored, hints=hints)
 
 
 TOOL_FORMATS: Final = [_make_tool_format(name, entry) for name, entry in TABLE["tools"].items()]
