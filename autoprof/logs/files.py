@@ -32,16 +32,13 @@ def find_files(path: str | os.PathLike[str]) -> list[Path]:
         return [STANDARD_INPUT]
     place = Path(text).expanduser()
     if place.is_dir():
-        found = [
-            Path(folder) / name
-            for folder, _, names in os.walk(place)
-            for name in sorted(names)
-            if not name.startswith(".")
-            and Path(name).suffix.lower() not in _NO_LOGS
-            and not any(part.startswith(".") for part in Path(folder).relative_to(place).parts)
-            and (Path(folder) / name).is_file()
+        return [
+            file
+            for file in sorted(place.rglob("*"))
+            if file.is_file()
+            and file.suffix.lower() not in _NO_LOGS
+            and not any(part.startswith(".") for part in file.relative_to(place).parts)
         ]
-        return sorted(found)
     if place.exists():
         return [place]
     found = [Path(name) for name in sorted(glob.glob(str(place), recursive=True))]

@@ -62,9 +62,8 @@ class TimerRecords:
             events = max(text.count("[RANK "), len(re.findall(rf", start={_NUMBER}, end=", text)))
             if not found or events > len(found):
                 self.skipped += 1
-                self.first_skipped = (
-                    self.first_skipped or f"{log_file.path.name}:{number} '{shorten(visible(text), 60)}'"
-                )
+                quoted = f"{log_file.path.name}:{number} '{shorten(visible(text), 60)}'"
+                self.first_skipped = self.first_skipped or quoted
 
 
 def ranks_of_copies(records: Iterable[TimerRecord]) -> set[int]:
