@@ -10,18 +10,15 @@ import io
 import os
 import select
 import time
-from typing import Final, TextIO
-
-END_WAIT_S: Final = 5.0
-"""The longest wait for a reader at the end of a run."""
+from typing import TextIO
 
 
 class TextOutput:
     """Texts for ``stream``, after the text that the program has buffered in it."""
 
-    def __init__(self, stream: TextIO) -> None:
+    def __init__(self, stream: TextIO, end_wait_s: float = 5.0) -> None:
         self.stream = stream
-        self._patience_s = END_WAIT_S
+        self._patience_s = end_wait_s
         """The remaining wait for the reader at the end: none once it was in vain."""
 
     def offer(self, text: str) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -132,31 +131,6 @@ def test_prints_of_threads_processes_and_c(run: Run) -> None:
         expected += [f"line {ten + 9} 损失 🚀 " + "x" * (85 - (ten > 0))] if ten % 20 == 0 else []
     assert _lines(seen) == expected
     assert [line for line in seen if line.startswith("x")] == ["x" * 65, "x" * 66, "x" * 66]
-
-
-PLAIN = "for step in range(STEPS): train(step)"
-
-
-def test_the_log_of_a_ci_job_has_few_plain_lines(run: Run) -> None:
-    """On a terminal as in a pipe: no control sequence of ours, at most 100 columns, no line for each step."""
-    output = run(PLAIN + _AFTER, CI="true", GITHUB_ACTIONS="true")
-    assert "\x1b" not in output
-    lines = output.splitlines()
-    assert max(map(len, lines)) <= 100
-    assert 1 <= sum(line.startswith("autoprof | step") for line in lines) < 10
-    assert "autoprof: 1 step" in output
-
-
-def test_an_encoding_without_the_glyphs(tmp_path: Path) -> None:
-    """The panel is drawn in characters that the encoding has, and the report is printed."""
-    path = tmp_path / "train.py"
-    path.write_text(_BEFORE + PLAIN + _AFTER, encoding="utf-8")
-    output = output_on_terminal(sys.executable, str(path), str(Path(__file__).parent), PYTHONIOENCODING="gbk")
-    screen, seen = _screen(output)
-    assert "+- autoprof - step" in output
-    assert (screen.top, screen.bottom) == (0, 29)
-    assert "Traceback" not in output
-    assert seen[-1] == "the program goes on"
 
 
 def test_a_program_that_dies_gets_its_screen_back(run: Run) -> None:

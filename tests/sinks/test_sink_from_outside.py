@@ -18,10 +18,17 @@ SINK = re.findall(r"```python\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)[0]
 """The example of the page."""
 
 PROGRAM = """
-import json, sys, torch, autoprof
+import json, logging, sys, torch
+logging.basicConfig()
+import autoprof
 from autoprof.cli import main
 from autoprof.config.json_schema import json_schema
+from autoprof.sinks import parse_config
 
+try:
+    parse_config("sinks: {count: {nam: x}}")
+except autoprof.ConfigError as error:
+    print(error, file=sys.stderr)
 
 model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.ReLU())
 session = autoprof.instrument(model, sys.argv[1])
@@ -59,7 +66,10 @@ def run(code: str, environment: dict[str, str], *arguments: str) -> subprocess.C
 
 
 def test_a_sink_of_another_package_is_one_file_there(tmp_path: Path, environment: dict[str, str]) -> None:
-    """Options, JSON Schema, frames, summary and ``autoprof show`` all come from its registration."""
+    """Options, JSON Schema, frames, summary and ``autoprof show`` all come from its registration.
+
+    A wrong option is named by its key; a package that fails, or whose name is no key, costs one warning each.
+    """
     config, out = tmp_path / "run.yaml", tmp_path / "steps.json"
     sinks = "{jsonl: , count: {name: mine.json}}"
     settings = "sample: {budget: null}\ntargets: [{match: '0'}]\nflops: 'off'\n"  # no further warm-up steps
@@ -73,12 +83,6 @@ def test_a_sink_of_another_package_is_one_file_there(tmp_path: Path, environment
     }
     assert (found["field"], found["default"]) == ("The name of the file.", False)
     assert (found["status"], json.loads(out.read_text())) == (0, [1, 2, 3, 4, 5])
-
-
-def test_a_wrong_option_and_a_defective_package_are_named(environment: dict[str, str]) -> None:
-    """The option is an error with its key; a package that fails, or whose name is no key, costs one warning each."""
-    code = "import logging; logging.basicConfig(); from autoprof.sinks import parse_config; parse_config('sinks: %s')"
-    done = run(code % "{count: {nam: x}}", environment)
     assert "sinks.count.nam: the key is unknown; did you mean 'name'?" in done.stderr
     assert "sink 'broken' of another package: AttributeError" in done.stderr
     assert "sink 'no-key' of another package: the name cannot be a key" in done.stderr

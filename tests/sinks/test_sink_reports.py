@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import threading
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -145,13 +144,6 @@ def test_the_names_state_what_the_numbers_are() -> None:
         "autoprof/memory/rss_bytes": 5.0,
         "autoprof/scalar/samples": 4.0, "autoprof/scalar/loss": 0.5, "autoprof/scalar/gpu_util": 93.0,
     }  # fmt: skip
-
-
-def test_samples_of_several_steps_are_divided_by_their_time() -> None:
-    """A program that logs each third step; the first log is left out, for it covers a step of the warm-up."""
-    frames = [frame_of(step=step, scalars={} if step % 3 else {"samples": 6.0}) for step in range(1, 7)]
-    frames[0] = replace(frames[0], warmup=True)
-    assert [report.throughput for report in reports_of(frames, 3)] == [None, 2.0]
 
 
 def test_each_report_is_of_the_steps_since_the_last_one() -> None:

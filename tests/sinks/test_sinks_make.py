@@ -6,7 +6,7 @@ import io
 from pathlib import Path
 
 import pytest
-from sink_builders import Clock, frame_of, summary_of
+from sink_builders import Clock, summary_of
 
 from autoprof._storage.runs import RunFolder
 from autoprof.errors import OutputError
@@ -48,21 +48,6 @@ def test_a_sink_that_cannot_open_closes_the_others(tmp_path: Path, clock: Clock)
     (folder.rank_path / "steps.jsonl").mkdir()
     with pytest.raises(OutputError, match=r"steps\.jsonl: cannot be written"):
         make_sinks(ALL, run_info(folder, clock))
-
-
-def test_every_sink_takes_a_frame_and_a_summary(tmp_path: Path, clock: Clock) -> None:
-    """The sinks follow the protocol, and a run's folder holds the files of the design."""
-    folder = RunFolder.create(tmp_path)
-    frame = frame_of(memory={"rss_bytes": 1 << 20})
-    for sink in make_sinks(ALL, run_info(folder, clock)):
-        assert isinstance(sink, Sink)
-        sink.write(frame)
-        sink.close(summary_of([frame]))
-    folder.write_summary(summary_of([frame]), [])
-    assert sorted(str(path.relative_to(folder.path)) for path in folder.path.rglob("*.*")) == [
-        "memory.png", "rank0/spans.bin", "rank0/steps.jsonl", "rank0/timing.log", "run.json", "summary.json",
-        "summary.txt",
-    ]  # fmt: skip
 
 
 def test_wandb_without_a_key_is_an_error_of_ours(tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,6 @@ from typing import TextIO
 
 import pytest
 
-from autoprof.sinks import _text_output
 from autoprof.sinks._text_output import TextOutput
 
 
@@ -90,16 +89,13 @@ def test_a_stopped_terminal_gets_nothing_and_blocks_nothing(terminal: tuple[int,
     assert os.read(master, 100) == b"shown"
 
 
-def test_the_end_waits_some_seconds_only(pipe: tuple[int, TextIO], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_end_waits_some_seconds_only(pipe: tuple[int, TextIO]) -> None:
     """A reader that takes nothing gets no report; one that reads on gets all of it."""
-    monkeypatch.setattr(_text_output, "END_WAIT_S", 0.05)
     reader, stream = pipe
-    output = TextOutput(stream)
+    output = TextOutput(stream, end_wait_s=0.05)
     filled = _fill(stream.fileno())
     assert not _in_time(lambda: output.write("report"))
-    monkeypatch.setattr(_text_output, "END_WAIT_S", 60.0)
-    assert not _in_time(lambda: output.write("waited in vain before"))
-    output = TextOutput(stream)
+    output = TextOutput(stream, end_wait_s=60.0)
     read = threading.Timer(0.05, lambda: os.read(reader, filled))
     read.start()
     assert _in_time(lambda: output.write("report"))
