@@ -11,7 +11,7 @@ from typing import Final
 
 from .. import __version__
 from ..errors import AutoprofError, nearest
-from ._common import HelpFormatter, exit_status_text
+from ._common import exit_status_text
 
 COMMANDS: Final = (
     "run",
@@ -63,7 +63,7 @@ def make_parser(name: str | None = None) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="autoprof",
         description=DESCRIPTION,
-        formatter_class=HelpFormatter,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
         epilog=f"autoprof COMMAND --help has examples.\n\n{exit_status_text()}",
     )
     parser.add_argument("--version", action="version", version=f"autoprof {__version__}")

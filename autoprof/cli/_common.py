@@ -26,25 +26,19 @@ EXIT_STATUS: Final = {
 """The exit statuses of all commands but ``run``, which has that of the script."""
 
 
-class HelpFormatter(argparse.HelpFormatter):
-    """Wrap the paragraphs of a description, and keep indented lines as they are."""
-
-    def _fill_text(self, text: str, width: int, indent: str) -> str:
-        blocks = text.strip("\n").split("\n\n")
-        return "\n\n".join(_filled(block, width, indent) for block in blocks)
-
-
-def _filled(block: str, width: int, indent: str) -> str:
-    if "\n  " in block or block.startswith("  "):
-        return textwrap.indent(block, indent)
-    return textwrap.fill(" ".join(block.split()), width, initial_indent=indent, subsequent_indent=indent)
-
-
-def add_command(commands: Any, name: str, *, epilog: str = "", examples: dict[str, str], **texts: Any) -> Any:
+def add_command(
+    commands: Any, name: str, *, description: str, epilog: str = "", examples: dict[str, str], **texts: Any
+) -> Any:
     """Add a command's parser; each of ``examples`` is a command line with its effect. ``texts`` are argparse's own."""
     lines = [part for example, effect in examples.items() for part in (f"  {example}", f"      {effect}")]
-    end = "\n\n".join(filter(None, [epilog.strip("\n"), "\n".join(["examples:", *lines])]))
-    return commands.add_parser(name, epilog=end, formatter_class=HelpFormatter, **texts)
+    paragraphs = [textwrap.fill(" ".join(epilog.split()), 78), "\n".join(["examples:", *lines])]
+    return commands.add_parser(
+        name,
+        description=textwrap.fill(description, 78),
+        epilog="\n\n".join(filter(None, paragraphs)),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        **texts,
+    )
 
 
 def exit_status_text() -> str:
