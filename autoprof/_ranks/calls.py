@@ -23,20 +23,16 @@ CallKey = tuple[int, str, int]
 class CollectiveCall(NamedTuple):
     """One call on one rank. The rank entered it at ``start_ns`` or later, and had left it by ``end_ns``.
 
-    ``seen_ns`` is the start of its ``span``. Times are nanoseconds: since the step's start in ``StepCollectives``, of
-    the rank's clock in ``align_clocks``.
+    Times are nanoseconds: since the step's start in ``StepCollectives``, of the rank's clock in ``align_clocks``.
     """
 
     key: CallKey
-    span: int
     start_ns: int
     end_ns: int
-    seen_ns: int = 0
 
     def at(self, begin_ns: int) -> CollectiveCall:
         """Return the call of a step that begins at this time."""
-        times = begin_ns + self.start_ns, begin_ns + self.end_ns, begin_ns + self.seen_ns
-        return CollectiveCall(self.key, self.span, *times)
+        return CollectiveCall(self.key, begin_ns + self.start_ns, begin_ns + self.end_ns)
 
 
 class StepCollectives(NamedTuple):
@@ -70,12 +66,12 @@ def step_collectives(frame: StepFrame) -> StepCollectives:
     for span, name, number in meetings:
         if lengths[span] == NOT_MEASURED:
             continue
-        start_ns = seen_ns = int(starts[span])
-        end_ns = max(seen_ns + int(lengths[span]), waited_ns)
+        start_ns = int(starts[span])
+        end_ns = max(start_ns + int(lengths[span]), waited_ns)
         if name.startswith(DDP):
             before = (int(starts[at]) for at in backwards if lengths[at] != NOT_MEASURED and starts[at] <= start_ns)
             start_ns = max(before, default=0)
-        calls.append(CollectiveCall((frame.step, name, number), span, start_ns, end_ns, seen_ns))
+        calls.append(CollectiveCall((frame.step, name, number), start_ns, end_ns))
     place = frame.start_unix_ns, frame.duration_ns, frame.device_duration_ns
     return StepCollectives(frame.step, *place, on_device, tuple(calls))
 

@@ -1,4 +1,4 @@
-"""Several ranks on one timeline: their clocks aligned, and the calls of collectives in which they meet.
+"""Several ranks on one timeline: their clocks, aligned by the calls of collectives in which they meet.
 
 All ranks leave a collective nearly together, when the last of them has entered it. So the ends of common calls show the
 difference of two clocks.
@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from .._core.units import NS_PER_MS, NS_PER_S
 from .._ranks import CallKey, CollectiveCall, StepCollectives
 from ..frame import StepFrame
-from ._timeline import GRID_NS, StepPlacement
+from ._timeline import StepPlacement
 
 MARGIN_STEPS: Final = 64
 """Steps on both sides of the window whose collectives align the clocks as well."""
@@ -31,25 +31,12 @@ class ClockShift(NamedTuple):
     calls: int = 0
 
 
-class CollectiveLink(NamedTuple):
-    """The part of one call in a collective, as keys and arguments of its event in a trace.
-
-    ``kind`` is the kind of track that shows it: ``host`` or ``device``. The ``arrow`` leads from the rank that entered
-    before to the one after; the ``args`` name the rank that entered last, unless the error of the clocks is larger.
-    """
-
-    kind: str
-    arrow: dict[str, Any]
-    args: dict[str, Any]
-
-
 @dataclass(frozen=True, slots=True)
 class RankTimeline:
-    """The clocks of some ranks, the start of their common timeline, and by step and span their links."""
+    """The clocks of some ranks, and the start of their common timeline."""
 
     shifts: Mapping[int, ClockShift] = field(default_factory=dict)
     origin_unix_ns: int | None = None
-    links: Mapping[int, Mapping[tuple[int, int], CollectiveLink]] = field(default_factory=dict)
 
     def describe(self, rank: int) -> str | None:
         """Return in words how a rank's clock was corrected; None where it has the clock of the first rank."""
@@ -80,20 +67,14 @@ class RankTimeline:
 
 
 def align_ranks(
-    steps: Mapping[int, Sequence[StepCollectives]], clocks: Mapping[int, Hashable | None], first: int, last: int | None
+    steps: Mapping[int, Sequence[StepCollectives]], clocks: Mapping[int, Hashable | None], first: int
 ) -> RankTimeline:
-    """Align the ranks by all their steps, and link the calls of those from ``first`` to ``last`` (None: the end)."""
+    """Align the ranks by all their steps; the timeline begins with step ``first``."""
     shifts = align_clocks({rank: _on_own_clock(held) for rank, held in steps.items()}, clocks)
-    window = {
-        rank: [
-            one._replace(start_unix_ns=one.start_unix_ns - shifts[rank].offset_ns)
-            for one in held
-            if one.step >= first and (last is None or one.step <= last)
-        ]
-        for rank, held in steps.items()
-    }
-    origin = min((held[0].start_unix_ns for held in window.values() if held), default=None)
-    return RankTimeline(shifts, origin, _link(window, origin, shifts))
+    starts = (
+        one.start_unix_ns - shifts[rank].offset_ns for rank, held in steps.items() for one in held if one.step >= first
+    )
+    return RankTimeline(shifts, min(starts, default=None))
 
 
 def align_clocks(calls: Mapping[int, Calls], clocks: Mapping[int, Hashable | None]) -> dict[int, ClockShift]:
@@ -148,40 +129,3 @@ def _on_own_clock(steps: Sequence[StepCollectives]) -> dict[CallKey, CollectiveC
         begin_ns = device_ns + (placement.origin_unix_ns or 0) if one.on_device else one.start_unix_ns
         found.update({call.key: call.at(begin_ns) for call in one.calls})
     return found
-
-
-def _link(
-    window: Mapping[int, Sequence[StepCollectives]], origin: int | None, shifts: Mapping[int, ClockShift]
-) -> dict[int, dict[tuple[int, int], CollectiveLink]]:
-    """Return the links of each rank, where the timeline shows its steps."""
-    meetings: dict[CallKey, list[tuple[int, int, CollectiveCall, str]]] = {}
-    for rank, steps in window.items():
-        placement = StepPlacement(origin)
-        for one in steps:
-            host_ns, device_ns = placement.place(one)
-            for call in one.calls:
-                shown = call.at(device_ns if one.on_device else host_ns)
-                kind = "device" if one.on_device else "host"
-                point = max(shown.seen_ns, 0) // GRID_NS
-                meetings.setdefault(call.key, []).append((point, rank, shown, kind))
-    links: dict[int, dict[tuple[int, int], CollectiveLink]] = {rank: {} for rank in window}
-    for number, met in enumerate(met for met in meetings.values() if len(met) > 1):
-        met.sort(key=lambda one: one[:2])
-        last = _last_to_enter(met, shifts)
-        for at, (_, rank, call, kind) in enumerate(met):
-            ends = {"flow_in": at > 0, "flow_out": at < len(met) - 1}
-            arrow = {"bind_id": f"{number + 1:#x}", **{end: True for end, has_end in ends.items() if has_end}}
-            waited_ns = met[-1][2].seen_ns - call.seen_ns
-            args = {} if last is None else {"last_to_enter": f"rank {last}", "entered_earlier_by_ns": waited_ns}
-            links[rank][call.key[0], call.span] = CollectiveLink(kind, arrow, args)
-    return links
-
-
-def _last_to_enter(met: list[tuple[int, int, CollectiveCall, str]], shifts: Mapping[int, ClockShift]) -> int | None:
-    """Return the rank that entered last, None where the error of the clocks is larger than its lead."""
-    (_, second, before, _), (_, rank, last, _) = met[-2:]
-    errors = shifts[second].error_ns, shifts[rank].error_ns
-    if errors[0] is None or errors[1] is None:
-        return None
-    error_ns = 0 if shifts[second] == shifts[rank] else errors[0] + errors[1]
-    return rank if last.seen_ns - before.seen_ns > error_ns else None

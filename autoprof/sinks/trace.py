@@ -12,7 +12,6 @@ import json
 from collections.abc import Callable, Mapping
 from math import isfinite
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Final
 
 from pydantic import Field
@@ -28,7 +27,7 @@ from ..frame import NOT_MEASURED, Layout, StepFrame
 from ..summary import Summary
 from ._base import RunInfo, folder_of
 from ._kind import CloseOrder, Export, SinkKind
-from ._rank_timeline import MARGIN_STEPS, CollectiveLink, RankTimeline, align_ranks
+from ._rank_timeline import MARGIN_STEPS, RankTimeline, align_ranks
 from ._timeline import GRID_NS, STEP, Slicer, Track, track_name
 
 
@@ -57,8 +56,8 @@ class TraceEncoder:
     """Turn the frames of one rank into lines of trace events.
 
     ``origin_unix_ns`` is the start of the timeline, by default the first step's start; ranks in one file share it.
-    ``first`` is True for the encoder that writes the first line of a file. ``links`` are the arrows to other ranks by
-    step and span; ``label`` is shown beside the rank's name.
+    ``first`` is True for the encoder that writes the first line of a file. ``label`` is shown
+    beside the rank's name.
     """
 
     def __init__(
@@ -67,11 +66,9 @@ class TraceEncoder:
         *,
         origin_unix_ns: int | None = None,
         first: bool = True,
-        links: Mapping[tuple[int, int], CollectiveLink] = MappingProxyType({}),
         label: str | None = None,
     ) -> None:
         self._rank = rank
-        self._links = links
         self._label = label
         # Ranks are processes; the distance between their numbers leaves numbers for the tracks of each.
         self._pid = (rank + 1) * 100_000
@@ -96,13 +93,9 @@ class TraceEncoder:
                 events.append({"ph": "X", "pid": self._pid, **step})
                 continue
             args = self._span_args(frame.layout, one.span) | (memory[one.span] if memory else {})
-            link = self._links.get((frame.step, one.span))
-            arrow: Event = {}
-            if link is not None and link.kind == one.track[0]:
-                arrow, args = link.arrow, args | link.args
             phase = frame.layout.phases[one.span]
             head = {"ph": "X", "name": phase.qualify(frame.layout.names[one.span]), "cat": str(phase), "pid": self._pid}
-            events.append({**head, **place, "args": args, **arrow})
+            events.append({**head, **place, "args": args})
         events += self._counters(frame, end)
         lines = "".join(f",{_dumps(event)}\n" for event in events)
         if self._first:
@@ -216,7 +209,6 @@ def _write_trace(saved: SavedSteps, path: Path, timeline: RankTimeline) -> None:
                 rank,
                 origin_unix_ns=timeline.origin_unix_ns,
                 first=first,
-                links=timeline.links.get(rank, {}),
                 label=timeline.describe(rank),
             )
             for frame in saved.frames(rank):
@@ -232,7 +224,7 @@ def export_trace(saved: SavedSteps, path: Path) -> str | None:
         return None
     steps = {rank: [step_collectives(frame) for frame in saved.frames(rank, MARGIN_STEPS)] for rank in saved.ranks}
     clocks = {rank: saved.run.clock(rank) for rank in saved.ranks}
-    timeline = align_ranks(steps, clocks, saved.first, saved.last)
+    timeline = align_ranks(steps, clocks, saved.first)
     _write_trace(saved, path, timeline)
     return timeline.summary
 

@@ -109,7 +109,7 @@ def test_the_clocks_of_two_real_ranks_agree_within_the_stated_error(trained: Pat
     """They read one clock, so the true difference is none; a millisecond is left for readings that were interrupted."""
     run = autoprof.read_run(trained)
     steps = {rank: [step_collectives(one) for one in run.rank_frames(rank)] for rank in run.ranks}
-    shift = align_ranks(steps, {}, 1, None).shifts[1]
+    shift = align_ranks(steps, {}, 1).shifts[1]
     assert shift.error_ns is not None
     assert shift.calls >= 30
     assert abs(shift.offset_ns) <= shift.error_ns + MS

@@ -42,7 +42,7 @@ class Cluster:
                 key = (step, "Comm/all_reduce", 0)
                 begin = BEGIN + step * 200 * MS + self.offsets[rank]
                 left = work.max() + 50_000 + late[rank]
-                held[key] = CollectiveCall(key, 0, begin + int(work[rank]), begin + int(left))
+                held[key] = CollectiveCall(key, begin + int(work[rank]), begin + int(left))
         return calls
 
     def errors(self, shifts: Mapping[int, ClockShift]) -> dict[int, int]:

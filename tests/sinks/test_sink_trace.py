@@ -44,7 +44,7 @@ def open_sink(tmp_path: Path, clock: Clock, **options: object) -> tuple[TraceSin
 @settings(max_examples=40)
 @given(runs())
 def test_every_trace_is_valid(frames: list[StepFrame]) -> None:
-    """Whatever nests, overlaps or was not measured: keys, times, tracks, arrows and nesting keep to the format."""
+    """Whatever nests, overlaps or was not measured: keys, times, tracks and nesting keep to the format."""
     encoder = TraceEncoder()
     text = OPEN
     for frame in frames:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections import Counter
 from typing import Any
 
@@ -11,7 +10,7 @@ Event = dict[str, Any]
 
 _KEYS = {
     "M": ({"name", "pid", "tid", "args"}, set()),
-    "X": ({"name", "cat", "pid", "tid", "ts", "dur"}, {"args", "bind_id", "flow_in", "flow_out"}),
+    "X": ({"name", "cat", "pid", "tid", "ts", "dur"}, {"args"}),
     "C": ({"name", "pid", "tid", "ts", "args"}, set()),
 }
 """By phase of an event: the keys that it must have, and those that it may have."""
@@ -40,7 +39,6 @@ def check(text: str) -> list[Event]:
         _check_keys(event)
     slices = [event for event in events if event["ph"] == "X"]
     _check_tracks(events, slices)
-    _check_flows(slices)
     tracks: dict[tuple[int, int], list[Event]] = {}
     for event in slices:
         tracks.setdefault((event["pid"], event["tid"]), []).append(event)
@@ -77,23 +75,6 @@ def _check_tracks(events: list[Event], slices: list[Event]) -> None:
     assert set(processes.values()) == {1}
     assert set(processes) == {event["pid"] for event in events}
     assert len({event["tid"] for event in slices}) == len(named), "a number for each track, whichever its process"
-
-
-def _check_flows(slices: list[Event]) -> None:
-    """Each arrow leaves one slice and enters another one, later; between them it may pass through others."""
-    for event in slices:
-        assert ("bind_id" in event) == bool(event.get("flow_out") or event.get("flow_in")), event
-    arrows: dict[str, list[Event]] = {}
-    for event in slices:
-        if "bind_id" in event:
-            assert re.fullmatch(r"0x[0-9a-f]+", event["bind_id"])
-            arrows.setdefault(event["bind_id"], []).append(event)
-    for bound in arrows.values():
-        begins = [event for event in bound if not event.get("flow_in")]
-        ends = [event for event in bound if not event.get("flow_out")]
-        assert (len(begins), len(ends)) == (1, 1), bound
-        begin, end = begins[0], ends[0]
-        assert all(begin["ts"] <= event["ts"] <= end["ts"] for event in bound)
 
 
 def _check_nesting(track: list[Event]) -> None:
