@@ -11,18 +11,17 @@ from typing import Any, Final
 from torch import nn
 
 from .._capture.memory import Footprint, tabulate
-from .._core.failures import contain, ignore
 from .._resolve.observer import Observer
 from .._storage.atomic import write_atomic
 from .._storage.runs import RunFolder
 from .._targets import CutGroup, CutRules, find_sources
-from ..frame import FrameRun
 from ..probes import Prefetch
 from ..summary import Excluded, Stopped, Summary
-from .zoom import Cut, Zoom
+from .zoom import Zoom
 
 TARGETS_FILE: Final = "targets.yaml"
-STOPPED: Final[dict[Stopped, str]] = {
+STOPPED: Final[dict[Stopped | None, str | None]] = {
+    None: None,
     "leaf": "no modules inside",
     "small": "a small part of the step",
     "budget": "timing the modules inside would exceed the budget",
@@ -136,7 +135,7 @@ class ModuleSources(Observer):
 
 
 class TargetsFile(Observer):
-    """Write the cut when it has settled, and at the end; a killed run keeps the last one."""
+    """Write the recorded groups as rules, with their shares of the step, at the end of the run."""
 
     provides = TARGETS_FILE
 
@@ -144,25 +143,10 @@ class TargetsFile(Observer):
         self._path = folder / TARGETS_FILE
         self._model = model
         self._zoom = zoom
-        self._written: Cut | None = None
-
-    def frames(self, run: FrameRun) -> None:
-        """Write the file if the cut has settled on another one."""
-        if self._zoom.has_settled and self._zoom.cut is not self._written:
-            with contain(ignore):  # a full disk loses this file only
-                self._write()
 
     def finish(self, *, complete: bool) -> Mapping[str, Any]:
-        """Write the final cut with its shares of the step."""
-        self._write()
-        return {}
-
-    def _write(self) -> None:
-        zoom = self._zoom
-        self._written, shares = zoom.cut, zoom.shares()
-        groups = [
-            CutGroup(group, shares.get(group.name), None if stopped is None else STOPPED[stopped])
-            for group in zoom.cut.groups
-            for stopped in [zoom.cut.stopped[group.name]]
-        ]
+        """Write the file."""
+        shares, stopped = self._zoom.shares(), self._zoom.stopped
+        groups = [CutGroup(group, shares.get(group.name), STOPPED[stopped[group.name]]) for group in self._zoom.groups]
         write_atomic(self._path, CutRules(self._model).yaml(groups))
+        return {}

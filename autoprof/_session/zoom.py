@@ -8,8 +8,8 @@ marks inside it. Where recording costs more than the budget, opened rows that ho
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Final
 
 from .._capture.mark_cost import MarkCost
@@ -17,21 +17,11 @@ from .._resolve.observer import Observer
 from .._targets import ModuleGroup
 from ..frame import FrameRun
 from ..summary import Stopped, Summary
-from .row_times import RowMeter, RowTimes
+from .row_times import RowTimes
 from .sampling import TargetSet
 
 OPEN_SHARE: Final = 0.03
 """The part of a step from which a row is opened: the modules inside a smaller one cannot be what makes a step slow."""
-REOPEN_SHARE: Final = 0.06
-"""The same once the cut has settled, so that a row near the limit does not change it again and again."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Cut:
-    """The recorded groups, parents first, and the reason for which each of them is not opened; None where it is."""
-
-    groups: tuple[ModuleGroup, ...]
-    stopped: Mapping[str, Stopped | None] = field(default_factory=dict)
 
 
 class Zoom(Observer):
@@ -64,53 +54,47 @@ class Zoom(Observer):
         self._allowed: float | None = None
         """The marks in a step that the budget affords; None before it is known."""
         self._calls: dict[str, float] = {}
-        self._meter = RowMeter()
+        self._adding = RowTimes()
         self._times: RowTimes | None = None
         """The last steps that were added up."""
-        self._number = self._unchanged = 0
+        self._number = 0
         self._due = 1
         """Steps of the cut from which on it is checked."""
-        self.cut = self._cut()
-        """The present cut."""
-        self.chosen = make_set(self.cut.groups, 0)
+        self.chosen = make_set(self.groups, 0)
         """The targets of the present cut."""
 
     def frames(self, run: FrameRun) -> None:
         """Add the frames of the present cut; check the cut when it is due."""
         for frame in run.frames:
             if frame.cut == self._number and not frame.dropped and frame.step > 1:  # a first step initialises
-                self._meter.add(frame)
-                if self._meter.steps >= self._due:
+                self._adding.add(frame)
+                if self._adding.steps >= self._due:
                     self._check()
 
     def _check(self) -> None:
         """Open rows where the steps so far show that they hold much time."""
-        times = self._times = self._meter.times()
-        self._meter = RowMeter()
-        self._calls.update(times.calls)
+        times = self._times = self._adding.sum_up()
+        self._adding = RowTimes()
+        self._calls.update((name, calls / times.steps) for name, calls in times.calls.items())
         before = len(self._opened)
         self._open_longest(times)
         if len(self._opened) > before:
             self._change()
-            return
-        self._unchanged += 1
-        self._due = min(2 * self._due, 512)
-        cut = self._cut()
-        if cut.stopped != self.cut.stopped:
-            self.cut = cut
+        else:
+            self._due = min(2 * self._due, 512)
 
     def fit(self, share: float) -> float:
         """Close rows until at most ``share`` of the present marks is left; return the share that is left.
 
         Above 1 rows may be opened at the next check.
         """
-        before = marks = self._marks_of(self._recorded())
+        before = marks = self._marks_of(self.groups)
         self._allowed = share * marks
         if share >= 1:
             if self._over_budget:
                 self._due = 1
             return 1.0
-        times = self._times or self._meter.times()
+        times = self._times or self._adding.sum_up()
         while marks > self._allowed and (closable := self._closable()):
             group = min(closable, key=lambda one: self._share(one, times) / self._marks_of(one.visible))
             self._opened.remove(group.name)
@@ -123,34 +107,26 @@ class Zoom(Observer):
     def _change(self) -> None:
         """Record the present cut, and begin to measure it."""
         self._number += 1
-        self._meter = RowMeter()
-        self._unchanged = 0
+        self._adding = RowTimes()
         self._due = 2 ** min(max(self._number - 6, 0), 9)
-        self.cut = self._cut()
-        self.chosen = self._make_set(self.cut.groups, self._number)
-
-    @property
-    def has_settled(self) -> bool:
-        """Whether the last checks changed nothing."""
-        return self._unchanged >= 2
+        self.chosen = self._make_set(self.groups, self._number)
 
     def shares(self) -> dict[str, float]:
-        """Return the part of a step that each group of the cut takes; empty before the first step of it."""
-        times = self._times if self._times is not None or not self._meter.steps else self._meter.times()
-        return {} if times is None else {group.name: times.share(group.name) for group in self.cut.groups}
+        """Return the part of a step that each group of the cut takes; empty before the first step."""
+        times = self._times or self._adding.sum_up()
+        return {group.name: times.share(group.name) for group in self.groups} if times.steps else {}
 
     # The choice.
 
     def _open_longest(self, times: RowTimes) -> None:
         """Open the longest rows that are affordable."""
         self._over_budget.clear()
-        recorded, affordable = self._recorded(), self._affordable(times)
+        recorded, affordable = self.groups, self._affordable(times)
         marks = self._marks_of(recorded)
-        least = REOPEN_SHARE if self.has_settled else OPEN_SHARE
         shares = {group.name: self._share(group, times) for group in recorded}
         closed = [group for group in recorded if group.name not in self._opened and group.visible]
         for group in sorted(closed, key=lambda one: -shares[one.name]):
-            if shares[group.name] < least:
+            if shares[group.name] < OPEN_SHARE:
                 break
             needed = marks + self._marks_of(group.visible)
             if needed > affordable:
@@ -200,8 +176,9 @@ class Zoom(Observer):
         around = 1.0 if parent is None else max(self._calls_of(parent.name) / parent.blocks, 1.0)
         return self._groups[name].blocks * around
 
-    def _recorded(self) -> list[ModuleGroup]:
-        """Return the groups of the cut, parents first: the children of opened groups, and the model."""
+    @property
+    def groups(self) -> list[ModuleGroup]:
+        """The groups of the cut, parents first: the children of opened groups, and the model."""
         found: list[ModuleGroup] = []
         pending = [self._root]
         while pending:
@@ -211,9 +188,10 @@ class Zoom(Observer):
                 pending.extend(reversed(group.visible))
         return found
 
-    def _cut(self) -> Cut:
-        recorded = self._recorded()
-        return Cut(tuple(recorded), {group.name: self._stopped(group) for group in recorded})
+    @property
+    def stopped(self) -> dict[str, Stopped | None]:
+        """The reason for which each group of the cut is not opened; None where it is."""
+        return {group.name: self._stopped(group) for group in self.groups}
 
     def _stopped(self, group: ModuleGroup) -> Stopped | None:
         if not group.visible:
@@ -226,7 +204,7 @@ class Zoom(Observer):
 
     def annotate(self, summary: Summary) -> Summary:
         """Return the summary with the reasons for which its rows are not opened."""
-        stopped = self.cut.stopped
+        stopped = self.stopped
         rows = tuple(replace(row, stopped=stopped[row.name]) if row.name in stopped else row for row in summary.rows)
         table = tuple(row for row in summary.memory_table if row.name is None or row.name in stopped)
         return replace(summary, rows=rows, memory_table=table)

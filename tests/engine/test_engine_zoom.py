@@ -144,7 +144,7 @@ def test_a_row_that_grows_later_is_opened_then() -> None:
 
 def frame_of(zoom: Zoom, times: dict[str, int], step: int, blocks: dict[str, int] | None = None) -> StepFrame:
     """Return a frame in which the groups of the present cut take these times, one forward span each."""
-    groups = {group.name: group for group in zoom.cut.groups}
+    groups = {group.name: group for group in zoom.groups}
     spans: list[Span] = []
     places: dict[str, int] = {}
     for name in groups:
@@ -182,13 +182,13 @@ def test_a_row_that_is_too_expensive_to_open_says_so() -> None:
     zoom = make_zoom(wide(), 0.01, 20.0)  # 120 ns a call with its resolution, 1 % of 100 µs: 8 calls
     for step in range(20):
         zoom.frames(FrameRun.of([frame_of(zoom, TIMES, step)]))
-    assert zoom.cut.stopped["one/inner"] == "budget"
-    assert len(zoom.cut.groups) <= 40
+    assert zoom.stopped["one/inner"] == "budget"
+    assert len(zoom.groups) <= 40
     cheap = make_zoom(wide(), 0.01, 1.0)
     for step in range(20):
         cheap.frames(FrameRun.of([frame_of(cheap, TIMES, step)]))
-    assert cheap.cut.stopped["one/inner"] is None
-    assert cheap.cut.stopped["two/inner"] is None
+    assert cheap.stopped["one/inner"] is None
+    assert cheap.stopped["two/inner"] is None
 
 
 def test_the_smallest_rows_are_closed_where_the_budget_does_not_afford_the_cut() -> None:
@@ -198,12 +198,12 @@ def test_the_smallest_rows_are_closed_where_the_budget_does_not_afford_the_cut()
     def run() -> set[str]:
         for step in range(6):
             zoom.frames(FrameRun.of([frame_of(zoom, TIMES, step)]))
-        return {name for name, stopped in zoom.cut.stopped.items() if stopped is None}
+        return {name for name, stopped in zoom.stopped.items() if stopped is None}
 
     assert run() == {"Nest", "one", "two", "one/inner", "two/inner"}
     assert zoom.fit(0.9) < 0.9
     assert run() == {"Nest", "one", "two", "one/inner"}
-    assert zoom.cut.stopped["two/inner"] == "budget"
+    assert zoom.stopped["two/inner"] == "budget"
     assert zoom.fit(0.01) < 0.5
     assert run() == {"Nest", "one", "two"}
     assert zoom.fit(0.5) == 1.0
@@ -237,7 +237,7 @@ def test_a_row_at_the_limit_does_not_flap() -> None:
 
 
 def test_the_cut_is_written_to_the_runs_folder_and_selects_the_same(tmp_path: Path) -> None:
-    """``targets.yaml`` loads as a configuration with the targets of the session, and exists before the end."""
+    """``targets.yaml`` loads as a configuration with the targets of the session."""
     torch.manual_seed(1)
     model = nn.Sequential(nn.Linear(64, 256), nn.Sequential(nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 4)))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -246,9 +246,7 @@ def test_the_cut_is_written_to_the_runs_folder_and_selects_the_same(tmp_path: Pa
         for _ in range(30):
             model(torch.randn(64, 64)).sum().backward()
             optimizer.step()
-        session.summary()
-        (folder,) = tmp_path.iterdir()
-        assert (folder / "targets.yaml").exists()
+    (folder,) = tmp_path.iterdir()
     chosen = select_targets(model, load_config(folder / "targets.yaml"))
     assert {(one.fqn, one.name) for one in chosen} == {(one.fqn, one.name) for one in session.targets}
 
