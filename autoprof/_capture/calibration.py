@@ -15,7 +15,6 @@ from ..frame import Phase
 from .hooks.call_sites import table
 from .hooks.module import ModuleProbe
 from .hooks.module_hooks import make_hooks
-from .mark_cost import MarkCost
 from .recorder import Recorder
 from .torch_compat import without_modes
 
@@ -44,24 +43,22 @@ def _probe(clock: Clock, phases: frozenset[Phase]) -> ModuleProbe:
     return ModuleProbe(recorder, make_hooks(recorder), Target(module, "", "calibration", phases, False, 0))
 
 
-def measure_mark_cost(clock: Clock) -> MarkCost:
+def measure_mark_ns(clock: Clock) -> float:
     """Measure the processor time of a mark in about 5 ms, without random state, device memory or the user's modules.
 
-    Nothing of the user's sees it: no hook for all modules, and no mode of functions or operators.
+    It is the cost where the backward of a call is timed as well, an upper bound for other marks. Nothing of the user's
+    sees it: no hook for all modules, and no mode of functions or operators.
     """
-    forward = frozenset((Phase.FORWARD, Phase.RECOMPUTE))
     with without_modes(), torch.enable_grad():
-        forward_only = _extra_ns(clock, forward, backward=False) / (2 * CALLS)
         try:
-            with_backward = _extra_ns(clock, forward | {Phase.BACKWARD}, backward=True) / (3 * CALLS)
+            return _extra_ns(clock, backward=True) / (3 * CALLS)
         except RuntimeError:  # torch runs no backward in a fork of a process that ran one on several threads
-            with_backward = forward_only
-    return MarkCost(forward_only, with_backward)
+            return _extra_ns(clock, backward=False) / (2 * CALLS)
 
 
-def _extra_ns(clock: Clock, phases: frozenset[Phase], *, backward: bool) -> float:
+def _extra_ns(clock: Clock, *, backward: bool) -> float:
     """Return the cost of marks on ``CALLS`` chained calls: the difference of the cheapest of interleaved rounds."""
-    probe, bare, hooked = _probe(clock, phases), [], []
+    probe, bare, hooked = _probe(clock, frozenset(Phase)), [], []
     # The cheapest of so many rounds counts: other processes fill the caches between them.
     for _ in range(5):
         bare.append(_run(probe.module, backward=backward))

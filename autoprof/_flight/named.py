@@ -1,4 +1,4 @@
-"""Ranges in the trace for steps and for the calls of targets: forward, recompute and backward."""
+"""Ranges in the trace for steps and for the calls of targets: forward and recompute."""
 
 from __future__ import annotations
 
@@ -8,15 +8,19 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 import torch
+from torch import nn
 
-from .._capture.hooks.ranges import RangeProbe, Ranges
+from .._capture.hooks.call_sites import CallEntry
+from .._capture.hooks.entry_probe import EntryProbe
 from .._core.signals import raised_by_handler
+from ..frame import Phase
 
 if TYPE_CHECKING:
     from .._targets import Target
 
 STEP_PREFIX: Final = "ProfilerStep#"
 """Prefix of a step in the trace, the same as torch.profiler's, so that other tools find the steps."""
+Close = Callable[[], None]
 _SAFE: Final = " !#$&'()*+,-./:;<=>?@[]^_`{|}~"
 
 
@@ -25,7 +29,7 @@ def encode_name(name: str) -> str:
     return quote(name, safe=_SAFE)
 
 
-def open_range(name: str, encoded_names: dict[str, str]) -> Callable[[], None]:
+def open_range(name: str, encoded_names: dict[str, str]) -> Close:
     """Open a user annotation in the trace, at a cost of some µs; return the function that closes it.
 
     ``encoded_names`` gets the name by its encoded form.
@@ -37,20 +41,48 @@ def open_range(name: str, encoded_names: dict[str, str]) -> Callable[[], None]:
     return lambda: made.__exit__(None, None, None)
 
 
+class _RangeProbe(EntryProbe):
+    """Open a range at each call of one target, and close it. ``owner`` handles failures."""
+
+    where = "range hooks"
+    outermost = True
+
+    def __init__(self, owner: Any, target: Target, encoded_names: dict[str, str]) -> None:
+        super().__init__(owner, target.module)
+        self._name, self._phases, self._encoded_names = target.name, target.phases, encoded_names
+        self._entries = [CallEntry(self, _RangeProbe.enter, _RangeProbe.leave)]
+
+    def enter(self, module: nn.Module, args: Any, kwargs: Any) -> Close | None:
+        """Open the range of a call."""
+        if torch.compiler.is_dynamo_compiling():  # a compiled graph holds no range
+            return None
+        try:
+            phase = Phase.FORWARD if torch._C._current_graph_task_id() == -1 else Phase.RECOMPUTE
+            return open_range(phase.qualify(self._name), self._encoded_names) if phase in self._phases else None
+        except Exception:
+            self.fail()
+            return None
+
+    def leave(self, module: nn.Module, args: Any, kwargs: Any, output: Any, close: Close | None) -> None:
+        """Close it, unless it was not opened."""
+        if close is None:
+            return
+        try:
+            close()
+        except Exception:
+            self.fail()
+
+
 class NamedRanges:
     """Attach ranges to the targets, and detach them."""
 
     def __init__(self, targets: Iterable[Target], note: Callable[[str], None], encoded_names: dict[str, str]) -> None:
-        self.ranges = Ranges(lambda name: open_range(name, encoded_names))
-        self._targets = targets
         self._note = note
-        self._probes: list[RangeProbe] = []
-        self._step: Callable[[], None] | None = None
+        self._probes = [_RangeProbe(self, target, encoded_names) for target in targets]
+        self._step: Close | None = None
 
     def attach(self) -> None:
         """Attach the ranges."""
-        owner: Any = self
-        self._probes = [RangeProbe(owner, target) for target in self._targets]
         for probe in self._probes:
             probe.attach()
 
@@ -68,7 +100,7 @@ class NamedRanges:
     def detach(self) -> None:
         """Detach all ranges; continue after a failure and raise the first one."""
         failed: list[Exception] = []
-        for undo in [*(probe.remove for probe in self._probes), self.ranges.stop, self.end_step]:
+        for undo in [*(probe.remove for probe in self._probes), self.end_step]:
             try:
                 undo()
             except Exception as error:

@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from .._capture.mark_cost import MarkCost
 from .._capture.marks import codes as marks
 from .._capture.marks.codes import Label
 from ..frame import LOGGED_LANE, TRAINING_LANE, Phase
@@ -113,9 +112,9 @@ class Planner:
     ``history`` returns a call of an earlier step (of a graph that outlived its step) by its ordinal, or None.
     """
 
-    def __init__(self, labels: Sequence[Label], cost: MarkCost, history: Callable[[int], BackwardCall | None]) -> None:
+    def __init__(self, labels: Sequence[Label], mark_ns: float, history: Callable[[int], BackwardCall | None]) -> None:
         self._labels = labels
-        self._cost = cost
+        self._mark_ns = mark_ns
         self._history = history
         self._spans = SpanColumns()
         self._lanes: dict[int, Lane] = {}
@@ -187,9 +186,8 @@ class Planner:
         )
 
     def _overhead_ns(self, codes: Sequence[int]) -> int:
-        backward = sum(code >= marks.ORDINAL_STRIDE for code in codes)
         memory = sum(code & marks.KIND_MASK == marks.MEMORY for code in codes)  # a memory reading counts its own time
-        return round(backward * self._cost.backward_ns + (len(codes) - backward - memory) * self._cost.forward_ns)
+        return round((len(codes) - memory) * self._mark_ns)
 
     # Opening and closing spans on a lane's stack.
 

@@ -8,7 +8,6 @@ from typing import Final
 
 import numpy as np
 
-from .._capture.mark_cost import MarkCost
 from .._capture.marks.codes import ORDINAL_SHIFT, STEP_STRIDE, Label
 from .._capture.marks.mark_batch import MarkBatch
 from ..devices import Reading, Times
@@ -36,13 +35,13 @@ class Resolver:
     a step's cost is the fixed cost of the array operations.
     """
 
-    def __init__(self, labels: Sequence[Label], mark_cost: MarkCost) -> None:
+    def __init__(self, labels: Sequence[Label], mark_ns: float) -> None:
         self.late_steps = 0
         self.unmatched = 0
         self.foreign_recomputes = 0
         self._device_timer = DeviceTimer()
         self._labels = labels
-        self._mark_cost = mark_cost
+        self._mark_ns = mark_ns
         self._pending: deque[RawStep] = deque()
         self._resolved: deque[FrameRun] = deque()
         self._plans: OrderedDict[tuple[bytes, tuple[int, ...] | None], Plan] = OrderedDict()
@@ -190,7 +189,7 @@ class Resolver:
         cut = raw.mark_batch.dropped > 0
         plan = None if cut else self._plans.get(key)
         if plan is None:
-            planner = Planner(self._labels, self._mark_cost, self._finder(raw.serial))
+            planner = Planner(self._labels, self._mark_ns, self._finder(raw.serial))
             codes = tuple(raw.mark_batch.codes)
             plan = planner.plan(codes, lanes or (TRAINING_LANE,) * len(codes), cut=cut)
             if plan.repeatable:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TextIO
 import torch
 from torch import nn
 
-from .._capture.calibration import measure_mark_cost
+from .._capture.calibration import measure_mark_ns
 from .._capture.compiler import around_compiler
 from .._capture.handle import Handle
 from .._capture.hooks.call_sites import keep_calls
@@ -23,7 +23,6 @@ from .._capture.hooks.function import probe_function
 from .._capture.hooks.module_hooks import make_hooks
 from .._capture.hooks.optimizer_hooks import ModelOptimizers, OptimizerHooks
 from .._capture.hooks.placement import find_anchor
-from .._capture.mark_cost import MarkCost
 from .._capture.memory import Footprint
 from .._capture.recorder import Recorder
 from .._core.notes import Notes
@@ -170,7 +169,7 @@ class _Builder:
         self._cost = cost
         self._attached = Handle()
         self._recorder = Recorder(clock)
-        self._mark_cost = measure_mark_cost(clock) if self._follow else MarkCost()
+        self._mark_ns = measure_mark_ns(clock) if self._follow else 0.0
         self._budget = settings.sample.budget
         # No budget for marks with a clock of the caller's own, which shows no real cost.
         self._marks_budget = (1 - PASSES_PART) * self._budget if self._budget is not None and self._follow else None
@@ -215,7 +214,7 @@ class _Builder:
         pipeline = Pipeline(
             self._recorder,
             self._clock,
-            self._mark_cost,
+            self._mark_ns,
             observers=observers,
             sinks=[*made, *sinks],
             folder=folder,
@@ -230,7 +229,7 @@ class _Builder:
             sampler,
             lambda: named if zoom is None else zoom.chosen,
             [OptimizerHooks(after=self._footprint.stepped), self._root, *self._probes.sampled],
-            self._mark_cost,
+            self._mark_ns,
         )
         session = self._begin(self._steps(sampling, pipeline, excluded), sampling, pipeline, metrics)
         if self._exchange is not None:
@@ -322,7 +321,7 @@ class _Builder:
         def make_set(groups: Iterable[ModuleGroup], number: int) -> TargetSet:
             return probes.make_set([one for group in groups if group.is_recordable for one in group.targets()], number)
 
-        return Zoom(tree, first_cut(tree), make_set, self._marks_budget, self._mark_cost)
+        return Zoom(tree, first_cut(tree), make_set, self._marks_budget, self._mark_ns)
 
     def _metrics(self) -> Metrics:
         """Open telemetry and the FLOP meter where the settings ask for them."""

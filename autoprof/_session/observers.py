@@ -39,11 +39,11 @@ class MemoryTable(Observer):
 
     def annotate(self, summary: Summary) -> Summary:
         """Return the summary with its memory table."""
-        return tabulate(summary, self._footprint.holdings(), self._footprint.failure)
+        return tabulate(summary, self._footprint.rows(), self._footprint.failure)
 
     def finish(self, *, complete: bool) -> Mapping[str, Any]:
         """Count parameters, buffers and optimizer state once more."""
-        self._footprint.holdings(recount=True)
+        self._footprint.rows(recount=True)
         return {}
 
 

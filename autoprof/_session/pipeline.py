@@ -13,7 +13,6 @@ from functools import partial
 from time import perf_counter_ns, sleep, thread_time_ns
 from typing import Final
 
-from .._capture.mark_cost import MarkCost
 from .._capture.recorder import Recorder
 from .._core.failures import contain, describe
 from .._core.notes import Notes
@@ -65,7 +64,7 @@ class Pipeline:
         self,
         recorder: Recorder,
         clock: Clock,
-        mark_cost: MarkCost,
+        mark_ns: float,
         *,
         observers: Sequence[Observer],
         sinks: Iterable[Sink],
@@ -83,7 +82,7 @@ class Pipeline:
         self._folder = folder
         self._notes = notes
         self._now_ns, self._processor_ns = now_ns, processor_ns
-        self._resolver = Resolver(recorder.labels, mark_cost)
+        self._resolver = Resolver(recorder.labels, mark_ns)
         self._aggregate = Aggregate()
         self._limit = ClockLimit(clock, folder)
         self._observers = list(observers)

@@ -7,7 +7,6 @@ from time import perf_counter_ns, thread_time_ns
 from typing import NamedTuple
 
 from .._capture.handle import Probe
-from .._capture.mark_cost import MarkCost
 from .._capture.recorder import Recorder, activate
 from .._targets import Target
 from .sampler import Sampler
@@ -38,7 +37,7 @@ class Sampling:
         sampler: Sampler,
         choose: Callable[[], TargetSet],
         step_probes: Sequence[Probe],
-        mark_cost: MarkCost,
+        mark_ns: float,
     ) -> None:
         self._step_probes = tuple(step_probes)
         self._sampler = sampler
@@ -48,7 +47,7 @@ class Sampling:
         """The targets recorded in the open step, or in the last one."""
         self.fqns = self.set.fqns
         """The fqns of the modules that are recorded when called."""
-        self._mark_cost = mark_cost
+        self._mark_ns = mark_ns
         self._is_on = False
         self._idling: Sequence[Probe] | None = None
         """The probes of the present targets that stay attached, and mark nothing where they are off; None: unknown."""
@@ -148,7 +147,7 @@ class Sampling:
         began at ``ended_ns``, by the thread's clock ``ended_cpu_ns``.
         """
         work_ns, self._paid_ns = paid_ns - self._paid_ns, paid_ns
-        marks_ns = round(self._mark_cost.of(marks))
+        marks_ns = round(self._mark_ns * marks)
         wall_ns = max(ended_ns - self._began_ns - marks_ns, 1)
         cpu_ns = min(max(ended_cpu_ns - self._began_cpu_ns - marks_ns, 0), wall_ns)
         if not self._asked:

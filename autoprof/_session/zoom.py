@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Final
 
-from .._capture.mark_cost import MarkCost
 from .._resolve.observer import Observer
 from .._targets import ModuleGroup
 from ..frame import FrameRun
@@ -39,13 +38,13 @@ class Zoom(Observer):
         first: Iterable[ModuleGroup],
         make_set: Callable[[Iterable[ModuleGroup], int], TargetSet],
         budget: float | None,
-        mark_cost: MarkCost,
+        mark_ns: float,
     ) -> None:
         self._root = root
         self._make_set = make_set
         self._budget = budget
         # A mark with its resolution and statistics costs about so many times the mark, before the account shows it.
-        self._mark_ns = 2.0 * mark_cost.of(1)
+        self._mark_ns = 2.0 * mark_ns
         self._groups = {group.name: group for group in root.below()}
         self._parents = {child.name: group for group in root.below() for child in group.children}
         self._first = {root.name, *(self._parents[one.name].name for one in first if one is not root)}

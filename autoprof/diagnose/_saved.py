@@ -78,7 +78,7 @@ def saved_summary(run: Run, rank: int | None = None) -> Summary:
         notes.append(f"{frames.bad_lines} incomplete lines of steps.jsonl were skipped")
     if frames.has_removed_steps:
         notes.append("steps were removed from the records to keep the run's folder below output_max_mb")
-    table = tabulate(aggregate.summary(notes=tuple(notes)), None)
+    table = tabulate(aggregate.summary(notes=tuple(notes)), {})
     return diagnose(collector.evidence(table, facts_of_run(run, collector)))
 
 

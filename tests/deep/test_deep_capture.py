@@ -20,7 +20,6 @@ from autoprof.errors import SessionError
 
 QUIET = {"sinks": {}, "flops": "off", "sample": {"budget": None, "warmup": 0}}
 LAYERS = ["Block0", "Block0/FFN", "Block1", "Block1/FFN"]
-BACKWARD = [f"{name} [backward]" for name in ("Block1", "Block1/FFN", "Block0", "Block0/FFN")]
 
 
 def captured(program: Program, steps: int = 2, **options: Any) -> DeepCapture:
@@ -31,10 +30,10 @@ def captured(program: Program, steps: int = 2, **options: Any) -> DeepCapture:
 
 
 def test_the_trace_has_the_targets_names() -> None:
-    """Forward and backward of each layer, in each step, nested as they run."""
+    """The forward of each layer, in each step, nested as they run."""
     capture = captured(Program())
     names = [name for name in ranges(capture.files[0]) if not name.startswith("Optimizer")]
-    assert names == ["ProfilerStep#1", *LAYERS, *BACKWARD, "ProfilerStep#2", *LAYERS, *BACKWARD]
+    assert names == ["ProfilerStep#1", *LAYERS, "ProfilerStep#2", *LAYERS]
     assert capture.notes == []
 
 
@@ -48,7 +47,7 @@ def test_layers_have_times_and_memory() -> None:
     """As rows of torch's own table, and in the file, in the order of their first calls."""
     capture = captured(Program())
     found = rows(capture)
-    assert [found[name].count for name in (*LAYERS, *BACKWARD)] == [2] * 8
+    assert [found[name].count for name in LAYERS] == [2] * 4
     assert found["Block0"].cpu_time_total > found["Block0/FFN"].cpu_time_total > 0
     assert found["Block0"].cpu_memory_usage > 0
     assert capture.steps == (1, 2)
@@ -66,7 +65,7 @@ def test_names_of_any_script_are_in_the_trace(tmp_path: Path) -> None:
     with autoprof.deep_capture(program.model, config) as capture:
         capture.record("损失 \\ x", program.step)
     names = set(ranges(capture.files[0]))
-    assert {'时间"块 100%', '时间"块 100% [backward]', "损失 \\ x"} <= names
+    assert {'时间"块 100%', "损失 \\ x"} <= names
     assert "损失 \\ x" in rows(capture)
     assert '时间"块 100%' in capture.table()
 

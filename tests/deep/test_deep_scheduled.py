@@ -39,7 +39,7 @@ def test_the_steps_asked_for_are_captured() -> None:
     assert session.folder is not None
     names = ranges(session.folder / "rank0" / "steps3-4_rank0_trace.json")
     assert [name for name in names if name.startswith("ProfilerStep#")] == ["ProfilerStep#3", "ProfilerStep#4"]
-    assert [names.count(name) for name in ("Block0", "Block1/FFN [backward]")] == [2, 2]
+    assert [names.count(name) for name in ("Block0", "Block1/FFN")] == [2, 2]
 
 
 def test_its_steps_are_recorded_whatever_the_sampling_says() -> None:
@@ -80,7 +80,7 @@ def test_without_step_calls_a_step_begins_with_the_forward() -> None:
             program.step()
     assert session.folder is not None
     names = ranges(session.folder / "rank0" / "step2_rank0_trace.json")
-    assert [names.count(name) for name in ("Block0", "Block0 [backward]")] == [1, 1]
+    assert names.count("Block0") == 1
 
 
 FOUND = Finding(rule="data-wait", severity="warning", why="w", next="n")

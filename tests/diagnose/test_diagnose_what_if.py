@@ -11,10 +11,10 @@ from attached import diagnosis_of
 from evidence_builders import MS, evidence_of
 from torch import nn
 
-from autoprof._capture.memory import Held, Holdings, tabulate
+from autoprof._capture.memory import tabulate
 from autoprof._reports.card import render_card
 from autoprof.diagnose import Evidence, OptimizerInfo, RunFacts, describe_optimizer, diagnose
-from autoprof.summary import Progress, WhatIf
+from autoprof.summary import MemoryRow, Progress, WhatIf
 
 GIB = 2**30
 HOUR = 3600 * 10**9
@@ -30,7 +30,7 @@ def seed(*, saved: int | None = 5 * GIB, progress: bool = True, **changes: Any) 
     seen = evidence_of(STEP, repeat=20, facts=facts, memory=MEMORY, **{"throughput": 0.5, **changes})
     rows = tuple(replace(row, memory_growth_bytes=saved, memory_peak_bytes=28 * GIB) for row in seen.summary.rows)
     summary = replace(seen.summary, rows=rows)
-    summary = tabulate(summary, Holdings(Held(6 * GIB, 0, 6 * GIB, 12 * GIB)))
+    summary = tabulate(summary, {None: MemoryRow(None, 6 * GIB, 0, 6 * GIB, 12 * GIB)})
     length = Progress("logged", 2960.0, round(17.7 * HOUR), 53100, 53100, round(88.5 * HOUR)) if progress else None
     return replace(seen, summary=replace(summary, progress=length))
 

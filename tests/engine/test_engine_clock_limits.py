@@ -15,8 +15,7 @@ from torch import Tensor, nn
 import autoprof
 from autoprof import read_run
 from autoprof._capture import calibration
-from autoprof._capture.calibration import CALLS, COLD, EMPTY_CALLS, LimitMeter, measure_mark_cost
-from autoprof._capture.mark_cost import MarkCost
+from autoprof._capture.calibration import CALLS, COLD, EMPTY_CALLS, LimitMeter, measure_mark_ns
 from autoprof._reports.plain import render_plain
 from autoprof.devices import ClockLimits, DeviceClock
 from autoprof.testing import FakeClock, FakeDevice, open_session
@@ -141,16 +140,15 @@ def test_a_span_below_the_limit_is_less_than_the_limit_in_every_report(
         assert "cannot resolve spans below 500.0 µs" in told[name]
     assert " 0 <2% |" in told["line"]
     assert ":     <0.500ms ( <1.3%) [avg:     <0.500ms]" in told["log"]
-    assert "avg=    <0.500ms  min=    <0.500ms  max=    <0.500ms  (n=2)" in told["log"]
     shown = [told[name] for name in ("console", "summary", "html", "log")]
     assert not [text for text in shown if re.search(r"\b0\.03\b|\b0\.030ms", text)]
     assert '"forward":40.03' in told["jsonl"]
 
 
 def test_rounds_that_another_process_interrupts_are_not_the_cost_of_a_mark(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of ten rounds three with marks take 4 ms longer: a high cost would close rows that the budget allows."""
-    lengths = [ns for number in range(5) for ns in (100_000, 220_000 + 4_000_000 * (number in (0, 2, 3)))] * 2
+    """Of five rounds with marks three take 4 ms longer: a high cost would close rows that the budget allows."""
+    lengths = [ns for number in range(5) for ns in (100_000, 220_000 + 4_000_000 * (number in (0, 2, 3)))]
     times = [ns for at, length in enumerate(lengths) for ns in (at * 10**9, at * 10**9 + length)]
     readings = iter(times)
     monkeypatch.setattr(calibration, "thread_time_ns", lambda: next(readings))
-    assert measure_mark_cost(FakeClock()) == MarkCost(120_000 / (2 * CALLS), 120_000 / (3 * CALLS))
+    assert measure_mark_ns(FakeClock()) == 120_000 / (3 * CALLS)

@@ -145,7 +145,6 @@ LETTERS = {
         ("fb[]b[]", 1),
         ("fpfbP[]", 1),  # a pass inside a pass
         ("fbfp", 2),  # a pass that the step's end cuts
-        ("fb[fb]", 1),  # a pass in the optimizer's step is the optimizer's
         ("[{fb}]", 1),  # one closure: its pass is the micro-step
         ("fbfb[{fb}]", 3),  # and the last one where others came before
         ("[{fb}{fb}{fb}]", 1),  # line search
@@ -153,7 +152,6 @@ LETTERS = {
         ("fb[{fb}]fbfbfb[]", 3),
         ("fb[{}]", 1),
         ("fb}]", 1),  # the step began in the optimizer's closure
-        ("[[{}]fb]", None),  # an optimizer that steps inside another's step
     ],
 )
 def test_micro_steps_are_forwards_and_their_backward_passes_before_one_optimizer_step(

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from autoprof import Phase
-from autoprof._capture.mark_cost import MarkCost
 from autoprof._capture.marks import codes as marks
 from autoprof._capture.marks.mark_batch import MarkBatch
 from autoprof._capture.recorder import Recorder
@@ -26,7 +25,7 @@ class Bench:
 
     def __init__(self) -> None:
         recorder = Recorder(CLOCK)
-        self.resolver = Resolver(recorder.labels, MarkCost(3.0, 5.0))
+        self.resolver = Resolver(recorder.labels, 3.0)
         self.layer = recorder.label("layer", "layer", Phase.FORWARD, frozenset((Phase.FORWARD,)))
 
     def step(self, number: int, dropped: int = 0, detail_ns: int = 0, **fields: Any) -> RawStep:

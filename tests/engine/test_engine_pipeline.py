@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from autoprof import Phase
-from autoprof._capture.mark_cost import MarkCost
 from autoprof._capture.marks import codes as marks
 from autoprof._capture.marks.mark_batch import MarkBatch
 from autoprof._capture.recorder import Recorder
@@ -73,7 +72,7 @@ class Bench:
         self.pipeline = Pipeline(
             self.recorder,
             self.clock,
-            MarkCost(forward_ns=3.0),
+            3.0,
             observers=observers,
             sinks=[self.sink] if sinks is None else sinks,
             folder=self.folder,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from autoprof import Phase
-from autoprof._capture.mark_cost import MarkCost
 from autoprof._capture.marks import codes as marks
 from autoprof._capture.marks.codes import Label
 from autoprof._resolve.plan import BackwardCall, Plan
@@ -79,9 +78,9 @@ class Step:
         self.lane = lane
         return self
 
-    def plan(self, *, cut: bool = False, cost: MarkCost | None = None) -> Plan:
+    def plan(self, *, cut: bool = False, mark_ns: float = 0.0) -> Plan:
         """Return the plan."""
-        planner = Planner(self.labels, cost or MarkCost(), self.earlier.get)
+        planner = Planner(self.labels, mark_ns, self.earlier.get)
         return planner.plan(self.codes, self.lanes, cut=True) if cut else planner.plan(self.codes, self.lanes)
 
     def spans(self, *, cut: bool = False) -> list[Span]:
@@ -260,9 +259,9 @@ def test_a_pause_is_cut_by_the_steps_ends() -> None:
 
 
 def test_the_overhead_is_the_cost_of_its_marks() -> None:
-    """Marks of followed calls cost more; a reading of bytes counts its own time."""
+    """A reading of bytes counts its own time."""
     step = nest().call("b").mark(marks.MEMORY, times=3)
-    assert step.plan(cost=MarkCost(forward_ns=10.0, backward_ns=100.0)).overhead_ns == 6 * 100 + 2 * 10
+    assert step.plan(mark_ns=10.0).overhead_ns == 8 * 10
 
 
 def test_a_plan_is_kept_for_equal_marks_unless_they_mean_another_call_each_time() -> None:

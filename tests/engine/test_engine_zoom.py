@@ -12,7 +12,6 @@ from engine_laws import check_laws, pass_on_each_step
 from torch import Tensor, nn
 
 import autoprof
-from autoprof._capture.mark_cost import MarkCost
 from autoprof._session.sampling import TargetSet
 from autoprof._session.zoom import Zoom
 from autoprof._targets import first_cut, group_tree, select_targets
@@ -161,7 +160,7 @@ def make_zoom(model: nn.Module, budget: float | None, cost_ns: float) -> Zoom:
     def make_set(groups: Any, number: int) -> TargetSet:
         return TargetSet((), tuple(target for group in groups for target in group.targets()), number)
 
-    return Zoom(tree, first_cut(tree), make_set, budget, MarkCost(cost_ns, cost_ns))
+    return Zoom(tree, first_cut(tree), make_set, budget, cost_ns)
 
 
 def wide() -> nn.Module:

@@ -1,4 +1,4 @@
-"""Deep captures on a device: kernels belong to layers, forward and backward."""
+"""Deep captures on a device: kernels belong to layers, in the forward."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.gpu
 
 
 def test_kernels_belong_to_the_layers_that_launched_them(tmp_path: Path) -> None:
-    """The larger layer takes more device time, in forward and backward."""
+    """The larger layer takes more device time."""
     model = nn.Sequential(nn.Linear(512, 4096), nn.Linear(4096, 512)).cuda()
     small = nn.Linear(512, 8).cuda()
     model.append(small)
@@ -26,9 +26,7 @@ def test_kernels_belong_to_the_layers_that_launched_them(tmp_path: Path) -> None
             optimizer.zero_grad()
     assert capture.result is not None
     rows = {row.key: row for row in capture.result if "CPU" in str(row.device_type)}
-    for phase in ("", " [backward]"):
-        large, tiny = rows[f"0{phase}"].device_time_total, rows[f"2{phase}"].device_time_total
-        assert large > tiny > 0
+    assert rows["0"].device_time_total > rows["2"].device_time_total > 0
     assert rows["0"].device_memory_usage > 0
     assert "CUDA" in capture.table()
     assert {path.suffix for path in capture.files} >= {".json", ".txt", ".pickle"}

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import gc
 import weakref
-from collections.abc import Callable
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -13,40 +14,40 @@ from torch import nn
 
 import autoprof
 from autoprof._capture.hooks.optimizer_hooks import OptimizerHooks
-from autoprof._capture.memory import Footprint, Held, Holdings
+from autoprof._capture.memory import Footprint
 from autoprof.summary import MemoryRow, Summary
 
 
-def follow(footprint: Footprint) -> list[Callable[[], None]]:
-    """Count at optimizers' steps, as a session does; return the function that undoes it."""
+@contextmanager
+def followed(footprint: Footprint) -> Iterator[None]:
+    """Count at optimizers' steps, as a session does."""
     hooks = OptimizerHooks(after=footprint.stepped)
     hooks.attach()
-    return [hooks.detach]
+    yield
+    hooks.detach()
 
 
-def counted(model: nn.Module, optimizers: list[Any], names: dict[str, nn.Module], steps: int = 1) -> Holdings:
+def counted(
+    model: nn.Module, optimizers: list[Any], names: dict[str, nn.Module], steps: int = 1
+) -> Mapping[str | None, MemoryRow]:
     footprint = Footprint(model, names.items())
-    undo = follow(footprint)
-    for _ in range(steps):
-        model(torch.randn(2, 4)).sum().backward()
-        for optimizer in optimizers:
-            optimizer.step()
-            optimizer.zero_grad()
-    for remove in undo:
-        remove()
-    found = footprint.holdings()
+    with followed(footprint):
+        for _ in range(steps):
+            model(torch.randn(2, 4)).sum().backward()
+            for optimizer in optimizers:
+                optimizer.step()
+                optimizer.zero_grad()
     assert footprint.failure is None
-    assert found is not None
-    return found
+    return footprint.rows()
 
 
 def test_parameters_gradients_and_state_are_exact() -> None:
     """Adam's state is two tensors of the parameters' size and a count for each."""
     model = nn.Sequential(nn.Linear(4, 8, bias=False), nn.Linear(8, 2, bias=False))
     found = counted(model, [torch.optim.Adam(model.parameters())], {"first": model[0], "second": model[1]})
-    assert found.names["first"] == Held(128, 0, 128, 2 * 128 + 4)
-    assert found.names["second"] == Held(64, 0, 64, 2 * 64 + 4)
-    assert found.whole == Held(192, 0, 192, 2 * 192 + 8)
+    assert found["first"] == MemoryRow("first", 128, 0, 128, 2 * 128 + 4)
+    assert found["second"] == MemoryRow("second", 64, 0, 64, 2 * 64 + 4)
+    assert found[None] == MemoryRow(None, 192, 0, 192, 2 * 192 + 8)
 
 
 def test_tied_weights_count_once_in_all_and_in_each_name() -> None:
@@ -54,13 +55,13 @@ def test_tied_weights_count_once_in_all_and_in_each_name() -> None:
     model = nn.Sequential(nn.Linear(4, 4, bias=False), nn.Linear(4, 4, bias=False))
     model[1].weight = model[0].weight
     found = counted(model, [torch.optim.SGD(model.parameters(), momentum=0.9, lr=0.1)], {"a": model[0], "b": model[1]})
-    assert found.names["a"] == found.names["b"] == found.whole == Held(64, 0, 64, 64)
+    assert found == {name: MemoryRow(name, 64, 0, 64, 64) for name in (None, "a", "b")}
 
 
 def test_before_an_optimizer_steps_gradients_and_state_are_not_known() -> None:
     """Parameters are."""
     model = nn.Linear(4, 4, bias=False)
-    assert Footprint(model, []).holdings() == Holdings(Held(64, 0, None, None))
+    assert Footprint(model, []).rows() == {None: MemoryRow(None, 64, 0)}
 
 
 def test_frozen_parameters_have_neither() -> None:
@@ -69,8 +70,8 @@ def test_frozen_parameters_have_neither() -> None:
     model[0].requires_grad_(False)
     optimizer = torch.optim.Adam([model[1].weight])
     found = counted(model, [optimizer], {"frozen": model[0], "trained": model[1]})
-    assert found.names["frozen"] == Held(64, 0, 0, 0)
-    assert found.names["trained"].gradient_bytes == 64
+    assert found["frozen"] == MemoryRow("frozen", 64, 0, 0, 0)
+    assert found["trained"].gradient_bytes == 64
 
 
 def test_sparse_gradients_count_their_values() -> None:
@@ -78,13 +79,10 @@ def test_sparse_gradients_count_their_values() -> None:
     model = nn.Sequential(nn.Embedding(1000, 4, sparse=True))
     footprint = Footprint(model, [])
     optimizer = torch.optim.SparseAdam(model.parameters())
-    undo = follow(footprint)
-    model(torch.tensor([1, 2, 3])).sum().backward()
-    optimizer.step()
-    undo[0]()
-    found = footprint.holdings()
-    assert found is not None
-    assert found.whole.gradient_bytes == 3 * 4 * 4 + 3 * 8
+    with followed(footprint):
+        model(torch.tensor([1, 2, 3])).sum().backward()
+        optimizer.step()
+    assert footprint.rows()[None].gradient_bytes == 3 * 4 * 4 + 3 * 8
 
 
 def test_models_that_train_in_turn_keep_the_fullest_moment() -> None:
@@ -92,16 +90,12 @@ def test_models_that_train_in_turn_keep_the_fullest_moment() -> None:
     model = nn.ModuleDict({"g": nn.Linear(4, 8, bias=False), "c": nn.Linear(4, 2, bias=False)})
     footprint = Footprint(model, model.items())
     pair = [torch.optim.SGD(part.parameters(), lr=0.1) for part in model.values()]
-    undo = follow(footprint)
-    for part, optimizer in zip(model.values(), pair, strict=True):
-        part(torch.randn(2, 4)).sum().backward()
-        optimizer.step()
-        optimizer.zero_grad()
-    for remove in undo:
-        remove()
-    found = footprint.holdings()
-    assert found is not None
-    assert found.whole.gradient_bytes == 128
+    with followed(footprint):
+        for part, optimizer in zip(model.values(), pair, strict=True):
+            part(torch.randn(2, 4)).sum().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+    assert footprint.rows()[None].gradient_bytes == 128
 
 
 def test_state_that_grows_is_counted_again_at_the_end() -> None:
@@ -109,17 +103,14 @@ def test_state_that_grows_is_counted_again_at_the_end() -> None:
     model = nn.Sequential(nn.Linear(4, 4, bias=False), nn.Linear(4, 4, bias=False))
     optimizer = torch.optim.SGD(model[0].parameters(), lr=0.1, momentum=0.9)
     footprint = Footprint(model, [])
-    undo = follow(footprint)
-    for _ in range(3):
+    with followed(footprint):
+        for _ in range(3):
+            model(torch.randn(2, 4)).sum().backward()
+            optimizer.step()
+        optimizer.add_param_group({"params": model[1].parameters()})
         model(torch.randn(2, 4)).sum().backward()
         optimizer.step()
-    optimizer.add_param_group({"params": model[1].parameters()})
-    model(torch.randn(2, 4)).sum().backward()
-    optimizer.step()
-    undo[0]()
-    found = footprint.holdings()
-    assert found is not None
-    assert found.whole.state_bytes == 128
+    assert footprint.rows()[None].state_bytes == 128
 
 
 def test_counting_stops_after_the_first_steps() -> None:
@@ -136,13 +127,11 @@ def test_counting_stops_after_the_first_steps() -> None:
 
     footprint._count = counting  # type: ignore[method-assign]
     optimizers = [torch.optim.SGD(model.parameters(), lr=0.1) for _ in range(20)]
-    undo = follow(footprint)
-    for _ in range(10):
-        model(torch.randn(2, 4)).sum().backward()
-        for optimizer in optimizers:
-            optimizer.step()
-    for remove in undo:
-        remove()
+    with followed(footprint):
+        for _ in range(10):
+            model(torch.randn(2, 4)).sum().backward()
+            for optimizer in optimizers:
+                optimizer.step()
     assert counts == 16
 
 
@@ -164,12 +153,12 @@ def test_a_count_does_not_start_the_garbage_collector() -> None:
     """It makes thousands of objects in a step of the user's, and frees all of them."""
     model = nn.Sequential(*(nn.Linear(2, 2) for _ in range(1_000)))
     footprint = Footprint(model, [("all", model)])
-    footprint.holdings()
+    footprint.rows()
     gc.collect()
     collected: list[str] = []
     gc.callbacks.append(lambda phase, _info: collected.append(phase))
     try:
-        footprint.holdings(recount=True)
+        footprint.rows(recount=True)
     finally:
         gc.callbacks.pop()
     assert not collected

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 import autoprof
-from autoprof._capture.memory import Held, Holdings, tabulate
+from autoprof._capture.memory import tabulate
 from autoprof._reports.memory_text import render_memory
 from autoprof.cli import main
 from autoprof.summary import MemoryRow, Summary
@@ -57,7 +57,7 @@ def test_no_line_is_wider_than_asked_for(width: int) -> None:
 def test_a_peak_that_is_the_runs_own_is_exact() -> None:
     """No name can have exceeded it."""
     summary = replace(Summary.empty(), memory={"allocated_bytes": 1, "peak_bytes": 50})
-    assert tabulate(summary, Holdings(Held(10, 0))).memory_table[0].bound_bytes == 50
+    assert tabulate(summary, {None: MemoryRow(None, 10, 0)}).memory_table[0].bound_bytes == 50
 
 
 def test_show_prints_the_table_of_a_saved_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from time import thread_time_ns
 from typing import Any, Final
 
@@ -13,28 +12,13 @@ from torch import nn
 from ..._core.failures import contain, describe
 from ..._core.signals import DeferSignals
 from ..._process.gc_paused import GcPaused
+from ...summary import MemoryRow
 from .extents import Extent, bytes_of, extents
 
 MAX_COUNTS: Final = 16
 """Optimizer steps at which bytes are counted, at most: each count reads all parameters."""
-
-
-@dataclass(frozen=True, slots=True)
-class Held:
-    """Bytes of one name, or of the whole model; None: unmeasured."""
-
-    parameter_bytes: int
-    buffer_bytes: int
-    gradient_bytes: int | None = None
-    state_bytes: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Holdings:
-    """Bytes of the whole model with its optimizers, and of each name; a name includes its inner modules."""
-
-    whole: Held
-    names: Mapping[str, Held] = field(default_factory=dict)
+_OTHER: Final = 0
+"""The key of an optimizer's state that belongs to no parameter of the model."""
 
 
 class Footprint:
@@ -48,12 +32,11 @@ class Footprint:
         self._modules: dict[str, list[weakref.ref[nn.Module]]] = {}
         for name, module in named:
             self._modules.setdefault(name, []).append(weakref.ref(module))
-        self._optimizers: dict[int, weakref.ref[Any]] = {}
-        self._seen: dict[int, tuple[int, tuple[int, int] | None]] = {}
-        """The counts at each optimizer's steps, and its groups and tensors at the last one."""
+        self._sizes: weakref.WeakKeyDictionary[Any, tuple[int, int]] = weakref.WeakKeyDictionary()
+        """The groups and the tensors of each optimizer of the model when it was last counted."""
         self._counts = 0
-        self._found: Holdings | None = None
-        self._gradients: tuple[int, dict[str, int]] | None = None
+        self._found: Mapping[str | None, MemoryRow] = {}
+        self._gradients: dict[str | None, int] = {}
         self.failure: str | None = None
         """The reason for which counting stopped; None while it works."""
         self.spent_ns = 0
@@ -61,24 +44,18 @@ class Footprint:
 
     def optimizers(self) -> list[Any]:
         """Return the known optimizers that still exist."""
-        return [one for one in (known() for known in self._optimizers.values()) if one is not None]
+        return list(self._sizes)
 
     def stepped(self, optimizer: Any, *_args: Any) -> None:
-        """Count bytes after the first two steps of each optimizer of the model, and after one in which it grew."""
+        """Count bytes after the first step of each optimizer of the model, and after one in which it grew."""
         if self._counts >= MAX_COUNTS or self.failure is not None:
             return
-        known = self._optimizers.get(id(optimizer))
-        if known is None or known() is not optimizer:
-            if not self._trains(optimizer):
-                return
-            self._optimizers[id(optimizer)] = weakref.ref(optimizer)
-            self._seen.pop(id(optimizer), None)
-        steps, size = self._seen.get(id(optimizer), (0, None))
-        now = len(optimizer.param_groups), len(optimizer.state)
-        if steps >= 2 and size == now:  # its state exists after the first step
+        size = len(optimizer.param_groups), len(optimizer.state)
+        known = self._sizes.get(optimizer)
+        if known == size or (known is None and not self._trains(optimizer)):
             return
         self._counts += 1
-        self._seen[id(optimizer)] = steps + 1, now
+        self._sizes[optimizer] = size
         began = thread_time_ns()
         self._try_count(gradients=True)
         self.spent_ns += thread_time_ns() - began
@@ -90,9 +67,9 @@ class Footprint:
         own = {id(parameter) for parameter in model.parameters()}
         return any(id(parameter) in own for group in optimizer.param_groups for parameter in group["params"])
 
-    def holdings(self, *, recount: bool = False) -> Holdings | None:
-        """Return the bytes counted so far, at least of parameters; ``recount`` counts all except gradients."""
-        if self.failure is None and (recount or self._found is None):
+    def rows(self, *, recount: bool = False) -> Mapping[str | None, MemoryRow]:
+        """Return the bytes of each name, None for the whole model; ``recount`` counts all except gradients."""
+        if self.failure is None and (recount or not self._found):
             self._try_count(gradients=False)
         return self._found
 
@@ -109,43 +86,33 @@ class Footprint:
         model = self._model()
         if model is None:
             return
-        optimizers = self.optimizers()
-        parameters: dict[int, list[Extent]] = {}
-        gradient_extents: dict[int, list[Extent]] = {}
-        for parameter in model.parameters():
-            parameters[id(parameter)] = list(extents(parameter))
-            if gradients and parameter.grad is not None:
-                gradient_extents[id(parameter)] = list(extents(parameter.grad))
-        buffers = {id(buffer): list(extents(buffer)) for buffer in model.buffers()}
+        parameters = {id(one): list(extents(one)) for one in model.parameters()}
+        buffers = {id(one): list(extents(one)) for one in model.buffers()}
         states: dict[int, list[Extent]] = {}
-        other_state: list[Extent] = []
-        for optimizer in optimizers:
+        for optimizer in self.optimizers():
             for key, held in list(optimizer.state.items()):
-                found = extents(held)
-                (states.setdefault(id(key), []) if id(key) in parameters else other_state).extend(found)
-        known = bool(self._seen) or any(optimizer.state for optimizer in optimizers)  # else none has stepped
-        named = {name: _members(modules) for name, modules in self._modules.items()}
+                states.setdefault(id(key) if id(key) in parameters else _OTHER, []).extend(extents(held))
+        members: dict[str | None, tuple[set[int], set[int]]] = {None: ({*parameters, _OTHER}, set(buffers))}
+        members |= {name: _members(modules) for name, modules in self._modules.items()}
         if gradients:
-            self._keep_gradients(gradient_extents, {name: members for name, (members, _) in named.items()})
-        gradients_found = self._gradients
-        names = {
-            name: Held(
+            self._count_gradients(model, {name: own for name, (own, _) in members.items()})
+        self._found = {
+            name: MemoryRow(
+                name,
                 _sum(parameters, own),
                 _sum(buffers, own_buffers),
-                None if gradients_found is None else gradients_found[1].get(name, 0),
-                _sum(states, own) if known else None,
+                self._gradients.get(name, 0) if self._gradients else None,
+                _sum(states, own) if self._sizes else None,
             )
-            for name, (own, own_buffers) in named.items()
+            for name, (own, own_buffers) in members.items()
         }
-        state = bytes_of([*other_state, *(extent for found in states.values() for extent in found)]) if known else None
-        whole = Held(_sum(parameters), _sum(buffers), None if gradients_found is None else gradients_found[0], state)
-        self._found = Holdings(whole, names)
 
-    def _keep_gradients(self, gradient_extents: dict[int, list[Extent]], members: Mapping[str, set[int]]) -> None:
+    def _count_gradients(self, model: nn.Module, members: Mapping[str | None, set[int]]) -> None:
         """Keep the count with the most gradients: models that train in turn do not have all of them at once."""
-        total = _sum(gradient_extents)
-        if self._gradients is None or total >= self._gradients[0]:
-            self._gradients = total, {name: _sum(gradient_extents, own) for name, own in members.items()}
+        found = {id(one): list(extents(one.grad)) for one in model.parameters() if one.grad is not None}
+        counted = {name: _sum(found, own) for name, own in members.items()}
+        if counted[None] >= self._gradients.get(None, 0):
+            self._gradients = counted
 
 
 def _members(modules: Iterable[weakref.ref[nn.Module]]) -> tuple[set[int], set[int]]:
@@ -161,5 +128,5 @@ def _members(modules: Iterable[weakref.ref[nn.Module]]) -> tuple[set[int], set[i
     return parameters, buffers
 
 
-def _sum(found: Mapping[int, list[Extent]], among: set[int] | None = None) -> int:
-    return bytes_of(extent for key in (found if among is None else among) for extent in found.get(key, ()))
+def _sum(found: Mapping[int, list[Extent]], among: set[int]) -> int:
+    return bytes_of(extent for key in among for extent in found.get(key, ()))

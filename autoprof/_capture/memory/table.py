@@ -7,30 +7,31 @@ from dataclasses import replace
 
 from ...frame import TRAINING_LANE, Phase
 from ...summary import MemoryRow, Row, Summary
-from .footprint import Held, Holdings
 
 
-def tabulate(summary: Summary, holdings: Holdings | None, failure: str | None = None) -> Summary:
-    """Return the summary with its memory table: the whole run, then each name, the largest first."""
+def tabulate(summary: Summary, held: Mapping[str | None, MemoryRow], failure: str | None = None) -> Summary:
+    """Return the summary with its memory table: the whole run, then each name, the largest first.
+
+    ``held`` are the rows of ``Footprint``.
+    """
     device = "allocated_bytes" in summary.memory
-    names = _names(summary, holdings, device)
-    if not names and holdings is None and failure is None:
+    names = _names(summary, held, device)
+    if not names and not held and failure is None:
         return summary
     most = summary.memory.get("peak_bytes")  # an upper bound for every name
     names = [replace(one, bound_bytes=most) if one.peak_bytes == most and most else one for one in names]
     whole = replace(
-        _row(None, holdings.whole if holdings is not None else None),
+        held.get(None, MemoryRow(None)),
         activation_bytes=_most_grown(summary) if device else None,
-        peak_bytes=summary.memory.get("peak_bytes"),
-        bound_bytes=summary.memory.get("peak_bytes"),
+        peak_bytes=most,
+        bound_bytes=most,
         reserved_bytes=summary.memory.get("reserved_bytes"),
     )
-    return replace(summary, memory_table=(whole, *names), unmeasured=_reasons(whole, device, holdings, failure))
+    return replace(summary, memory_table=(whole, *names), unmeasured=_reasons(whole, device, failure))
 
 
-def _names(summary: Summary, holdings: Holdings | None, device: bool) -> list[MemoryRow]:
-    held: Mapping[str, Held] = {} if holdings is None else holdings.names
-    found = {name: _row(name, held[name]) for name in held}
+def _names(summary: Summary, held: Mapping[str | None, MemoryRow], device: bool) -> list[MemoryRow]:
+    found = {name: row for name, row in held.items() if name is not None}
     measured = {row.name for row in summary.rows if row.memory_growth_bytes is not None}
     for row in summary.rows if device else ():
         if row.lane != TRAINING_LANE or row.memory_peak_bytes is None:
@@ -46,12 +47,6 @@ def _names(summary: Summary, holdings: Holdings | None, device: bool) -> list[Me
             reserved_bytes=max(row.memory_reserved_bytes or 0, one.reserved_bytes or 0) or None,
         )
     return sorted(found.values(), key=lambda row: (-row.held_bytes - max(row.activation_bytes or 0, 0), row.name or ""))
-
-
-def _row(name: str | None, held: Held | None) -> MemoryRow:
-    if held is None:
-        return MemoryRow(name)
-    return MemoryRow(name, held.parameter_bytes, held.buffer_bytes, held.gradient_bytes, held.state_bytes)
 
 
 def _higher(row: Row, one: MemoryRow) -> int | None:
@@ -73,7 +68,7 @@ def _most_grown(summary: Summary) -> int | None:
     return sum(outer) if outer else None
 
 
-def _reasons(whole: MemoryRow, device: bool, holdings: Holdings | None, failure: str | None) -> dict[str, str]:
+def _reasons(whole: MemoryRow, device: bool, failure: str | None) -> dict[str, str]:
     no_step = "no optimizer step was seen"
     no_allocator = "on the CPU torch keeps no statistics of its allocator"
     reasons = {}
