@@ -10,7 +10,7 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -45,12 +45,6 @@ def parts_of(path: Path) -> list[int]:
 def record_files(path: Path) -> list[Path]:
     """Return the files of lines, in order; ``path`` is the first of them."""
     return [path, *(path.with_name(part_names(number)[0]) for number in parts_of(path)[1:])]
-
-
-def record_bytes(path: Path) -> int:
-    """Return the size of records, of which ``path`` is the first file."""
-    names = {name for number in parts_of(path) for name in part_names(number)} if path.name == RECORDS else {path.name}
-    return sum(one.stat().st_size for name in names if (one := path.with_name(name)).is_file())
 
 
 class RecordWriter:
@@ -172,7 +166,8 @@ class Frames:
     @property
     def size_bytes(self) -> int:
         """The size of all files of the records."""
-        return record_bytes(self.path)
+        names = (name for number in parts_of(self.path) for name in part_names(number))
+        return sum(one.stat().st_size for name in names if (one := self.path.with_name(name)).is_file())
 
     @property
     def has_removed_steps(self) -> bool:
@@ -190,21 +185,16 @@ class Frames:
                 blocks.close()
 
     def _part(self, path: Path, decoder: FrameDecoder) -> Iterator[StepFrame]:
-        with _open(path) as lines:
-            for line in lines:
-                if not line.strip():
-                    continue
+        try:
+            lines = path.open("rb")
+        except OSError as error:
+            allowed = "it must be a file that this user may read"
+            raise OutputError(f"{path}: cannot be read ({error.strerror}); {allowed}") from error
+        with lines:
+            for line in filter(bytes.strip, lines):
                 try:
                     frame = decoder.decode(line)
                 except BAD_LINE:
                     self.bad_lines += 1
                     continue
                 yield frame
-
-
-def _open(path: Path) -> BinaryIO:
-    try:
-        return path.open("rb")
-    except OSError as error:
-        allowed = "it must be a file that this user may read"
-        raise OutputError(f"{path}: cannot be read ({error.strerror}); {allowed}") from error
