@@ -1,4 +1,4 @@
-"""The plan of a sequence is made once; a step that repeats it costs arithmetic, and gets the same spans."""
+"""Steps that repeat a sequence of marks are resolved together, and get the same spans as each alone."""
 
 from __future__ import annotations
 
@@ -6,26 +6,11 @@ import threading
 
 import pytest
 import torch
-from engine_laws import Watched, check_laws, everything, pass_on_each_step, tree
+from engine_laws import Watched, everything, pass_on_each_step, tree
 from torch import nn
 
 import autoprof
-from autoprof._resolve.planner import Planner
 from autoprof.testing import FakeClock
-
-
-class Counted:
-    """Count how often a plan is made."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.made = 0
-        plan = Planner.plan
-
-        def note(planner: Planner, *args: object, **more: object) -> object:
-            self.made += 1
-            return plan(planner, *args, **more)
-
-        monkeypatch.setattr(Planner, "plan", note)
 
 
 class Choice(nn.Module):
@@ -45,20 +30,6 @@ def run(model: nn.Module, watched: Watched, depth: int) -> None:
     """Train one step."""
     model(torch.ones(1, 2), depth).sum().backward()
     watched.step()
-
-
-def test_different_sequences_do_not_mix(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Alternating depths: a plan each, and every step has the spans of its own."""
-    counted = Counted(monkeypatch)
-    model = Choice()
-    depths = [1, 4, 2, 1, 3, 4, 4, 2, 1]
-    with Watched(model) as watched:
-        for depth in depths:
-            run(model, watched, depth)
-    assert counted.made == 4
-    for frame, depth in zip(watched.frames, depths, strict=True):
-        check_laws(frame)
-        assert len([s for s in frame.spans if s.name != "(backward)"]) == 2 * (1 + depth)
 
 
 def mixed_steps(clock: FakeClock) -> list[tuple[object, ...]]:
