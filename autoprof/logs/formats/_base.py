@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
-
-import numpy as np
 
 from ..extras import import_pandas
 from ..fields import FIELDS, Meaning, column_of_rate, meaning_of, normalize_key, scale_of
@@ -59,23 +56,7 @@ class RawRecords:
     """Sentences for the user about assumptions and omissions."""
     spoiled_by_validation: str | None = None
     """A column whose value includes the validation at the steps that validate."""
-    _columns: dict[str, array[float]] = field(default_factory=dict)
-    _count: int = 0
-
-    def add_row(self, row: Mapping[str, float]) -> None:
-        """Append one record."""
-        for key, value in row.items():
-            self._column(key).append(value)
-        self._count += 1
-
-    def _column(self, key: str) -> array[float]:
-        """Return the column of a key, filled with NaN up to the records so far."""
-        column = self._columns.get(key)
-        if column is None:
-            column = self._columns[key] = array("d")
-        if len(column) < self._count:
-            column.extend(array("d", [np.nan]) * (self._count - len(column)))
-        return column
+    rows: list[dict[str, float]] = field(default_factory=list)
 
     def convert(self, key: str, value: Value, hints: FormatHints = FormatHints()) -> float | None:
         """Return the number of a value in its column's unit, and record its meaning.
@@ -119,9 +100,8 @@ class RawRecords:
 
     def to_frame(self) -> Any:
         """Return all records as one DataFrame in the order of the file."""
-        columns = {key: np.frombuffer(self._column(key), dtype=np.float64) for key in list(self._columns)}
-        frame = import_pandas().DataFrame(columns)
-        return frame.sort_values("_n", kind="stable", ignore_index=True) if self._count else frame
+        frame = import_pandas().DataFrame(self.rows, dtype=float)
+        return frame.sort_values("_n", kind="stable", ignore_index=True) if self.rows else frame
 
 
 def read_lines(log_file: LogFile, raw: RawRecords, *, keeps_last: bool = False) -> Iterator[tuple[int, str]]:

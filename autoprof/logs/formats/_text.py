@@ -53,7 +53,7 @@ class TextFormat(LogFormat):
             row = self._parse(line, raw)
             if row is not None:
                 raw.used_lines += 1
-                raw.add_row({"_n": n, **time, **row})
+                raw.rows.append({"_n": n, **time, **row})
         raw.spoiled_by_validation = self.hints.spoiled_by_validation
         return raw
 

@@ -73,7 +73,7 @@ class CsvFormat(LogFormat):
                 meaning = raw.meanings.get(name)
                 is_measured |= meaning is None or meaning.field in METRICS
         if is_measured:
-            raw.add_row(row)
+            raw.rows.append(row)
         return is_measured
 
 

@@ -101,8 +101,7 @@ class GlobalTimerLog(LogFormat):
         records.add(log_file)
         raw.lines, raw.used_lines = records.lines, records.lines - records.skipped
         copied = ranks_of_copies(records.seen)
-        for row in _to_rows(records.seen, copied):
-            raw.add_row(row)
+        raw.rows += _to_rows(records.seen, copied)
         raw.add_meaning("step", Meaning("step", 0))
         if records.repeated:
             raw.notes.append(f"intervals repeated by a later dump, counted once: {records.repeated}")

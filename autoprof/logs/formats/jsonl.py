@@ -106,7 +106,7 @@ class JsonFormat(LogFormat):
                     raw.add_meaning(name, self.hints.meaning(name))
         for key, value in self._values(data):
             raw.put(row, key, value, self.hints)
-        raw.add_row(row)
+        raw.rows.append(row)
         return True
 
     def _values(self, data: Mapping[str, Any], parent: str = "", depth: int = 1) -> Iterator[tuple[str, Value]]:
@@ -122,6 +122,10 @@ class JsonFormat(LogFormat):
 
     def _numbers(self, key: str, value: Any) -> Iterator[tuple[str, Value]]:
         """Yield the number of a value; of a list the only number, or one per GPU for a list of utilisations."""
+        if isinstance(value, (int, float)):
+            if not isinstance(value, bool):
+                yield key, Value(number_of(value))
+            return
         meaning = self.hints.meaning(key)
         if isinstance(value, str) and value[:1] == "[":
             value = parse_list(value)
@@ -137,8 +141,6 @@ class JsonFormat(LogFormat):
             parsed = Value(float(position[1])) if position is not None and is_counter else parse_value(value)
             if parsed is not None:
                 yield key, parsed
-        elif isinstance(value, (int, float)) and not isinstance(value, bool):
-            yield key, Value(number_of(value))
 
 
 def find_objects(line: str) -> Iterator[tuple[dict[str, Any], str]]:

@@ -69,7 +69,7 @@ class PlainText(LogFormat):
                 continue  # a batch of the validation that a line above has begun
             is_validating, reached = False, reached if step is None else step
             raw.used_lines += 1
-            raw.add_row({"_n": n, **time, **({} if epoch is None else {"epoch": epoch}), **row})
+            raw.rows.append({"_n": n, **time, **({} if epoch is None else {"epoch": epoch}), **row})
         return raw
 
     def _parse(self, line: str, raw: RawRecords) -> dict[str, float] | None:

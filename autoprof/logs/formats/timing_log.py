@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from ..fields import Meaning
 from ..log_file import LogFile
@@ -35,8 +35,8 @@ class TimingLog(LogFormat):
 
     def read(self, log_file: LogFile) -> RawRecords:
         """Read the file line by line: a record is a section."""
-        raw, rows = RawRecords(self.name), list[dict[str, Any]]()
-        row: dict[str, Any] | None = None
+        raw = RawRecords(self.name)
+        row: dict[str, float] | None = None
         path: list[str] = []
         for n, line in enumerate(log_file.lines(), 1):
             if not line.strip():
@@ -45,19 +45,17 @@ class TimingLog(LogFormat):
             step = _STEP.match(line)
             if step is not None:
                 row = {"_n": n, "step": float(step[1])}
-                rows.append(row)
+                raw.rows.append(row)
                 raw.used_lines += 1
             elif line.startswith("Timing Summary"):
                 row = None
             elif set(line.strip()) == {"="} or (row is not None and _read_line(line, row, path, raw)):
                 raw.used_lines += 1
         raw.meanings |= {key: Meaning(key, 0) for key in ("step", "step_time_s")}
-        for row in rows:
-            raw.add_row(row)
         return raw
 
 
-def _read_line(line: str, row: dict[str, Any], path: list[str], raw: RawRecords) -> bool:
+def _read_line(line: str, row: dict[str, float], path: list[str], raw: RawRecords) -> bool:
     """Add the values of a line to the row of its step; return whether it has any."""
     total = re.match(r"^Total-+:\s*(?P<ms>[\d.]+)ms", line)
     if total is not None:
