@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 import torch
 from flops_models import counted
 from torch import Tensor, nn
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
 from torch.nn.functional import dropout, scaled_dot_product_attention
-from torch.utils.checkpoint import checkpoint
 
 HEADS, LENGTH, WIDTH = 2, 6, 4
 PRODUCTS = 2 * 2 * (3 * HEADS * LENGTH * LENGTH * WIDTH)
@@ -29,48 +30,32 @@ class Attention(nn.Module):
         return self.attend(x, x, x)
 
 
-def plainly(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    return torch.softmax(q @ k.transpose(-1, -2) / 2, -1) @ v
-
-
 def masked(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     hidden = torch.ones(LENGTH, LENGTH, dtype=torch.bool).triu(1)
-    scores = (q @ k.transpose(-1, -2)).masked_fill(hidden, float("-inf")) + 0.0
+    scores = (q @ k.mT).masked_fill(hidden, float("-inf")) + 0.0
     return dropout(scores.softmax(-1), 0.1) @ v
-
-
-def einsum(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    return torch.einsum("bhqk,bhkd->bhqd", torch.einsum("bhqd,bhkd->bhqk", q, k).softmax(-1), v)
-
-
-def cast(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    return (q @ k.transpose(-1, -2)).double().softmax(3).float() @ v
 
 
 def joined(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     q, k, v = (one.flatten(0, 1) for one in (q, k, v))
-    scores = torch.baddbmm(torch.zeros(1, 1, 1), q, k.transpose(1, 2), beta=0, alpha=0.5)
+    scores = torch.baddbmm(torch.zeros(1, 1, 1), q, k.mT, beta=0, alpha=0.5)
     return torch.bmm(scores.softmax(2), v)
 
 
-def fused(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    return scaled_dot_product_attention(q, k, v)
-
-
-def by_math(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    return scaled_dot_product_attention(q, k, v, dropout_p=0.1)
-
-
-def linear(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    return q.softmax(-1) @ (k.softmax(-2).transpose(-1, -2) @ v)
-
-
-def over_queries(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    return (q @ k.transpose(-1, -2)).softmax(-2) @ v
-
-
-def values_only(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    return (q @ k.transpose(-1, -2)).relu() @ v
+Attend = Callable[[Tensor, Tensor, Tensor], Tensor]
+WRITTEN_OUT: dict[str, Attend] = {
+    "scaled": lambda q, k, v: torch.softmax(q @ k.mT / 2, -1) @ v,
+    "masked and dropped out": masked,
+    "einsum": lambda q, k, v: torch.einsum("bhqk,bhkd->bhqd", torch.einsum("bhqd,bhkd->bhqk", q, k).softmax(-1), v),
+    "cast": lambda q, k, v: (q @ k.mT).double().softmax(3).float() @ v,
+    "heads joined": joined,
+}
+OTHERS: dict[str, Attend] = {
+    "fused": scaled_dot_product_attention,
+    "linear attention": lambda q, k, v: q.softmax(-1) @ (k.softmax(-2).mT @ v),
+    "softmax over the queries": lambda q, k, v: (q @ k.mT).softmax(-2) @ v,
+    "no softmax": lambda q, k, v: (q @ k.mT).relu() @ v,
+}
 
 
 def inputs() -> Tensor:
@@ -78,38 +63,29 @@ def inputs() -> Tensor:
     return torch.randn(3, HEADS, LENGTH, WIDTH)
 
 
-@pytest.mark.parametrize("attend", [plainly, masked, einsum, cast, joined])
-def test_a_softmax_between_two_products_is_attention(attend: Callable[[Tensor, Tensor, Tensor], Tensor]) -> None:
+@pytest.mark.parametrize("how", WRITTEN_OUT)
+def test_a_softmax_between_two_products_is_attention(how: str) -> None:
     """Scaled, masked, dropped out, cast, or as an ``einsum``: the work of both products is that of its module."""
-    count = counted(nn.Sequential(Attention(attend)), inputs())
+    count = counted(nn.Sequential(Attention(WRITTEN_OUT[how])), inputs())
     assert count.attention == {("0", False): PRODUCTS}
 
 
 def test_sdpas_math_kernel_is_told_apart() -> None:
     """On the CPU dropout keeps SDPA from its fused kernel."""
-    assert counted(nn.Sequential(Attention(by_math)), inputs()).attention == {("0", True): PRODUCTS}
+    attend = partial(scaled_dot_product_attention, dropout_p=0.1)
+    assert counted(nn.Sequential(Attention(attend)), inputs()).attention == {("0", True): PRODUCTS}
 
 
-@pytest.mark.parametrize("attend", [fused, linear, over_queries, values_only])
-def test_what_is_fused_or_no_such_attention_is_not_taken_for_it(
-    attend: Callable[[Tensor, Tensor, Tensor], Tensor],
-) -> None:
+@pytest.mark.parametrize("how", OTHERS)
+def test_what_is_fused_or_no_such_attention_is_not_taken_for_it(how: str) -> None:
     """No softmax over the keys lies between two products of the model's own."""
-    assert counted(nn.Sequential(Attention(attend)), inputs()).attention == {}
+    assert counted(nn.Sequential(Attention(OTHERS[how])), inputs()).attention == {}
 
 
 def test_a_recompute_does_not_count_it_a_second_time() -> None:
     """It is the forward's work that tells how much of the model it is."""
-
-    class Checkpointed(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.inner = Attention(plainly)
-
-        def forward(self, x: Tensor) -> Tensor:
-            return checkpoint(self.inner, x, use_reentrant=False)  # type: ignore[no-any-return, no-untyped-call]
-
-    assert counted(Checkpointed(), inputs().requires_grad_()).attention == {("inner", False): PRODUCTS}
+    model = nn.Sequential(checkpoint_wrapper(Attention(WRITTEN_OUT["scaled"])))
+    assert counted(model, inputs().requires_grad_()).attention == {("0", False): PRODUCTS}
 
 
 def test_torchs_own_module_is_seen_through() -> None:

@@ -11,7 +11,9 @@ import contextlib
 import io
 import json
 import os
+import statistics
 import sys
+import traceback
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -50,34 +52,26 @@ class Program:
         word = ok if isinstance(ok, str) else "OK" if ok else "ODD" if soft else "WRONG"
         self.lines.append((word, self.name, claim, str(expected), str(found)))
 
-    def near(self, claim, expected_ms, found_ms, tolerance_ms=None, soft=False, rel=None):
+    def near(self, claim, expected_ms, found_ms, tolerance_ms=None, soft=False, rel=REL):
         if found_ms is None:
             self.say(False, claim, f"{expected_ms:.2f} ms", "nothing", soft)
             return
-        rel = REL if rel is None else rel
         bound = max(rel * expected_ms, ABS_MS if tolerance_ms is None else tolerance_ms)
         if self.dry:
             bound = max(0.6 * expected_ms, 6.0)  # a dry run proves the programs and the checker, not the times
-        self.say(
-            abs(found_ms - expected_ms) <= bound,
-            claim,
-            f"{expected_ms:.2f} ms +-{bound:.2f}",
-            f"{found_ms:.2f} ms",
-            soft,
-        )
+        good = abs(found_ms - expected_ms) <= bound
+        self.say(good, claim, f"{expected_ms:.2f} ms +-{bound:.2f}", f"{found_ms:.2f} ms", soft)
 
     # ---- the whole
 
     def check(self):
         for way, state in self.status.items():
             self.say(state == 0, f"the program ends well ({way})", 0, state)
-        errors = ""
-        with contextlib.suppress(OSError):
-            errors = (self.folder / "profiled.err").read_text(errors="replace")
-        bad = [
-            line for line in errors.splitlines() if line.startswith(("autoprof run:", "Traceback", "Exception ignored"))
-        ]
-        bad = [line for line in bad if not line.startswith("autoprof run: recording the training of")]
+        written = self.folder / "profiled.err"
+        errors = written.read_text(errors="replace").splitlines() if written.exists() else []
+        complaints = ("autoprof run:", "Traceback", "Exception ignored")
+        usual = "autoprof run: recording the training of"
+        bad = [line for line in errors if line.startswith(complaints) and not line.startswith(usual)]
         self.say(not bad, "no complaint on the standard error", "none", bad[:2] or "none")
         if self.truth is None:
             self.say(False, "the program's own truth", "a file", "none")
@@ -122,17 +116,10 @@ class Program:
             self.say(good, "explain --json: at most 4,000 bytes", "0, <= 4000", f"{code}, {size}")
             self.causes = self.explain["causes"]
         except Exception as error:
-            self.say(
-                False,
-                "explain --json",
-                "JSON",
-                f"{type(error).__name__}: {error} {err.buffer.getvalue().decode()[-200:]}",
-            )
-        try:
-            self.run = autoprof.read_run(folder)
-            self.summary = self.run.summary
-        except Exception as error:
-            self.say(False, "read_run", "a run", f"{type(error).__name__}: {error}")
+            said = err.buffer.getvalue().decode()[-200:]
+            self.say(False, "explain --json", "JSON", f"{type(error).__name__}: {error} {said}")
+        self.run = autoprof.read_run(folder)
+        self.summary = self.run.summary
 
     def _bits(self):
         count = self.expected.get("bare", 0)
@@ -149,11 +136,10 @@ class Program:
             if len(values) > 1:
                 self.say("SKIP", f"bits equal to bare: {key}", "-", "two bare runs differ already")
             else:
-                self.say(
-                    values == {self.truth.get(key)}, f"bits equal to bare: {key}", values.pop(), self.truth.get(key)
-                )
-        for key in ("wall_ms_per_step",):
-            self.say("INFO", key, f"bare {[one.get(key) for one in bare]}", self.truth.get(key))
+                found = self.truth.get(key)
+                self.say(values == {found}, f"bits equal to bare: {key}", values.pop(), found)
+        key = "wall_ms_per_step"
+        self.say("INFO", key, f"bare {[one.get(key) for one in bare]}", self.truth.get(key))
 
     def _counts(self):
         for kind, key in (("spans", "counts"), ("host_spans", "host_counts")):
@@ -163,31 +149,20 @@ class Program:
 
     def _general(self):
         s = self.summary
-        steps = self.expected["steps"]
+        steps, soft = self.expected["steps"], self.expected.get("steps_soft", False)
         allowed = steps if isinstance(steps, list) else [steps]
-        self.say(s.all_steps in allowed, "steps", steps, s.all_steps, self.expected.get("steps_soft", False))
+        self.say(s.all_steps in allowed, "steps", steps, s.all_steps, soft)
         if not self.dry:
-            self.say(
-                plain(s.clock) == "device", "clock", "device", plain(s.clock), self.expected.get("steps_soft", False)
-            )
+            self.say(plain(s.clock) == "device", "clock", "device", plain(s.clock), soft)
         if "step" in self.truth:
-            self.near(
-                "length of a step (median)",
-                self.truth["step"]["p50"],
-                s.step_p50_ns / 1e6,
-                soft=self.expected.get("steps_soft", False),
-                rel=self.expected.get("step_tolerance"),
-            )
+            p50, rel = self.truth["step"]["p50"], self.expected.get("step_tolerance", REL)
+            self.near("length of a step (median)", p50, s.step_p50_ns / 1e6, soft=soft, rel=rel)
         if self.explain:
             same = self.explain.get("steps") == s.steps
             self.say(same, "explain and summary agree on the recorded steps", s.steps, self.explain.get("steps"))
         self.say(not s.dropped, "nothing dropped", "{}", dict(s.dropped))
-        self.say(
-            sum(s.phases.values()) == s.total_step_ns,
-            "the phases add up to all steps (ns)",
-            s.total_step_ns,
-            sum(s.phases.values()),
-        )
+        total = sum(s.phases.values())
+        self.say(total == s.total_step_ns, "the phases add up to all steps (ns)", s.total_step_ns, total)
         frames = worst = over = negative = 0
         for frame in self.run.frames:
             frames += 1
@@ -206,13 +181,8 @@ class Program:
         self.say(negative >= 0, "in each step no phase is negative (ns)", 0, negative)
         self.say(over <= 0, "in each step children <= parent (ns over)", 0, over)
         self.say("INFO", "overhead by its own clock; skipped", "-", f"{s.overhead:.2%} {dict(s.skipped)}")
-        self.say(
-            "INFO",
-            "causes",
-            "-",
-            "; ".join(f"{c['rule']}@{c['place'].get('name') or c['place'].get('line')}" for c in self.causes)
-            or (self.explain and self.explain.get("state")),
-        )
+        causes = "; ".join(f"{c['rule']}@{c['place'].get('name') or c['place'].get('line')}" for c in self.causes)
+        self.say("INFO", "causes", "-", causes or (self.explain and self.explain.get("state")))
         if s.notes:
             self.say("INFO", "notes", "-", " | ".join(s.notes)[:600])
 
@@ -247,20 +217,13 @@ class Program:
 
     def _phase_ms(self, phase):
         """The median of the phase over the recorded steps."""
-        values = []
-        frames = [frame for frame in self.run.frames if not frame.warmup]
-        values += [{plain(key): ns for key, ns in frame.phase_ns().items()}.get(phase, 0) / 1e6 for frame in frames]
-        values.sort()
-        return values[len(values) // 2] if values else None
+        frames = [frame.phase_ns() for frame in self.run.frames if not frame.warmup]
+        values = [{plain(key): ns for key, ns in phases.items()}.get(phase, 0) / 1e6 for phases in frames]
+        return statistics.median_high(values) if values else None
 
     def _c_phase(self, claim):
-        self.near(
-            f"phase {claim['phase']}",
-            self._expected_ms(claim),
-            self._phase_ms(claim["phase"]),
-            claim.get("tolerance_ms"),
-            claim.get("soft", False),
-        )
+        words, found = f"phase {claim['phase']}", self._phase_ms(claim["phase"])
+        self.near(words, self._expected_ms(claim), found, claim.get("tolerance_ms"), claim.get("soft", False))
 
     def _one_value(self, claim):
         """Judge a claim about one value: what it is, or its limits."""
@@ -327,34 +290,21 @@ class Program:
 
     def _c_names(self, claim):
         causes = [cause["rule"] for cause in self.causes if self._names(cause, claim["module"])]
-        self.say(
-            bool(causes),
-            f"a cause names {claim['module']}",
-            "one",
-            causes or [c["cause"][:70] for c in self.causes],
-            claim.get("soft", False),
-        )
+        found = causes or [c["cause"][:70] for c in self.causes]
+        self.say(bool(causes), f"a cause names {claim['module']}", "one", found, claim.get("soft", False))
 
     def _c_line(self, claim):
         source = (HERE / f"{self.name}.py").read_text().splitlines()
         line = next(i + 1 for i, text in enumerate(source) if text.endswith("# " + claim["mark"]))
-        found = []
-        good = False
+        wanted, found, good = f"{self.name}.py:{line}", [], False
         for cause in self.causes:
             if claim["rule"] in (None, cause["rule"]):
                 place = cause["place"]
-                found.append(
-                    f"{cause['rule']} {place.get('file') and os.path.basename(place['file'])}:{place.get('line')}"
-                )
-                good = good or (place.get("line") == line and (place.get("file") or "").endswith(f"{self.name}.py"))
-                good = good or f"{self.name}.py:{line} " in cause["cause"] + " "
-        self.say(
-            good,
-            f"the line of {claim['rule'] or 'a cause'}",
-            f"{self.name}.py:{line}",
-            found or "no such cause",
-            claim.get("soft", False),
-        )
+                at = f"{os.path.basename(place.get('file') or '')}:{place.get('line')}"
+                found.append(f"{cause['rule']} {at}")
+                good = good or at == wanted or f"{wanted} " in cause["cause"] + " "
+        words = f"the line of {claim['rule'] or 'a cause'}"
+        self.say(good, words, wanted, found or "no such cause", claim.get("soft", False))
 
     def _whole(self):
         return next((row for row in self.summary.memory_table if row.name is None), None)
@@ -382,18 +332,11 @@ class Program:
     def _c_excluded(self, claim):
         figures = self.truth["host_spans"][claim["is"]]
         found = [one for one in self.summary.excluded if one.name == claim["name"]]
-        calls = sum(one.calls for one in found)
-        self.say(
-            calls == figures["n"],
-            f"excluded {claim['name']}: times",
-            figures["n"],
-            f"{calls} {[(one.name, one.calls) for one in self.summary.excluded]}",
-        )
-        self.near(
-            f"excluded {claim['name']}: each",
-            figures["mean"],
-            sum(o.total_ns for o in found) / calls / 1e6 if calls else None,
-        )
+        calls, words = sum(one.calls for one in found), f"excluded {claim['name']}"
+        every = [(one.name, one.calls) for one in self.summary.excluded]
+        self.say(calls == figures["n"], f"{words}: times", figures["n"], f"{calls} {every}")
+        each_ms = sum(one.total_ns for one in found) / calls / 1e6 if calls else None
+        self.near(f"{words}: each", figures["mean"], each_ms)
 
 
 def check(folder, names=None):
@@ -404,12 +347,9 @@ def check(folder, names=None):
         program = Program(name, folder)
         try:
             program.check()
-        except Exception as error:
-            import traceback
-
-            program.say(
-                False, "the checker", "no failure", traceback.format_exc(limit=-2).replace("\n", " | ") + repr(error)
-            )
+        except Exception:
+            said = traceback.format_exc(limit=-2).replace("\n", " | ")
+            program.say(False, "the checker", "no failure", said)
         lines += program.lines
     return lines
 
@@ -420,12 +360,9 @@ def table(lines):
     for word, name, claim, expected, found in lines:
         out.append(f"{word:5} {name:24} {claim:52} expected {expected:28} found {found}")
     counts = {word: sum(1 for line in lines if line[0] == word) for word in ("OK", "WRONG", "ODD", "SKIP")}
-    out.append("")
-    out.append("NOT OK:")
-    out += [text for text, line in zip(out, lines, strict=False) if line[0] in ("WRONG", "ODD")]
-    out.append("")
-    out.append(" ".join(f"{word} {count}" for word, count in counts.items()))
-    return "\n".join(out)
+    wrong = [text for text, line in zip(out, lines, strict=True) if line[0] in ("WRONG", "ODD")]
+    counted = " ".join(f"{word} {count}" for word, count in counts.items())
+    return "\n".join([*out, "", "NOT OK:", *wrong, "", counted])
 
 
 if __name__ == "__main__":
