@@ -167,10 +167,10 @@ class MetricsSink(ABC):
 
     @abstractmethod
     def report(self, report: MetricsReport) -> None:
-        """MetricsReport some steps; called on the training thread, so it must not wait."""
+        """Report some steps; called on the training thread, so it must not wait."""
 
     def close(self, summary: Summary) -> None:
-        """MetricsReport the last steps and release the receiver."""
+        """Report the last steps and release the receiver."""
         try:
             self._report_steps()
         finally:

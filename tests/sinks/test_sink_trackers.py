@@ -176,9 +176,6 @@ def test_mlflow_joins_the_active_run(tmp_path: Path, clock: Clock, store: str) -
     assert MlflowClient().get_run(own.info.run_id).data.metrics["autoprof/step_ms"] == 3500.0
 
 
-# Prometheus
-
-
 def test_mlflow_without_its_server_is_an_error_at_once(
     tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -190,6 +187,9 @@ def test_mlflow_without_its_server_is_an_error_at_once(
         OutputError, match=rf"sinks\.mlflow: no server answers at http://127\.0\.0\.1:{port} \(.*refused"
     ):
         MlflowSink(MlflowOptions(tracking_uri=f"http://127.0.0.1:{port}"), run_info(tmp_path, clock))
+
+
+# Prometheus
 
 
 def scrape(port: int) -> dict[tuple[str, ...], float]:
