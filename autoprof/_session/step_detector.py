@@ -125,8 +125,8 @@ class StepDetector:
         # Learnt during the run.
         self._trained: set[int] = set()
         """The modules that had a forward with gradients in ``train`` mode, by id."""
-        self._trains_in_eval = self._attacks = False
-        """Whether steps have all forwards in ``eval`` mode, or an attack in ``eval`` mode."""
+        self._trains_in_eval = self._trains_ungraded = self._attacks = False
+        """Whether steps have all forwards in ``eval`` mode, all without gradients, or an attack in ``eval`` mode."""
         self._loaders: MutableMapping[Any, Feeds] = WeakIdKeyDictionary()
         """The known loaders, or their datasets, and what they feed."""
         self._updating_thread, self._updates_in_row, self._updater_trains = -1, 0, False
@@ -136,7 +136,7 @@ class StepDetector:
         self._cycle = OptimizerCycle(optimizers)
         self._between = True
         self._between_at = 0
-        self._saw_forward = self._saw_fetch = self._closure = False
+        self._saw_forward = self._saw_fetch = self._closure = self._saw_ungraded = False
         self._graded_in_eval = False
         """Whether a forward with gradients in ``eval`` mode came since the last one in ``train`` mode."""
         self._steps_with_attack = ATTACKS - 1
@@ -224,6 +224,7 @@ class StepDetector:
 
     def _forward(self, event: events.ForwardBegins) -> None:
         happening = self._kind_of_forward(event)
+        self._saw_ungraded |= not event.graded
         self._graded_in_eval |= event.graded and not event.training
         if happening is None:
             return
@@ -244,6 +245,8 @@ class StepDetector:
     def _kind_of_forward(self, event: events.ForwardBegins) -> Happening | None:
         """Return None for a forward that tells nothing, such as one of a teacher without gradients."""
         has_trained = event.module in self._trained
+        if self._trains_ungraded and not event.graded:
+            return Happening.TRAINING_FORWARD
         if event.training:
             return Happening.TRAINING_FORWARD if event.graded else None
         if event.graded and (self._trains_in_eval or self._attacks or not has_trained):
@@ -282,13 +285,15 @@ class StepDetector:
         if self._running or self._pauses:  # one optimizer inside another, or a step that the program excludes
             return
         if event.owned:
+            if self._between and self._saw_ungraded:
+                self._learn_ungraded()
             self._updates_in_row = self._updates_in_row + 1 if event.thread == self._updating_thread else 1
             self._updating_thread = event.thread
             steps = self._optimizer_steps
             if event.optimizer in steps or len(steps) < MAX_OPTIMIZERS:
                 steps[event.optimizer] = steps.get(event.optimizer, 0) + 1
         self._cycle.add(self._cycle_key(event), owned=event.owned)
-        self._between, self._between_at = True, event.position
+        self._between, self._between_at, self._saw_ungraded = True, event.position, False
         if event.owned and not self.is_validating:
             self._learn(Feeds.TRAINING)
         if self._cycle.held > 1:  # no forward is seen any more
@@ -402,6 +407,13 @@ class StepDetector:
         elif self._between:
             self._steps_with_attack = 0
         self._graded_in_eval = False
+
+    def _learn_ungraded(self) -> None:
+        """An update followed on forwards without gradients alone, as in a zeroth-order method: they train."""
+        self._trains_ungraded = True
+        if self.is_validating:
+            self._decisions.append(events.ExcludeOpen())
+            self._end_validation()
 
     def _learn(self, feeds: Feeds) -> None:
         """The last batch was used for this."""

@@ -191,6 +191,8 @@ def test_a_step_waits_for_the_optimizers_that_are_expected(text: str, expected: 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
+        # Updates that follow on forwards without gradients alone: a zeroth-order method.
+        ("forward*2:ungraded update ; forward*2:ungraded update forward:ungraded", "end end"),
         # A rollout without gradients before a backward pass is part of the step that it is in.
         ("train forward:ungraded train ; forward:ungraded", ""),
         # An attack on the model in ``eval`` mode, with gradients, before each forward in ``train`` mode.
@@ -203,7 +205,7 @@ def test_a_step_waits_for_the_optimizers_that_are_expected(text: str, expected: 
     ],
 )
 def test_forwards_that_a_method_of_training_needs_belong_to_its_steps(text: str, expected: str) -> None:
-    """Also in ``eval`` mode."""
+    """Also without gradients, or in ``eval`` mode."""
     check(text, expected)
 
 

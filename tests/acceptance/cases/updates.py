@@ -100,6 +100,23 @@ def evolution_strategy() -> Judge:
     return judge_loop(model, step, 15).says("how to count the steps", r"session\.step\(\)").silent()
 
 
+@program("steps", "a zeroth-order method: two forwards under no_grad, gradients set by hand, optimizer.step()")
+def zeroth_order_method() -> Judge:
+    model = two_layers()
+    optimizer = sgd(model)
+
+    def step(batch: Tensor) -> None:
+        with torch.no_grad():
+            losses = [model(batch).square().mean() for _ in range(2)]
+            for parameter in model.parameters():
+                parameter.grad = torch.full_like(parameter, (losses[0] - losses[1]).item())
+        optimizer.step()
+        optimizer.zero_grad()
+
+    judge = judge_loop(model, step, STEPS, optimizer)
+    return judge.steps().phases("forward", "optimizer").step_time().excludes_nothing()
+
+
 def train_against_attacks(attacks: int, evaluates: bool) -> Judge:
     """Change each batch by attacks with ``autograd.grad`` before the update."""
     model = two_layers()
