@@ -40,7 +40,6 @@ class Watched:
         self.clock = FakeClock(tick_ns=1) if clock is None else clock
         sinks = [*more.pop("sinks", ()), self.sink]
         self.session = open_session(model, config or EVERYTHING, clock=self.clock, sinks=sinks, **more)
-        self.recorder = self.session._recorder
 
     def __enter__(self) -> Watched:
         return self
