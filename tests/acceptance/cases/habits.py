@@ -17,15 +17,16 @@ from ..clock import CLOCK, EXCLUDED
 from ..judge import Judge
 from ..parts import (
     Chain,
-    ClockedSGD,
     Parts,
     Sleep,
     SlowSamples,
     batches,
     clocked_steps,
     instrumented,
+    judge_loop,
     loader_of,
     rest,
+    sgd,
     train,
     train_step,
     two_layers,
@@ -47,14 +48,8 @@ def figure_after_the_loop() -> Judge:
     session, optimizer = instrumented(model)
     train(model, optimizer, STEPS)
     draw_figure(1500)
-    return (
-        Judge(session)
-        .steps()
-        .phases("forward", "backward", "other")
-        .step_time()
-        .run_time()
-        .throughput(8, may_be_absent=True)
-    )
+    judge = Judge(session).steps().phases("forward", "backward", "other").step_time().run_time()
+    return judge.throughput(8, may_be_absent=True)
 
 
 @program("steps", "the same after a loop over a DataLoader of 400 steps, which ends where nothing is recorded")
@@ -101,9 +96,7 @@ def next_on_an_iterator() -> Judge:
             iterator = iter(loader)
             batch = next(iterator)
         optimizer.zero_grad()
-        loss = model(batch).square().mean()
-        with CLOCK.phase("backward"):
-            loss.backward()
+        update(model(batch).square().mean())
         optimizer.step()
         CLOCK.step()
     return Judge(session).steps().phases("data", "forward", "backward").step_time().throughput(8)
@@ -129,12 +122,20 @@ def gradient_scaler() -> Judge:
 def frozen_encoder_outside() -> Judge:
     encoder = nn.Sequential(Sleep(4, 0)).requires_grad_(False).eval()
     model = two_layers()
-    session, optimizer = instrumented(model)
-    for batch in clocked_steps(batches(STEPS)):
+    optimizer = sgd(model)
+
+    def step(batch: Tensor) -> None:
         with torch.no_grad():
             latents = encoder(batch)
         train_step(model, optimizer, latents + torch.randn_like(latents))
-    return Judge(session).steps().phases("forward", "backward", "other").step_time().excludes_nothing()
+
+    return (
+        judge_loop(model, step, STEPS, optimizer)
+        .steps()
+        .phases("forward", "backward", "other")
+        .step_time()
+        .excludes_nothing()
+    )
 
 
 @program("excluded", "an EMA of the weights updated after every step stays in the step")
@@ -217,25 +218,18 @@ def gradient_penalty() -> Judge:
 
     judges = nn.Sequential(nn.Linear(16, 32), nn.Tanh(), nn.Linear(32, 1))
     model: Any = Parts(call, generator=nn.Linear(16, 16), critic=judges)
-    critic, generator = (
-        ClockedSGD(model.critic.parameters(), sleep_ms=0.5),
-        ClockedSGD(model.generator.parameters(), sleep_ms=0.5),
-    )
+    critic, generator = sgd(model.critic, 0.5), sgd(model.generator, 0.5)
     session = autoprof.instrument(model, optimizer=[critic, generator])
     for number, batch in enumerate(clocked_steps(batches(100)), 1):
         mixed = model(batch, "generator").detach().requires_grad_()
         scores = model(mixed, "critic")
         with CLOCK.phase("backward"):
             (slope,) = torch.autograd.grad(scores.sum(), mixed, create_graph=True)
-        loss = scores.mean() + (slope.norm(dim=1) - 1).square().mean()
-        with CLOCK.phase("backward"):
-            loss.backward()
+        update(scores.mean() + (slope.norm(dim=1) - 1).square().mean())
         critic.step()
         model.zero_grad()
         if number % 5 == 0:
-            loss = -model(model(batch, "generator"), "critic").mean()
-            with CLOCK.phase("backward"):
-                loss.backward()
+            update(-model(model(batch, "generator"), "critic").mean())
             generator.step()
             model.zero_grad()
     return Judge(session).steps().phases("forward", "backward", "optimizer").step_time()
