@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, Final, cast
+from typing import Final
 
 from .._core.failures import contain, describe, ignore
 from .._core.notes import Notes
@@ -28,7 +28,6 @@ class SinkGroup:
         self, sinks: Iterable[Sink], summary: Callable[[], Summary], notes: Notes, now_ns: Callable[[], int]
     ) -> None:
         self._sinks = list(sinks)
-        self._live = [sink for sink in self._sinks if isinstance(sink, LiveSink)]
         self._summary = summary
         self._notes = notes
         self._now_ns = now_ns
@@ -64,8 +63,6 @@ class SinkGroup:
 
     def show(self) -> None:
         """Show a live summary to the sinks that are due, where there is a new frame."""
-        if not self._live:
-            return
         began_ns = self._now_ns()
         if self._written and began_ns >= self._show_from_ns and self._show_due():
             self._written = False
@@ -74,9 +71,9 @@ class SinkGroup:
     def _show_due(self) -> bool:
         """Show a summary to the sinks that are due; return whether there is one."""
         due: list[LiveSink] = []
-        for sink in self._live[:]:
+        for sink in self._sinks[:]:
             with self._containing(sink):
-                if sink.due():
+                if isinstance(sink, LiveSink) and sink.due():
                     due.append(sink)
         if not due:
             return False
@@ -97,18 +94,13 @@ class SinkGroup:
     def _switch_off(self, sink: Sink, error: Exception) -> None:
         if sink not in self._sinks:
             return
-        self._remove(sink)
+        self._sinks.remove(sink)
         self._notes.warn_once(f"{type(sink).__name__} is off after {describe(error)}")
         summary: Summary | None = None
         with contain(ignore):
             summary = self._summary()
         with contain(ignore):
             sink.close(summary or Summary.empty(self._notes.all))
-
-    def _remove(self, sink: Sink) -> None:
-        for sinks in (self._sinks, self._live):
-            if sink in sinks:
-                cast("list[Any]", sinks).remove(sink)
 
     def close(self, summary: Summary) -> None:
         """Close every sink in order, whatever fails."""
@@ -118,5 +110,4 @@ class SinkGroup:
 
     def abandon(self) -> None:
         """Forget the sinks without closing them: this process is a fork, and they belong to its parent."""
-        for sinks in (self._sinks, self._live):
-            cast("list[Any]", sinks).clear()
+        self._sinks.clear()
