@@ -88,9 +88,14 @@ class LimitMeter:
     """
 
     def __init__(self, clock: Clock) -> None:
+        self.use(clock)
+
+    def use(self, clock: Clock) -> None:
+        """Measure this clock, which is read from now on."""
         self._clock = clock
         self._limits = clock.limits
         self._readings: list[Reading] = [] if self._limits is not None else _read_empty_calls(clock)
+        self.span_ns()  # a host clock shows its limits at once, before a step begins
 
     @property
     def limits(self) -> ClockLimits | None:
@@ -100,6 +105,16 @@ class LimitMeter:
             self._clock.release(self._readings)
             self._readings = []
         return self._limits
+
+    def span_ns(self) -> int:
+        """Return the shortest measurable span; 0 as long as the limits are unknown."""
+        return 0 if self.limits is None else self.limits.span_ns
+
+    def event_ns(self) -> int:
+        """Return how much longer an event makes the work of a device; 0 as long as the limits are unknown."""
+        # An event costs the device so many times the least time between two events: the kernels around it cannot
+        # overlap. On an H200 it was 1.6 to 2.7 times (2.1 to 3.5 µs beside 1.3), and the budget is an upper limit.
+        return 0 if self.limits is None else 3 * self.limits.resolution_ns
 
 
 def _read_empty_calls(clock: Clock) -> list[Reading]:

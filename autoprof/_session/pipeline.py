@@ -13,6 +13,7 @@ from functools import partial
 from time import perf_counter_ns, sleep, thread_time_ns
 from typing import Final
 
+from .._capture.calibration import LimitMeter
 from .._capture.recorder import Recorder
 from .._core.failures import contain, describe
 from .._core.notes import Notes
@@ -30,7 +31,7 @@ from ..frame import FrameRun, Gap, StepFrame
 from ..sinks import Sink
 from ..summary import Summary
 from .sink_group import SinkGroup
-from .summarizer import ClockLimit, Summarizer, failure_note
+from .summarizer import Summarizer, failure_note
 
 PASS_EVERY_NS: Final = NS_PER_S // 2
 """The least time between two passes: a person who watches sees the present step within half a second."""
@@ -84,7 +85,7 @@ class Pipeline:
         self._now_ns, self._processor_ns = now_ns, processor_ns
         self._resolver = Resolver(recorder.labels, mark_ns)
         self._aggregate = Aggregate()
-        self._limit = ClockLimit(clock, folder)
+        self._limit = LimitMeter(clock)
         self._observers = list(observers)
         self._steppers = [one for one in observers if _overrides(one, "step")]
         self._stages = [one for one in observers if _overrides(one, "frames")]

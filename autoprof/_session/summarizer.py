@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 from .._capture.calibration import LimitMeter
 from .._capture.recorder import Recorder
@@ -14,43 +13,8 @@ from .._process.address_space import require_address_space
 from .._resolve import Resolver
 from .._resolve.observer import Observer
 from .._stats import Aggregate
-from .._storage.runs import RunFolder
-from ..devices import Clock
 from ..frame import NO_GAP
 from ..summary import Summary
-
-
-class ClockLimit:
-    """The shortest measurable span of the clock that is read now; noted in the run's folder."""
-
-    def __init__(self, clock: Clock, folder: RunFolder | None) -> None:
-        self._folder = folder
-        self.use(clock)
-
-    def use(self, clock: Clock) -> None:
-        """Measure this clock, which is read from now on."""
-        self._meter = LimitMeter(clock)
-        self._noted = False
-        self.span_ns()
-
-    def event_ns(self) -> int:
-        """Return how much longer an event makes the work of a device; 0 as long as it is not known."""
-        limits = self._meter.limits
-        # An event costs the device so many times the least time between two events: the kernels around it cannot
-        # overlap. On an H200 it was 1.6 to 2.7 times (2.1 to 3.5 µs beside 1.3), and the budget is an upper limit.
-        return 0 if limits is None else 3 * limits.resolution_ns
-
-    def span_ns(self) -> int:
-        """Return the limit; 0 as long as the device has not passed the readings that show it."""
-        limits = self._meter.limits
-        if limits is None:
-            return 0
-        if not self._noted:
-            self._noted = True
-            if self._folder is not None:
-                with suppress(OSError):
-                    self._folder.note("clock", {**asdict(limits), "limit_ns": limits.span_ns})
-        return limits.span_ns
 
 
 class Summarizer:
@@ -61,7 +25,7 @@ class Summarizer:
         recorder: Recorder,
         resolver: Resolver,
         aggregate: Aggregate,
-        limit: ClockLimit,
+        limit: LimitMeter,
         observers: Sequence[Observer],
         notes: Notes,
     ) -> None:
