@@ -39,7 +39,7 @@ def _left_out(found: FolderRecords) -> dict[int, str]:
     return {entry.rank: entry.why for entry in found.left_out}
 
 
-def test_records_in_parts_areread_folder(tmp_path: Path) -> None:
+def test_records_in_parts_are_read_as_one(tmp_path: Path) -> None:
     """The last steps of limited records, also where they are in several parts, with layouts in turn."""
     folder = tmp_path / "run" / "rank0"
     folder.mkdir(parents=True)
