@@ -58,38 +58,35 @@ class RawRecords:
     """A column whose value includes the validation at the steps that validate."""
     rows: list[dict[str, float]] = field(default_factory=list)
 
-    def convert(self, key: str, value: Value, hints: FormatHints = FormatHints()) -> float | None:
-        """Return the number of a value in its column's unit, and record its meaning.
+    def put(self, row: dict[str, float], key: str, value: Value, hints: FormatHints = FormatHints()) -> bool:
+        """Add a value to a row in its column's unit, and record its meaning; return whether it was added.
 
-        None for a value that does not belong to a step, or whose unit contradicts its key. The unit of the value
-        overrules the one of the key, and that overrules the one of the format.
+        Not added are a second value of a key, a value that does not belong to a step, and one whose unit contradicts
+        its key. The unit of the value overrules the one of the key, and that overrules the one of the format.
         """
+        if key in row:
+            return False
         meaning = hints.meaning(key)
         if meaning is None:
             words = hints.averages.get(normalize_key(key))
             if words is None:
-                return value.number
+                row[key] = value.number
+                return True
             note = f"{key}: {words}, so it does not belong to a step and is not read"
             self.notes += [note] if note not in self.notes else []
-            return None
+            return False
         if meaning.field == "throughput" and value.unit is not None:
             column = column_of_rate(value.unit)
             meaning = meaning if column is None else Meaning(column, meaning.preference)
         kind = FIELDS[meaning.field].kind if meaning.field in FIELDS else "plain"
         own = scale_of(kind, value.unit)
         if value.unit is not None and own is None:
-            return None
+            return False
         given = scale_of(kind, meaning.unit or hints.units.get(meaning.field))
         scale = own if own is not None else given
         self.add_meaning(key, meaning, scale is not None or kind not in ("size", "percent"))
-        return value.number * (1.0 if scale is None else scale)
-
-    def put(self, row: dict[str, float], key: str, value: Value, hints: FormatHints = FormatHints()) -> bool:
-        """Add a value to a row that lacks its key, and return whether it is certain."""
-        converted = None if key in row else self.convert(key, value, hints)
-        if converted is not None:
-            row[key] = converted
-        return converted is not None
+        row[key] = value.number * (1.0 if scale is None else scale)
+        return True
 
     def add_meaning(self, key: str, meaning: Meaning | None, unit_known: bool = True) -> None:
         """Record the meaning of a key, and whether its unit is known. The first meaning of a key stays."""
