@@ -47,9 +47,6 @@ class Resolver:
         self._plans: OrderedDict[tuple[bytes, tuple[int, ...] | None], Plan] = OrderedDict()
         # Steps whose calls a later backward may still refer to.
         self._history: deque[tuple[int, Plan]] = deque(maxlen=16)
-        self._released_step = 0
-        self._unshared_ends: set[int] = set()
-        """Steps that wait whose last reading is no other step's first."""
 
     @property
     def waiting(self) -> int:
@@ -79,26 +76,8 @@ class Resolver:
             if oldest.clock.device_type is None or _has_passed(oldest, readings := oldest.readings()):
                 return
             self._pending.popleft()
-            self._release(oldest, readings)
+            oldest.clock.release(readings[:-1])
             self.late_steps += 1
-
-    def release_end(self, raw: RawStep) -> None:
-        """Give the step's last reading back to the clock when the others are: no step begins with it."""
-        if raw.clock.device_type is None:
-            return
-        if raw.step > self._released_step:
-            self._unshared_ends.add(raw.step)
-        else:
-            raw.clock.release((raw.end,))
-
-    def _release(self, raw: RawStep, readings: list[Reading]) -> None:
-        """Give the readings of a step back, except the end where the next step begins with it."""
-        self._released_step = raw.step
-        if raw.step in self._unshared_ends:
-            self._unshared_ends.remove(raw.step)
-            raw.clock.release(readings)
-        else:
-            raw.clock.release(readings[:-1])
 
     def next_run(self, *, wait: bool = False) -> FrameRun | None:
         """Return the next frames in order, several where they can be added up at once; None where there are none.
@@ -159,7 +138,7 @@ class Resolver:
                 break
             pending.popleft()
             self._remember(raw, plan)
-            self._release(raw, readings)
+            clock.release(readings[:-1])  # the next step begins with the last one
             raws.append(raw)
             times.append(found)
             if not (pending and plan.repeatable and len(raws) < most and is_on_one_stream(plan, found)):

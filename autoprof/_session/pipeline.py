@@ -211,10 +211,6 @@ class Pipeline:
         self._stages = [one for one in self._stages if one is not observer]
         self._notes.warn_once(failure_note(observer, error))
 
-    def release_end(self, raw: RawStep) -> None:
-        """Release the last reading of a submitted step once it is resolved: no step begins with it."""
-        self._resolver.release_end(raw)
-
     # Summaries.
 
     @property

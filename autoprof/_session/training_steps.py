@@ -235,7 +235,6 @@ class TrainingSteps:
 
     def _begin_unsampled(self, ended: RawStep | None) -> None:
         if ended is not None:
-            self._pipeline.release_end(ended)
             self._sampling.switch(False)
         else:
             self.count_gap()
@@ -249,8 +248,6 @@ class TrainingSteps:
         begins = steps.follow_device(start, is_end=ended is not None)
         if steps.clock is not clock or steps.clock.device_index != index:
             sampling.renew()
-            if ended is not None:
-                pipeline.release_end(ended)
         if steps.clock is not clock:
             pipeline.use_clock(steps.clock)
         if ended is None:

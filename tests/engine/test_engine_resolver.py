@@ -179,29 +179,6 @@ def test_all_readings_of_a_step_go_back_but_the_end_that_the_next_step_begins_wi
         assert readings.out == 1
 
 
-@pytest.mark.parametrize("resolved_first", [False, True])
-def test_the_last_reading_goes_back_where_no_step_begins_with_it(resolved_first: bool) -> None:
-    """At once where its step is resolved, else with the others of its step; only that step's."""
-    bench = Bench(FakeDevice(FakeClock()))
-    readings, layer = Readings(bench), bench.label("layer")
-    for _ in range(3):
-        if resolved_first:
-            raw = bench.step((layer | marks.ENTER, 1), (layer | marks.LEAVE, 1))
-            bench.frames()
-            assert readings.out == 1
-            bench.resolver.release_end(raw)
-        else:
-            raw = bench.step((layer | marks.ENTER, 1), (layer | marks.LEAVE, 1))
-            bench.resolver.release_end(raw)
-            assert readings.out == 4
-            bench.frames()
-        assert readings.out == 0
-        bench._start = None  # the next step begins after a gap
-        bench.step((layer | marks.ENTER, 1))
-        bench.frames()
-        assert readings.out == 1
-
-
 def test_a_step_given_up_for_the_next_one_gives_its_readings_back(monkeypatch: pytest.MonkeyPatch) -> None:
     """What waits is bounded, and so is what it holds."""
     monkeypatch.setattr(resolving, "PENDING", 2)

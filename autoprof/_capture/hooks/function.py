@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import importlib
 import inspect
+import types
 from collections.abc import Callable, Coroutine, Generator
 from functools import partial
 from types import TracebackType
@@ -175,27 +176,19 @@ def _call_generator(
     return _drive(_Slices(name), wrapped(*args, **kwargs))
 
 
-class _Awaitable:
-    """One await of a coroutine, run slice by slice."""
-
-    __slots__ = ("_inner", "_slices")
-
-    def __init__(self, slices: _Slices, inner: Any) -> None:
-        self._slices = slices
-        self._inner = inner
-
-    def __await__(self) -> Generator[Any, Any, Any]:
-        return _drive(self._slices, self._inner)
+@types.coroutine
+def _drive_coroutine(slices: _Slices, inner: Any) -> Generator[Any, Any, Any]:
+    return (yield from _drive(slices, inner))
 
 
-async def _await(inner: _Awaitable) -> Any:
+async def _await(inner: Any) -> Any:
     return await inner
 
 
 def _call_coroutine(
     name: str, wrapped: Callable[..., Any], instance: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Coroutine[Any, Any, Any]:
-    return _await(_Awaitable(_Slices(name), wrapped(*args, **kwargs)))
+    return _await(_drive_coroutine(_Slices(name), wrapped(*args, **kwargs)))
 
 
 def log_timing(name: str, ms: float) -> None:
