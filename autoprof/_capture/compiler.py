@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -17,21 +16,14 @@ from .handle import Handle
 
 _open: list[tuple[Callable[[], None], Callable[[], None]]] = []
 """The functions that each part calls before torch compiles, and after."""
-_import_hook_set = False
 
 
 def around_compiler(start: Callable[[], None], end: Callable[[], None]) -> Handle:
     """Call ``start`` before torch compiles and ``end`` after it, until the handle is removed."""
-    callbacks = "torch._dynamo.callback"
-    global _import_hook_set
     handle, around = Handle(), (start, end)
     handle.add(lambda: _close(around))
     _open.append(around)
-    if callbacks in sys.modules:
-        _register_callbacks(sys.modules[callbacks])
-    elif not _import_hook_set:
-        wrapt.register_post_import_hook(_register_callbacks, callbacks)
-    _import_hook_set = True
+    wrapt.register_post_import_hook(_register_callbacks, "torch._dynamo.callback")  # at once where it is imported
     return handle
 
 
