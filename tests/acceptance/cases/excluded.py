@@ -203,7 +203,8 @@ def validation_after_training() -> Judge:
 
 
 def _save_pickled(pickle: Any, state: dict[str, Tensor]) -> None:
-    with Path("state.pickle").open("wb", buffering=0) as file:
+    # A file of its own each time: to truncate the last one takes as long as to write it.
+    with Path(f"state{len(CLOCK.steps)}.pickle").open("wb", buffering=0) as file:
         pickle.dump({key: one.numpy() for key, one in state.items()}, file)
 
 
