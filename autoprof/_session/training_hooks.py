@@ -190,6 +190,7 @@ class TrainingHooks:
         if key in self._begun:  # an exception ended that step
             del self._begun[self._begun.index(key) :]
         self._begun.append(key)
+        self._optimizers.begins(optimizer)
 
     def update_ends(self, optimizer: Any, *_call: Any) -> None:
         """Called after each optimizer step."""
@@ -197,7 +198,7 @@ class TrainingHooks:
             return
         if self._asleep:
             if id(optimizer) == self._usual:
-                if not self._optimizers.moved(optimizer):
+                if not self._optimizers.moved(optimizer, began=False):
                     return
                 self._slept += 1
                 self._updated_ns = self._steps.steps.now_ns()

@@ -388,3 +388,36 @@ def test_an_update_that_changes_no_parameter_ends_no_step() -> None:
     summary, frames = record((net, [optimizer], iteration), named=True)
     assert abs(len(frames) - 3 - ITERATIONS) <= 1
     assert not any("session.step()" in note for note in summary.notes)
+
+
+def test_an_update_whose_change_cannot_be_seen_ends_its_step() -> None:
+    """A fused optimizer raises no version, also where the program changes parameters itself at times."""
+    net = Net()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.01, fused=True)
+    iterations = iter(range(1000))
+
+    def iteration() -> None:
+        if next(iterations) % 5 == 4:
+            net.load_state_dict(net.state_dict())
+        net(X).sum().backward()
+        optimizer.step()
+
+    _, frames = record((net, [optimizer], iteration), named=True)
+    assert abs(len(frames) - ITERATIONS) <= 1
+
+
+def test_an_update_of_other_parameters_than_before_ends_its_step() -> None:
+    """Most of a model is frozen during the run, and its optimizer stays."""
+    net = nn.Sequential(*[nn.Linear(2, 2) for _ in range(40)])
+    optimizer = sgd(net)
+    iterations = iter(range(1000))
+
+    def iteration() -> None:
+        if next(iterations) == ITERATIONS // 2:
+            net[:-1].requires_grad_(False)
+        net(X).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    _, frames = record((net, [optimizer], iteration), named=True)
+    assert abs(len(frames) - ITERATIONS) <= 1

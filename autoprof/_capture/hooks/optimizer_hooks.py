@@ -83,6 +83,33 @@ def _post_hooks() -> OrderedDict[int, Any]:
     return torch_optimizer._global_optimizer_post_hooks  # type: ignore[return-value]
 
 
+class _Versions:
+    """The versions of some parameters of an optimizer, which torch raises where their values change in place."""
+
+    def __init__(self, optimizer: Any) -> None:
+        self._sum = -1
+        self._choose(optimizer)
+        self.visible = False
+        """Whether a step has changed them: torch's fused optimizers, and kernels of other packages, do not."""
+
+    def _choose(self, optimizer: Any) -> None:
+        every = [one for group in optimizer.param_groups for one in group["params"]]
+        every = [one for one in every if one.grad is not None] or every
+        self._parameters = [weakref.ref(one) for one in every[:: len(every) // SAMPLED_PARAMETERS + 1]]
+
+    def update(self) -> bool:
+        """Read the versions; return whether they have changed since the last time."""
+        before, self._sum = self._sum, sum(one._version for ref in self._parameters if (one := ref()) is not None)
+        return before not in (-1, self._sum)
+
+    def are_still(self, optimizer: Any) -> bool:
+        """Return whether the step changed no parameter with a gradient; choose others where none of these has one."""
+        if any((one := ref()) is not None and one.grad is not None for ref in self._parameters):
+            return self.visible
+        self._choose(optimizer)
+        return False
+
+
 class ModelOptimizers:
     """Tell the optimizers that train a model: those given, or all that hold its parameters. A ``Probe``.
 
@@ -94,10 +121,7 @@ class ModelOptimizers:
         """How many were given."""
         self._model = weakref.ref(model)
         self._known: weakref.WeakKeyDictionary[Any, bool] = weakref.WeakKeyDictionary()
-        self._versions: weakref.WeakKeyDictionary[Any, tuple[tuple[Any, ...], int | None, bool]] = (
-            weakref.WeakKeyDictionary()
-        )
-        """Of each optimizer some parameters, the sum of their versions, and whether it has ever changed."""
+        self._versions: weakref.WeakKeyDictionary[Any, _Versions] = weakref.WeakKeyDictionary()
         self._made: weakref.WeakSet[Any] = weakref.WeakSet()
         for one in given:
             self._known[one] = True
@@ -118,20 +142,26 @@ class ModelOptimizers:
         """Return whether the steps of an optimizer matter: all do, unless some were given."""
         return not self.given or self.trains(optimizer)
 
-    def moved(self, optimizer: Any) -> bool:
-        """Return whether an optimizer changed parameters since its last step; True where that was never seen.
+    def begins(self, optimizer: Any) -> None:
+        """Called before a step whose end is compared with its begin."""
+        self._versions_of(optimizer).update()
 
-        An optimizer with its own accumulation or loss scaling may return at once. The versions of some parameters show
-        it, but not where a kernel of its own changes them.
+    def moved(self, optimizer: Any, *, began: bool = True) -> bool:
+        """Return whether a step changed parameters; True where that was never seen.
+
+        An optimizer with its own accumulation or loss scaling may return at once. Without ``began`` the step is
+        compared with the end of the last one, and the program may have changed parameters between them.
         """
-        sampled, last, has_moved = self._versions.get(optimizer, ((), None, False))
-        if not sampled:
-            every = [weakref.ref(one) for group in optimizer.param_groups for one in group["params"]]
-            sampled = tuple(every[:: len(every) // SAMPLED_PARAMETERS + 1])
-        version = sum(one._version for ref in sampled if (one := ref()) is not None)
-        moved = last not in (None, version)
-        self._versions[optimizer] = sampled, version, has_moved or moved
-        return moved or not has_moved
+        versions = self._versions_of(optimizer)
+        moved = versions.update()
+        versions.visible |= moved and began
+        return moved or not versions.are_still(optimizer)
+
+    def _versions_of(self, optimizer: Any) -> _Versions:
+        versions = self._versions.get(optimizer)
+        if versions is None:
+            versions = self._versions[optimizer] = _Versions(optimizer)
+        return versions
 
     def trains(self, optimizer: Any) -> bool:
         """Return whether the steps of an optimizer are updates of the model."""
