@@ -90,3 +90,12 @@ class TestPatterns:
         """Its default name is the same."""
         assert self.match("h.0/0") == {"match": r"h\.0\.0", "name": "h.0/0"}
         assert self.match("table") == {"match": "table"}
+
+
+def test_modules_that_the_program_has_replaced_are_in_no_rule():
+    """The rules of a run in which a child was replaced select what the model has at its end."""
+    model = nn.Sequential(nn.Sequential(nn.Linear(4, 4), nn.ReLU()), nn.Linear(4, 4))
+    groups = [CutGroup(group) for group in group_tree(model).below()]
+    model[0] = nn.Linear(4, 4)
+    config = parse_config(CutRules(model).yaml(groups))
+    assert {fqn for fqn, _ in selected(model, config)} == {"", "0", "1"}

@@ -1,4 +1,7 @@
-"""Groups → rules of a configuration that select exactly their modules, as a mapping or as commented YAML."""
+"""Groups → rules of a configuration that select exactly their modules, as a mapping or as commented YAML.
+
+Modules that the program has replaced since are in no rule.
+"""
 
 from __future__ import annotations
 
@@ -36,6 +39,7 @@ class CutRules:
 
     def __init__(self, model: nn.Module) -> None:
         self._nodes = walk(model)
+        self._fqns = {node.fqn for node in self._nodes}
         self._found: dict[ModuleGroup, dict[str, str]] = {}
 
     def mapping(self, groups: Iterable[ModuleGroup]) -> dict[str, Any]:
@@ -44,6 +48,7 @@ class CutRules:
 
     def yaml(self, cut: Sequence[CutGroup], file: str = "targets.yaml") -> str:
         """Return the rules of the cut as commented YAML, which ``autoprof.instrument`` takes as ``file``."""
+        cut = [one for one in cut if any(node.fqn in self._fqns for node in one.group.nodes)]
         rules = [self._rule(one.group) for one in cut]
         deepest = max((rule["match"] for rule in rules), key=lambda match: match.count("."), default="")
         head = _HEAD.format(
@@ -61,7 +66,7 @@ class CutRules:
 
     def _rule(self, group: ModuleGroup) -> dict[str, str]:
         if group not in self._found:
-            fqns = [node.fqn for node in group.nodes]
+            fqns = [node.fqn for node in group.nodes if node.fqn in self._fqns]
             patterns = _patterns(fqns)
             rule = {"match": next(one for one in patterns if _matched(one, self._nodes) == set(fqns))}
             if len(fqns) > 1 or group.name != fqns[0].replace(".", "/"):
