@@ -207,16 +207,14 @@ def check_buffer(module: Any, torch: Torch) -> None:
     assert buffer.take(8) == (b"", b"")
     buffer.extend((1, 10, 2, -20))
     assert (len(buffer), buffer[0], buffer[3], buffer[-1]) == (4, 1, -20, -20)
-    buffer[0] = 5
-    assert buffer.take(9)[0] == (5).to_bytes(8, "little") + (2).to_bytes(8, "little")
+    assert buffer.take(9)[0] == (1).to_bytes(8, "little") + (2).to_bytes(8, "little")
     for wrong in ([1, 2], (1,), ("a", 1), (1 << 80, 1)):
         with contextlib.suppress(TypeError, OverflowError, ValueError):
             buffer.extend(wrong)
             raise AssertionError(wrong)
-    for wrong_index in (0, 1, 99, -1):
-        with contextlib.suppress(IndexError):
-            buffer[wrong_index] = 1
-            raise AssertionError(wrong_index)
+    with contextlib.suppress(IndexError):
+        buffer[99]
+        raise AssertionError
     for count in (300, 70_000):
         for at in range(count):
             buffer.extend((at, at if at % 1000 else object()))

@@ -28,7 +28,7 @@ class HookOwner(ABC):
 
     @abstractmethod
     def fail(self, module: Any, error: Exception | None = None) -> None:
-        """Handle a failure of a hook: count it and make no more marks. Raises what a user's signal handler raised."""
+        """Handle a failure of a hook: count it, and mark no more. Raises the exception of a user's signal handler."""
 
 
 class EntryProbe(HookOwner):

@@ -64,8 +64,6 @@ class MarkBuffer:
         """Return twice the number of marks."""
     def __getitem__(self, at: Any) -> Any:
         """Return a code (even index) or a reading (odd index). No slices, no negative indices beyond the length."""
-    def __setitem__(self, at: Any, code: Any) -> None:
-        """Replace a code. Raises ``IndexError`` for the index of a reading."""
     def extend(self, marks: Any) -> None:
         """Append marks: a tuple of alternating codes and readings."""
     def take(self, serial: int) -> tuple[bytes, bytes | memoryview | list[Any]]:

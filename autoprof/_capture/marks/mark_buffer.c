@@ -214,19 +214,6 @@ static PyObject *mark_buffer_item(PyObject *op, Py_ssize_t at) {
     return at % 2 ? reading_at(self->objects, self->values, at / 2) : PyLong_FromLongLong(self->codes[at / 2]);
 }
 
-static int mark_buffer_set_item(PyObject *op, Py_ssize_t at, PyObject *code) {
-    MarkBuffer *self = (MarkBuffer *)op;
-    if (code == NULL || at % 2 || at < 0 || at >= 2 * self->count) {
-        PyErr_Format(PyExc_IndexError, "index %zd: only the code of a mark can be replaced", at);
-        return -1;
-    }
-    long long value = PyLong_AsLongLong(code);
-    if (value == -1 && PyErr_Occurred())
-        return -1;
-    self->codes[at / 2] = value;
-    return 0;
-}
-
 static PyObject *mark_buffer_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
     static char *names[] = {"serial", "limit", NULL};
     long long serial;
@@ -293,7 +280,6 @@ static PyType_Slot slots[] = {
     {Py_tp_members, members},
     {Py_sq_length, mark_buffer_length},
     {Py_sq_item, mark_buffer_item},
-    {Py_sq_ass_item, mark_buffer_set_item},
     {0, NULL},
 };
 
