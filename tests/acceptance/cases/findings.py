@@ -135,7 +135,8 @@ def rollouts_in_eval_mode() -> Judge:
 
 @program("defects", "reinforcement learning: the same rollouts in train mode belong to the step that follows")
 def rollouts_in_train_mode() -> Judge:
-    return train_on_rollouts(evaluates=False).verdict("jitter", r"steps such as \d+", "forward")
+    every_16th = r"steps such as (?:(?:16|32|48|64|80|96|112|128|144)(?:, )?){3} take"
+    return train_on_rollouts(evaluates=False).verdict("jitter", every_16th, "forward")
 
 
 @program("defects", "the model is saved after every step")
