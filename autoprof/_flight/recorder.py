@@ -1,8 +1,7 @@
 """The thread of the flight recorder: it writes the state of the training thread, and reports hangs and requests.
 
 It wakes once a second. It calls no function of the device and no collective. A forked process has no such thread. Where
-the training thread runs C code that never releases the GIL, this thread cannot run: the file then has the last step,
-and the state before it.
+the training thread runs C code that never releases the GIL, this thread cannot run: the file has the state before it.
 """
 
 from __future__ import annotations
@@ -11,11 +10,11 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from time import perf_counter_ns, sleep
 from typing import TYPE_CHECKING, Any
 
-from .._capture.marks.codes import ENTER, INDEX_MASK, KIND_BITS, KIND_MASK
 from .._capture.recorder import Recorder
 from .._core.failures import contain, describe
 from .._core.units import NS_PER_S
@@ -24,7 +23,7 @@ from .._storage.atomic import write_atomic
 from ..probes.stacks import is_blocked
 from .ranks import HANG_REPORT, RankLine, describe_ranks, rank_lines
 from .requests import CaptureRequests, SignalTrigger, take_file
-from .ring import FILE, StepRing
+from .ring import FILE, FlightFile, State, StepRing
 from .stack import Activity, read_activity
 from .watch import Hang, Look, StepWatch
 
@@ -45,12 +44,13 @@ def open_flight_recorder(
     ranks = world_size()
     if wanted.mode == "off" or (wanted.mode == "auto" and ranks == 1):
         return None
+    flight = FlightRecorder(recorder, folder.path, folder.rank, ranks, names=names, warn=warn, hang_s=wanted.hang_s)
     try:
-        ring = StepRing.create(folder.rank_path / FILE)
+        flight.write_state({})
     except OSError as error:
         warn(f"the flight recorder is off: {FILE} cannot be written ({error.strerror})")
         return None
-    return FlightRecorder(ring, recorder, folder.path, folder.rank, ranks, names=names, warn=warn, hang_s=wanted.hang_s)
+    return flight
 
 
 class FlightRecorder:
@@ -58,7 +58,6 @@ class FlightRecorder:
 
     def __init__(
         self,
-        ring: StepRing,
         recorder: Recorder,
         run: Path,
         rank: int,
@@ -68,7 +67,7 @@ class FlightRecorder:
         warn: Callable[[str], None],
         hang_s: float,
     ) -> None:
-        self.ring = ring
+        self.ring = StepRing(perf_counter_ns())
         self._recorder = recorder
         self.requests = CaptureRequests()
         self._run_folder = run
@@ -77,7 +76,9 @@ class FlightRecorder:
         self._names = names
         self._warn = warn
         self._signal = SignalTrigger(self.requests)
-        self.watch = StepWatch(ring, self._look, hang_s=hang_s)
+        self._folder = run / f"rank{rank}"
+        self._file = FlightFile(self._folder / FILE)
+        self.watch = StepWatch(self.ring, self._look, hang_s=hang_s)
         self._thread_id = recorder.thread
         self._native_id = threading.get_native_id()
         self._hangs = 0
@@ -92,18 +93,21 @@ class FlightRecorder:
         self._thread.start()
 
     def close(self) -> None:
-        """Stop the thread, give the signal back, and close the ring."""
+        """Stop the thread, give the signal back, and write that the session is closed."""
         self._signal.remove()
-        if self._process == os.getpid():  # a fork has no such thread
-            self._stopping.set()
-            if self._thread.is_alive():
-                self._thread.join(1.0)
-        self.ring.close()
+        if self._process != os.getpid():  # a fork has no such thread
+            return
+        self._stopping.set()
+        if self._thread.is_alive():
+            self._thread.join(1.0)
+        self.ring.state = State.CLOSED
+        with suppress(OSError):
+            self.write_state({})
 
     # On the training thread.
 
     def end_step(self, now_ns: int) -> bool:
-        """Write a step that ends now; return whether a capture is to begin with the next one."""
+        """Add a step that ends now; return whether a capture is to begin with the next one."""
         self.ring.end_step(now_ns)
         return self.requests.pending
 
@@ -124,8 +128,8 @@ class FlightRecorder:
         """Look at the training; write its state, take requests, report a hang."""
         now_ns = perf_counter_ns()
         look, hang = self.watch.poll(now_ns)
-        self.ring.write_state(now_ns, self.watch.usual_ns, self._text(look))
-        reason = take_file(self._run_folder / f"rank{self._rank}")
+        self.write_state(_text(look))
+        reason = take_file(self._folder)
         if reason is not None:
             self.requests.add(reason)
         if hang is not None and self._hangs < 5:
@@ -155,47 +159,15 @@ class FlightRecorder:
     def _activity(self) -> Activity:
         return read_activity(sys._current_frames().get(self._recorder.thread), self._names)
 
-    def _text(self, look: Look) -> dict[str, Any]:
-        """Return the state as the file has it."""
-        activity = look.activity
-        name, phase = self._entered()
-        return {
-            "step": look.step,
-            "elapsed_ns": look.elapsed_ns,
-            "phase": activity.phase or phase,
-            "module": activity.module or name,
-            "call": activity.call,
-            "collective": activity.collective,
-            "waits": look.waits,
-            "excluded": activity.excluded,
-            "site": activity.site,
-            "stack": activity.stack,
-        }
-
-    def _entered(self) -> tuple[str | None, str | None]:
-        """Return name and phase of the span entered last in the open step, if it is recorded."""
-        recorder = self._recorder
-        buffer, labels = recorder.buffer, recorder.labels
-        if recorder.suspended:
-            return None, None
-        try:
-            end = len(buffer) // 2
-            # Newest marks searched for the span entered last.
-            for at in range(end - 1, max(end - 64, 0) - 1, -1):
-                code = buffer[2 * at]
-                if code & KIND_MASK == ENTER and labels[code >> KIND_BITS & INDEX_MASK].shown:
-                    label = labels[code >> KIND_BITS & INDEX_MASK]
-                    return label.name, str(label.phase)
-        except IndexError:  # the step has ended meanwhile
-            pass
-        return None, None
+    def write_state(self, text: Mapping[str, Any]) -> None:
+        """Replace the file. Raises ``OSError``."""
+        self._file.write(self.ring, perf_counter_ns(), self.watch.usual_ns, text)
 
     # Hangs.
 
     def _report_hang(self, hang: Hang) -> None:
         """Write the state of this rank's threads; on rank 0 the states of all ranks follow."""
-        folder = self._run_folder / f"rank{self._rank}"
-        write_atomic(folder / HANG_REPORT, "\n".join(self._hang_lines(hang)) + "\n")
+        write_atomic(self._folder / HANG_REPORT, "\n".join(self._hang_lines(hang)) + "\n")
         if self._rank == 0:
             # The time that the other ranks have to find a hang too, before rank 0 reads their files.
             self._compare_at_ns = hang.look.at_ns + (3 * NS_PER_S if self._world_size > 1 else 0)
@@ -217,3 +189,10 @@ class FlightRecorder:
         text = describe_ranks(lines)
         write_atomic(self._run_folder / HANG_REPORT, "\n".join([str(hang), "", *text.table]) + "\n")
         self._warn(f"{hang}: {text.verdict}; {self._run_folder / HANG_REPORT} has the state of every rank")
+
+
+def _text(look: Look) -> dict[str, Any]:
+    """Return the work of the training thread as the file has it."""
+    fields = look.activity._asdict()
+    del fields["signature"]
+    return {**fields, "waits": look.waits}

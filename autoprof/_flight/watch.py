@@ -61,7 +61,7 @@ class StepWatch:
         ring = self._ring
         if ring.count != self._seen:
             self._seen = ring.count
-            self._end_hang()
+            self._still, self.hang = 0, None
             self._update()
         elapsed_ns = now_ns - ring.began_ns
         activity, waits = self._look()
@@ -77,7 +77,6 @@ class StepWatch:
         self._still = self._still + 1 if still else 1
         if self._is_hang(look):
             self.hang = Hang(look, usual_ns)
-            ring.mark_hang(True)
             return look, self.hang
         return look, None
 
@@ -100,12 +99,6 @@ class StepWatch:
             return False
         activity = look.activity  # an idle notebook or console has neither a line of the program nor a phase
         return activity.site is not None or activity.phase is not None
-
-    def _end_hang(self) -> None:
-        self._still = 0
-        if self.hang is not None:
-            self.hang = None
-            self._ring.mark_hang(False)
 
 
 def format_length(ns: float) -> str:

