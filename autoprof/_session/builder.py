@@ -442,16 +442,13 @@ class _Builder:
         if folder is None or (settings.memory_snapshot is None and settings.deep is None and flight is None):
             return windows
         from .._flight.scheduled import ScheduledCaptures  # slow to import
-        from .._flight.snapshot import SnapshotWindow
+        from .._flight.snapshot import OomSnapshot
 
         place, named = (folder.rank_path, folder.rank), self._named
-        if settings.memory_snapshot is not None:
-            snapshots = SnapshotWindow(settings.memory_snapshot, *place, warn)
-            self._attached.add(snapshots.close)
-            windows.append(snapshots.step_begins)
-            if settings.memory_snapshot.first is not None:
-                sampling.reserve(settings.memory_snapshot.first, settings.memory_snapshot.window + 1)
-            snapshots.begin()
+        if settings.memory_snapshot is not None and settings.memory_snapshot.oom:
+            snapshot = OomSnapshot(*place, warn)
+            self._attached.add(snapshot.close)
+            snapshot.open()
         if settings.deep is not None or flight is not None:
             captures = ScheduledCaptures(
                 settings.deep, *place, targets=named, sampling=sampling, summary=pipeline.summary, warn=warn,

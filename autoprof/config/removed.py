@@ -24,6 +24,10 @@ REMOVED: Final[Mapping[str, str]] = {
         "remove it: the default is used",
     ),
     **dict.fromkeys(
+        ("memory_snapshot.first", "memory_snapshot.window"),
+        "use autoprof.deep_capture(model, snapshot=True) around the steps",
+    ),
+    **dict.fromkeys(
         (f"flight_recorder.{key}" for key in ("capture_on", "capture_steps", "max_captures", "max_mb")),
         "remove it: SIGUSR2, or a file capture.request in the folder of a rank, captures two steps",
     ),

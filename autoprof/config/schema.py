@@ -27,17 +27,13 @@ class Sample(Options):
 
 
 class MemorySnapshot(Options):
-    """A snapshot of the CUDA allocator, `memory_snapshot_rank<N>.pickle`, for the viewer at pytorch.org/memory_viz.
+    """A snapshot of the CUDA allocator when memory runs out, for the viewer at pytorch.org/memory_viz.
 
     On other devices a note says that none is written.
     """
 
-    first: int | None = Field(default=10, ge=1, strict=True)
-    """Record allocations from the start of this step; `null` records no window."""
-    window: int = Field(default=2, ge=1, strict=True)
-    """The number of steps in the window. Their times include the overhead of the recording."""
-    oom: bool = Field(default=False, strict=True)
-    """Write the memory held at that moment to `memory_snapshot_rank<N>_oom.pickle` when memory runs out."""
+    oom: bool = Field(default=True, strict=True)
+    """Write the memory held at that moment to `memory_snapshot_rank<N>_oom.pickle`."""
 
 
 class Deep(Options):
@@ -114,7 +110,7 @@ class Settings(Options):
     """The largest size of a run's folder in MB. When it is reached, old sections of `timing.log` go, and of the records
     steps spread over the run. `null`: no limit."""
     memory_snapshot: MemorySnapshot | None = None
-    """Memory held by the CUDA allocator and its origin, for a window of steps or when memory runs out."""
+    """Memory held by the CUDA allocator and its origin, when memory runs out."""
     deep: Deep | None = None
     """A deep capture of some steps through `torch.profiler`."""
     flight_recorder: FlightOptions = FlightOptions()
