@@ -6,10 +6,9 @@ from .channel import open_store
 from .comparison import MIN_COMMON_STEPS, RankComparison, SlowRank, compare_ranks, name_ranks
 from .excess import MIN_SHARE, Kind
 from .exchange import Exchange, RankPlace
-from .late_comm import LateComm
 from .median_of_others import median_of_others
 from .monitor import RankMonitor, compare_saved, read_ranks
-from .phrases import phrase_late_comm, phrase_slow
+from .phrases import phrase_slow
 from .record import OwnWork, RankRecord, SpanKey
 from .record_reader import FolderRecords, LeftOut, read_folder, read_record
 
@@ -23,7 +22,6 @@ __all__ = [
     "Exchange",
     "FolderRecords",
     "Kind",
-    "LateComm",
     "LeftOut",
     "OwnWork",
     "RankComparison",
@@ -38,7 +36,6 @@ __all__ = [
     "median_of_others",
     "name_ranks",
     "open_store",
-    "phrase_late_comm",
     "phrase_slow",
     "read_folder",
     "read_ranks",

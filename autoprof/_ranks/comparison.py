@@ -28,7 +28,6 @@ from .excess import (
     persistent_excess,
     rare_excess,
 )
-from .late_comm import LateComm, find_late_comm
 from .median_of_others import median_of_others
 from .rank_map import RankMap, map_ranks
 from .record import COMM_ROW, OUTSIDE_ROW, WAIT_ROWS, RankRecord, SpanKey
@@ -96,8 +95,6 @@ class RankComparison:
     pure_comm_ns: int | None = None
     """The mean communication of the rank that comes last in each step, and so waits for no other."""
     map: RankMap | None = None
-    late_comm: LateComm | None = None
-    """Communication that takes longer on all ranks in some steps."""
 
     @property
     def compared(self) -> tuple[int, ...]:
@@ -172,7 +169,6 @@ def compare_ranks(records: Mapping[int, RankRecord], *, world_size: int | None =
         comm_ns=tuple(round(float(ns)) for ns in comm.mean(axis=1)) if comm.any() else (),
         pure_comm_ns=round(float(comm.min(axis=0).mean())) if comm.any() else None,
         map=map_ranks(compared.rows, ranks, [(one.name, one.phase) for one in slow]),
-        late_comm=find_late_comm(comm, common, lengths, _explained(found, len(common))),
     )
 
 
@@ -313,11 +309,3 @@ def _innermost(one: _Candidate, compared: _Compared) -> tuple[SpanKey, float]:
     if 2 * most < one.size and one.row.key != TOTAL:
         return one.row.key, one.size
     return best, min(most, one.size)
-
-
-def _explained(found: list[_Candidate], count: int) -> frozenset[int]:
-    """Return the steps that a slow rank may have made long: a rank that recurs may be late in others unseen."""
-    rare = [one.excess for one in found if one.excess.kind != "persistent"]
-    if any(one.kind == "recurring" for one in rare):
-        return frozenset(range(count))
-    return frozenset(at + more for one in rare for at in one.late for more in (0, 1))

@@ -15,9 +15,8 @@ from threading import Event, Lock, Thread
 from typing import Any, Final, NamedTuple, Protocol
 
 from .._core.failures import describe
-from .._process.hosts import host_number
 from .comparison import RankComparison, compare_ranks
-from .message import MESSAGE_STEPS, Message, Sender, choose_steps, decode, encode, keep_largest
+from .message import MESSAGE_STEPS, Message, choose_steps, decode, encode, keep_largest
 from .record import OwnWork, RankRecord
 from .table import RankState, RankTable, kept_messages
 
@@ -40,9 +39,6 @@ class Rates(Protocol):
     @property
     def affordable_rate(self) -> float:
         """The part of the steps that this rank affords."""
-
-    def spend(self, ns: int) -> None:
-        """Take the cost of work between the steps."""
 
 
 class RankPlace(NamedTuple):
@@ -84,11 +80,11 @@ class Exchange:
         self._session = next(_sessions)
         self._pid = os.getpid()
         self._stop = Event()
+        self._has_ended = False
         self._lock = Lock()
         self._store: Any = None
         self._last_sent = 0
-        self._sender = Sender(place.rank, self._pid, host_number())
-        self._table = RankTable(place.world_size, self._sender.host)
+        self._table = RankTable(place.world_size)
         self._thread = Thread(target=self._run, name="autoprof-ranks", daemon=True)
 
     def start(self) -> None:
@@ -143,7 +139,8 @@ class Exchange:
             chosen = choose_steps(known[known > self._last_sent])
         self._last_sent = int(known[-1]) if len(known) else self._last_sent
         record = keep_largest(self.work.record(frozenset(chosen.tolist())))
-        message = Message(self._sender, self.messages, self._rates.affordable_rate, closing, record)
+        place, rate = self.place.rank, self._rates.affordable_rate
+        message = Message(place, self._pid, self.messages, rate, closing, record)
         self._store.set(f"message/{self.place.rank}", encode(message))
         if not self.messages:
             self._store.append("joined", f"{self.place.rank},")
@@ -198,11 +195,12 @@ class Exchange:
         if self._thread.ident is not None:
             # The longest that another rank waits until its last message is sent.
             self._thread.join(1.0 + (0.0 if self.place.rank else CLOSING_S))
+        self._has_ended = True
 
     def states(self) -> list[RankState]:
-        """Return the states of the other ranks, on rank 0."""
+        """Return the states of the other ranks, on rank 0; at the end, one without its last message is late."""
         with self._lock:
-            return self._table.states(self._clock(), self.interval_s)
+            return self._table.states(self._clock(), 0.0 if self._has_ended else self.interval_s)
 
     def records(self) -> dict[int, RankRecord]:
         """Return the steps of each rank that are known, on rank 0, with as many rows of each."""

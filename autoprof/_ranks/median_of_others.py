@@ -9,8 +9,7 @@ import numpy.typing as npt
 def median_of_others(times: npt.ArrayLike) -> npt.NDArray[np.float64]:
     """Return for each rank the median of the other ranks' times, in each column.
 
-    ``times`` has one row for each of at least two ranks. A rank's excess over this median identifies a straggler, in
-    the rule and in ``autoprof.compat.stragglers``: unlike a mean, it is not affected by another slow rank.
+    ``times`` has one row for each of at least two ranks. Unlike a mean, the median ignores another slow rank.
     """
     values = np.asarray(times, dtype=np.float64)
     order = np.argsort(values, axis=0, kind="stable")

@@ -19,18 +19,11 @@ MESSAGE_ROWS: Final = 64
 """Rows in a message, the largest ones; they include the time of the rows inside them that are left out."""
 
 
-class Sender(NamedTuple):
-    """The process of a rank: ``host`` is the same number for all processes that can see each other's ids."""
-
-    rank: int
-    pid: int = 0
-    host: int = 0
-
-
 class Message(NamedTuple):
     """The steps of a rank. ``serial`` counts its messages; ``closing``: it is the last one, with all kept steps."""
 
-    sender: Sender
+    rank: int
+    pid: int
     serial: int
     rate: float
     closing: bool
@@ -63,7 +56,8 @@ def decode(data: bytes) -> Message:
             parents[_key(key)] = _key(parent)
     scalars = {name: np.array(values, dtype=np.float64) for name, values in content["scalars"].items()}
     record = RankRecord(steps, step_ns, own_ns, rows, parents, scalars)
-    return Message(Sender(*content["sender"]), content["serial"], content["rate"], content["closing"], record)
+    head = {name: content[name] for name in ("rank", "pid", "serial", "rate", "closing")}
+    return Message(**head, record=record)
 
 
 def _key(key: Sequence[str]) -> SpanKey:

@@ -7,7 +7,6 @@ from typing import Final
 from .._core.units import format_ms, format_percent
 from ..frame import Phase
 from .comparison import RankComparison, SlowRank, name_ranks
-from .late_comm import LateComm
 
 NAMED_STEPS: Final = 3
 """Late steps that the sentence names."""
@@ -20,19 +19,6 @@ def phrase_slow(ranks: RankComparison) -> str:
     return (
         f"rank {slow.rank} takes {_amount(slow, ranks.step_ns)} longer than the others{_when(slow, ranks)}"
         f"{_place(slow)}; the other ranks wait for it{_explain(slow)}{also}{_absent(ranks)}"
-    )
-
-
-def phrase_late_comm(late: LateComm, ranks: RankComparison) -> str:
-    """Return the clause on communication that takes longer in some steps."""
-    numbers = ", ".join(map(str, late.steps[:NAMED_STEPS])) + (", …" if late.late > NAMED_STEPS else "")
-    if late.kind == "one-off":
-        when = f"once, in {'step' if late.late == 1 else 'steps'} {numbers}"
-    else:
-        when = f"every {late.period} steps ({late.late} of {ranks.steps} compared steps: {numbers})"
-    return (
-        f"communication takes up to {format_ms(late.longest_ns)} longer on all ranks, {when}; on average "
-        f"{format_ms(late.ns)} a step. No rank enters it late"
     )
 
 

@@ -1,19 +1,16 @@
-"""Rank 0's table of the other ranks: their last messages, and which of them are late, dead or missing."""
+"""Rank 0's table of the other ranks: their last messages, and which of them are late or missing."""
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from collections.abc import Hashable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final, Literal, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from .message import Message, Sender
+from .message import Message
 from .record import RankRecord
 
 LATE_INTERVALS: Final = 3.0
@@ -22,8 +19,8 @@ LATE_INTERVALS: Final = 3.0
 Key = TypeVar("Key", bound=Hashable)
 Number = TypeVar("Number", np.int64, np.float64)
 
-RankStatus = Literal["alive", "late", "dead", "closed", "missing"]
-"""``dead``: its process has ended without a last message. ``missing``: it has never sent one."""
+RankStatus = Literal["alive", "late", "closed", "missing"]
+"""``closed``: it has sent its last message. ``missing``: it has never sent one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +56,8 @@ def kept_messages(world_size: int) -> int:
 class RankTable:
     """The messages of ranks 1 to ``world_size`` − 1."""
 
-    def __init__(self, world_size: int, host: int) -> None:
+    def __init__(self, world_size: int) -> None:
         self._world_size = world_size
-        self._host = host
         self._kept = kept_messages(world_size)
         self._entries: dict[int, _RankMessages] = {}
 
@@ -70,8 +66,8 @@ class RankTable:
 
         A store that outlives a start of the ranks has the messages of the start before: those of another process.
         """
-        rank = message.sender.rank
-        if rank in self._entries and self._entries[rank].messages[-1].sender != message.sender:
+        rank = message.rank
+        if rank in self._entries and self._entries[rank].messages[-1].pid != message.pid:
             del self._entries[rank]
         entry = self._entries.setdefault(rank, _RankMessages(now, deque(maxlen=self._kept)))
         if entry.messages and entry.messages[-1].serial >= message.serial:
@@ -98,15 +94,10 @@ class RankTable:
         entry = self._entries.get(rank)
         if entry is None:
             return RankState(rank, "missing")
-        last = entry.messages[-1]
-        status: RankStatus = "alive"
-        if last.closing:
-            status = "closed"
-        elif _has_ended(last.sender, self._host):
-            status = "dead"
-        elif now - entry.last_s > LATE_INTERVALS * interval_s:
-            status = "late"
-        return RankState(rank, status, entry.step)
+        if entry.messages[-1].closing:
+            return RankState(rank, "closed", entry.step)
+        is_late = now - entry.last_s > LATE_INTERVALS * interval_s
+        return RankState(rank, "late" if is_late else "alive", entry.step)
 
     def records(self) -> dict[int, RankRecord]:
         """Return the steps of each rank, from all messages that are kept."""
@@ -141,18 +132,3 @@ def join_records(records: list[RankRecord]) -> RankRecord:
         {key: parent for one in records for key, parent in one.parents.items()},
         join([one.scalars for one in records], np.float64("nan")),
     )
-
-
-def _has_ended(sender: Sender, here: int) -> bool:
-    """Return whether a rank's process is known to exist no longer; one of another host than ``here`` is unknown."""
-    if sender.host != here or not sender.pid:
-        return False
-    try:
-        os.kill(sender.pid, 0)
-    except ProcessLookupError:
-        return True
-    except OSError:
-        return False
-    with suppress(OSError):  # a process that has ended and that its launcher has not collected yet
-        return ") Z " in Path(f"/proc/{sender.pid}/stat").read_text(encoding="utf-8", errors="replace")
-    return False

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
+
+import numpy as np
 
 from .._core.names import visible
 from .._core.units import NS_PER_MS, count, format_ms, format_percent
-from .._ranks import FolderRecords, LeftOut, RankComparison, phrase_slow
-from .._ranks.rank_table import RankRow
+from .._ranks import FolderRecords, LeftOut, RankComparison, median_of_others, phrase_slow
+from ..frame import Phase
 from .table import GAP, render_rows
 from .text import cells, crop, fit, glyphs_for, safe, wrap
 
@@ -19,19 +21,18 @@ MIN_WIDTH: Final = 80
 def render_ranks(
     found: FolderRecords,
     comparison: RankComparison,
-    rows: Sequence[RankRow],
     *,
     width: int = MIN_WIDTH,
     top: int = 10,
     encoding: str = "utf-8",
 ) -> list[str]:
-    """Return the report: the verdict, the ranks with the largest excess, and the list of files and ranks left out."""
+    """Return the report: the verdict, the ``top`` ranks with the largest excess (0: all), and the ranks left out."""
     width = max(width, MIN_WIDTH)
     lines = wrap("run", found.folder, width)
     lines += wrap("ranks", _counted(found, comparison), width)
     lines += wrap("verdict", _verdict(comparison), width)
-    if rows:
-        lines += ["", *_table(rows, width, top, glyphs_for(encoding).ellipsis)]
+    if rows := _rows(comparison):
+        lines += ["", *_table(rows, width, top or len(rows), glyphs_for(encoding).ellipsis)]
     if found.left_out:
         lines += ["", *_left_out(found.left_out, width)]
     return [crop(safe(line, encoding), width).rstrip() for line in lines]
@@ -58,13 +59,36 @@ def _verdict(comparison: RankComparison) -> str:
     )
 
 
-def _table(rows: Sequence[RankRow], width: int, top: int, ellipsis: str) -> Iterator[str]:
+class _Row(NamedTuple):
+    """One rank: its median own work, its excess over the others', and the row of its profile with most of it."""
+
+    rank: int
+    own_ns: int
+    excess_ns: int
+    name: str | None = None
+    phase: str | None = None
+
+
+def _rows(comparison: RankComparison) -> list[_Row]:
+    """Return a row for each compared rank, by rank."""
+    if comparison.missing is not None:
+        return []
+    own_ns = np.array(comparison.own_ns)
+    found = []
+    for rank, own, excess in zip(comparison.compared, own_ns, own_ns - median_of_others(own_ns), strict=True):
+        row = _Row(rank, int(own), round(float(excess)))
+        if excess > 0 and comparison.map is not None and rank in comparison.map.ranks:
+            by_row = comparison.map.by_row[comparison.map.ranks.index(rank)]
+            name, phase = comparison.map.rows[int(np.argmax(by_row))]
+            row = row._replace(name=name, phase=phase)
+        found.append(row)
+    return found
+
+
+def _table(rows: Sequence[_Row], width: int, top: int, ellipsis: str) -> Iterator[str]:
     shown = sorted(rows, key=lambda row: (-row.excess_ns, row.rank))[:top]
-    lines = [
-        [f"rank {row.rank}", f"{row.steps:,}", _ms(row.step_ns), _ms(row.own_ns), _signed(row.excess_ns)]
-        for row in shown
-    ]
-    left = render_rows([["rank", "steps", "step ms", "own ms", "excess ms"], *lines], width)
+    lines = [[f"rank {row.rank}", _ms(row.own_ns), _signed(row.excess_ns)] for row in shown]
+    left = render_rows([["rank", "own ms", "excess ms"], *lines], width)
     room = max(width - max(map(cells, left)) - GAP, 0)
     places = ["most of it in", *(_place(row) for row in shown)]
     for line, place in zip(left, places, strict=True):
@@ -81,10 +105,8 @@ def _signed(ns: float) -> str:
     return f"{ns / NS_PER_MS:+.2f}"
 
 
-def _place(row: RankRow) -> str:
-    if row.name is None or row.phase is None or row.excess_ns <= 0:
-        return ""
-    return f"{row.phase.short} {visible(row.name)}"
+def _place(row: _Row) -> str:
+    return "" if row.name is None or row.phase is None else f"{Phase.add(row.phase).short} {visible(row.name)}"
 
 
 def _left_out(entries: Sequence[LeftOut], width: int) -> Iterator[str]:
@@ -102,13 +124,13 @@ def _left_out(entries: Sequence[LeftOut], width: int) -> Iterator[str]:
         yield from wrap("", f"{where}: {visible(why)}", width, 2)
 
 
-def ranks_to_dict(found: FolderRecords, comparison: RankComparison, rows: Sequence[RankRow]) -> dict[str, Any]:
+def ranks_to_dict(found: FolderRecords, comparison: RankComparison) -> dict[str, Any]:
     """Return the report as JSON has it. Times are nanoseconds."""
     return {
         "folder": found.folder,
         "world_size": found.world_size,
         "compared_ranks": sorted(found.records),
         "comparison": asdict(comparison),
-        "ranks": [{**asdict(row), "host": found.hosts.get(row.rank)} for row in rows],
+        "ranks": [{**row._asdict(), "host": found.hosts.get(row.rank)} for row in _rows(comparison)],
         "left_out": [entry._asdict() for entry in found.left_out],
     }

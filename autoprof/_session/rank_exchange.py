@@ -66,7 +66,7 @@ class RankExchange(Observer):
             self._sampler.spend(spent_ns)
 
     def annotate(self, summary: Summary) -> Summary:
-        """Return the summary with a note on the ranks that are late, dead or missing."""
+        """Return the summary with a note on the ranks that are late or missing."""
         notes = tuple(self._describe()) if self._shows else ()
         return replace(summary, notes=(*summary.notes, *notes)) if notes else summary
 
@@ -108,8 +108,7 @@ class LateGroup(Observer):
 
 DESCRIBED: Final = {
     "missing": "has not sent a message: autoprof is not running there, or cannot reach the store of the process group",
-    "late": "is late: no message for some time, and its last steps are not compared",
-    "dead": "has ended without its last message: its process is gone, and its last steps are not compared",
+    "late": "is late or has ended: no message for some time, and its last steps are not compared",
 }
 """What a note says of ranks by their status."""
 

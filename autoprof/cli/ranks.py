@@ -33,20 +33,17 @@ def add(commands: Any) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Run the command; return its exit status."""
     from .._ranks import compare_ranks, read_folder
-    from .._ranks.rank_table import rank_rows
     from .._reports.ranks_text import ranks_to_dict, render_ranks
 
     if arguments.top < 0:
         raise OutputError(f"--top: {arguments.top} is not a number of ranks; allowed: 0 (all), 1, 2, …")
     found = read_folder(_folder(arguments.run_folder))
     comparison = compare_ranks(found.records, world_size=found.world_size)
-    rows = rank_rows(found.records)
     if arguments.json:
-        print_json(ranks_to_dict(found, comparison, rows))
+        print_json(ranks_to_dict(found, comparison))
         return 0
     width, encoding = terminal()
-    top = arguments.top or len(rows)
-    print("\n".join(render_ranks(found, comparison, rows, width=width, top=top, encoding=encoding)))
+    print("\n".join(render_ranks(found, comparison, width=width, top=arguments.top, encoding=encoding)))
     return 0
 
 

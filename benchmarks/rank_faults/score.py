@@ -23,7 +23,7 @@ def judge(run: Run, result: dict[str, Any]) -> dict[str, Any]:
         return {"right": False, "accused": False}
     if fault.kind == "dead":
         ended = re.findall(
-            r"ranks? ([0-9, ]+)(?: \([^)]*\))? has ended without", " ".join((result["saved"] or "").split())
+            r"ranks? ([0-9, ]+)(?: \([^)]*\))? is late or has ended", " ".join((result["saved"] or "").split())
         )
         return {"right": ended == [str(fault.rank)], "accused": False}
     if fault.kind == "network":
@@ -52,11 +52,11 @@ def _names_network(fault: Fault, findings: list[dict[str, Any]]) -> bool:
     Healthy runs, too, may expose communication: a finding counts from the size of the fault on. All ranks wait alike,
     so that no rank can be named.
     """
-    found = [one for one in findings if one["rule"] == "comm-exposed" and one["severity"] != "info"]
-    if not found:
+    rule = "comm-exposed" if fault.pattern == "persistent" else "jitter"
+    found = [one for one in findings if one["rule"] == rule and one["severity"] != "info"]
+    if not found or found[0]["phase"] != "comm":
         return False
     if fault.pattern == "persistent":
         return bool(found[0]["gain_ns"] >= fault.amount * 1e9)
-    evidence = found[0]["evidence"]
-    in_steps = set(evidence.get("late", ())) & {step for late in fault.steps for step in (late, late + 1)}
-    return evidence.get("kind") == fault.pattern and bool(in_steps)
+    in_steps = set(found[0]["evidence"]["outliers"]) & {step for late in fault.steps for step in (late, late + 1)}
+    return bool(in_steps)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from evidence_builders import MS, evidence_of, finding_of, found
 
-from autoprof._ranks import LateComm, RankComparison, SlowRank
+from autoprof._ranks import RankComparison, SlowRank
 from autoprof._stats.intervals import Interval
 from autoprof.diagnose import CallStatistics, EvidenceCollector, RunFacts, diagnose
 from autoprof.diagnose._calls import CallSite, CompileStatistics, idle_after_waits_ns
@@ -17,7 +17,6 @@ from autoprof.diagnose._evidence import CLOCK_SCALAR
 from autoprof.frame import Phase, Span
 from autoprof.probes._call_table import Site
 from autoprof.probes.compilations import CompiledFunction
-from autoprof.summary import Summary
 from autoprof.testing import make_frame
 
 STEP = {"data": 1, "forward": 30, "backward": 60, "optimizer": 4}
@@ -147,31 +146,6 @@ def test_communication_of_alike_ranks_is_found_without_the_waits_for_each_other(
     )
     assert finding.gain_ns == 18 * MS
     assert "of it, 40.0 % is the wait for other ranks; no rank's own work is longer" in finding.why
-
-
-def with_late_comm(**usual_ms: float) -> Summary:
-    """Diagnose two ranks whose communication takes 400 ms longer every eighth step."""
-    late = LateComm("recurring", 50 * MS, 400 * MS, 5, (8, 16, 24, 32, 40), 8)
-    comm_ns = round(usual_ms["comm"] * MS)
-    ranks = RankComparison(
-        2, steps=40, step_ns=100 * MS, own_ns=(65 * MS, 65 * MS), comm_ns=(comm_ns, comm_ns), pure_comm_ns=comm_ns,
-        late_comm=late,
-    )  # fmt: skip
-    long = {**usual_ms, "comm": usual_ms["comm"] + 400, "step": 500}
-    facts = RunFacts(world_size=2, ranks=ranks)
-    return diagnose(evidence_of(*[usual_ms] * 7, long, repeat=5, facts=facts))
-
-
-def test_communication_that_is_late_every_few_steps_is_found_with_its_steps() -> None:
-    """Its median is small, so the share of the usual step shows nothing."""
-    summary = with_late_comm(forward=36, backward=60, comm=3)
-    finding = finding_of(summary, "comm-exposed")
-    assert finding.why == (
-        "communication takes up to 400.0 ms longer on all ranks, every 8 steps (5 of 40 compared steps: 8, 16, 24, …); "
-        "on average 50.0 ms a step. No rank enters it late"
-    )
-    assert (finding.gain_ns, finding.evidence["period"], finding.rank) == (50 * MS, 8, None)
-    assert "jitter" not in found(summary)
 
 
 # Outliers and their causes.

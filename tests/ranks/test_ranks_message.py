@@ -11,7 +11,6 @@ from autoprof._ranks.message import (
     MESSAGE_ROWS,
     MESSAGE_STEPS,
     Message,
-    Sender,
     choose_steps,
     decode,
     encode,
@@ -45,8 +44,8 @@ ROWS: dict[SpanKey, int] = {
 def test_a_message_brings_the_steps_over() -> None:
     """Steps, lengths, own work, rows and scalars, exactly."""
     record = make_record(range(1, 21), ROWS)
-    message = decode(encode(Message(Sender(3, 77, 5), 4, 0.25, True, record)))
-    assert message[:4] == (Sender(3, 77, 5), 4, 0.25, True)
+    message = decode(encode(Message(3, 77, 4, 0.25, True, record)))
+    assert message[:5] == (3, 77, 4, 0.25, True)
     received = message.record
     assert received.steps.tolist() == record.steps.tolist()
     assert received.step_ns.tolist() == record.step_ns.tolist()

@@ -63,4 +63,4 @@ def test_a_rank_that_was_killed_is_named_and_delays_nobody(tmp_path: Path) -> No
     summary = train(tmp_path, "dead")
     assert steps_of(summary) == 60
     (note,) = [note for note in summary.notes if "rank 1" in note]
-    assert "has ended without its last message" in note
+    assert "is late or has ended" in note

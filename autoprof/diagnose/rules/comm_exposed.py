@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 from ..._core.units import format_percent
-from ..._ranks import MIN_SHARE, RankComparison, phrase_late_comm
+from ..._ranks import RankComparison
 from ...frame import Phase
 from ...summary import Finding
 from .. import Evidence, ExceededBound, Experiment, Rule, abstain, dominant_name, threshold_rows
@@ -16,32 +15,6 @@ MAX_SHARE: Final = 0.10
 
 
 def judge(run: Evidence) -> Finding | None:
-    """Judge communication that is exposed in each step, and communication that takes longer in some steps."""
-    found = _judge_exposed(run)
-    ranks = run.facts.ranks
-    late = None if ranks is None else ranks.late_comm
-    if ranks is None or late is None:
-        return found
-    evidence: dict[str, Any] = {"kind": late.kind, "late": list(late.steps), "period": late.period, "late_ns": late.ns}
-    why = phrase_late_comm(late, ranks)
-    if found is not None and found.severity != "info":
-        return replace(found, why=f"{found.why}; {why}", evidence={**found.evidence, **evidence})
-    share = round(late.ns / max(run.summary.step_mean_ns, 1), 4)
-    evidence |= {"share": share, "bound": MIN_SHARE / 2, "steps": ranks.steps}
-    rows = run.rows.get(Phase.COMM)
-    name = dominant_name(rows) if rows else None
-    return Finding(
-        "comm-exposed", "warning", why, _LATE_ADVICE, name, Phase.COMM, None, gain_ns=late.ns, evidence=evidence
-    )
-
-
-_LATE_ADVICE: Final = (
-    "if more is sent in these steps, send it less often; if not, look for other work that uses the network or stops a "
-    "rank then: saving to a shared file system, other jobs, links with errors"
-)
-
-
-def _judge_exposed(run: Evidence) -> Finding | None:
     """Judge the exposed communication without the wait for other ranks, which only their work makes shorter."""
     rows = run.rows.get(Phase.COMM)
     if rows is None:

@@ -56,8 +56,6 @@ def judge(run: Evidence) -> Finding | None:
         missing = f"inconclusive: {len(outliers)} outlier steps, {lost} of all time lost to long steps"
         return abstain("jitter", missing, "more recorded steps show whether long steps recur", evidence)
     cause = _collection_cause(run, outliers) or _clock_cause(run, outliers) or _span_cause(run, outliers)
-    if cause.phase is Phase.COMM and run.facts.ranks is not None and run.facts.ranks.late_comm is not None:
-        return None  # rule ``comm-exposed`` names these steps
     is_known = cause.name is not None and share.low >= FIRM * MAX_SHARE
     if cause.by_others and not is_known and is_crowded(run):
         return abstain("jitter", QUIET, "stop them and measure again", evidence)
