@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
+import torch
 from torch._C._autograd import DeviceType
 
 from .._core.units import format_bytes
 from .._flight.capture import Capture
 from .._reports.figures import COLORS, TWO_COLUMNS_IN, bare, blank_figure, legend_of, set_title, settle, styled
 from .._reports.text import elide_all, safe
+from ..devices import HostMemory
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -28,13 +31,32 @@ SEED_PATTERNS: Final[Mapping[str, str]] = {
 """The patterns of the old tool."""
 
 
+MAX_CALLS: Final = 200_000
+"""The newest calls that are kept of each pattern, and of the memory."""
+
+
 class LayerMemory(NamedTuple):
-    """The memory at the end of a layer's call. ``reserved_bytes``: by the device's allocator, where it was read."""
+    """The memory at the end of a layer's call: allocated and reserved on a device, else resident in the process."""
 
     run: int
     layer: str
-    allocated_bytes: int
+    used_bytes: int
     reserved_bytes: int | None = None
+
+    @classmethod
+    def read(cls, run: int, layer: str) -> LayerMemory:
+        """Read the memory now, without waiting for the device."""
+        if torch.cuda.is_available():
+            return cls(run, layer, torch.cuda.memory_allocated(), torch.cuda.memory_reserved())
+        source = HostMemory()
+        used_bytes = source.level_bytes()
+        source.close()
+        return cls(run, layer, used_bytes)
+
+    @property
+    def kind(self) -> str:
+        """The kind of memory that ``used_bytes`` counts."""
+        return "resident" if self.reserved_bytes is None else "allocated"
 
 
 @dataclass(slots=True)
@@ -44,14 +66,10 @@ class ProfilerCurves:
     patterns: Mapping[str, re.Pattern[str]]
     clock: str = "CPU"
     times_ms: dict[str, list[float]] = field(default_factory=dict)
-    memory: list[LayerMemory] = field(default_factory=list)
-    reserved: dict[str, list[int]] = field(default_factory=dict)
-    """Reserved memory at the ends of the calls of this run, by layer."""
+    memory: deque[LayerMemory] = field(default_factory=lambda: deque(maxlen=MAX_CALLS))
 
-    def add(self, run: int, capture: Capture, base_bytes: int) -> None:
-        """Add a run, which began with ``base_bytes`` of memory."""
-        # The newest calls that are kept of each pattern, and of the memory.
-        max_calls = 200_000
+    def add(self, capture: Capture) -> None:
+        """Add a run."""
         names = capture.encoded_names
         events = capture.profile.events()
         if any(event.device_type != DeviceType.CPU for event in events):
@@ -68,16 +86,7 @@ class ProfilerCurves:
             for curve in curves:
                 times = self.times_ms.setdefault(curve, [])
                 times.append((event.device_time_total if self.clock == "device" else event.cpu_time_total) / 1000)
-                del times[:-max_calls]
-        times_us, levels = _levels(capture.profile, base_bytes)
-        layers = sorted((event for event in host if event.name in names), key=lambda one: one.time_range.end)
-        for event in layers if len(levels) else ():
-            at = int(np.searchsorted(times_us, event.time_range.end, side="right"))
-            level = int(levels[at - 1]) if at else base_bytes
-            reserved = self.reserved.get(names[event.name])
-            self.memory.append(LayerMemory(run, names[event.name], level, reserved.pop(0) if reserved else None))
-        del self.memory[:-max_calls]
-        self.reserved.clear()
+                del times[:-MAX_CALLS]
 
     def time_figure(self) -> Figure | None:
         """Draw the time of each call by pattern or layer; None without a call."""
@@ -95,20 +104,19 @@ class ProfilerCurves:
 
     def memory_figure(self) -> Figure | None:
         """Draw memory at the end of each layer call; None where it was not recorded."""
-
         mib = 2**20
 
         def draw(axes: Axes) -> None:
-            levels = [one.allocated_bytes / mib for one in self.memory]
-            axes.plot(range(1, len(levels) + 1), levels, color=COLORS[0], label="allocated", linewidth=1.2)
-            reserved = {at: one.reserved_bytes for at, one in enumerate(self.memory, 1) if one.reserved_bytes}
+            calls, kind = range(1, len(self.memory) + 1), self.memory[0].kind
+            axes.plot(calls, [one.used_bytes / mib for one in self.memory], color=COLORS[0], label=kind, linewidth=1.2)
+            reserved = [one.reserved_bytes / mib for one in self.memory if one.reserved_bytes is not None]
             if reserved:
-                axes.plot([*reserved], [value / mib for value in reserved.values()], color=COLORS[1], label="reserved")
+                axes.plot(calls, reserved, color=COLORS[1], label="reserved")
             axes.set_xlabel("call of a layer, in order")
             axes.set_ylabel("memory (MiB)")
             set_title(axes, "Memory over the layers")
 
-        return _figure(draw, "A point: the allocated memory at a layer's end.") if self.memory else None
+        return _figure(draw, "A point: the memory at a layer's end.") if self.memory else None
 
     def memory_text(self) -> str:
         """Return the memory at the end of each layer call, one a line, run by run."""
@@ -118,7 +126,7 @@ class ProfilerCurves:
                 run = one.run
                 lines += ["", f"step {run}"]
             reserved = "" if one.reserved_bytes is None else f", {format_bytes(one.reserved_bytes)} reserved"
-            lines.append(f"{one.layer}: {format_bytes(one.allocated_bytes)} allocated{reserved}")
+            lines.append(f"{one.layer}: {format_bytes(one.used_bytes)} {one.kind}{reserved}")
         return "\n".join(lines) + "\n"
 
 
@@ -130,16 +138,6 @@ def _is_inside(event: Any, pattern: re.Pattern[str], names: Mapping[str, str]) -
             return True
         around = around.cpu_parent
     return False
-
-
-def _levels(profile: Any, base_bytes: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the allocated memory of the device (without one: of the CPU) after each change, and the times in µs."""
-    results = profile.profiler.kineto_results
-    changes = [event for event in results.events() if event.name() == "[memory]"]
-    changes = [event for event in changes if event.device_type() != DeviceType.CPU] or changes
-    start_ns = results.trace_start_ns()
-    found = sorted(((event.start_ns() - start_ns) / 1000, event.nbytes()) for event in changes)
-    return np.array([at for at, _ in found]), base_bytes + np.cumsum([bytes_ for _, bytes_ in found])
 
 
 def _figure(draw: Any, note: str) -> Figure:

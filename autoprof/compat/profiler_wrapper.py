@@ -15,8 +15,6 @@ from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Any, Final, TypeVar
 
-import torch
-
 from .._flight.capture import FileNames, make_options
 from .._process import lifecycle
 from .._process.ranks import rank
@@ -25,7 +23,7 @@ from .._reports.text import safe
 from .._session.deep_capture import DeepCapture
 from .._storage.atomic import write_atomic
 from ..errors import SessionError
-from ._profiler_curves import SEED_PATTERNS, ProfilerCurves
+from ._profiler_curves import SEED_PATTERNS, LayerMemory, ProfilerCurves
 
 Result = TypeVar("Result")
 NAMES: Final = FileNames("{stem}_rank{rank}_trace.json", "", "{stem}_rank{rank}_mem.pickle")
@@ -60,7 +58,7 @@ class ProfilerWrapper:
                 raise SessionError(f"ProfilerWrapper: {name} is {value!r}; allowed: a folder")
         self._options = make_options(
             activities=activities or None,
-            memory=bool(profile_memory or enable_record_cuda_mm),
+            memory=bool(profile_memory),
             shapes=bool(record_shapes),
             snapshot=bool(enabled_record_memory_pickle),
             max_steps=100,
@@ -83,14 +81,12 @@ class ProfilerWrapper:
         self._snapshots = Path(mem_dir).absolute()
         self._stem: str | None = None
         self._tables: list[str] = []
-        self._base_bytes = 0
 
     def __enter__(self) -> ProfilerWrapper:
         session: Any = lifecycle.session_of(None)
         self.counter += 1
         if self._stem is None:
             self._stem = self._free_stem()
-        self._base_bytes = torch.cuda.memory_allocated()  # 0 without a device
         self.profiler = DeepCapture(
             self._options,
             self._folder,
@@ -115,7 +111,7 @@ class ProfilerWrapper:
         if profiler.capture.profile is None:
             return
         self._tables.append(profiler.table())
-        self.result.add(self.counter, profiler.capture, self._base_bytes)
+        self.result.add(profiler.capture)
         self._write()
         if self._prints:
             self.print_summary()
@@ -147,8 +143,8 @@ class ProfilerWrapper:
         if self.profiler is None:
             return func(*args, **kwargs)
         result = self.profiler.record(name, func, *args, **kwargs)
-        if self._memory and torch.cuda.is_available():
-            self.result.reserved.setdefault(name, []).append(torch.cuda.memory_reserved())
+        if self._memory:
+            self.result.memory.append(LayerMemory.read(self.counter, name))
         return result
 
     def print_summary(self) -> None:

@@ -8,18 +8,27 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .._core.units import NS_PER_MS
-from .._reports.figures import save_figure
+from .._ranks import median_of_others
+from .._reports.figures import (
+    COLORS,
+    TWO_COLUMNS_IN,
+    bare,
+    blank_figure,
+    legend_of,
+    save_figure,
+    set_title,
+    settle,
+    styled,
+)
+from .._reports.text import elide_all, safe
 from ..errors import OutputError
 from ..logs.extras import import_pandas
 from ..logs.formats.global_timer import COPIES_NOTE, TimerRecord, TimerRecords, ranks_of_copies
 from ..logs.log_file import LogFile
-from ._timeline import timeline_figure
-from .stragglers import NameByRank, compare_name
 
 if TYPE_CHECKING:
     import pandas as pd
-
+    from matplotlib.figure import Figure
 
 TimerLogSource = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 
@@ -73,18 +82,26 @@ def _find_logs(source: TimerLogSource) -> Iterator[Path]:
         yield from inside
 
 
-def stragglers(frame: pd.DataFrame) -> list[NameByRank]:
-    """Compare the ranks of a table of ``load_timer_logs`` by name; the longest excess of a slow rank is first.
+def stragglers(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return a row for each name of a table of ``load_timer_logs``; the longest excess of a slow rank is first.
 
-    A name is compared by device time if every record of it has one, else by host time: never by both. In a collective
-    the ranks wait for the slow one, which takes the shortest time: compare names of work that each rank does alone.
+    Its columns are ``name``, the ``slowest`` rank, its ``mean_ms``, ``others_ms`` (the median of the other ranks'
+    means), and whether it ``straggles``: by a tenth of that, and by 0.1 ms. A name is compared by device time if every
+    record of it has one, else by host time. In a collective the ranks wait for the slow one, which takes the shortest
+    time: compare names of work that each rank does alone.
     """
-    found = []
+    pd = import_pandas("stragglers")
+    rows = []
     for name, calls in frame.groupby("name"):
         clock = "host_ms" if calls["device_ms"].isna().any() else "device_ms"
-        means_ns = calls.groupby("rank")[clock].mean() * NS_PER_MS
-        found.append(compare_name(str(name), means_ns.to_dict()))
-    return sorted(found, key=lambda one: (-one.excess_ns, one.name))
+        means = calls.groupby("rank")[clock].mean()
+        others = median_of_others(means) if len(means) > 1 else means.to_numpy()
+        excess = means.to_numpy() - others
+        at = int(excess.argmax())
+        straggles = bool(excess[at] >= max(0.1, 0.1 * others[at]))
+        rows.append((excess[at], str(name), means.index[at], means.iloc[at], others[at], straggles))
+    rows.sort(key=lambda row: (-row[0], row[1]))
+    return pd.DataFrame([row[1:] for row in rows], columns=["name", "slowest", "mean_ms", "others_ms", "straggles"])
 
 
 def plot_timeline(frame: pd.DataFrame, path: str | os.PathLike[str]) -> Path:
@@ -94,4 +111,36 @@ def plot_timeline(frame: pd.DataFrame, path: str | os.PathLike[str]) -> Path:
     """
     if not len(frame):
         raise OutputError("plot_timeline: no interval to draw; allowed: logs with at least one record")
-    return save_figure(timeline_figure([TimerRecord(*row) for row in frame.itertuples(index=False)]), path)
+    return save_figure(timeline_figure(frame), path)
+
+
+def timeline_figure(frame: pd.DataFrame) -> Figure:
+    """Return the figure: lanes for each rank, one for each of the longest names and one for all others."""
+    max_bars = 20_000
+    shown = frame.nlargest(max_bars, "host_ms")
+    sums = shown.groupby("name")["host_ms"].sum().sort_values(ascending=False, kind="stable")
+    names = list(sums.index[: len(COLORS)])
+    labels = [*elide_all([safe(name) for name in names], 28), "other names"]
+    lane = shown["name"].map({name: at for at, name in enumerate(names)}).fillna(len(names)).astype(int)
+    lanes = int(lane.max()) + 1
+    ranks = sorted(shown["rank"].unique())
+    start_s = shown["start_s"] - shown["start_s"].min()
+    with styled():
+        figure = blank_figure(TWO_COLUMNS_IN, 1.5 + 0.2 * lanes * len(ranks))
+        axes = figure.subplots()
+        for at in range(lanes):
+            of_name = lane == at
+            top = at + (lanes + 0.5) * shown["rank"][of_name].map(ranks.index)
+            length_s = shown["host_ms"][of_name] / 1000
+            color = [*COLORS[: len(names)], "#bdbdbd"][at]
+            axes.barh(top, length_s, 0.86, start_s[of_name], align="edge", color=color, label=labels[at])
+        axes.set_ylim((lanes + 0.5) * len(ranks), -0.15)
+        axes.set_yticks([(lanes + 0.5) * at + lanes / 2 for at in range(len(ranks))], [f"rank {one}" for one in ranks])
+        axes.set_xlabel("time since the first start (s)")
+        set_title(axes, "Timeline of all ranks")
+        axes.margins(x=0.01)
+        bare(axes, grid="x")
+        axes.tick_params(axis="y", length=0)
+        left_out = f" The {len(frame) - max_bars} shortest are not drawn." if len(frame) > max_bars else ""
+        settle(figure, [legend_of(axes)], f"Bars: host time, from start to stop.{left_out}")
+    return figure
