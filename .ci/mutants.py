@@ -35,7 +35,7 @@ TESTS = {
     "autoprof/_resolve/resolver.py": [f"{E}plans.py", f"{E}resolver.py"],
     "autoprof/_resolve/planner.py": [f"{E}planner.py"],
     "autoprof/_session/sampler.py": ["tests/test_sampler.py"],
-    "autoprof/_session/row_choice.py": ["tests/test_sampler_rows.py", f"{E}zoom.py"],
+    "autoprof/_session/zoom.py": [f"{E}zoom.py"],
     "autoprof/_session/step_detector.py": [f"{E}step_detector.py", *STEPS],
     "autoprof/_session/optimizer_cycle.py": [f"{E}optimizer_cycle.py"],
 }

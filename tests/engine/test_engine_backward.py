@@ -41,21 +41,6 @@ def data(grad: bool = True) -> Tensor:
     return torch.ones(1, 2, requires_grad=grad) * 1.0
 
 
-def test_backward_spans_nest_in_reverse_order() -> None:
-    """The last module comes first, and children lie in their parents."""
-    model = Named(a=Named(x=linear(), y=nn.ReLU()), b=linear())
-    with Watched(model) as watched:
-        model(data()).sum().backward()
-        watched.step()
-    assert tree(watched.frames[0], *BACKWARD) == [
-        "Named backward",
-        "  b backward",
-        "  a backward",
-        "    a/y backward",
-        "    a/x backward",
-    ]
-
-
 class Opaque:
     """An object of no known kind that holds a tensor, and itself."""
 
@@ -236,22 +221,6 @@ def test_spans_and_timed_functions_nest_with_modules() -> None:
         "    Model backward",
         "      a backward",
     ]
-
-
-def test_a_backward_inside_a_pause_does_not_break_the_account() -> None:
-    """Its marks lie in time that is charged to no step."""
-    model = Named(a=linear(), b=linear())
-    clock = FakeClock(tick_ns=5)
-    with Watched(model, clock=clock) as watched:
-        loss = model(data()).sum()
-        with span("step"), watched.session.pause():
-            clock.advance(10_000)
-            loss.backward()
-            clock.advance(10_000)
-        watched.step()
-    (frame,) = watched.frames
-    check_laws(frame)
-    assert frame.duration_ns < 1_000
 
 
 def test_a_step_that_ends_inside_a_backward_closes() -> None:

@@ -14,6 +14,7 @@ from torch import nn
 from autoprof import StepFrame, read_run
 from autoprof._reports.panel import render_panel
 from autoprof._reports.summary_text import render_summary
+from autoprof._resolve.launch_lag import DRIFT_PPM, LaunchLag
 from autoprof.testing import FakeClock, FakeDevice
 
 FORWARD = everything(targets=[{"match": ".+", "phases": ["forward"]}])
@@ -114,3 +115,26 @@ def test_what_is_host_bound_is_written_read_back_and_shown(tmp_path: Path) -> No
     assert any("0 *" in line for line in panel)
     assert not any("1 *" in line for line in panel)
     assert any("* host-bound" in line for line in panel)
+
+
+def lag_of(lag: LaunchLag, begun_ns: int, host: list[int], ns: list[int], device: list[int] | None = None) -> list[int]:
+    """Return the lag at each mark of a step whose last mark is its end."""
+    of = np.array([0] * len(host) if device is None else device)
+    return lag.of(begun_ns, np.array(host), np.array(ns), of, len(host) - 1).tolist()
+
+
+def test_a_step_inherits_the_zero_of_the_one_before() -> None:
+    """Its queue never ran dry: the lag is that of the end of the step before, and what was added since."""
+    lag = LaunchLag()
+    assert lag_of(lag, 0, [0, 1000], [0, 1400]) == [0, 400]
+    assert lag_of(lag, 1000, [0, 1000], [0, 1300]) == [400, 700]
+    assert lag_of(lag, 2000, [0, 1000], [0, 900]) == [700, 600]
+    assert lag_of(lag, 3000, [0, 1000], [0, 300]) == [700, 0]
+    assert lag_of(lag, 4000, [0, 1000], [0, 1000]) == [0, 0]
+
+
+def test_the_inherited_zero_rises_as_fast_as_clocks_may_drift() -> None:
+    """With the length of each step that has passed."""
+    lag, second = LaunchLag(), 1_000_000_000
+    lag_of(lag, 0, [0, second], [0, second + 900_000])
+    assert lag_of(lag, second, [0, 0], [0, 0]) == [900_000 - second * DRIFT_PPM // 1_000_000] * 2

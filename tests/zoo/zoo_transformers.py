@@ -124,10 +124,6 @@ def _draw_text() -> Arguments:
     return (), {"input_ids": _words(), "attention_mask": mask, "labels": _words()}
 
 
-def _draw_unmasked() -> Arguments:
-    return (), {"input_ids": _words(), "labels": _words()}
-
-
 def _draw_image() -> Arguments:
     return (), {"pixel_values": torch.randn(2, 3, 32, 32), "labels": torch.tensor([0, 2])}
 

@@ -6,7 +6,6 @@ FOLDER is that of run_all.py. A line a claim: OK, WRONG, ODD (a claim that the d
 SKIP (cannot be judged here), with the program, the claim, what was expected and what was found.
 """
 
-import ast
 import contextlib
 import io
 import json
@@ -16,16 +15,10 @@ import sys
 import traceback
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
+from loops import kit
+
+LOOPS = Path(__file__).with_name("loops.py")
 REL, ABS_MS = 0.05, 0.3
-
-
-def expectation(name):
-    """EXPECTED of a program, read without running it."""
-    for node in ast.parse((HERE / f"{name}.py").read_text()).body:
-        if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "EXPECTED":
-            return ast.literal_eval(node.value)
-    return {}
 
 
 def plain(value):
@@ -35,7 +28,7 @@ def plain(value):
 class Program:
     def __init__(self, name, folder):
         self.name, self.folder = name, Path(folder) / name
-        self.expected = expectation(name)
+        self.expected = kit.PROGRAMS[name].expected
         self.lines = []
         self.status = self._json("status.json") or {}
         self.truth = self._json("profiled.json")
@@ -294,9 +287,9 @@ class Program:
         self.say(bool(causes), f"a cause names {claim['module']}", "one", found, claim.get("soft", False))
 
     def _c_line(self, claim):
-        source = (HERE / f"{self.name}.py").read_text().splitlines()
+        source = LOOPS.read_text().splitlines()
         line = next(i + 1 for i, text in enumerate(source) if text.endswith("# " + claim["mark"]))
-        wanted, found, good = f"{self.name}.py:{line}", [], False
+        wanted, found, good = f"{LOOPS.name}:{line}", [], False
         for cause in self.causes:
             if claim["rule"] in (None, cause["rule"]):
                 place = cause["place"]
@@ -341,7 +334,7 @@ class Program:
 
 def check(folder, names=None):
     """Check all programs of a folder; return the lines."""
-    names = names or sorted(path.name for path in Path(folder).iterdir() if (HERE / f"{path.name}.py").exists())
+    names = names or sorted(path.name for path in Path(folder).iterdir() if path.name in kit.PROGRAMS)
     lines = []
     for name in names:
         program = Program(name, folder)

@@ -1,4 +1,4 @@
-"""What the programs share: kernels of known lengths, the training loop, their own clocks, the file of their own truth.
+"""What the programs share: their table, kernels of known lengths, the loop, their own clocks, the file of their truth.
 
 TRUTH_DRY=1: no GPU; the device is the CPU and a sleeping kernel is time.sleep.
 TRUTH_SAVE: the file that gets the truth. It imports nothing of autoprof.
@@ -11,7 +11,9 @@ import os
 import random
 import statistics
 import time
+from collections import namedtuple
 from contextlib import contextmanager, nullcontext
+from functools import partial
 
 import numpy
 import torch
@@ -23,6 +25,25 @@ _cycles_per_ms = None
 _spans = {}
 _steps = []  # (perf_counter, event) at the begin of each step
 _host = {}
+PROGRAMS = {}
+"""The programs by name."""
+Program = namedtuple("Program", "run expected")
+
+
+def program(name, steps, *claims, arguments=(), **expected):
+    """Enter a function in the table, with what a report of it should say."""
+
+    def enter(run):
+        PROGRAMS[name] = Program(partial(run, *arguments), {"steps": steps, "claims": claims, **expected})
+        return run
+
+    return enter
+
+
+def row(module, phase, length=None, **more):
+    """The claim that a row has the length of a span of the program's, by default that of the module's name."""
+    length = module.split(".")[-1] if length is None else length
+    return {"kind": "row", "module": module, "phase": phase, "is": length, **more}
 
 
 def _event():
@@ -236,8 +257,10 @@ def save(*models, losses=None, **extra):
             file.write(text + "\n")
 
 
-random.seed(0)
-numpy.random.seed(0)
-if not DRY:
-    _calibrate()
-torch.manual_seed(0)
+def begin():
+    """Seed all generators; measure the device's cycles."""
+    random.seed(0)
+    numpy.random.seed(0)
+    if not DRY:
+        _calibrate()
+    torch.manual_seed(0)

@@ -13,14 +13,13 @@ import sys
 import time
 from pathlib import Path
 
-from check import check, expectation, table
+from check import LOOPS, check, kit, table
 
-HERE = Path(__file__).resolve().parent
 BEGIN = time.monotonic()
 LAST = ("13_compile", "14a_reduce_overhead")  # the slow ones come last
 
 
-def run(program, folder, way, limit, environment):
+def run(name, folder, way, limit, environment):
     """Run a program once; return its exit status, or why it has none."""
     autoprof = [] if way.startswith("bare") else ["-m", "autoprof", "run", "--output", str(folder / "runs")]
     truth = folder / f"{way}.json"
@@ -28,7 +27,7 @@ def run(program, folder, way, limit, environment):
     try:
         with open(folder / f"{way}.out", "w") as out, open(folder / f"{way}.err", "w") as err:
             return subprocess.run(
-                [sys.executable, *autoprof, str(program)],
+                [sys.executable, *autoprof, str(LOOPS), name],
                 cwd=folder,
                 env={**os.environ, "COLUMNS": "110", **environment, "TRUTH_SAVE": str(truth)},
                 stdin=subprocess.DEVNULL,
@@ -48,11 +47,11 @@ def main():
     parser.add_argument("--limit", type=float, default=40.0, help="seconds for a program")
     options = parser.parse_args()
     base = Path(options.folder).resolve()
-    programs = [path for path in HERE.glob("[0-9]*.py") if path.stem.startswith(tuple(options.only.split(",")))]
-    programs.sort(key=lambda path: (path.stem in LAST, path.stem))
-    for program in programs:
-        expected = expectation(program.stem)
-        folder = base / program.stem
+    names = [name for name in kit.PROGRAMS if name.startswith(tuple(options.only.split(",")))]
+    names.sort(key=lambda name: (name in LAST, name))
+    for name in names:
+        expected = kit.PROGRAMS[name].expected
+        folder = base / name
         folder.mkdir(parents=True, exist_ok=True)
         states = {}
         for way in [*(f"bare{i + 1}" for i in range(expected.get("bare", 0))), "profiled"]:
@@ -60,10 +59,10 @@ def main():
             limit = min(expected.get("limit_s", options.limit), left)
             states[way] = "not run: no time left"
             if left > 3:
-                states[way] = run(program, folder, way, limit, expected.get("env", {}))
-            print(f"{time.monotonic() - BEGIN:6.1f} s  {program.stem} {way}: {states[way]}", flush=True)
+                states[way] = run(name, folder, way, limit, expected.get("env", {}))
+            print(f"{time.monotonic() - BEGIN:6.1f} s  {name} {way}: {states[way]}", flush=True)
         (folder / "status.json").write_text(json.dumps(states))
-    text = table(check(base, [program.stem for program in programs]))
+    text = table(check(base, names))
     (base / "table.txt").write_text(text + "\n")
     print(text)
 
