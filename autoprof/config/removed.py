@@ -37,10 +37,13 @@ REMOVED: Final[Mapping[str, str]] = {
     "sinks.jsonl.every": _EVERY,
     "sinks.memory_plot.redraw_s": "remove it: the picture is drawn at the end; autoprof show RUN --memory-plot FILE "
     "draws it before",
+    "sinks.opentelemetry": "use prometheus, which the collector of OpenTelemetry scrapes",
     "sinks.ranks_trace": "remove it: autoprof show RUN --trace FILE writes one trace of all ranks",
     "sinks.report.max_mb": "remove it: above 64 MB of records, autoprof report writes the page",
-    "sinks.speedscope": "use trace: www.speedscope.app reads trace.json",
-    "sinks.trace.flush_s": _FIXED,
+    **dict.fromkeys(
+        ("sinks.speedscope", "sinks.trace"),
+        "remove it: autoprof show RUN --steps 100:120 --trace FILE writes these steps from the records",
+    ),
     "flops: trust": "use auto, or off",
     "ranges": "remove it: autoprof.deep_capture(model, …) shows the names in a trace of torch.profiler",
 }

@@ -9,9 +9,9 @@ import queue
 import threading
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from pydantic import Field
 
@@ -79,47 +79,6 @@ class MetricsReport:
         numbers |= {f"memory/{name}": float(value) for name, value in self.statistics.memory.items()}
         numbers |= {f"scalar/{name}": float(value) for name, value in self.statistics.scalars.items()}
         return {f"{prefix}{name}": value for name, value in numbers.items()}
-
-
-class Series(NamedTuple):
-    """One measurement for monitors, under the names of Prometheus and of OpenTelemetry."""
-
-    prometheus: str
-    opentelemetry: str
-    unit: str
-    about: str
-    is_counter: bool = False
-
-
-SERIES: Final = (
-    Series("autoprof_step_seconds", "autoprof.step.time", "s", "Time of a step"),
-    Series("autoprof_phase_seconds", "autoprof.phase.time", "s", "Time of a step by phase"),
-    Series("autoprof_span_seconds", "autoprof.span.time", "s", "Time of a step by name, children included"),
-    Series("autoprof_throughput_samples_per_second", "autoprof.throughput", "{sample}/s", "Samples a second"),
-    Series("autoprof_overhead_ratio", "autoprof.overhead", "1", "autoprof's own time by step time"),
-    Series("autoprof_memory_bytes", "autoprof.memory", "By", "Memory at the end of the last step"),
-    Series("autoprof_scalar", "autoprof.scalar", "1", "Last value of each logged scalar"),
-    Series("autoprof_recorded_steps", "autoprof.steps", "{step}", "Recorded steps past the warm-up", is_counter=True),
-)
-
-Labelled = list[tuple[float, dict[str, str]]]
-"""The values of a series, each with its labels."""
-
-
-def labelled_values(report: MetricsReport, top: int) -> Mapping[Series, Labelled]:
-    """Return the values of each series in a report."""
-    statistics = report.statistics
-    values: tuple[Labelled, ...] = (
-        [(report.step_s, {})],
-        [(seconds, {"phase": str(phase)}) for phase, seconds in report.phases_s().items()],
-        [(seconds, {"name": name, "phase": str(phase)}) for name, phase, seconds in report.rows_s(top)],
-        [] if report.throughput is None else [(report.throughput, {})],
-        [(statistics.overhead, {})],
-        [(value, {"kind": kind.removesuffix("_bytes")}) for kind, value in statistics.memory.items()],
-        [(value, {"name": name}) for name, value in statistics.scalars.items()],
-        [(report.recorded, {})],
-    )
-    return dict(zip(SERIES, values, strict=True))
 
 
 class MetricsSink(ABC):

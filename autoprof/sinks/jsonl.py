@@ -11,6 +11,7 @@ from ..summary import Summary
 from ._base import RunInfo, folder_of
 from ._csv_tables import export_spans, export_steps
 from ._kind import CloseOrder, Export, SinkKind
+from ._trace import export_trace
 
 
 class JsonlOptions(Options):
@@ -47,6 +48,7 @@ SINK = SinkKind(
     grows=True,
     close_order=CloseOrder.FILES,
     exports=(
+        Export("trace", "a trace for ui.perfetto.dev", export_trace),
         Export("csv", "a table with a row for each step", export_steps),
         Export("span-csv", "a table with a row for each span", export_spans),
     ),

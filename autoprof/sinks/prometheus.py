@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 from pydantic import Field
 
 from ..errors import OutputError
 from ._base import RunInfo
 from ._kind import SinkKind
-from ._metrics_sink import Labelled, MetricsOptions, MetricsReport, MetricsSink, Series, labelled_values, load_extra
+from ._metrics_sink import MetricsOptions, MetricsReport, MetricsSink, load_extra
 
 
 class PrometheusOptions(MetricsOptions):
@@ -23,6 +23,34 @@ class PrometheusOptions(MetricsOptions):
     """The port of rank 0; with 0 the system chooses one, and `run.json` names it."""
 
 
+class Series(NamedTuple):
+    """The name, the description and the labels of a gauge, with its values by those of the labels."""
+
+    name: str
+    about: str
+    labels: tuple[str, ...]
+    values: dict[Any, float]
+
+
+def series_of(report: MetricsReport, top: int) -> list[Series]:
+    """Return the gauges of a report."""
+    run = report.statistics
+    phases = {(str(phase),): seconds for phase, seconds in report.phases_s().items()}
+    spans = {(name, str(phase)): seconds for name, phase, seconds in report.rows_s(top)}
+    memory = {(kind.removesuffix("_bytes"),): float(value) for kind, value in run.memory.items()}
+    scalars = {(name,): value for name, value in run.scalars.items()}
+    throughput = {} if report.throughput is None else {(): report.throughput}
+    return [
+        Series("autoprof_step_seconds", "Time of a step", (), {(): report.step_s}),
+        Series("autoprof_phase_seconds", "Time of a step by phase", ("phase",), phases),
+        Series("autoprof_span_seconds", "Time of a step by name, children included", ("name", "phase"), spans),
+        Series("autoprof_throughput_samples_per_second", "Samples a second", (), throughput),
+        Series("autoprof_overhead_ratio", "autoprof's own time by step time", (), {(): run.overhead}),
+        Series("autoprof_memory_bytes", "Memory at the end of the last step", ("kind",), memory),
+        Series("autoprof_scalar", "Last value of each logged scalar", ("name",), scalars),
+    ]
+
+
 class PrometheusSink(MetricsSink):
     """Keep the last report for the next request. ``port`` is the port of the endpoint."""
 
@@ -31,7 +59,7 @@ class PrometheusSink(MetricsSink):
         self._families = load_extra("prometheus_client.core", "prometheus")
         self._rank = str(run.rank)
         self._top = options.top
-        self._values: Mapping[Series, Labelled] = {}
+        self._report: MetricsReport | None = None
         wanted = 0 if options.port == 0 else options.port + run.rank
         registry = client.CollectorRegistry()
         registry.register(self)
@@ -51,17 +79,22 @@ class PrometheusSink(MetricsSink):
 
     def report(self, report: MetricsReport) -> None:
         """Answer with these numbers from now on."""
-        self._values = labelled_values(report, self._top)
+        self._report = report
 
     def collect(self) -> Iterator[Any]:
         """Yield the metric families; called by the registry."""
-        for series, values in self._values.items():
-            kind = self._families.CounterMetricFamily if series.is_counter else self._families.GaugeMetricFamily
-            names = list(values[0][1]) if values else []
-            family = kind(series.prometheus, series.about, labels=["rank", *names])
-            for value, labels in values:
-                family.add_metric([self._rank, *labels.values()], value)
+        report = self._report
+        if report is None:
+            return
+        for series in series_of(report, self._top):
+            family = self._families.GaugeMetricFamily(series.name, series.about, labels=["rank", *series.labels])
+            for labels, value in series.values.items():
+                family.add_metric([self._rank, *labels], value)
             yield family
+        about = "Recorded steps past the warm-up"
+        steps = self._families.CounterMetricFamily("autoprof_recorded_steps", about, labels=["rank"])
+        steps.add_metric([self._rank], report.recorded)
+        yield steps
 
     def end(self) -> None:
         """Close the endpoint."""

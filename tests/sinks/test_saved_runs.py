@@ -21,9 +21,7 @@ from autoprof.frame import StepFrame
 from autoprof.summary import Summary
 from autoprof.testing import ListSink
 
-SINKS = {
-    "log": {}, "jsonl": {}, "memory_plot": {}, "trace": {"first": 1, "count": None},
-}  # fmt: skip
+SINKS: dict[str, object] = {"log": {}, "jsonl": {}, "memory_plot": {}}
 
 
 @settings(max_examples=40)
@@ -80,7 +78,6 @@ def test_a_live_run_and_its_records_are_the_same(saved: tuple[Path, ListSink, au
 
 
 REMADE = {
-    "--trace": "rank0/trace.json",
     "--memory-plot": "memory.png",
     "--log": "rank0/timing.log",
 }
@@ -172,14 +169,14 @@ def test_all_sinks_of_a_session_write_side_by_side(tmp_path: Path, capsys: pytes
     """A real run with every sink that needs no server: each has its files, no note says that one failed."""
     reports = {"every": 1, "interval_s": 0}
     sinks = {
-        **SINKS, "console": {}, "tensorboard": reports, "opentelemetry": reports, "prometheus": {**reports, "port": 0},
+        **SINKS, "console": {}, "tensorboard": reports, "prometheus": {**reports, "port": 0},
     }  # fmt: skip
     folder, live, summary = train(tmp_path / "runs", sinks)
     assert summary.notes == ()
     files = [path for path in folder.rglob("*") if path.is_file() and "tfevents" not in path.name]
     assert sorted(str(path.relative_to(folder)) for path in files) == [
         "memory.png", "rank0/spans.bin", "rank0/steps.jsonl", "rank0/timing.log",
-        "rank0/trace.json", "run.json", "summary.json", "summary.txt",
+        "run.json", "summary.json", "summary.txt",
     ]  # fmt: skip
     assert len(list((folder / "rank0" / "tensorboard").glob("*tfevents*"))) == 1
     assert len(live.frames) == 6

@@ -15,7 +15,6 @@ from autoprof.frame import StepFrame
 from autoprof.sinks import RunInfo, Sinks, make_sinks
 from autoprof.sinks._metrics_sink import QUEUE_SIZE, MetricsOptions, MetricsReport, MetricsSink, SlowSink
 from autoprof.sinks.mlflow import MlflowOptions
-from autoprof.sinks.opentelemetry import OpentelemetryOptions
 from autoprof.sinks.prometheus import PrometheusOptions
 from autoprof.sinks.tensorboard import TensorboardOptions
 from autoprof.sinks.wandb import WandbOptions
@@ -158,7 +157,6 @@ OPTIONAL = {
     "wandb": (WandbOptions(mode="offline"), "wandb"),
     "mlflow": (MlflowOptions(), "mlflow"),
     "prometheus": (PrometheusOptions(port=0), "prometheus_client"),
-    "opentelemetry": (OpentelemetryOptions(), "opentelemetry.metrics"),
 }
 
 

@@ -1,21 +1,15 @@
-"""The trace: valid by the format's rules, whatever the frames; its content; its window."""
+"""The trace: valid by the format's rules, whatever the frames; its content."""
 
 from __future__ import annotations
-
-import io
-import json
-from pathlib import Path
 
 import numpy as np
 from hypothesis import given, settings
 from random_frames import runs
-from sink_builders import MS, VRT, Clock, frame_of, summary_of
-from trace_rules import check
+from sink_builders import MS, VRT, frame_of
+from trace_rules import check_events
 
-from autoprof._storage.runs import RunFolder
 from autoprof.frame import STREAM_LANES, StepFrame
-from autoprof.sinks._base import RunInfo
-from autoprof.sinks.trace import CLOSE, OPEN, TraceEncoder, TraceOptions, TraceSink
+from autoprof.sinks._trace import TraceEncoder
 
 STARTS = np.array([0, 10, 170, 290, 300, 310, 660, 831, 852, 920]) * MS
 """Where the spans of the reference step begin."""
@@ -28,30 +22,18 @@ def vrt_frame(step: int = 1, **changes: object) -> StepFrame:
 
 def trace_of(*frames: StepFrame, rank: int = 0) -> list[dict[str, object]]:
     encoder = TraceEncoder(rank)
-    return check(OPEN + "".join(encoder.encode(frame) for frame in frames) + CLOSE)
+    return check_events([event for frame in frames for event in encoder.events(frame)])
 
 
 def slices(events: list[dict[str, object]]) -> dict[str, dict[str, object]]:
     return {str(event["name"]): event for event in events if event["ph"] == "X"}
 
 
-def open_sink(tmp_path: Path, clock: Clock, **options: object) -> tuple[TraceSink, Path]:
-    run = RunInfo(RunFolder.create(tmp_path), 0, io.StringIO(), clock)
-    assert run.folder is not None
-    return TraceSink(TraceOptions(**options), run), run.folder.rank_path / "trace.json"
-
-
 @settings(max_examples=40)
 @given(runs())
 def test_every_trace_is_valid(frames: list[StepFrame]) -> None:
     """Whatever nests, overlaps or was not measured: keys, times, tracks and nesting keep to the format."""
-    encoder = TraceEncoder()
-    text = OPEN
-    for frame in frames:
-        text += encoder.encode(frame)
-        check(text)  # without its end, as a run that was killed leaves it
-    events = check(text + CLOSE)
-    assert text.count("\n") == len(events) + 1
+    events = trace_of(*frames)
     named = [event for event in events if event["ph"] == "X" and event["cat"] == "step"]
     with_device = sum(frame.device_duration_ns is not None for frame in frames)
     assert len(named) == len(frames) + with_device
@@ -129,31 +111,3 @@ def test_a_span_shows_the_memory_that_was_read_around_it() -> None:
     found = slices(trace_of(vrt_frame(memory_start_bytes=before, memory_end_bytes=after)))
     assert found["VRT/Stage8"]["args"]["memory_end_bytes"] == 107  # type: ignore[index]
     assert "memory_end_bytes" not in found["VRT [backward]"]["args"]  # type: ignore[operator]
-
-
-def test_the_window_begins_after_the_warm_up(tmp_path: Path, clock: Clock) -> None:
-    """By default warm-up steps are not drawn, and the file is whole as soon as the window is over."""
-    sink, path = open_sink(tmp_path, clock, count=2)
-    for step in range(1, 7):
-        sink.write(vrt_frame(step, warmup=step <= 3))
-    steps = [event["name"] for event in json.loads(path.read_text("utf-8")) if event.get("cat") == "step"]
-    assert steps == ["step 4", "step 5"]
-    sink.close(summary_of([]))
-
-
-def test_the_size_is_limited(tmp_path: Path, clock: Clock) -> None:
-    """A window of all steps ends at the limit, with a whole file."""
-    sink, path = open_sink(tmp_path, clock, first=1, count=None, max_mb=1)
-    size = len(TraceEncoder().encode(vrt_frame(1)))
-    for step in range(1, 3 * 10**6 // size):
-        sink.write(vrt_frame(step))
-    sink.close(summary_of([]))
-    assert 900_000 < path.stat().st_size <= 1_000_000
-    json.loads(path.read_text("utf-8"))
-
-
-def test_a_run_without_a_step_leaves_an_empty_trace(tmp_path: Path, clock: Clock) -> None:
-    """An empty window is an empty array."""
-    sink, path = open_sink(tmp_path, clock)
-    sink.close(summary_of([]))
-    assert json.loads(path.read_text("utf-8")) == []

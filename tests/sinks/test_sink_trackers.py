@@ -13,8 +13,6 @@ import mlflow
 import pytest
 import wandb
 from mlflow.tracking import MlflowClient
-from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from prometheus_client.parser import text_string_to_metric_families
 from sink_builders import Clock, frame_of, summary_of
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
@@ -24,7 +22,6 @@ from autoprof._storage.runs import RunFolder
 from autoprof.errors import OutputError
 from autoprof.sinks._base import RunInfo, Sink
 from autoprof.sinks.mlflow import MlflowOptions, MlflowSink
-from autoprof.sinks.opentelemetry import OpentelemetryOptions, OpentelemetrySink
 from autoprof.sinks.prometheus import PrometheusOptions, PrometheusSink
 from autoprof.sinks.tensorboard import TensorboardOptions, TensorboardSink
 from autoprof.sinks.wandb import WandbOptions, WandbSink
@@ -235,49 +232,3 @@ def test_a_port_that_is_taken_is_an_error_at_set_up(tmp_path: Path, clock: Clock
         port = other.getsockname()[1]
         with pytest.raises(OutputError, match=rf"sinks\.prometheus: cannot listen on 127\.0\.0\.1:{port} \(.*in use\)"):
             PrometheusSink(PrometheusOptions(port=port), run_info(tmp_path, clock))
-
-
-# OpenTelemetry
-
-
-@pytest.mark.parametrize(
-    "endpoint",
-    ["not an url", "ftp://x/y", "http://", "http://a b/", "localhost:4318"],
-)
-def test_an_endpoint_that_is_no_address_is_an_error_at_set_up(endpoint: str) -> None:
-    """The exporter would log an error at each export."""
-    with pytest.raises(ValueError, match=r"is no address; allowed: one such as http://localhost:4318/v1/metrics"):
-        OpentelemetryOptions(endpoint=endpoint)
-
-
-def points(data: Any) -> dict[tuple[str, ...], float]:
-    found = {}
-    for resource in data.resource_metrics if data is not None else ():
-        for scope in resource.scope_metrics:
-            for metric in scope.metrics:
-                for point in metric.data.data_points:
-                    labels = {key: value for key, value in point.attributes.items() if key != "autoprof.rank"}
-                    found[(metric.name, *map(str, (v for _, v in sorted(labels.items()))))] = point.value
-    return found
-
-
-def test_opentelemetry_s_reader_sees_the_last_report(
-    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The program's own provider collects our instruments; after ``close`` they say nothing."""
-    reader = InMemoryMetricReader()
-    provider = MeterProvider(metric_readers=[reader])
-    monkeypatch.setattr("opentelemetry.metrics.get_meter", provider.get_meter)
-    sink = OpentelemetrySink(OpentelemetryOptions(**EACH), run_info(tmp_path, clock))
-    assert points(reader.get_metrics_data()) == {}
-    feed(sink)
-    found = points(reader.get_metrics_data())
-    assert found["autoprof.step.time",] == 3.5
-    assert found["autoprof.steps",] == 4
-    assert found["autoprof.phase.time", "recompute"] == pytest.approx(0.1)
-    assert found["autoprof.span.time", "VRT/Stage8", "backward"] == pytest.approx(0.35)
-    assert found["autoprof.memory", "rss"] == 400
-    assert found["autoprof.scalar", "loss"] == 0.25
-    sink.close(summary_of([]))
-    assert points(reader.get_metrics_data()) == {}
-    provider.shutdown()

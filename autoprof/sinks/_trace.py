@@ -1,84 +1,50 @@
-"""``trace.json``: a window of steps for Perfetto (ui.perfetto.dev) or chrome://tracing, for every rank.
+"""Some steps of a saved run for Perfetto (ui.perfetto.dev) or chrome://tracing, with a process for every rank.
 
-JSON in the array form of the Trace Event Format, one event a line. Every line but the first begins with a comma, and
-the format makes the closing bracket optional, so the file of a killed run is as valid as that of a finished one.
-Source of the format: "Trace Event Format", docs of the Catapult project; the importer's errors of Perfetto (slices that
-overlap, negative times) are from the source of its JSON importer.
+JSON in the array form of the Trace Event Format, one event a line. Source of the format: "Trace Event Format", docs of
+the Catapult project; the importer's errors of Perfetto (slices that overlap, negative times) are from the source of its
+JSON importer.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from math import isfinite
 from pathlib import Path
 from typing import Any, Final
 
-from pydantic import Field
-
-from .._core.options import Options
 from .._core.units import UNITS
 from .._ranks import step_collectives
 from .._stats.unit_rates import LogPeriods
 from .._storage.atomic import open_replacing
-from .._storage.line_file import LineFile
 from ..diagnose import SavedSteps
 from ..frame import NOT_MEASURED, Layout, StepFrame
-from ..summary import Summary
-from ._base import RunInfo, folder_of
-from ._kind import CloseOrder, Export, SinkKind
 from ._rank_timeline import MARGIN_STEPS, RankTimeline, align_ranks
 from ._timeline import GRID_NS, STEP, Slicer, Track, track_name
 
-
-class TraceOptions(Options):
-    """The file `trace.json`, for Perfetto: a window of steps."""
-
-    first: int | None = Field(default=None, ge=1, strict=True)
-    """The first step of the window; `null` is the first one after the warm-up."""
-    count: int | None = Field(default=20, ge=1, strict=True)
-    """Number of recorded steps in the window; `null` is all that follow."""
-    max_mb: int = Field(default=100, ge=1, strict=True)
-    """The window ends when the file has about this size, in megabytes."""
-
-
 Event = dict[str, Any]
-
-BYTES_PER_MB: Final = 1_000_000
-OPEN: Final = "[\n"
-CLOSE: Final = "]\n"
-
 
 _dumps: Final[Callable[[Any], str]] = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 class TraceEncoder:
-    """Turn the frames of one rank into lines of trace events.
+    """Turn the frames of one rank into trace events.
 
     ``origin_unix_ns`` is the start of the timeline, by default the first step's start; ranks in one file share it.
-    ``first`` is True for the encoder that writes the first line of a file. ``label`` is shown
-    beside the rank's name.
+    ``label`` is shown beside the rank's name.
     """
 
-    def __init__(
-        self,
-        rank: int = 0,
-        *,
-        origin_unix_ns: int | None = None,
-        first: bool = True,
-        label: str | None = None,
-    ) -> None:
+    def __init__(self, rank: int = 0, *, origin_unix_ns: int | None = None, label: str | None = None) -> None:
         self._rank = rank
         self._label = label
         # Ranks are processes; the distance between their numbers leaves numbers for the tracks of each.
         self._pid = (rank + 1) * 100_000
         self._slicer = Slicer(origin_unix_ns)
-        self._first = first
         self._tids: dict[tuple[Track, int], int] = {}
         self._periods = LogPeriods()
 
-    def encode(self, frame: StepFrame) -> str:
-        """Return the frame's events, each a line that begins with a comma (but the first line of a file)."""
+    def events(self, frame: StepFrame) -> list[Event]:
+        """Return the frame's events."""
         slices = list(self._slicer.slices(frame))
         events = [] if self._tids else self._process()
         memory = _memory_args(frame)
@@ -96,12 +62,7 @@ class TraceEncoder:
             phase = frame.layout.phases[one.span]
             head = {"ph": "X", "name": phase.qualify(frame.layout.names[one.span]), "cat": str(phase), "pid": self._pid}
             events.append({**head, **place, "args": args})
-        events += self._counters(frame, end)
-        lines = "".join(f",{_dumps(event)}\n" for event in events)
-        if self._first:
-            self._first = False
-            return lines[1:]
-        return lines
+        return events + self._counters(frame, end)
 
     @staticmethod
     def _span_args(layout: Layout, span: int) -> Event:
@@ -159,81 +120,23 @@ def _memory_args(frame: StepFrame) -> list[Event]:
     ]
 
 
-class TraceSink:
-    """Write the steps of the window; close the file at its end, or when the size limit is reached."""
-
-    def __init__(self, options: TraceOptions, run: RunInfo) -> None:
-        self._first = options.first
-        self._steps_left = options.count
-        self._bytes_left = options.max_mb * BYTES_PER_MB - len(OPEN) - len(CLOSE)
-        self._encoder = TraceEncoder(run.rank)
-        self._file = LineFile(folder_of(run).rank_path / "trace.json", 5.0, run.clock)
-        self._file.write(OPEN)
-        self._open = True
-
-    def write(self, frame: StepFrame) -> None:
-        """Append the frame's events if it is in the window."""
-        if not self._open or (frame.warmup if self._first is None else frame.step < self._first):
-            return
-        events = self._encoder.encode(frame)
-        self._bytes_left -= len(events.encode("utf-8", "replace"))
-        if self._bytes_left < 0:
-            self._finish()
-            return
-        self._file.write(events)
-        if self._steps_left is not None:
-            self._steps_left -= 1
-            if not self._steps_left:
-                self._finish()
-
-    def _finish(self) -> None:
-        if self._open:
-            self._open = False
-            try:
-                self._file.write(CLOSE)
-            finally:
-                self._file.close()
-
-    def close(self, summary: Summary) -> None:
-        """Close the array and the file."""
-        self._finish()
-
-
-def _write_trace(saved: SavedSteps, path: Path, timeline: RankTimeline) -> None:
-    """Write the frames of each rank to one trace, on one timeline."""
-    first = True
-    with open_replacing(path) as file:
-        file.write(OPEN)
-        for rank in saved.ranks:
-            encoder = TraceEncoder(
-                rank,
-                origin_unix_ns=timeline.origin_unix_ns,
-                first=first,
-                label=timeline.describe(rank),
-            )
-            for frame in saved.frames(rank):
-                file.write(encoder.encode(timeline.place(rank, frame)))
-                first = False
-        file.write(CLOSE)
-
-
 def export_trace(saved: SavedSteps, path: Path) -> str | None:
     """Write one trace in which each rank is a process, on one timeline; return the error of their clocks in words."""
-    if len(saved.ranks) == 1:
-        _write_trace(saved, path, RankTimeline())
-        return None
-    steps = {rank: [step_collectives(frame) for frame in saved.frames(rank, MARGIN_STEPS)] for rank in saved.ranks}
-    clocks = {rank: saved.run.clock(rank) for rank in saved.ranks}
-    timeline = align_ranks(steps, clocks, saved.first)
-    _write_trace(saved, path, timeline)
+    timeline = RankTimeline()
+    if len(saved.ranks) > 1:
+        steps = {rank: [step_collectives(frame) for frame in saved.frames(rank, MARGIN_STEPS)] for rank in saved.ranks}
+        timeline = align_ranks(steps, {rank: saved.run.clock(rank) for rank in saved.ranks}, saved.first)
+    with open_replacing(path) as file:
+        before = "[\n"
+        for event in _all_events(saved, timeline):
+            file.write(f"{before}{_dumps(event)}")
+            before = ",\n"
+        file.write("\n]\n")
     return timeline.summary
 
 
-SINK = SinkKind(
-    TraceOptions,
-    TraceSink,
-    in_folder=True,
-    every_rank=True,
-    close_order=CloseOrder.FILES,
-    exports=(Export("trace", "a trace for ui.perfetto.dev", export_trace),),
-)
+def _all_events(saved: SavedSteps, timeline: RankTimeline) -> Iterator[Event]:
+    for rank in saved.ranks:
+        encoder = TraceEncoder(rank, origin_unix_ns=timeline.origin_unix_ns, label=timeline.describe(rank))
+        for frame in saved.frames(rank):
+            yield from encoder.events(timeline.place(rank, frame))
