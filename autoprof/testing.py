@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Hashable, Iterable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,7 +20,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from ._session.builder import open_session as _open_session
 from ._session.session import Session
-from .devices import Clock, ClockLimits, DeviceClock, HostClock, Memory, Place
+from .devices import Clock, ClockLimits, DeviceClock, EventSource, HostClock, Memory, Place
 from .frame import NOT_MEASURED, Layout, Span, StepFrame
 from .summary import Summary
 
@@ -52,7 +52,7 @@ class FakeClock(HostClock):
         return now
 
 
-class FakeDevice:
+class FakeDevice(EventSource):
     """An asynchronous device with streams (or several such), as an event source for ``DeviceClock``.
 
     ``work(ns)`` queues a kernel of that length on the current stream; it starts when the stream is free, not before
@@ -92,10 +92,10 @@ class FakeDevice:
 
     def place_on(self, device: int) -> Place:
         """The stream that this thread uses of a device."""
-        return device, self._streams.get(device, 0)
+        return device, self._current_streams.get(device, 0)
 
     @property
-    def _streams(self) -> dict[int, Hashable]:
+    def _current_streams(self) -> dict[int, Hashable]:
         streams: dict[int, Hashable] = self._current.__dict__.setdefault("streams", {})
         return streams
 
@@ -106,6 +106,10 @@ class FakeDevice:
 
     def index_of(self, tensor: Tensor) -> int | None:
         return self._index_of[tensor] if tensor in self._index_of else None  # noqa: SIM401
+
+    @property
+    def is_here(self) -> Callable[[Tensor], bool]:
+        return lambda tensor: self.index_of(tensor) is not None
 
     def work(self, ns: int, device: int | None = None) -> None:
         """Queue ``ns`` of work on the current stream (of the current device); the host does not wait."""
@@ -125,7 +129,7 @@ class FakeDevice:
 
     def switch_to(self, device: int = 0, stream: Hashable = 0) -> None:
         """Make another device and stream current in this thread, for good."""
-        self._current.device, self._streams[device] = device, stream
+        self._current.device, self._current_streams[device] = device, stream
 
     def wait_for(self, device: int = 0, stream: Hashable = 0, *, on: int | None = None) -> None:
         """Have the current stream (of the device ``on``) wait for the work queued on another; the host does not."""

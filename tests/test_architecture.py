@@ -63,8 +63,8 @@ HOLDS = {
     "Summarizer": "Resolver Aggregate MemoryTable ExcludedTime Metrics CommMeter Diagnosis SessionCost Zoom Recorder "
     "Notes",
     "MemoryTable": "Footprint",
-    "Metrics": "FetchedBatches Recorder Notes",
-    "CommMeter": "Recorder Notes",
+    "Metrics": "FetchedBatches Recorder",
+    "CommMeter": "Recorder",
     "Diagnosis": "Footprint Recorder",
     "UncalledModules": "CompiledModules Notes",
     "Sampler": "Zoom",

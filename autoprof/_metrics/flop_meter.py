@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter as Tally
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from math import inf
 from time import perf_counter_ns
@@ -18,7 +19,7 @@ from .._reports.name_lines import Line, name_lines, walk
 from ..devices import Peak, Tf32Flags, device_of
 from ..frame import MODULE_PHASES
 from ..summary import Summary, UnfusedAttention, Work, WorkKind, WorkRow
-from .flops import FlopCount, FlopKey, ModelCall, add_up, count_call
+from .flops import FlopCount, FlopKey, ModelCall, count_call, trained_parameters, weighted_sum
 from .model_calls import MAX_SHAPES, StepCalls
 from .utilization import Utilization, peak_seconds, utilization
 
@@ -28,10 +29,8 @@ MAX_END_NS: Final = 400_000_000
 """The longest that counts at the end of a run may take where that exceeds the budget: some 70 modules."""
 
 OUTSIDE: Final = "modules of the model are called outside of a call of the model itself"
-CHECK_EVERY_NS: Final = 1_000_000_000
-"""The least time between two checks of which parameters train."""
 PASSES: Final = "the step runs more backward passes than its calls of the model explain"
-CHANGED: Final = "parameters were frozen or unfrozen before the FLOPs of the steps until then were counted"
+CHANGED: Final = "parameters were frozen or unfrozen during the run"
 POSTPONED: Final = "FLOPs are counted when the run is long enough for the budget, or at its end"
 TOO_MANY: Final = f"the shapes of the inputs differ in more than {MAX_SHAPES} ways"
 
@@ -49,21 +48,12 @@ class DevicePeak(NamedTuple):
 class CountedCall(NamedTuple):
     """A call of the model that is counted once: its shape's number, and whether a backward follows."""
 
-    training_version: int
     shape: int
     backward: bool
 
 
 Parts = dict[str, tuple[FlopCount, Mapping[str, int]]]
 """The FLOPs of the modules of each name that was asked for, and the same by phase."""
-
-
-class _MeanStep(NamedTuple):
-    """The FLOPs of a mean step; ``steps`` identifies the steps of which it is the mean."""
-
-    steps: Hashable
-    total: FlopCount
-    parts: Parts
 
 
 class FlopMeter:
@@ -83,9 +73,10 @@ class FlopMeter:
         place: torch.device,
         now_ns: Callable[[], int] = perf_counter_ns,
     ) -> None:
-        self._fqns: dict[str, list[str]] = {}
+        self._names: dict[str, set[str]] = defaultdict(set)
+        """The names of each fqn."""
         for name, fqn in targets:
-            self._fqns.setdefault(name, []).append(fqn)
+            self._names[fqn].add(name)
         self._budget = budget
         self._model = model
         self._place = place
@@ -102,24 +93,17 @@ class FlopMeter:
         """Why there is no figure."""
         self._shapes: list[ModelCall] = []
         self._counts: dict[CountedCall, FlopCount] = {}
-        self._parameters = list(model.parameters())
-        self._training: list[tuple[bool, ...]] = []
-        self._check_ns = 0
-        self._known: _MeanStep | None = None
+        self._mean: tuple[dict[tuple[CountedCall, ...], int], FlopCount, Parts] | None = None
+        """The FLOPs of a mean step, and the steps of which it is the mean."""
         self._omitted: str | None = None
         """Why the counts that were left at the end of the run were not made."""
 
-    def add_steps(
-        self, calls: StepCalls, shapes: list[ModelCall], training_version: int, *, warmup: bool, steps: int = 1
-    ) -> None:
-        """Add equal steps with these calls of the model; count their FLOPs if due.
-
-        ``training_version`` is that of the moment at which they ended.
-        """
+    def add_steps(self, calls: StepCalls, shapes: list[ModelCall], *, warmup: bool, steps: int = 1) -> None:
+        """Add equal steps with these calls of the model; count their FLOPs if due."""
         self._shapes = shapes
         backward = [shapes[number].backward and calls.passes != 0 for number in calls.shapes if number >= 0]
         reason = _reason(calls, backward)
-        sequence = tuple(CountedCall(training_version, *one) for one in zip(calls.shapes, backward, strict=False))
+        sequence = tuple(CountedCall(*one) for one in zip(calls.shapes, backward, strict=False))
         if sequence not in self._steps and len(self._steps) >= MAX_SHAPES:
             reason = reason or TOO_MANY
         if reason:
@@ -131,16 +115,6 @@ class FlopMeter:
         for call in sequence:
             if call not in self._counts and self._cost_ns() <= self._affordable_ns():
                 self._count(call)
-
-    def training_version(self) -> int:
-        """Return a number that changes when parameters were frozen or unfrozen; checked once a second."""
-        now = self._now_ns()
-        if now >= self._check_ns:
-            self._check_ns = now + CHECK_EVERY_NS
-            training = tuple([parameter.requires_grad for parameter in self._parameters])
-            if not self._training or training != self._training[-1]:
-                self._training.append(training)
-        return len(self._training)
 
     def _cost_ns(self) -> int:
         """Return the time of all counts after one more."""
@@ -154,9 +128,6 @@ class FlopMeter:
         return inf if self._budget is None else self._budget * (self._now_ns() - self._began_ns)
 
     def _count(self, call: CountedCall) -> None:
-        if call.training_version != self.training_version():
-            self._counts[call] = FlopCount(reason=CHANGED)
-            return
         active, recorder.active = recorder.active, None  # spans of this forward belong to no step
         try:
             count = count_call(self._model, replace(self._shapes[call.shape], backward=call.backward))
@@ -186,6 +157,8 @@ class FlopMeter:
         """Return the FLOPs of a mean step and the utilization of the device; None without a recorded step."""
         if not summary.steps or not (self._steps or self._reasons):
             return None
+        if any(call.ambient.trained != trained_parameters(self._model) for call in self._shapes):
+            self._reasons.add(CHANGED)
         if self._reasons:
             return Work(reason="; ".join(sorted(self._reasons)))
         if any(call not in self._counts for sequence in self._steps for call in sequence):
@@ -193,7 +166,7 @@ class FlopMeter:
         return self._work(summary)
 
     def _work(self, summary: Summary) -> Work:
-        mean, parts = self._mean_step(summary)
+        mean, parts = self._mean_step()
         if mean.reason is not None:
             return Work(reason=mean.reason, count_ns=self._spent_ns, notes=mean.notes)
         # With one sequence of shapes the median is the time of a step; else the mean time belongs to the mean FLOPs.
@@ -217,20 +190,15 @@ class FlopMeter:
             benchmark=device.benchmark,
         )
 
-    def _mean_step(self, summary: Summary) -> tuple[FlopCount, Parts]:
-        """Return the FLOPs of a mean step and of the summary's names; cached while step counts are proportional."""
-        tally = self._steps if len(self._steps) > 1 else dict.fromkeys(self._steps, 1)
-        steps = tuple(tally.items())
-        if self._known is None or self._known.steps != steps:
-            total = add_up((self._counts[call], times) for sequence, times in tally.items() for call in sequence)
-            mean = total if total.reason is not None else _scaled(total, 1 / sum(tally.values()))
-            self._known = _MeanStep(steps, mean, {})
-        mean, parts = self._known.total, self._known.parts
-        shown = {row.name for row in summary.rows}
-        wanted = {name: fqns for name, fqns in self._fqns.items() if name in shown and name not in parts}
-        for name, work in _parts(mean, wanted).items():
-            parts[name] = work, _by_phase(work)
-        return mean, parts
+    def _mean_step(self) -> tuple[FlopCount, Parts]:
+        """Return the FLOPs of a mean step, and of each name; computed anew where steps of several kinds have come."""
+        steps = dict(self._steps) if len(self._steps) > 1 else dict.fromkeys(self._steps, 1)
+        if self._mean is None or self._mean[0] != steps:
+            whole = sum(steps.values())
+            mean = weighted_sum((self._counts[call], n / whole) for sequence, n in steps.items() for call in sequence)
+            parts: Parts = {name: (work, _by_phase(work)) for name, work in _parts(mean, self._names).items()}
+            self._mean = steps, mean, parts
+        return self._mean[1], self._mean[2]
 
 
 def _rows(summary: Summary, parts: Parts, device: DevicePeak) -> Iterable[WorkRow]:
@@ -273,14 +241,10 @@ def _by_phase(work: FlopCount) -> dict[str, int]:
     return {str(phase): work.flops(phases=phase) or 0 for phase in MODULE_PHASES}
 
 
-def _parts(work: FlopCount, wanted: Mapping[str, Iterable[str]]) -> dict[str, FlopCount]:
-    """Return for each name the FLOPs of its modules and all inside them, each counted once."""
-    names: dict[str, list[str]] = {}
-    for name, fqns in wanted.items():
-        for fqn in dict.fromkeys(fqns):
-            names.setdefault(fqn, []).append(name)
-    found: dict[str, dict[FlopKey, int]] = {name: {} for name in wanted}
-    for key, flops in work.rows.items() if names else ():
+def _parts(work: FlopCount, names: Mapping[str, Iterable[str]]) -> dict[str, FlopCount]:
+    """Return for each name the FLOPs of its modules (``names`` has those of each fqn) and all inside them."""
+    found: dict[str, dict[FlopKey, int]] = defaultdict(dict)
+    for key, flops in work.rows.items():
         for fqn in _enclosing(key.fqn):
             for name in names.get(fqn, ()):
                 found[name][key] = flops
@@ -293,12 +257,6 @@ def _enclosing(fqn: str) -> Iterable[str]:
         yield fqn
         fqn = fqn.rpartition(".")[0]
     yield ""
-
-
-def _scaled(work: FlopCount, factor: float) -> FlopCount:
-    rows: Mapping[FlopKey, int] = {key: round(flops * factor) for key, flops in work.rows.items()}
-    attention = {place: round(flops * factor) for place, flops in work.attention.items()}
-    return replace(work, rows=rows, attention=attention)
 
 
 def _rates(work: FlopCount, line: Line, steps: int, device: DevicePeak) -> Utilization:

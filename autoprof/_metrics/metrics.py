@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from .._core.failures import contain, describe
-from .._core.notes import Notes
 from .._resolve import RawStep
 from .._resolve.observer import Observer
 from ..frame import FrameRun
@@ -21,7 +19,7 @@ from .throughput import StepRecord, ThroughputMeter
 
 
 class Metrics(Observer):
-    """Follow the steps of a run. A failure is noted once and switches these metrics off, nothing else."""
+    """Follow the steps of a run."""
 
     provides = "throughput, telemetry and FLOPs"
 
@@ -29,59 +27,44 @@ class Metrics(Observer):
         self,
         root: RootProbe,
         batches: FetchedBatches,
-        notes: Notes,
         telemetry: Telemetry | None = None,
         flops: FlopMeter | None = None,
     ) -> None:
         self._root = root
         self._batches = batches
-        self._notes = notes
         self._telemetry = telemetry
         self._flops = flops
         self._throughput = ThroughputMeter()
         self._taken: deque[StepRecord] = deque()
         """The records of the closed steps whose frames have not come yet, in order."""
         self._steps = 0
-        self._off = False
 
     def add_loader(self, loader: Any) -> None:
         """Register a loader that the session wraps; the longest one defines the epoch."""
         self._throughput.add_loader(loader)
 
     def step(self, raw: RawStep) -> RawStep:
-        """Take the model calls and the batches of a step that has just ended; never raises."""
+        """Take the model calls and the batches of a step that has just ended."""
         self._steps = raw.step
-        if not self._off:
-            with contain(self._switch_off):
-                calls, fetched = self._root.take(raw.mark_batch), self._batches.take()
-                version = 0 if self._flops is None else self._flops.training_version()
-                self._taken.append(StepRecord(raw.step, calls, fetched, raw.warmup, raw.gap_steps, version))
+        calls, fetched = self._root.take(raw.mark_batch), self._batches.take()
+        self._taken.append(StepRecord(raw.step, calls, fetched, raw.warmup))
         return raw
 
     def frames(self, run: FrameRun) -> None:
-        """Add samples and new telemetry to the scalars of the steps; count their FLOPs if due; never raises."""
-        if self._off:
-            return
-        with contain(self._switch_off):
-            records = [self._record_of(step) for step in run.steps]
-            if self._telemetry is not None:  # first: the throughput may ask for the frames
-                run.scalars[-1] = self._telemetry.complete(run.scalars[-1], warmup=records[-1].warmup)
-            self._throughput.add_run(run, records)
-            if self._flops is not None:
-                alike = Counter([(one.calls, one.training_version, one.warmup) for one in records])
-                for (calls, version, warmup), steps in alike.items():
-                    self._flops.add_steps(calls, self._root.shapes, version, warmup=warmup, steps=steps)
+        """Add samples and new telemetry to the scalars of the steps; count their FLOPs if due."""
+        records = [self._record_of(step) for step in run.steps]
+        if self._telemetry is not None:  # first: the throughput may ask for the frames
+            run.scalars[-1] = self._telemetry.complete(run.scalars[-1], warmup=records[-1].warmup)
+        self._throughput.add_run(run, records)
+        if self._flops is not None:
+            for (calls, warmup), steps in Counter((one.calls, one.warmup) for one in records).items():
+                self._flops.add_steps(calls, self._root.shapes, warmup=warmup, steps=steps)
 
     def _record_of(self, step: int) -> StepRecord:
         """Return the record of a step; those before it, which the device has not passed in time, are dropped."""
         while self._taken and self._taken[0].step < step:
             self._taken.popleft()
         return self._taken.popleft() if self._taken and self._taken[0].step == step else StepRecord(step)
-
-    def _switch_off(self, error: Exception) -> None:
-        self._off = True
-        self._taken.clear()
-        self._notes.warn_once(f"{self.provides} are off after {describe(error)}")
 
     def annotate(self, summary: Summary) -> Summary:
         """Return the summary with progress, telemetry and FLOPs."""
@@ -97,13 +80,13 @@ class Metrics(Observer):
 
     def finish(self, *, complete: bool) -> Mapping[str, Any]:
         """Take a last reading and stop telemetry; with ``complete`` also count the FLOPs that were postponed."""
-        if not self._off:
-            with contain(self._switch_off):
-                if self._telemetry is not None:
-                    self._telemetry.finish()
-                if self._flops is not None and complete:
-                    self._flops.finish()
-        self.close()
+        try:
+            if self._telemetry is not None:
+                self._telemetry.finish()
+            if self._flops is not None and complete:
+                self._flops.finish()
+        finally:
+            self.close()
         return {}
 
     def close(self) -> None:

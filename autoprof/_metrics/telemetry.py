@@ -6,18 +6,15 @@ because a call into the driver can take milliseconds; a step's end takes the new
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from time import monotonic
-from typing import Any, Final
+from typing import Any
 
 import torch
 
-from ..devices import FAILURES, Device, DeviceReading, HostReader, HostReading, Monitor
+from ..devices import FAILURES, THROTTLED_BY, Device, HostReader, Monitor
 from ..summary import MetricStats
-
-CAUSE: Final = "gpu_throttled_by_"
-"""The prefix of a throttling cause; only readings with that cause have the value."""
 
 
 @dataclass(slots=True)
@@ -48,7 +45,7 @@ class Telemetry:
         self._monitor = monitor
         self._now_s = now_s
         self._due_s = 0.0
-        self._seen_ns = 0
+        self._seen: Mapping[str, float] | None = None
         self._started = False
         self._running: dict[str, _Running] = {}
         self._host_failures = 0
@@ -61,9 +58,9 @@ class Telemetry:
         new: dict[str, float] = {}
         if self._monitor is not None:
             reading = self._monitor.latest
-            if reading is not None and reading.unix_ns != self._seen_ns:
-                self._seen_ns = reading.unix_ns
-                new.update(_of_device(reading))
+            if reading is not None and reading is not self._seen:
+                self._seen = reading
+                new.update(reading)
         self._add(new, warmup=warmup)
         if self._host is not None and (warmup or not self._started or self._now_s() >= self._due_s):
             new.update(self._read_host(warmup=warmup))
@@ -77,7 +74,7 @@ class Telemetry:
             return {}
         self._due_s = now_s + 1.0
         try:
-            values = dict(_of_host(self._host.read()))
+            values = self._host.read()
         except (OSError, ValueError):
             self._host_failures += 1
             if self._host_failures >= FAILURES:
@@ -110,7 +107,7 @@ class Telemetry:
         found = {}
         for name, one in self._running.items():
             low, count = one.low, one.count
-            if name.startswith(CAUSE):
+            if name.startswith(THROTTLED_BY):
                 low, count = (low if count == readings else 0.0), readings
             found[name] = MetricStats(one.total / count, low, one.high, one.last, count)
         return found
@@ -143,36 +140,3 @@ def open_telemetry(device: Device, place: torch.device) -> tuple[Telemetry, str 
     reader, reason = device.telemetry(place)
     monitor = None if reader is None else Monitor(reader)
     return Telemetry(host, monitor), None if reason is None else f"no telemetry of the GPU: {reason}"
-
-
-def _of_device(reading: DeviceReading) -> Iterator[tuple[str, float]]:
-    for cause in reading.throttled_by or ():
-        yield f"{CAUSE}{cause.replace(' ', '_')}", 1.0
-    yield from _given(
-        gpu_utilization=reading.utilization_fraction,
-        gpu_memory_bytes=reading.memory_used_bytes,
-        gpu_power_w=None if reading.power_mw is None else reading.power_mw / 1000,
-        gpu_power_limit_w=None if reading.power_limit_mw is None else reading.power_limit_mw / 1000,
-        gpu_sm_clock_mhz=reading.sm_clock_mhz,
-        gpu_sm_clock_max_mhz=reading.sm_clock_max_mhz,
-        gpu_memory_clock_mhz=reading.memory_clock_mhz,
-        gpu_temperature_c=reading.temperature_c,
-        gpu_throttled=None if reading.throttled_by is None else float(bool(reading.throttled_by)),
-    )
-
-
-def _of_host(reading: HostReading) -> Iterator[tuple[str, float]]:
-    yield from _given(
-        host_cpu_cores=reading.process_cores,
-        host_cpu_busy=reading.machine_busy_fraction,
-        host_cpu_waiting=reading.waiting_fraction,
-        host_cpu_blocked=reading.blocked_fraction,
-        host_child_cores=reading.child_cores or None,
-        host_rss_bytes=reading.rss_bytes,
-    )
-
-
-def _given(**values: float | None) -> Iterator[tuple[str, float]]:
-    for name, value in values.items():
-        if value is not None:
-            yield name, float(value)

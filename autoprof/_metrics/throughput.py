@@ -33,9 +33,6 @@ class StepRecord(NamedTuple):
     calls: StepCalls = StepCalls((), False, None)
     fetched: Fetched | None = None
     warmup: bool = False
-    gap_steps: int = 0
-    training_version: int = 0
-    """A number that changes when parameters are frozen or unfrozen."""
 
 
 class _DataSet:

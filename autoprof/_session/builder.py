@@ -334,7 +334,7 @@ class _Builder:
         if self._settings.flops != "off":
             targets = [(target.name, target.fqn) for target in self._named]
             flops = FlopMeter(self._model, targets, self._budget, self._place)
-        return Metrics(self._root, self._context.batches, self._notes, telemetry, flops)
+        return Metrics(self._root, self._context.batches, telemetry, flops)
 
     def _observers(self, metrics: Metrics, excluded: ExcludedTime) -> list[Observer]:
         folder, exchange = self._folder, self._exchange
@@ -342,7 +342,7 @@ class _Builder:
             metrics,  # first: it adds to the scalars of the steps
             MemoryTable(self._footprint),
             excluded,
-            CommMeter(self._probes.find(CommProbe).record, self._notes),
+            CommMeter(self._probes.find(CommProbe).record),
             self._diagnosis(),
             *([] if folder is None else [ModuleSources(self._model, folder)]),
             compiled := self._compiled_modules(),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from time import perf_counter_ns
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from torch import Tensor
@@ -58,31 +58,20 @@ class ClockLimits:
         return max(self.resolution_ns, self.mark_ns + self.scatter_ns)
 
 
-class Clock(Protocol):
+class Clock:
     """A source of readings. ``read`` never waits; only ``wait`` may, and only ``Session.close`` calls it.
 
     The methods are those of a host clock: a subclass for a device has its own.
     """
 
-    @property
-    def device_type(self) -> str | None:
-        """``None`` for a host clock, else the type of device: ``cuda``, ``xpu``, …"""
-        return None
-
-    @property
-    def limits(self) -> ClockLimits | None:
-        """The clock's limits where they are known beforehand; None where they have to be measured."""
-        return None
-
-    @property
-    def device_index(self) -> int | None:
-        """The index of the device that ``read`` reads; None for the current device, and for a host clock."""
-        return None
-
-    @property
-    def read(self) -> Callable[[], Reading]:
-        """A function that takes one reading: for a device, an event on this thread's current stream."""
-        return perf_counter_ns
+    device_type: str | None = None
+    """``None`` for a host clock, else the type of device: ``cuda``, ``xpu``, …"""
+    limits: ClockLimits | None = None
+    """The clock's limits where they are known beforehand; None where they have to be measured."""
+    device_index: int | None = None
+    """The index of the device that ``read`` reads; None for the current device, and for a host clock."""
+    read: Callable[[], Reading] = staticmethod(perf_counter_ns)
+    """A function that takes one reading: for a device, an event on this thread's current stream."""
 
     def reader(self, device: int | None) -> Callable[[], Reading]:
         """Return a function that reads another device of the same type; None means the current device."""
@@ -128,17 +117,3 @@ class Clock(Protocol):
 
 class HostClock(Clock):
     """The host's monotonic clock, ``time.perf_counter_ns``: right for work of the host itself."""
-
-    device_type: str | None = None
-    device_index: int | None = None
-    limits: ClockLimits | None = None
-    read = staticmethod(perf_counter_ns)
-
-    def use_device(self, device: int | None) -> None:
-        pass
-
-    def release(self, readings: Sequence[Reading]) -> None:
-        pass
-
-    def wait(self, readings: Sequence[Reading]) -> None:
-        pass

@@ -9,65 +9,46 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from operator import attrgetter
 from time import perf_counter_ns, sleep
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import numpy as np
 from torch import Tensor
 
 from ..frame import NOT_MEASURED, Nanoseconds
-from ._clock import ClockLimits, DeviceTimes, Place, Reading, Times
+from ._clock import Clock, DeviceTimes, Place, Reading, Times
 
 POLL_S: Final = 0.001
 """The time between two queries of an event that the host waits for at the end of a run."""
 
 
-class EventSource(Protocol):
-    """The calls of a device's interface that a clock needs."""
+class EventSource:
+    """The calls of a device's interface that a clock needs; a subclass for torch's events adds ``here`` and ``new``."""
 
-    @property
-    def device_type(self) -> str:
-        """The device type as torch names it."""
-
-    def here(self, device: int | None = None) -> Place | None:
-        """Return this thread's current stream of a device (None: of the current device).
-
-        torch keeps a current stream for each device: work on tensors of a device goes there, whichever device is
-        current. Returns None while the stream is being captured.
-        """
-
-    def index_of(self, tensor: Tensor) -> int | None:
-        """Return the index of a tensor's device; None where it is of another type."""
-
-    def new(self) -> Any:
-        """Create an event with timing."""
-
-    def record(self, event: Any, place: Place) -> None:
-        """Record the event on the place's stream."""
-
-    def query(self, event: Any) -> bool:
-        """Return whether the device has passed the event."""
-
-    def elapsed_ns(self, start: Any, end: Any) -> int:
-        """Return the nanoseconds between two passed events of one device."""
-
-    def synchronize(self, event: Any) -> None:
-        """Wait for the event."""
-
-
-class TorchEvents:
-    """The event calls that all of torch's events share; a subclass adds ``here`` and ``new``."""
+    device_type: str
+    """The device type as torch names it."""
 
     def __init__(self) -> None:
         self._streams: dict[Place, Any] = {}
-
-    device_type: str
 
     @property
     def native(self) -> Mapping[str, Any]:
         """What a reading in C calls in place of ``here`` and ``record``: torch's own functions."""
         return {}
 
+    def here(self, device: int | None = None) -> Place | None:
+        """Return this thread's current stream of a device (None: of the current device), and keep it for ``record``.
+
+        torch keeps a current stream for each device: work on tensors of a device goes there, whichever device is
+        current. Returns None while the stream is being captured.
+        """
+        raise NotImplementedError
+
+    def new(self) -> Any:
+        """Create an event with timing."""
+        raise NotImplementedError
+
     def index_of(self, tensor: Tensor) -> int | None:
+        """Return the index of a tensor's device; None where it is of another type."""
         return tensor.get_device() if self.is_here(tensor) else None
 
     @cached_property
@@ -77,16 +58,20 @@ class TorchEvents:
         return attrgetter(name) if hasattr(Tensor, name) else lambda tensor: tensor.device.type == kind
 
     def record(self, event: Any, place: Place) -> None:
+        """Record the event on the place's stream."""
         event.record(self._streams[place])
 
     def query(self, event: Any) -> bool:
+        """Return whether the device has passed the event."""
         return bool(event.query())
 
     def elapsed_ns(self, start: Any, end: Any) -> int:
+        """Return the nanoseconds between two passed events of one device."""
         elapsed_ms: float = start.elapsed_time(end)
         return round(elapsed_ms * 1e6)
 
     def synchronize(self, event: Any) -> None:
+        """Wait for the event."""
         while not self.query(event):  # torch's own wait for a device that hangs lets no Ctrl-C through
             sleep(POLL_S)
 
@@ -102,14 +87,13 @@ class Stamp:
         self.place: Place | None = None
 
 
-class DeviceClock:
+class DeviceClock(Clock):
     """Read events of one type of device; each device of that type has its own pool and its own base."""
 
     def __init__(
         self, source: EventSource, now: Callable[[], int] = perf_counter_ns, device: int | None = None
     ) -> None:
-        self.device_type: str | None = source.device_type
-        self.limits: ClockLimits | None = None
+        self.device_type = source.device_type
         self._now = now
         self._source = source
         self._pools: dict[int, list[Stamp]] = {}
@@ -118,7 +102,7 @@ class DeviceClock:
         self.use_device(device)
 
     def use_device(self, device: int | None) -> None:
-        self.device_index: int | None = device
+        self.device_index = device
         self.read = self.reader(device)
         place = self._source.here(device)
         if place is not None and place[0] not in self._pools:
@@ -143,9 +127,8 @@ class DeviceClock:
 
     @property
     def is_here(self) -> Callable[[Tensor], bool]:
-        """A function that returns whether a tensor is on a device of this type; in C where the source has one."""
-        found: Callable[[Tensor], bool] | None = getattr(self._source, "is_here", None)
-        return (lambda tensor: self.index_of(tensor) is not None) if found is None else found
+        """A function that returns whether a tensor is on a device of this type; in C where torch has one."""
+        return self._source.is_here
 
     def reader(self, device: int | None) -> Callable[[], Stamp]:
         # One function for each device and the whole run: hooks hold it, and compilers guard objects that hooks hold.
@@ -161,7 +144,7 @@ class DeviceClock:
 
         if self._native is None:
             return read
-        calls = {"record": source.record, **getattr(source, "native", {})}
+        calls = {"record": source.record, **source.native}
         return self._native(read, source.here, device, self._pools, now, **calls)
 
     def place(self, device: int | None) -> Place | None:

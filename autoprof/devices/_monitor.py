@@ -8,17 +8,22 @@ from __future__ import annotations
 
 import os
 import threading
-from typing import Any, Final, Protocol
+from collections.abc import Mapping
+from typing import Final, Protocol
 
 FAILURES: Final = 3
 """Failures in a row after which a reader is not called again."""
 
 
-class TelemetryReader(Protocol):
-    """A reader of telemetry: of a device it returns a ``DeviceReading``, of the host a ``HostReading``."""
+THROTTLED_BY: Final = "gpu_throttled_by_"
+"""The prefix of a cause of throttling; only readings with that cause have the metric, with the value 1."""
 
-    def read(self) -> Any:
-        """Return a reading."""
+
+class TelemetryReader(Protocol):
+    """A reader of a device's telemetry."""
+
+    def read(self) -> Mapping[str, float]:
+        """Return a new reading by the names that the metrics have in reports (``gpu_utilization``)."""
 
     def close(self) -> None:
         """Release the reader's resources."""
@@ -37,7 +42,7 @@ class Monitor:
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self._process = os.getpid()
-        self.latest: Any = None
+        self.latest: Mapping[str, float] | None = None
         self.problem: str | None = None
         """The last failure of the reader."""
 

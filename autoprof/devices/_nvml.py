@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final
 
 from .._core.names import quoted
 from ..errors import import_extra
-from ._telemetry import DeviceReading
+from ._monitor import THROTTLED_BY
 
 _THROTTLES: Final = {
-    0x04: "power cap",
-    0x08: "hardware slowdown",
-    0x20: "software thermal slowdown",
-    0x40: "hardware thermal slowdown",
-    0x80: "power brake",
+    0x04: "power_cap",
+    0x08: "hardware_slowdown",
+    0x20: "software_thermal_slowdown",
+    0x40: "hardware_thermal_slowdown",
+    0x80: "power_brake",
 }
 """Bits of nvmlDeviceGetCurrentClocksThrottleReasons that mean less than the requested speed (nvml.h); idle does not."""
 _SM_CLOCK: Final = 1
@@ -27,33 +25,39 @@ _DIE_SENSOR: Final = 0
 class NvmlReader:
     """Read one device. Each value is a call into the driver, some take milliseconds: never call it in a step."""
 
-    def __init__(self, nvml: Any, handle: Any, parent: Any, unix_ns: Callable[[], int] = time.time_ns) -> None:
+    def __init__(self, nvml: Any, handle: Any, parent: Any) -> None:
         self._nvml = nvml
         self._handle = handle
         self._whole = parent if parent is not None else handle
-        self._unix_ns = unix_ns
         self._shared = parent is not None
         self._unsupported: set[str] = set()
         self._limit_mw = self._call("nvmlDeviceGetPowerManagementLimit", self._whole)
         self._clock_max = self._call("nvmlDeviceGetMaxClockInfo", self._whole, _SM_CLOCK)
 
-    def read(self) -> DeviceReading:
-        """Return a reading. A value that the device does not support is tried once; other driver errors leave None."""
+    def read(self) -> dict[str, float]:
+        """Return a reading by metric. A value that the device does not support is tried once, others each time.
+
+        Of a slice (MIG), power, clocks and temperature are those of the whole device. The utilization is the share of
+        the last sampling period (1/6 to 1 s) in which any kernel ran, on however little of the device.
+        """
         use = None if self._shared else self._call("nvmlDeviceGetUtilizationRates", self._handle)
         memory = self._call("nvmlDeviceGetMemoryInfo", self._handle)
+        power_mw = self._call("nvmlDeviceGetPowerUsage", self._whole)
         reasons = self._call("nvmlDeviceGetCurrentClocksThrottleReasons", self._whole)
-        return DeviceReading(
-            unix_ns=self._unix_ns(),
-            utilization_fraction=None if use is None else use.gpu / 100,
-            memory_used_bytes=None if memory is None else int(memory.used),
-            power_mw=self._call("nvmlDeviceGetPowerUsage", self._whole),
-            power_limit_mw=self._limit_mw,
-            sm_clock_mhz=self._call("nvmlDeviceGetClockInfo", self._whole, _SM_CLOCK),
-            sm_clock_max_mhz=self._clock_max,
-            memory_clock_mhz=self._call("nvmlDeviceGetClockInfo", self._whole, _MEMORY_CLOCK),
-            temperature_c=self._call("nvmlDeviceGetTemperature", self._whole, _DIE_SENSOR),
-            throttled_by=None if reasons is None else tuple(why for bit, why in _THROTTLES.items() if reasons & bit),
-        )
+        causes = [why for bit, why in _THROTTLES.items() if reasons and reasons & bit]
+        values = {
+            **{f"{THROTTLED_BY}{cause}": 1.0 for cause in causes},
+            "gpu_utilization": None if use is None else use.gpu / 100,
+            "gpu_memory_bytes": None if memory is None else memory.used,
+            "gpu_power_w": None if power_mw is None else power_mw / 1000,
+            "gpu_power_limit_w": None if self._limit_mw is None else self._limit_mw / 1000,
+            "gpu_sm_clock_mhz": self._call("nvmlDeviceGetClockInfo", self._whole, _SM_CLOCK),
+            "gpu_sm_clock_max_mhz": self._clock_max,
+            "gpu_memory_clock_mhz": self._call("nvmlDeviceGetClockInfo", self._whole, _MEMORY_CLOCK),
+            "gpu_temperature_c": self._call("nvmlDeviceGetTemperature", self._whole, _DIE_SENSOR),
+            "gpu_throttled": None if reasons is None else bool(causes),
+        }
+        return {name: float(value) for name, value in values.items() if value is not None}
 
     def close(self) -> None:
         """Shut NVML down; it counts its users, so it stays for others in the process."""

@@ -12,11 +12,11 @@ from torch import Tensor
 
 from ._clock import Clock, HostClock, Place
 from ._device import Device, device_of
-from ._device_clock import POLL_S, DeviceClock, TorchEvents
+from ._device_clock import POLL_S, DeviceClock, EventSource
 from ._memory import AllocatorMemory, HostMemory, Memory
 
 
-class AcceleratorEvents(TorchEvents):
+class AcceleratorEvents(EventSource):
     """Timed ``torch.Event`` of torch's current accelerator.
 
     Raises the backend's own exception where the device has no timed events; ``Accelerator.clock`` tries one first.

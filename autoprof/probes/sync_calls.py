@@ -23,7 +23,7 @@ import torch
 from .._capture.marks.native import require_extension
 from .._capture.recorder import Recorder
 from .._process.replace import Attribute, InCompiler, Make, Replacement, never_compile
-from ..devices import DeviceClock, TorchEvents, ask_devices
+from ..devices import DeviceClock, EventSource, ask_devices
 from ._base import ProbeContext, ProbeFactory
 from ._call_table import CallTable, Site, TableProbe, is_own, kind_of, site_of
 
@@ -130,7 +130,7 @@ def _find_replacements() -> Iterator[Replacement]:
 
 for _function in (
     DeviceClock.index_of,
-    TorchEvents.index_of,
+    EventSource.index_of,
     _watch,
     site_of,
     kind_of.__wrapped__,

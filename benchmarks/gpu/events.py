@@ -20,7 +20,7 @@ BEHIND_NS: Final = 20_000_000
 """The kernel before queued pairs: longer than the host takes to record them."""
 
 
-class Counting:
+class Counting(EventSource):
     """An event source that counts its calls."""
 
     def __init__(self, source: EventSource) -> None:
@@ -35,6 +35,11 @@ class Counting:
     def index_of(self, tensor: Tensor) -> int | None:
         """Return the device of a tensor."""
         return self._source.index_of(tensor)
+
+    @property
+    def is_here(self) -> Callable[[Tensor], bool]:
+        """Return the source's test of a tensor."""
+        return self._source.is_here
 
     def new(self) -> Any:
         """Make an event."""

@@ -115,8 +115,7 @@ def read_device(place: torch.device) -> Results:
     reading = None
     if reader is not None:
         try:
-            found = reader.read()
-            reading = {name: getattr(found, name) for name in found.__dataclass_fields__}
+            reading = dict(reader.read())
         finally:
             reader.close()
     memory = device.memory(place)

@@ -27,14 +27,13 @@ def test_processor_time_is_a_rate_since_the_last_reading(tmp_path):
     """The first reading has none to compare with: not measured is not zero."""
     stat, wall, cpu = tmp_path / "stat", Ticking(), Ticking()
     stat.write_text(stat_line(100, 900))
-    reader = HostReader(stat, Ticking(), wall, cpu)
-    first = reader.read()
-    assert (first.process_cores, first.machine_busy_fraction) == (None, None)
+    reader = HostReader(stat, wall, cpu)
+    assert set(reader.read()) == {"host_rss_bytes"}
     wall.now, cpu.now = 2_000_000_000, 3_000_000_000
     stat.write_text(stat_line(175, 920, 5))
     second = reader.read()
-    assert second.process_cores == 1.5
-    assert second.machine_busy_fraction == pytest.approx(0.75)
+    assert second["host_cpu_cores"] == 1.5
+    assert second["host_cpu_busy"] == pytest.approx(0.75)
     reader.close()
 
 
@@ -42,12 +41,12 @@ def test_a_thread_is_blocked_where_it_neither_runs_nor_waits_for_a_processor(tmp
     """It ran for half a second of two, and waited for a processor as long."""
     schedule, wall = tmp_path / "schedstat", Ticking()
     schedule.write_text("1000000000 7000000000 5\n")
-    reader = HostReader(tmp_path / "stat", Ticking(), wall, Ticking(), schedule)
-    assert reader.read().blocked_fraction is None
+    reader = HostReader(tmp_path / "stat", wall, Ticking(), schedule)
+    assert "host_cpu_blocked" not in reader.read()
     wall.now = 2_000_000_000
     schedule.write_text("1500000000 7500000000 9\n")
     second = reader.read()
-    assert (second.waiting_fraction, second.blocked_fraction) == (0.25, 0.5)
+    assert (second["host_cpu_waiting"], second["host_cpu_blocked"]) == (0.25, 0.5)
     reader.close()
 
 
@@ -58,7 +57,7 @@ def test_a_counter_that_runs_backwards_gives_no_fraction_outside_its_range(tmp_p
     reader = HostReader(stat)
     reader.read()
     stat.write_text(stat_line(200, 900, 40))
-    assert reader.read().machine_busy_fraction == 1
+    assert reader.read()["host_cpu_busy"] == 1
     reader.close()
 
 
@@ -71,8 +70,8 @@ def test_a_machine_that_does_not_tell_has_no_figure(tmp_path, text):
     reader = HostReader(stat)
     reader.read()
     reading = reader.read()
-    assert reading.machine_busy_fraction is None
-    assert reading.process_cores is not None
+    assert "host_cpu_busy" not in reading
+    assert "host_cpu_cores" in reading
     reader.close()
 
 
@@ -80,7 +79,7 @@ def test_the_real_host_is_read():
     """Memory, and the processors that this process may use."""
     reader = HostReader()
     reading = reader.read()
-    assert reading.rss_bytes > 10 << 20
+    assert reading["host_rss_bytes"] > 10 << 20
     assert 1 <= available_cores() <= (os.cpu_count() or 1)
     reader.close()
 
@@ -92,12 +91,12 @@ class Source:
         self.reads, self.closed, self.fails = 0, False, False
         self.happened = threading.Event()
 
-    def read(self) -> int:
+    def read(self) -> dict[str, float]:
         self.reads += 1
         self.happened.set()
         if self.fails:
             raise OSError("gone")
-        return self.reads
+        return {"reads": self.reads}
 
     def close(self) -> None:
         self.closed = True
@@ -138,10 +137,10 @@ def test_a_source_that_hangs_does_not_hold_up_the_end():
     release = threading.Event()
 
     class Hangs(Source):
-        def read(self) -> int:
+        def read(self) -> dict[str, float]:
             self.happened.set()
             release.wait(10)
-            return 1
+            return {}
 
     source = Hangs()
     monitor = Monitor(source)

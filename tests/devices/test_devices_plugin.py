@@ -23,7 +23,7 @@ CONFIG = {"sinks": {}, "flops": "off", "monitor": "off", "sample": {"warmup": 0,
 ACME = '''
 """An accelerator whose tensors torch takes for the CPU's: it needs no hardware."""
 
-from autoprof.devices import Device, DeviceReading, Peak
+from autoprof.devices import Device, Peak
 from tests.fake_memory import FakeAllocator
 from autoprof.testing import FakeClock, FakeDevice
 
@@ -37,7 +37,7 @@ class AcmeEvents(FakeDevice):
 
 class AcmeTelemetry:
     def read(self):
-        return DeviceReading(unix_ns=1, utilization_fraction=0.5, power_mw=75_000)
+        return {"gpu_utilization": 0.5, "gpu_power_w": 75.0}
 
     def close(self):
         pass

@@ -34,8 +34,6 @@ def of_device(nvml: FakeNvml) -> tuple[Telemetry, StillMonitor]:
     """Return telemetry of the first device."""
     reader, reason = open_reader(nvml, UUID)
     assert reader is not None, reason
-    numbers = iter(range(1, 1000))
-    reader._unix_ns = lambda: next(numbers)
     monitor = StillMonitor(reader)
     return Telemetry(None, monitor), monitor
 

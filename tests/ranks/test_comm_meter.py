@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from autoprof._core.notes import Notes
 from autoprof._metrics.communication import CommMeter, bus_bandwidth
 from autoprof._reports.summary_text import render_summary
 from autoprof._resolve.raw import RawStep
@@ -27,7 +26,7 @@ class Run:
     def __init__(self) -> None:
         self.failures: list[str] = []
         self.record = CommRecord(self.failures.append, [])
-        self.meter = CommMeter(self.record, Notes([]))
+        self.meter = CommMeter(self.record)
         self.step = 0
 
     def add(self, calls: list[CommCall], spans: list[Span], duration_ns: int, **fields: Any) -> None:

@@ -51,17 +51,23 @@ class Inputs:
 
 @dataclass(frozen=True, slots=True)
 class Ambient:
-    """The modes of a call on which its FLOPs depend: gradients, training, and autocast by device type."""
+    """The state of a call on which its FLOPs depend: modes, autocast by device type, and the parameters that train."""
 
     grad: bool = True
     training: bool = True
     autocast: tuple[tuple[str, torch.dtype], ...] = ()
+    trained: tuple[bool, ...] = ()
 
 
 def ambient(module: nn.Module) -> Ambient:
-    """Return the modes in force at a call of this module."""
+    """Return the state at a call of this module."""
     casts = tuple((device, torch.get_autocast_dtype(device)) for device in autocast_types())
-    return Ambient(torch.is_grad_enabled(), module.training, casts)
+    return Ambient(torch.is_grad_enabled(), module.training, casts, trained_parameters(module))
+
+
+def trained_parameters(module: nn.Module) -> tuple[bool, ...]:
+    """Return for each parameter whether it gets a gradient."""
+    return tuple([parameter.requires_grad for parameter in module.parameters()])
 
 
 def autocast_types() -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter as Tally
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple
@@ -68,22 +69,21 @@ class FlopCount:
         return dict(found)
 
 
-def add_up(counts: Iterable[tuple[FlopCount, int]]) -> FlopCount:
-    """Add counts, each multiplied by its number of calls. A count without a figure leaves the sum without one."""
-    rows: Tally[FlopKey] = Tally()
-    attention: Tally[tuple[str, bool]] = Tally()
+def weighted_sum(counts: Iterable[tuple[FlopCount, float]]) -> FlopCount:
+    """Add counts, each multiplied by its weight. A count without a figure leaves the sum without one."""
+    rows: dict[FlopKey, float] = defaultdict(float)
+    attention: dict[tuple[str, bool], float] = defaultdict(float)
     reasons: dict[str, None] = {}
     notes: dict[str, None] = {}
-    count_ns = 0
-    for count, times in counts:
-        count_ns += count.count_ns
+    for count, weight in counts:
         notes.update(dict.fromkeys(count.notes))
         if count.reason is not None:
             reasons[count.reason] = None
         for key, flops in count.rows.items():
-            rows[key] += flops * times
+            rows[key] += flops * weight
         for place, flops in count.attention.items():
-            attention[place] += flops * times
+            attention[place] += flops * weight
     if reasons:
-        return FlopCount(reason="; ".join(reasons), notes=tuple(notes), count_ns=count_ns)
-    return FlopCount(dict(rows), dict(attention), notes=tuple(notes), count_ns=count_ns)
+        return FlopCount(reason="; ".join(reasons), notes=tuple(notes))
+    whole_rows = {key: round(flops) for key, flops in rows.items()}
+    return FlopCount(whole_rows, {place: round(flops) for place, flops in attention.items()}, notes=tuple(notes))
