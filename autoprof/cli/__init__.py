@@ -30,7 +30,10 @@ COMMANDS: Final = (
 """The commands in the order of the help: each is a module with ``add`` and ``run``, imported when it is called."""
 GONE_COMMANDS: Final = {"completion": "use pip install shtab; shtab --shell=bash autoprof.cli.make_parser"}
 GONE_OPTIONS: Final = {
-    "demo": {"--slow-rank": "torchrun and a program of your own (docs/ranks.md)"},
+    "demo": {
+        "--slow-rank": "torchrun and a program of your own (docs/ranks.md)",
+        **dict.fromkeys(("--seed", "--workers", "--checkpoint", "--no-checkpoint"), "autoprof.demo.train in Python"),
+    },
     "doctor": {"--input": "--model, whose factory returns (model, batch)"},
     "compare": {
         "--format": "--json",

@@ -6,11 +6,8 @@ Importing this package is cheap; torch's heavy parts, scikit-image and the model
 from __future__ import annotations
 
 import argparse
+import time
 from importlib.resources import as_file, files
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from .train import DemoOptions, DemoResult
 
 __all__ = ["run"]
 
@@ -19,39 +16,26 @@ def run(args: argparse.Namespace) -> int:
     """Train, profile and report; return the exit status. Raises ``AutoprofError`` if the training cannot start."""
     import torch
 
+    from autoprof.errors import AutoprofError
     from autoprof.sinks import load_config
 
-    from .train import DemoOptions, train
+    from .train import train
 
-    options = DemoOptions(args.size, args.steps, _usable_device(args.device), args.checkpoint, args.seed, args.workers)
+    try:
+        torch.empty(1, device=args.device)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        allowed = "cpu" + "".join(f", cuda:{i}" for i in range(torch.cuda.device_count()))
+        reason = str(error).splitlines()[0]
+        raise AutoprofError(f"autoprof demo: --device {args.device}: {reason}; allowed here: {allowed}") from error
     with as_file(files(__name__) / "vrt_spike.yaml") as packaged:
         config = load_config(args.config or packaged)
     if args.output is not None:
         config = config.model_copy(update={"output": args.output})
-    torch.backends.cudnn.deterministic = True  # on a GPU too, the seed decides every bit
-    print(report(options, train(options, config)))
+    began = time.perf_counter()
+    losses = train(args.size, args.steps, args.device, config).losses
+    seconds = time.perf_counter() - began
+    print(f"trained {len(losses)} steps of size {args.size} on {args.device} in {seconds:.0f} s")
+    tenth = -(-len(losses) // 10)
+    first, last = (sum(part) / tenth for part in (losses[:tenth], losses[-tenth:]))
+    print(f"loss {first:.4f} -> {last:.4f} (means of the first and the last tenth of the steps)")
     return 0
-
-
-def report(options: DemoOptions, result: DemoResult) -> str:
-    """Return the result of a training as three lines of at most 80 characters."""
-    return (
-        f"trained {result.steps} steps of size {options.size} on {options.device} in {result.seconds:.0f} s\n"
-        f"loss {result.loss_first:.4f} -> {result.loss_last:.4f} (means of the first and the last tenth of the steps)\n"
-        f"unseen photograph: {result.psnr_blurred:.2f} dB blurred, {result.psnr_restored:.2f} dB restored"
-    )
-
-
-def _usable_device(name: str) -> str:
-    """Return ``name`` if a tensor can be made on it. Raises ``AutoprofError`` with the allowed devices."""
-    import torch
-
-    from autoprof.errors import AutoprofError
-
-    try:
-        torch.empty(1, device=name)
-    except (RuntimeError, AssertionError, NotImplementedError) as error:
-        allowed = "cpu" + "".join(f", cuda:{i}" for i in range(torch.cuda.device_count()))
-        reason = str(error).splitlines()[0]
-        raise AutoprofError(f"autoprof demo: --device {name}: {reason}; allowed here: {allowed}") from error
-    return name

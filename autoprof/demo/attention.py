@@ -159,7 +159,6 @@ class TMSA(nn.Module):
         self.ffn = FeedForward(config.dim)
         self.use_checkpoint_attn = config.use_checkpoint_attn
         self.use_checkpoint_ffn = config.use_checkpoint_ffn
-        self.checkpoint_reentrant = config.checkpoint_reentrant
 
     def forward(self, x: Tensor) -> Tensor:
         """Map (B, T, H, W, C) to the same shape."""
@@ -170,5 +169,5 @@ class TMSA(nn.Module):
         if not (recompute and torch.is_grad_enabled()):
             return cast(Tensor, module(x))
         # These modules draw no random numbers, so the generators' state need not be saved.
-        out = checkpoint(module, x, use_reentrant=self.checkpoint_reentrant, preserve_rng_state=False)
+        out = checkpoint(module, x, use_reentrant=False, preserve_rng_state=False)
         return cast(Tensor, out)

@@ -9,7 +9,6 @@ downloaded.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any, Final, NamedTuple
 
@@ -26,10 +25,7 @@ from .presets import Preset
 Image = npt.NDArray[np.uint8]
 Floats = npt.NDArray[np.float32]
 
-TRAINING: Final = ("astronaut.png", "coffee.png", "rocket.jpg", "motorcycle_left.png")
-VALIDATION: Final = ("chelsea.png",)
-"""Photographs that no training clip is cut from."""
-
+PHOTOGRAPHS: Final = ("astronaut.png", "coffee.png", "rocket.jpg", "motorcycle_left.png")
 GAMMA: Final = 2.2
 """Display to linear light, near enough to sRGB's curve: light adds up in a sensor, display values do not."""
 LUMINANCE: Final = np.array([0.2126, 0.7152, 0.0722], dtype=np.float32)
@@ -51,27 +47,13 @@ class Clip(NamedTuple):
     """Sharp frames (T, 3, H, W), display values in [0, 1]."""
 
 
-@dataclass(frozen=True, slots=True)
-class ClipShape:
-    """Size of a clip: frames (T), spike planes and sub-frames per frame (S), side in pixels."""
-
-    frames: int
-    bins: int
-    side: int
-
-    @classmethod
-    def of(cls, preset: Preset) -> ClipShape:
-        """Return the shape that the preset's model takes."""
-        return cls(preset.model.frames, preset.model.spike_bins, preset.crop)
-
-
-def load_photographs(names: Sequence[str] = TRAINING) -> list[Image]:
+def load_photographs() -> list[Image]:
     """Read photographs (H, W, 3) from the installed scikit-image; ``MissingExtra`` where they are not."""
     try:
         from skimage.io import imread
 
         folder = files("skimage") / "data"
-        return [np.ascontiguousarray(imread(str(folder / name))[..., :3]) for name in names]
+        return [np.ascontiguousarray(imread(str(folder / name))[..., :3]) for name in PHOTOGRAPHS]
     except (ImportError, FileNotFoundError) as error:
         raise MissingExtra(
             "autoprof demo: needs the photographs of scikit-image; pip install 'torch-autoprof[demo]'"
@@ -90,21 +72,19 @@ def integrate_and_fire(light: Floats, charge: Floats, ticks: int = TICKS) -> Flo
     return np.asarray(fired / ticks, dtype=np.float32)
 
 
-def glide(photograph: Image, shape: ClipShape, random: np.random.Generator) -> Floats:
+def glide(photograph: Image, preset: Preset, random: np.random.Generator) -> Floats:
     """Cut the sub-frames of one clip: linear light (T * S, H, W, 3) in [0, 1], moving on a slightly curved path."""
-    ticks = shape.frames * shape.bins
+    ticks, side = preset.model.frames * preset.model.spike_bins, preset.crop
     angle = random.uniform(0, 2 * np.pi) + np.linspace(0, random.uniform(-0.6, 0.6), ticks)
     path = np.cumsum(random.uniform(*SPEED) * np.stack([np.sin(angle), np.cos(angle)], axis=1), axis=0)
     path -= path.min(axis=0)
     # One pixel of slack for the interpolation to the right and below.
-    room = np.array(photograph.shape[:2]) - shape.side - 1 - np.ceil(path.max(axis=0))
-    if room.min() < 0:
-        raise ValueError(f"photograph: {photograph.shape[:2]} is too small for a moving window of {shape.side} pixels")
+    room = np.array(photograph.shape[:2]) - side - 1 - np.ceil(path.max(axis=0))
     path += np.floor(random.uniform(0, 1, 2) * (room + 1))
     top, left = (int(edge) for edge in path.min(axis=0))
-    bottom, right = (int(edge) + shape.side + 2 for edge in path.max(axis=0))
+    bottom, right = (int(edge) + side + 2 for edge in path.max(axis=0))
     linear = (photograph[top:bottom, left:right].astype(np.float32) / 255) ** np.float32(GAMMA)
-    return np.stack([_window(linear, y - top, x - left, shape.side) for y, x in path])
+    return np.stack([_window(linear, y - top, x - left, side) for y, x in path])
 
 
 def _window(image: Floats, y: float, x: float, side: int) -> Floats:
@@ -116,16 +96,17 @@ def _window(image: Floats, y: float, x: float, side: int) -> Floats:
     return np.asarray(part[:, :-1] * (1 - right) + part[:, 1:] * right, dtype=np.float32)
 
 
-def simulate(photograph: Image, shape: ClipShape, random: np.random.Generator) -> Clip:
+def simulate(photograph: Image, preset: Preset, random: np.random.Generator) -> Clip:
     """Simulate one clip: blurred frames, the spikes of the same time, and the sharp frames in the middle."""
-    light = glide(photograph, shape, random)
-    charge = random.uniform(0, 1, (shape.side, shape.side)).astype(np.float32)
+    light = glide(photograph, preset, random)
+    frames, bins, side = preset.model.frames, preset.model.spike_bins, preset.crop
+    charge = random.uniform(0, 1, (side, side)).astype(np.float32)
     spike = integrate_and_fire(np.clip(light @ LUMINANCE, 0, 1), charge)
-    exposures = light.reshape(shape.frames, shape.bins, shape.side, shape.side, 3)
+    exposures = light.reshape(frames, bins, side, side, 3)
     return Clip(
         rgb=_display(exposures.mean(axis=1)),
-        spike=torch.from_numpy(spike.reshape(shape.frames, shape.bins, shape.side, shape.side)),
-        sharp=_display(exposures[:, shape.bins // 2]),
+        spike=torch.from_numpy(spike.reshape(frames, bins, side, side)),
+        sharp=_display(exposures[:, bins // 2]),
     )
 
 
@@ -137,9 +118,9 @@ def _display(linear: Floats) -> Tensor:
 class BlurredClips(Dataset[Clip]):
     """Make clips on demand; clip i depends only on the seed and i, not on the worker that makes it."""
 
-    def __init__(self, photographs: Sequence[Image], shape: ClipShape, length: int, *, seed: int = 0) -> None:
+    def __init__(self, photographs: Sequence[Image], preset: Preset, length: int, *, seed: int = 0) -> None:
         self.photographs = tuple(photographs)
-        self.shape = shape
+        self.preset = preset
         self.length = length
         self.seed = seed
 
@@ -150,4 +131,4 @@ class BlurredClips(Dataset[Clip]):
         if not 0 <= index < self.length:
             raise IndexError(index)
         random = np.random.default_rng((self.seed, index))
-        return simulate(self.photographs[index % len(self.photographs)], self.shape, random)
+        return simulate(self.photographs[index % len(self.photographs)], self.preset, random)

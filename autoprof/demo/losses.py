@@ -26,8 +26,3 @@ def deblurring_loss(restored: Tensor, sharp: Tensor, edge_weight: float = 0.5) -
         values = charbonnier(restored - sharp)
     edges: Tensor = edge_loss(restored, sharp)
     return values + edge_weight * edges
-
-
-def psnr(restored: Tensor, sharp: Tensor) -> Tensor:
-    """Return the peak signal-to-noise ratio in dB, over all values, which lie in [0, 1]."""
-    return -10 * torch.log10((restored.clamp(0, 1) - sharp).square().mean())

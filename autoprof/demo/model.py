@@ -101,7 +101,6 @@ class VRTWithSpike(nn.Module):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        self.config = config
         dim = config.dim
         self.spike_encoder = SpikeEncoder3D(config)
         self.spike_attention = SpikeTemporalSA(config)
@@ -129,7 +128,6 @@ class VRTWithSpike(nn.Module):
 
     def forward(self, rgb: Tensor, spike: Tensor) -> Tensor:
         """Map a blurred clip (B, T, 3, H, W) in [0, 1] and spikes (B, T, S, H, W) to the sharp clip (B, T, 3, H, W)."""
-        self._check(rgb, spike)
         spikes = self.spike_attention(self.spike_encoder(spike))
         x = self.embed(rgb.transpose(1, 2)).permute(0, 2, 3, 4, 1)
         x = self._features(x, spikes)
@@ -149,14 +147,3 @@ class VRTWithSpike(nn.Module):
         for layer in self.stage8:
             x = layer(x)
         return x
-
-    def _check(self, rgb: Tensor, spike: Tensor) -> None:
-        frames, side = self.config.frames, 4 * self.config.window
-        if rgb.shape[1] != frames or rgb.shape[3] % side or rgb.shape[4] % side:
-            raise ValueError(
-                f"rgb: shape {tuple(rgb.shape)} does not fit this model; "
-                f"it takes (B, {frames}, 3, H, W) with H and W divisible by {side}"
-            )
-        expected = (*rgb.shape[:2], self.config.spike_bins, *rgb.shape[3:])
-        if spike.shape != expected:
-            raise ValueError(f"spike: shape {tuple(spike.shape)} does not fit the frames; expected {expected}")

@@ -26,14 +26,10 @@ class ModelConfig:
     """Frames of a clip (T); must be even, because mutual attention works on pairs."""
     spike_bins: int
     """Planes into which the spikes of one frame are counted (S)."""
-    spike_block: int
-    """Pixels whose temporal attention is computed at once in ``SpikeTemporalSA``: bounds its memory."""
     use_checkpoint_attn: bool = False
     """Recompute the attention of the trunk in backward instead of keeping its activations."""
     use_checkpoint_ffn: bool = False
     """Recompute the feed-forward networks of the trunk in backward instead of keeping their activations."""
-    checkpoint_reentrant: bool = False
-    """Checkpoint in torch's older, reentrant form: a backward inside the backward."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,17 +48,17 @@ class Preset:
 PRESETS: Final[dict[str, Preset]] = {
     "tiny": Preset(
         ModelConfig(dim=8, spike_dim=8, heads=2, depth=1, reconstruction_depth=2, window=4,
-                    frames=2, spike_bins=4, spike_block=256),
+                    frames=2, spike_bins=4),
         crop=16, batch=2, steps=100, learning_rate=2e-3,
     ),
     "small": Preset(
         ModelConfig(dim=24, spike_dim=16, heads=2, depth=1, reconstruction_depth=2, window=6,
-                    frames=4, spike_bins=8, spike_block=1024),
+                    frames=4, spike_bins=8),
         crop=48, batch=2, steps=120, learning_rate=2e-3,
     ),
     "large": Preset(
         ModelConfig(dim=96, spike_dim=96, heads=6, depth=4, reconstruction_depth=4, window=8,
-                    frames=6, spike_bins=8, spike_block=16384),
+                    frames=6, spike_bins=8),
         crop=192, batch=1, steps=300, learning_rate=4e-4,
     ),
 }  # fmt: skip

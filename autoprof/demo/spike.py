@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, cast
 
-import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -83,23 +82,20 @@ class TemporalAttention(nn.Module):
 
 
 class SpikeTemporalScale(nn.Module):
-    """Apply temporal attention and a feed-forward network to one scale, a block of pixels at a time."""
+    """Apply temporal attention and a feed-forward network to one scale."""
 
-    def __init__(self, dim: int, heads: int, block: int) -> None:
+    def __init__(self, dim: int, heads: int) -> None:
         super().__init__()
-        self.block = block
         self.attention = TemporalAttention(dim, heads)
         self.ffn = FeedForward(dim)
 
     def forward(self, features: Tensor) -> Tensor:
         """Map (B, C, T, H, W) to (B, T, H, W, C)."""
         b, c, t, h, w = features.shape
-        pixels = features.permute(0, 3, 4, 2, 1).reshape(b * h * w, t, c)
-        blocks = []
-        for x in torch.split(pixels, self.block):
-            x = x + self.attention(x)
-            blocks.append(x + self.ffn(x))
-        return torch.cat(blocks).view(b, h, w, t, c).permute(0, 3, 1, 2, 4)
+        x: Tensor = features.permute(0, 3, 4, 2, 1).reshape(b * h * w, t, c)
+        x = x + self.attention(x)
+        x = x + self.ffn(x)
+        return x.view(b, h, w, t, c).permute(0, 3, 1, 2, 4)
 
 
 class SpikeTemporalSA(nn.Module):
@@ -107,9 +103,7 @@ class SpikeTemporalSA(nn.Module):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        self.scales = nn.ModuleList(
-            SpikeTemporalScale(config.spike_dim, config.heads, config.spike_block) for _ in range(SCALES)
-        )
+        self.scales = nn.ModuleList(SpikeTemporalScale(config.spike_dim, config.heads) for _ in range(SCALES))
 
     def forward(self, features: Sequence[Tensor]) -> list[Tensor]:
         """Map four tensors (B, C, T, H / 2^i, W / 2^i) to four (B, T, H / 2^i, W / 2^i, C)."""

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch.utils.data import default_collate
 
-from autoprof.demo.data import BlurredClips, Clip, ClipShape, load_photographs
+from autoprof.demo.data import BlurredClips, Clip, load_photographs
 from autoprof.demo.model import VRTWithSpike
 from autoprof.demo.presets import PRESETS
 
@@ -27,7 +27,7 @@ def one_thread() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def batch() -> Clip:
     """Two clips of the tiny size."""
-    clips = BlurredClips(load_photographs(), ClipShape.of(PRESETS["tiny"]), length=2, seed=5)
+    clips = BlurredClips(load_photographs(), PRESETS["tiny"], length=2, seed=5)
     collated: Clip = default_collate([clips[0], clips[1]])
     return collated
 

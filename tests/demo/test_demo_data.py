@@ -10,14 +10,13 @@ import torch
 
 from autoprof.demo.data import (
     BlurredClips,
-    ClipShape,
-    glide,
     integrate_and_fire,
     load_photographs,
 )
+from autoprof.demo.presets import PRESETS
 from autoprof.errors import MissingExtra
 
-SHAPE = ClipShape(frames=2, bins=4, side=16)
+TINY = PRESETS["tiny"]
 
 
 def test_a_missing_scikit_image_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -30,30 +29,24 @@ def test_a_missing_scikit_image_names_the_extra(monkeypatch: pytest.MonkeyPatch)
 def test_a_clip_depends_on_the_seed_and_its_number_alone() -> None:
     """Two datasets of one seed give the same clip in any order; another seed gives another."""
     photographs = load_photographs()
-    first, again = (BlurredClips(photographs, SHAPE, 8, seed=3) for _ in range(2))
+    first, again = (BlurredClips(photographs, TINY, 8, seed=3) for _ in range(2))
     last = again[7]
     assert all(torch.equal(a, b) for a, b in zip(first[7], last, strict=True))
-    assert not torch.equal(first[7].rgb, BlurredClips(photographs, SHAPE, 8, seed=4)[7].rgb)
+    assert not torch.equal(first[7].rgb, BlurredClips(photographs, TINY, 8, seed=4)[7].rgb)
 
 
 def test_values_are_displayable() -> None:
     """Frames and spikes lie in [0, 1]."""
-    for clip in BlurredClips(load_photographs(), SHAPE, 8):
+    for clip in BlurredClips(load_photographs(), TINY, 8):
         assert all(part.min() >= 0 and part.max() <= 1 for part in clip)
 
 
 def test_motion_blurs_the_frames() -> None:
     """A blurred frame has weaker slopes than the sharp one, on average over clips."""
-    clips = list(BlurredClips(load_photographs(), SHAPE, 16))
+    clips = list(BlurredClips(load_photographs(), TINY, 16))
     blurred, sharp = (sum(part.diff(dim=-1).abs().mean().item() for part in parts)
                       for parts in ([c.rgb for c in clips], [c.sharp for c in clips]))  # fmt: skip
     assert blurred < 0.9 * sharp
-
-
-def test_a_photograph_that_is_too_small_is_refused() -> None:
-    """The window must have room to move."""
-    with pytest.raises(ValueError, match="too small for a moving window of 16 pixels"):
-        glide(np.zeros((17, 17, 3), np.uint8), SHAPE, np.random.default_rng(0))
 
 
 def test_spikes_integrate_to_the_light() -> None:
