@@ -32,18 +32,18 @@ def _saved_run(output: Path, *, closed: bool) -> Path:
 
 
 def test_a_good_configuration_is_said_to_be_good(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """``autoprof config FILE`` counts what the file asks for and exits with 0."""
+    """``autoprof check FILE`` counts what the file asks for and exits with 0."""
     file = tmp_path / "good.yaml"
     file.write_text("targets: [{match: 'a.*'}]\n")
-    assert main(["config", str(file)]) == 0
+    assert main(["check", str(file)]) == 0
     assert "ok, 1 rules" in capsys.readouterr().out
 
 
 def test_a_wrong_configuration_is_one_message_with_its_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """``autoprof config FILE`` reports file, line and key, without a traceback, and exits with 2."""
+    """``autoprof check FILE`` reports file, line and key, without a traceback, and exits with 2."""
     file = tmp_path / "bad.yaml"
     file.write_text("targets:\n  - mach: 'a'\n")
-    assert main(["config", str(file)]) == 2
+    assert main(["check", str(file)]) == 2
     message = capsys.readouterr().err
     assert f"{file}:2: targets[0]" in message
     assert "match" in message
@@ -51,8 +51,8 @@ def test_a_wrong_configuration_is_one_message_with_its_line(tmp_path: Path, caps
 
 
 def test_the_schema_is_json(capsys: pytest.CaptureFixture[str]) -> None:
-    """``autoprof config --schema`` prints a JSON Schema."""
-    assert main(["config", "--schema"]) == 0
+    """``autoprof check --schema`` prints a JSON Schema."""
+    assert main(["check", "--schema"]) == 0
     assert "targets" in json.loads(capsys.readouterr().out)["properties"]
 
 

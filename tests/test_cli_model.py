@@ -1,4 +1,4 @@
-"""``autoprof init`` and ``autoprof check``: a configuration for a model, and what a configuration selects."""
+"""``autoprof check``: a configuration for a model, and what a configuration selects."""
 
 from __future__ import annotations
 
@@ -52,25 +52,16 @@ def net(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return "net_of_test.py:Net"
 
 
-def test_init_writes_a_configuration_that_selects_what_it_lists(net: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """The file is loaded by ``instrument`` as it is, and ``check`` shows its names."""
-    assert main(["init", net, "-o", "autoprof.yaml"]) == 0
-    assert 'autoprof.instrument(model, "autoprof.yaml"' in Path("autoprof.yaml").read_text()
-    capsys.readouterr()
+def test_a_suggested_configuration_selects_what_it_lists(net: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """``--yaml`` prints a file that ``instrument`` loads as it is, and ``check`` shows its names."""
+    assert main(["check", net, "--yaml"]) == 0
+    text = capsys.readouterr().out
+    assert 'autoprof.instrument(model, "autoprof.yaml"' in text
+    Path("autoprof.yaml").write_text(text)
     assert main(["check", net, "autoprof.yaml", "--json"]) == 0
     names = {one["name"] for one in json.loads(capsys.readouterr().out)["targets"]}
     assert names == {"blocks.*", "blocks.*/attention", "blocks.*/mlp", "blocks.*/mlp/0", "blocks.*/mlp/1",
                      "blocks.*/mlp/2", "head"}  # fmt: skip
-
-
-def test_init_overwrites_nothing(net: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """A file that exists is an error, unless ``--force``."""
-    Path("a.yaml").write_text("mine")
-    assert main(["init", net, "-o", "a.yaml"]) == 2
-    assert "--force" in capsys.readouterr().err
-    assert Path("a.yaml").read_text() == "mine"
-    assert main(["init", net, "-o", "a.yaml", "--force"]) == 0
-    assert Path("a.yaml").read_text() != "mine"
 
 
 def test_blocks_that_are_alike_share_a_line(net: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -102,7 +93,7 @@ def test_a_rule_that_selects_nothing_is_an_error(net: str, capsys: pytest.Captur
 )
 def test_a_wrong_model_is_one_message(model: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
     """It names the argument and what is allowed."""
-    assert main(["init", model]) == 2
+    assert main(["check", model]) == 2
     shown = capsys.readouterr().err
     assert message in shown
     assert "MODEL" in shown

@@ -16,7 +16,6 @@ from ._common import exit_status_text
 COMMANDS: Final = (
     "run",
     "demo",
-    "init",
     "check",
     "show",
     "report",
@@ -24,11 +23,14 @@ COMMANDS: Final = (
     "compare",
     "ranks",
     "inspect",
-    "config",
     "doctor",
 )
 """The commands in the order of the help: each is a module with ``add`` and ``run``, imported when it is called."""
-GONE_COMMANDS: Final = {"completion": "use pip install shtab; shtab --shell=bash autoprof.cli.make_parser"}
+GONE_COMMANDS: Final = {
+    "completion": "use pip install shtab; shtab --shell=bash autoprof.cli.make_parser",
+    "config": "use autoprof check FILE, or autoprof check --schema",
+    "init": "use autoprof check MODEL --yaml > FILE",
+}
 GONE_OPTIONS: Final = {
     "demo": {
         "--slow-rank": "torchrun and a program of your own (docs/ranks.md)",

@@ -1,50 +1,77 @@
-"""``autoprof check``: show a model's tree with the modules that a configuration selects."""
+"""``autoprof check``: check a configuration, show the modules that it selects in a model, or suggest one."""
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import sys
 from typing import Any
 
+from ..errors import AutoprofError
 from ._common import add_command, print_json, terminal
 
 
 def add(commands: Any) -> None:
     """Add the command."""
-    from ._model import add_model
-
     parser = add_command(
         commands,
         "check",
-        help="show a model's tree with the modules that a configuration selects",
+        help="check a configuration, show what it selects in a model, or suggest one",
         description=(
-            "Show the modules of a model as a tree, with their classes and parameters, and the name that a "
-            "configuration gives to each module that it selects. Siblings that are alike share a line. Without CONFIG, "
-            "the modules with which a run without a configuration begins. A rule that selects nothing is an error."
+            "Check a configuration file: every problem is reported with its line. With MODEL, show the modules of the "
+            "model as a tree, and the name that the configuration gives to each module that it selects; without a "
+            "file, the modules with which a run without a configuration begins. Siblings that are alike share a line."
         ),
         examples={
+            "autoprof check autoprof.yaml": "check a file",
             "autoprof check train:make_model autoprof.yaml": "the modules that the file selects",
             "autoprof check src/net.py:Net --depth 2": "the first two levels of the model",
-            "autoprof check train:make_model autoprof.yaml --json": "the selected modules, for a program",
+            "autoprof check train:make_model --yaml > autoprof.yaml": "a configuration for the model",
+            "autoprof check --schema > autoprof.schema.json": "the JSON Schema, for an editor",
         },
     )
-    add_model(parser)
-    parser.add_argument("config", metavar="CONFIG", nargs="?", help="the YAML file (default: none)")
+    parser.add_argument(
+        "checked",
+        metavar="MODEL",
+        nargs="*",
+        help=(
+            "a function or class that returns a model when it is called without arguments, as package.module:name or "
+            "path/to/file.py:name (a tuple that begins with a model is allowed), then a YAML file; either alone"
+        ),
+    )
     parser.add_argument("--depth", type=int, metavar="N", help="levels shown below the model (default: all selected)")
     parser.add_argument("--json", action="store_true", help="print the selected modules as JSON")
+    parser.add_argument("--yaml", action="store_true", help="print a rule for each block and the modules inside it")
+    parser.add_argument("--schema", action="store_true", help="print the JSON Schema of configurations")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command; return its exit status."""
-    from .._targets import select_targets
-    from ..errors import AutoprofError
-    from ..sinks import load_config
-    from ._model import load_model
+    from .._targets import select_targets, suggested_yaml
+    from ..config.json_schema import json_schema
+    from ..doctor import load_subject
+    from ..sinks import Config, load_config
     from ._model_tree import render_model
 
+    if arguments.schema:
+        print_json(json_schema(Config))
+        return 0
+    checked: list[str] = arguments.checked
+    files = [one for one in checked if one.endswith((".yaml", ".yml"))]
+    models = [one for one in checked if one not in files]
+    if not checked or max(len(files), len(models)) > 1:
+        raise AutoprofError("check: allowed: MODEL, MODEL FILE.yaml, or FILE.yaml")
     if arguments.depth is not None and arguments.depth < 1:
         raise AutoprofError(f"--depth: {arguments.depth} is not a number of levels; allowed: 1 or more")
-    config = load_config(arguments.config)
-    model = load_model(arguments.model)
+    config = load_config(files[0] if files else None)
+    if not models:
+        print(f"{files[0]}: ok, {len(config.targets)} rules and {len(config.functions)} functions")
+        return 0
+    with contextlib.redirect_stdout(sys.stderr):  # prints of the user's own code are no part of the output
+        model = load_subject(models[0], option="MODEL").model
+    if arguments.yaml:
+        print(suggested_yaml(model, "autoprof.yaml"), end="")
+        return 0
     selection = select_targets(model, config)
     if arguments.json:
         targets = [
@@ -54,6 +81,5 @@ def run(arguments: argparse.Namespace) -> int:
         print_json({"targets": targets, "notes": list(selection.notes)})
         return 0
     width, encoding = terminal()
-    lines = render_model(model, selection, depth=arguments.depth, width=max(width, 80), encoding=encoding)
-    print("\n".join(lines))
+    print("\n".join(render_model(model, selection, arguments.depth, max(width, 80), encoding)))
     return 0

@@ -62,9 +62,5 @@ def _progress() -> Iterator[Callable[[str], None]]:
     """Show the current part of the examination on a terminal."""
     from rich.console import Console
 
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield lambda _part: None
-        return
-    with console.status("autoprof doctor") as status:
+    with Console(stderr=True).status("autoprof doctor") as status:
         yield lambda part: status.update(f"autoprof doctor: {part}")
