@@ -52,7 +52,7 @@ def load_timer_logs(source: TimerLogSource) -> pd.DataFrame:
     pd = import_pandas("load_timer_logs")
     found = TimerRecords()
     for path in _find_logs(source):
-        found.add(LogFile(path))
+        found.add(path.name, LogFile(path).lines)
     copies = ranks_of_copies(found.seen)
     warnings = []
     if found.skipped:

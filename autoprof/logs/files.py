@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from ..errors import AutoprofError
-from .log_file import STANDARD_INPUT, LogFile, is_pipe
+from .log_file import STANDARD_INPUT
 
 _CHECKPOINT: Final = re.compile(r"^checkpoint-(\d+)$")
 _RANK: Final = re.compile(r"^rank[_-]?(\d+)$")
@@ -28,8 +28,6 @@ def find_files(path: str | os.PathLike[str]) -> list[Path]:
     ``-`` is standard input. A pipe is read only if it is named itself: reading another one could wait for ever.
     """
     text = os.fspath(path)
-    if text == str(STANDARD_INPUT):
-        return [STANDARD_INPUT]
     place = Path(text).expanduser()
     if place.is_dir():
         return [
@@ -39,7 +37,7 @@ def find_files(path: str | os.PathLike[str]) -> list[Path]:
             and file.suffix.lower() not in _NO_LOGS
             and not any(part.startswith(".") for part in file.relative_to(place).parts)
         ]
-    if place.exists():
+    if place == STANDARD_INPUT or place.exists():
         return [place]
     found = [Path(name) for name in sorted(glob.glob(str(place), recursive=True))]
     found = [entry for entry in found if entry.is_file() or (entry.is_dir() and "**" not in text)]
@@ -53,18 +51,19 @@ def find_files(path: str | os.PathLike[str]) -> list[Path]:
 
 def drop_duplicates(files: Sequence[Path]) -> list[Path]:
     """Drop files whose records another file has: states of older checkpoints, text beside the same records."""
-    newest: dict[tuple[Path, str], tuple[int, Path]] = {}
     with_records = {file.parent for file in files if file.name == "steps.jsonl"}
-    kept = []
-    for file in files:
-        checkpoint = _CHECKPOINT.match(file.parent.name)
-        if checkpoint is not None and file.name == "trainer_state.json":
-            key, number = (file.parent.parent, file.name), int(checkpoint[1])
-            if number >= newest.get(key, (-1, file))[0]:
-                newest[key] = number, file
-        elif file.name not in ("timing.log", "timing.log.1") or file.parent not in with_records:
-            kept.append(file)
-    return kept + [file for _, file in newest.values()]
+    kept: dict[Path, Path] = {}
+    for file in sorted(files, key=_checkpoint):
+        if file.name not in ("timing.log", "timing.log.1") or file.parent not in with_records:
+            is_state = file.name == "trainer_state.json" and _checkpoint(file) >= 0
+            kept[file.parent.parent if is_state else file] = file
+    return [*kept.values()]
+
+
+def _checkpoint(file: Path) -> int:
+    """Return the step in the name of a checkpoint's folder, -1 for another folder."""
+    found = _CHECKPOINT.match(file.parent.name)
+    return -1 if found is None else int(found[1])
 
 
 def rank_of(file: Path) -> int | None:
@@ -74,19 +73,13 @@ def rank_of(file: Path) -> int | None:
 
 
 def name_runs(files: Sequence[Path]) -> dict[Path, str]:
-    """Return the name of each file's run: the shortest end of its path that is unique. Ranks of one run share it."""
-    places = {}
-    pipes = {file: LogFile(file).name for file in files if is_pipe(file)}
-    for file in files:
-        place = file.resolve()
-        is_part = _RANK.match(place.parent.name) or _CHECKPOINT.match(place.parent.name)
-        places[file] = place.parent.parent if is_part else place
-    distinct = sorted({place for file, place in places.items() if file not in pipes})
-    names = {place: place.name for place in distinct}
-    length = 1
-    while len(set(names.values())) < len(distinct):
-        length += 1
-        names = {place: "/".join(place.parts[-length:]) for place in distinct}
-    if len(distinct) > 1 and len({name.rpartition("/")[2] for name in names.values()}) == 1:
-        names = {place: name.rpartition("/")[0] or name for place, name in names.items()}  # the same file name in each
-    return {file: pipes.get(file) or names[place] for file, place in places.items()}
+    """Return the name of each file's run: its path below the folder of all. Ranks of one run share it."""
+    places = {file: Path(os.path.abspath(file)) for file in files if file != STANDARD_INPUT}
+    for file, place in places.items():
+        if _RANK.match(place.parent.name) or _checkpoint(place) >= 0:
+            places[file] = place.parent.parent
+    root = os.path.commonpath([place.parent for place in places.values()]) if places else ""
+    names = {file: os.path.relpath(place, root) for file, place in places.items()}
+    if len(set(names.values())) > 1 and len({Path(name).name for name in names.values()}) == 1:
+        names = {file: str(Path(name).parent) for file, name in names.items()}  # the same file name in each
+    return {file: names.get(file, "standard input") for file in files}

@@ -11,9 +11,10 @@ from ..errors import AutoprofError
 from .extras import import_pandas
 from .fields import FIELDS
 from .files import drop_duplicates, find_files, name_runs, rank_of
-from .formats import LogFormat, detect_format, make_pattern_format
+from .formats import read_records
+from .formats.tools import read_pattern
 from .log_file import LogFile
-from .table import LogTable
+from .table import build_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -38,25 +39,40 @@ def load_logs(path: Paths, *, pattern: str | None = None) -> pd.DataFrame:
     """
     pd = import_pandas()
     paths = [path] if isinstance(path, (str, os.PathLike)) else list(path)
-    chosen = None if pattern is None else make_pattern_format(pattern)
-    where = ", ".join(LogFile(Path(entry)).name for entry in paths)
+    where = ", ".join("standard input" if os.fspath(entry) == "-" else os.fspath(entry) for entry in paths)
     files = list(dict.fromkeys(file for entry in paths for file in find_files(entry)))
     if not files:
         raise AutoprofError(f"{where}: contains no file; allowed: a log file, or a folder with log files")
-    logs = [LogFile(file) for file in drop_duplicates(files)]
-    reports: list[dict[str, Any]] = []
-    tables = {}
-    for log in logs:
-        log_format = (chosen or detect_format(log)) if log.is_text() else None
-        table = None if log_format is None else _read_file(log, log_format, reports)
-        if table is not None:
-            tables[log.path] = table
-    unread = [log.name + (" (damaged)" if log.is_damaged else "") for log in logs if log.path not in tables]
+    tables: dict[Path, Any] = {}
+    reports, unread, problems = [], [], []
+    for file in drop_duplicates(files):
+        log = LogFile(file)
+        records = read_records(log.lines) if pattern is None else read_pattern(log.lines, pattern)
+        if not records.rows:
+            unread.append(log.name + (" (damaged)" if log.is_damaged else ""))
+            problems += ["damaged"] * log.is_damaged + ["cut"] * log.is_truncated
+            continue
+        tables[file] = build_table(records)
+        lines = sum(bool(line.strip()) for line in log.lines)
+        reports.append(
+            {
+                "path": log.name,
+                "reader": records.reader,
+                "lines": lines,
+                "records": len(records.rows),
+                "rows": len(tables[file]),
+                "skipped": max(lines - records.used_lines, 0),
+                "notes": records.notes + log.notes,
+            }
+        )
     if not tables:
-        raise AutoprofError(f"{where}: {_no_record(logs, pattern)}")
-    runs = name_runs(list(tables))
-    labelled = [_label(table, file, runs[file]) for file, table in tables.items()]
-    frame = pd.concat(labelled, ignore_index=True) if len(labelled) > 1 else labelled[0]
+        raise AutoprofError(f"{where}: {_no_record(problems, len(unread), pattern)}")
+    for file, run in name_runs(list(tables)).items():
+        rank = rank_of(file)
+        if rank is not None and "rank" not in tables[file]:
+            tables[file].insert(0, "rank", rank)
+        tables[file].insert(0, "run", run)
+    frame = pd.concat(tables.values(), ignore_index=True) if len(tables) > 1 else next(iter(tables.values()))
     frame["run"] = frame["run"].astype("category")
     units = {name: FIELDS[name].unit for name in frame.columns if name in FIELDS and FIELDS[name].unit}
     units |= {name: "%" for name in frame.columns if str(name).startswith("gpu_util_")}
@@ -64,51 +80,15 @@ def load_logs(path: Paths, *, pattern: str | None = None) -> pd.DataFrame:
     return frame
 
 
-def _read_file(log_file: LogFile, log_format: LogFormat, reports: list[dict[str, Any]]) -> pd.DataFrame | None:
-    """Return the table of one file and append a report; None if the file has no record."""
-    raw = log_format.read(log_file)
-    if log_file.is_damaged:
-        return None
-    table = LogTable(raw)
-    if not len(table.frame):
-        return None
-    notes = list(table.notes)
-    if log_file.is_truncated:
-        notes.append("the compressed file ends in the middle: read up to there")
-    if log_file.non_utf8_lines:
-        notes.append(f"lines that are not UTF-8, read as GB 18030 or Latin-1: {log_file.non_utf8_lines}")
-    reports.append(
-        {
-            "path": log_file.name,
-            "reader": raw.format_name,
-            "lines": raw.lines,
-            "records": table.records,
-            "rows": len(table.frame),
-            "skipped": max(raw.lines - raw.used_lines, 0),
-            "notes": notes,
-        }
-    )
-    return table.frame
-
-
-def _label(frame: pd.DataFrame, file: Path, run: str) -> pd.DataFrame:
-    """Insert the columns ``run`` and, from the folder's name, ``rank``."""
-    rank = rank_of(file)
-    if rank is not None and "rank" not in frame:
-        frame.insert(0, "rank", rank)
-    frame.insert(0, "run", run)
-    return frame
-
-
-def _no_record(logs: list[LogFile], pattern: str | None) -> str:
+def _no_record(problems: list[str], count: int, pattern: str | None) -> str:
     """Return why no file has a record."""
-    if any(log.is_damaged for log in logs):
+    if "damaged" in problems:
         return "the compressed data are damaged, so that no value is certain; allowed: an undamaged copy"
-    if any(log.is_truncated for log in logs):
+    if "cut" in problems:
         return "the compressed file ends before its first record can be read; allowed: a complete file"
     if pattern is not None:
         return f"no line matches the pattern {pattern!r}; allowed: a regular expression that matches your lines"
-    where = "" if len(logs) == 1 else f" in any of {len(logs)} files"
+    where = "" if count == 1 else f" in any of {count} files"
     return (
         f"no training record found{where}; allowed: lines with a step and a loss, throughput, time, … (docs/logs.md "
         r"lists the formats), or a pattern for your own, such as --pattern 'step (?P<step>\d+) .* loss (?P<loss>\S+)'"

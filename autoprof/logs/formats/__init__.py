@@ -1,44 +1,41 @@
 """The log formats. A file's format is detected from its content, never from its name.
 
-The text logs of other tools are entries of ``tools.yaml``.
+A format is a function from the lines of a file to its records. The text logs of other tools are entries of
+``tools.yaml``.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final
 
-from ..log_file import LogFile
-from ._base import LogFormat, RawRecords
-from ._text import TOOL_FORMATS, make_pattern_format
-from .csv import CsvFormat
-from .global_timer import GlobalTimerLog
-from .json_document import JsonDocument
-from .jsonl import JSONL
-from .text import PlainText
-from .timing_log import TimingLog
+from ..fields import TABLE
+from ..records import Records
+from .csv import read_table
+from .global_timer import read_timer_log
+from .objects import read_document, read_objects
+from .text import read_text
+from .timing_log import read_timing_log
+from .tools import read_lines
 
-__all__ = ["LogFormat", "RawRecords", "detect_format", "make_pattern_format"]
+Reader = Callable[[Sequence[str]], Records]
 
-FORMATS: Final[tuple[LogFormat, ...]] = (
-    CsvFormat(name="csv", priority=15),
-    GlobalTimerLog(name="global timer", priority=12),
-    JsonDocument(name="json document", priority=25),
-    JSONL,
-    PlainText(name="text", priority=-10),
-    TimingLog(name="timing.log", priority=12),
-    *TOOL_FORMATS,
-)
+_READERS: Final[tuple[Reader, ...]] = (
+    *(partial(read_objects if "keys" in tool else read_lines, name=name, tool=tool)
+      for name, tool in TABLE["tools"].items()),
+    read_objects, read_table, read_timer_log, read_timing_log, read_text,
+)  # fmt: skip
 
 
-def detect_format(log_file: LogFile) -> LogFormat | None:
-    """Return the format with the highest score on a sample of the file; None if no format finds a record.
-
-    Of equal scores the higher ``priority`` wins.
-    """
-    # Lines that are scored at the beginning and at the end of the sample.
+def read_records(lines: Sequence[str]) -> Records:
+    """Read a file in the format that finds most records in a sample of it; of equal formats the first."""
+    # Lines at the beginning and at the end of the sample.
     most = 1200
-    sample = log_file.sample()
-    sample = sample[:most] + sample[most:][-most:]
-    scored = [(log_format.score(sample), log_format) for log_format in sorted(FORMATS, key=lambda one: one.name)]
-    score, best = max(scored, key=lambda entry: (entry[0], entry[1].priority))
-    return best if score > 0 else None
+    document = read_document(lines)
+    if document is not None:
+        return document
+    sample = lines if len(lines) <= 2 * most else [*lines[:most], *lines[-most:]]
+    tried = [(reader, reader(sample)) for reader in _READERS]
+    reader, records = max(tried, key=lambda entry: len(entry[1].rows) * entry[1].weight)
+    return records if sample is lines else reader(lines)

@@ -10,13 +10,11 @@ import math
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from ..._core.names import shorten, visible
 from ..fields import Meaning
-from ..log_file import LogFile
-from ._base import LogFormat, RawRecords
+from ..records import Records
 
 _NUMBER: Final = r"[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?"
 _RECORD: Final = re.compile(
@@ -42,15 +40,15 @@ class TimerRecords:
     """The records of one or several logs, and counts of everything else in them."""
 
     def __init__(self) -> None:
-        self.seen: dict[TimerRecord, tuple[int, int]] = {}
-        """Each record with the numbers of its dump and its line; one that a later dump repeats is there once."""
+        self.seen: dict[TimerRecord, int] = {}
+        """Each record with the number of its dump; one that a later dump repeats is there once."""
         self.lines = self.dumps = self.skipped = self.repeated = 0
         self.first_skipped = ""
         """The first line with an event that is incomplete or contradicts itself, or with none."""
 
-    def add(self, log_file: LogFile) -> None:
+    def add(self, log: str, lines: Sequence[str]) -> None:
         """Read a log. A record may follow a prefix, and a line may have several: processes mix their lines."""
-        for number, line in enumerate(log_file.lines(), 1):
+        for number, line in enumerate(lines, 1):
             text = line.strip()
             self.dumps += "DUMP START" in text
             if re.fullmatch(r"[= ]*(DUMP START)?[= ]*", text):
@@ -58,11 +56,11 @@ class TimerRecords:
             self.lines += 1
             found = [one for one in map(_parse_interval, _RECORD.finditer(text)) if one is not None]
             self.repeated += sum(one in self.seen for one in found)
-            self.seen |= {one: (self.dumps, number) for one in found if one not in self.seen}
+            self.seen |= {one: self.dumps for one in found if one not in self.seen}
             events = max(text.count("[RANK "), len(re.findall(rf", start={_NUMBER}, end=", text)))
             if not found or events > len(found):
                 self.skipped += 1
-                quoted = f"{log_file.path.name}:{number} '{shorten(visible(text), 60)}'"
+                quoted = f"{log}:{number} '{shorten(visible(text), 60)}'"
                 self.first_skipped = self.first_skipped or quoted
 
 
@@ -87,37 +85,29 @@ def _parse_interval(match: re.Match[str]) -> TimerRecord | None:
     return TimerRecord(int(match["rank"]), match["name"].strip(), start, end, round(1000 * host, 6), device)
 
 
-@dataclass(frozen=True, kw_only=True)
-class GlobalTimerLog(LogFormat):
-    """A row per dump and rank; of each name a column of milliseconds on the host, and one on the device if measured."""
-
-    def score(self, sample: Sequence[str]) -> float:
-        """Count the lines with an interval."""
-        return 1.2 * sum(_RECORD.search(line) is not None for line in sample)
-
-    def read(self, log_file: LogFile) -> RawRecords:
-        """Read the file: a record is a dump of many lines."""
-        raw, records = RawRecords(self.name), TimerRecords()
-        records.add(log_file)
-        raw.lines, raw.used_lines = records.lines, records.lines - records.skipped
-        copied = ranks_of_copies(records.seen)
-        raw.rows += _to_rows(records.seen, copied)
-        raw.add_meaning("step", Meaning("step", 0))
-        if records.repeated:
-            raw.notes.append(f"intervals repeated by a later dump, counted once: {records.repeated}")
-        if copied:
-            raw.notes.append(COPIES_NOTE)
-        return raw
+def read_timer_log(lines: Sequence[str]) -> Records:
+    """Read a row per dump and rank; of each name the milliseconds on the host, and on the device if measured."""
+    found = TimerRecords()
+    found.add("", lines)
+    copied = ranks_of_copies(found.seen)
+    records = Records("global timer", weight=1e3, rows=_to_rows(found.seen, copied))
+    records.used_lines = found.lines - found.skipped
+    records.add_meaning("step", Meaning("step", 0))
+    if found.repeated:
+        records.notes.append(f"intervals repeated by a later dump, counted once: {found.repeated}")
+    if copied:
+        records.notes.append(COPIES_NOTE)
+    return records
 
 
-def _to_rows(seen: Mapping[TimerRecord, tuple[int, int]], copied: Collection[int]) -> list[dict[str, float]]:
+def _to_rows(seen: Mapping[TimerRecord, int], copied: Collection[int]) -> list[dict[str, float]]:
     """Return a row per dump and rank; a name with a record of no device time has none in that dump."""
     rows: dict[tuple[int, int], dict[str, float]] = {}
     dumps_of_rank: Counter[int] = Counter()
-    for one, (dump, number) in seen.items():
+    for one, dump in seen.items():
         if (one.rank, dump) not in rows:
             dumps_of_rank[one.rank] += 1
-            rows[one.rank, dump] = {"_n": number, "_rank": one.rank, "step": dumps_of_rank[one.rank]}
+            rows[one.rank, dump] = {"_rank": one.rank, "step": dumps_of_rank[one.rank]}
         row = rows[one.rank, dump]
         device_ms = math.nan if one.device_ms is None or one.rank in copied else one.device_ms
         for column, ms in ((f"{one.name} (ms)", one.host_ms), (f"{one.name} device (ms)", device_ms)):
