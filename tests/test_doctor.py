@@ -17,8 +17,8 @@ from torch import nn
 from autoprof._capture.hooks.module import ModuleProbe
 from autoprof.cli import main
 from autoprof.doctor import CheckVerdict, Report, Result, Subject, examine, load_subject
-from autoprof.doctor.digest import digest
-from autoprof.doctor.installation import check_output, check_versions
+from autoprof.doctor.examine import check_output, check_versions
+from autoprof.doctor.trial import digest
 from autoprof.errors import AutoprofError
 from autoprof.sinks import Config
 

@@ -1,7 +1,7 @@
 """Check in about a minute whether profiling an installation and a model is safe. See ``docs/doctor.md``."""
 
 from .examine import examine
-from .result import CheckVerdict, Report, Result, render_report
+from .report import CheckVerdict, Report, Result, render_report
 from .subject import Subject, load_subject, reference_subject
 
 __all__ = [

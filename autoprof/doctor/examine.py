@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+import platform
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from importlib import metadata
+from pathlib import Path
 from typing import Final
 
+from .._capture.marks.native import require_extension
 from .._core.names import shorten, visible
+from .._process.switch import SWITCH, is_off
 from ..errors import SessionError
-from ..sinks import Config, parse_config
-from .installation import check_output, check_switch, check_versions
-from .result import OK, PROBLEM, UNKNOWN, WARNING, Report, Result
+from ..sinks import Config, parse_config, writes_files
+from .report import OK, PROBLEM, UNKNOWN, WARNING, Report, Result
 from .subject import RETURNS, Subject
 from .trial import STEPS, Outcome, Trials
 
@@ -27,29 +32,91 @@ def examine(
     """
     settings = parse_config("targets: [{match: '.*'}]") if config is None else config
     progress("checking the installation")
-    results = [check_versions(), check_switch(os.environ, settings), check_output(settings)]
-    if subject.runnable:
-        results += _compare(subject, settings, progress)
-    else:
-        results.append(Result("identity", UNKNOWN, "no batch to run a step with", f"return {RETURNS} from the factory"))
-    return Report(subject.name, tuple(results))
+    installation = [check_versions(), _check_switch(settings), check_output(settings)]
+    return Report(subject.name, (*installation, *_compare(subject, settings, progress)))
 
 
-def _compare(subject: Subject, config: Config, progress: Callable[[str], None]) -> list[Result]:
+def check_versions(distribution: str = "torch-autoprof") -> Result:
+    """Compare Python and every required package with the ranges that the distribution declares."""
+    from packaging.requirements import Requirement  # a dependency of matplotlib
+    from packaging.specifiers import SpecifierSet
+
+    try:
+        about = metadata.metadata(distribution)
+    except metadata.PackageNotFoundError:
+        message = f"{distribution} is not installed as a package, so its version ranges are unknown"
+        return Result("versions", UNKNOWN, message, "install it with pip")
+    needed = [Requirement(line) for line in metadata.requires(distribution) or ()]
+    allowed = {one.name: one.specifier for one in needed if one.marker is None or one.marker.evaluate({"extra": ""})}
+    found = {"python": platform.python_version(), **{name: metadata.version(name) for name in allowed}}
+    allowed["python"] = SpecifierSet(about["Requires-Python"] or "")
+    problems = [
+        f"{name} {version} is outside {allowed[name]}"
+        for name, version in found.items()
+        if not allowed[name].contains(version, prereleases=True)
+    ]
+    try:
+        require_extension()
+    except SessionError as error:
+        problems.append(str(error))
+    if problems:
+        advice = "pip install --upgrade --force-reinstall torch-autoprof"
+        return Result("versions", PROBLEM, "; ".join(problems), advice, found)
+    shown = ", ".join(f"{name} {found[name]}" for name in ("python", "torch", "numpy") if name in found)
+    return Result("versions", OK, shown, data=found)
+
+
+def _check_switch(config: Config) -> Result:
+    """Check that recording is switched on."""
+    if is_off(os.environ):
+        return Result("switch", WARNING, f"{SWITCH}={os.environ[SWITCH]} is set: no session records anything")
+    if not config.enabled:
+        return Result("switch", WARNING, "the configuration has enabled: false: nothing is recorded")
+    return Result("switch", OK, "recording is switched on")
+
+
+def check_output(config: Config) -> Result:
+    """Write a temporary file in the output folder, or in the folder where it would be made."""
+    if not writes_files(config.sinks):
+        return Result("output", OK, "the configuration writes no files")
+    folder = Path(os.path.abspath(config.output))
+    existing = next(place for place in (folder, *folder.parents) if os.path.lexists(place))
+    try:
+        with tempfile.TemporaryFile(dir=existing) as file:
+            file.write(b"autoprof")
+    except OSError as error:
+        reason = f"{existing} is a file" if existing.is_file() else f"{existing}: {error.strerror or error}"
+        advice = "set output to another folder in the configuration"
+        return Result("output", PROBLEM, f"runs cannot be written to {folder} ({reason})", advice)
+    return Result("output", OK, f"runs go to {folder}")
+
+
+def _compare(subject: Subject, config: Config, progress: Callable[[str], None]) -> Iterator[Result]:
     """Train twice bare and once profiled, and check the bits and the hooks."""
+    if not subject.runnable:
+        yield Result("identity", UNKNOWN, "no batch to run a step with", f"return {RETURNS} from the factory")
+        return
     progress("training without autoprof")
     trials = Trials(subject, config)
     bare = [trials.run_bare(), trials.run_bare()]
     failed = next((trial.error for trial in bare if trial.error is not None), None)
     if failed is not None:
         advice = "the step must run before it can be compared"
-        return [Result("identity", UNKNOWN, f"a step without autoprof fails: {failed}", advice)]
+        yield Result("identity", UNKNOWN, f"a step without autoprof fails: {failed}", advice)
+        return
     progress("training with autoprof")
     try:
         profiled = trials.run_profiled()
     except SessionError as error:
-        return [Result("identity", UNKNOWN, f"no session opens here: {error}", "mend this first")]
-    return [_check_identity(bare, profiled), _check_hooks(profiled)]
+        yield Result("identity", UNKNOWN, f"no session opens here: {error}")
+        return
+    yield _check_identity(bare, profiled)
+    if profiled.changed_hooks:
+        names = _list(name or "the model" for name in profiled.changed_hooks)
+        message = f"after close() the hooks of these modules differ: {names}"
+        yield Result("leaves-nothing", PROBLEM, message, _REPORT_IT)
+    else:
+        yield Result("leaves-nothing", OK, "after close() every module has the same hooks as before")
 
 
 def _check_identity(bare: list[Outcome], profiled: Outcome) -> Result:
@@ -69,28 +136,17 @@ def _check_identity(bare: list[Outcome], profiled: Outcome) -> Result:
     if not unstable:
         message = f"{len(keys)} tensors and states of {STEPS} steps are equal to the last bit{kind}"
         return Result("identity", OK, message, data=found)
-    own = f"the model itself is not deterministic: between bare steps {len(unstable)} of {len(keys)} differ"
+    own = f"the model itself is not deterministic: {len(unstable)} of {len(keys)} differ between bare steps"
+    advice = "use torch.use_deterministic_algorithms(True) or a fixed seed, and repeat"
     if all(key in unstable for key in keys if key.startswith("output")):
-        advice = "make it repeatable from torch's, numpy's and Python's random state, and repeat"
         return Result("identity", UNKNOWN, f"{own}, among them every output", advice, found)
-    advice = "torch.use_deterministic_algorithms(True) or a fixed seed makes all of it comparable"
     message = f"{own} ({_list(unstable)}); all others are equal to the last bit{kind}"
     return Result("identity", WARNING, message, advice, found)
-
-
-def _check_hooks(profiled: Outcome) -> Result:
-    """Check that the model has the same hooks as before."""
-    if profiled.changed_hooks:
-        names = _list(name or "the model" for name in profiled.changed_hooks)
-        message = f"after close() the hooks of these modules differ: {names}"
-        return Result("leaves-nothing", PROBLEM, message, _REPORT_IT)
-    return Result("leaves-nothing", OK, "after close() every module has the same hooks as before")
 
 
 def _list(names: Iterable[str]) -> str:
     """List the first names and count the rest."""
     max_names = 6
-    shown = [*names]
-    rest = len(shown) - max_names
-    listed = ", ".join(shorten(visible(name), 80) for name in shown[:max_names])
-    return f"{listed} and {rest} more" if rest > 0 else listed
+    shown = [shorten(visible(name), 80) for name in names]
+    rest = f" and {len(shown) - max_names} more" if len(shown) > max_names else ""
+    return ", ".join(shown[:max_names]) + rest

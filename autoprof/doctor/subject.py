@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
-import importlib.util
 import inspect
 import os
 import sys
 import traceback
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import torch
 from torch import Tensor, nn
 
 from ..errors import AutoprofError, nearest
-from .digest import leaves
 
 NO_BATCH: Final = object()
 """The value of a missing batch; None is a valid batch."""
@@ -71,8 +70,8 @@ class Subject:
 def load_subject(model: str, *, option: str = "--model") -> Subject:
     """Call the user's factory at ``package.module:name`` or ``file.py:name``.
 
-    Modules are found as ``python -m`` finds them: from the working directory, too; a file as ``python FILE`` runs it,
-    but not as ``__main__``. Raises ``AutoprofError`` where it cannot be used; ``option`` begins its message.
+    Modules are found as ``python -m`` finds them: from the working directory, too. Raises ``AutoprofError`` where it
+    cannot be used; ``option`` begins its message.
     """
     made = _make(option, model)
     parts = made if isinstance(made, tuple) else (made,)
@@ -89,8 +88,6 @@ def load_subject(model: str, *, option: str = "--model") -> Subject:
 
 def reference_subject() -> Subject:
     """Return the smallest reference model, with checkpointing and a random clip: it needs no photographs."""
-    from dataclasses import replace
-
     from ..demo.losses import deblurring_loss
     from ..demo.model import VRTWithSpike
     from ..demo.presets import PRESETS
@@ -117,21 +114,20 @@ def users_line(error: BaseException) -> str:
 
 def _make(option: str, path: str) -> Any:
     """Import the object at the path, and call it unless it is a model already."""
-    module_name, colon, qualified = path.rpartition(":")
-    if not (module_name and colon and qualified):
+    place, _, qualified = path.rpartition(":")
+    if not (place and qualified):
         allowed = "package.module:factory or path/to/file.py:factory"
         raise AutoprofError(f"{option} {path}: is not the path of a factory; allowed: {allowed}")
-    is_file = module_name.endswith(".py")
-    if is_file and not os.path.isfile(module_name):
-        raise AutoprofError(f"{option} {path}: there is no file {module_name}; allowed: path/to/file.py:factory")
-    here = os.path.dirname(os.path.abspath(module_name)) if is_file else os.getcwd()
+    is_file = place.endswith(".py")
+    if is_file and not os.path.isfile(place):
+        raise AutoprofError(f"{option} {path}: there is no file {place}; allowed: path/to/file.py:factory")
+    here = os.path.dirname(os.path.abspath(place)) if is_file else os.getcwd()
     if here not in sys.path:
         sys.path.insert(0, here)
     try:
-        value: Any = _import_file(module_name) if is_file else importlib.import_module(module_name)
+        value: Any = importlib.import_module(os.path.basename(place)[:-3] if is_file else place)
     except (Exception, SystemExit) as error:  # importing runs the user's code, which may raise anything
-        hint = "; name an importable module, or a file that ends in .py" if isinstance(error, ImportError) else ""
-        raise AutoprofError(f"{option} {path}: cannot import {module_name!r}: {users_line(error)}{hint}") from error
+        raise AutoprofError(f"{option} {path}: cannot import {place!r}: {users_line(error)}") from error
     for part in qualified.split("."):
         if not hasattr(value, part):
             names = [name for name in dir(value) if not name.startswith("_")]
@@ -142,22 +138,24 @@ def _make(option: str, path: str) -> Any:
     try:
         return value()
     except (Exception, SystemExit) as error:
-        needs = "" if _takes(value) else "; it must be callable without arguments"
-        raise AutoprofError(f"{option} {path}: calling it failed: {users_line(error)}{needs}") from error
+        raise AutoprofError(f"{option} {path}: calling it without arguments failed: {users_line(error)}") from error
 
 
-def _import_file(path: str) -> Any:
-    """Import a file under its own name, unless a module of that name is loaded."""
-    name = os.path.splitext(os.path.basename(path))[0]
-    if name in sys.modules:
-        name = f"_autoprof_model_{name}"
-    spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
-        raise ImportError(f"{path} is not a Python file")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # pickle and dataclasses look the module up
-    spec.loader.exec_module(module)
-    return module
+def leaves(value: Any, path: str = "", depth: int = 0) -> Iterator[tuple[str, Any]]:
+    """Yield every leaf of nested tuples, lists, mappings and dataclasses with the path to it: ``[0].logits``."""
+    inside: dict[str, Any] | None = None
+    # The depth is limited, because a container may hold itself.
+    if depth < 20 and not isinstance(value, (Tensor, type)):
+        if isinstance(value, Mapping):
+            inside = {f"[{key!r}]": item for key, item in value.items()}
+        elif isinstance(value, (tuple, list)):
+            inside = {f"[{at}]": item for at, item in enumerate(value)}
+        elif dataclasses.is_dataclass(value):
+            inside = {f".{one.name}": getattr(value, one.name, None) for one in dataclasses.fields(value)}
+    if inside is None:
+        yield path, value
+    for name, item in (inside or {}).items():
+        yield from leaves(item, f"{path}{name}", depth + 1)
 
 
 def _takes(function: Callable[..., Any], *arguments: Any) -> bool:

@@ -1,24 +1,29 @@
-"""Train a few steps from the same state, bare and profiled."""
+"""Train a few steps from the same state, bare and profiled, and hash the bits of each."""
 
 from __future__ import annotations
 
 import copy
+import hashlib
+import io
 import os
+import pickle
+import random
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from .._process.switch import SWITCH
 from .._session.builder import open_session
 from ..config import Sample
+from ..devices import ask_devices
 from ..errors import AutoprofError
 from ..sinks import Config, Sinks
-from .digest import Digests, RandomState, digest, digest_gradients, digest_output, digest_random, digest_state
-from .subject import Subject, users_line
+from .subject import Subject, leaves, users_line
 
 STEPS: Final = 3
 
@@ -27,12 +32,23 @@ STEPS: Final = 3
 class Outcome:
     """The bits of a few steps."""
 
-    digests: Digests = field(default_factory=dict)
+    digests: dict[str, str] = field(default_factory=dict)
+    """By name of a tensor or a state: the hash of its bits, so that no tensor is kept in memory."""
     error: str | None = None
     """The exception of the user's code that ended the steps."""
     has_backward: bool = False
     changed_hooks: tuple[str, ...] = ()
     """Modules whose hooks differ after ``close``."""
+
+
+def digest(tensor: Tensor) -> str:
+    """Return a hash of the tensor's type, shape and bits; of a DTensor, those of this rank's shard."""
+    local: Any = getattr(tensor, "to_local", lambda: tensor)()
+    buffer = io.BytesIO()
+    with torch.no_grad():
+        # A clone, because a view is saved with the whole storage that it is a part of.
+        torch.save(local.detach().clone().resolve_conj().resolve_neg().cpu(), buffer)
+    return hashlib.blake2b(buffer.getvalue(), digest_size=16).hexdigest()
 
 
 class Trials:
@@ -46,84 +62,100 @@ class Trials:
         sample = Sample(every=1, warmup=0, budget=None)
         self._config = config.model_copy(update={"enabled": True, "step": "manual", "sinks": Sinks(), "sample": sample})
         self._train(Outcome(), steps=1)
-        self._random = RandomState.read()
-        self._state = _State(subject.model)
+        self._random = _RandomState()
+        self._values = {name: tensor.detach().clone() for name, tensor in _state(subject.model)}
+        self._modes = {name: module.training for name, module in subject.model.named_modules()}
 
     def run_bare(self) -> Outcome:
         """Train without autoprof."""
         outcome = Outcome()
-        with self._restoring():
-            self._train(outcome)
+        self._train(outcome)
+        self._restore()
         return outcome
 
     def run_profiled(self) -> Outcome:
         """Train under the configuration, without its sinks. Raises the errors of ``instrument``."""
         outcome, model = Outcome(), self._subject.model
-        with self._restoring(), _switched_on():
+        with _switched_on():
             before = _hooks(model)
             session = open_session(model, self._config, optimizer=None, sinks=[])
             try:
                 self._train(outcome, session.step)
             finally:
                 session.close()
+                self._restore()
             after = _hooks(model)
-            outcome.changed_hooks = tuple(name for name in after if after[name] != before.get(name, after[name]))
+            outcome.changed_hooks = tuple(name for name in after if after[name] != before.get(name))
         return outcome
 
-    @contextmanager
-    def _restoring(self) -> Iterator[None]:
-        try:
-            yield
-        finally:
-            self._random.restore()
-            self._state.restore(self._subject.model)
+    def _restore(self) -> None:
+        model = self._subject.model
+        self._random.restore()
+        with torch.no_grad():
+            for name, tensor in _state(model):
+                tensor.copy_(self._values[name])
+        model.zero_grad(set_to_none=True)
+        for name, module in model.named_modules():
+            module.training = self._modes[name]
 
     def _train(self, outcome: Outcome, end_step: Callable[[], None] = lambda: None, steps: int = STEPS) -> None:
         """Train and keep the digests of each step; keep the error if a step fails."""
         subject, model = self._subject, self._subject.model
         try:
             for number in range(1, steps + 1):
-                for weight in model.parameters():
-                    weight.grad = None
-                batch = _copied(subject.batch)
+                model.zero_grad(set_to_none=True)
+                batch = subject.batch
+                with suppress(Exception):  # tensors with a history, open files: the model gets the batch itself
+                    batch = copy.deepcopy(batch)
                 output = subject.call(model, batch)
-                found = digest_output(output)
                 loss = subject.loss_of(output, batch)
                 if loss is not None:
                     outcome.has_backward = True
-                    found["loss"] = digest(loss)
                     torch.autograd.backward(loss)
-                trainable = [weight for weight in model.parameters() if weight.grad is not None]
-                if trainable:
-                    torch.optim.SGD(trainable, lr=1e-3).step()
-                found |= digest_gradients(model)
-                outcome.digests |= {f"{name} of step {number}": value for name, value in found.items()}
+                weights = {name: weight for name, weight in model.named_parameters() if weight.grad is not None}
+                if weights:
+                    torch.optim.SGD(weights.values(), lr=1e-3).step()
+                found = {f"output{path}": leaf for path, leaf in leaves(output)} | {"loss": loss}
+                found |= {f"gradient of {name}": weight.grad for name, weight in weights.items()}
+                outcome.digests |= {f"{name} of step {number}": _bits(value) for name, value in found.items()}
                 end_step()
-            outcome.digests |= digest_state(model) | digest_random()
+            outcome.digests |= {name: digest(tensor) for name, tensor in _state(model)} | _RandomState().digests()
         except AutoprofError:
             raise
         except Exception as error:  # the user's model may raise anything
             outcome.error = users_line(error)
 
 
-class _State:
-    """The weights, buffers and modes of a model, to be restored."""
-
-    def __init__(self, model: nn.Module) -> None:
-        self._values = {name: tensor.detach().clone() for name, tensor in _tensors(model)}
-        self._modes = {name: module.training for name, module in model.named_modules()}
-
-    def restore(self, model: nn.Module) -> None:
-        with torch.no_grad():
-            for name, tensor in _tensors(model):
-                tensor.copy_(self._values[name])
-        for weight in model.parameters():
-            weight.grad = None
-        for name, module in model.named_modules():
-            module.training = self._modes[name]
+def _bits(value: Any) -> str:
+    """Return the bits of a tensor or a plain value; other objects have none to compare."""
+    if isinstance(value, Tensor):
+        return digest(value)
+    return repr(value) if isinstance(value, (bool, int, float, complex, str, bytes)) else type(value).__name__
 
 
-def _tensors(model: nn.Module) -> list[tuple[str, Tensor]]:
+class _RandomState:
+    """The state of every generator that a model is likely to draw from."""
+
+    def __init__(self) -> None:
+        self._cpu = torch.get_rng_state()
+        # A device that this process does not use is not initialised for it.
+        self._devices = [one for one in ask_devices(lambda device: device.random_states()) if one[1]]
+        self._others = np.random.get_state(), random.getstate()
+
+    def restore(self) -> None:
+        torch.set_rng_state(self._cpu)
+        for device, states in self._devices:
+            device.set_random_states(states)
+        np.random.set_state(self._others[0])
+        random.setstate(self._others[1])
+
+    def digests(self) -> dict[str, str]:
+        states: dict[str, Any] = {name: one for _, found in self._devices for name, one in found.items()}
+        states |= {"torch": self._cpu, "numpy and Python": pickle.dumps(self._others)}
+        return {f"random state of {name}": _bits(one) for name, one in states.items()}
+
+
+def _state(model: nn.Module) -> list[tuple[str, Tensor]]:
     return [*model.named_parameters(), *model.named_buffers()]
 
 
@@ -137,13 +169,6 @@ def _hooks(model: nn.Module) -> dict[str, list[tuple[str, list[Any]]]]:
         ]
         for name, module in model.named_modules()
     }
-
-
-def _copied(batch: Any) -> Any:
-    try:
-        return copy.deepcopy(batch)
-    except Exception:  # tensors with a history, open files: the model gets the batch itself, as in training
-        return batch
 
 
 @contextmanager

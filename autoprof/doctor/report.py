@@ -16,7 +16,7 @@ class CheckVerdict(str, Enum):
 
     OK = "ok"
     WARNING = "warning"
-    """Safe, at the cost of accuracy, time or completeness."""
+    """Safe, at the cost of completeness."""
     PROBLEM = "problem"
     """Not safe, or not usable."""
     UNKNOWN = "not checked"
@@ -54,11 +54,8 @@ class Report:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as plain JSON types."""
-        return {
-            "subject": self.subject,
-            "exit_status": self.exit_status,
-            "checks": [{**asdict(result), "verdict": str(result.verdict)} for result in self.results],
-        }
+        checks = [asdict(result) for result in self.results]
+        return {"subject": self.subject, "exit_status": self.exit_status, "checks": checks}
 
 
 def render_report(report: Report, *, width: int, encoding: str = "utf-8") -> str:
@@ -67,18 +64,10 @@ def render_report(report: Report, *, width: int, encoding: str = "utf-8") -> str
     arrow = "→" if glyphs_for(encoding) is UNICODE else "->"
     lines = [safe(f"autoprof doctor: {report.subject}", encoding), ""]
     for result in report.results:
-        label = f"{result.verdict!s:13}{result.check}"
-        lines += wrap(label, safe(result.message, encoding), width, label_width)
+        lines += wrap(f"{result.verdict!s:13}{result.check}", safe(result.message, encoding), width, label_width)
         if result.next:
             lines += wrap("", f"{arrow} {safe(result.next, encoding)}", width, label_width)
-    return "\n".join([*lines, "", _conclude(report)]) + "\n"
-
-
-def _conclude(report: Report) -> str:
-    count = Counter(result.verdict for result in report.results)
-    behind = f", warnings: {count[WARNING]}" if count[WARNING] else ""
-    if count[PROBLEM]:
-        return f"not safe: problems found: {count[PROBLEM]}{behind}"
-    if count[UNKNOWN]:
-        return f"not known to be safe: checks that could not run: {count[UNKNOWN]}{behind}"
-    return f"safe: autoprof changes nothing here{behind}"
+    conclusion = {0: "safe: autoprof changes nothing here", 1: "not safe", 2: "not known to be safe"}
+    counts = Counter(str(result.verdict) for result in report.results if result.verdict is not OK)
+    shown = ", ".join(f"{verdict}: {count}" for verdict, count in counts.items())
+    return "\n".join([*lines, "", f"{conclusion[report.exit_status]}{f' ({shown})' if shown else ''}"]) + "\n"
