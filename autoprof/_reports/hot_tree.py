@@ -5,13 +5,13 @@ A row with one shown row below it, which takes almost all of its time, is one li
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 from ..frame import MODULE_PHASES, Phase
 from ..summary import Summary
-from .name_lines import Line, name_lines
+from .name_lines import Line, by_time, name_lines
 from .text import cells as text_cells
 
 SELF: Final = "(self)"
@@ -73,8 +73,8 @@ def hot_tree(summary: Summary, room: int, cells: int = WIDEST) -> HotTree:
 
 def separate_tree(summary: Summary, room: int, cells: int = WIDEST) -> HotTree:
     """Return the longest rows that are not part of the step's time: of other threads, and logged durations."""
-    lines = name_lines(summary).separate if summary.steps else ()
-    return _longest_rows([row for line in lines for row in _line_rows(summary, line, 0, "")], room, cells)
+    lines = name_lines(summary).separate if summary.steps else []
+    return _longest_rows(list(_rows(summary, lines, 0, "")), room, cells)
 
 
 def _longest_rows(every: list[TreeRow], room: int, cells: int) -> HotTree:
@@ -126,63 +126,48 @@ def _joined(outer: TreeRow, inner: TreeRow) -> TreeRow | None:
         if outer.depth:
             return replace(inner, name=name, depth=outer.depth)
         return replace(outer, name=name, path=inner.path, calls=inner.calls, is_unopened=inner.is_unopened)
-    return outer if inner.path and outer.path.startswith(f"{inner.path}/") else None
+    return None
 
 
 def tree_rows(summary: Summary) -> Iterator[TreeRow]:
     """Yield every row, parents first, siblings in descending order of time; no row without a recorded step."""
     if not summary.steps:
         return
-    lines, phases = name_lines(summary).roots, summary.phases
-    limit_ns = summary.clock_limit_ns * summary.steps
-    other_ns = phases.get(Phase.OTHER, 0)
-    model_ns = summary.total_step_ns - other_ns - sum(line.total_ns for line in lines)
-    model_parts = _rest([phases.get(phase, 0) for phase in MODULE_PHASES], lines)
-    rows = [
-        _row(summary, "other (in no span)", 0, other_ns, (0, 0, 0), limit_ns),
-        _row(summary, "model (in no name)", 0, model_ns, model_parts, limit_ns),
-    ]
-    yield from _siblings(summary, lines, [row for row in rows if row.total_ns > 0], 0, "")
-
-
-def _siblings(
-    summary: Summary, lines: Sequence[Line], rows: Sequence[TreeRow], depth: int, above: str
-) -> Iterator[TreeRow]:
-    """Yield lines with all below them, and further rows, in descending order of time."""
-    every: list[tuple[float, Line | TreeRow]] = [(line.total_ns / summary.steps, line) for line in lines]
-    every += [(row.total_ns, row) for row in rows]
-    for _, one in sorted(every, key=lambda entry: -entry[0]):
-        if isinstance(one, Line):
-            yield from _line_rows(summary, one, depth, above)
-        else:
-            yield one
-
-
-def _line_rows(summary: Summary, line: Line, depth: int, above: str) -> Iterator[TreeRow]:
-    name = line.name.removeprefix(f"{above}/") if above else line.name
-    limit_ns = line.limit_ns(summary.clock_limit_ns)
-    yield replace(
-        _row(summary, name, depth, line.total_ns, line.parts, limit_ns),
-        phase=line.rows[0].phase,
-        calls=line.calls / summary.steps,
-        steps=max(row.steps for row in line.rows),
-        is_host_bound=line.is_host_bound,
-        is_unopened=any(row.stopped == "budget" for row in line.rows),
-        path=line.name,
+    phases, roots = summary.phases, name_lines(summary).roots
+    other = Line("other (in no span)", total_ns=phases.get(Phase.OTHER, 0))
+    model = Line(
+        "model (in no name)", total_ns=summary.total_step_ns - other.total_ns - sum(one.total_ns for one in roots)
     )
-    own_ns = line.total_ns - sum(child.total_ns for child in line.children)
-    # The part of a name outside its children has a row from 1 % of the step on.
-    has_own = line.children and own_ns >= 0.01 * summary.total_step_ns
-    own = [_row(summary, SELF, depth + 1, own_ns, _rest(line.parts, line.children), limit_ns)] if has_own else []
-    yield from _siblings(summary, line.children, own, depth + 1, line.name)
+    model.parts = _rest([phases.get(phase, 0) for phase in MODULE_PHASES], roots)
+    yield from _rows(summary, [*roots, *(line for line in (other, model) if line.total_ns > 0)], 0, "")
+
+
+def _rows(summary: Summary, lines: Iterable[Line], depth: int, above: str) -> Iterator[TreeRow]:
+    """Yield lines with all below them, in descending order of time."""
+    steps = summary.steps
+    for line in sorted(lines, key=by_time):
+        limit_ns = line.limit_ns(summary.clock_limit_ns) if line.rows else summary.clock_limit_ns * steps
+        yield TreeRow(
+            line.name.removeprefix(f"{above}/"),
+            depth,
+            line.total_ns / steps,
+            line.total_ns / max(summary.total_step_ns, 1),
+            tuple(part / steps for part in line.parts),
+            phase=line.rows[0].phase if line.rows else None,
+            limit_ns=limit_ns / steps,
+            calls=line.calls / steps,
+            steps=max((row.steps for row in line.rows), default=0),
+            is_host_bound=line.is_host_bound,
+            is_unopened=any(row.stopped == "budget" for row in line.rows),
+            path=line.name if line.rows else "",
+        )
+        own = Line(SELF, total_ns=line.total_ns - sum(child.total_ns for child in line.children))
+        own.parts = _rest(line.parts, line.children)
+        # The part of a name outside its children has a row from 1 % of the step on.
+        has_own = line.children and own.total_ns >= 0.01 * summary.total_step_ns
+        yield from _rows(summary, [*line.children, *([own] if has_own else [])], depth + 1, line.name)
 
 
 def _rest(parts: Sequence[int], lines: Sequence[Line]) -> list[int]:
     """Return the parts without those of these lines."""
     return [max(ns - sum(line.parts[at] for line in lines), 0) for at, ns in enumerate(parts)]
-
-
-def _row(summary: Summary, name: str, depth: int, ns: int, parts: Sequence[int], limit_ns: int) -> TreeRow:
-    steps = summary.steps
-    share = ns / max(summary.total_step_ns, 1)
-    return TreeRow(name, depth, ns / steps, share, tuple(part / steps for part in parts), limit_ns=limit_ns / steps)

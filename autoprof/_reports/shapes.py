@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator
 from .._core.units import count, format_count, format_ms
 from ..frame import MODULE_PHASES, NOT_MEASURED, NamedShape, StepFrame
 from ..summary import Row, Shapes, Summary
-from .name_lines import name_lines, walk
 from .text import crop, safe, wrap
 
 
@@ -46,7 +45,7 @@ def render_shapes(summary: Summary, width: int) -> list[str]:
     if not names:
         return []
     lines = ["in detail   calls and times per recorded step; shapes as first seen"]
-    for name in dict.fromkeys([*(line.name for line, _, _ in walk(name_lines(summary).roots)), *names]):
+    for name in dict.fromkeys([*(row.name for row in summary.rows), *names]):
         if name in names:
             lines += _name(name, names[name], [row for row in summary.rows if row.name == name], summary, width)
     return [crop(safe(line), width).rstrip() for line in lines]
