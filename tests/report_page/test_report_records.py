@@ -7,44 +7,41 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from report_builders import MS, frames_of, save_run, summary_of
+from report_builders import MS, ROWS, frame_of, frames_of, layout_of, save_run, summary_of
 
-from autoprof._reports.page.history import BINS, SLOW_STEPS, QuantileBins, RunHistory, read_history
+from autoprof._reports.page.history import BINS, SLOW_STEPS, RunHistory, read_history
 from autoprof._reports.page.payload import run_payload
 from autoprof._storage.runs import read_run
 from autoprof.diagnose import saved_summary
 
-
-def test_a_bin_has_the_median_and_the_95th_percentile() -> None:
-    """Of the steps in which the row occurred: a missing one is not a zero."""
-    bins = QuantileBins(4)
-    for step, ns in enumerate((10, np.nan, 30, 20, 50), 1):
-        bins.add(step, np.array([ns], dtype=np.float32))
-    assert bins.result().tolist() == [[[20, 50]], [[30, 50]], [[30, 50]]]
-    assert (bins.first, bins.last) == ([1, 5], [4, 5])
+ROWS_OF = summary_of(frames_of(3)).rows
 
 
 def _history(run: Path) -> RunHistory:
-    return read_history(run / "rank0/steps.jsonl", summary_of(frames_of(3)).rows)
+    return read_history(run / "rank0/steps.jsonl", ROWS_OF)
 
 
 def test_a_long_run_has_no_more_bins_than_its_limit(tmp_path: Path) -> None:
-    """The slowest steps are kept whole beside the bins; memory is that of the warm-up, too."""
+    """A bin has the mean and the maximum of its steps; the slowest steps are kept whole beside the bins."""
     steps = 2 * BINS
     history = _history(save_run(tmp_path, frames_of(steps, slow=(700,))))
-    p50, _, most = history.times.result()
-    assert (history.steps, p50.shape) == (steps - 2, (9, BINS - 1))
-    assert (p50[0, 9], most[0].max()) == (100 * MS, 300 * MS)
-    assert (len(history.slow), history.slow[0].step) == (SLOW_STEPS, 700)
+    assert (history.steps, len(history.bins)) == (steps - 2, BINS - 1)
+    slow = next(one for one in history.bins if one.first <= 700 <= one.last)
+    assert (slow.mean()[0], slow.most[0], history.bins[9].mean()[0]) == (200 * MS, 300 * MS, 100 * MS)
+    assert sum(slow.phases.values()) == 2 * 200 * MS
+    assert (len(history.slow), history.slow[0].frame.step) == (SLOW_STEPS, 700)
     assert 210 * MS in history.slow[0].times
-    memory = history.memory.result()["rss_bytes"]
-    assert (len(memory), memory[0], memory[-1]) == (BINS, 1_000_000_002, 1_000_000_000 + steps)
+    assert (history.bins[0].memory["rss_bytes"], history.bins[-1].last) == (1_000_000_004, steps)
 
 
-def test_the_phases_of_a_bin_add_up_to_its_mean_step(tmp_path: Path) -> None:
-    """A phase that a step lacks counts as zero."""
-    history = _history(save_run(tmp_path, frames_of(50)))
-    assert sum(column[0] or 0.0 for column in history.phases.result().values()) == 100 * MS
+def test_a_row_that_did_not_occur_is_no_zero(tmp_path: Path) -> None:
+    """The mean is over the steps with it."""
+    layout = layout_of(ROWS[:2])
+    frames = [frame_of(layout, step, [10, 40], 100) for step in range(1, 1 + BINS)]
+    history = read_history(save_run(tmp_path, [*frames, *frames_of(2 * BINS)[BINS:]]) / "rank0/steps.jsonl", ROWS_OF)
+    optimizer = next(at for at, row in enumerate(ROWS_OF) if row.name == "optimizer")
+    assert np.isnan(history.bins[0].mean()[1 + optimizer])
+    assert history.bins[-1].mean()[1 + optimizer] == 5 * MS
 
 
 def test_a_cut_line_is_skipped_and_counted(tmp_path: Path) -> None:
@@ -84,20 +81,3 @@ def test_a_run_without_records_has_its_summary(tmp_path: Path) -> None:
     found = _payload(run)
     assert sum(one["ns"] for one in found["tree"] if not one["depth"]) == 100 * MS
     assert found["records"] is None
-
-
-def test_the_ranks_are_compared_on_the_page(tmp_path: Path) -> None:
-    """From their records where the run has not saved a comparison: which rank, in which steps and rows."""
-    run = save_run(tmp_path, frames_of(40), world_size=2)
-    save_run(tmp_path, frames_of(40, slow=range(1, 41), extra_ms=30), rank=1, world_size=2)
-    found = _payload(run)["ranks"]
-    assert found["text"].startswith("Rank 1 takes 30.0 ms")
-    assert (found["slow"], found["ranks"], found["rows"][0]) == ([1], [0, 1], ["data", "data"])
-    assert [times[0] for times in found["excess"]] == [-30_000, 30_000]
-
-
-def test_ranks_that_cannot_be_compared_are_a_sentence(tmp_path: Path) -> None:
-    """The records of another rank are on another machine; the page names it."""
-    found = _payload(save_run(tmp_path, frames_of(40), world_size=2))["ranks"]
-    assert "could not be compared" in found["text"]
-    assert found["missing"] == [1]

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from functools import partial
-from math import ceil, isfinite
+from math import ceil
 from pathlib import Path
 from typing import Final
 
@@ -15,7 +16,7 @@ import numpy.typing as npt
 
 from ..._stats.rows import RowKey, step_rows
 from ..._storage.records import Frames, record_files
-from ...frame import Layout, Nanoseconds, Phase, StepFrame
+from ...frame import Layout, Nanoseconds, StepFrame
 from ...summary import Row
 
 Times = npt.NDArray[np.float32]
@@ -29,105 +30,55 @@ SLOW_STEPS: Final = 32
 """The slowest steps, which are kept with the times of all their rows."""
 
 
-class QuantileBins:
-    """Collect columns of times; a bin for each ``stride`` steps has their median, 95th percentile and maximum."""
+@dataclass(slots=True)
+class StepBin:
+    """Some steps in a row: sums and maxima of their times, sums of their phases, maxima of their memory."""
 
-    def __init__(self, stride: int) -> None:
-        self.stride = max(stride, 1)
-        self.first: list[int] = []
-        self.last: list[int] = []
-        self._samples: list[Times] = []
-        self._bins: list[Times] = []
-        self._count = 0
+    first: int
+    last: int
+    sums: npt.NDArray[np.float64]
+    counts: Nanoseconds
+    most: Times
+    steps: int = 0
+    phases: Counter[str] = field(default_factory=Counter)
+    memory: dict[str, int] = field(default_factory=dict)
 
-    def add(self, step: int, times: Times) -> None:
-        """Add the times of one step."""
-        if not self._count:
-            self.first.append(step)
-            self.last.append(step)
-        self.last[-1] = step
-        if self._count % ceil(self.stride / 512) == 0:  # at most 512 evenly spaced steps of a bin are in memory
-            self._samples.append(times)
-        self._count += 1
-        if self._count == self.stride:
-            self._close_bin()
+    def add(self, frame: StepFrame, times: Times) -> None:
+        """Add one step."""
+        self.last = frame.step
+        self.steps += 1
+        self.sums += np.nan_to_num(times)
+        self.counts += ~np.isnan(times)
+        self.most = np.fmax(self.most, times)
+        self.phases.update({str(phase): ns for phase, ns in frame.phase_ns().items()})
+        for key, value in frame.memory.items():
+            self.memory[key] = max(value, self.memory.get(key, value))
 
-    def _close_bin(self) -> None:
-        ordered = np.sort(np.stack(self._samples), axis=0)  # NaN is last
-        present = (~np.isnan(ordered)).sum(axis=0)
-        ranks = [np.maximum(np.ceil(q * present).astype(np.int64), 1) - 1 for q in (0.5, 0.95, 1.0)]
-        self._bins.append(np.take_along_axis(ordered, np.stack(ranks), axis=0))
-        self._samples, self._count = [], 0
-
-    def result(self) -> Times:
-        """Return the medians, the 95th percentiles and the maxima: 3 × columns × bins."""
-        if self._count:
-            self._close_bin()
-        return np.stack(self._bins, axis=2)
-
-
-class ValueBins:
-    """Collect values by name; a bin for each ``stride`` steps has one number of each, such as the largest."""
-
-    def __init__(self, stride: int, reduce: Callable[[Sequence[float]], float]) -> None:
-        self.steps: list[int] = []
-        self._stride = max(stride, 1)
-        self._reduce = reduce
-        self._open: dict[str, list[float]] = {}
-        self._bins: list[dict[str, float]] = []
-        self._count = 0
-
-    def add(self, step: int, values: Mapping[str, float]) -> None:
-        """Add the values of one step."""
-        if not self._count:
-            self.steps.append(step)
-        for key, value in values.items():
-            if isfinite(value):
-                self._open.setdefault(key, []).append(value)
-        self._count += 1
-        if self._count == self._stride:
-            self._close_bin()
-
-    def _close_bin(self) -> None:
-        self._bins.append({key: self._reduce(values) for key, values in self._open.items()})
-        self._open, self._count = {}, 0
-
-    def result(self) -> dict[str, list[float | None]]:
-        """Return a column for each of the first 16 names; None where a bin has no value of it."""
-        if self._count:
-            self._close_bin()
-        names = list(dict.fromkeys(name for one in self._bins for name in one))
-        return {name: [one.get(name) for one in self._bins] for name in names[:16]}
+    def mean(self) -> Times:
+        """Return the mean of each column over the steps with it."""
+        means: Times = np.where(self.counts, self.sums / np.maximum(self.counts, 1), np.nan).astype(np.float32)
+        return means
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class SlowStep:
     """One of the slowest steps, with the time of each row."""
 
-    step: int
-    start_unix_ns: int
-    step_ns: int
-    phases: Mapping[str, int]
+    frame: StepFrame
     times: Times
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values)
 
 
 class RunHistory:
     """The records of one rank: times of the steps and of the longest rows, phases and memory.
 
-    The first column of ``times`` is the length of the steps; ``parents`` has the index of the row around each row, -1
+    The first column of all times is the length of the steps; ``parents`` has the index of the row around each row, -1
     for none.
     """
 
     def __init__(self, most_steps: int, rows: Sequence[Row]) -> None:
-        stride = ceil(most_steps / BINS)
+        self.stride = max(ceil(most_steps / BINS), 1)
         self.steps = self.bad_lines = 0
-        self.times = QuantileBins(stride)
-        self.phases = ValueBins(stride, _mean)
-        self.memory = ValueBins(stride, max)
+        self.bins: list[StepBin] = []
         self.parents = [-1] * min(len(rows), MAX_ROWS)
         self._index = {RowKey(row.name, row.phase, row.lane): at for at, row in enumerate(rows[:MAX_ROWS])}
         self._of_layout: dict[Layout, Nanoseconds] = {}
@@ -139,17 +90,18 @@ class RunHistory:
         return [slow for _, _, slow in sorted(self._slow, key=lambda one: (-one[0], one[1]))]
 
     def add(self, frame: StepFrame) -> None:
-        """Add one step; of a warm-up step only its memory."""
-        self.memory.add(frame.step, frame.memory)
+        """Add one step; a warm-up step is ignored."""
         if frame.warmup or (frame.device_ns is not None and frame.device_duration_ns is None):
             return
         self.steps += 1
-        times, phases = self._times(frame), {str(phase): ns for phase, ns in frame.phase_ns().items()}
-        self.times.add(frame.step, times)
-        self.phases.add(frame.step, {str(phase): phases.get(str(phase), 0) for phase in Phase})
+        times = self._times(frame)
+        if not self.bins or self.bins[-1].steps == self.stride:
+            empty = np.zeros(len(times), dtype=np.int64)
+            self.bins.append(StepBin(frame.step, frame.step, empty.astype(np.float64), empty, times))
+        self.bins[-1].add(frame, times)
         if len(self._slow) < SLOW_STEPS or frame.step_ns > self._slow[0][0]:
-            slow = SlowStep(frame.step, frame.start_unix_ns, frame.step_ns, phases, times[1:])
-            entry = (frame.step_ns, self.steps, slow)  # the count differs also for a step that is recorded twice
+            # The count differs also for a step that is recorded twice.
+            entry = frame.step_ns, self.steps, SlowStep(frame, times[1:])
             (heapq.heappush if len(self._slow) < SLOW_STEPS else heapq.heapreplace)(self._slow, entry)
 
     def _times(self, frame: StepFrame) -> Times:

@@ -18,7 +18,6 @@ from ...errors import OutputError
 from ...frame import Phase
 from ...summary import Summary
 from ..figures import phase_color
-from ..text import safe
 from .payload import run_payload
 
 SCRIPTS: Final = "data.js", "dom.js", "charts.js", "tree.js", "steps.js", "sections.js", "app.js"
@@ -42,10 +41,6 @@ def _render_page(payload: dict[str, Any]) -> str:
         "colors": {str(phase): phase_color(phase) for phase in Phase},
         "run": payload,
     }
-    return _document(f"{payload['name']} · autoprof", data)
-
-
-def _document(title: str, data: dict[str, Any]) -> str:
     uplot = "uplot/uPlot.iife.min.js", "uplot/uPlot.min.css"
     styles = [_read(uplot[1]), _read("page.css")]
     own = "\n".join(_read(name) for name in SCRIPTS)
@@ -61,7 +56,7 @@ def _document(title: str, data: dict[str, Any]) -> str:
             f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n',
             '<meta name="viewport" content="width=device-width, initial-scale=1">\n',
             '<meta name="color-scheme" content="light dark">\n',
-            f"<title>{escape(safe(title))}</title>\n",
+            f"<title>{escape(payload['name'])} · autoprof</title>\n",
             *(f"<style>{style}</style>\n" for style in styles),
             f"</head>\n<body>\n{_read('page.html')}\n",
             f'<script type="application/json" id="data">{_inert(text)}</script>\n',

@@ -2,9 +2,9 @@
 
 // Functions that draw what needs a place on the page first.
 const MOUNTED = [];
-const TITLES = { card: "Verdict", tree: "Tree", steps: "Steps", memory: "Memory", lines: "Lines", ranks: "Ranks", more: "More" };
+const TITLES = { card: "Verdict", tree: "Tree", steps: "Steps", memory: "Memory", text: "All figures" };
 
-const SECTIONS = [cardSection, treeSection, stepSection, memorySection, lineSection, rankSection, moreSection].map((make) => make()).filter(Boolean);
+const SECTIONS = [cardSection, treeSection, stepSection, memorySection, textSection].map((make) => make()).filter(Boolean);
 replace(document.getElementById("main"), SECTIONS);
 replace(document.getElementById("nav"), SECTIONS.map((one) => h("button", { type: "button", onclick: () => one.scrollIntoView() }, TITLES[one.id])));
 replace(document.getElementById("footer"), `written by autoprof ${DATA.version} at ${DATA.written} · charts by uPlot 1.6.32 (MIT licence) · this page loads nothing from any network`);
@@ -20,11 +20,6 @@ SEARCH.addEventListener("change", () => {
   choose({ module: name || SEARCH.value, zoom: (node && node.parent && node.parent.key) || null });
   document.getElementById("module")?.scrollIntoView({ block: "nearest" });
   SEARCH.value = "";
-});
-addEventListener("keydown", (event) => {
-  if (event.ctrlKey || event.metaKey || event.altKey || event.target.matches("input")) return;
-  if (event.key === "/") event.preventDefault(), SEARCH.focus();
-  else if (event.key === "Escape") choose(STATE.zoom ? { zoom: nodeOf(STATE.zoom)?.parent?.key || null } : { step: null });
 });
 
 addEventListener("hashchange", applyHash);

@@ -34,6 +34,15 @@ function axis(extra) {
   return { stroke: stroke("--faint"), grid: color, ticks: { ...color, size: 4 }, font: "11px system-ui, sans-serif", ...extra };
 }
 
+// For each colour a line of means, preceded by a line of maxima where a bin has several steps, and a band between them.
+function bandTo(colors) {
+  const binned = RECORDS.stride > 1;
+  return {
+    series: colors.flatMap((color) => [{ stroke: binned ? faint(color, 0.35) : "transparent", width: 1 }, { stroke: color, width: 1.5 }]),
+    bands: binned ? colors.map((color, at) => ({ series: [2 * at + 1, 2 * at + 2], fill: faint(color, 0.2) })) : undefined,
+  };
+}
+
 // A chart of columns over the steps. `y` has the scale and unit of the axis: uPlot gets scaled values, so that its
 // ticks are round. `onHover` and `onPick` get an index.
 function makeChart(holder, { data, series, bands, height, y, label, fromZero = true, onHover, onPick, sync }) {

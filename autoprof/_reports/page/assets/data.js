@@ -19,7 +19,8 @@ ROWS.name.forEach((name, row) => BY_NAME.set(name, [...(BY_NAME.get(name) || [])
 if (RECORDS) {
   RECORDS.middle = RECORDS.first.map((step, at) => (step + RECORDS.last[at]) / 2);
   // The first column is the length of the steps; the others are the longest rows.
-  const columns = (times) => ROWS.all.slice(0, times.length / RECORDS.first.length - 1).map((row) => times.slice((row + 1) * RECORDS.first.length, (row + 2) * RECORDS.first.length));
-  const [p50, p95] = [timesOf(RECORDS.p50), timesOf(RECORDS.p95)];
-  Object.assign(RECORDS, { rowP50: columns(p50), rowP95: columns(p95), p50: p50.slice(0, RECORDS.first.length), p95: p95.slice(0, RECORDS.first.length) });
+  const bins = RECORDS.first.length;
+  const columns = (times) => Array.from({ length: times.length / bins }, (_, at) => times.slice(at * bins, (at + 1) * bins));
+  [RECORDS.mean, ...RECORDS.rowMean] = columns(timesOf(RECORDS.mean));
+  [RECORDS.most, ...RECORDS.rowMost] = columns(timesOf(RECORDS.most));
 }

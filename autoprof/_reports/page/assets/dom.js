@@ -36,10 +36,10 @@ function swatch(phase, color = phaseColor(phase)) {
 }
 
 // A table: heads and cells are texts or elements. The first column is left-aligned.
-function table(heads, rows, attributes = {}) {
+function table(heads, rows) {
   const head = h("thead", {}, h("tr", {}, heads.map((one) => h("th", { scope: "col" }, one))));
   const body = h("tbody", {}, rows.map((cells) => h("tr", {}, cells.map((cell) => h("td", {}, cell)))));
-  return h("div", { class: "scroll" }, h("table", attributes, head, body));
+  return h("div", { class: "scroll" }, h("table", {}, head, body));
 }
 
 function section(id, title, about, ...children) {
@@ -48,17 +48,17 @@ function section(id, title, about, ...children) {
 }
 
 // A strip of parts, each with its share of the whole and its colour.
-function strip(parts, kind = "meter") {
+function strip(parts) {
   const spans = parts.map(([share, background]) => h("span", { style: { width: `${100 * Math.min(Math.max(share, 0), 1)}%`, background } }));
-  return h("span", { class: kind }, spans);
+  return h("span", { class: "meter" }, spans);
 }
 
 function moduleLink(name, text = name) {
   return h("a", { href: hashFor({ module: name }), class: "name", title: name }, text);
 }
 
-function facts(entries, kind = "facts") {
-  return h("dl", { class: kind }, entries.map(([word, text]) => [h("dt", {}, word), h("dd", {}, text)]));
+function facts(entries) {
+  return h("dl", { class: "facts" }, entries.map(([word, text]) => [h("dt", {}, word), h("dd", {}, text)]));
 }
 
 function digits(value) {

@@ -12,7 +12,7 @@ function stepSection() {
   MOUNTED.push(() => mountSteps(times, phases, hover, slow));
   LISTENERS.push((changed) => changed.has("step") && drawStep());
   const chips = slow.map((one) => h("a", { href: hashFor({ step: one.step }), "data-step": one.step }, `${one.step.toLocaleString("en")} `, h("b", {}, formatNs(one.ns))));
-  const binned = RECORDS.stride > 1 ? ", in bins: line p50, band to p95, thin line max" : "";
+  const binned = RECORDS.stride > 1 ? ", in bins: line mean, band to max" : "";
   return section(
     "steps",
     "Steps over time",
@@ -27,32 +27,20 @@ function stepSection() {
 }
 
 function mountSteps(times, phases, hover, slow) {
-  const { middle, first, last, p50, p95, most, stride } = RECORDS;
+  const { middle, first, last, mean, most, stride } = RECORDS;
   const names = PHASES.filter((phase) => RECORDS.phases[phase].some((ns) => ns > 0));
   const show = (at) => {
-    const values = at === null ? [RUN.p50, RUN.p95, RUN.most] : [p50[at], p95[at], most[at]];
-    const text = at !== null && stride === 1 ? formatNs(p50[at]) : `p50 ${formatNs(values[0])}, p95 ${formatNs(values[1])}, max ${formatNs(values[2])}`;
-    const parts = at === null ? [] : names.map((phase) => [phase, RECORDS.phases[phase][at]]).filter(([, ns]) => ns > 0.01 * p50[at]);
-    replace(hover, at === null ? text : `${stepsText(first[at], last[at])}: ${[text, ...parts.map(([phase, ns]) => `${phase} ${formatNs(ns)}`)].join(" · ")}`);
+    if (at === null) return replace(hover, `p50 ${formatNs(RUN.p50)}, p95 ${formatNs(RUN.p95)}, max ${formatNs(RUN.most)}`);
+    const text = stride === 1 ? formatNs(mean[at]) : `mean ${formatNs(mean[at])}, max ${formatNs(most[at])}`;
+    const parts = names.map((phase) => [phase, RECORDS.phases[phase][at]]).filter(([, ns]) => ns > 0.01 * mean[at]);
+    replace(hover, `${stepsText(first[at], last[at])}: ${[text, ...parts.map(([phase, ns]) => `${phase} ${formatNs(ns)}`)].join(" · ")}`);
   };
   const onPick = (at) => {
     const inside = slow.find((one) => one.step >= first[at] && one.step <= last[at]);
     choose({ step: inside ? inside.step : last[at] });
   };
   const shared = { onHover: show, onPick, sync: "steps" };
-  makeChart(times, {
-    ...shared,
-    data: [middle, most, p95, p50],
-    series: [
-      { stroke: () => (stride > 1 ? faint(css("--accent"), 0.35) : "transparent"), width: 1 },
-      { stroke: () => "transparent", width: 1 },
-      { stroke: stroke("--accent"), width: 1.5 },
-    ],
-    bands: stride > 1 ? [{ series: [2, 3], fill: () => faint(css("--accent"), 0.2) }] : undefined,
-    height: 200,
-    y: timeUnit(most),
-    label: "length of the steps",
-  });
+  makeChart(times, { ...shared, data: [middle, most, mean], ...bandTo([css("--accent")]), height: 200, y: timeUnit(most), label: "length of the steps" });
   // Layers over a line of zeros: a band is filled between a layer and the one below it.
   const stacked = [middle.map(() => 0)];
   for (const phase of names) stacked.push(RECORDS.phases[phase].map((ns, at) => ns + stacked[stacked.length - 1][at]));
@@ -91,11 +79,11 @@ function drawStep() {
     replace(panel, h("p", { class: "note" }, `Step ${STATE.step} was not recorded.`));
     return;
   }
-  const values = exact ? timesOf(exact.rows) : RECORDS.rowP50.map((column) => column[bin]);
+  const values = exact ? timesOf(exact.rows) : RECORDS.rowMean.map((column) => column[bin]);
   const phases = new Map(PHASES.map((phase) => [phase, exact ? exact.phases[phase] || 0 : RECORDS.phases[phase][bin]]));
-  const length = exact ? exact.ns : RECORDS.p50[bin];
+  const length = exact ? exact.ns : RECORDS.mean[bin];
   const isSingle = exact || RECORDS.first[bin] === RECORDS.last[bin];
-  const words = isSingle ? stepsText(STATE.step, STATE.step) : `${stepsText(RECORDS.first[bin], RECORDS.last[bin])}, medians`;
+  const words = isSingle ? stepsText(STATE.step, STATE.step) : `${stepsText(RECORDS.first[bin], RECORDS.last[bin])}, means`;
   const when = exact ? ` · ${new Date(exact.start).toLocaleTimeString()}` : "";
   replace(
     panel,

@@ -130,7 +130,7 @@ function treeSection() {
 }
 
 function largestModule() {
-  const found = RUN.card.findings.find((one) => BY_NAME.has(one.name));
+  const found = RUN.findings.find((one) => BY_NAME.has(one.name));
   if (found) return found.name;
   const modules = ROWS.all.filter((row) => ROWS.lane[row] === 0 && ROWS.fqn[row]); // the whole model, whose path is empty, says little
   const longest = (modules.length ? modules : ROWS.all).toSorted((a, b) => ROWS.self_ns[b] - ROWS.self_ns[a]);
@@ -154,7 +154,7 @@ function drawModule() {
   replace(
     panel,
     h("h3", {}, name, h("span", { class: "faint" }, rows.length > 1 ? ` mostly ${ROWS.phase[longest]}` : ` ${ROWS.phase[longest]}`), fqn ? h("code", { class: "fqn" }, fqn) : null),
-    RUN.card.findings.filter((one) => one.name === name).map((one) => h("p", { class: `found ${one.severity}` }, h("b", {}, one.rule), " ", one.why)),
+    RUN.findings.filter((one) => one.name === name).map((one) => h("p", { class: `found ${one.severity}` }, h("b", {}, one.rule), " ", one.why)),
     phaseTable(rows),
     h("h4", {}, "Over the steps"),
     hover,
@@ -178,26 +178,19 @@ function phaseTable(rows) {
 }
 
 function drawHistory(holder, hover, rows) {
-  const found = RECORDS ? rows.filter((row) => row < RECORDS.rowP50.length) : [];
+  const found = RECORDS ? rows.filter((row) => row < RECORDS.rowMean.length) : [];
   if (!found.length) {
     replace(holder, h("p", { class: "faint" }, RECORDS ? "This page has no room for the histories of the shortest rows." : "There are no records of steps, so there is no history."));
     return;
   }
-  const { first, last, middle, stride, rowP50, rowP95 } = RECORDS;
-  const data = [middle];
-  const series = [];
-  const bands = [];
-  for (const row of found) {
-    const color = phaseColor(ROWS.phase[row]);
-    data.push(rowP95[row], rowP50[row]);
-    series.push({ stroke: faint(color, stride > 1 ? 0.35 : 0), width: 1 }, { stroke: color, width: 1.5 });
-    if (stride > 1) bands.push({ series: [data.length - 2, data.length - 1], fill: faint(color, 0.18) });
-  }
+  const { first, last, middle, stride, rowMean, rowMost } = RECORDS;
+  const data = [middle, ...found.flatMap((row) => [rowMost[row], rowMean[row]])];
   const show = (at) => {
-    const about = stride > 1 ? `line: p50, band: to p95, of ${plural(stride, "recorded step")} a bin` : "each recorded step";
-    const parts = at === null ? [] : found.map((row) => `${ROWS.phase[row]} ${formatNs(rowP50[row][at])}${stride > 1 ? ` (p95 ${formatNs(rowP95[row][at])})` : ""}`);
+    const about = stride > 1 ? `line: mean, band: to max, of ${plural(stride, "recorded step")} a bin` : "each recorded step";
+    const parts = at === null ? [] : found.map((row) => `${ROWS.phase[row]} ${formatNs(rowMean[row][at])}${stride > 1 ? ` (max ${formatNs(rowMost[row][at])})` : ""}`);
     replace(hover, at === null ? about : `${stepsText(first[at], last[at])}: ${parts.join(" · ")}`);
   };
   show(null);
-  makeChart(holder, { data, series, bands, height: 200, y: timeUnit(...data.slice(1)), label: "time of the module over the steps", onHover: show, onPick: (at) => choose({ step: last[at] }) });
+  const colors = found.map((row) => phaseColor(ROWS.phase[row]));
+  makeChart(holder, { data, ...bandTo(colors), height: 200, y: timeUnit(...data.slice(1)), label: "time of the module over the steps", onHover: show, onPick: (at) => choose({ step: last[at] }) });
 }
