@@ -60,8 +60,6 @@ class RunFacts:
     def from_dict(cls, data: Mapping[str, Any]) -> RunFacts:
         """Read back the result of ``to_dict``; keys that only older versions have are left out."""
         known = {key: value for key, value in data.items() if key != "threads" or isinstance(value, (list, tuple))}
-        if known.get("ranks") is not None:
-            known["ranks"] = RankComparison.from_dict(known["ranks"])
         return _adapter().validate_python(known)
 
     @classmethod
