@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import os
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,10 +15,6 @@ from autoprof.compat import global_timer, timing_logger
 from autoprof.compat.timing_logger import TimingLogger
 from autoprof.sinks._terminal import PinnedLines
 from autoprof.testing import FakeClock
-
-SINKS = str(Path(__file__).parents[1] / "sinks")
-if SINKS not in sys.path:
-    sys.path.insert(0, SINKS)  # for the terminal that can be read
 
 
 @pytest.fixture(autouse=True)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import fields, is_dataclass
 from typing import Any
 
 import pytest
 import torch
+from bits import tensors_in
 from torch import Tensor, nn
 
 from autoprof import Phase, StepFrame
@@ -160,21 +159,6 @@ def tree(frame: StepFrame, *phases: Phase) -> list[str]:
         if shown:
             lines.append("  " * depth[i] + f"{span.name} {span.phase}")
     return lines
-
-
-def tensors_in(value: Any) -> Iterator[Tensor]:
-    """Yield the tensors of a value, however it nests."""
-    if isinstance(value, Tensor):
-        yield value
-    elif isinstance(value, dict):
-        for item in value.values():
-            yield from tensors_in(item)
-    elif isinstance(value, (tuple, list)):
-        for item in value:
-            yield from tensors_in(item)
-    elif is_dataclass(value) and not isinstance(value, type):
-        for field in fields(value):
-            yield from tensors_in(getattr(value, field.name))
 
 
 class Referee:

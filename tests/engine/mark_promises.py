@@ -8,12 +8,12 @@ import pickle
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import fields, is_dataclass
 from typing import Any
 
 import pytest
 import torch
 import torch.utils.checkpoint
+from bits import describe
 from engine_laws import Watched, check_laws, count, everything
 from torch import Tensor, nn
 from torch.nn.modules import module as torch_module
@@ -41,26 +41,6 @@ def two_layers() -> nn.Sequential:
 def batch() -> Tensor:
     """Return the input of every test, made anew."""
     return torch.arange(6.0).reshape(2, 3) / 6
-
-
-def frozen(value: Any) -> Any:
-    """Return a value that keeps the bits of all its tensors, and compares with ``==``."""
-    if isinstance(value, Tensor):
-        flat = value.detach().clone().reshape(-1).contiguous()
-        return (
-            "tensor",
-            str(value.dtype),
-            tuple(value.shape),
-            value.requires_grad,
-            bytes(flat.view(torch.uint8).tolist()),
-        )
-    if isinstance(value, dict):
-        return {key: frozen(item) for key, item in value.items()}
-    if isinstance(value, (tuple, list)):
-        return [frozen(item) for item in value]
-    if is_dataclass(value) and not isinstance(value, type):
-        return [frozen(getattr(value, field.name)) for field in fields(value)]
-    return value
 
 
 def _described(name: str, value: Any) -> Any:
@@ -144,10 +124,10 @@ def as_bare(
         with ExitStack() as stack:
             watched = stack.enter_context(Watched(model, config=everything(**changes))) if record else None
             for _ in range(steps):
-                seen.append(frozen(work(model)))
-                seen.append(frozen({name: p.grad for name, p in model.named_parameters()}))
-                seen.append(frozen(model.state_dict()))
-                seen.append(frozen(torch.get_rng_state()))
+                seen.append(describe(work(model)))
+                seen.append(describe({name: p.grad for name, p in model.named_parameters()}))
+                seen.append(describe(model.state_dict()))
+                seen.append(describe(torch.get_rng_state()))
                 if watched:
                     watched.step()
             if watched:

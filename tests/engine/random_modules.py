@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from engine_laws import tensors_in
+from bits import tensors_in
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 

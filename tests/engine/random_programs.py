@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from engine_laws import tensors_in
+from bits import tensors_in
 from hypothesis import strategies as st
 from random_modules import WIDTH, Box, Entry
 from torch import Tensor, nn

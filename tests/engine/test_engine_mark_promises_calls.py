@@ -1,70 +1,35 @@
-"""Calls and backward passes of every shape are recorded as they happen, and give the bits of the bare model."""
+"""Calls of every shape are recorded as they happen, and a mark is no hook: programs find the bare model."""
 
 from __future__ import annotations
 
-from collections import namedtuple
-from dataclasses import dataclass
+import inspect
+import types
 from typing import Any
 
 import pytest
 import torch
-from engine_laws import tree
-from mark_promises import ALL, as_bare, backwards, batch, forwards, recorded, train_step, two_layers
+from attached import hooks_of
+from engine_laws import Watched, everything, tree
+from mark_promises import (
+    ALL,
+    as_bare,
+    backwards,
+    batch,
+    check_closed,
+    count_fused_calls,
+    counting_steps,
+    entries,
+    forwards,
+    functions,
+    recorded,
+    train_step,
+    two_layers,
+)
 from torch import Tensor, nn
 
 from autoprof import Phase
 
 # Arguments and outputs.
-
-Point = namedtuple("Point", "x y")
-
-
-@dataclass
-class Holder:
-    """A value that torch does not look into."""
-
-    value: Tensor
-
-
-class Shapes(nn.Module):
-    """Call a layer with arguments of every shape, and return them in every shape."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.layer = Layer()
-
-    def forward(self, x: Tensor) -> Any:
-        a = self.layer(x)
-        b = self.layer(x=a)
-        c = self.layer(b, scale=2.0)
-        d = self.layer(scale=2.0, x=c)
-        e = self.layer([d])
-        f = self.layer({"deep": [(e,)]})
-        g = self.layer(Holder(f))
-        return self.layer(Point(g, 1.0))
-
-
-class Layer(nn.Module):
-    """A layer that takes and returns tensors in values of many kinds."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.full((3,), 1.5))
-
-    def forward(self, x: Any, scale: float = 1.0) -> Any:
-        if isinstance(x, Tensor):
-            return x * self.weight * scale
-        if isinstance(x, list):
-            return x[0] * self.weight
-        if isinstance(x, dict):
-            return x["deep"][0][0] * self.weight
-        return (x.value if isinstance(x, Holder) else x.x) * self.weight
-
-
-def test_arguments_of_every_shape_reach_forward() -> None:
-    """By position, by keyword, mixed, and inside lists, dicts, tuples and objects; each call is recorded."""
-    for frame in as_bare(Shapes, train_step):
-        assert forwards(frame) == backwards(frame) == {"Shapes": 1, "layer": 8}
 
 
 def test_a_wrong_call_raises_the_error_of_the_bare_model() -> None:
@@ -168,3 +133,147 @@ def test_a_session_closed_inside_a_call_lets_the_call_end() -> None:
         handle.remove()
         del model[1].closing
         assert torch.equal(model(batch()), expected)
+
+
+# Hooks that programs look at, copy and clear.
+
+
+def test_a_recorded_model_has_no_hooks() -> None:
+    """On no module, of no kind: what asks for hooks before it takes a faster way takes it."""
+    model = two_layers()
+    with recorded(model) as watched:
+        for _ in range(2):
+            found = [hooks_of(module) for module in model.modules()]
+            assert not any(hooks for one in found for kind, hooks in one.items() if kind != "marks")
+            train_step(model)
+            watched.step()
+    for frame in watched.sink.frames:
+        assert forwards(frame) == backwards(frame) == ALL
+
+
+def test_hooks_that_the_program_clears_leave_the_modules_recorded() -> None:
+    """``_forward_hooks.clear()`` and its kin, on every module; nothing is left of them after the session."""
+
+    def work(model: nn.Module) -> Any:
+        for module in model.modules():
+            module.register_forward_hook(lambda *_: 1 / 0)
+            module.register_forward_pre_hook(lambda *_: 1 / 0)
+            module._forward_hooks.clear()
+            module._forward_pre_hooks.clear()
+        return train_step(model)
+
+    for frame in as_bare(two_layers, work):
+        assert forwards(frame) == backwards(frame) == ALL
+
+
+class Trained(nn.Module):
+    """A frozen encoder in eval mode, without gradients, under a head that trains."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+        self.trunk = nn.TransformerEncoder(layer, 2).requires_grad_(False)
+        self.head = nn.Linear(8, 2)
+
+    def train(self, mode: bool = True) -> Trained:
+        super().train(mode)
+        self.trunk.eval()
+        return self
+
+    def forward(self, x: Tensor) -> Tensor:
+        with torch.no_grad():
+            hidden = self.trunk(x)
+        return self.head(hidden)
+
+
+@pytest.mark.filterwarnings("ignore:.*nested tensors")
+def test_the_fused_way_of_a_transformer_encoder_stays_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With rules on all modules inside it; the encoder is recorded with the layers that it calls."""
+    fused_calls = count_fused_calls(monkeypatch)
+
+    def work(model: nn.Module) -> Any:
+        fused_calls.clear()
+        output = model(torch.linspace(-1, 1, 48).reshape(2, 3, 8))
+        output.square().sum().backward()
+        return output, list(fused_calls)
+
+    for frame in as_bare(lambda: Trained().train(), work, steps=3):
+        assert fused_calls == ["_transformer_encoder_layer_fwd"] * 2
+        assert forwards(frame) == {"Trained": 1, "trunk": 1, "trunk/layers/0": 1, "trunk/layers/1": 1, "head": 1}
+        assert backwards(frame) == {"Trained": 1, "head": 1}
+
+
+# Modes of the program.
+
+
+# Functions that are replaced.
+
+
+def twice(self: Any, x: Tensor) -> Tensor:
+    """Be a forward."""
+    return torch.nn.functional.linear(x, self.weight) * 2
+
+
+OWN_CALL = nn.Module.__call__
+SEEN: list[str] = []
+
+
+def call(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
+    """Be a ``__call__`` of all modules, as tools that trace modules put it on the class."""
+    SEEN.append(type(self).__name__)
+    return OWN_CALL(self, *args, **kwargs)
+
+
+@pytest.mark.parametrize("place", ["instance", "class", "__call__ of all modules"])
+def test_a_function_of_a_module_that_is_replaced_is_called_and_recorded(place: str) -> None:
+    """In the second step; put back after it."""
+
+    def work(model: Any, step: int) -> Any:
+        SEEN.clear()
+        with pytest.MonkeyPatch.context() as patch:
+            if step == 2 and place == "instance":
+                patch.setitem(vars(model[0]), "forward", types.MethodType(twice, model[0]))
+            elif step == 2 and place == "class":
+                patch.setattr(nn.Linear, "forward", twice)
+            elif step == 2:
+                patch.setattr(nn.Module, "__call__", call)
+            return train_step(model), list(SEEN)
+
+    for frame in as_bare(two_layers, counting_steps(work), steps=3):
+        assert forwards(frame) == backwards(frame) == ALL
+
+
+def test_what_programs_ask_of_a_model_is_answered_as_without_a_session() -> None:
+    """Signature of its forward, names, children, parameters, buffers, text and size."""
+
+    def work(model: Any) -> Any:
+        return (
+            str(inspect.signature(model.forward)),
+            model.forward.__func__ is type(model).forward,
+            dir(model) == sorted({*dir(type(model)), *vars(model), *model._modules}),
+            [name for name, _ in model.named_modules()],
+            [name for name, _ in model.named_parameters()],
+            sum(p.numel() for p in model.parameters()),
+            repr(model),
+            "forward" in vars(model[0]),
+        )
+
+    as_bare(two_layers, work)
+
+
+# Modules that come and go.
+
+
+def test_a_module_that_left_the_model_has_nothing_of_the_session_after_it() -> None:
+    """Though the tree no longer leads to it; it can be called during the session and after it."""
+    model, before = two_layers(), functions()
+    own = entries(model)
+    with Watched(model, config=everything()) as watched:
+        removed = model[0]
+        model[0] = nn.Linear(3, 3)
+        removed(batch()).sum().backward()
+        train_step(model)
+        watched.step()
+    check_closed(watched, before)
+    model[0] = removed
+    assert entries(model) == own

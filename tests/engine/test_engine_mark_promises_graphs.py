@@ -12,13 +12,13 @@ import torch
 import torch._dynamo.compiled_autograd
 import torch.export
 import torch.fx
+from bits import describe
 from mark_promises import (
     Counting,
     as_bare,
     backwards,
     batch,
     forwards,
-    frozen,
     recorded,
     train_step,
     two_layers,
@@ -124,47 +124,11 @@ def test_nothing_is_compiled_again_when_sessions_begin_and_end() -> None:
     """Compiled before the first; called bare, recorded, closed, recorded again, and closed."""
     model, backend = two_layers(), Counting()
     compiled = torch.compile(model, backend=backend, fullgraph=True)
-    expected = frozen(compiled(batch()))
+    expected = describe(compiled(batch()))
     for _ in range(2):
         with recorded(model) as watched:
             for _ in range(3):
-                assert frozen(compiled(batch())) == expected
+                assert describe(compiled(batch())) == expected
                 watched.step()
-        assert frozen(compiled(batch())) == expected
+        assert describe(compiled(batch())) == expected
     assert len(backend.graphs) == 1
-
-
-class Broken(nn.Module):
-    """A model whose graph is broken between two layers."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.first, self.second = Inside(), Inside()
-
-    def forward(self, x: Tensor) -> Tensor:
-        x = self.first(x)
-        torch._dynamo.graph_break()
-        return self.second(x)
-
-
-def test_a_model_with_graph_breaks_and_new_shapes_is_compiled_as_often_as_without_a_session() -> None:
-    """The code of all graphs is equal, and so are outputs and gradients."""
-    backends: dict[int, tuple[Counting, Any]] = {}
-    kept: list[nn.Module] = []
-
-    def make() -> nn.Module:
-        torch._dynamo.reset()
-        kept.append(Broken())
-        return kept[-1]
-
-    def work(model: nn.Module) -> Any:
-        if id(model) not in backends:
-            backend = Counting()
-            backends[id(model)] = backend, torch.compile(model, backend=backend)
-        backend, compiled = backends[id(model)]
-        outputs = [compiled(batch().repeat(n, 1)) for n in (1, 2, 3, 1)]
-        for output in outputs:
-            output.sum().backward()
-        return outputs, backend.graphs
-
-    as_bare(make, work, steps=3)

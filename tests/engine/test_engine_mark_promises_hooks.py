@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-import torch
 from mark_promises import ALL, as_bare, backwards, forwards, train_step, two_layers
 from torch import Tensor, nn
 from torch.nn.modules import module as torch_module
@@ -164,25 +163,3 @@ def test_an_error_of_a_hook_reaches_the_program_and_the_next_step_is_recorded(ki
     first, second, third = as_bare(make, work, steps=3)
     assert forwards(first) == backwards(first) == forwards(third) == backwards(third) == ALL
     assert forwards(second)["0"] == (1 if kind == "global pre" else 2)
-
-
-def test_saved_tensor_hooks_of_the_program_see_the_same_tensors() -> None:
-    """Packed and unpacked in the same order."""
-
-    def work(model: nn.Module) -> Any:
-        log: Log = []
-
-        def pack(x: Tensor) -> Tensor:
-            log.append(f"pack {tuple(x.shape)}")
-            return x
-
-        def unpack(x: Tensor) -> Tensor:
-            log.append(f"unpack {tuple(x.shape)}")
-            return x
-
-        with torch.autograd.graph.saved_tensors_hooks(pack, unpack):
-            output = train_step(model)
-        return log, output
-
-    for frame in as_bare(two_layers, work):
-        assert forwards(frame) == backwards(frame) == ALL

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
+import flight_workers
 import pytest
 import torch.multiprocessing as multiprocessing
 
 from autoprof._flight import HANG_REPORT, State, describe_ranks, rank_lines, standing_out
 from autoprof.cli import main
-
-sys.path.insert(0, str(Path(__file__).parent))  # spawned processes import what they run by its name
-import flight_workers
 
 WORLD_SIZE, SLOW = 3, 1
 DEADLINE_S = 120

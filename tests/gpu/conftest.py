@@ -2,16 +2,8 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
 import torch
-
-ROOT = Path(__file__).resolve().parents[2]
-for folder in (str(ROOT), str(ROOT / "tests" / "engine")):
-    if folder not in sys.path:
-        sys.path.insert(0, folder)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

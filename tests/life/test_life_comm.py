@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any
 
+import comm_workers
 import pytest
 from gloo_ranks import train_ranks
-
-sys.path.insert(0, str(Path(__file__).parent))  # spawned processes import what they run by its name
-import comm_workers
 
 
 @pytest.fixture(scope="module")

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import io
 import pickle
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import torch
 from attached import hooks_of
@@ -26,58 +23,6 @@ def mlp() -> nn.Sequential:
 
 
 NAMES = {"Sequential", "0", "1", "2", "3"}
-
-
-def run(model: nn.Module, in_step: Callable[[nn.Module, int], Any], instrumented: bool) -> tuple[list[Tensor], Any]:
-    """Train six steps with ``in_step`` between backward and the optimizer; return all bits and the frames."""
-    watched = Watched(model, config=everything(step="manual")) if instrumented else None
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    made: list[Tensor] = []
-    for step in range(6):
-        output = model(torch.arange(8.0).reshape(4, 2) + step)
-        output.pow(2).mean().backward()
-        made += [value.detach().clone() for value in in_step(model, step) or ()]
-        optimizer.step()
-        optimizer.zero_grad()
-        made.append(output.detach())
-        if watched:
-            watched.step()
-    made += [value.clone() for value in model.state_dict().values()]
-    if watched:
-        watched.session.close()
-    return made, watched.sink.frames if watched else []
-
-
-def check_same(in_step: Callable[[], Callable[[nn.Module, int], Any]]) -> None:
-    """Assert that a run is the same with and without autoprof, and that each step has each module once."""
-    expected, _ = run(mlp(), in_step(), False)
-    found, frames = run(mlp(), in_step(), True)
-    assert len(found) == len(expected)
-    assert all(a.numpy().tobytes() == b.numpy().tobytes() for a, b in zip(found, expected, strict=True))
-    assert len(frames) == 6
-    for frame in frames:
-        check_laws(frame)
-        assert set(count(frame, Phase.BACKWARD)) == NAMES
-        assert count(frame, Phase.FORWARD) == dict.fromkeys(NAMES, 1)
-
-
-def test_saving_and_loading_checkpoints_in_a_run_changes_nothing() -> None:
-    """``state_dict`` out and in (also with ``assign``), the optimizer's too, every other step."""
-
-    def checkpointing() -> Callable[[nn.Module, int], Any]:
-        def in_step(model: nn.Module, step: int) -> list[Tensor]:
-            buffer = io.BytesIO()
-            torch.save(model.state_dict(), buffer)
-            buffer.seek(0)
-            state = torch.load(buffer, weights_only=True)
-            fresh = mlp()
-            assert not [*fresh.load_state_dict(state, strict=True).unexpected_keys]
-            assert str(model.load_state_dict(state)) == "<All keys matched successfully>"
-            return [*fresh.state_dict().values()]
-
-        return in_step
-
-    check_same(checkpointing)
 
 
 def test_parameters_that_are_replaced_are_followed() -> None:

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any
 
+import life_workers
 import pytest
 import torch
 from gloo_ranks import train_ranks
-
-sys.path.insert(0, str(Path(__file__).parent))  # spawned processes import what they run by its name
-import life_workers
 
 NAMES = {"Sequential", "0", "1", "2", "2/0", "2/1", "3"}
 

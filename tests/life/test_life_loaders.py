@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -17,8 +16,6 @@ from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 from autoprof import Phase
 from autoprof.summary import Summary
-
-sys.path.insert(0, str(Path(__file__).parent))
 
 LOADER = DataLoader.__iter__, torch.utils.data.dataloader._BaseDataLoaderIter.__next__
 

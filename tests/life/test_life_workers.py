@@ -5,18 +5,15 @@ from __future__ import annotations
 import json
 import os
 import signal
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from life_workers import EVERY_MODULE, Spy, build
 from torch import nn
 from torch.utils.data import DataLoader
-
-sys.path.insert(0, str(Path(__file__).parent))  # spawned workers import the data set by its name
-from life_workers import EVERY_MODULE, Spy, build
 
 import autoprof
 from autoprof import Phase

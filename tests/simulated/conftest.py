@@ -20,11 +20,6 @@ import pytest
 if TYPE_CHECKING:
     from simulated_accelerator import Simulated
 
-ROOT: Final = Path(__file__).resolve().parents[2]
-for folder in (str(ROOT), str(ROOT / "tests" / "engine"), str(ROOT / "tests" / "zoo")):
-    if folder not in sys.path:
-        sys.path.insert(0, folder)
-
 OUTCOMES: Final = "AUTOPROF_SIMULATED_OUTCOMES"
 """Set in the child: the file that it writes the outcome of each test to."""
 KERNEL_NS: Final = 5_000

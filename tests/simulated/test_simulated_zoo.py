@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 import torch
+from bits import bits
 from engine_laws import check_laws, everything
 from torch import Tensor
 from torch.utils import _pytree as pytree
-from zoo_bits import bits
 from zoo_case import Arguments, Case, seed_everything
 from zoo_registry import quick_cases
 from zoo_train import Record, train

@@ -9,7 +9,7 @@ import warnings
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE))
+sys.path[:0] = [str(HERE), str(HERE.parent), str(HERE.parent / "engine")]
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import torch
 import zoo_harness
+from engine_laws import Watched
 from torch import nn
 from zoo_case import Case, Subject, normal, subject
 from zoo_harness import EVERYTHING, run_case
-from zoo_laws import Watched
 
 Harm = Callable[[nn.Module], None]
 

@@ -3,39 +3,16 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from bits import tensors_in
 from torch import Tensor, nn
 
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
-
-DEPTH: Final = 12
-"""How deep outputs are looked into: deeper than autoprof itself looks."""
-
-
-def tensors_in(value: Any, depth: int = DEPTH, path: tuple[int, ...] = ()) -> Iterator[Tensor]:
-    """Yield every tensor of a value: in containers, and in the attributes of any object that is no module."""
-    if isinstance(value, Tensor):
-        yield value
-        return
-    if not depth or id(value) in path or value is None or isinstance(value, (str, bytes, int, float, type, nn.Module)):
-        return
-    if isinstance(value, Mapping):
-        inside: Any = list(value.values())
-    elif isinstance(value, (tuple, list, set, frozenset)):
-        inside = value
-    elif hasattr(value, "__dict__") and not callable(value):
-        inside = list(vars(value).values())
-    elif hasattr(type(value), "__slots__") and hasattr(type(value), "__dataclass_fields__"):
-        inside = [getattr(value, name, None) for name in type(value).__dataclass_fields__]
-    else:
-        return
-    for item in inside:
-        yield from tensors_in(item, depth - 1, (*path, id(value)))
 
 
 def total(output: Any) -> Tensor | None:

@@ -21,9 +21,9 @@ from inspect import getattr_static
 from typing import Any, Final
 
 import torch
+from engine_laws import Watched, check_laws, count, everything
 from torch import nn
 from zoo_case import Case, Subject, seed_everything
-from zoo_laws import Watched, check_laws, count, everything
 from zoo_train import Record, allocations, train
 from zoo_witness import Witness
 

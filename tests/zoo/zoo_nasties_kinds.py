@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import warnings
 from typing import Any
 
@@ -97,6 +98,78 @@ def _draw_sparse() -> Tensor:
     return torch.randn(3, 4).relu().to_sparse().requires_grad_()
 
 
+class Inner(nn.Module):
+    """A module around one layer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = linear()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.inner(x)
+
+
+class Doubles(Inner):
+    """A module with a ``__call__`` of its own."""
+
+    def __call__(self, x: Tensor) -> Any:
+        return super().__call__(x) * 2
+
+
+class Direct(Inner):
+    """A module whose ``__call__`` goes to its forward itself."""
+
+    def __call__(self, x: Tensor) -> Any:
+        return self.forward(x) * 3
+
+
+class Closed(Inner):
+    """A module that refuses attributes it does not know."""
+
+    known = frozenset({"inner", "training"})
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name not in self.known and name not in nn.Module().__dict__:
+            raise AttributeError(f"no attribute {name}")
+        super().__setattr__(name, value)
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"{name} stays")
+
+
+class Watchful(Inner):
+    """A module that answers for every attribute it does not have."""
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            if name.startswith("__"):
+                raise
+            return lambda *_args, **_kwargs: name
+
+
+class Adder:
+    """A callable that Python does not bind to the object it is read from."""
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return x + 1
+
+
+FORWARDS: dict[str, Any] = {
+    "static method": staticmethod(lambda x: x + 1),
+    "class method": classmethod(lambda cls, x: x + len(cls.__name__)),
+    "partial method": functools.partialmethod(lambda self, n, x: x + n, 2),
+    "callable object": Adder(),
+    "property": property(lambda self: lambda x: x * 3),
+    "decorated": functools.lru_cache(lambda self, x: x + 4),
+}
+
+for _class in (Doubles, Direct, Closed, Watchful):
+    nasty(f"class: {_class.__name__}", lambda kind=_class: subject(chain(kind(), linear()), normal(3, 4)))
+for _name, _forward in FORWARDS.items():
+    nasty(f"forward: {_name}", lambda forward=_forward: subject(
+        chain(linear(), type("Unusual", (nn.Module,), {"forward": forward})(), linear()), normal(3, 4)))  # fmt: skip
 nasty("buffers changed", lambda: subject(Buffers(), normal(3, 4)))
 nasty("parametrizations", lambda: subject(_parametrized(), normal(3, 4)))
 nasty("parametrizations, cached", _cached)

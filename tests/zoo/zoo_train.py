@@ -7,9 +7,9 @@ from itertools import groupby
 from typing import Any, Final
 
 import torch
+from bits import bits, describe, random_states, tensors_in
 from torch import Tensor, nn
-from zoo_bits import bits, describe, random_states
-from zoo_case import Subject, tensors_in
+from zoo_case import Subject
 
 STEPS: Final = 2
 Record = list[tuple[str, Any]]

@@ -7,9 +7,9 @@ from collections import Counter
 from typing import Any
 
 import torch
+from bits import tensors_in
 from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
-from zoo_case import tensors_in
 
 from autoprof.probes.losses import is_loss
 

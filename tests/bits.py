@@ -1,23 +1,47 @@
-"""Tensors and whatever holds them as text that is equal exactly when the bits are."""
+"""Tensors, whatever holds them, and text that is equal exactly when their bits are."""
 
 from __future__ import annotations
 
 import hashlib
 import pickle
 import random
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+DEPTH: Final = 12
+"""How deep outputs are looked into: deeper than autoprof itself looks."""
+
+
+def tensors_in(value: Any, depth: int = DEPTH, path: tuple[int, ...] = ()) -> Iterator[Tensor]:
+    """Yield every tensor of a value: in containers, and in the attributes of any object that is no module."""
+    if isinstance(value, Tensor):
+        yield value
+        return
+    if not depth or id(value) in path or value is None or isinstance(value, (str, bytes, int, float, type, nn.Module)):
+        return
+    if isinstance(value, Mapping):
+        inside: Any = list(value.values())
+    elif isinstance(value, (tuple, list, set, frozenset)):
+        inside = value
+    elif hasattr(value, "__dict__") and not callable(value):
+        inside = list(vars(value).values())
+    elif hasattr(type(value), "__slots__") and hasattr(type(value), "__dataclass_fields__"):
+        inside = [getattr(value, name, None) for name in type(value).__dataclass_fields__]
+    else:
+        return
+    for item in inside:
+        yield from tensors_in(item, depth - 1, (*path, id(value)))
+
 
 def bits(tensor: Tensor) -> str:
     """Return type, shape, memory layout and a digest of the values of a tensor."""
-    tensor = tensor.detach()
-    kind = f"{type(tensor).__name__} {tensor.dtype} {tensor.layout}"
+    needs_grad, tensor = tensor.requires_grad, tensor.detach()
+    kind = f"{type(tensor).__name__} {tensor.dtype} {tensor.layout} {needs_grad}"
     if isinstance(tensor, nn.parameter.UninitializedTensorMixin):
         return f"{kind} uninitialised"
     if tensor.is_nested:
