@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 import torch
 
 from .._process import replace
-from ..probes._call_table import file_owner, is_own
+from ..probes._call_table import file_owner
 from ..probes.collectives import COLLECTIVES
 
 MAX_FRAMES: Final = 512
@@ -76,7 +76,8 @@ def read_activity(frame: FrameType | None, names: Mapping[int, str]) -> Activity
         if is_first and file == replace.__file__:  # of a replaced function in C, which has no frame
             call = str(getattr(frame.f_locals.get("original"), "__name__", "")) or None
             collective = call if call in COLLECTIVES or call == "wait" else None
-        if not is_own(file):
+        owner = file_owner(file)
+        if owner != "autoprof":
             if is_first:
                 in_engine = file.startswith(_PHASES[0][1]) and function in ("_engine_run_backward", "backward", "grad")
             if collective is None and phase is None and site is None and file.startswith(_DISTRIBUTED):
@@ -89,14 +90,13 @@ def read_activity(frame: FrameType | None, names: Mapping[int, str]) -> Activity
                 phase = next((word for word, begin in _PHASES if file.startswith(begin)), None)
             if module is None and function in ("_call_impl", "_wrapped_call_impl") and file == _MODULE:
                 module = names.get(id(frame.f_locals.get("self")))
-            owner = file_owner(file)
             if site is None and owner == "user":
                 site = f"{_short(file)}:{frame.f_lineno or code.co_firstlineno} {function}"
             elif site is None and call is None and collective is None:
                 call = function
             if len(lines) < 30:
                 lines.append(f"{_short(file)}:{frame.f_lineno or code.co_firstlineno} {function}")
-        is_first = is_first and is_own(file)
+        is_first = is_first and owner == "autoprof"
         frame = frame.f_back
     if collective is not None:
         phase = phase if phase == "backward" else "comm"

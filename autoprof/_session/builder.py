@@ -374,7 +374,7 @@ class _Builder:
         flight = self._flight_recorder()
         windows = self._windows(sampling, pipeline, flight)
         stacks = find(StackProbe)
-        meters = (self._memory, self._footprint, self._root, stacks, find(CommProbe), find(SyncProbe))
+        meters = (self._memory, self._footprint, self._root, stacks, find(CommProbe).record, find(SyncProbe))
         detector = StepDetector(
             auto=self._settings.step == "auto",
             thread=get_ident(),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import sysconfig
 from collections import defaultdict, deque
@@ -26,18 +25,13 @@ MAX_STEPS: Final = 1024
 """Steps whose sums are kept, the last ones."""
 MAX_FRAMES: Final = 64
 """Frames searched for one of the user's code."""
-MAX_KNOWN: Final = 1024
-"""Files and sites remembered in the whole process."""
 _TORCH: Final = os.path.dirname(torch.__file__) + os.sep
 _OURS: Final = str(Path(__file__).parents[1]) + os.sep
-_LOGGING: Final = os.path.dirname(logging.__file__) + os.sep
 _PROGRAMS: Final = os.path.join(_OURS, "demo", "")
 """The folder of autoprof that holds trainings, whose calls count like those of a user."""
 _PATHS = sysconfig.get_paths()
 _STANDARD: Final = tuple({os.path.join(_PATHS[name], "") for name in ("stdlib", "platstdlib")})
 _INSTALLED: Final = tuple({os.path.join(_PATHS[name], "") for name in ("purelib", "platlib")})
-_USER, _LIBRARY, _HIDDEN = range(3)
-_sites: dict[tuple[int, int, str], tuple[Any, Site]] = {}
 
 
 class Site(NamedTuple):
@@ -56,18 +50,20 @@ TimedCall = tuple[Site, int, int]
 """One call: its site, its start and end in nanoseconds of host time. (A named tuple would take 0.4 µs.)"""
 
 
-@lru_cache(MAX_KNOWN)
-def kind_of(file: str) -> int:
-    """Return whether a file is the user's, a library's, or one that hides the calls that it makes."""
-    if is_own(file):
-        return _HIDDEN
-    if file.startswith(_TORCH):
-        return _HIDDEN if file.endswith("_tensor_str.py") else _LIBRARY
-    return _LIBRARY if file.startswith(_LOGGING) else _USER
+@lru_cache(1024)
+def file_owner(file: str) -> str:
+    """Return whose file it is: ``autoprof``, ``base`` (torch, Python itself), ``library`` (installed), or ``user``."""
+    if file.startswith(_OURS) and not file.startswith(_PROGRAMS):
+        return "autoprof"
+    if file.startswith((_TORCH, "<frozen ")):
+        return "base"
+    if file.startswith(_INSTALLED):  # inside the folder of the standard library
+        return "library"
+    return "base" if file.startswith(_STANDARD) else "user"
 
 
 def site_of(frame: FrameType | None, call: str) -> Site | None:
-    """Return the site of the innermost frame that belongs neither to torch nor to the logging module.
+    """Return the site of the innermost frame that belongs neither to torch nor to the standard library.
 
     None for calls by autoprof, and for calls by which torch prints a tensor, as printing is one call already.
     """
@@ -76,34 +72,13 @@ def site_of(frame: FrameType | None, call: str) -> Site | None:
             return None
         code = frame.f_code
         file = code.co_filename
-        kind = kind_of(file)
-        if kind == _USER:
-            key = id(code), frame.f_lasti, call
-            known = _sites.get(key)
-            if known is None:  # finding the line of an instruction takes long
-                known = code, Site(file, frame.f_lineno, code.co_name, call)
-                if len(_sites) < MAX_KNOWN:
-                    _sites[key] = known  # holds the code, so that its id stays unique
-            return known[1]
-        if kind == _HIDDEN:
+        owner = file_owner(file)
+        if owner == "autoprof" or file.endswith("_tensor_str.py"):
             return None
+        if owner != "base":
+            return Site(file, frame.f_lineno, code.co_name, call)
         frame = frame.f_back
     return None
-
-
-def is_own(file: str) -> bool:
-    """Return whether a file is autoprof's, and no training of its own."""
-    return file.startswith(_OURS) and not file.startswith(_PROGRAMS)
-
-
-@lru_cache(MAX_KNOWN)
-def file_owner(file: str) -> str:
-    """Return whose file it is: ``user``, ``library`` (an installed package), or ``base`` (torch, Python itself)."""
-    if file.startswith((_TORCH, "<frozen ")):
-        return "base"
-    if file.startswith(_INSTALLED):  # inside the folder of the standard library
-        return "library"
-    return "base" if file.startswith(_STANDARD) else "user"
 
 
 class CallTable:

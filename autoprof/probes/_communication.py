@@ -14,10 +14,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from time import perf_counter_ns, thread_time_ns
 from types import CodeType, FrameType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 from zlib import crc32
 
 import torch
@@ -231,10 +232,14 @@ def place_of_call(frame: FrameType | None) -> tuple[Phase, str]:
     return phase, caller
 
 
-listeners: Final[list[CommRecord]] = []
-"""The records that take communications now."""
-waits: Final[list[Listener]] = []
-"""The listeners that mark the waits of functional collectives: C++ waits there, where no ``Work.wait`` is called."""
+class CommListener(Listener, Protocol):
+    """A listener of the waits of functional collectives: C++ waits there, where no ``Work.wait`` is called."""
+
+    record: CommRecord
+
+
+listeners: Final[list[CommListener]] = []
+"""Those whose records take communications now."""
 
 
 def _kernel(kind: _CommOperator, operator: Any) -> Callable[..., Any]:
@@ -245,8 +250,8 @@ def _kernel(kind: _CommOperator, operator: Any) -> Callable[..., Any]:
             return passes_on(keys & _BELOW, *args, **kwargs)
         begun_ns = perf_counter_ns()
         result = passes_on(keys & _BELOW, *args, **kwargs)
-        for record in listeners[:]:
-            record.add(kind, args, result, begun_ns)
+        for listener in listeners[:]:
+            listener.record.add(kind, args, result, begun_ns)
         return result
 
     return communicate
@@ -256,7 +261,7 @@ def _wait_kernel(operator: Any) -> Callable[..., Any]:
     passes_on = operator.redispatch
 
     def wait_tensor(keys: Any, *args: Any, **kwargs: Any) -> Any:
-        entered = [listener for listener in waits[:] if listener.enter(wait_tensor, args)]
+        entered = [listener for listener in listeners[:] if listener.enter(wait_tensor, args)]
         try:
             return passes_on(keys & _BELOW, *args, **kwargs)
         finally:
@@ -276,26 +281,23 @@ class CommKernels:
 
     def __init__(self) -> None:
         self._libraries: list[Any] = []
-        self._kernels: dict[str, Callable[..., Any]] = {}
 
     @property
     def registered(self) -> bool:
         """Whether calls pass through the kernels."""
         return bool(self._libraries)
 
-    def listen(self, record: CommRecord, wait: Listener) -> None:
-        """Have a record take each communication from now on, and a listener the waits of functional collectives."""
+    def listen(self, listener: CommListener) -> None:
+        """Have a listener take each communication from now on."""
         if not self._libraries:
             self._register()
-        if record not in listeners:
-            listeners.append(record)
-            waits.append(wait)
+        if listener not in listeners:
+            listeners.append(listener)
 
-    def ignore(self, record: CommRecord, wait: Listener) -> None:
-        """Have them take no more; the kernels stay, idle."""
-        if record in listeners:
-            listeners.remove(record)
-            waits.remove(wait)
+    def ignore(self, listener: CommListener) -> None:
+        """Have it take no more; the kernels stay, idle."""
+        if listener in listeners:
+            listeners.remove(listener)
 
     def unregister(self) -> None:
         """Give torch its own operators back once there are no listeners."""
@@ -309,24 +311,20 @@ class CommKernels:
         # it: DTensor communicates inside the dispatch of another operator, where autograd's keys are off.
         key = "BackendSelect"
         library: Any = torch.library.Library
-        made = [library("c10d", "IMPL"), library("_c10d_functional", "IMPL")]
+        makers: dict[tuple[str, str], Any] = {
+            ("c10d", name): partial(_kernel, kind) for name, kind in _OPERATORS.items()
+        }
+        makers["_c10d_functional", "wait_tensor"] = _wait_kernel
+        made: dict[str, Any] = {}
         try:
-            for name, kind in _OPERATORS.items():
-                operator = getattr(torch.ops.c10d, name, None)
+            for (space, name), make in makers.items():
+                operator = getattr(getattr(torch.ops, space), name, None)
                 if operator is not None:
-                    if name not in self._kernels:
-                        self._kernels[name] = _kernel(kind, operator.default)
-                    made[0].impl(name, self._kernels[name], key, with_keyset=True)
-            operator = getattr(torch.ops._c10d_functional, "wait_tensor", None)
-            if operator is not None:
-                if "wait_tensor" not in self._kernels:
-                    self._kernels["wait_tensor"] = _wait_kernel(operator.default)
-                made[1].impl("wait_tensor", self._kernels["wait_tensor"], key, with_keyset=True)
-        except BaseException:
-            for one in made:
-                one._destroy()
-            raise
-        self._libraries = made
+                    if space not in made:
+                        made[space] = library(space, "IMPL")
+                    made[space].impl(name, make(operator.default), key, with_keyset=True)
+        finally:
+            self._libraries = list(made.values())
 
 
 KERNELS: Final = CommKernels()

@@ -84,8 +84,8 @@ class CommListener:
     """
 
     def __init__(self, recorder: Recorder, record: CommRecord) -> None:
+        self.record = record
         self._recorder = recorder
-        self._record = record
         self._codes: dict[str, int] = {}
         self._members: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
         """The words for the ranks of each group."""
@@ -140,7 +140,7 @@ class CommListener:
 
     def look_for_ends(self, args: tuple[Any, ...]) -> None:
         """Called after each collective and each ``Work.wait``, whose first argument is the work."""
-        self._record.look_for_ends(args[0] if args else None)
+        self.record.look_for_ends(args[0] if args else None)
 
 
 class ReducerWait:
@@ -206,22 +206,13 @@ class CommProbe(CallProbe):
         self.listener = CommListener(recorder, self.record)
         super().__init__([(replacement, self.listener) for replacement in (*REPLACEMENTS, *WAIT)])
 
-    @property
-    def spent_ns(self) -> int:
-        """Time that recording took, in nanoseconds, since it was last set to 0."""
-        return self.record.spent_ns
-
-    @spent_ns.setter
-    def spent_ns(self, ns: int) -> None:
-        self.record.spent_ns = ns
-
     def attach(self) -> None:
         """Mark and record from now on."""
         super().attach()
         if self._failed or not has_ranks():
             return
         try:
-            KERNELS.listen(self.record, self.listener)
+            KERNELS.listen(self.listener)
         except Exception:
             self._failed = True
             self._recorder.handle_failure("communication")
@@ -229,12 +220,12 @@ class CommProbe(CallProbe):
     def detach(self) -> None:
         """Mark and record no more."""
         super().detach()
-        KERNELS.ignore(self.record, self.listener)
+        KERNELS.ignore(self.listener)
 
     def remove(self) -> None:
         """Put the original functions and operators back once no session needs the replacements."""
         super().remove()
-        KERNELS.ignore(self.record, self.listener)
+        KERNELS.ignore(self.listener)
         KERNELS.unregister()
 
 

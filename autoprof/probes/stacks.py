@@ -22,7 +22,7 @@ from .._capture.recorder import Recorder
 from .._core.units import NS_PER_S
 from ..devices import DeviceClock
 from ._base import ProbeContext, ProbeFactory
-from ._call_table import MAX_FRAMES, Site, file_owner, is_own
+from ._call_table import MAX_FRAMES, Site, file_owner
 
 INTERVAL_NS: Final = 4_000_000
 """The least mean time between two samples: 100 samples in 0.4 s are enough to name a line."""
@@ -231,15 +231,15 @@ def sites_of(frame: FrameType | None) -> Sites:
     autoprof's own work.
     """
     users: list[Site] = []
-    call, inner, own = "", None, frame is not None and is_own(frame.f_code.co_filename)
+    call, inner, own = "", None, frame is not None and file_owner(frame.f_code.co_filename) == "autoprof"
     for _ in range(0 if own else MAX_FRAMES):
         if frame is None:
             break
         code = frame.f_code
         file = code.co_filename
+        owner = file_owner(file)
         part_of_line = code.co_name in ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")
-        if not part_of_line and not is_own(file):
-            owner = file_owner(file)
+        if not part_of_line and owner != "autoprof":
             if owner == "user" or (owner == "library" and inner is None):
                 site = Site(file, frame.f_lineno or code.co_firstlineno, code.co_name, call)
                 inner = inner or site

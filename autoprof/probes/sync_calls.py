@@ -25,7 +25,7 @@ from .._capture.recorder import Recorder
 from .._process.replace import Attribute, InCompiler, Make, Replacement, never_compile
 from ..devices import DeviceClock, EventSource, ask_devices
 from ._base import ProbeContext, ProbeFactory
-from ._call_table import CallTable, Site, TableProbe, is_own, kind_of, site_of
+from ._call_table import CallTable, Site, TableProbe, file_owner, site_of
 
 METHODS: Final = (
     "item", "tolist", "cpu", "numpy", "nonzero", "is_nonzero", "masked_select", "__bool__", "__float__", "__int__",
@@ -133,8 +133,7 @@ for _function in (
     EventSource.index_of,
     _watch,
     site_of,
-    kind_of.__wrapped__,
-    is_own,
+    file_owner.__wrapped__,
     Site.__new__,
     CallTable.watch,
     CallTable.add,
