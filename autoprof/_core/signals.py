@@ -161,13 +161,6 @@ def _nothing(_number: int, _frame: FrameType | None) -> None:
     """Handle a signal by doing nothing."""
 
 
-def installed_handler(number: int) -> Any:
-    """Return the handler of a signal; inside a block that defers signals, the one that the block has replaced."""
-    handler = getsignal(number)
-    block = getattr(handler, "__self__", None)
-    return block._handlers.get(number, handler) if isinstance(block, DeferSignals) else handler
-
-
 def raised_by_handler(error: BaseException) -> bool:
     """Return whether a signal handler raised this: a time limit or an end that the user asked for."""
     handlers = {code for number in signal.valid_signals() if (code := _code(getsignal(int(number)))) is not None}

@@ -10,13 +10,11 @@ from .ranks import (
     standing_out,
 )
 from .recorder import FlightRecorder, open_flight_recorder
-from .requests import CaptureRequests
 from .ring import FILE, State, StepRing, read_flight
 
 __all__ = [
     "FILE",
     "HANG_REPORT",
-    "CaptureRequests",
     "FlightRecorder",
     "RankLine",
     "State",

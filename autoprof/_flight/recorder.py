@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from time import perf_counter_ns, sleep
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from .._capture.recorder import Recorder
 from .._core.failures import contain, describe
@@ -22,10 +22,14 @@ from .._process.ranks import world_size
 from .._storage.atomic import write_atomic
 from ..probes.stacks import is_blocked
 from .ranks import HANG_REPORT, RankLine, describe_ranks, rank_lines
-from .requests import CaptureRequests, SignalTrigger, take_file
 from .ring import FILE, FlightFile, State, StepRing
 from .stack import Activity, read_activity
 from .watch import Hang, Look, StepWatch
+
+REQUEST: Final = "capture.request"
+"""The name of the file that asks for a deep capture, in the folder of a rank."""
+MAX_CAPTURES: Final = 3
+"""The most captures of a run on each rank; a forgotten script may ask for more."""
 
 if TYPE_CHECKING:
     from .._storage.runs import RunFolder
@@ -69,13 +73,13 @@ class FlightRecorder:
     ) -> None:
         self.ring = StepRing(perf_counter_ns())
         self._recorder = recorder
-        self.requests = CaptureRequests()
+        self._requested = False
+        self._captures_left = MAX_CAPTURES
         self._run_folder = run
         self._rank = rank
         self._world_size = world_size
         self._names = names
         self._warn = warn
-        self._signal = SignalTrigger(self.requests)
         self._folder = run / f"rank{rank}"
         self._file = FlightFile(self._folder / FILE)
         self.watch = StepWatch(self.ring, self._look, hang_s=hang_s)
@@ -88,13 +92,11 @@ class FlightRecorder:
         self._process = os.getpid()
 
     def start(self) -> None:
-        """Start the thread, and take the signal."""
-        self._signal.attach()
+        """Start the thread."""
         self._thread.start()
 
     def close(self) -> None:
-        """Stop the thread, give the signal back, and write that the session is closed."""
-        self._signal.remove()
+        """Stop the thread, and write that the session is closed."""
         if self._process != os.getpid():  # a fork has no such thread
             return
         self._stopping.set()
@@ -109,7 +111,13 @@ class FlightRecorder:
     def end_step(self, now_ns: int) -> bool:
         """Add a step that ends now; return whether a capture is to begin with the next one."""
         self.ring.end_step(now_ns)
-        return self.requests.pending
+        return self._requested
+
+    def take_request(self) -> bool:
+        """Return whether a capture was asked for, once."""
+        requested, self._requested = self._requested, False
+        self._captures_left -= requested
+        return requested
 
     # On the thread.
 
@@ -129,15 +137,20 @@ class FlightRecorder:
         now_ns = perf_counter_ns()
         look, hang = self.watch.poll(now_ns)
         self.write_state(_text(look))
-        reason = take_file(self._folder)
-        if reason is not None:
-            self.requests.add(reason)
+        self._look_for_request()
         if hang is not None and self._hangs < 5:
             self._hangs += 1
             self._report_hang(hang)
         if self._compare_at_ns is not None and now_ns >= self._compare_at_ns:
             self._compare_at_ns = None
             self._report_ranks()
+
+    def _look_for_request(self) -> None:
+        path = self._folder / REQUEST
+        if path.exists():
+            with suppress(OSError):
+                path.unlink()
+            self._requested = self._captures_left > 0
 
     def _look(self) -> tuple[Activity, bool]:
         """Return the work of the training thread, and whether it waits for another rank."""

@@ -30,7 +30,7 @@ class SamplingControl(Protocol):
 
 
 class ScheduledCaptures:
-    """Capture the steps that ``wanted`` names, and the next ones when ``take`` returns the reason of a request."""
+    """Capture the steps that ``wanted`` names, and the next ones when ``take_request`` returns True."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class ScheduledCaptures:
         sampling: SamplingControl,
         summary: Callable[[], Summary],
         warn: Callable[[str], None],
-        take: Callable[[], str | None] = lambda: None,
+        take_request: Callable[[], bool] = lambda: False,
     ) -> None:
         self._folder = folder
         self._rank = rank
@@ -50,7 +50,7 @@ class ScheduledCaptures:
         self._sampling = sampling
         self._summary = summary
         self._warn = warn
-        self._take = take
+        self._take_request = take_request
         self._windows = [wanted.window_of_steps] if wanted is not None and wanted.window_of_steps else []
         self._awaits_verdict = wanted is not None and wanted.on == "verdict"
         self._recorded = 0
@@ -111,9 +111,9 @@ class ScheduledCaptures:
         if last:
             self._windows = [window for window in self._windows if not window[0] <= step <= window[1]]
             self._begin(step, last, "")
-        elif (reason := self._take()) is not None and self._begin(step, step + steps - 1, "flight_"):
+        elif self._take_request() and self._begin(step, step + steps - 1, "flight_"):
             self._sampling.reserve(step, steps + 1)
-            self._warn(f"{reason}: a deep capture of {count(steps, 'step')} from step {step} on")
+            self._warn(f"the file capture.request: a deep capture of {count(steps, 'step')} from step {step} on")
 
     def _begin(self, step: int, last: int, prefix: str) -> bool:
         stem = f"{prefix}step{step}" if step == last else f"{prefix}steps{step}-{last}"

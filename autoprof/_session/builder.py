@@ -452,7 +452,7 @@ class _Builder:
         if settings.deep is not None or flight is not None:
             captures = ScheduledCaptures(
                 settings.deep, *place, targets=named, sampling=sampling, summary=pipeline.summary, warn=warn,
-                take=(lambda: None) if flight is None else flight.requests.take,
+                take_request=(lambda: False) if flight is None else flight.take_request,
             )  # fmt: skip
             self._attached.add(captures.close)
             windows.append(captures.step_begins)

@@ -29,7 +29,7 @@ REMOVED: Final[Mapping[str, str]] = {
     ),
     **dict.fromkeys(
         (f"flight_recorder.{key}" for key in ("capture_on", "capture_steps", "max_captures", "max_mb")),
-        "remove it: SIGUSR2, or a file capture.request in the folder of a rank, captures two steps",
+        "remove it: a file capture.request in the folder of a rank captures two steps",
     ),
     "sinks.console.interval_s": _FIXED,
     "sinks.console.line_interval_s": _FIXED,

@@ -76,12 +76,11 @@ class Deep(Options):
 class FlightOptions(Options):
     """The flight recorder: the last steps of each rank, readable after the process was killed, and hangs.
 
-    SIGUSR2, if the program does not handle it, or a file `capture.request` in the folder of a rank makes a deep capture
-    of two steps.
+    A file `capture.request` in the folder of a rank makes a deep capture of two steps.
     """
 
     mode: Literal["auto", "on", "off"] = "auto"
-    """`auto`: on where several ranks train; `on`: also with one; `off`: no file, no thread, no signal handler."""
+    """`auto`: on where several ranks train; `on`: also with one; `off`: no file, no thread."""
     hang_s: float = Field(default=30.0, ge=1, strict=True, allow_inf_nan=False)
     """A step that has not ended after so many seconds may hang; also needed: 20 times the usual length."""
 

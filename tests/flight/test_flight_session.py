@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
 import time
 from collections.abc import Callable
@@ -16,6 +15,7 @@ from torch import nn
 
 import autoprof
 from autoprof._flight import FILE, FlightRecorder, State, read_flight
+from autoprof._flight.recorder import MAX_CAPTURES
 
 QUIET: dict[str, Any] = {"sinks": {}, "flops": "off", "monitor": "off", "sample": {"every": 10, "budget": None}}
 
@@ -54,15 +54,12 @@ class Training:
 
 
 def test_one_process_has_no_flight_recorder_unless_it_asks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither file nor handler; with several ranks there are both."""
-    before = signal.getsignal(signal.SIGUSR2)
+    """With several ranks there is one."""
     for world_size, expected in ((1, False), (2, True)):
         monkeypatch.setenv("WORLD_SIZE", str(world_size))
         with Training(mode="auto").session as session:
             assert (session._steps._flight is not None) is expected
             assert (session.rank_folder / FILE).exists() is expected
-            assert (signal.getsignal(signal.SIGUSR2) == before) is not expected
-        assert signal.getsignal(signal.SIGUSR2) == before
 
 
 def test_each_step_is_in_the_ring_also_where_it_is_not_recorded() -> None:
@@ -89,33 +86,28 @@ def test_a_pause_is_a_state_and_no_part_of_a_step() -> None:
     training.session.close()
 
 
-@pytest.mark.parametrize("trigger", ["signal", "file"])
-def test_a_request_captures_the_next_steps(trigger: str) -> None:
-    """Within two steps after it is seen, in a gap of unsampled steps too, with one note that has the reason."""
+def test_a_file_captures_the_next_steps() -> None:
+    """In a gap of unsampled steps too, with a note, and not for ever; the file is removed."""
     training = Training()
 
     def ask(step: int) -> None:
-        if step != 13:
-            return
-        if trigger == "signal":
-            os.kill(os.getpid(), signal.SIGUSR2)
-        else:
+        if step % 10 == 3:
             training.folder.joinpath("capture.request").touch()
             training.flight.poll()
 
-    training.train(25, ask)
+    training.train(12, ask)
     (captured,) = training.captured()
-    assert captured in ("flight_steps15-16_rank0_trace.json", "flight_steps16-17_rank0_trace.json")  # step 14 asked
+    assert captured in ("flight_steps5-6_rank0_trace.json", "flight_steps6-7_rank0_trace.json")  # step 4 asked
+    training.train(40, ask)
     training.session.close()
-    notes = [note for note in training.session.summary().notes if "a deep capture of 2 steps from step 1" in note]
-    assert len(notes) == 1
-    assert notes[0].startswith("the signal SIGUSR2" if trigger == "signal" else "the file ")
+    assert len(training.captured()) == MAX_CAPTURES
+    asked = "the file capture.request: a deep capture of 2 steps from step"
+    assert sum(note.startswith(asked) for note in training.session.summary().notes) == MAX_CAPTURES
     assert not list(training.folder.parent.rglob("capture.request"))
-    assert signal.getsignal(signal.SIGUSR2) is signal.SIG_DFL
 
 
 def test_a_fork_leaves_the_file_to_its_parent() -> None:
-    """A forked process neither writes steps nor answers the signal."""
+    """A forked process writes no state."""
     training = Training()
     training.train(5)
     child = os.fork()
@@ -125,7 +117,7 @@ def test_a_fork_leaves_the_file_to_its_parent() -> None:
             for _ in range(3):
                 training.model(torch.ones(2, 4))
                 training.session.step()
-            status = 0 if signal.getsignal(signal.SIGUSR2) is signal.SIG_DFL else 1
+            status = 0
         finally:
             os._exit(status)
     assert os.waitpid(child, 0)[1] == 0
