@@ -232,13 +232,13 @@ def place_of_call(frame: FrameType | None) -> tuple[Phase, str]:
     return phase, caller
 
 
-class CommListener(Listener, Protocol):
+class RecordingListener(Listener, Protocol):
     """A listener of the waits of functional collectives: C++ waits there, where no ``Work.wait`` is called."""
 
     record: CommRecord
 
 
-listeners: Final[list[CommListener]] = []
+listeners: Final[list[RecordingListener]] = []
 """Those whose records take communications now."""
 
 
@@ -287,14 +287,14 @@ class CommKernels:
         """Whether calls pass through the kernels."""
         return bool(self._libraries)
 
-    def listen(self, listener: CommListener) -> None:
+    def listen(self, listener: RecordingListener) -> None:
         """Have a listener take each communication from now on."""
         if not self._libraries:
             self._register()
         if listener not in listeners:
             listeners.append(listener)
 
-    def ignore(self, listener: CommListener) -> None:
+    def ignore(self, listener: RecordingListener) -> None:
         """Have it take no more; the kernels stay, idle."""
         if listener in listeners:
             listeners.remove(listener)
