@@ -32,7 +32,7 @@ class EventSource:
 
     @property
     def native(self) -> Mapping[str, Any]:
-        """What a reading in C calls in place of ``here`` and ``record``: torch's own functions."""
+        """The functions of torch that a reading in C calls (``_c.pyi``); nothing where readings are in Python."""
         return {}
 
     def here(self, device: int | None = None) -> Place | None:
@@ -137,29 +137,26 @@ class DeviceClock(Clock):
         return self._readers[device]
 
     def _make_reader(self, device: int | None) -> Callable[[], Stamp]:
-        source, now = self._source, self._now
+        source, native = self._source, self._source.native
 
         def read() -> Stamp:
             return self._read_on(source.here(device))
 
-        if self._native is None:
+        if self._native is None or not native:
             return read
-        calls = {"record": source.record, **source.native}
-        return self._native(read, source.here, device, self._pools, now, **calls)
+        return self._native(read, source.here, device, self._pools, **native)
 
     def place(self, device: int | None) -> Place | None:
         return self._source.here(device)
 
-    def read_at(self, place: Place | None) -> Stamp:
-        if place is None or self._source.here() is None or self._source.here(place[0]) is None:
-            place = None
-        return self._read_on(place)
+    def read_host(self) -> Stamp:
+        stamp = Stamp(None)
+        stamp.host_ns = self._now()
+        return stamp
 
     def _read_on(self, place: Place | None) -> Stamp:
         if place is None:
-            stamp = Stamp(None)
-            stamp.host_ns = self._now()
-            return stamp
+            return self.read_host()
         try:
             stamp = self._pools[place[0]].pop()
         except (KeyError, IndexError):  # another thread may take the last event: a check before the pop would be a race

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import importlib
 import inspect
-import types
 from collections.abc import Callable, Coroutine, Generator
 from functools import partial
 from types import TracebackType
@@ -124,16 +123,29 @@ def _call(name: str, wrapped: Callable[..., Any], instance: Any, args: tuple[Any
         recorder.mark(code | LEAVE)
 
 
-class _Slices:
-    """Mark the slices of one suspended call: each resumption is a span, and the first one counts as the call."""
+class _Slices(Generator[Any, Any, Any]):
+    """A generator or coroutine whose resumptions are spans; the first one counts as the call."""
 
-    __slots__ = ("_kind", "_name")
+    __slots__ = ("_inner", "_kind", "_name")
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, inner: Any) -> None:
         self._name = name
+        self._inner = inner
         self._kind = ENTER
 
-    def run(self, resume: Callable[..., Any], *args: Any) -> Any:
+    def __await__(self) -> Generator[Any, Any, Any]:
+        return self
+
+    def send(self, value: Any) -> Any:
+        return self._run(self._inner.send, value)
+
+    def throw(self, *error: Any) -> Any:
+        return self._run(self._inner.throw, *error)
+
+    def close(self) -> None:
+        self._inner.close()
+
+    def _run(self, resume: Callable[..., Any], *args: Any) -> Any:
         recorder = recording.active
         if recorder is None:
             return resume(*args)
@@ -146,49 +158,24 @@ class _Slices:
             recorder.mark(code | LEAVE)
 
 
-def _drive(slices: _Slices, inner: Any) -> Generator[Any, Any, Any]:
-    """Run a generator or a coroutine slice by slice, passing values, exceptions and closing through."""
-    resume: Callable[..., Any] = inner.send
-    value: Any = None
-    over = False
-    try:
-        while True:
-            try:
-                item = slices.run(resume, value)
-            except StopIteration as stop:
-                over = True
-                return stop.value
-            try:
-                value = yield item
-                resume = inner.send
-            except GeneratorExit:
-                raise
-            except BaseException as error:
-                resume, value = inner.throw, error
-    finally:
-        if not over:  # from Python 3.13 on, an ``athrow`` that is over cannot be closed
-            inner.close()
+def _generate(slices: _Slices) -> Generator[Any, Any, Any]:
+    return (yield from slices)
+
+
+async def _await(slices: _Slices) -> Any:
+    return await slices
 
 
 def _call_generator(
     name: str, wrapped: Callable[..., Any], instance: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Generator[Any, Any, Any]:
-    return _drive(_Slices(name), wrapped(*args, **kwargs))
-
-
-@types.coroutine
-def _drive_coroutine(slices: _Slices, inner: Any) -> Generator[Any, Any, Any]:
-    return (yield from _drive(slices, inner))
-
-
-async def _await(inner: Any) -> Any:
-    return await inner
+    return _generate(_Slices(name, wrapped(*args, **kwargs)))
 
 
 def _call_coroutine(
     name: str, wrapped: Callable[..., Any], instance: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Coroutine[Any, Any, Any]:
-    return _await(_drive_coroutine(_Slices(name), wrapped(*args, **kwargs)))
+    return _await(_Slices(name, wrapped(*args, **kwargs)))
 
 
 def log_timing(name: str, ms: float) -> None:

@@ -14,7 +14,7 @@ from ..marks.codes import MEMORY
 from ..recorder import Recorder
 from .call_sites import CallEntry
 from .entry_probe import EntryProbe
-from .module_hooks import Hooks, hooks_by_input
+from .module_hooks import NO_DEVICE, Hooks
 
 if TYPE_CHECKING:
     from ..._targets import Target
@@ -37,33 +37,26 @@ class ModuleProbe(EntryProbe):
         self._placement: Any = ()
         self.place(hooks)
 
-    def place(
-        self, hooks: Hooks, device: int | None = None, home: int | None = None, *, by_input: bool = False
-    ) -> None:
-        """Make the hooks for a module on ``device`` of a model whose home device is ``home``.
-
-        ``by_input``: each call runs on the device of its input.
-        """
-        if (device, home, by_input) == self._placement:
+    def place(self, hooks: Hooks, device: int | None = None, home: int | None = None) -> None:
+        """Make the hooks for a module on ``device`` of a model whose home device is ``home``."""
+        several = hooks.passes.several
+        if (device, home, several) == self._placement:
             return
-        self._placement = device, home, by_input
+        self._placement = device, home, several
         attached = self._attached
         self.detach()
-        make = hooks.tracking if self._tracks_backward else hooks.plain
-        made = hooks_by_input(self.recorder, make, device) if by_input else make(None if device == home else device)
-        self._entries = [made.entry(self)]
-        self._is_native = made.context is not None
-        if self._memory is not None:  # the memory is read behind each of the two marks
+        make = hooks.tracking if self._tracks_backward and not several else hooks.plain
+        self._entries = [make(None if device == home else device).entry(self)]
+        if self._memory is not None and device != NO_DEVICE:  # the memory is read behind each of the two marks
             self._entries = [CallEntry(self, None, _remember_after), *self._entries, CallEntry(self, _remember, None)]
-        if self._memory is not None and device is not None:
-            self._memory = self._memory.on(device)
+            self._memory = self._memory if device is None else self._memory.on(device)
         if attached:
             self.attach()
 
     @property
     def idles(self) -> bool:
         """Whether the probe may stay attached while calls are not marked: C passes over it, for next to nothing."""
-        return len(self._entries) == 1 and self._is_native
+        return len(self._entries) == 1
 
     def remember(self, module: nn.Module) -> None:
         """Record the memory at the mark just made."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache
 from threading import get_ident
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import torch
 from torch import nn
@@ -21,7 +21,6 @@ from .backward import BackwardPasses, make_pass_nodes
 from .call_sites import CallEntry
 from .entry_probe import HookOwner
 from .native_hooks import native_context
-from .tensors import tensors_of
 
 # torch.compile folds this function to True while it traces, so a compiled graph holds no hook of ours and no break.
 # At run time it only returns False, while torch.compiler.is_compiling does more. The hooks of the model inside the
@@ -29,6 +28,9 @@ from .tensors import tensors_of
 # them to nothing, with guards of its own.
 _compiling = torch.compiler.is_dynamo_compiling
 _graph_task = torch._C._current_graph_task_id
+
+NO_DEVICE: Final = -1
+"""In place of a device: the hooks read the host's time alone."""
 
 
 def _handle_failure(owner: HookOwner, module: Any, error: Exception) -> None:
@@ -48,7 +50,7 @@ class CallHooks(NamedTuple):
 
     before: Callable[..., Any]
     after: Callable[..., Any]
-    context: Any = None
+    context: Any
 
     def entry(self, owner: HookOwner) -> Any:
         """Return the entry that calls them for this owner."""
@@ -56,7 +58,7 @@ class CallHooks(NamedTuple):
 
 
 class Hooks(NamedTuple):
-    """Factories of the hooks of modules on a device (None: the clock's home device).
+    """Factories of the hooks of modules on a device (None: the clock's home device; or ``NO_DEVICE``).
 
     ``plain`` hooks mark forward and recompute, ``tracking`` hooks backward too.
     """
@@ -72,64 +74,45 @@ def make_hooks(recorder: Recorder) -> Hooks:
     tracker = CallTracker(make_pass_nodes(recorder, passes))
     recorder.clear_each_step(tracker.nodes)
     recorder.clear_each_step(tracker.gaps)
-    plain = cache(lambda device: _call_hooks(recorder, passes, device, None))
-    tracking = cache(lambda device: _call_hooks(recorder, passes, device, tracker))
+    plain = cache(lambda device: _call_hooks(recorder, device, None))
+    tracking = cache(lambda device: _call_hooks(recorder, device, tracker))
     return Hooks(plain, tracking, passes)
 
 
-def _call_hooks(
-    recorder: Recorder, passes: BackwardPasses, device: int | None, tracker: CallTracker | None
-) -> CallHooks:
+def _call_hooks(recorder: Recorder, device: int | None, tracker: CallTracker | None) -> CallHooks:
     """Return the hooks around calls of modules on a device; with a tracker, their backward is tracked."""
     buffer, append = recorder.buffer, recorder.append
-    read = read_current = recorder.read
-    training_thread = recorder.thread
+    read = recorder.read
 
     def update() -> None:
-        nonlocal read, read_current, training_thread
-        training_thread = recorder.thread
-        read = recorder.read if device is None else recorder.clock.reader(device)
-        read_current = recorder.clock.reader(None)  # a replica of a module is on another device
+        nonlocal read
+        clock = recorder.clock
+        read = recorder.read if device is None else clock.read_host if device == NO_DEVICE else clock.reader(device)
 
     recorder.on_change(update)
     update()
-
-    def is_passed_over(self: HookOwner, module: nn.Module) -> bool:
-        # A recomputation on a device's backward thread and a call of a replica are parts of the training step.
-        if module is not self.module or _graph_task() != -1:
-            return False
-        buffer.skipped += 1
-        return True
 
     def enter(self: HookOwner, module: nn.Module, args: Any, kwargs: Any) -> int:
         if _compiling():
             return 0
         try:
             thread, ordinal = get_ident(), 0
-            if thread != training_thread and is_passed_over(self, module):
-                return 0
             code = self.enter_code if _graph_task() == -1 else self.recompute_code
             if tracker is not None:
                 ordinal = buffer.next_ordinal()
                 tracker.track_inputs(args, kwargs, ordinal, thread)
-                if passes.several:
-                    passes.track_arrivals(args, kwargs, ordinal, device)
-            append(ordinal | code, read() if module is self.module else read_current(), thread)
+            append(ordinal | code, read(), thread)
             return ordinal
         except Exception as error:
             self.fail(module, error)
             return 0
 
     def leave(self: HookOwner, module: nn.Module, args: Any, kwargs: Any, output: Any, ordinal: int) -> None:
-        if _compiling():
+        if _compiling() or (tracker is not None and not ordinal):
             return
         try:
             thread = get_ident()
-            if tracker is not None and not ordinal:
-                return
-            if thread != training_thread and is_passed_over(self, module):
-                return
-            append(self.leave_code | ordinal, read() if module is self.module else read_current(), thread)
+            append(self.leave_code | ordinal, read(), thread)
             if tracker is not None:
                 tracker.track_outputs(output, self.leave_code, ordinal, thread)
         except Exception as error:
@@ -137,31 +120,4 @@ def _call_hooks(
 
     for hook in (enter, leave):
         skip_frames(hook, callees=True)
-    return CallHooks(enter, leave, native_context(recorder, lambda: read, passes, tracker))
-
-
-def hooks_by_input(recorder: Recorder, make: Callable[[int | None], CallHooks], device: int | None = None) -> CallHooks:
-    """Return hooks that read the clock of the device of a call's first tensor; without a tensor, that of ``device``.
-
-    ``make`` makes the hooks of a device, None: the clock's.
-    """
-
-    def enter(self: HookOwner, module: nn.Module, args: Any, kwargs: Any) -> Any:
-        try:
-            clock = recorder.clock
-            found = (index for index in map(clock.index_of, tensors_of((args, kwargs))) if index is not None)
-            index = next(found, device)
-            hooks = make(None if index == clock.device_index else index)
-        except Exception as error:
-            self.fail(module, error)
-            return None
-        return hooks, hooks.before(self, module, args, kwargs)
-
-    def leave(self: HookOwner, module: nn.Module, args: Any, kwargs: Any, output: Any, entered: Any) -> None:
-        if entered is not None:
-            hooks, call = entered
-            hooks.after(self, module, args, kwargs, output, call)
-
-    for hook in (enter, leave):
-        skip_frames(hook, callees=True)
-    return CallHooks(enter, leave)
+    return CallHooks(enter, leave, native_context(recorder, lambda: read, tracker))

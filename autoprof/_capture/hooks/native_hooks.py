@@ -19,16 +19,14 @@ if TYPE_CHECKING:
 ClockReader = Callable[[], Any]
 
 
-def native_context(
-    recorder: Recorder, clock_reader: Callable[[], ClockReader], passes: Any, tracker: CallTracker | None
-) -> Any:
+def native_context(recorder: Recorder, clock_reader: Callable[[], ClockReader], tracker: CallTracker | None) -> Any:
     """Return the context in C that marks the usual calls of modules.
 
     ``clock_reader`` returns the function that reads the clock now. With ``tracker``, backward is tracked.
     """
     tracking = {} if tracker is None else {"nodes": tracker.nodes, "gaps": tracker.gaps}
     context = require_extension().HookContext(recorder.buffer, **tracking)
-    _follow(recorder, context, clock_reader, lambda: not (tracker and passes.several))
+    _follow(recorder, context, clock_reader)
     return context
 
 
@@ -44,10 +42,7 @@ def make_carrier(hooks: dict[int, Any]) -> torch.Tensor:
 
 
 def make_node_marks(
-    recorder: Recorder,
-    prehook: Callable[[Any, Any], None],
-    clock_reader: Callable[[], ClockReader],
-    passes: Any,
+    recorder: Recorder, prehook: Callable[[Any, Any], None], clock_reader: Callable[[], ClockReader]
 ) -> NodeMarks:
     """Return the marks of a recorder's autograd nodes."""
 
@@ -59,20 +54,18 @@ def make_node_marks(
 
     extension = require_extension()
     context = extension.HookContext(recorder.buffer, fallback=prehook, on_error=handle_failure)
-    _follow(recorder, context, clock_reader, lambda: not passes.several)
+    _follow(recorder, context, clock_reader)
     nodes: NodeMarks = extension.NodeMarks(context, make_carrier)
     return nodes
 
 
-def _follow(
-    recorder: Recorder, context: Any, clock_reader: Callable[[], ClockReader], enabled: Callable[[], bool]
-) -> None:
+def _follow(recorder: Recorder, context: Any, clock_reader: Callable[[], ClockReader]) -> None:
     """Update the context now and after each change of the recorder."""
 
     def update() -> None:
         read_clock = clock_reader()
         skip_frames(read_clock, callees=True)  # or dynamo would compile it beside the graph of a compiled model
-        context.update(enabled=enabled(), training_thread=recorder.thread, read_clock=read_clock)
+        context.update(training_thread=recorder.thread, read_clock=read_clock)
 
     recorder.on_change(update)
     update()

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from torch import Tensor, nn
 
 from ...devices import HOST_TYPES, Clock, device_of
 from ..recorder import Recorder
 from .module import ModuleProbe
-from .module_hooks import Hooks
+from .module_hooks import NO_DEVICE, Hooks
+
+SEVERAL_DEVICES: Final = "modules without backward: the model is on several devices"
 
 
 def find_anchor(model: nn.Module) -> Tensor | None:
@@ -53,9 +55,8 @@ class _Evidence(NamedTuple):
 class Placement:
     """Have each probe read the clock of its module's device, and detect modules that have moved.
 
-    A module is on the device of its first parameter or buffer. If it has none on a device of the clock's kind (an
-    activation, a part offloaded to the host), it is on the device of a call's first tensor in a model on several
-    devices, and else on the device of the nearest module around it.
+    A module is on the device of its first parameter or buffer, and one without any on that of the model. In a model on
+    several devices modules have no backward, and those without parameters no device time.
     """
 
     def __init__(self, model: nn.Module, recorder: Recorder, hooks: Hooks, *, follow_kind: bool = True) -> None:
@@ -115,36 +116,20 @@ class Placement:
         return note
 
     def _place_probes(self) -> None:
-        recorder, passes, clock = self._recorder, self._hooks.passes, self._recorder.clock
+        recorder, clock = self._recorder, self._recorder.clock
         self._evidence.clear()
         home = self._device_of(self._model)
         if clock.device_index != home:
             clock.use_device(home)
             recorder.use_clock(clock)
-        devices = self._devices() if home is not None else [(None, True) for _ in self._probes]
-        several = len({home, *(device for device, own in devices if own)}) > 1
-        if passes.several is not several:
-            passes.several = several
-            recorder.use_clock(clock)
-        for probe, (device, own) in zip(self._probes, devices, strict=True):
-            probe.place(self._hooks, device, home, by_input=several and not own)
-
-    def _devices(self) -> list[tuple[int | None, bool]]:
-        """Return the device of each probe's module, and whether its own tensors show it."""
-        parents: dict[nn.Module, nn.Module] = {}
-        for outer in self._model.modules():
-            for child in outer.children():
-                parents.setdefault(child, outer)
-        devices: list[tuple[int | None, bool]] = []
-        for probe in self._probes:
-            module: nn.Module | None = probe.module
-            device = self._device_of(probe.module)
-            own = device is not None
-            while device is None and module is not None:
-                module = parents.get(module)
-                device = None if module is None else self._device_of(module)
-            devices.append((device, own))
-        return devices
+        devices = [self._device_of(probe.module) for probe in self._probes]
+        several = len({home, *devices} - {None}) > 1
+        if several:
+            recorder.untimed[SEVERAL_DEVICES] = len(self._probes)
+        self._hooks.passes.several = several
+        for probe, device in zip(self._probes, devices, strict=True):
+            unknown = NO_DEVICE if several else home
+            probe.place(self._hooks, unknown if device is None else device, home)
 
     def _device_of(self, module: nn.Module) -> int | None:
         """Return the device of a module by its own tensors, whose moves are detected from now on."""

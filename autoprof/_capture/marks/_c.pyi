@@ -82,8 +82,8 @@ class MarkBuffer:
 class EventReader:
     """A reading of a device's clock: a free stamp whose event is recorded on this thread's current stream.
 
-    It does what ``read`` does, a function in Python, which is called where no stamp is free, and while a graph is
-    captured.
+    It calls ``read``, which does the same in Python, where no stamp is free, where ``device`` (None: any) is not the
+    current one, and while a graph is captured. ``here`` returns the place, device and stream.
     """
 
     def __init__(
@@ -92,26 +92,19 @@ class EventReader:
         here: Callable[[int | None], tuple[int, Any] | None],
         device: int | None,
         pools: dict[int, list[Any]],
-        now: Callable[[], int],
-        record: Callable[[Any, Any], Any],
         *,
-        streams: dict[tuple[int, Any], Any] = ...,
-        current_device: Callable[[], int] = ...,
-        current_stream: Callable[[int], Any] = ...,
-        is_capturing: Callable[[], bool] = ...,
-    ) -> None:
-        """Read ``device``, None: the current one.
-
-        ``here`` returns the place, device and stream. ``pools`` has the free stamps of each device. ``record`` takes
-        the event and the place, or the place's stream in ``streams``. The last three, all or none, tell without
-        ``here`` whether the place is still the same.
-        """
+        record: Callable[[Any, Any], Any],
+        streams: dict[tuple[int, Any], Any],
+        current_device: Callable[[], int],
+        current_stream: Callable[[int], Any],
+        is_capturing: Callable[[], bool],
+    ) -> None: ...
     def __call__(self) -> Any:
         """Return a stamp."""
 
 @final
 class HookContext:
-    """The state that the marks of one purpose share. Disabled until ``update``.
+    """The state that the marks of one purpose share, for calls on the training thread that ``update`` gives.
 
     With ``nodes`` and ``gaps`` (both or none), calls of modules track backward: they have the autograd nodes of inputs
     and outputs marked in ``nodes``, and keep calls with a gap before them in ``gaps``. A context of nodes has
@@ -128,12 +121,8 @@ class HookContext:
         fallback: Callable[[Any, Any], None] = ...,
         on_error: Callable[[Any, Any, Exception], None] = ...,
     ) -> None: ...
-    def update(self, *, enabled: bool, training_thread: int, read_clock: Callable[[], Any]) -> None:
-        """Renew the state that the recorder changes.
-
-        ``enabled``: usual cases are handled in C; ``read_clock`` returns a reading, and ``time.perf_counter_ns`` is
-        read without a call of Python.
-        """
+    def update(self, *, training_thread: int, read_clock: Callable[[], Any]) -> None:
+        """Renew the state that the recorder changes; ``time.perf_counter_ns`` is read without a call of Python."""
 
 @final
 class NodeMarks:
@@ -188,8 +177,8 @@ class CallTable:
         """Return the site of a module, a new one where it has none."""
     def find(self, module: nn.Module) -> CallSite | None:
         """Return the site of a module, or None."""
-    def alias(self, module: nn.Module, source: CallSite, *, wraps: bool) -> CallSite:
-        """Give a module the entries of another one's site: a replica of that module, or a module that wraps it."""
+    def alias(self, wrapper: nn.Module, source: CallSite, /) -> CallSite:
+        """Have the calls of a wrapper marked as those of the module that it wraps, and that one's calls inside not."""
     def drop(self, module: nn.Module) -> None:
         """Remove the site of a module."""
 

@@ -37,11 +37,10 @@ typedef struct {
     PyObject_HEAD
     module_state *state;
     PyObject *reference; /* weak, to the module */
-    PyObject *source;    /* the site whose entries are used, where this is a replica or a wrapper; or NULL */
+    PyObject *source;    /* the site of the module that this one wraps, whose entries are called here; or NULL */
     PyObject *before;    /* tuple of functions of the module, called before its entries are looked up */
     PyObject *entries;   /* tuple of CallEntry, outermost first */
-    char wraps;          /* whether the module of `source` runs inside this call: its own marks are left out */
-    int inside;          /* calls of wrappers around this module that are running */
+    int inside;          /* calls of wrappers around this module that are running: it is not marked in them */
 } CallSite;
 
 /* The table. */
@@ -186,18 +185,12 @@ static PyObject *call_table_find(PyObject *op, PyObject *module) {
     return Py_NewRef(known != NULL ? known : Py_None);
 }
 
-static PyObject *call_table_alias(PyObject *op, PyObject *args, PyObject *kwargs) {
-    static char *names[] = {"module", "source", "wraps", NULL};
+static PyObject *call_table_alias(PyObject *op, PyObject *args) {
     CallTable *self = (CallTable *)op;
-    PyObject *module, *source;
-    int wraps;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO!$p:alias", names, &module, self->state->call_site_type, &source,
-                                     &wraps))
+    PyObject *wrapper, *source;
+    if (!PyArg_ParseTuple(args, "OO!:alias", &wrapper, self->state->call_site_type, &source))
         return NULL;
-    CallSite *site = add_site(self, module, source);
-    if (site != NULL)
-        site->wraps = (char)wraps;
-    return (PyObject *)site;
+    return (PyObject *)add_site(self, wrapper, source);
 }
 
 static PyObject *call_table_drop(PyObject *op, PyObject *module) {
@@ -249,7 +242,7 @@ DEFINE_DEALLOC(call_table)
 static PyMethodDef table_methods[] = {
     {"site", call_table_site, METH_O, "Return the site of a module, a new one where it has none."},
     {"find", call_table_find, METH_O, "Return the site of a module, or None."},
-    {"alias", KEYWORDS(call_table_alias), "Give a module the entries of another one's site."},
+    {"alias", call_table_alias, METH_VARARGS, "Have the calls of a wrapper marked as those of a site's module."},
     {"drop", call_table_drop, METH_O, "Remove the site of a module."},
     {NULL},
 };
@@ -452,13 +445,13 @@ static int call_before(CallSite *marked, PyObject *shown) {
 static PyObject *call_between(running_call *running, Py_ssize_t at) {
     CallSite *site = running->site, *marked = running->marked;
     if (at == PyTuple_GET_SIZE(running->entries)) {
-        marked->inside += site->wraps;
+        marked->inside += site != marked;
         PyObject *output = call_through(site, running->module, running->args, running->kwargs);
-        marked->inside -= site->wraps;
+        marked->inside -= site != marked;
         return output;
     }
     CallEntry *entry = (CallEntry *)PyTuple_GET_ITEM(running->entries, at);
-    marked_call call = {entry->code, entry->owner, running->shown, 0};
+    marked_call call = {entry->code, 0};
     PyObject *token = NULL;
     if (enter_entry(entry, running, &call, &token) < 0)
         return NULL;
@@ -502,8 +495,7 @@ static PyObject *call_site_call(PyObject *op, PyObject *args, PyObject *kwargs) 
     }
     if (self->source != NULL) {
         marked = (CallSite *)self->source;
-        if (self->wraps)
-            Py_SETREF(shown, Py_NewRef(PyWeakref_GetObject(marked->reference)));
+        Py_SETREF(shown, Py_NewRef(PyWeakref_GetObject(marked->reference)));
     }
     if (shown == Py_None || self->inside || is_bare(marked))
         output = call_through(self, module, args, kwargs);

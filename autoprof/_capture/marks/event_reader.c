@@ -1,83 +1,68 @@
-/* EventReader: a reading of a device's clock, an event recorded on this thread's current stream. The reading in Python is
-in devices/_device_clock.py. */
+/* EventReader: a reading of a device's clock, an event recorded on this thread's current stream. The reading in Python,
+for every other case, is in devices/_device_clock.py. */
 
 #include "native.h"
 
 typedef struct {
     PyObject_HEAD
     vectorcallfunc vectorcall;
-    module_state *module; /* borrowed: the type of this object holds the module */
-    PyObject *read;       /* the reading in Python */
-    PyObject *here, *device;         /* here(device) returns the place: a tuple of device and stream, or None */
-    PyObject *pools; /* free stamps by device */
-    PyObject *streams;      /* by place, or NULL: record() takes the place */
-    PyObject *record, *now;
-    PyObject *current_device, *current_stream, *is_capturing; /* or NULL: here() is called for each reading */
-    PyObject *known_device, *known_stream, *known_place;      /* the place that here() returned last, or NULL */
+    module_state *module;                                     /* borrowed: the type of this object holds the module */
+    PyObject *read;                                           /* the reading in Python */
+    PyObject *here, *device;                                  /* here(device) returns the place, or None */
+    PyObject *pools, *streams;                                /* free stamps by device, streams by place */
+    PyObject *record, *current_device, *current_stream, *is_capturing;
+    PyObject *known_device, *known_stream;                    /* those of the reading before, or NULL */
+    PyObject *place, *pool, *stream;                          /* what belongs to them */
 } EventReader;
 
-static int is_equal(PyObject *one, PyObject *other) {
-    return one == other ? 1 : PyObject_RichCompareBool(one, other, Py_EQ);
-}
-
-static PyObject *ask_for_place(EventReader *self) {
-    return PyObject_CallOneArg(self->here, self->device);
-}
-
-/* Return the place on the current device: that of the reading before where device and stream are the same. */
-static PyObject *place_on(EventReader *self, PyObject *device) {
-    PyObject *place = NULL, *stream = PyObject_CallOneArg(self->current_stream, device);
-    if (stream == NULL)
-        return NULL;
-    int known = self->known_place == NULL ? 0 : is_equal(self->known_device, device);
-    if (known > 0)
-        known = is_equal(self->known_stream, stream);
-    if (known > 0)
-        place = Py_NewRef(self->known_place);
-    else if (known == 0 && (place = ask_for_place(self)) != NULL) {
-        Py_XSETREF(self->known_device, Py_NewRef(device));
-        Py_XSETREF(self->known_stream, Py_NewRef(stream));
-        Py_XSETREF(self->known_place, Py_NewRef(place));
+/* Look up what belongs to a device and its current stream: 0 where they have no pool or no stream yet. */
+static int learn_place(EventReader *self, PyObject *device, PyObject *number) {
+    PyObject *place = PyObject_CallOneArg(self->here, self->device), *pool = NULL, *stream = NULL;
+    if (place != NULL && PyTuple_CheckExact(place) && PyTuple_GET_SIZE(place) == 2) {
+        pool = PyDict_GetItemWithError(self->pools, PyTuple_GET_ITEM(place, 0));
+        stream = pool == NULL ? NULL : PyDict_GetItemWithError(self->streams, place);
     }
-    Py_DECREF(stream);
-    return place;
+    int known = stream != NULL && PyList_CheckExact(pool);
+    if (known) {
+        Py_XSETREF(self->known_device, Py_NewRef(device));
+        Py_XSETREF(self->known_stream, Py_NewRef(number));
+        Py_XSETREF(self->pool, Py_NewRef(pool));
+        Py_XSETREF(self->stream, Py_NewRef(stream));
+        Py_XSETREF(self->place, Py_NewRef(place));
+    }
+    Py_XDECREF(place);
+    return PyErr_Occurred() ? -1 : known;
 }
 
-/* Return the present place. */
-static PyObject *find_place(EventReader *self) {
-    if (self->current_stream == NULL)
-        return ask_for_place(self);
-    PyObject *captured = PyObject_CallNoArgs(self->is_capturing);
+/* Whether this is the usual case: no graph is captured, the device is the current one, and a stamp of it is free. */
+static int is_usual_reading(EventReader *self) {
+    PyObject *captured = PyObject_CallNoArgs(self->is_capturing), *number = NULL;
     Py_XDECREF(captured); /* the interpreter holds True and False */
     PyObject *device = captured == Py_False ? PyObject_CallNoArgs(self->current_device) : NULL;
     if (device == NULL)
-        return PyErr_Occurred() ? NULL : ask_for_place(self);
-    int current = self->device == Py_None ? 1 : is_equal(self->device, device);
-    PyObject *place = current < 0 ? NULL : current ? place_on(self, device) : ask_for_place(self);
+        return PyErr_Occurred() ? -1 : 0;
+    int usual = self->device == Py_None ? 1 : PyObject_RichCompareBool(self->device, device, Py_EQ);
+    if (usual > 0 && (number = PyObject_CallOneArg(self->current_stream, device)) == NULL)
+        usual = -1;
+    if (usual > 0) {
+        int known = self->place == NULL ? 0 : PyObject_RichCompareBool(self->known_device, device, Py_EQ);
+        if (known > 0)
+            known = PyObject_RichCompareBool(self->known_stream, number, Py_EQ);
+        usual = known == 0 ? learn_place(self, device, number) : known;
+    }
+    Py_XDECREF(number);
     Py_DECREF(device);
-    return place;
-}
-
-/* Get the stream of a place on which to record, NULL where this is not the usual case: no free stamp, or a graph is
-captured. Returns a borrowed reference. */
-static PyObject *usual_stream(EventReader *self, PyObject *place, PyObject **pool) {
-    if (!PyTuple_CheckExact(place) || PyTuple_GET_SIZE(place) != 2)
-        return NULL;
-    *pool = PyDict_GetItemWithError(self->pools, PyTuple_GET_ITEM(place, 0));
-    if (*pool == NULL || !PyList_CheckExact(*pool) || PyList_GET_SIZE(*pool) == 0)
-        return NULL;
-    return self->streams == NULL ? place : PyDict_GetItemWithError(self->streams, place);
+    return usual > 0 ? PyList_GET_SIZE(self->pool) > 0 : usual;
 }
 
 /* Take a free stamp, and record its event. */
-static PyObject *record_stamp(EventReader *self, PyObject *place, PyObject *pool, PyObject *stream) {
-    long long now = self->now == self->module->perf_counter_ns ? now_ns() : -1;
+static PyObject *record_stamp(EventReader *self) {
+    long long now = now_ns();
+    PyObject *pool = self->pool, *place = Py_NewRef(self->place), *stream = Py_NewRef(self->stream);
     Py_ssize_t end = PyList_GET_SIZE(pool);
-    PyObject *stamp = Py_NewRef(PyList_GET_ITEM(pool, end - 1)), *done = NULL, *event = NULL;
-    PyObject *host_ns = NULL;
-    Py_INCREF(stream);
+    PyObject *stamp = Py_NewRef(PyList_GET_ITEM(pool, end - 1)), *done = NULL, *event = NULL, *host_ns = NULL;
     if (PyList_SetSlice(pool, end - 1, end, NULL) == 0)
-        host_ns = now >= 0 ? PyLong_FromLongLong(now) : PyObject_CallNoArgs(self->now);
+        host_ns = now >= 0 ? PyLong_FromLongLong(now) : PyObject_CallNoArgs(self->module->perf_counter_ns);
     if (host_ns != NULL && PyObject_SetAttr(stamp, self->module->str_host_ns, host_ns) == 0 &&
         PyObject_SetAttr(stamp, self->module->str_place, place) == 0)
         event = PyObject_GetAttr(stamp, self->module->str_event);
@@ -86,6 +71,7 @@ static PyObject *record_stamp(EventReader *self, PyObject *place, PyObject *pool
         done = PyObject_Vectorcall(self->record, arguments, 2, NULL);
     }
     Py_DECREF(stream);
+    Py_DECREF(place);
     Py_XDECREF(host_ns);
     Py_XDECREF(event);
     if (done == NULL)
@@ -94,43 +80,29 @@ static PyObject *record_stamp(EventReader *self, PyObject *place, PyObject *pool
     return stamp;
 }
 
-static PyObject *event_reader_call(PyObject *op, PyObject *const *Py_UNUSED(args), size_t nargsf, PyObject *kwnames) {
+static PyObject *event_reader_call(PyObject *op, PyObject *const *Py_UNUSED(args), size_t Py_UNUSED(nargsf),
+                                   PyObject *Py_UNUSED(kwnames)) {
     EventReader *self = (EventReader *)op;
-    if (PyVectorcall_NARGS(nargsf) || (kwnames != NULL && PyTuple_GET_SIZE(kwnames))) {
-        PyErr_SetString(PyExc_TypeError, "a reading takes no arguments");
-        return NULL;
-    }
     if (self->read == NULL) {
         PyErr_SetString(PyExc_RuntimeError, "the clock is gone");
         return NULL;
     }
     Py_INCREF(op);
-    PyObject *pool = NULL, *stamp = NULL, *place = find_place(self);
-    PyObject *stream = place == NULL ? NULL : usual_stream(self, place, &pool);
-    if (stream != NULL)
-        stamp = record_stamp(self, place, pool, stream);
-    else if (!PyErr_Occurred())
-        stamp = PyObject_CallNoArgs(self->read);
-    Py_XDECREF(place);
+    int usual = is_usual_reading(self);
+    PyObject *stamp = usual < 0 ? NULL : usual ? record_stamp(self) : PyObject_CallNoArgs(self->read);
     Py_DECREF(op);
     return stamp;
 }
 
 static PyObject *event_reader_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
-    static char *names[] = {"read",    "here",           "device",         "pools",        "now", "record",
+    static char *names[] = {"read",    "here",           "device",         "pools",        "record",
                             "streams", "current_device", "current_stream", "is_capturing", NULL};
     module_state *module = state_of_type(type);
-    PyObject *read, *here, *device, *pools, *now, *record;
-    PyObject *streams = NULL, *current_device = NULL, *current_stream = NULL, *is_capturing = NULL;
-    if (module == NULL || !PyArg_ParseTupleAndKeywords(args, kwargs, "OOOO!OO|$O!OOO:EventReader", names, &read, &here,
-                                                       &device, &PyDict_Type, &pools, &now, &record,
-                                                       &PyDict_Type, &streams, &current_device, &current_stream,
-                                                       &is_capturing))
+    PyObject *read, *here, *device, *pools, *record, *streams, *current_device, *current_stream, *is_capturing;
+    if (module == NULL || !PyArg_ParseTupleAndKeywords(args, kwargs, "OOOO!$OO!OOO:EventReader", names, &read, &here,
+                                                       &device, &PyDict_Type, &pools, &record, &PyDict_Type, &streams,
+                                                       &current_device, &current_stream, &is_capturing))
         return NULL;
-    if ((current_device == NULL) != (current_stream == NULL) || (current_stream == NULL) != (is_capturing == NULL)) {
-        PyErr_SetString(PyExc_TypeError, "current_device, current_stream and is_capturing go together");
-        return NULL;
-    }
     EventReader *self = (EventReader *)type->tp_alloc(type, 0);
     if (self == NULL)
         return NULL;
@@ -140,18 +112,17 @@ static PyObject *event_reader_new(PyTypeObject *type, PyObject *args, PyObject *
     self->here = Py_NewRef(here);
     self->device = Py_NewRef(device);
     self->pools = Py_NewRef(pools);
-    self->now = Py_NewRef(now);
     self->record = Py_NewRef(record);
-    self->streams = Py_XNewRef(streams);
-    self->current_device = Py_XNewRef(current_device);
-    self->current_stream = Py_XNewRef(current_stream);
-    self->is_capturing = Py_XNewRef(is_capturing);
+    self->streams = Py_NewRef(streams);
+    self->current_device = Py_NewRef(current_device);
+    self->current_stream = Py_NewRef(current_stream);
+    self->is_capturing = Py_NewRef(is_capturing);
     return (PyObject *)self;
 }
 
 #define EVENT_READER_FIELDS(DO)                                                                                     \
-    DO(read) DO(here) DO(device) DO(pools) DO(streams) DO(record) DO(now) DO(current_device) DO(current_stream)     \
-    DO(is_capturing) DO(known_device) DO(known_stream) DO(known_place)
+    DO(read) DO(here) DO(device) DO(pools) DO(streams) DO(record) DO(current_device) DO(current_stream)             \
+    DO(is_capturing) DO(place) DO(known_device) DO(known_stream) DO(pool) DO(stream)
 DEFINE_COLLECTION(EventReader, event_reader, EVENT_READER_FIELDS)
 
 static PyMemberDef members[] = {

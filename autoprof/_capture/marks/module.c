@@ -66,7 +66,6 @@ static int native_exec(PyObject *module) {
         intern(&state->str_register_hook_dict, "_register_hook_dict") < 0 ||
         intern(&state->str_event, "event") < 0 || intern(&state->str_host_ns, "host_ns") < 0 ||
         intern(&state->str_place, "place") < 0 || intern(&state->str_grad_fn, "grad_fn") < 0 || intern(&state->str_is_here, "is_here") < 0 ||
-        intern(&state->str_module, "module") < 0 ||
         intern(&state->str_sequence_nr, "_sequence_nr") < 0)
         return -1;
     if ((state->no_kwargs = PyDict_New()) == NULL)
@@ -96,7 +95,7 @@ static int native_exec(PyObject *module) {
     DO(global_hooks) DO(no_kwargs) DO(perf_counter_ns) DO(str_compiled_call) DO(str_call_impl) DO(str_forward)      \
     DO(str_backward_hooks) DO(str_backward_pre_hooks) DO(str_forward_hooks) DO(str_forward_pre_hooks)               \
     DO(str_register_hook_dict) DO(str_event) DO(str_host_ns) DO(str_place)                                          \
-    DO(str_grad_fn) DO(str_is_here) DO(str_module) DO(str_sequence_nr)
+    DO(str_grad_fn) DO(str_is_here) DO(str_sequence_nr)
 
 static int native_traverse(PyObject *module, visitproc visit, void *arg) {
     module_state *state = state_of(module);

@@ -4,33 +4,25 @@
 
 #include <limits.h>
 
-/* Whether the call is to be passed over: it is of the module itself (not of a replica on another device), on another
-thread than the training thread, and no part of a backward pass. -1 with an exception. */
-static int is_passed_over(HookContext *self, marked_call *call) {
-    long long task;
-    if (self->buffer == NULL || PyThread_get_thread_ident() == self->training_thread)
-        return 0;
-    PyObject *module = PyObject_GetAttr(call->owner, self->module->str_module);
-    Py_XDECREF(module); /* the owner holds it */
-    if (module == NULL || current_graph_task(self->module, &task) < 0)
-        return -1;
-    if (module != call->module || task != -1)
-        return 0;
-    self->buffer->skipped++;
-    return 1;
-}
-
 /* Whether calls of modules are not marked; a context that was cleared hands over to Python. */
 static inline int is_idle(HookContext *self) {
     return self->buffer != NULL && self->buffer->idle;
 }
 
-/* The outcome of a call that is not the usual one. */
-static hook_outcome pass_over(HookContext *self, marked_call *call) {
+/* The outcome of a call that is not the usual one: on another thread than the training thread it is passed over, unless it
+is a part of a backward pass. */
+static hook_outcome pass_over(HookContext *self) {
+    long long task;
     if (is_idle(self))
         return HOOK_DONE;
-    int passed = is_passed_over(self, call);
-    return passed < 0 ? HOOK_FAILED : passed ? HOOK_DONE : HOOK_FALLBACK;
+    if (self->buffer == NULL || PyThread_get_thread_ident() == self->training_thread)
+        return HOOK_FALLBACK;
+    if (current_graph_task(self->module, &task) < 0)
+        return HOOK_FAILED;
+    if (task != -1)
+        return HOOK_FALLBACK;
+    self->buffer->skipped++;
+    return HOOK_DONE;
 }
 
 /* Get the code of a call's first mark: that of a forward, or of one that a backward pass recomputes. */
@@ -112,7 +104,7 @@ hook_outcome enter_call(HookContext *self, marked_call *call, PyObject *args, Py
     long long code = call->code;
     if (is_idle(self) || !is_usual(self) || !has_room(self) ||
         (tracks && (self->creator_thread != self->training_thread || !takes_tensors(self, args, kwargs))))
-        return pass_over(self, call);
+        return pass_over(self);
     if (entering_code(self, &code) < 0)
         return HOOK_FAILED;
     if (tracks) {
@@ -187,7 +179,7 @@ static hook_outcome leave_tracked(HookContext *self, marked_call *call, PyObject
 hook_outcome leave_call(HookContext *self, marked_call *call, PyObject *output) {
     int tracks = self->nodes != NULL;
     if (is_idle(self) || !is_usual(self) || !has_room(self) || (tracks && self->creator_thread != self->training_thread))
-        return pass_over(self, call);
+        return pass_over(self);
     if (tracks)
         return leave_tracked(self, call, output);
     return end_call(self, call) < 0 ? HOOK_FAILED : HOOK_DONE;

@@ -101,7 +101,7 @@ typedef struct {
     PyObject *str_compiled_call, *str_call_impl, *str_forward, *str_backward_hooks, *str_backward_pre_hooks,
         *str_forward_hooks, *str_forward_pre_hooks, *str_register_hook_dict;
     PyObject *perf_counter_ns;
-    PyObject *str_event, *str_host_ns, *str_place, *str_grad_fn, *str_is_here, *str_module, *str_sequence_nr;
+    PyObject *str_event, *str_host_ns, *str_place, *str_grad_fn, *str_is_here, *str_sequence_nr;
 } module_state;
 
 extern struct PyModuleDef native_module;
@@ -157,7 +157,7 @@ typedef struct HookContext {
     PyObject *fallback, *on_error; /* of a context of nodes: the prehook in Python, the function for its exceptions */
     PyObject *read_clock;
     unsigned long creator_thread, training_thread;
-    char enabled, reads_host_clock;
+    char reads_host_clock;
 } HookContext;
 
 typedef enum {
@@ -166,11 +166,9 @@ typedef enum {
     HOOK_FAILED,   /* an exception is set */
 } hook_outcome;
 
-/* One call of a module: the shifted index of its label, the object that Python hooks are bound to, the module. */
+/* One call of a module: the shifted index of its label, and of a call whose backward is tracked the ordinal, or 0. */
 typedef struct {
-    long long code;
-    PyObject *owner, *module;
-    long long ordinal; /* of a call whose backward is tracked, set when it is entered; 0: no such call */
+    long long code, ordinal;
 } marked_call;
 
 /* The marks around a module's call. */
@@ -209,7 +207,7 @@ static inline int next_node_number(module_state *module, long long *number) {
 
 /* Whether marks are appended: the step is sampled. */
 static inline int is_appending(HookContext *self) {
-    return self->enabled && self->buffer != NULL && !self->buffer->suspended;
+    return self->buffer != NULL && !self->buffer->suspended;
 }
 
 /* Whether the mark of a call needs an append and nothing else: it is of the training thread. */
