@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, Final
 
-from ..frame import NO_GAP, NOT_MEASURED, FrameRun, Gap, Nanoseconds, Phase, StepFrame
+from ..frame import NO_GAP, NOT_MEASURED, FrameRun, Gap, Layout, Nanoseconds, Phase, StepFrame
 from .device import DeviceColumns
 from .memory import NO_MEMORY, memory_columns
 from .plan import Plan
@@ -33,7 +33,16 @@ def make_runs(
         host[:, spans] = values[:, plan.logged[spans]]
         if device is not None:
             device = _with_logged(device, spans, host)
-    measured = _MeasuredSteps(raws, plan, values, times, host, device)
+    on_host = device is None or None in device.duration_ns
+    total = host if device is None or on_host else device.ns.clip(min=0)
+    layout, model_ns = plan.layout, dict[Phase, list[int]]()
+    if plan.hidden:
+        model_ns = {phase: (total.take(spans, axis=1) @ signs).tolist() for phase, spans, signs in plan.shown.hidden}
+        layout, shown = plan.shown.layout, plan.shown.spans
+        host = host.take(shown, axis=1)
+        total = host if on_host else total.take(shown, axis=1)
+        device = None if device is None else device.only(shown)
+    measured = _MeasuredSteps(raws, plan, values, times, layout, host, total, device, model_ns)
     cuts = [raw.cut if _is_plain(raw) else None for raw in raws]
     bounds = [at for at in range(1, len(cuts)) if cuts[at] is None or cuts[at] != cuts[at - 1]]
     return [measured.run(begin, end, cuts[begin]) for begin, end in pairwise([0, *bounds, len(cuts)])]
@@ -47,18 +56,24 @@ def _is_plain(raw: RawStep) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _MeasuredSteps:
-    """Steps that share a plan, with their times; all spans of the plan, hidden ones too."""
+    """Steps that share a plan, with the columns of its shown spans (steps × spans).
+
+    ``model_ns`` has the self time of the hidden spans by phase. ``values`` and ``times`` are those of ``make_runs``.
+    """
 
     raws: Sequence[RawStep]
     plan: Plan
     values: Nanoseconds
     times: Nanoseconds
+    layout: Layout
     host: Nanoseconds
+    total: Nanoseconds
     device: DeviceColumns | None
+    model_ns: Mapping[Phase, list[int]]
 
     def run(self, begin: int, end: int, cut: int | None) -> FrameRun:
         """Return the run of the steps from ``begin`` to ``end``; ``cut``: theirs, None where they are not plain."""
-        raws, plan, host, device = self.raws[begin:end], self.plan, self.host[begin:end], self.device
+        raws, plan, device = self.raws[begin:end], self.plan, self.device
         known = raws[-1].scalars  # most steps share them
         numbers = _numbers(known)
         scalars = [numbers if raw.scalars is known else _numbers(raw.scalars) for raw in raws]
@@ -71,24 +86,16 @@ class _MeasuredSteps:
         )
         step_ns = self.times[begin:end, -1].tolist()
         found.duration_ns = found.step_ns = step_ns
-        total, host_bound = host, None
         if device is not None:
-            lengths = device.duration_ns[begin:end]
-            found.step_ns = [ns for ns in lengths if ns is not None]
+            found.step_ns = [ns for ns in device.duration_ns[begin:end] if ns is not None]
             found.waited_ns, found.events_ns = device.waited_ns[begin:end], device.events_ns
-            total, host_bound = device.ns[begin:end].clip(min=0), device.host_bound_ns[begin:end].clip(min=0)
         if len(found.step_ns) < len(step_ns) or plan.memory is not None or cut is None:
             return found
         found.plain = True
-        found.cut, found.micro_steps = cut, plan.micro_steps
-        found.layout, found.model_ns = plan.layout, _NOTHING
-        if plan.hidden:
-            shown = plan.shown.spans
-            found.layout, found.model_ns = plan.shown.layout, _model_ns(plan, total)
-            host = host.take(shown, axis=1)
-            total = host if device is None else total.take(shown, axis=1)
-            host_bound = None if host_bound is None else host_bound.take(shown, axis=1)
-        found.total_ns, found.host_ns, found.host_bound_ns = total, host, host_bound
+        found.layout, found.cut, found.micro_steps = self.layout, cut, plan.micro_steps
+        found.model_ns = {phase: column[begin:end] for phase, column in self.model_ns.items()}
+        found.total_ns, found.host_ns = self.total[begin:end], self.host[begin:end]
+        found.host_bound_ns = None if device is None else device.host_bound_ns[begin:end].clip(min=0)
         found.overhead_ns = sum(self._overhead_ns(begin, end))
         found.memory = [raw.memory for raw in raws]
         found.gaps = [Gap(raw.gap_steps, raw.gap_ns, raw.gap_overhead_ns) if raw.gap_steps else NO_GAP for raw in raws]
@@ -104,22 +111,15 @@ class _MeasuredSteps:
         memory = [NO_MEMORY] * len(raws)
         if plan.memory is not None:
             memory = memory_columns(plan.memory, plan.layout, self.values[begin:end])
-        layout, model_ns = plan.layout, [_NOTHING] * len(raws)
         if plan.hidden:
-            shown, layout = plan.shown.spans, plan.shown.layout
-            total = host if device is None or None in device.duration_ns else device.ns[begin:end].clip(min=0)
-            columns = _model_ns(plan, total)
-            model_ns = [{phase: column[at] for phase, column in columns.items()} for at in range(len(raws))]
-            start, host = start[:, shown], host[:, shown]
-            device = None if device is None else device.only(shown)
-            memory = [level.only(shown) for level in memory]
+            memory = [level.only(plan.shown.spans) for level in memory]
         ends = self.times[begin:end, -1].tolist()
         return [
             StepFrame.of(
                 step=raw.step,
                 start_unix_ns=raw.start_unix_ns,
                 duration_ns=ends[i],
-                layout=layout,
+                layout=self.layout,
                 start_ns=start[i],
                 host_ns=host[i],
                 device_duration_ns=None if device is None else device.duration_ns[begin + i],
@@ -138,7 +138,7 @@ class _MeasuredSteps:
                 gap_scalars=gap_scalars[i],
                 shapes=raw.mark_batch.shapes,
                 micro_steps=plan.micro_steps,
-                model_ns=model_ns[i],
+                model_ns={phase: column[begin + i] for phase, column in self.model_ns.items()},
                 cut=raw.cut,
             )
             for i, (raw, level) in enumerate(zip(raws, memory, strict=True))
@@ -152,16 +152,12 @@ class _MeasuredSteps:
         return host if device is None else [device.overhead_ns(begin + i, ns) for i, ns in enumerate(host)]
 
     def _starts(self, begin: int, end: int) -> Nanoseconds:
-        """Return the start of each span, hidden ones too, in these steps."""
-        start, spans = self.times[begin:end].take(self.plan.starts, axis=1), self.plan.logged_spans
-        if len(spans):
-            start[:, spans] -= self.host[begin:end, spans]
+        """Return the start of each shown span in these steps; a logged duration ends at its mark."""
+        shown: Any = self.plan.shown.spans if self.plan.hidden else slice(None)
+        start: Nanoseconds = self.times[begin:end].take(self.plan.starts[shown], axis=1)
+        logged = self.plan.logged[shown] >= 0
+        start[:, logged] -= self.host[begin:end, logged]
         return start
-
-
-def _model_ns(plan: Plan, total_ns: Nanoseconds) -> Mapping[Phase, list[int]]:
-    """Return the self time of the hidden spans by phase, for each step (rows of ``total_ns``)."""
-    return {phase: (total_ns.take(spans, axis=1) @ signs).tolist() for phase, spans, signs in plan.shown.hidden}
 
 
 def _numbers(scalars: Mapping[str, Any]) -> Mapping[str, float]:

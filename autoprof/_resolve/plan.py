@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -30,6 +30,22 @@ class BackwardCall:
     parent: int | None
 
 
+@dataclass(slots=True)
+class PlannedSpan:
+    """A span from the mark ``start`` to the mark ``end``; no label means ``BACKWARD_NAME``."""
+
+    lane: int
+    parent: int
+    start: int
+    end: int
+    label: Label | None
+    phase: Phase
+    calls: int
+    logged: int = -1
+    memory: dict[bool, list[int]] = field(default_factory=dict)
+    """Positions of memory values, by whether they were read at the span's end."""
+
+
 @dataclass(frozen=True)
 class Plan:
     """The spans of one sequence of marks, in columns with one entry a span.
@@ -39,9 +55,8 @@ class Plan:
     span's start and end (``MEMORY_VALUES`` each) or ``NOT_MEASURED``; it is None where no span has any. ``values`` are
     the positions that hold a value in place of a clock reading. ``hidden`` spans, of a model that is no target, are
     counted by phase and not shown. ``pauses`` are pairs of positions. ``calls`` has a call by its ordinal.
-    ``unmatched`` counts marks without a counterpart, ``foreign_recomputes`` recomputed calls outside
-    ``torch.utils.checkpoint``. ``repeatable`` is False where a mark refers to a
-    call of an earlier step: the same codes then mean another call in each step. ``micro_steps`` is as in ``StepFrame``.
+    ``unmatched`` counts marks without a counterpart. ``repeatable`` is False where a mark refers to a call of an
+    earlier step: the same codes then mean another call in each step. ``micro_steps`` is as in ``StepFrame``.
     """
 
     layout: Layout
@@ -54,10 +69,35 @@ class Plan:
     hidden: tuple[int, ...]
     calls: Mapping[int, BackwardCall]
     unmatched: int
-    foreign_recomputes: int
     overhead_ns: int
     repeatable: bool
     micro_steps: int | None = None
+
+    @classmethod
+    def of(cls, spans: Sequence[PlannedSpan], **other: Any) -> Plan:
+        """Return the plan of these spans, parents before their children; ``other`` has the other fields."""
+        layout = Layout(
+            names=tuple(span.label.name if span.label else BACKWARD_NAME for span in spans),
+            fqns=tuple(span.label.fqn if span.label else None for span in spans),
+            phases=tuple(span.phase for span in spans),
+            parents=tuple(span.parent for span in spans),
+            calls=tuple(span.calls for span in spans),
+            lanes=tuple(span.lane for span in spans),
+        )
+        memory: Nanoseconds = np.full((2 * MEMORY_VALUES, len(spans)), NOT_MEASURED, dtype=np.int64)
+        for at, span in enumerate(spans):
+            for at_end, positions in span.memory.items():
+                kept = positions[:MEMORY_VALUES]
+                memory[MEMORY_VALUES * at_end : MEMORY_VALUES * at_end + len(kept), at] = kept
+        return cls(
+            layout=layout,
+            starts=as_column([span.start for span in spans]),
+            ends=as_column([span.end for span in spans]),
+            memory=memory if any(span.memory for span in spans) else None,
+            logged=as_column([span.logged for span in spans]),
+            hidden=tuple(at for at, span in enumerate(spans) if span.label and not span.label.shown),
+            **other,
+        )
 
     @cached_property
     def logged_spans(self) -> Nanoseconds:
@@ -109,68 +149,6 @@ class ShownSpans:
             (phase, as_column(spans), as_column([terms[phase][span] for span in spans]))
             for phase, spans in kinds.items()
         )
-
-
-class SpanColumns:
-    """The columns of a plan while the planner appends spans to them, parents before their children."""
-
-    def __init__(self) -> None:
-        self.parents: list[int] = []
-        self.starts: list[int] = []
-        self.ends: list[int] = []
-        self.lanes: list[int] = []
-        self.logged: dict[int, int] = {}
-        self.hidden: list[int] = []
-        self.memory: dict[tuple[int, bool], list[int]] = {}
-        """Positions of memory values, by span and by whether they were read at its end."""
-        self._names: list[str] = []
-        self._fqns: list[str | None] = []
-        self._phases: list[Phase] = []
-        self._calls: list[int] = []
-
-    def open(self, lane: int, parent: int, at: int, label: Label | None, phase: Phase, calls: int) -> int:
-        """Append a span that begins at the mark ``at`` and has no length yet; no label means ``BACKWARD_NAME``."""
-        self.parents.append(parent)
-        self._names.append(label.name if label else BACKWARD_NAME)
-        self._fqns.append(label.fqn if label else None)
-        self._phases.append(phase)
-        self._calls.append(calls)
-        self.lanes.append(lane)
-        self.starts.append(at)
-        self.ends.append(at)
-        if label and not label.shown:
-            self.hidden.append(len(self.parents) - 1)
-        return len(self.parents) - 1
-
-    def close(self, span: int, at: int) -> None:
-        """End a span at the mark ``at``."""
-        self.ends[span] = at
-
-    def layout(self) -> Layout:
-        """Return the names and the nesting of the spans."""
-        return Layout(
-            names=tuple(self._names),
-            fqns=tuple(self._fqns),
-            phases=tuple(self._phases),
-            parents=tuple(self.parents),
-            calls=tuple(self._calls),
-            lanes=tuple(self.lanes),
-        )
-
-    def logged_column(self) -> Nanoseconds:
-        """Return the column ``Plan.logged``."""
-        return as_column([self.logged.get(span, -1) for span in range(len(self.parents))])
-
-    def memory_columns(self) -> Nanoseconds | None:
-        """Return the columns ``Plan.memory``."""
-        if not self.memory:
-            return None
-        positions = np.full((2 * MEMORY_VALUES, len(self.parents)), NOT_MEASURED, dtype=np.int64)
-        for (span, at_end), at in self.memory.items():
-            if span >= 0:
-                first = MEMORY_VALUES if at_end else 0
-                positions[first : first + min(len(at), MEMORY_VALUES), span] = at[:MEMORY_VALUES]
-        return positions
 
 
 def as_column(values: list[int]) -> Nanoseconds:

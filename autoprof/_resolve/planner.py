@@ -19,7 +19,7 @@ from .._capture.marks import codes as marks
 from .._capture.marks.codes import Label
 from ..frame import LOGGED_LANE, TRAINING_LANE, Phase
 from .grad_accumulation import MicroStepCounter
-from .plan import BackwardCall, Plan, SpanColumns, as_column
+from .plan import BackwardCall, Plan, PlannedSpan, as_column
 
 
 @dataclass(slots=True)
@@ -29,8 +29,7 @@ class StackEntry:
     ``span`` is -1 where no span is wanted. A backward pass puts its base (``is_base``) below the backwards it runs; a
     base is ``nested`` inside another pass. ``started`` has, by ordinal, the last span of each call whose backward has
     started above this base. ``is_unattributed`` marks the span above a base while no instrumented module's backward
-    runs. ``is_checkpoint`` marks a recomputation by ``torch.utils.checkpoint``. ``interrupted`` are the backwards that
-    a recompute interrupted.
+    runs. ``interrupted`` are the backwards that a recompute interrupted.
     """
 
     span: int
@@ -40,7 +39,6 @@ class StackEntry:
     nested: bool = False
     is_backward: bool = False
     is_unattributed: bool = False
-    is_checkpoint: bool = False
     interrupted: tuple[StackEntry, ...] = ()
     started: dict[int, int] = field(default_factory=dict)
 
@@ -116,7 +114,7 @@ class Planner:
         self._labels = labels
         self._mark_ns = mark_ns
         self._history = history
-        self._spans = SpanColumns()
+        self._spans: list[PlannedSpan] = []
         self._lanes: dict[int, Lane] = {}
         self._calls: dict[int, BackwardCall] = {}
         self._forwards: dict[int, list[int]] = {}
@@ -124,7 +122,6 @@ class Planner:
         self._values: list[int] = []
         self._pauses = Pauses()
         self._unmatched = 0
-        self._foreign_recomputes = 0
         self._micro_steps = MicroStepCounter(labels)
 
     def plan(self, codes: Sequence[int], lanes: Sequence[int], *, cut: bool = False) -> Plan:
@@ -168,18 +165,12 @@ class Planner:
         self._pauses.finish(end)
         for lane in self._lanes.values():
             self._close_to(lane, 0, max(lane.last, 0) if cut else end)
-        return Plan(
-            layout=self._spans.layout(),
-            starts=as_column(self._spans.starts),
-            ends=as_column(self._spans.ends),
-            memory=self._spans.memory_columns(),
-            logged=self._spans.logged_column(),
+        return Plan.of(
+            self._spans,
             values=as_column(self._values),
             pauses=tuple(self._pauses.found),
-            hidden=tuple(self._spans.hidden),
             calls=self._calls,
             unmatched=self._unmatched,
-            foreign_recomputes=self._foreign_recomputes,
             overhead_ns=self._overhead_ns(codes),
             repeatable=not cut and min(codes, default=0) >= 0,
             micro_steps=self._micro_steps.result,
@@ -200,13 +191,14 @@ class Planner:
             return -1
         if label is not None and phase is Phase.BACKWARD and not label.shown:
             return -1
-        return self._spans.open(lane.number, lane.innermost(), at, label, phase, calls)
+        self._spans.append(PlannedSpan(lane.number, lane.innermost(), at, at, label, phase, calls))
+        return len(self._spans) - 1
 
     def _close_to(self, lane: Lane, depth: int, at: int) -> None:
         """Close everything open above ``depth`` at the mark ``at``."""
         for entry in lane.stack[depth:]:
             if entry.span >= 0:
-                self._spans.close(entry.span, at)
+                self._spans[entry.span].end = at
         del lane.stack[depth:]
 
     def _open_remainder(self, lane: Lane, at: int) -> None:
@@ -218,7 +210,7 @@ class Planner:
             return
         base = lane.stack[depth]
         span = base.started.get(0, -1)  # no call has the ordinal 0
-        if span < 0 or self._spans.ends[span] != at:
+        if span < 0 or self._spans[span].end != at:
             span = self._open(lane, at, None, Phase.BACKWARD, calls=0 if base.started else 1)
             base.started[0] = span
         lane.stack.append(StackEntry(span, is_unattributed=True))
@@ -294,10 +286,8 @@ class Planner:
     def _enter_recompute(self, lane: Lane, at: int, kind: int, index: int, ordinal: int) -> None:
         if self._labels[index].phase is Phase.RECOMPUTE:
             self._recompute_checkpoint(lane, at, index, ordinal)
-            return
-        if not any(entry.is_checkpoint for entry in lane.stack):
-            self._foreign_recomputes += 1
-        self._enter(lane, at, kind, index, ordinal)
+        else:
+            self._enter(lane, at, kind, index, ordinal)
 
     def _recompute_checkpoint(self, lane: Lane, at: int, index: int, ordinal: int) -> None:
         """Open the span of a recomputation, in the backward of the innermost target that contains the call.
@@ -316,7 +306,7 @@ class Planner:
             self._recomputed.add(call)
         span = self._open(lane, at, self._labels[served], Phase.RECOMPUTE, calls=1 if served == index else calls)
         lane.last_edge = span, False
-        lane.stack.append(StackEntry(span, index=index, is_checkpoint=True, interrupted=interrupted))
+        lane.stack.append(StackEntry(span, index=index, interrupted=interrupted))
 
     # Backward passes.
 
@@ -406,11 +396,12 @@ class Planner:
 
     def _log(self, lane: Lane, at: int, kind: int, index: int, ordinal: int) -> None:
         span = self._open(Lane(LOGGED_LANE), max(lane.last, 0), self._labels[index], Phase.USER)
-        self._spans.logged[span] = at
+        self._spans[span].logged = at
 
     def _read_memory(self, lane: Lane, at: int, kind: int, index: int, ordinal: int) -> None:
-        if lane.last_edge is not None:
-            self._spans.memory.setdefault(lane.last_edge, []).append(at)
+        span, at_end = lane.last_edge or (-1, False)
+        if span >= 0:
+            self._spans[span].memory.setdefault(at_end, []).append(at)
 
     def _pause(self, lane: Lane, at: int, kind: int, index: int, ordinal: int) -> None:
         self._pauses.begin(lane, at)

@@ -38,7 +38,6 @@ class Resolver:
     def __init__(self, labels: Sequence[Label], mark_ns: float) -> None:
         self.late_steps = 0
         self.unmatched = 0
-        self.foreign_recomputes = 0
         self._device_timer = DeviceTimer()
         self._labels = labels
         self._mark_ns = mark_ns
@@ -123,7 +122,6 @@ class Resolver:
         if len(plan.values):
             times[:, plan.values] = 0  # no readings of the clock
         self.unmatched += plan.unmatched * count
-        self.foreign_recomputes += plan.foreign_recomputes * count
         self._resolved.extend(make_runs(raws, plan, readings[:, :-1], times))
 
     def _resolve_on_device(self, first: RawStep, readings: list[Reading]) -> None:
@@ -156,7 +154,6 @@ class Resolver:
             at = plan.values.tolist()
             values[:, plan.values] = [[raw.mark_batch.readings[value] for value in at] for raw in raws]
         self.unmatched += plan.unmatched * len(raws)
-        self.foreign_recomputes += plan.foreign_recomputes * len(raws)
         if is_on_one_stream(plan, times[0]):
             columns: DeviceColumns | None = self._device_timer.columns_of_run(plan, count, times)
         else:

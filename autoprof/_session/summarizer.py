@@ -51,11 +51,6 @@ class Summarizer:
             **self._notes.skipped,
         }
         skipped = {reason: count for reason, count in lost.items() if count}
-        if resolver.foreign_recomputes:
-            self._notes.warn_once(
-                "modules were called inside a backward pass, but not by torch.utils.checkpoint (another package's "
-                "checkpointing?): recompute is timed only in targets there, and the rest of it is part of backward"
-            )
         summary = self._aggregate.summary(notes=self._notes.all, skipped=skipped, gap=self.open_gap)
         summary = replace(summary, clock_limit_ns=self._limit.span_ns())
         for observer in self._observers:

@@ -6,16 +6,14 @@ import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 
 from benchmarks.always_on import __main__ as command
 from benchmarks.always_on import paired, rows, training
 from benchmarks.always_on.processes import Process
-from benchmarks.always_on.rows import NUMBERS, tail
+from benchmarks.always_on.rows import NUMBERS
 from benchmarks.always_on.scale import TINY
-from benchmarks.variant import Variant
 
 
 @pytest.fixture(autouse=True)
@@ -51,22 +49,6 @@ def test_a_quick_run_prints_and_saves_every_row(
     assert command.render(results) in (tmp_path / "always_on.md").read_text(encoding="utf-8")
 
 
-def test_a_processor_that_is_slow_for_a_while_changes_no_ratio(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The bare blocks before and after a variant's own are as slow."""
-    speeds = iter(np.repeat(np.arange(1, 40), 9))
-
-    def block(variant: Variant, _steps: int, _settling: int) -> tuple[float, float]:
-        time_ns = (1500.0 if variant.name == "own" else 1000.0) * next(speeds)
-        return time_ns, time_ns
-
-    class Own(Variant):
-        name = "own"
-
-    monkeypatch.setattr(paired, "_block", block)
-    found = paired.blocks([Own()], 12, 10, 10, lambda line: None)["own"]["wall"]
-    assert rows.ratio(found["own"], found["bare"]).value == pytest.approx(1.5)
-
-
 @pytest.mark.parametrize("is_shared", [True, False])
 def test_recorded_and_bare_turns_alternate_in_an_open_session(is_shared: bool) -> None:
     """Each pair of turns has a figure of both sides by both clocks, of one model or of two."""
@@ -84,12 +66,3 @@ def test_recorded_and_bare_turns_alternate_in_an_open_session(is_shared: bool) -
         "wall": {"own": 3, "bare": 3},
         "cpu": {"own": 3, "bare": 3},
     }
-
-
-def test_the_tail_of_several_runs_is_that_of_all_their_steps() -> None:
-    """In ms, with the steps that are a millisecond longer than usual, by second."""
-    usual = np.full((3, 99), 1_000_000)
-    long = np.full((3, 1), 4_000_000)
-    found = tail([np.hstack([usual, long]), np.hstack([usual, usual[:, :1]])])
-    assert (found["steps"], found["median"], found["max"]) == (200, 1.0, 4.0)
-    assert found["noticed"] == pytest.approx(1 / 0.203)

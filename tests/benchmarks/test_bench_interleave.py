@@ -6,8 +6,8 @@ from collections import Counter
 
 import torch
 
-from benchmarks.interleave import Measured, block_value, interleave
-from benchmarks.variant import Times, Variant
+from benchmarks.interleave import Measured, interleave
+from benchmarks.variant import Variant
 from benchmarks.workloads import Workload, tiny_layers
 
 
@@ -60,13 +60,6 @@ def test_every_variant_has_one_block_a_round_in_a_new_order() -> None:
     }
 
 
-def test_a_block_opens_warms_up_steps_flushes_and_closes() -> None:
-    """What warm-up has put off is done before the clock runs."""
-    log: list[str] = []
-    interleave(layers(), [Logging("a", log)], Measured(), rounds=range(1), steps=2, warmup=1)
-    assert [line[2:] for line in log] == ["open", "step", "flush", "step", "step", "flush", "close"]
-
-
 def test_a_variant_that_raises_is_left_out_and_its_reason_kept() -> None:
     """It is asked once, its hooks are taken off, and the others go on."""
     measured, workload, log = Measured(), layers(), []
@@ -74,10 +67,3 @@ def test_a_variant_that_raises_is_left_out_and_its_reason_kept() -> None:
     assert measured.errors == {"breaking": "RuntimeError: it breaks models"}
     assert Counter(log)["a open"] == 3
     assert workload.hooks() == 0
-
-
-def test_a_steps_time_is_its_median_and_its_share_of_the_rest() -> None:
-    """A step that the machine interrupted does not count; work put off to one step is shared by all."""
-    times = Times(steps_ns=[100, 100, 9000], ends_ns=[0, 0, 30], flush_ns=60, whole_ns=12_000)
-    assert block_value(times, asynchronous=False) == 100 + 30
-    assert block_value(times, asynchronous=True) == 4000

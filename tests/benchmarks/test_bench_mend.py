@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import ast
 import copy
-import sys
 from pathlib import Path
 from typing import Any, get_args
 
 import pytest
 
 from autoprof.diagnose import Change
-from benchmarks.mend import mender
 from benchmarks.mend.__main__ import _try
 from benchmarks.mend.mender import SETTING_OF, mend
 from benchmarks.mend.programs import SETTINGS, programs
@@ -34,18 +31,6 @@ def test_every_change_of_the_schema_is_known() -> None:
     assert set(SETTING_OF.values()) <= set(SETTINGS)
 
 
-def test_the_mender_knows_neither_autoprof_nor_the_programs() -> None:
-    """It imports only the standard library, and names no defect."""
-    source = Path(mender.__file__).read_text("utf-8")
-    imported = {
-        (node.module or "") if isinstance(node, ast.ImportFrom) else node.names[0].name
-        for node in ast.walk(ast.parse(source))
-        if isinstance(node, (ast.Import, ast.ImportFrom))
-    }
-    assert {name.split(".")[0] for name in imported} <= set(sys.stdlib_module_names)
-    assert not [one.name for one in programs() if one.name in source]
-
-
 def test_one_setting_is_changed_and_the_others_stay() -> None:
     """The given settings are left as they are."""
     before = copy.deepcopy(SETTINGS)
@@ -54,19 +39,6 @@ def test_one_setting_is_changed_and_the_others_stay() -> None:
     assert {key for key, value in settings.items() if value != SETTINGS[key]} == {"precision"}
     assert change == "precision = float16"
     assert cause is not None
-
-
-@pytest.mark.parametrize("change", sorted(NO_SETTING))
-def test_without_a_setting_nothing_is_changed(change: str) -> None:
-    """The machine, another rank and missing spans are for people."""
-    assert mend(explained(change, "edit"), SETTINGS) == (SETTINGS, "", None)
-
-
-def test_a_setting_that_has_the_value_already_is_no_change() -> None:
-    """The next cause is tried then."""
-    both = explained("gc.freeze", value=True)["causes"] + explained("precision", value="float16")["causes"]
-    assert mend({"causes": both}, SETTINGS).change == "precision = float16"
-    assert mend({"causes": both[:1]}, SETTINGS).cause is None
 
 
 @pytest.mark.parametrize("name", ["slow loader", "one block ten times its siblings", "metrics in every step"])

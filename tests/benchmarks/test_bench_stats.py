@@ -6,13 +6,7 @@ import math
 
 import pytest
 
-from benchmarks.stats import cost_ratio, median, ratio, rounds_of
-
-
-def blocks(**values: list[float]) -> dict[str, list[dict[str, float]]]:
-    return {
-        name: [{"round": i, "value_ns": value} for i, value in enumerate(column)] for name, column in values.items()
-    }
+from benchmarks.stats import cost_ratio, median, ratio
 
 
 def test_the_estimate_is_the_median_and_the_interval_holds_it() -> None:
@@ -37,9 +31,3 @@ def test_a_cost_that_is_not_above_nothing_has_no_ratio() -> None:
     """Dividing by a cost of zero or less would make a number up."""
     estimate = cost_ratio([1130, 1130], [1000, 990], [1000, 1000])
     assert math.isnan(estimate.value)
-
-
-def test_only_rounds_that_all_have_are_compared() -> None:
-    """A variant with further rounds of its own is held against the same rounds of the other."""
-    samples = blocks(bare=[1, 2, 3, 4], variant=[5, 6])
-    assert rounds_of(samples, "variant", "bare") == [[5, 6], [1, 2]]

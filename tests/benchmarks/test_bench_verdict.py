@@ -21,13 +21,6 @@ def find(measured: dict[str, Any], words: str) -> Any:
     return bound
 
 
-def test_the_limits_of_the_always_on_table_are_part_of_the_verdict() -> None:
-    """As they were measured, before all others."""
-    bound = {"subject": "1 recording", "bound": "≤ 0.25×", "measured": "0.30×", "passed": False, "clear": True}
-    first = verdict({**results(), "always_on": {"bounds": [bound]}})[0]
-    assert first.to_dict() == bound
-
-
 def test_sessions_are_held_against_full_backward_hooks() -> None:
     """By cost on top of bare: a third of theirs passes, more fails."""
     good = results(layers=workload(bare=1000, full_backward_hook=1600, session_both=1190))

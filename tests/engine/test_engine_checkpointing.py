@@ -237,13 +237,3 @@ class Foreign(torch.autograd.Function):
             output = ctx.module(x)
         torch.autograd.backward(output, grad)
         return None, x.grad
-
-
-def test_another_packages_checkpointing_is_noted_once() -> None:
-    """Its targets are timed as before; what lies outside them cannot be."""
-    world = World()
-    net = Net(world, lambda net, x: Foreign.apply(net.layers[0], x))
-    watched = train(net, world, everything())
-    (note,) = watched.session.summary().notes
-    assert note.startswith("modules were called inside a backward pass, but not by torch.utils.checkpoint")
-    assert not train(Net(world, checkpointed(FUNCTIONS["module"], False)), world, everything()).session.summary().notes
