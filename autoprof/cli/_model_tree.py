@@ -34,9 +34,8 @@ def render_model(
     room = max(width - label - weights_width - 4, 16)
     found = [pad("module", label) + f"{'weights':>{weights_width}}  selected as"]
     for one in lines:
-        start = (
-            pad(elide(one.label, label), label) + f"{f'{one.parameters:,}' if one.parameters else '-':>{weights_width}}"
-        )
+        weights = f"{one.parameters:,}" if one.parameters else "-"
+        start = pad(elide(one.label, label), label) + f"{weights:>{weights_width}}"
         found.append(f"{start}  {elide(one.selected, room)}".rstrip())
     names = {one.name for one in targets.values()}
     found += ["", f"{count(len(targets), 'module')} selected, under {count(len(names), 'name')}"]

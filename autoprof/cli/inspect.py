@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from math import inf
 from pathlib import Path
@@ -74,7 +75,10 @@ def run(arguments: argparse.Namespace) -> int:
         raise AutoprofError(f"--smooth: {arguments.smooth} is not a number of records; allowed: 1 or more")
     df = load_logs(arguments.logs or _latest(), pattern=arguments.pattern)
     if arguments.json:
-        print_json(_numbers(df))
+        numbers = df.select_dtypes("number").astype(float)
+        numbers = numbers.where(numbers.abs() < inf)
+        columns = json.loads(numbers.describe().to_json()) if len(numbers.columns) else {}
+        print_json({"rows": len(df), "columns": columns})
     else:
         width, encoding = terminal()
         print("\n".join(render_report(df, width=width, encoding=encoding)))
@@ -109,15 +113,3 @@ def _latest() -> list[str]:
     if not found:
         raise OutputError(f"{run}: has no records (the sink jsonl writes them); allowed: LOG, a log file")
     return found
-
-
-def _numbers(df: Any) -> dict[str, Any]:
-    """Return the number of rows, and for each column of numbers how many there are and which."""
-    columns = {}
-    for name in df.select_dtypes("number").columns:
-        known = df[name].replace([inf, -inf], None).dropna()
-        if len(known):
-            ends = {"first": known.iloc[0], "last": known.iloc[-1], "min": known.min(), "max": known.max()}
-            numbers = {key: float(number) for key, number in {**ends, "mean": known.mean()}.items()}
-            columns[str(name)] = {"count": len(known), **numbers}
-    return {"rows": len(df), "columns": columns}
