@@ -1,6 +1,6 @@
 """Many ranks: the own work of each, and the comparison that names the slow one."""
 
-from .calls import UNKNOWN_MEMBERS, CallKey, CollectiveCall, StepCollectives, step_collectives
+from .calls import UNKNOWN_MEMBERS, CallKey, call_ends
 from .causes import Cause
 from .channel import open_store
 from .comparison import MIN_COMMON_STEPS, RankComparison, SlowRank, compare_ranks, name_ranks
@@ -18,7 +18,6 @@ __all__ = [
     "UNKNOWN_MEMBERS",
     "CallKey",
     "Cause",
-    "CollectiveCall",
     "Exchange",
     "FolderRecords",
     "Kind",
@@ -30,7 +29,7 @@ __all__ = [
     "RankRecord",
     "SlowRank",
     "SpanKey",
-    "StepCollectives",
+    "call_ends",
     "compare_ranks",
     "compare_saved",
     "median_of_others",
@@ -40,5 +39,4 @@ __all__ = [
     "read_folder",
     "read_ranks",
     "read_record",
-    "step_collectives",
 ]

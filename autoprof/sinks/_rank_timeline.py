@@ -6,18 +6,21 @@ difference of two clocks.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+import numpy as np
+
 from .._core.units import NS_PER_MS, NS_PER_S
-from .._ranks import CallKey, CollectiveCall, StepCollectives
+from .._ranks import CallKey, call_ends
 from ..frame import StepFrame
 from ._timeline import StepPlacement
 
 MARGIN_STEPS: Final = 64
 """Steps on both sides of the window whose collectives align the clocks as well."""
-Calls = Mapping[CallKey, CollectiveCall]
+Ends = dict[CallKey, int]
+"""When a rank had left each call, in nanoseconds of its wall clock."""
 
 
 class ClockShift(NamedTuple):
@@ -42,7 +45,7 @@ class RankTimeline:
         """Return in words how a rank's clock was corrected; None where it has the clock of the first rank."""
         shift = self.shifts.get(rank, ClockShift())
         if shift.error_ns is None:
-            return f"clock not aligned: no collective in common with rank {min(self.shifts)}"
+            return f"clock not aligned: too few collectives in common with rank {min(self.shifts)}"
         if not shift.calls:
             return None
         return (
@@ -57,7 +60,7 @@ class RankTimeline:
         parts = [f"clocks aligned to ± {max(errors) / NS_PER_MS:.3f} ms by collectives"] if errors else []
         unknown = [str(rank) for rank, shift in self.shifts.items() if shift.error_ns is None]
         if unknown:
-            parts.append(f"not aligned, because it has no collective in common: the clock of rank {', '.join(unknown)}")
+            parts.append(f"too few collectives in common to align the clock of rank {', '.join(unknown)}")
         return "; ".join(parts) or None
 
     def place(self, rank: int, frame: StepFrame) -> StepFrame:
@@ -67,65 +70,46 @@ class RankTimeline:
 
 
 def align_ranks(
-    steps: Mapping[int, Sequence[StepCollectives]], clocks: Mapping[int, Hashable | None], first: int
+    frames: Mapping[int, Iterable[StepFrame]], clocks: Mapping[int, str | None], first: int
 ) -> RankTimeline:
     """Align the ranks by all their steps; the timeline begins with step ``first``."""
-    shifts = align_clocks({rank: _on_own_clock(held) for rank, held in steps.items()}, clocks)
-    starts = (
-        one.start_unix_ns - shifts[rank].offset_ns for rank, held in steps.items() for one in held if one.step >= first
-    )
-    return RankTimeline(shifts, min(starts, default=None))
+    ends: dict[int, Ends] = {}
+    starts: dict[int, int] = {}
+    for rank, held in frames.items():
+        placement, ends[rank] = StepPlacement(), {}
+        for frame in held:
+            _, device_ns = placement.place(frame)
+            on_device = frame.device_start_ns is not None and frame.device_ns is not None
+            begin_ns = device_ns + (placement.origin_unix_ns or 0) if on_device else frame.start_unix_ns
+            ends[rank] |= call_ends(frame, begin_ns)
+            if frame.step >= first:
+                starts.setdefault(rank, frame.start_unix_ns)
+    shifts = align_clocks(ends, clocks)
+    begins = [start_ns - shifts[rank].offset_ns for rank, start_ns in starts.items()]
+    return RankTimeline(shifts, min(begins, default=None))
 
 
-def align_clocks(calls: Mapping[int, Calls], clocks: Mapping[int, Hashable | None]) -> dict[int, ClockShift]:
+def align_clocks(ends: Mapping[int, Ends], clocks: Mapping[int, str | None]) -> dict[int, ClockShift]:
     """Return the shift of each rank's clock to that of the lowest rank.
 
     Ranks with equal ``clocks`` (the same host) have one clock; None is a clock of its own.
     """
-    members: dict[Hashable, list[int]] = {}
-    for rank in sorted(calls):
-        clock = clocks.get(rank)
-        members.setdefault(("rank", rank) if clock is None else ("clock", clock), []).append(rank)
-    merged = [(ranks, _merge([calls[rank] for rank in ranks])) for ranks in members.values()]
+    by_clock: dict[str, ClockShift] = {}
     shifts: dict[int, ClockShift] = {}
-    for ranks, own in merged:
-        shift = _align(own, merged[0][1]) if shifts else ClockShift()
-        shifts |= dict.fromkeys(ranks, shift)
+    for rank in sorted(ends):
+        clock = clocks.get(rank) or f"rank {rank}"
+        if clock not in by_clock:
+            by_clock[clock] = _align(ends[rank], ends[min(ends)]) if shifts else ClockShift()
+        shifts[rank] = by_clock[clock]
     return shifts
 
 
-def _merge(calls: Sequence[Calls]) -> Calls:
-    """Return the calls of one clock: entered by the last of its ranks, left by the first."""
-    merged = dict(calls[0])
-    for others in calls[1:]:
-        for key, call in others.items():
-            known = merged.get(key, call)
-            start_ns, end_ns = max(known.start_ns, call.start_ns), min(known.end_ns, call.end_ns)
-            merged[key] = call._replace(start_ns=start_ns, end_ns=end_ns)
-    return merged
-
-
-def _align(calls: Calls, by: Calls) -> ClockShift:
-    """Return the shift of a clock by the calls that it has in common with the reference."""
-    common = calls.keys() & by.keys()
-    if not common:
+def _align(ends: Ends, reference: Ends) -> ClockShift:
+    """Return the shift of a clock by the calls that it has in common with the reference; unknown with few of them."""
+    differences = np.array([ends[key] - reference[key] for key in ends.keys() & reference.keys()], dtype=np.int64)
+    if len(differences) < 16:
         return ClockShift(error_ns=None)
-    differences = {key: calls[key].end_ns - by[key].end_ns for key in common}
-    if len(common) < 16:  # the shortest call limits the error: every rank enters it before any rank leaves it
-        lengths = {key: max(one[key].end_ns - one[key].start_ns for one in (calls, by)) for key in common}
-        shortest = min(common, key=lambda key: (lengths[key], key))
-        return ClockShift(differences[shortest], lengths[shortest], len(common))
-    offset_ns = sorted(differences.values())[len(common) // 2]
-    distances = sorted(abs(one - offset_ns) for one in differences.values())
+    offset_ns = int(np.sort(differences)[len(differences) // 2])
+    distances = np.sort(np.abs(differences - offset_ns))
     # The error is three times the distance that four fifths of the calls are within: a few ranks leave late.
-    return ClockShift(offset_ns, 3 * distances[(len(common) - 1) * 4 // 5] + 1, len(common))
-
-
-def _on_own_clock(steps: Sequence[StepCollectives]) -> dict[CallKey, CollectiveCall]:
-    """Return the calls of one rank in nanoseconds of its own wall clock."""
-    placement, found = StepPlacement(), {}
-    for one in steps:
-        _, device_ns = placement.place(one)
-        begin_ns = device_ns + (placement.origin_unix_ns or 0) if one.on_device else one.start_unix_ns
-        found.update({call.key: call.at(begin_ns) for call in one.calls})
-    return found
+    return ClockShift(offset_ns, 3 * int(distances[(len(distances) - 1) * 4 // 5]) + 1, len(differences))

@@ -14,7 +14,6 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from .._ranks import StepCollectives
 from .._stats.layout_cache import cached_by_layout
 from ..frame import LOGGED_LANE, NOT_MEASURED, STREAM_LANES, UNTIMED_LANE, Layout, Nanoseconds, StepFrame
 
@@ -38,7 +37,7 @@ class StepPlacement:
         self._host_end = 0
         self._device_end = 0
 
-    def place(self, frame: StepFrame | StepCollectives) -> tuple[int, int]:
+    def place(self, frame: StepFrame) -> tuple[int, int]:
         """Return the start of the step on the host and on the device."""
         if self.origin_unix_ns is None:
             self.origin_unix_ns = frame.start_unix_ns

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from .._core.units import UNITS
-from .._ranks import step_collectives
 from .._stats.unit_rates import LogPeriods
 from .._storage.atomic import open_replacing
 from ..diagnose import SavedSteps
@@ -124,8 +123,8 @@ def export_trace(saved: SavedSteps, path: Path) -> str | None:
     """Write one trace in which each rank is a process, on one timeline; return the error of their clocks in words."""
     timeline = RankTimeline()
     if len(saved.ranks) > 1:
-        steps = {rank: [step_collectives(frame) for frame in saved.frames(rank, MARGIN_STEPS)] for rank in saved.ranks}
-        timeline = align_ranks(steps, {rank: saved.run.clock(rank) for rank in saved.ranks}, saved.first)
+        frames = {rank: saved.frames(rank, MARGIN_STEPS) for rank in saved.ranks}
+        timeline = align_ranks(frames, {rank: saved.run.clock(rank) for rank in saved.ranks}, saved.first)
     with open_replacing(path) as file:
         before = "[\n"
         for event in _all_events(saved, timeline):

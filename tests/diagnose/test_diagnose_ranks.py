@@ -11,7 +11,7 @@ import pytest
 from evidence_builders import MS, evidence_of, finding_of
 
 import autoprof
-from autoprof._ranks import RankComparison, read_ranks, step_collectives
+from autoprof._ranks import RankComparison, read_ranks
 from autoprof._storage.steps_jsonl import FrameEncoder
 from autoprof.cli import main
 from autoprof.diagnose import RunFacts, diagnose
@@ -108,8 +108,7 @@ def test_the_command_names_the_slow_rank_of_a_saved_run(trained: Path, capsys: p
 def test_the_clocks_of_two_real_ranks_agree_within_the_stated_error(trained: Path) -> None:
     """They read one clock, so the true difference is none; a millisecond is left for readings that were interrupted."""
     run = autoprof.read_run(trained)
-    steps = {rank: [step_collectives(one) for one in run.rank_frames(rank)] for rank in run.ranks}
-    shift = align_ranks(steps, {}, 1).shifts[1]
+    shift = align_ranks({rank: run.rank_frames(rank) for rank in run.ranks}, {}, 1).shifts[1]
     assert shift.error_ns is not None
     assert shift.calls >= 30
     assert abs(shift.offset_ns) <= shift.error_ns + MS

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from autoprof._ranks import CallKey, CollectiveCall
+from autoprof._ranks import CallKey
 from autoprof.sinks._rank_timeline import ClockShift, align_clocks
 
 MS = 1_000_000
 S = 1_000_000_000
 BEGIN = 1_763_640_000 * S
-Calls = dict[int, dict[CallKey, CollectiveCall]]
+Calls = dict[int, dict[CallKey, int]]
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Cluster:
     def calls(
         self, count: int = 100, work_ns: int = 5 * MS, straggler: int | None = None, missed: float = 0.0
     ) -> Calls:
-        """Return calls that every rank enters after its own work, and leaves when the last one has come."""
+        """Return when each rank leaves calls that it enters after its own work: when the last rank has come."""
         random = np.random.default_rng(self.seed)
         calls: Calls = {rank: {} for rank in range(len(self.offsets))}
         for step in range(count):
@@ -42,7 +42,7 @@ class Cluster:
                 key = (step, "Comm/all_reduce", 0)
                 begin = BEGIN + step * 200 * MS + self.offsets[rank]
                 left = work.max() + 50_000 + late[rank]
-                held[key] = CollectiveCall(key, begin + int(work[rank]), begin + int(left))
+                held[key] = begin + int(left)
         return calls
 
     def errors(self, shifts: Mapping[int, ClockShift]) -> dict[int, int]:
@@ -57,9 +57,9 @@ APART = (0, 3 * S, -1_500 * S)
     ("calls", "most_ns"),
     [
         ({}, MS // 2), ({"straggler": 1, "work_ns": MS}, MS // 2), ({"straggler": 0}, MS // 2), ({"missed": 0.3}, MS),
-        ({"count": 20}, MS), ({"count": 3}, 60 * MS), ({"count": 1}, 60 * MS), ({"work_ns": 50 * MS}, MS // 2),
+        ({"count": 20}, MS), ({"work_ns": 50 * MS}, MS // 2),
     ],
-    ids=["usual", "straggler", "slow reference", "missed calls", "few calls", "three calls", "one call", "uneven work"],
+    ids=["usual", "straggler", "slow reference", "missed calls", "few calls", "uneven work"],
 )  # fmt: skip
 @pytest.mark.parametrize("seed", range(3))
 def test_the_stated_error_includes_the_truth(seed: int, calls: dict[str, Any], most_ns: int) -> None:
@@ -80,11 +80,10 @@ def test_ranks_of_one_host_have_one_clock() -> None:
     assert cluster.errors(shifts)[3] <= (shifts[3].error_ns or 0) < MS // 2
 
 
-def test_a_clock_without_a_common_call_has_an_unknown_error() -> None:
+@pytest.mark.parametrize("count", [0, 15])
+def test_a_clock_with_few_common_calls_has_an_unknown_error(count: int) -> None:
     """Its difference is unknown, which is not zero."""
-    calls = Cluster(APART).calls()
-    calls[2].clear()
-    assert align_clocks(calls, {})[2] == ClockShift(error_ns=None)
+    assert align_clocks(Cluster(APART).calls(count), {})[2] == ClockShift(error_ns=None)
 
 
 def test_calls_that_contradict_each_other_widen_the_error() -> None:
@@ -92,12 +91,10 @@ def test_calls_that_contradict_each_other_widen_the_error() -> None:
     cluster = Cluster((0, S))
     calls = cluster.calls()
     for key in list(calls[1])[::20]:
-        call = calls[1][key]
-        calls[1][key] = call._replace(start_ns=call.start_ns - 60 * MS, end_ns=call.end_ns - 60 * MS)
+        calls[1][key] -= 60 * MS
     shifts = align_clocks(calls, {})
     assert cluster.errors(shifts)[1] <= (shifts[1].error_ns or 0) < MS
     random = np.random.default_rng(3)
-    for key, call in calls[1].items():
-        moved = int(random.integers(0, 100 * S))
-        calls[1][key] = call._replace(start_ns=call.start_ns + moved, end_ns=call.end_ns + moved)
+    for key in calls[1]:
+        calls[1][key] += int(random.integers(0, 100 * S))
     assert (align_clocks(calls, {})[1].error_ns or 0) > 10 * S

@@ -10,7 +10,7 @@ import pytest
 from sink_builders import MS, frame_of, layout_of
 from trace_rules import Event, check
 
-from autoprof._ranks import step_collectives
+from autoprof._ranks import call_ends
 from autoprof._storage.runs import RunFolder
 from autoprof._storage.steps_jsonl import FrameEncoder
 from autoprof.cli import main
@@ -67,20 +67,18 @@ def trace(run: Path, *options: str) -> list[Event]:
     return check(out.read_text("utf-8"))
 
 
-def test_a_call_begins_and_ends_as_its_span() -> None:
-    """Calls in which no rank waits for all others are left out: a broadcast's root goes on at once."""
-    calls = step_collectives(step(7)).calls
-    assert [call.key for call in calls] == [(7, "Comm/DDP", 0), (7, "Comm/all_reduce", 0)]
-    assert calls[1][1:] == (52 * MS, 60 * MS)
+def test_only_calls_in_which_all_ranks_meet_count() -> None:
+    """A broadcast is left out: its root goes on at once."""
+    assert call_ends(step(7), BEGIN) == {
+        (7, "Comm/DDP", 0): BEGIN + 50 * MS, (7, "Comm/all_reduce", 0): BEGIN + 60 * MS,
+    }  # fmt: skip
 
 
 def test_on_a_device_calls_have_its_times() -> None:
     """There the host has left a call long before the device has."""
     rows = (("Comm/all_reduce", "comm", -1, 1), ("Comm/barrier", "comm", -1, 1))
     device = {"device_start_ns": np.array([5, 0]) * MS, "device_ns": np.array([7 * MS, -1]), "device_duration_ns": MS}
-    found = step_collectives(frame_of(rows, **device))
-    assert found.on_device
-    assert [call[1:] for call in found.calls] == [(5 * MS, 12 * MS)]
+    assert list(call_ends(frame_of(rows, **device), 0).values()) == [12 * MS]
 
 
 def test_ranks_of_two_hosts_are_on_one_timeline(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -103,5 +101,5 @@ def test_a_clock_without_a_common_call_is_named(tmp_path: Path, capsys: pytest.C
     alone = frame_of((("Layer", "forward", -1, 10),), step=1)
     events = trace(write_run(tmp_path, [[step(1)], [alone]], ["a", "b"]))
     (label,) = (event["args"]["labels"] for event in events if event["name"] == "process_labels")
-    assert label == "clock not aligned: no collective in common with rank 0"
-    assert "not aligned, because it has no collective in common: the clock of rank 1" in capsys.readouterr().err
+    assert label == "clock not aligned: too few collectives in common with rank 0"
+    assert "too few collectives in common to align the clock of rank 1" in capsys.readouterr().err
