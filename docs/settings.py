@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Any, Final, Literal, get_args, get_origin
 
+from annotated_types import Ge, Gt, Le, Lt, MinLen
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from autoprof._core.options import field_docs
-from autoprof.config.describe import allowed, parts
+from autoprof.config.describe import is_section, parts, strip_none
 from autoprof.config.json_schema import json_schema
 from autoprof.config.legacy import BLOCK, LegacyLog
 from autoprof.sinks import SINKS, Config
@@ -22,6 +24,13 @@ SCHEMA_FILE: Final = ROOT / "configs" / "autoprof.schema.json"
 REFERENCE_FILE: Final = ROOT / "docs" / "configuration.md"
 BEGIN: Final = "<!-- begin: written by python -m docs.settings -->"
 END: Final = "<!-- end -->"
+_PLAIN: Final = {
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    str: "text, in quotes if needed",
+    Path: "a path",
+}
 
 
 def with_reference(page: str) -> str:
@@ -51,7 +60,7 @@ def _table(key: str, part: type[BaseModel]) -> str:
 
 def _row(name: str, field: FieldInfo, description: str) -> str:
     meaning = " ".join(description.split()).replace("|", "\\|")
-    return f"| `{name}` | {allowed(field.annotation, field.metadata)} | {_default(field)} | {meaning} |"
+    return f"| `{name}` | {_allowed(field.annotation, field.metadata)} | {_default(field)} | {meaning} |"
 
 
 def _default(field: FieldInfo) -> str:
@@ -65,6 +74,54 @@ def _default(field: FieldInfo) -> str:
     if isinstance(value, tuple):
         return f"`[{', '.join(map(str, value))}]`"
     return f"`{str(value).lower() if isinstance(value, bool) else value}`"
+
+
+def _allowed(annotation: Any, metadata: Sequence[Any] = ()) -> str:
+    """Describe the values of a type with these constraints: ``a whole number, at least 1, or null``."""
+    inner, optional = strip_none(annotation)
+    return _kind(inner, metadata) + _bounds(metadata) + (", or null" if optional else "")
+
+
+def _choices(annotation: Any) -> list[str]:
+    """Return the words of a ``Literal``, and an empty list for any other type."""
+    return [str(word) for word in get_args(annotation)] if get_origin(annotation) is Literal else []
+
+
+def _kind(annotation: Any, metadata: Sequence[Any]) -> str:
+    if words := _choices(annotation):
+        return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"
+    if get_origin(annotation) is tuple:
+        item = get_args(annotation)[0]
+        some = "one or more of " if any(isinstance(bound, MinLen) for bound in metadata) else ""
+        kind = f"mappings with the keys {_keys(item)}" if is_section(item) else _allowed(*_bare(item))
+        return f"a list of {some}{kind}"
+    return f"a mapping with the keys {_keys(annotation)}" if is_section(annotation) else _PLAIN[annotation]
+
+
+def _bare(annotation: Any) -> tuple[Any, Sequence[Any]]:
+    """Split ``Annotated`` into the type and its constraints."""
+    if get_origin(annotation) is Annotated:
+        inner, *metadata = get_args(annotation)
+        return inner, metadata
+    return annotation, ()
+
+
+def _keys(model: type[BaseModel]) -> str:
+    return ", ".join(model.model_fields)
+
+
+def _bounds(metadata: Sequence[Any]) -> str:
+    words = ""
+    for bound in metadata:
+        if isinstance(bound, Ge):
+            words += f", at least {bound.ge}"
+        elif isinstance(bound, Gt):
+            words += f", above {bound.gt}"
+        elif isinstance(bound, Lt):
+            words += f", below {bound.lt}"
+        elif isinstance(bound, Le):
+            words += f", at most {bound.le}"
+    return words
 
 
 def main() -> int:

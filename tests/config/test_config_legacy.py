@@ -67,7 +67,7 @@ def test_problems_of_the_block_are_named_in_its_own_words():
     assert problems("LOG:\n  TIMING_FIL: true\n  TIMING_CONSOLE_INTERVAL: 0\n  TIMING_FILE: 1\nstep: x\n") == (
         "train.yaml:2: LOG.TIMING_FIL: the key is unknown; "
         "did you mean 'TIMING_FILE' or 'TIMING_FILE_INTERVAL' or 'TIMING_CONSOLE'?",
-        "train.yaml:3: LOG.TIMING_CONSOLE_INTERVAL: 0 is out of range; allowed: a whole number, at least 1",
+        "train.yaml:3: LOG.TIMING_CONSOLE_INTERVAL: 0 is a number; allowed: greater than or equal to 1",
         "train.yaml:4: LOG.TIMING_FILE: 1 is a number; allowed: true or false",
         "train.yaml:5: step: 'x' is unknown; allowed: auto, manual",
     )

@@ -73,7 +73,7 @@ def test_the_problems_of_a_mapping_name_the_key():
     """Without a file the place is ``config`` and the dotted key."""
     assert problems({"sample": {"every": 0}, 3: 4}) == (
         "config: a key here is not text: 3 is a number; allowed: text",
-        "config: sample.every: 0 is out of range; allowed: a whole number, at least 1",
+        "config: sample.every: 0 is a number; allowed: greater than or equal to 1",
     )
 
 

@@ -37,7 +37,7 @@ def test_the_defaults():
 def test_a_port_has_an_upper_end():
     """The bound above is said as the one below is."""
     message = problem("sinks: {prometheus: {port: 70000}}")
-    assert message.endswith("70000 is out of range; allowed: a whole number, at least 0, at most 65535")
+    assert message.endswith("70000 is a number; allowed: less than or equal to 65535")
 
 
 def test_no_sinks():
