@@ -49,14 +49,12 @@ MAX_ROOMS = 20
 ROOM_OF = {name: room for room, names in ROOMS.items() for name in names.split()}
 ORDER = list(ROOMS)
 HOLDS = {
-    "OpenSession": "LoaderProbe TrainingHooks TrainingSteps Sampling Pipeline Metrics CompiledModules Recorder Notes "
-    "SessionCost",
+    "OpenSession": "LoaderProbe TrainingHooks TrainingSteps SessionProbes Pipeline Metrics CompiledModules Recorder "
+    "Notes SessionCost",
     "LoaderProbe": "TrainingHooks Prefetch FetchedBatches Recorder",
     "TrainingHooks": "TrainingSteps Recorder",
-    "TrainingSteps": "StepDetector StepRecorder Sampling Pipeline ExcludedTime Recorder Notes",
-    "StepRecorder": "Footprint Recorder Notes",
+    "TrainingSteps": "StepDetector SessionProbes Sampler Zoom Pipeline ExcludedTime Footprint Recorder Notes",
     "StepDetector": "",
-    "Sampling": "Sampler Zoom Footprint Recorder",
     "Pipeline": "Resolver Aggregate Summarizer SinkGroup MemoryTable ExcludedTime Metrics CommMeter Diagnosis "
     "UncalledModules CompiledModules SessionCost Sampler Zoom Notes",
     "SinkGroup": "Summarizer ListSink Notes",
@@ -68,7 +66,8 @@ HOLDS = {
     "Diagnosis": "Footprint Recorder",
     "UncalledModules": "CompiledModules Notes",
     "Sampler": "Zoom",
-    "Zoom": "Recorder",
+    "Zoom": "SessionProbes Recorder",
+    "SessionProbes": "Footprint Recorder",
     "CompiledModules": "Recorder Notes",
     "SessionCost": "",
     "Resolver": "",

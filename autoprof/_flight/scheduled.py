@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from time import perf_counter_ns
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from .._core.failures import contain, describe
 from .._core.units import count
@@ -19,18 +18,11 @@ if TYPE_CHECKING:
     from ..config import Deep
 
 
-class SamplingControl(Protocol):
-    """The part of the session's sampling that captures use."""
-
-    def reserve(self, first: int, count: int) -> None:
-        """Record these steps whatever their cost."""
-
-    def exclude(self, ns: int) -> None:
-        """Exclude work that the user has asked for from the step and from the cost of recording."""
-
-
 class ScheduledCaptures:
-    """Capture the steps that ``wanted`` names, and the next ones when ``take_request`` returns True."""
+    """Capture the steps that ``wanted`` names, and the next ones when ``take_request`` returns True.
+
+    ``reserve`` has a number of steps from one on recorded whatever their cost.
+    """
 
     def __init__(
         self,
@@ -39,7 +31,7 @@ class ScheduledCaptures:
         rank: int,
         *,
         targets: Iterable[Target],
-        sampling: SamplingControl,
+        reserve: Callable[[int, int], None],
         summary: Callable[[], Summary],
         warn: Callable[[str], None],
         take_request: Callable[[], bool] = lambda: False,
@@ -47,7 +39,7 @@ class ScheduledCaptures:
         self._folder = folder
         self._rank = rank
         self._targets = tuple(targets)
-        self._sampling = sampling
+        self._reserve = reserve
         self._summary = summary
         self._warn = warn
         self._take_request = take_request
@@ -63,7 +55,7 @@ class ScheduledCaptures:
     def begin(self) -> None:
         """Reserve the steps. Called once, at set-up."""
         for first, last in self._windows:
-            self._sampling.reserve(first, last - first + 2)
+            self._reserve(first, last - first + 2)
 
     def step_begins(self, step: int) -> bool:
         """Begin or end a capture before this step; return whether the step is excluded from the statistics."""
@@ -71,7 +63,7 @@ class ScheduledCaptures:
         if self._awaits_verdict and self._open is None and self._recorded >= self._next_check:
             with contain(self._warn_of):
                 self._check_verdict(step)
-        began_ns, excluded = perf_counter_ns(), False
+        excluded = False
         if self._open is not None and step > self._last:
             self._end()
             excluded = True
@@ -80,8 +72,6 @@ class ScheduledCaptures:
         if self._open is not None:
             excluded = True
             self._open.step(step)
-        if excluded:
-            self._sampling.exclude(perf_counter_ns() - began_ns)
         return excluded
 
     def close(self) -> None:
@@ -100,7 +90,7 @@ class ScheduledCaptures:
         self._awaits_verdict = False
         first, last = step + 1, step + steps
         self._windows.append((first, last))
-        self._sampling.reserve(first, steps + 1)
+        self._reserve(first, steps + 1)
         self._warn(f"the verdict is {verdict_line(summary, gain=False)}: a deep capture of steps {first} to {last}")
 
     def _begin_due(self, step: int) -> None:
@@ -112,7 +102,7 @@ class ScheduledCaptures:
             self._windows = [window for window in self._windows if not window[0] <= step <= window[1]]
             self._begin(step, last, "")
         elif self._take_request() and self._begin(step, step + steps - 1, "flight_"):
-            self._sampling.reserve(step, steps + 1)
+            self._reserve(step, steps + 1)
             self._warn(f"the file capture.request: a deep capture of {count(steps, 'step')} from step {step} on")
 
     def _begin(self, step: int, last: int, prefix: str) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from threading import get_ident
@@ -15,7 +15,7 @@ from torch import nn
 
 from .._capture.calibration import measure_mark_ns
 from .._capture.compiler import around_compiler
-from .._capture.handle import Handle
+from .._capture.handle import Handle, Probe
 from .._capture.hooks.call_sites import keep_calls
 from .._capture.hooks.checkpointing import SEES_CHECKPOINTS
 from .._capture.hooks.compiled_calls import CompiledCalls
@@ -49,15 +49,13 @@ from ..probes.log_calls import LogProbe
 from ..probes.stacks import StackProbe
 from ..probes.sync_calls import SyncProbe
 from ..sinks import Config, Sink, close_unused, load_config, open_sinks, writes_files
-from .module_probes import ModuleProbes
 from .observers import ExcludedTime, MemoryTable, ModuleSources, SessionCost, TargetsFile
 from .pipeline import Pipeline
 from .rank_exchange import LateGroup, RankExchange, make_exchange
 from .sampler import Sampler
-from .sampling import Sampling, TargetSet
 from .session import OpenSession, Session
+from .session_probes import SessionProbes, TargetSet
 from .step_detector import MAX_ENTRIES, StepDetector
-from .step_recorder import StepRecorder
 from .training_hooks import TrainingHooks
 from .training_steps import StepListener, TrainingSteps
 from .unseen_modules import CompiledModules, UncalledModules
@@ -203,7 +201,7 @@ class _Builder:
         observers = self._observers(metrics, excluded)
         zoom, named = None, TargetSet()
         if self._tree is None:
-            named = self._module_probes.make_set(self._selection)
+            named = self._session_probes.make_set(self._selection)
         else:
             sampler.rows = zoom = self._zoom(self._tree)
             observers.append(zoom)
@@ -224,19 +222,13 @@ class _Builder:
             pass_share=PASSES_PART * (self._budget or 0.01),
             spend=sampler.spend_on_rows,
         )
-        sampling = Sampling(
-            self._recorder,
-            sampler,
-            lambda: named if zoom is None else zoom.chosen,
-            [OptimizerHooks(after=self._footprint.stepped), self._root, *self._probes.sampled],
-            self._mark_ns,
-        )
-        session = self._begin(self._steps(sampling, pipeline, excluded), sampling, pipeline, metrics)
+        steps = self._steps(lambda: named if zoom is None else zoom.chosen, pipeline, excluded)
+        session = self._begin(steps, pipeline, metrics)
         if self._exchange is not None:
             self._exchange.start()
         return session
 
-    def _begin(self, steps: TrainingSteps, sampling: Sampling, pipeline: Pipeline, metrics: Metrics) -> Session:
+    def _begin(self, steps: TrainingSteps, pipeline: Pipeline, metrics: Metrics) -> Session:
         """Claim the modules, attach the probes that stay, and open the first step."""
         hooks = TrainingHooks(
             self._model,
@@ -249,7 +241,7 @@ class _Builder:
         self._attached.add(reporting.remove)
         session = OpenSession(
             pipeline,
-            sampling,
+            self._session_probes,
             steps,
             hooks,
             reporting.find(LoaderProbe),
@@ -280,10 +272,6 @@ class _Builder:
         hooks = make_hooks(recorder)
         follows_backward = any(Phase.BACKWARD in target.phases for target in self._selection)
         self._root = RootProbe(model, recorder, hooks.passes if follows_backward else None)
-        self._module_probes = ModuleProbes(
-            model, recorder, hooks, self._memory, follow=self._follow, follows_backward=follows_backward
-        )
-        attached.add(self._module_probes.remove)
         attached.add(self._root.remove)
         self._context = ProbeContext(
             model,
@@ -299,6 +287,17 @@ class _Builder:
         )
         self._probes = StepProbes(self._context)
         attached.add(self._probes.remove)
+        step_probes: list[Probe] = [OptimizerHooks(after=self._footprint.stepped), self._root, *self._probes.sampled]
+        self._session_probes = SessionProbes(
+            model,
+            recorder,
+            hooks,
+            self._memory,
+            step_probes,
+            follow=self._follow,
+            follows_backward=follows_backward,
+        )
+        attached.add(self._session_probes.remove)
 
     def _memory_names(self) -> Iterator[tuple[str, nn.Module]]:
         """Yield name and module of the targets whose memory is counted: of a tree, the upper levels."""
@@ -316,7 +315,7 @@ class _Builder:
             level = [child for group in level for child in group.children]
 
     def _zoom(self, tree: ModuleGroup) -> Zoom:
-        probes = self._module_probes
+        probes = self._session_probes
 
         def make_set(groups: Iterable[ModuleGroup], number: int) -> TargetSet:
             return probes.make_set([one for group in groups if group.is_recordable for one in group.targets()], number)
@@ -369,10 +368,10 @@ class _Builder:
         calls.begin()
         return compiled
 
-    def _steps(self, sampling: Sampling, pipeline: Pipeline, excluded: ExcludedTime) -> TrainingSteps:
+    def _steps(self, choose: Callable[[], TargetSet], pipeline: Pipeline, excluded: ExcludedTime) -> TrainingSteps:
         find = self._probes.find
         flight = self._flight_recorder()
-        windows = self._windows(sampling, pipeline, flight)
+        windows = self._windows(pipeline, flight)
         stacks = find(StackProbe)
         meters = (self._memory, self._footprint, self._root, stacks, find(CommProbe).record, find(SyncProbe))
         detector = StepDetector(
@@ -381,16 +380,18 @@ class _Builder:
             optimizers=self._optimizers.given or self._found.optimizers,
             entries=("", *self._called()),
         )
-        placement = self._module_probes.placement
-        recorder = StepRecorder(self._recorder, self._clock, self._memory, self._notes, placement, meters)
         return TrainingSteps(
             detector,
-            recorder,
-            sampling,
+            self._session_probes,
+            choose,
+            self._sampler,
             pipeline,
             excluded,
             self._recorder,
+            self._memory,
             self._notes,
+            mark_ns=self._mark_ns,
+            cost_meters=meters,
             warmup=self._settings.sample.warmup,
             listeners=windows,
             pause_listeners=(stacks.exclude,) if flight is None else (stacks.exclude, flight.ring.pause),
@@ -436,7 +437,7 @@ class _Builder:
         calls = CallMonitor(find(SyncProbe), find(LogProbe), find(CompilationProbe), find(DebugProbe))
         return Diagnosis(facts, self._footprint, calls, ranks, StackMonitor(find(StackProbe)), ThreadMonitor())
 
-    def _windows(self, sampling: Sampling, pipeline: Pipeline, flight: FlightRecorder | None) -> list[StepListener]:
+    def _windows(self, pipeline: Pipeline, flight: FlightRecorder | None) -> list[StepListener]:
         """Open the windows of steps that the settings ask for, or the flight recorder: snapshots and deep captures."""
         settings, folder, warn, windows = self._settings, self._folder, self._notes.warn_once, list[StepListener]()
         if folder is None or (settings.memory_snapshot is None and settings.deep is None and flight is None):
@@ -451,7 +452,8 @@ class _Builder:
             snapshot.open()
         if settings.deep is not None or flight is not None:
             captures = ScheduledCaptures(
-                settings.deep, *place, targets=named, sampling=sampling, summary=pipeline.summary, warn=warn,
+                settings.deep, *place, targets=named, reserve=self._sampler.reserve, warn=warn,
+                summary=pipeline.summary,
                 take_request=(lambda: False) if flight is None else flight.take_request,
             )  # fmt: skip
             self._attached.add(captures.close)

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from torch import nn
 
-from .._capture.hooks.boundary import BoundaryProbe
 from .._capture.hooks.optimizer_hooks import OptimizerHooks
 from .._capture.marks.native import require_extension
 from .._core.failures import contain, describe
@@ -58,7 +57,7 @@ def deep_capture(
     session = _session(model, config)
     targets = _targets(model, config) if session is None else session.targets
     where = Path(folder) if folder is not None else _folder(session)
-    return DeepCapture(options, where, str(prefix), model=model, targets=targets, session=session)
+    return DeepCapture(options, where, str(prefix), targets=targets, session=session)
 
 
 class DeepCapture:
@@ -70,12 +69,11 @@ class DeepCapture:
         folder: Path,
         stem: str,
         *,
-        model: nn.Module | None = None,
         targets: Iterable[Target] = (),
         session: Any = None,
         snapshot_folder: Path | None = None,
         replace: bool = False,
-        first_step: int | None = None,
+        first_step: int = 1,
     ) -> None:
         self.notes: list[str] = []
         """Notes about failures and limits."""
@@ -93,11 +91,10 @@ class DeepCapture:
             replace=replace,
         )
         self._hooks = OptimizerHooks(after=self._optimizer_stepped)
-        self._boundary = None if model is None else BoundaryProbe(model, self._forward_begins)
         self._manual = False
-        self._stepped = 0
-        self._number = 0 if first_step is None else first_step - 1
-        self._numbered = model is not None or first_step is not None
+        """Whether the program ends steps by calls."""
+        self._updates = 0
+        self._number = first_step - 1
         self._work = DeferSignals()
         self._undo: Callable[[], None] | None = None
 
@@ -127,25 +124,16 @@ class DeepCapture:
             if self.capture.begin():
                 if self._session is None:
                     self._hooks.attach()
-                    if self._boundary is not None:
-                        self._boundary.attach()
-                    if self._numbered:
-                        self._step()
+                    self._begin_step()
                 else:
                     self._undo = self._session.follow_steps(self._follow, self.capture.options.max_steps)
         return self
 
     def step(self) -> None:
-        """End a step. With an open session its steps count and this call does nothing.
-
-        Without a session and before the first call, a step of ``model`` ends at its first training forward after an
-        optimizer step.
-        """
+        """End a step. With an open session its steps count and this call does nothing."""
         if self._session is None:
-            if not self._numbered:  # everything so far was the first step
-                self._number, self._numbered = 1, True
             self._manual = True
-            self._step()
+            self._begin_step()
 
     def record(self, name: str, function: Callable[..., Result], *args: Any, **kwargs: Any) -> Result:
         """Call ``function`` inside a range of this name; return its result."""
@@ -167,8 +155,6 @@ class DeepCapture:
         with self._work, self._excluded():
             try:
                 self._attempt(self._hooks.detach)
-                if self._boundary is not None:
-                    self._attempt(self._boundary.detach)
                 if self._undo is not None:
                     self._attempt(self._undo)
             finally:
@@ -183,19 +169,15 @@ class DeepCapture:
         self.capture.step(number)
         return excluded
 
-    def _step(self) -> None:
+    def _begin_step(self) -> None:
         self._number += 1
         self.capture.step(self._number)
 
     def _optimizer_stepped(self, *_call: Any) -> None:
-        self._stepped += 1
-        if self._boundary is None and self._stepped >= self.capture.options.max_steps and not self._manual:
+        """Count the updates of a program without calls of ``step``: its capture is bounded all the same."""
+        self._updates += 1
+        if self._updates >= self.capture.options.max_steps and not self._manual:
             self.capture.end_early()
-
-    def _forward_begins(self, module: nn.Module) -> None:
-        if module.training and self._stepped and not self._manual:
-            self._stepped = 0
-            self._step()
 
     def _warn(self, note: str) -> None:
         self.notes.append(note)

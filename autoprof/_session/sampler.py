@@ -103,6 +103,8 @@ class Sampler(Observer):
         """How long the device waited for the host in each of the last recorded steps; empty without a device."""
         self._events_ns = 0
         """The device's time for the events of the last one."""
+        self._reserved: list[tuple[int, int]] = []
+        self._noted_stride = self.stride
 
     @property
     def active(self) -> bool:
@@ -123,6 +125,30 @@ class Sampler(Observer):
         """Return how many steps to skip after this one."""
         first = 0 if self._every == 1 else 1
         return (first - step - 1) % self.stride
+
+    def next_recorded(self, step: int) -> int:
+        """Return the number of the first step from this one on that is recorded."""
+        chosen = step + self.gap(step - 1)
+        return min([chosen, *(max(first, step) for first, end in self._reserved if step < end)])
+
+    def reserve(self, first: int, count: int) -> None:
+        """Record these steps whatever their cost."""
+        self._reserved.append((first, first + count))
+
+    def release(self, first: int, count: int) -> None:
+        """Cancel a reservation."""
+        if (first, first + count) in self._reserved:
+            self._reserved.remove((first, first + count))
+
+    def note_stride(self, step: int) -> str | None:
+        """Return, once, a note that the budget changes which steps are recorded from this one on."""
+        stride, before = self.stride, self._noted_stride
+        if stride == before:
+            return None
+        self._noted_stride = stride
+        why = "to keep the budget" if stride > before else "there is room in the budget again"
+        which = "every step" if stride == 1 else f"one of {stride} steps"
+        return f"{why}: from step {step} on, {which} is recorded"
 
     def frames(self, run: FrameRun) -> None:
         """Note how long the device waited for the host in these steps."""

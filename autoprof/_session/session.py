@@ -24,7 +24,7 @@ from ..probes.loaders import LoaderProbe, TimedLoader
 from ..summary import Summary
 from .observers import SessionCost
 from .pipeline import Pipeline
-from .sampling import Sampling
+from .session_probes import SessionProbes
 from .training_hooks import TrainingHooks
 from .training_steps import StepListener, TrainingSteps
 
@@ -96,7 +96,7 @@ class OpenSession(Session):
     def __init__(
         self,
         pipeline: Pipeline,
-        sampling: Sampling,
+        probes: SessionProbes,
         steps: TrainingSteps,
         hooks: TrainingHooks,
         loader_probe: LoaderProbe,
@@ -112,7 +112,7 @@ class OpenSession(Session):
         self.folder = None if folder is None else folder.path
         self.rank_folder = None if folder is None else folder.rank_path
         self._pipeline = pipeline
-        self._sampling = sampling
+        self._probes = probes
         self._steps = steps
         self._hooks = hooks
         self._work = steps.work
@@ -135,7 +135,7 @@ class OpenSession(Session):
 
     @property
     def targets(self) -> tuple[Target, ...]:
-        return self._sampling.set.targets if self._last_targets is None else self._last_targets
+        return self._probes.set.targets if self._last_targets is None else self._last_targets
 
     @property
     def busy(self) -> bool:
@@ -180,7 +180,7 @@ class OpenSession(Session):
             return
         for name, value in scalars.items():
             try:
-                self._steps.steps.log(name, value)
+                self._steps.log(name, value)
             except (TypeError, ValueError, RuntimeError) as error:
                 self._notes.warn_once(f"session.log: {name} is left out ({error}); it must be a number")
 
@@ -233,8 +233,8 @@ class OpenSession(Session):
     def _let_go(self) -> None:
         """Let go of each part that knows the model, its optimizers or a loader; no call needs them any more."""
         forget_layouts()
-        self._last_targets = self._sampling.set.targets
-        del self._pipeline, self._sampling, self._hooks, self._steps, self._loader_probe, self._metrics, self._memory
+        self._last_targets = self._probes.set.targets
+        del self._pipeline, self._probes, self._hooks, self._steps, self._loader_probe, self._metrics, self._memory
 
     def abandon(self) -> None:
         """Record nothing more and touch no file: this process is a fork of the session's own."""

@@ -201,7 +201,7 @@ class TrainingHooks:
                 if not self._optimizers.moved(optimizer, began=False):
                     return
                 self._slept += 1
-                self._updated_ns = self._steps.steps.now_ns()
+                self._updated_ns = self._steps.now_ns()
                 if self._slept < self._asleep:
                     return
                 self.wake()
@@ -248,11 +248,11 @@ class TrainingHooks:
         if self._events % meter_every:
             self._carry_out(self._steps.report(event))
             return
-        began_ns, work_ns = thread_time_ns(), self._steps.steps.work_ns
+        began_ns, work_ns = thread_time_ns(), self._steps.work_ns
         self._carry_out(self._steps.report(event))
-        spent_ns = thread_time_ns() - began_ns - (self._steps.steps.work_ns - work_ns)
+        spent_ns = thread_time_ns() - began_ns - (self._steps.work_ns - work_ns)
         # Longest time of an event that counts: one that collects garbage takes as long as thousands of others.
-        self._steps.steps.work_ns += meter_every * min(max(spent_ns, 0), 50_000)
+        self._steps.work_ns += meter_every * min(max(spent_ns, 0), 50_000)
 
     def _carry_out(self, decisions: Sequence[Decision]) -> None:
         for decision in decisions:

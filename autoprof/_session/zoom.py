@@ -17,7 +17,7 @@ from .._targets import ModuleGroup
 from ..frame import FrameRun
 from ..summary import Stopped, Summary
 from .row_times import RowTimes
-from .sampling import TargetSet
+from .session_probes import TargetSet
 
 OPEN_SHARE: Final = 0.03
 """The part of a step from which a row is opened: the modules inside a smaller one cannot be what makes a step slow."""

@@ -51,24 +51,11 @@ def test_its_steps_are_recorded_whatever_the_sampling_says() -> None:
     assert summary.unsampled_steps == 6
 
 
-def test_a_capture_costs_the_budget_nothing() -> None:
-    """It was asked for: the budget does not pay for it."""
-    told: list[int] = []
-
-    class Sampling:
-        def reserve(self, first: int, count: int) -> None:
-            told.append(first)
-
-        def exclude(self, ns: int) -> None:
-            told.append(ns)
-
-    window = make_window(Deep(steps=(2,)), sampling=Sampling())
-    for step in (1, 2, 3, 4):
-        window.step_begins(step)
+def test_a_captured_step_and_the_one_after_it_are_excluded() -> None:
+    """They were asked for: neither the statistics nor the budget count them."""
+    window = make_window(Deep(steps=(2,)))
+    assert [step for step in (1, 2, 3, 4) if window.step_begins(step)] == [2, 3]
     window.close()
-    assert told[0] == 2
-    assert len(told) == 3
-    assert min(told[1:]) > 100_000
 
 
 def test_without_step_calls_a_step_begins_with_the_forward() -> None:
@@ -91,24 +78,12 @@ def summary_of(*findings: Finding) -> Summary:
     return replace(Summary.empty(()), findings=findings)
 
 
-class Reserved:
-    """What was reserved."""
-
-    def __init__(self) -> None:
-        self.steps: list[tuple[int, int]] = []
-
-    def reserve(self, first: int, count: int) -> None:
-        self.steps.append((first, count))
-
-    def exclude(self, ns: int) -> None:
-        pass
-
-
 def make_window(
-    wanted: Deep | None, sampling: Any = None, summary: Any = None, notes: list[str] | None = None, **options: Any
+    wanted: Deep | None, reserved: Any = None, summary: Any = None, notes: list[str] | None = None, **options: Any
 ) -> ScheduledCaptures:
     window = ScheduledCaptures(
-        wanted, Path("out"), 0, targets=(), sampling=sampling or Reserved(), summary=summary or summary_of,
+        wanted, Path("out"), 0, targets=(), summary=summary or summary_of,
+        reserve=lambda first, count: None if reserved is None else reserved.append((first, count)),
         warn=(notes if notes is not None else []).append, **options,
     )  # fmt: skip
     window.begin()
@@ -118,15 +93,15 @@ def make_window(
 def test_a_verdict_that_stands_out_is_captured_once() -> None:
     """The next three steps; another verdict later is not."""
     findings: list[Finding] = [QUIET]
-    reserved, notes = Reserved(), list[str]()
+    reserved, notes = list[tuple[int, int]](), list[str]()
     window = make_window(Deep(on="verdict"), reserved, lambda: summary_of(*findings), notes)
     apart = [step for step in range(1, 41) if window.step_begins(step)]
-    assert (apart, reserved.steps) == ([], [])
+    assert (apart, reserved) == ([], [])
     findings[:] = [FOUND]
     apart = [step for step in range(41, 400) if window.step_begins(step)]
     window.close()
-    assert len(reserved.steps) == 1
-    ((first, count),) = reserved.steps
+    assert len(reserved) == 1
+    ((first, count),) = reserved
     assert (apart, count) == ([first, first + 1, first + 2, first + 3], 4)
     assert notes[0] == f"the verdict is data-wait: a deep capture of steps {first} to {first + 2}"
     assert Path("out", f"steps{first}-{first + 2}_rank0_trace.json").exists()

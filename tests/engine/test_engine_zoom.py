@@ -12,7 +12,7 @@ from engine_laws import check_laws, pass_on_each_step
 from torch import Tensor, nn
 
 import autoprof
-from autoprof._session.sampling import TargetSet
+from autoprof._session.session_probes import TargetSet
 from autoprof._session.zoom import Zoom
 from autoprof._targets import first_cut, group_tree, select_targets
 from autoprof.frame import FrameRun, Phase, Span, StepFrame
