@@ -49,27 +49,24 @@ MAX_ROOMS = 20
 ROOM_OF = {name: room for room, names in ROOMS.items() for name in names.split()}
 ORDER = list(ROOMS)
 HOLDS = {
-    "OpenSession": "LoaderProbe TrainingHooks TrainingSteps SessionProbes Pipeline Metrics CompiledModules Recorder "
-    "Notes SessionCost",
+    "OpenSession": "LoaderProbe TrainingHooks TrainingSteps SessionProbes Pipeline Metrics UnseenModules Recorder "
+    "Notes",
     "LoaderProbe": "TrainingHooks Prefetch FetchedBatches Recorder",
     "TrainingHooks": "TrainingSteps Recorder",
     "TrainingSteps": "StepDetector SessionProbes Sampler Zoom Pipeline ExcludedTime Footprint Recorder Notes",
     "StepDetector": "",
     "Pipeline": "Resolver Aggregate Summarizer SinkGroup MemoryTable ExcludedTime Metrics CommMeter Diagnosis "
-    "UncalledModules CompiledModules SessionCost Sampler Zoom Notes",
+    "UnseenModules Sampler Zoom Notes",
     "SinkGroup": "Summarizer ListSink Notes",
-    "Summarizer": "Resolver Aggregate MemoryTable ExcludedTime Metrics CommMeter Diagnosis SessionCost Zoom Recorder "
-    "Notes",
+    "Summarizer": "Resolver Aggregate MemoryTable ExcludedTime Metrics CommMeter Diagnosis Zoom Recorder Notes",
     "MemoryTable": "Footprint",
     "Metrics": "FetchedBatches Recorder",
     "CommMeter": "Recorder",
     "Diagnosis": "Footprint Recorder",
-    "UncalledModules": "CompiledModules Notes",
     "Sampler": "Zoom",
     "Zoom": "SessionProbes Recorder",
     "SessionProbes": "Footprint Recorder",
-    "CompiledModules": "Recorder Notes",
-    "SessionCost": "",
+    "UnseenModules": "Recorder Notes",
     "Resolver": "",
     "Aggregate": "",
     "Footprint": "",

@@ -128,7 +128,9 @@ class Exchange:
                 if not self._stop.is_set() and self._clock() >= self._compared_at:
                     self._compare_now()
             self.messages += 1
-        self.work_ns += time.thread_time_ns() - began_ns
+        spent_ns = time.thread_time_ns() - began_ns
+        self.work_ns += spent_ns
+        self._rates.spend(spent_ns)  # the thread competes with the training for the processor
 
     def _send(self, *, closing: bool) -> None:
         """Put the steps since the last message there; with the last message, all steps that rank 0 keeps."""

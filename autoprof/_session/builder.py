@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from threading import get_ident
-from time import perf_counter_ns
+from time import perf_counter_ns, thread_time_ns
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
 import torch
@@ -35,7 +35,7 @@ from .._process.switch import is_off
 from .._ranks import RankMonitor
 from .._resolve.observer import Observer
 from .._storage.runs import RunFolder
-from .._targets import ModuleGroup, Target, find_unseen, first_cut, group_tree, select_targets, unwrap, walk
+from .._targets import ModuleGroup, Target, first_cut, group_tree, select_targets, unwrap, walk
 from ..devices import Clock, Memory, device_of
 from ..diagnose import CallMonitor, Diagnosis, Environment, RunFacts, StackMonitor, ThreadMonitor
 from ..errors import SessionError
@@ -49,7 +49,7 @@ from ..probes.log_calls import LogProbe
 from ..probes.stacks import StackProbe
 from ..probes.sync_calls import SyncProbe
 from ..sinks import Config, Sink, close_unused, load_config, open_sinks, writes_files
-from .observers import ExcludedTime, MemoryTable, ModuleSources, SessionCost, TargetsFile
+from .observers import ExcludedTime, MemoryTable, ModuleSources
 from .pipeline import Pipeline
 from .rank_exchange import LateGroup, RankExchange, make_exchange
 from .sampler import Sampler
@@ -58,7 +58,7 @@ from .session_probes import SessionProbes, TargetSet
 from .step_detector import MAX_ENTRIES, StepDetector
 from .training_hooks import TrainingHooks
 from .training_steps import StepListener, TrainingSteps
-from .unseen_modules import CompiledModules, UncalledModules
+from .unseen_modules import UnseenModules
 from .zoom import Zoom
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def open_session(
     found: FoundTraining = FoundTraining(),
 ) -> Session:
     """Open a session as ``instrument`` does, but with a given clock, which follows no device, memory or training."""
-    cost = SessionCost()
+    began_ns = thread_time_ns()
     if not isinstance(model, nn.Module):
         raise SessionError(f"autoprof.instrument: model is a {type(model).__name__}; it must be an nn.Module")
     optimizers = optimizers_in(optimizer)
@@ -129,7 +129,7 @@ def open_session(
     undo = Handle()
     try:
         with DeferSignals(), GcPaused():
-            return _Builder(model, settings, optimizers, clock, memory, undo, found, cost).build(sinks)
+            return _Builder(model, settings, optimizers, clock, memory, undo, found, began_ns).build(sinks)
     except BaseException:
         with DeferSignals():
             undo.remove()
@@ -148,7 +148,7 @@ class _Builder:
         memory: Memory | None,
         undo: Handle,
         found: FoundTraining,
-        cost: SessionCost,
+        began_ns: int,
     ) -> None:
         anchor = find_anchor(model)
         self._place = anchor.device if anchor is not None else torch.device("cpu")
@@ -164,7 +164,7 @@ class _Builder:
         self._clock = clock
         self._undo = undo
         self._found = found
-        self._cost = cost
+        self._began_ns = began_ns
         self._attached = Handle()
         self._recorder = Recorder(clock)
         self._mark_ns = measure_mark_ns(clock) if self._follow else 0.0
@@ -205,8 +205,6 @@ class _Builder:
         else:
             sampler.rows = zoom = self._zoom(self._tree)
             observers.append(zoom)
-            if folder is not None and folder.rank == 0:
-                observers.append(TargetsFile(folder.path, self._model, zoom))
         made = open_sinks(settings, folder, self._found.stream, self._budget, self._notes.warn_once)
         undo.add(partial(close_unused, made))
         pipeline = Pipeline(
@@ -250,7 +248,6 @@ class _Builder:
             memory=self._memory,
             notes=self._notes,
             folder=self._folder,
-            cost=self._cost,
         )
         self._undo.add(partial(lifecycle.release, session))
         lifecycle.claim(session, self._modules)
@@ -259,7 +256,7 @@ class _Builder:
         self._undo.add(session.abandon)
         session.start(self._attached)
         if self._follow:
-            self._cost.opened()
+            pipeline.summarizer.start_ns = thread_time_ns() - self._began_ns
         return session
 
     def _make_capture(self) -> None:
@@ -320,7 +317,8 @@ class _Builder:
         def make_set(groups: Iterable[ModuleGroup], number: int) -> TargetSet:
             return probes.make_set([one for group in groups if group.is_recordable for one in group.targets()], number)
 
-        return Zoom(tree, first_cut(tree), make_set, self._marks_budget, self._mark_ns)
+        folder = self._folder.path if self._folder is not None and self._folder.rank == 0 else None
+        return Zoom(tree, first_cut(tree), make_set, self._marks_budget, self._mark_ns, folder)
 
     def _metrics(self) -> Metrics:
         """Open telemetry and the FLOP meter where the settings ask for them."""
@@ -344,29 +342,25 @@ class _Builder:
             CommMeter(self._probes.find(CommProbe).record),
             self._diagnosis(),
             *([] if folder is None else [ModuleSources(self._model, folder)]),
-            compiled := self._compiled_modules(),
-            UncalledModules(self._selection, compiled, self._notes),
-            self._cost,
+            self._unseen_modules(),
         ]
         if exchange is None:
             observers.append(LateGroup(self._notes))
         else:
-            observers.append(RankExchange(exchange, self._sampler, shows=rank() == 0))
+            observers.append(RankExchange(exchange, shows=rank() == 0))
             self._undo.add(exchange.finish)
         if self._sampler.active:
             observers.append(self._sampler)
         return observers
 
-    def _compiled_modules(self) -> CompiledModules:
-        # A note names the targets whose hooks never fire already.
-        unseen = find_unseen(self._model, [target.module for target in self._selection])
-        compiled = CompiledModules(self._recorder, unseen, self._notes)
+    def _unseen_modules(self) -> UnseenModules:
+        unseen = UnseenModules(self._recorder, self._model, self._selection, self._notes)
         self._attached.add(keep_calls().remove)
-        self._attached.add(around_compiler(_nothing, compiled.compiled).remove)
-        calls = CompiledCalls([(node.inner, node.module) for node in walk(self._model)], unwrap, compiled.found)
+        self._attached.add(around_compiler(_nothing, unseen.compiled).remove)
+        calls = CompiledCalls([(node.inner, node.module) for node in walk(self._model)], unwrap, unseen.found)
         self._attached.add(calls.close)
         calls.begin()
-        return compiled
+        return unseen
 
     def _steps(self, choose: Callable[[], TargetSet], pipeline: Pipeline, excluded: ExcludedTime) -> TrainingSteps:
         find = self._probes.find

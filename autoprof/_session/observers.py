@@ -1,32 +1,19 @@
-"""The session's own observers: memory held, excluded time, the session's own cost, and files about the modules."""
+"""The session's own observers: memory held, excluded time, and the places of the modules' code."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
-from time import thread_time_ns
-from typing import Any, Final
+from typing import Any
 
 from torch import nn
 
 from .._capture.memory import Footprint, tabulate
 from .._resolve.observer import Observer
-from .._storage.atomic import write_atomic
 from .._storage.runs import RunFolder
-from .._targets import CutGroup, CutRules, find_sources
+from .._targets import find_sources
 from ..probes import Prefetch
-from ..summary import Excluded, Stopped, Summary
-from .zoom import Zoom
-
-TARGETS_FILE: Final = "targets.yaml"
-STOPPED: Final[dict[Stopped | None, str | None]] = {
-    None: None,
-    "leaf": "no modules inside",
-    "small": "a small part of the step",
-    "budget": "timing the modules inside would exceed the budget",
-    "hidden": "hooks do not fire inside",
-}
+from ..summary import Excluded, Summary
 
 
 class MemoryTable(Observer):
@@ -79,33 +66,6 @@ class ExcludedTime(Observer):
         return replace(summary, excluded=self.all(), loader=self._prefetch.counts())
 
 
-class SessionCost(Observer):
-    """Measure the opening and the closing. The last observer: it counts the others' work at the end."""
-
-    provides = "time of its start and end"
-
-    def __init__(self, now_ns: Callable[[], int] = thread_time_ns) -> None:
-        self._now_ns = now_ns
-        self._began_ns = now_ns()
-        self._start_ns: int | None = None
-        self._end_began_ns: int | None = None
-
-    def opened(self) -> None:
-        """Called once the session is open."""
-        self._start_ns = self._now_ns() - self._began_ns
-
-    def end_begins(self) -> None:
-        """Called where the end of the session begins, after the wait for the device."""
-        self._end_began_ns = self._now_ns()
-
-    def annotate(self, summary: Summary) -> Summary:
-        """Return the summary with the time of the start, and of the end so far; unchanged where no start was set."""
-        if self._start_ns is None:
-            return summary
-        end_ns = None if self._end_began_ns is None else self._now_ns() - self._end_began_ns
-        return replace(summary, start_ns=self._start_ns, end_ns=end_ns)
-
-
 class ModuleSources(Observer):
     """Note where the code of the modules of the longest rows and of the findings is, once the run has ended."""
 
@@ -132,21 +92,3 @@ class ModuleSources(Observer):
         if wanted:
             self._folder.note("sources", find_sources(self._model, wanted))
         return summary
-
-
-class TargetsFile(Observer):
-    """Write the recorded groups as rules, with their shares of the step, at the end of the run."""
-
-    provides = TARGETS_FILE
-
-    def __init__(self, folder: Path, model: nn.Module, zoom: Zoom) -> None:
-        self._path = folder / TARGETS_FILE
-        self._model = model
-        self._zoom = zoom
-
-    def finish(self, *, complete: bool) -> Mapping[str, Any]:
-        """Write the file."""
-        shares, stopped = self._zoom.shares(), self._zoom.stopped
-        groups = [CutGroup(group, shares.get(group.name), STOPPED[stopped[group.name]]) for group in self._zoom.groups]
-        write_atomic(self._path, CutRules(self._model).yaml(groups))
-        return {}

@@ -27,7 +27,7 @@ from .._resolve.observer import Observer
 from .._stats import Aggregate
 from .._storage.runs import RunFolder
 from ..devices import Clock
-from ..frame import FrameRun, Gap, StepFrame
+from ..frame import FrameRun, StepFrame
 from ..sinks import Sink
 from ..summary import Summary
 from .sink_group import SinkGroup
@@ -89,8 +89,8 @@ class Pipeline:
         self._observers = list(observers)
         self._steppers = [one for one in observers if _overrides(one, "step")]
         self._stages = [one for one in observers if _overrides(one, "frames")]
-        self._summarizer = Summarizer(recorder, self._resolver, self._aggregate, self._limit, observers, notes)
-        self._sinks = SinkGroup(sinks, self._summarizer.summary, notes, self._now_ns)
+        self.summarizer = Summarizer(recorder, self._resolver, self._aggregate, self._limit, observers, notes)
+        self._sinks = SinkGroup(sinks, self.summarizer.summary, notes, self._now_ns)
         self._unwritten: deque[StepFrame] = deque()
         """Frames that the sinks have not received yet; all other stages have."""
         self._gc_paused = GcPaused()
@@ -213,18 +213,9 @@ class Pipeline:
 
     # Summaries.
 
-    @property
-    def open_gap(self) -> Gap:
-        """The unsampled steps since the last recorded one, which summaries count."""
-        return self._summarizer.open_gap
-
-    @open_gap.setter
-    def open_gap(self, gap: Gap) -> None:
-        self._summarizer.open_gap = gap
-
     def summary(self) -> Summary:
         """Return the statistics of all frames so far."""
-        return self._summarizer.summary()
+        return self.summarizer.summary()
 
     # The end.
 
@@ -255,7 +246,7 @@ class Pipeline:
         summary: Summary | None = None
         # Without a summary, everything is closed all the same.
         with contain(lambda error: self._notes.warn_once(f"no summary after {describe(error)}")):
-            summary = self._summarizer.summary()
+            summary = self.summarizer.summary()
         if summary is None:
             summary = Summary.empty(self._notes.all)
         if self._folder is not None:

@@ -46,24 +46,14 @@ class RankExchange(Observer):
 
     provides = "states of the ranks"
 
-    def __init__(self, exchange: Exchange, sampler: Sampler, *, shows: bool) -> None:
+    def __init__(self, exchange: Exchange, *, shows: bool) -> None:
         self._exchange = exchange
-        self._sampler = sampler
         self._shows = shows
-        self._charged_ns = 0
 
     def frames(self, run: FrameRun) -> None:
         """Take frames."""
         for frame in run.frames:
             self._exchange.work.add(frame)
-        self._charge()
-
-    def _charge(self) -> None:
-        """Charge the work of the exchange's thread to the budget: it competes with the training for the processor."""
-        spent_ns = self._exchange.work_ns - self._charged_ns
-        if spent_ns:
-            self._charged_ns += spent_ns
-            self._sampler.spend(spent_ns)
 
     def annotate(self, summary: Summary) -> Summary:
         """Return the summary with a note on the ranks that are late or missing."""

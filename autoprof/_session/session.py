@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
+from time import thread_time_ns
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -22,7 +23,6 @@ from .._targets import Target
 from ..devices import Memory
 from ..probes.loaders import LoaderProbe, TimedLoader
 from ..summary import Summary
-from .observers import SessionCost
 from .pipeline import Pipeline
 from .session_probes import SessionProbes
 from .training_hooks import TrainingHooks
@@ -106,9 +106,7 @@ class OpenSession(Session):
         memory: Memory,
         notes: Notes,
         folder: RunFolder | None,
-        cost: SessionCost,
     ) -> None:
-        self._cost = cost
         self.folder = None if folder is None else folder.path
         self.rank_folder = None if folder is None else folder.rank_path
         self._pipeline = pipeline
@@ -214,7 +212,7 @@ class OpenSession(Session):
                 raise
         finally:
             with self._work:
-                self._cost.end_begins()
+                self._pipeline.summarizer.end_began_ns = thread_time_ns()
                 self._detach()
                 summary = self._pipeline.close(how)
                 self._memory.close()

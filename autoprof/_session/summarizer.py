@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from time import thread_time_ns
 
 from .._capture.calibration import LimitMeter
 from .._capture.recorder import Recorder
@@ -37,6 +38,10 @@ class Summarizer:
         self._notes = notes
         self.open_gap = NO_GAP
         """The unsampled steps that no recorded one follows yet."""
+        self.start_ns: int | None = None
+        """Processor time of the session's start; None where it is not measured."""
+        self.end_began_ns: int | None = None
+        """The processor time at which the end of the session began, after the wait for the device."""
 
     def summary(self) -> Summary:
         """Return the statistics of all frames so far."""
@@ -55,7 +60,10 @@ class Summarizer:
         summary = replace(summary, clock_limit_ns=self._limit.span_ns())
         for observer in self._observers:
             summary = self._annotate(observer, summary)
-        return summary
+        if self.start_ns is None:
+            return summary
+        end_ns = None if self.end_began_ns is None else thread_time_ns() - self.end_began_ns
+        return replace(summary, start_ns=self.start_ns, end_ns=end_ns)
 
     def _annotate(self, observer: Observer, summary: Summary) -> Summary:
         with contain(lambda error: self._notes.warn_once(failure_note(observer, error))):

@@ -391,7 +391,7 @@ class TrainingSteps:
         """Open a recorded step at the reading ``start``, which may be the end of the last one; None: once attached."""
         start = self._follow_device(start, is_end=is_end)
         if not is_end:
-            self._pipeline.open_gap = NO_GAP
+            self._pipeline.summarizer.open_gap = NO_GAP
         number, probes = self.number, self._probes
         if self._flight is not None:
             self._flight.ring.begin_recorded(number)
@@ -442,8 +442,8 @@ class TrainingSteps:
 
     def count_gap(self) -> None:
         """Have summaries count the unsampled steps since the last recorded one."""
-        gap = self._gap
-        self._pipeline.open_gap = Gap(gap.steps, gap.ns, self.work_ns - self._charged_ns) if gap.steps else NO_GAP
+        gap, work_ns = self._gap, self.work_ns - self._charged_ns
+        self._pipeline.summarizer.open_gap = Gap(gap.steps, gap.ns, work_ns) if gap.steps else NO_GAP
 
     def follow(self, listener: StepListener, count: int) -> Callable[[], None]:
         """Record the next ``count`` steps and pass their numbers, the open one's first; return how to end early."""

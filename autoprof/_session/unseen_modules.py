@@ -11,23 +11,34 @@ from .._core.names import shorten, visible
 from .._core.notes import Notes
 from .._resolve import RawStep
 from .._resolve.observer import Observer
-from .._targets import Target, unwrap
+from .._targets import Target, find_unseen, unwrap
 from ..frame import FrameRun, Layout
 
 
-class CompiledModules(Observer):
-    """Note what torch compiled and hooks no longer see; exclude the step that compiled."""
+class UnseenModules(Observer):
+    """Note what torch compiled and hooks no longer see, and at the end the first targets that no step has called.
 
-    provides = "notes on compiled modules"
+    A step in which torch compiled is excluded. Modules of torch's own classes are not named as uncalled: others use
+    their weights without a call, as attention does.
+    """
 
-    def __init__(self, recorder: Recorder, unseen: Iterable[str], notes: Notes) -> None:
+    provides = "notes on modules that hooks do not see"
+
+    def __init__(self, recorder: Recorder, model: Any, targets: Iterable[Target], notes: Notes) -> None:
         self._recorder = recorder
         self._notes = notes
-        self.named = set(unseen)
+        targets = tuple(targets)
+        self._named = set(find_unseen(model, [target.module for target in targets]))
         """The fqns of modules without hooks that a note names already."""
-        self.model_hidden = False
+        self._model_hidden = False
         """Whether torch compiled a function around the model, so that no module is seen: a note says so."""
         self._compiled = self._found = False
+        self._fqns = [
+            target.fqn for target in targets if not type(unwrap(target.module)).__module__.startswith("torch.nn.")
+        ]
+        self._steps = 0
+        self._called: set[str] = set()
+        self._layout: Layout | None = None
 
     def compiled(self) -> None:
         """Called when torch has compiled: the open step shows which modules hooks no longer see."""
@@ -52,14 +63,14 @@ class CompiledModules(Observer):
     def _name_unseen(self, raw: RawStep) -> None:
         seen = {code >> KIND_BITS & INDEX_MASK for code in raw.mark_batch.codes if code & KIND_MASK == ENTER}
         labels = [label for at, label in enumerate(self._recorder.labels) if at not in seen]
-        expected = raw.instrumented - self.named
+        expected = raw.instrumented - self._named
         unseen = {label.fqn: label.fqn or label.name for label in labels if label.fqn in expected}
-        self.named.update(fqn for fqn in unseen if fqn is not None)
+        self._named.update(fqn for fqn in unseen if fqn is not None)
         if not unseen:
             return
         names = shorten(visible(", ".join(unseen.values())), 200)
         if not any(self._recorder.labels[at].fqn is not None for at in seen):
-            self.model_hidden = True
+            self._model_hidden = True
             self._notes.warn_once(
                 f"hooks do not fire inside graphs of torch.compile: step {raw.step} called no module of the model: "
                 f"{names}. A function around the model is compiled, so that the model's forward is not measured: its "
@@ -72,25 +83,6 @@ class CompiledModules(Observer):
                 "compile them one by one, as in block.compile(), or train some steps without torch.compile"
             )
 
-
-class UncalledModules(Observer):
-    """Note the first targets of a session that no recorded step has called, though their time may matter.
-
-    Modules of torch's own classes are not named: others use their weights without a call, as attention does.
-    """
-
-    provides = "note on modules without a call"
-
-    def __init__(self, targets: Iterable[Target], compiled: CompiledModules, notes: Notes) -> None:
-        self._compiled = compiled
-        self._notes = notes
-        self._fqns = [
-            target.fqn for target in targets if not type(unwrap(target.module)).__module__.startswith("torch.nn.")
-        ]
-        self._steps = 0
-        self._called: set[str] = set()
-        self._layout: Layout | None = None
-
     def frames(self, run: FrameRun) -> None:
         """Remember the modules of the spans."""
         self._steps += len(run.steps)
@@ -102,7 +94,7 @@ class UncalledModules(Observer):
     def finish(self, *, complete: bool) -> Mapping[str, Any]:
         """Note the modules without a call."""
         # Steps after which a module without a call counts as uncalled.
-        if self._steps < 3 or self._compiled.model_hidden:
+        if self._steps < 3 or self._model_hidden:
             return {}
         if not self._called:
             self._notes.warn_once(
@@ -110,7 +102,7 @@ class UncalledModules(Observer):
                 "functions that use its parameters, or a compiled function around it"
             )
             return {}
-        known = self._called | self._compiled.named
+        known = self._called | self._named
         names = ", ".join(fqn or "the model itself" for fqn in self._fqns if fqn not in known)
         if names:
             self._notes.warn_once(

@@ -8,12 +8,14 @@ marks inside it. Where recording costs more than the budget, opened rows that ho
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import Final
+from pathlib import Path
+from typing import Any, Final
 
 from .._resolve.observer import Observer
-from .._targets import ModuleGroup
+from .._storage.atomic import write_atomic
+from .._targets import CutGroup, CutRules, ModuleGroup
 from ..frame import FrameRun
 from ..summary import Stopped, Summary
 from .row_times import RowTimes
@@ -21,13 +23,21 @@ from .session_probes import TargetSet
 
 OPEN_SHARE: Final = 0.03
 """The part of a step from which a row is opened: the modules inside a smaller one cannot be what makes a step slow."""
+STOPPED: Final[dict[Stopped | None, str | None]] = {
+    None: None,
+    "leaf": "no modules inside",
+    "small": "a small part of the step",
+    "budget": "timing the modules inside would exceed the budget",
+    "hidden": "hooks do not fire inside",
+}
+"""What ``targets.yaml`` says of each reason."""
 
 
 class Zoom(Observer):
     """Follow the frames of a run and choose the cut.
 
     ``make_set`` makes the probes of these groups, with the number of the cut. The run begins with the groups ``first``,
-    which stay recorded.
+    which stay recorded. At the end ``targets.yaml`` is written to ``folder``: the groups as rules, with their shares.
     """
 
     provides = "reasons for which rows are not opened"
@@ -39,8 +49,10 @@ class Zoom(Observer):
         make_set: Callable[[Iterable[ModuleGroup], int], TargetSet],
         budget: float | None,
         mark_ns: float,
+        folder: Path | None = None,
     ) -> None:
         self._root = root
+        self._folder = folder
         self._make_set = make_set
         self._budget = budget
         # A mark with its resolution and statistics costs about so many times the mark, before the account shows it.
@@ -109,11 +121,6 @@ class Zoom(Observer):
         self._adding = RowTimes()
         self._due = 2 ** min(max(self._number - 6, 0), 9)
         self.chosen = self._make_set(self.groups, self._number)
-
-    def shares(self) -> dict[str, float]:
-        """Return the part of a step that each group of the cut takes; empty before the first step."""
-        times = self._times or self._adding.sum_up()
-        return {group.name: times.share(group.name) for group in self.groups} if times.steps else {}
 
     # The choice.
 
@@ -207,3 +214,12 @@ class Zoom(Observer):
         rows = tuple(replace(row, stopped=stopped[row.name]) if row.name in stopped else row for row in summary.rows)
         table = tuple(row for row in summary.memory_table if row.name is None or row.name in stopped)
         return replace(summary, rows=rows, memory_table=table)
+
+    def finish(self, *, complete: bool) -> Mapping[str, Any]:
+        """Write ``targets.yaml``."""
+        if self._folder is not None:
+            times, stopped = self._times or self._adding.sum_up(), self.stopped
+            shares = {group.name: times.share(group.name) for group in self.groups} if times.steps else {}
+            groups = [CutGroup(group, shares.get(group.name), STOPPED[stopped[group.name]]) for group in self.groups]
+            write_atomic(self._folder / "targets.yaml", CutRules(self._root.nodes[0].module).yaml(groups))
+        return {}
