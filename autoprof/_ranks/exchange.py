@@ -40,6 +40,9 @@ class Rates(Protocol):
     def affordable_rate(self) -> float:
         """The part of the steps that this rank affords."""
 
+    def spend(self, ns: int) -> None:
+        """Take the cost of work between the steps."""
+
 
 class RankPlace(NamedTuple):
     """The place of this process among the ranks."""

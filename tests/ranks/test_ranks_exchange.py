@@ -26,6 +26,10 @@ class Rates:
 
     affordable_rate: float = 1.0
     agreed_rate: float = 1.0
+    spent_ns: int = 0
+
+    def spend(self, ns: int) -> None:
+        self.spent_ns += ns
 
 
 @dataclass
