@@ -139,8 +139,6 @@ class WhatIf:
     assumed: str
     time_ratio: float | None = None
     memory_share: float | None = None
-    fits: bool | None = None
-    epoch_ns: int | None = None
     remaining_ns: int | None = None
 
 

@@ -131,28 +131,26 @@ def _unjudged(summary: Summary, width: int) -> Iterator[str]:
 def _table(summary: Summary, width: int) -> Iterator[str]:
     change_cells = 17
     now = _unchanged(summary)
-    ends = [word for word, ns in (("epoch", now.epoch_ns), ("to finish", now.remaining_ns)) if ns is not None]
-    # A narrow table has only the time to finish, without the time of an epoch.
-    if width < 90:
-        ends = ends[-1:]
-    last = "".join(f"{word:>13}" for word in ends or ["time"])
-    yield fit("what if", change_cells) + f"{'step':>11}{'throughput':>16}{'memory':>12}{'':>6}{last}"
+    has_end = now.remaining_ns is not None
+    yield fit("what if", change_cells) + (
+        f"{'step':>11}{'throughput':>16}{'memory':>12}{'':>6}{'to finish' if has_end else 'time':>13}"
+    )
     for one in (now, *summary.what_if):
         rate = "-" if one.throughput is None else format_rate(one.throughput, summary.throughput_unit)
         memory = "-" if one.memory_bytes is None else format_bytes(one.memory_bytes)
         share = "" if one.memory_share is None else f"{100 * one.memory_share:.0f} %"
-        times = {"epoch": one.epoch_ns, "to finish": one.remaining_ns}
-        last = (
-            "".join(f"{format_span(times[word] or 0):>13}" for word in ends) or f"{f'x {one.time_ratio or 1:.2f}':>13}"
-        )
-        yield fit(one.change, change_cells) + f"{format_ms(one.step_ns):>11}{rate:>16}{memory:>12}{share:>6}{last}"
-    yield from wrap("", _legend(bool(ends), summary), width, room=2)
+        last = format_span(one.remaining_ns or 0) if has_end else f"x {one.time_ratio or 1:.2f}"
+        yield fit(one.change, change_cells) + f"{format_ms(one.step_ns):>11}{rate:>16}{memory:>12}{share:>6}{last:>13}"
+    counted = "resident set" if "peak_bytes" not in summary.memory else "peak"
+    memory = f"memory: the {counted}" + (" and its share of all memory" if summary.memory else "")
+    unknown = "time: for the same samples; time to finish: unknown (a framework's callback or session.log tells it)"
+    yield from wrap("", memory if has_end else f"{memory}; {unknown}", width, room=2)
     for one in summary.what_if:
         yield from wrap(f"  {one.change}", f"assumed: {one.assumed}{_saves(one)}", width, room=change_cells + 2)
 
 
 def _unchanged(summary: Summary) -> WhatIf:
-    peak, progress = _peak(summary), summary.progress
+    peak = summary.memory.get("peak_bytes", summary.memory.get("rss_peak_bytes"))
     capacity = memory_capacity(summary)
     return WhatIf(
         change="unchanged",
@@ -162,8 +160,7 @@ def _unchanged(summary: Summary) -> WhatIf:
         memory_change_bytes=None,
         assumed="",
         memory_share=None if peak is None or capacity is None else peak / capacity,
-        epoch_ns=None if progress is None else progress.epoch_ns,
-        remaining_ns=None if progress is None else progress.remaining_ns,
+        remaining_ns=None if summary.progress is None else summary.progress.remaining_ns,
     )
 
 
@@ -173,20 +170,8 @@ def memory_capacity(summary: Summary) -> int | None:
     return next(map(round, known), None)
 
 
-def _legend(timed: bool, summary: Summary) -> str:
-    counted = "resident set" if "peak_bytes" not in summary.memory else "peak"
-    memory = f"memory: the {counted}" + (" and its share of all memory" if summary.memory else "")
-    unknown = "; time: for the same samples; time to finish: unknown (a framework's callback or session.log tells it)"
-    time = "" if timed else unknown
-    return f"{memory}{time}"
-
-
 def _saves(one: WhatIf) -> str:
     change = one.memory_change_bytes
     if not change:
         return ""
     return f"; {format_bytes(abs(change))} {'more' if change > 0 else 'less'}"
-
-
-def _peak(summary: Summary) -> int | None:
-    return summary.memory.get("peak_bytes", summary.memory.get("rss_peak_bytes"))

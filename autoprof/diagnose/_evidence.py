@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from heapq import heappush, heappushpop
-from statistics import median
 from typing import Final, NamedTuple
 
 from .._stats.intervals import Interval, mean_from_moments, median_from_quantiles
@@ -17,8 +15,6 @@ from ._facts import RunFacts
 
 LONGEST_STEPS: Final = 8
 """Longest steps kept: enough to recognise a recurring cause."""
-CLOCK_SCALAR: Final = "gpu_sm_clock_mhz"
-"""The scalar of a frame that holds the device's clock frequency."""
 
 
 class LongStep(NamedTuple):
@@ -28,8 +24,6 @@ class LongStep(NamedTuple):
     step_ns: int
     layout: Layout
     total_ns: Nanoseconds
-    clock_mhz: float | None = None
-    """The device's clock frequency at the last reading before the step's end."""
 
 
 @dataclass(frozen=True)
@@ -41,8 +35,6 @@ class Evidence:
     longest: tuple[LongStep, ...] | None = None
     memory: tuple[tuple[int, int], ...] = ()
     memory_kind: str | None = None
-    clock_mhz: float | None = None
-    """The device's usual clock frequency: the median of the last readings."""
     unattributed: Interval | None = None
     """The mean time of a step in no span, in nanoseconds; None where no frames were seen."""
     memory_peaks: tuple[int, ...] = ()
@@ -79,7 +71,7 @@ class Evidence:
 
 
 class EvidenceCollector:
-    """Collect the longest steps, memory readings and clock frequencies from frames, in constant memory."""
+    """Collect the longest steps and memory readings from frames, in constant memory."""
 
     def __init__(self) -> None:
         self._longest: list[tuple[int, int, LongStep]] = []
@@ -89,7 +81,6 @@ class EvidenceCollector:
         self._stretch = 1
         """Number of readings in a stretch."""
         self._in_stretch = 0
-        self._clocks: deque[float] = deque(maxlen=256)
         self._steps = 0
         self._unattributed_ns = 0
         self._squares = 0.0
@@ -104,8 +95,8 @@ class EvidenceCollector:
         if frame.warmup:
             return
         step_ns, total_ns, layout = frame.step_ns, frame.total_ns, frame.layout
-        if self._add(frame.step, step_ns, int(total_ns[layout.roots].sum()), frame.scalars, frame.memory):
-            self._keep(LongStep(frame.step, step_ns, layout, total_ns.copy(), frame.scalars.get(CLOCK_SCALAR)))
+        if self._add(frame.step, step_ns, int(total_ns[layout.roots].sum()), frame.memory):
+            self._keep(LongStep(frame.step, step_ns, layout, total_ns.copy()))
 
     def add_run(self, run: FrameRun) -> None:
         """Add the frames of a run; no frame is built where they are plain ones."""
@@ -115,21 +106,17 @@ class EvidenceCollector:
             return
         inside = run.total_ns.take(run.layout.roots, axis=1).sum(axis=1).tolist()
         for at, step in enumerate(run.steps):
-            step_ns, scalars = run.step_ns[at], run.scalars[at]
-            if self._add(step, step_ns, inside[at], scalars, run.memory[at]):
+            step_ns = run.step_ns[at]
+            if self._add(step, step_ns, inside[at], run.memory[at]):
                 # A view of the times would keep the whole matrix alive.
-                self._keep(LongStep(step, step_ns, run.layout, run.total_ns[at].copy(), scalars.get(CLOCK_SCALAR)))
+                self._keep(LongStep(step, step_ns, run.layout, run.total_ns[at].copy()))
 
-    def _add(
-        self, step: int, step_ns: int, inside_ns: int, scalars: Mapping[str, float], memory: Mapping[str, int]
-    ) -> bool:
+    def _add(self, step: int, step_ns: int, inside_ns: int, memory: Mapping[str, int]) -> bool:
         """Add a step with ``inside_ns`` in spans; return whether it is one of the longest."""
         self._steps += 1
         unattributed_ns = step_ns - inside_ns
         self._unattributed_ns += unattributed_ns
         self._squares += float(unattributed_ns) ** 2
-        if CLOCK_SCALAR in scalars:
-            self._clocks.append(scalars[CLOCK_SCALAR])
         if memory:
             self._add_memory(step, memory)
         return len(self._longest) < LONGEST_STEPS or step_ns > self._longest[0][0]
@@ -165,9 +152,8 @@ class EvidenceCollector:
 
     def evidence(self, summary: Summary, facts: RunFacts) -> Evidence:
         """Return the evidence for the rules."""
-        clock = median(self._clocks) if self._clocks else None
         rest = mean_from_moments(self._steps, self._unattributed_ns, self._squares) if self._steps else None
         readings = tuple((step, level) for step, level, _ in self._memory)
         peaks = tuple(peak for _, _, peak in self._memory if peak is not None)
         known = peaks if len(peaks) == len(readings) else ()
-        return Evidence(summary, facts, self.longest(), readings, self._memory_kind, clock, rest, known)
+        return Evidence(summary, facts, self.longest(), readings, self._memory_kind, rest, known)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from .._core.units import format_ms
 from ..frame import TRAINING_LANE, Phase
 from ..summary import WhatIf
@@ -11,42 +9,29 @@ from ._checkpointing import saved_bytes
 from ._evidence import Evidence
 from ._rule import MIN_STEPS
 
-EXTRAPOLATED: Final = "extrapolated"
-
 
 def what_if(run: Evidence) -> tuple[WhatIf, ...]:
     """Return the changes for which this run has the inputs, each with its assumptions.
 
-    The time of the phases that depend on the batch is multiplied, the others stay. A larger batch and the last line,
-    all changes at once, are extrapolations and are marked as such.
+    The time of the phases that depend on the batch is multiplied, the others stay. A larger batch is an extrapolation.
     """
     if run.summary.steps < MIN_STEPS:
         return ()
-    recompute_ns = run.summary.phases.get(Phase.RECOMPUTE, 0)
-    freed, saved = _freed_bytes(run), saved_bytes(run) if recompute_ns else 0
     table = []
-    if freed:
+    if freed := _freed_bytes(run):
         assumed = "its state in 8 bits, counted tensor by tensor; the step time stays (its change was not measured)"
         if "peak_bytes" not in run.summary.memory:
             assumed += "; such optimizers run on a GPU"
         table.append(_change(run, "8-bit optimizer", assumed, freed=freed))
-    # The largest batch of the table, in batches of this run.
-    largest = 1 if run.summary.throughput is None else 3
-    for times in range(2, largest + 1):
-        assumed = _assume_batch(run) if times == 2 else f"{EXTRAPOLATED}, as for batch x 2"
-        table.append(_change(run, f"batch x {times}", assumed, times=times))
-    if recompute_ns:
+    if run.summary.throughput is not None:
+        table.append(_change(run, "batch x 2", _assume_batch(run), times=2))
+    if recompute_ns := run.summary.phases.get(Phase.RECOMPUTE, 0):
+        saved = saved_bytes(run)
         kept = "the memory for it was not measured (set memory: true on a target)"
         if saved is not None:
             kept = "it needs at most the memory of everything that was measured to be recomputed"
         assumed = f"the measured recompute is gone, the rest of the step stays; {kept}"
         table.append(_change(run, "no checkpointing", assumed, recompute_ns=recompute_ns, saved=saved))
-    if (freed > 0) + (recompute_ns > 0) + (largest > 1) > 1:
-        batch = f" with batch x {largest}" if largest > 1 else ""
-        assumed = f"{EXTRAPOLATED}: all changes at once{batch}, each with its assumptions"
-        table.append(
-            _change(run, "all together", assumed, times=largest, freed=freed, recompute_ns=recompute_ns, saved=saved)
-        )
     return tuple(table)
 
 
@@ -68,15 +53,13 @@ def _change(
     fixed = _fixed_ns(run)
     step_ns = round((fixed + times * (summary.total_step_ns - recompute_ns - fixed)) / summary.steps)
     ratio = step_ns / times / max(summary.step_mean_ns, 1)
-    before, memory = _peak_bytes(run), _memory_bytes(run, times, freed, saved)
+    before, memory = _peak_bytes(run), _memory_bytes(run, times, saved, freed)
     capacity = run.facts.memory_capacity_bytes
-    fits = None if memory is None or capacity is None else memory <= capacity
-    if fits is False:
+    if memory is not None and capacity is not None and memory > capacity:
         assumed += "; it does not fit into the memory"
     memory_change = None if memory is None or before is None else memory - before
     if memory_change is None and times == 1 and saved is not None:
         memory_change = saved - freed
-    epoch_ns = None if summary.progress is None else summary.progress.epoch_ns
     remaining_ns = None if summary.progress is None else summary.progress.remaining_ns
     return WhatIf(
         change,
@@ -87,8 +70,6 @@ def _change(
         assumed=assumed,
         time_ratio=ratio,
         memory_share=None if memory is None or not capacity else memory / capacity,
-        fits=fits,
-        epoch_ns=None if epoch_ns is None else round(epoch_ns * ratio),
         remaining_ns=None if remaining_ns is None else round(remaining_ns * ratio),
     )
 
@@ -120,10 +101,10 @@ def _assume_batch(run: Evidence) -> str:
     else:
         launches = format_ms(_launch_ns(run) / run.summary.steps)
         growth = f"all but optimizer, communication and {launches} of the host's launches grows with the batch"
-    return f"{EXTRAPOLATED}: {growth}"
+    return f"extrapolated: {growth}"
 
 
-def _memory_bytes(run: Evidence, times: int, freed: int, saved: int | None) -> int | None:
+def _memory_bytes(run: Evidence, times: int, saved: int | None, freed: int) -> int | None:
     peak = _peak_bytes(run)
     if peak is None or saved is None:
         return None
@@ -136,7 +117,7 @@ def _memory_bytes(run: Evidence, times: int, freed: int, saved: int | None) -> i
     whole = run.summary.memory_table[0] if run.summary.memory_table else None
     if whole is not None and None not in (whole.parameter_bytes, whole.gradient_bytes, whole.state_bytes):
         fixed = whole.held_bytes or 0
-    return max(fixed - freed, 0) + times * (max(peak - fixed, 0) + saved)
+    return fixed + times * max(peak - fixed, 0)
 
 
 def _peak_bytes(run: Evidence) -> int | None:

@@ -11,9 +11,8 @@ from evidence_builders import MS, evidence_of, finding_of, found
 
 from autoprof._ranks import RankComparison, SlowRank
 from autoprof._stats.intervals import Interval
-from autoprof.diagnose import CallStatistics, EvidenceCollector, RunFacts, diagnose
+from autoprof.diagnose import CallStatistics, RunFacts, diagnose
 from autoprof.diagnose._calls import CallSite, CompileStatistics, idle_after_waits_ns
-from autoprof.diagnose._evidence import CLOCK_SCALAR
 from autoprof.frame import Phase, Span
 from autoprof.probes._call_table import Site
 from autoprof.probes.compilations import CompiledFunction
@@ -63,9 +62,6 @@ def test_the_device_is_idle_from_the_end_of_a_wait_to_its_first_late_mark() -> N
     # The host waits from 0 to 20, launches until 28 (the mark at 28 is passed at 38), and goes on.
     frame = frame_of([(20, 8, 20, 18)], host=40, device=40)
     assert idle_after_waits_ns(frame, 0, [(PLACE, 0, 20 * MS)]) == 8 * MS
-
-
-# Calls that log.
 
 
 # Compilations.
@@ -146,30 +142,6 @@ def test_communication_of_alike_ranks_is_found_without_the_waits_for_each_other(
     )
     assert finding.gain_ns == 18 * MS
     assert "of it, 40.0 % is the wait for other ranks; no rank's own work is longer" in finding.why
-
-
-# Outliers and their causes.
-
-
-def outliers(clock: float | None = None, facts: RunFacts | None = None) -> Any:
-    """Make a run in which each eighth step is long, in no span; ``clock`` is the device's clock then."""
-    from autoprof._stats import Aggregate
-
-    aggregate, collector = Aggregate(), EvidenceCollector()
-    for number in range(1, 41):
-        long = number % 8 == 0
-        scalars = {} if clock is None else {CLOCK_SCALAR: clock if long else 1980.0}
-        frame = make_frame([], step=number, duration_ns=(1000 if long else 100) * MS, scalars=scalars)
-        aggregate.add(frame)
-        collector.add(frame)
-    return diagnose(collector.evidence(aggregate.summary(), facts or RunFacts()))
-
-
-def test_long_steps_at_a_low_clock_are_caused_by_the_clock() -> None:
-    """The finding has the frequency that was read."""
-    finding = finding_of(outliers(clock=990.0), "jitter")
-    assert finding.name == "device clock"
-    assert "down to 990 MHz" in finding.why
 
 
 def test_all_facts_go_to_json_and_back() -> None:

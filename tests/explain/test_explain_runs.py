@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from autoprof._ranks import RankComparison, SlowRank
 from autoprof._reports.explain import MAX_BYTES, Explanation, encode, explain_run, json_schema
 from autoprof._reports.explain.data import CodePlace, Confidence, Expectation, ExplainedCause, Trial, Unmeasured
 from autoprof._storage.runs import RunFolder, read_run
@@ -153,27 +152,6 @@ def test_a_rule_of_another_package_has_its_advice() -> None:
     (cause,) = valid(explain(diagnosed(finding("not-installed-here", name="x"))))["causes"]
     assert (cause["experiment"]["change"], cause["experiment"]["operation"]) == ("other", "edit")
     assert cause["experiment"]["advice"] == "more num_workers"
-
-
-def slow_ranks(name: str, count: int) -> RankComparison:
-    """Make a comparison of ranks that are slow every 7 steps."""
-    place = name, Phase.FORWARD, 5 * MS
-    slow = tuple(
-        SlowRank(rank, "recurring", "module", *place, (MS, 5 * MS, 9 * MS), 5 * MS, 8, (3, 10, 17), 7)
-        for rank in range(count)
-    )
-    return RankComparison(1000, steps=60, step_ns=100 * MS, slow=slow, absent=tuple(range(900, 1000)))
-
-
-def test_the_slow_ranks_are_data() -> None:
-    """How they recur and why, not only in the sentence of the finding."""
-    facts = RunFacts(world_size=1000, ranks=slow_ranks("middle", 1))
-    ranks = valid(explain(diagnosed(), facts=facts.to_dict()))["ranks"]
-    assert (ranks["compared"], ranks["steps"], ranks["absent"][:2]) == (900, 60, [900, 901])
-    (slow,) = ranks["slow"]
-    assert (slow["rank"], slow["kind"], slow["cause"], slow["period"]) == (0, "recurring", "module", 7)
-    assert (slow["phase"], slow["name"], slow["excess_ns"]) == ("forward", "middle", 5 * MS)
-    assert valid(explain(diagnosed()))["ranks"] is None
 
 
 TEXTS = st.text(max_size=500)

@@ -14,12 +14,10 @@ from ..card import run_state
 from ..run_facts import bias_text, mean_of_all_ns
 from .data import (
     CodePlace,
-    ComparedRanks,
     Confidence,
     Expectation,
     ExplainedCause,
     Explanation,
-    LateRank,
     Trial,
     Unmeasured,
 )
@@ -47,21 +45,7 @@ def explain_run(run: Run) -> Explanation:
         causes=tuple(_cause(one, summary, run, facts, found) for one in found),
         unmeasured=tuple(_unmeasured(summary)),
         doubts=tuple(_doubts(summary, found, closed=run.info.get("ended") is not None)),
-        ranks=_ranks(facts),
     )
-
-
-def _ranks(facts: RunFacts) -> ComparedRanks | None:
-    """Return the comparison of the ranks; None where they were not compared."""
-    found = facts.ranks
-    if found is None or found.missing is not None:
-        return None
-    slow = [
-        LateRank(one.rank, one.kind, one.cause, str(one.phase), one.name, round(one.excess_ns.middle), one.gain_ns,
-                 one.late, one.steps[:8], one.period)
-        for one in found.slow
-    ]  # fmt: skip
-    return ComparedRanks(len(found.compared), found.steps, found.absent, tuple(slow))
 
 
 def _cause(one: Finding, summary: Summary, run: Run, facts: RunFacts, found: list[Finding]) -> ExplainedCause:

@@ -92,35 +92,6 @@ class Unmeasured:
 
 
 @dataclass(frozen=True)
-class LateRank:
-    """A rank that the others wait for in ``late`` steps; ``phase`` and ``name`` have most of its excess.
-
-    ``excess_ns`` is its time beyond the median of the others, ``gain_ns`` that beyond the next slow rank.
-    """
-
-    rank: int
-    kind: str
-    cause: str
-    phase: str
-    name: str
-    excess_ns: int
-    gain_ns: int
-    late: int
-    steps: tuple[int, ...]
-    period: int | None
-
-
-@dataclass(frozen=True)
-class ComparedRanks:
-    """The ranks of a run: how many were compared in how many steps, which could not be, and which are slow."""
-
-    compared: int
-    steps: int
-    absent: tuple[int, ...]
-    slow: tuple[LateRank, ...]
-
-
-@dataclass(frozen=True)
 class Explanation:
     """A training run explained to a program: its causes, the largest gain first, and the signals that it lacks.
 
@@ -137,8 +108,7 @@ class Explanation:
     doubts: tuple[str, ...] = ()
     more_causes: int = 0
     more_unmeasured: int = 0
-    ranks: ComparedRanks | None = None
-    schema: Literal["autoprof.explain/1"] = "autoprof.explain/1"
+    schema: Literal["autoprof.explain/2"] = "autoprof.explain/2"
 
 
 _TYPE: Final = TypeAdapter(Explanation)
@@ -172,4 +142,4 @@ def _cut(value: Any, entries: int, characters: int) -> Any:
 def json_schema() -> dict[str, Any]:
     """Return the JSON Schema of the explanation."""
     schema = _TYPE.json_schema(mode="serialization", by_alias=True)
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": "autoprof.explain/1", **schema}
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": "autoprof.explain/2", **schema}

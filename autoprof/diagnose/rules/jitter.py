@@ -21,7 +21,6 @@ MAX_SHARE: Final = 0.10
 CAUSE_SHARE: Final = 0.75
 """Fraction of the outliers in which a cause must occur; a garbage collection also twice as often as in other steps."""
 GARBAGE: Final = "garbage collection"
-DEVICE_CLOCK: Final = "device clock"
 
 
 class Cause(NamedTuple):
@@ -55,7 +54,7 @@ def judge(run: Evidence) -> Finding | None:
     if len(outliers) < 3 or position == "near":
         missing = f"inconclusive: {len(outliers)} outlier steps, {lost} of all time lost to long steps"
         return abstain("jitter", missing, "more recorded steps show whether long steps recur", evidence)
-    cause = _collection_cause(run, outliers) or _clock_cause(run, outliers) or _span_cause(run, outliers)
+    cause = _collection_cause(run, outliers) or _span_cause(run, outliers)
     is_known = cause.name is not None and share.low >= FIRM * MAX_SHARE
     if cause.by_others and not is_known and is_crowded(run):
         return abstain("jitter", QUIET, "stop them and measure again", evidence)
@@ -114,21 +113,6 @@ def _collection_cause(run: Evidence, outliers: list[LongStep]) -> Cause | None:
     return Cause(GARBAGE, None, why, advice, by_others=False)
 
 
-def _clock_cause(run: Evidence, outliers: list[LongStep]) -> Cause | None:
-    """Return the device's clock frequency as the cause if it was low in these steps; None if it was not read."""
-    usual = run.clock_mhz or 0.0
-    # Fraction of the usual clock frequency: boost clocks vary by some percent, throttling takes a fifth and more.
-    low = [step.clock_mhz for step in outliers if step.clock_mhz and step.clock_mhz <= 0.8 * usual]
-    if len(low) < CAUSE_SHARE * len(outliers):
-        return None
-    why = (
-        f"The device's clock was down to {min(low):.0f} MHz (usually {usual:.0f} MHz) in {len(low)} of the "
-        f"{len(outliers)} longest."
-    )
-    advice = "check the device's temperature and power limit (nvidia-smi -q -d PERFORMANCE)"
-    return Cause(DEVICE_CLOCK, None, why, advice, by_others=False)
-
-
 def _span_cause(run: Evidence, outliers: list[LongStep]) -> Cause:
     usual = {(row.name, row.phase): row.p50_ns for row in run.summary.rows if row.lane == TRAINING_LANE}
     excess_by_span: Counter[tuple[str, Phase] | None] = Counter()
@@ -168,8 +152,6 @@ def _experiment(finding: Finding) -> Experiment:
     """Return the change for the cause that was found."""
     if finding.name == GARBAGE:
         return Experiment("gc.freeze", value=True)
-    if finding.name == DEVICE_CLOCK:
-        return Experiment("machine", "edit")
     if finding.name is None:
         return Experiment("span.add", "edit")
     if finding.phase is Phase.DATA:
