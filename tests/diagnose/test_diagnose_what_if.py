@@ -27,7 +27,7 @@ MEMORY = {"allocated_bytes": 19 * GIB, "reserved_bytes": 33 * GIB, "peak_bytes":
 def seed(*, saved: int | None = 5 * GIB, progress: bool = True, **changes: Any) -> Evidence:
     """Return the seed's run: 32 GiB of 48, 12 of them Adam's state; 88.5 h to go."""
     facts = RunFacts(memory_capacity_bytes=48 * GIB, optimizers=(ADAM,))
-    seen = evidence_of(STEP, repeat=20, facts=facts, memory=MEMORY, **{"throughput": 0.5, **changes})
+    seen = evidence_of(STEP, repeat=20, facts=facts, **{"memory": MEMORY, "throughput": 0.5, **changes})
     rows = tuple(replace(row, memory_growth_bytes=saved, memory_peak_bytes=28 * GIB) for row in seen.summary.rows)
     summary = replace(seen.summary, rows=rows)
     summary = tabulate(summary, {None: MemoryRow(None, 6 * GIB, 0, 6 * GIB, 12 * GIB)})

@@ -14,7 +14,7 @@ from figure_geometry import problems
 
 from autoprof._reports.memory import MemoryHistory, memory_figure, memory_finding
 from autoprof._reports.text import elide_all
-from autoprof.compat._timeline import timeline_figure
+from autoprof.compat.timer_logs import timeline_figure
 from autoprof.frame import NOT_MEASURED
 from autoprof.logs import plot_metrics
 from autoprof.logs.formats.global_timer import TimerRecord
@@ -132,7 +132,7 @@ def test_the_timeline(ranks: int, names: list[str]) -> None:
         for rank in range(ranks)
         for at, name in enumerate(names)
     ]
-    assert problems(timeline_figure(spans)) == []
+    assert problems(timeline_figure(pd.DataFrame(spans, columns=list(TimerRecord._fields)))) == []
 
 
 def test_names_that_would_look_alike_keep_their_ends_apart() -> None:
