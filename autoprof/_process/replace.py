@@ -27,7 +27,7 @@ class Listener(Protocol):
     """An object whose methods are called around each call of a function. Neither method may raise an exception."""
 
     def enter(self, function: Callable[..., Any], args: tuple[Any, ...]) -> bool:
-        """Called before a call; return whether ``leave`` is to be called after it."""
+        """Called before a call, with the values of all arguments; return whether ``leave`` is to be called after it."""
         return False
 
     def leave(self) -> None:
@@ -226,7 +226,8 @@ def call_listeners(original: Any, listeners: list[Listener]) -> Any:
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         if not listeners:
             return original(*args, **kwargs)
-        entered = [listener for listener in listeners[:] if listener.enter(original, args)]
+        given = (*args, *kwargs.values()) if kwargs else args
+        entered = [listener for listener in listeners[:] if listener.enter(original, given)]
         try:
             return original(*args, **kwargs)
         finally:

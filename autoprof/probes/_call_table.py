@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sysconfig
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
 from types import FrameType
@@ -16,7 +16,6 @@ import numpy as np
 import torch
 
 from .._capture.recorder import Recorder
-from .._process.replace import Replacement
 from ..devices import Clock, DeviceClock
 
 MAX_SITES: Final = 256
@@ -89,7 +88,7 @@ class CallTable:
     not in a destructor of ours, where Python would lose it.
     """
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, recorder: Recorder) -> None:
         self.sites: dict[Site, list[int]] = {}
         self.steps: deque[tuple[int, tuple[int, ...]]] = deque(maxlen=MAX_STEPS)
         """The number and the sums of each step with calls; the meaning of the sums is up to the user of the table."""
@@ -97,11 +96,14 @@ class CallTable:
         self._more: dict[Site, list[int]] = {}
         self._pending: list[tuple[Any, Site, int]] = []
         """The call that is watched, if any."""
+        self._recorder = recorder
         self._clock: Clock | None = None
-        self.use_clock(clock)
+        recorder.on_change(self._use_clock)
+        self._use_clock()
 
-    def use_clock(self, clock: Clock) -> None:
-        """Read this clock from now on; the calls that another one has timed are forgotten."""
+    def _use_clock(self) -> None:
+        """Read the recorder's clock from now on; the calls that another one has timed are forgotten."""
+        clock = self._recorder.clock
         if clock is self._clock:
             return
         self._clock = clock
@@ -176,66 +178,6 @@ class CallTable:
             if first < number <= recorded:
                 values[number - first - 1] = sums[at]
         return values
-
-
-class TableProbe:
-    """Record the calls of one session's sampled steps in a table. A ``Probe``.
-
-    The replacements that ``find`` returns stay from its first recorded step to its end. ``listeners`` are the probes
-    that record now.
-    """
-
-    where = ""
-    """The name under which failures are counted."""
-    applies = True
-    """Whether there is anything to record on the clock's device."""
-
-    def __init__(self, recorder: Recorder, listeners: list[Any], find: Callable[[], Iterable[Replacement]]) -> None:
-        self.table = CallTable(recorder.clock)
-        self._recorder = recorder
-        self._attached = False
-        self._listeners = listeners
-        self._find = find
-        self._held: tuple[Replacement, ...] = ()
-        recorder.on_change(self._update)
-        self._update()
-
-    def _update(self) -> None:
-        self.thread = self._recorder.thread
-        self.table.use_clock(self._recorder.clock)
-        self._listen()
-
-    def attach(self) -> None:
-        """Record calls from now on."""
-        self._attached = True
-        self._listen()
-
-    def detach(self) -> None:
-        """Record no more; the replacements stay until ``remove``."""
-        self._attached = False
-        self._listen()
-
-    def remove(self) -> None:
-        """Put the originals back once no session needs the replacements."""
-        self.detach()
-        held, self._held = self._held, ()
-        for replacement in held:
-            replacement.release(self)
-
-    def _listen(self) -> None:
-        wanted = self._attached and self.applies
-        if wanted and not self._held:
-            self._held = tuple(self._find())
-            for replacement in self._held:
-                replacement.hold(self)
-        if wanted and self not in self._listeners:
-            self._listeners.append(self)
-        elif not wanted and self in self._listeners:
-            self._listeners.remove(self)
-
-    def count_failure(self) -> None:
-        """Count a failure of ours."""
-        self._recorder.handle_failure(self.where)
 
 
 def _add(sums: dict[Site, list[int]], site: Site, count: int, ns: int) -> None:

@@ -12,7 +12,7 @@ One on a device has a begin alone: only an event on the communication stream cou
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -153,15 +153,15 @@ class CommRecord:
                 is_over = work.is_completed
             self._pending.append((call, work, is_over))
 
-    def look_for_ends(self, waited: Any = None) -> None:
-        """Take the present time as the end of each communication that is over; ``waited`` is the work of one.
+    def look_for_ends(self, waited: Sequence[Any] = ()) -> None:
+        """Take the present time as the end of each communication that is over; ``waited`` are the works of some.
 
         Never raises: it is called in the training's own waits.
         """
         try:
             for entry in self._pending[:64]:
                 call, work, is_over = entry
-                if work is waited or is_over():
+                if any(work is one for one in waited) or is_over():
                     call.ended_ns = perf_counter_ns()
                     self._pending.remove(entry)
         except Exception:  # a work of another backend; another thread was faster

@@ -13,7 +13,6 @@ from __future__ import annotations
 import os
 import weakref
 from collections.abc import Callable, Iterator
-from functools import wraps
 from threading import get_ident
 from typing import Any, Final
 
@@ -48,33 +47,11 @@ def _replacements() -> Iterator[Replacement]:
     if dist.is_available():
         for name in COLLECTIVES:
             if hasattr(dist, name):
-                yield Replacement(place_of(dist, name), _replace_call, listeners=listeners)
-
-
-def _replace_call(original: Any, listeners: list[Any]) -> Any:
-    """Return a wrapper that passes the keyword arguments to the listeners, too: the group is mostly one of them."""
-
-    @wraps(original)
-    def communicate(*args: Any, **kwargs: Any) -> Any:
-        if not listeners:
-            return original(*args, **kwargs)
-        heard, given = listeners[:], (*args, *kwargs.values())
-        entered = [listener for listener in heard if listener.enter(original, given)]
-        try:
-            return original(*args, **kwargs)
-        finally:
-            for listener in reversed(entered):
-                listener.leave()
-            for listener in heard:
-                listener.look_for_ends(given)
-
-    return communicate
+                yield Replacement(place_of(dist, name), listeners=listeners)
+        yield Replacement(Attribute(torch._C._distributed_c10d.Work, "wait"), listeners=listeners)
 
 
 REPLACEMENTS: Final = tuple(_replacements())
-WAIT: Final = (
-    (Replacement(Attribute(torch._C._distributed_c10d.Work, "wait"), _replace_call),) if dist.is_available() else ()
-)
 
 
 class CommListener:
@@ -90,6 +67,8 @@ class CommListener:
         self._members: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
         """The words for the ranks of each group."""
         self._open_code = self._open_in = -1
+        self._waited: list[Any] = []
+        """The works that the open call waits for."""
         self._one_queue = os.environ.get(ONE_QUEUE) == "1"
         self._forward_stream: Any = None
         """The stream of the model's last forward, where there is one queue for all streams."""
@@ -101,7 +80,11 @@ class CommListener:
 
     def enter(self, function: Callable[..., Any], args: tuple[Any, ...]) -> bool:
         recorder = self._recorder
-        if self._open_in == recorder.serial or get_ident() != recorder.thread or torch.compiler.is_dynamo_compiling():
+        if get_ident() != recorder.thread or torch.compiler.is_dynamo_compiling():
+            return False
+        works = args[:1] if function.__name__ == "wait" else ()
+        if self._open_in == recorder.serial:
+            self._waited += works
             return False
         if (
             self._forward_stream is not None
@@ -124,6 +107,7 @@ class CommListener:
         if code is None:
             code = self._codes[name] = recorder.label(f"Comm/{name}", None, Phase.COMM)
         self._open_code, self._open_in = code, recorder.serial  # after a Ctrl-C, the serial of an old step
+        self._waited = [*works]
         recorder.mark(code | ENTER)
         return True
 
@@ -137,10 +121,8 @@ class CommListener:
         if self._open_in == self._recorder.serial:
             self._recorder.mark(self._open_code | LEAVE)
         self._open_in = -1
-
-    def look_for_ends(self, args: tuple[Any, ...]) -> None:
-        """Called after each collective and each ``Work.wait``, whose first argument is the work."""
-        self.record.look_for_ends(args[0] if args else None)
+        self.record.look_for_ends(self._waited)
+        self._waited.clear()
 
 
 class ReducerWait:
@@ -204,7 +186,7 @@ class CommProbe(CallProbe):
         self._recorder = recorder
         self._failed = False
         self.listener = CommListener(recorder, self.record)
-        super().__init__([(replacement, self.listener) for replacement in (*REPLACEMENTS, *WAIT)])
+        super().__init__([(replacement, self.listener) for replacement in REPLACEMENTS])
 
     def attach(self) -> None:
         """Mark and record from now on."""

@@ -10,59 +10,75 @@ from __future__ import annotations
 import builtins
 import logging
 import sys
-from collections.abc import Iterator
-from functools import wraps
+from collections.abc import Callable, Iterator
 from threading import get_ident
 from typing import Any, Final
 
 from .._capture.recorder import Recorder
-from .._process.replace import Attribute, InCompiler, Make, Replacement, never_compile
+from .._process.replace import Attribute, CallProbe, InCompiler, Replacement, call_listeners, never_compile
 from ._base import ProbeContext, ProbeFactory
-from ._call_table import TableProbe, site_of
+from ._call_table import CallTable, site_of
 
 WRITERS: Final = (
     ("torch.utils.tensorboard.writer", "SummaryWriter"),
     ("tensorboardX.writer", "SummaryWriter"),
     ("wandb.sdk.wandb_run", "Run"),
 )
-"""Classes whose methods log, by module; only those imported before a session's first recorded step are seen."""
+"""Classes whose methods log, by module; only those imported before the session are seen."""
 METHODS: Final = (
     "add_scalar", "add_scalars", "add_histogram", "add_image", "add_images", "add_figure", "add_text", "add_video",
     "add_audio", "add_embedding", "add_pr_curve", "log",
 )  # fmt: skip
-_caller = sys._getframe
 
 
-class LogProbe(TableProbe):
+class LogProbe(CallProbe):
     """Record the calls that log."""
 
-    where = "calls that log"
-
     def __init__(self, recorder: Recorder) -> None:
-        super().__init__(recorder, listeners, _find_replacements)
-        self.inside = False
-        """Whether such a call is open: calls inside it belong to it."""
-
-    def detach(self) -> None:
-        """Record no more; the replacements stay until ``remove``."""
-        self.inside = False
-        super().detach()
+        self.recorder = recorder
+        self.table = CallTable(recorder)
+        self.open_in = -1
+        """The serial of the step of the open call, -1 where none is open: calls inside it belong to it."""
+        super().__init__((replacement, _LogListener(self, name)) for replacement, name in _find_replacements())
 
 
-listeners: Final[list[LogProbe]] = []
-"""The probes that record now."""
+class _LogListener:
+    """Record the calls of one function, by its name."""
+
+    def __init__(self, probe: LogProbe, name: str) -> None:
+        self._probe = probe
+        self._name = name
+        self._start_ns = 0
+
+    def enter(self, function: Callable[..., Any], args: tuple[Any, ...]) -> bool:
+        probe = self._probe
+        serial = probe.recorder.serial
+        if probe.open_in == serial or get_ident() != probe.recorder.thread:
+            return False
+        probe.open_in = serial
+        self._start_ns = probe.table.now()
+        return True
+
+    def leave(self) -> None:
+        table = self._probe.table
+        self._probe.open_in = -1
+        try:
+            site = site_of(sys._getframe(2), self._name)  # the frame of the replacement is between
+            if site is not None:
+                table.add(site, self._start_ns, table.now())
+        except Exception:
+            self._probe.recorder.handle_failure("calls that log")
+
+
 _replacements: dict[tuple[Any, str], Replacement] = {}
 
 
-def _find_replacements() -> Iterator[Replacement]:
+def _find_replacements() -> Iterator[tuple[Replacement, str]]:
     for owner, name, call in _places():
         if (owner, name) not in _replacements:
             in_compiler = InCompiler.RETIRED if owner is builtins else InCompiler.ABSENT
-            place = Attribute(owner, name)
-            _replacements[owner, name] = Replacement(
-                place, _time_calls(call), in_compiler=in_compiler, listeners=listeners
-            )
-        yield _replacements[owner, name]
+            _replacements[owner, name] = Replacement(Attribute(owner, name), _replace_call, in_compiler=in_compiler)
+        yield _replacements[owner, name], call
 
 
 def _places() -> Iterator[tuple[Any, str, str]]:
@@ -75,49 +91,10 @@ def _places() -> Iterator[tuple[Any, str, str]]:
                 yield owner, name, f"{kind}.{name}"
 
 
-def _time_calls(name: str) -> Make:
-    """Return the maker of a replacement that reports each call under this name."""
-
-    def make(original: Any, _listeners: list[Any]) -> Any:
-        @wraps(original)
-        def timed_call(*args: Any, **kwargs: Any) -> Any:
-            begun = _begin() if listeners else None
-            if not begun:
-                return original(*args, **kwargs)
-            try:
-                return original(*args, **kwargs)
-            finally:
-                _end(begun, name, _caller(1))
-
-        never_compile(timed_call)
-        return timed_call
-
-    return make
-
-
-def _begin() -> list[tuple[LogProbe, int]]:
-    """Return the probes that record a call beginning here, outside any other, each with the time."""
-    thread, begun = get_ident(), []
-    for probe in listeners:
-        if thread == probe.thread and not probe.inside:
-            probe.inside = True
-            begun.append((probe, probe.table.now()))
-    return begun
-
-
-def _end(begun: list[tuple[LogProbe, int]], name: str, frame: Any) -> None:
-    site = site_of(frame, name)
-    for probe, start_ns in begun:
-        probe.inside = False
-        try:
-            if site is not None:
-                probe.table.add(site, start_ns, probe.table.now())
-        except Exception:
-            probe.count_failure()
-
-
-for _function in (_begin, _end):
-    never_compile(_function)
+def _replace_call(original: Any, listeners: list[Any]) -> Any:
+    call = call_listeners(original, listeners)
+    never_compile(call)
+    return call
 
 
 def _make(context: ProbeContext) -> LogProbe:

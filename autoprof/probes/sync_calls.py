@@ -25,7 +25,7 @@ from .._capture.recorder import Recorder
 from .._process.replace import Attribute, InCompiler, Make, Replacement, never_compile
 from ..devices import DeviceClock, EventSource, ask_devices
 from ._base import ProbeContext, ProbeFactory
-from ._call_table import CallTable, Site, TableProbe, file_owner, site_of
+from ._call_table import CallTable, Site, file_owner, site_of
 
 METHODS: Final = (
     "item", "tolist", "cpu", "numpy", "nonzero", "is_nonzero", "masked_select", "__bool__", "__float__", "__int__",
@@ -59,25 +59,66 @@ def _watch(bound: Any, tensor: Any, name: str, frame: Any = None) -> Any:
     return bound if made is None else made
 
 
-class SyncProbe(TableProbe):
-    """Record the calls that wait for a device, once the session reads its clock."""
+class SyncProbe:
+    """Record the calls that wait for a device, once the session reads its clock. A ``Probe``.
 
-    where = "calls that wait for the device"
+    The replacements stay from its first recorded step on a device to its end.
+    """
 
     def __init__(self, recorder: Recorder) -> None:
+        self.table = CallTable(recorder)
+        self.thread = recorder.thread
         self.index_of: Callable[[Any], int | None] = _on_no_device
         self.is_here: Callable[[Any], Any] = _on_no_device
         """Returns whether a tensor is on a device of the clock's kind."""
+        self.applies = False
+        """Whether the clock is that of a device."""
         self.spent_ns = 0
         """Time that watching calls took, since it was last set to 0."""
-        super().__init__(recorder, listeners, replacements)
+        self._recorder = recorder
+        self._attached = False
+        self._held: tuple[Replacement, ...] = ()
+        recorder.on_change(self._update)
+        self._update()
 
     def _update(self) -> None:
-        clock = self._recorder.clock
+        self.thread, clock = self._recorder.thread, self._recorder.clock
         self.applies = isinstance(clock, DeviceClock)
         if isinstance(clock, DeviceClock):
             self.index_of, self.is_here = clock.index_of, clock.is_here
-        super()._update()
+        self._listen()
+
+    def attach(self) -> None:
+        """Record calls from now on."""
+        self._attached = True
+        self._listen()
+
+    def detach(self) -> None:
+        """Record no more; the replacements stay until ``remove``."""
+        self._attached = False
+        self._listen()
+
+    def remove(self) -> None:
+        """Put the originals back once no session needs the replacements."""
+        self.detach()
+        held, self._held = self._held, ()
+        for replacement in held:
+            replacement.release(self)
+
+    def _listen(self) -> None:
+        wanted = self._attached and self.applies
+        if wanted and not self._held:
+            self._held = replacements()
+            for replacement in self._held:
+                replacement.hold(self)
+        if wanted and self not in listeners:
+            listeners.append(self)
+        elif not wanted and self in listeners:
+            listeners.remove(self)
+
+    def count_failure(self) -> None:
+        """Count a failure of ours."""
+        self._recorder.handle_failure("calls that wait for the device")
 
 
 def _on_no_device(_tensor: Any) -> None:

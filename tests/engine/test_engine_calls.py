@@ -16,9 +16,10 @@ import torch
 from attached import diagnosis_of
 from torch import Tensor, nn
 
+from autoprof._capture.recorder import Recorder
 from autoprof._process import replace
 from autoprof.diagnose import Diagnosis
-from autoprof.probes import log_calls, sync_calls
+from autoprof.probes import sync_calls
 from autoprof.probes._call_table import MAX_SITES, CallTable, Site
 from autoprof.testing import FakeClock, FakeDevice, open_session
 from tests.fake_memory import value_on
@@ -142,7 +143,7 @@ def test_everything_is_undone_at_the_end_whatever_the_order() -> None:
     assert logging.Logger.callHandlers is handlers
     assert torch.cuda.synchronize is wait
     assert not replace.held
-    assert [*sync_calls.listeners, *log_calls.listeners] == []
+    assert sync_calls.listeners == []
 
 
 def test_an_exception_passes_as_it_is(bench: Bench) -> None:
@@ -189,7 +190,7 @@ def test_the_warmup_and_what_is_not_recorded_do_not_count() -> None:
 
 def test_sites_are_bounded() -> None:
     """Beyond the limit they share one, and no call is lost."""
-    table = CallTable(FakeClock())
+    table = CallTable(Recorder(FakeClock()))
     for line in range(MAX_SITES + 50):
         table.add(Site("a.py", line, "f", "item"), 0, 1)
     table.close_step(1, table.count(table.take()))
