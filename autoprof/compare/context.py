@@ -100,5 +100,5 @@ def _run_notes(run: RunNote) -> Iterator[str]:
         yield f"has {count(run.bad_lines, 'unreadable record')}, excluded"
     if run.untimed:
         yield f"has {count(run.untimed, 'step')} without a device time, excluded"
-    if run.stride > 1:
-        yield f"is long: one of every {run.stride} recorded steps is compared"
+    if run.older:
+        yield f"is long: its last {run.steps} recorded steps are compared"

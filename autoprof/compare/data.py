@@ -25,8 +25,8 @@ class Change:
     name: str
     phase: Phase | None
     unit: Unit
-    a: float | None
-    b: float | None
+    a: float | None = None
+    b: float | None = None
     ratio: float | None = None
     low: float | None = None
     high: float | None = None
@@ -41,21 +41,10 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class UnpairedRow:
-    """A row of one side only, with its median time per step in which it occurred."""
-
-    name: str
-    phase: Phase
-    fqns: tuple[str, ...]
-    ns: float
-    share: float | None
-
-
-@dataclass(frozen=True, slots=True)
 class RunNote:
     """The records of a run: ``steps`` are compared; warm-up, unsampled and ``untimed`` ones are excluded.
 
-    ``untimed`` steps have no device time. Of a long run only each ``stride``-th step is compared.
+    ``untimed`` steps have no device time; ``older`` ones stand before the last 50,000 of a long run.
     """
 
     path: str
@@ -66,7 +55,7 @@ class RunNote:
     unsampled: int
     untimed: int
     bad_lines: int
-    stride: int
+    older: int
     ended: str | None
     overhead: float | None
 
@@ -82,7 +71,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Two sides of runs: the whole step, throughput, memory, phases, rows, and the rows of one side only.
+    """Two sides of runs: the whole step, throughput, memory, phases and rows; a row of one side only has no verdict.
 
     All times are of one ``clock``; it is None where the sides have different ones, and only the host time of whole
     steps is compared. ``rows`` are in descending order of their difference. Changes within ``margin`` are the same;
@@ -98,8 +87,6 @@ class Comparison:
     phases: tuple[Change, ...]
     rows: tuple[Change, ...]
     memory: tuple[Change, ...] = ()
-    added: tuple[UnpairedRow, ...] = ()
-    removed: tuple[UnpairedRow, ...] = ()
     small: int = 0
     """Rows below ``min_share`` on both sides, which are neither tested nor listed."""
     differences: tuple[Difference, ...] = ()
@@ -112,7 +99,7 @@ class Comparison:
     def to_dict(self) -> dict[str, Any]:
         """Return the comparison as plain JSON types."""
         data = asdict(self)
-        for key in ("whole", "phases", "rows", "memory", "added", "removed"):
+        for key in ("whole", "phases", "rows", "memory"):
             for entry in data[key]:
                 entry["phase"] = None if entry["phase"] is None else str(entry["phase"])
         return data

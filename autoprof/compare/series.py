@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter, defaultdict, deque
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
@@ -19,7 +20,7 @@ from .contrast import Floats
 from .data import RunNote
 
 MAX_STEPS: Final = 50_000
-"""Steps kept of one rank; of a longer run every second one, every fourth one, …"""
+"""Steps kept of one rank, the last ones of a longer run."""
 
 Place = Literal["step", "parallel", "logged"]
 
@@ -52,7 +53,8 @@ class RankSeries:
     columns: Mapping[Key, Floats]
     calls: Mapping[Key, float]
     """Calls of each row in a step that has it."""
-    fqns: Mapping[Key, frozenset[str]]
+    modules: frozenset[Key]
+    """Rows of modules."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -70,12 +72,10 @@ class _RankReader:
     """Collect the frames of one rank."""
 
     def __init__(self) -> None:
-        self.frames: list[tuple[StepFrame, float]] = []
+        self.frames: deque[tuple[StepFrame, float]] = deque(maxlen=MAX_STEPS)
         """Each frame with its ``WALL``."""
-        self.warmup = self.unsampled = self.untimed = 0
+        self.warmup = self.unsampled = self.untimed = self.older = 0
         self.overhead_ns = self.observed_ns = 0
-        self.stride = 1
-        self._seen = 0
         self._before: StepFrame | None = None
 
     def add(self, frame: StepFrame) -> None:
@@ -86,32 +86,41 @@ class _RankReader:
         self.observed_ns += frame.duration_ns + frame.gap_ns + frame.gap_overhead_ns
         if frame.warmup:
             self.warmup += 1
-            return
-        if frame.device_ns is not None and frame.device_duration_ns is None:
+        elif frame.device_ns is not None and frame.device_duration_ns is None:
             self.untimed += 1
-            return
-        wall_ns = float("nan")
-        if before is not None and self._seen and frame.step == before.step + 1 and not frame.gap_steps:
-            wall_ns = max(frame.start_unix_ns - before.start_unix_ns, before.duration_ns)  # the clock may be set back
-        self._seen += 1
-        if self._seen % self.stride:
-            return
-        self.frames.append((frame, wall_ns))
-        if len(self.frames) >= 2 * MAX_STEPS:
-            self.frames = self.frames[1::2]
-            self.stride *= 2
+        else:
+            wall_ns = float("nan")
+            if before is not None and self.frames and frame.step == before.step + 1 and not frame.gap_steps:
+                # The clock may be set back.
+                wall_ns = max(frame.start_unix_ns - before.start_unix_ns, before.duration_ns)
+            self.older += len(self.frames) == MAX_STEPS
+            self.frames.append((frame, wall_ns))
 
     def series(self) -> tuple[RankSeries, ClockName]:
         """Return the columns and their clock; a run with device times excludes steps without one."""
         timed = [one for one in self.frames if one[0].device_duration_ns is not None]
-        clock: ClockName = "device" if timed else "host"
-        if timed:
-            self.untimed += len(self.frames) - len(timed)
-            self.frames = timed
-        table = _Table(len(self.frames))
-        for position, (frame, wall_ns) in enumerate(self.frames):
-            table.add(position, _values(frame) | {WALL: wall_ns})
-        return table.with_rows([frame for frame, _ in self.frames]), clock
+        chosen = timed or [*self.frames]
+        self.untimed += len(self.frames) - len(chosen)
+        columns: defaultdict[Key, Floats] = defaultdict(lambda: np.full(len(chosen), np.nan))
+        layouts: defaultdict[Layout, list[int]] = defaultdict(list)
+        for position, (frame, wall_ns) in enumerate(chosen):
+            layouts[frame.layout].append(position)
+            for key, value in (_values(frame) | {WALL: wall_ns}).items():
+                columns[key][position] = value
+        calls: Counter[Key] = Counter()
+        modules: set[Key] = set()
+        for layout, positions in layouts.items():
+            rows = step_rows(layout)
+            keys = [_row_key(row.name, row.phase, row.lane) for row in rows.keys]
+            totals = rows.totals(np.stack([chosen[position][0].total_ns for position in positions]))
+            for at, (row, key) in enumerate(zip(rows.keys, keys, strict=True)):
+                if row.lane != UNTIMED_LANE:  # rows of several lanes may have one key
+                    columns[key][positions] = np.nan_to_num(columns[key][positions]) + totals[:, at]
+                    calls[key] += int(rows.calls[at]) * len(positions)
+            spans = zip(layout.names, layout.phases, layout.lanes, layout.fqns, strict=True)
+            modules |= {_row_key(name, phase, lane) for name, phase, lane, fqn in spans if fqn is not None}
+        per_step = {key: total / np.count_nonzero(~np.isnan(columns[key])) for key, total in calls.items()}
+        return RankSeries(columns, per_step, frozenset(modules)), "device" if timed else "host"
 
 
 def _values(frame: StepFrame) -> dict[Key, float]:
@@ -122,47 +131,6 @@ def _values(frame: StepFrame) -> dict[Key, float]:
         found |= {SAMPLES: samples, SAMPLE_TIME: frame.duration_ns / samples}
     found |= {Key("phase", "", phase): ns for phase, ns in frame.phase_ns().items() if ns > 0}
     return found | {Key("memory", name): one for name, one in frame.memory.items() if name.endswith("_bytes")}
-
-
-class _Table:
-    """Columns of ``steps`` values."""
-
-    def __init__(self, steps: int) -> None:
-        self._steps = steps
-        self._columns: dict[Key, Floats] = {}
-
-    def _column(self, key: Key) -> Floats:
-        column = self._columns.get(key)
-        if column is None:
-            column = self._columns[key] = np.full(self._steps, np.nan)
-        return column
-
-    def add(self, position: int, values: Mapping[Key, float]) -> None:
-        for key, value in values.items():
-            self._column(key)[position] = value
-
-    def with_rows(self, frames: Sequence[StepFrame]) -> RankSeries:
-        """Add the rows of all steps, the steps of one layout at once."""
-        alike: dict[Layout, list[int]] = {}
-        for position, frame in enumerate(frames):
-            alike.setdefault(frame.layout, []).append(position)
-        calls: dict[Key, float] = {}
-        fqns: dict[Key, set[str]] = {}
-        for layout, positions in alike.items():
-            rows = step_rows(layout)
-            totals = rows.totals(np.stack([frames[position].total_ns for position in positions]))
-            places: dict[Key, list[int]] = {}
-            for at, row in enumerate(rows.keys):
-                if row.lane != UNTIMED_LANE:
-                    places.setdefault(_row_key(row.name, row.phase, row.lane), []).append(at)
-            for key, indices in places.items():
-                self._column(key)[positions] = totals[:, indices].sum(axis=1)
-                calls[key] = calls.get(key, 0.0) + float(rows.calls[indices].sum()) * len(positions)
-            for name, phase, lane, fqn in zip(layout.names, layout.phases, layout.lanes, layout.fqns, strict=True):
-                if fqn is not None and lane != UNTIMED_LANE:
-                    fqns.setdefault(_row_key(name, phase, lane), set()).add(fqn)
-        per_step = {key: total / np.count_nonzero(~np.isnan(self._columns[key])) for key, total in calls.items()}
-        return RankSeries(self._columns, per_step, {key: frozenset(names) for key, names in fqns.items()})
 
 
 def _row_key(name: str, phase: Phase, lane: int) -> Key:
@@ -202,13 +170,12 @@ def read_series(path: Path, ranks: tuple[int, ...] | None = None) -> RunSeries:
         unsampled=max(first.unsampled, unsampled if chosen[0] == run.ranks[0] else 0),
         untimed=first.untimed,
         bad_lines=bad_lines,
-        stride=first.stride,
+        older=first.older,
         ended=run.info.get("ended"),
         overhead=first.overhead_ns / first.observed_ns if first.observed_ns else None,
     )
-    ranks_found = tuple(series for series, _ in found)
     has_excluded = bool(summary.get("excluded") or summary.get("skipped"))
-    return RunSeries(ranks_found, note, run.info, has_excluded)
+    return RunSeries(tuple(series for series, _ in found), note, run.info, has_excluded)
 
 
 def _read_summary(path: Path) -> Mapping[str, Any]:

@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from .._core.units import NS_PER_S, count, format_bytes, format_ms, format_percent
+from .._core.units import NS_PER_S, count, format_bytes, format_ms
 from .._reports.text import cells, crop, fit, glyphs_for, safe, wrap
 from ..frame import Phase
-from .data import Change, Comparison, Difference, RunNote, UnpairedRow, Verdict
+from .data import Change, Comparison, Difference, RunNote, Verdict
 
 _MIN_WIDTH: Final = 80
 _NUMBERS_WIDTH: Final = 10 + 10 + 9 + 17 + 14
@@ -30,7 +30,6 @@ def render_comparison(comparison: Comparison, *, width: int = _MIN_WIDTH, encodi
     for change in comparison.phases:
         lines += _change(change, f"  {change.phase}", width)
     lines += _rows(comparison, width)
-    lines += _unpaired("only in A", comparison.removed, width) + _unpaired("only in B", comparison.added, width)
     if comparison.memory:
         lines += ["", "memory"]
         for change in comparison.memory:
@@ -117,21 +116,20 @@ def _steps(run: RunNote) -> str:
 
 
 def _differences(found: Sequence[Difference], width: int) -> Iterator[str]:
-    """Show the entries that differ; of long values the part from shortly before the first difference."""
+    """Show the entries that differ; of long values only the words that differ."""
     if found:
         yield ""
         yield "different in A and B"
     for one in found:
-        a, b = (safe(", ".join(side)) for side in (one.a, one.b))
-        line = f"  {one.key}: {a} -> {b}"
-        if cells(line) <= width:
-            yield line
-            continue
-        same = next((at for at, pair in enumerate(zip(a, b, strict=False)) if pair[0] != pair[1]), min(len(a), len(b)))
-        begin = same - 20 if same > 40 else 0
-        yield f"  {one.key}:"
-        for side, text in (("A", a), ("B", b)):
-            yield f"    {side} {'…' if begin else ''}{text[begin:]}"
+        a, b = ([safe(word) for text in side for word in text.split()] for side in (one.a, one.b))
+        if sum(map(cells, a + b)) > width:
+            a, b = _words_that_differ(a, b), _words_that_differ(b, a)
+        yield from wrap("", f"{one.key}: {' '.join(a)} -> {' '.join(b)}", width, room=2)
+
+
+def _words_that_differ(words: Sequence[str], others: Sequence[str]) -> list[str]:
+    """Return the words that the others lack, each with the word before it, which may be its option."""
+    return [word for word, after in zip(words, [*words[1:], ""], strict=True) if not {word, after} <= {*others, ""}]
 
 
 def _name_width(width: int) -> int:
@@ -169,18 +167,6 @@ def _rows(comparison: Comparison, width: int) -> Iterator[str]:
         yield ""
         text = f"{comparison.small} rows below the minimum share of the step are excluded (--min-share 0 shows them)"
         yield from wrap("", text, width, room=0)
-
-
-def _unpaired(title: str, rows: Sequence[UnpairedRow], width: int) -> list[str]:
-    max_unpaired = 12
-    if not rows:
-        return []
-    lines = ["", title]
-    for row in rows[:max_unpaired]:
-        share = f"  {format_percent(row.share)} of the step" if row.share is not None else ""
-        modules = f"  ({', '.join(row.fqns)})" if row.fqns else ""
-        lines.append(crop(f"  {row.name} {row.phase}  {format_ms(row.ns)}{share}{modules}", width))
-    return [*lines, *([f"  … and {len(rows) - max_unpaired} more"] if len(rows) > max_unpaired else [])]
 
 
 def _legend(comparison: Comparison, width: int) -> list[str]:

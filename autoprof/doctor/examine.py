@@ -129,6 +129,10 @@ def _check_identity(bare: list[Outcome], profiled: Outcome) -> Result:
     unstable = [key for key in keys if first.get(key) != second.get(key)]
     different = [key for key in keys if key not in unstable and first.get(key) != profiled.digests.get(key)]
     found = {"compared": len(keys), "unstable": unstable, "different": different}
+    own = f"the model itself is not deterministic: {len(unstable)} of {len(keys)} differ between bare steps"
+    advice = "use torch.use_deterministic_algorithms(True) or a fixed seed, and repeat"
+    if unstable and all(key in unstable for key in keys if key.startswith("output")):
+        return Result("identity", UNKNOWN, f"{own}, among them every output", advice, found)
     if different:
         message = f"{len(different)} of {len(keys)} tensors and states differ from the bare steps: {_list(different)}"
         return Result("identity", PROBLEM, message, _REPORT_IT, found)
@@ -136,10 +140,6 @@ def _check_identity(bare: list[Outcome], profiled: Outcome) -> Result:
     if not unstable:
         message = f"{len(keys)} tensors and states of {STEPS} steps are equal to the last bit{kind}"
         return Result("identity", OK, message, data=found)
-    own = f"the model itself is not deterministic: {len(unstable)} of {len(keys)} differ between bare steps"
-    advice = "use torch.use_deterministic_algorithms(True) or a fixed seed, and repeat"
-    if all(key in unstable for key in keys if key.startswith("output")):
-        return Result("identity", UNKNOWN, f"{own}, among them every output", advice, found)
     message = f"{own} ({_list(unstable)}); all others are equal to the last bit{kind}"
     return Result("identity", WARNING, message, advice, found)
 
