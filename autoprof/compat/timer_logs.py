@@ -52,7 +52,8 @@ def load_timer_logs(source: TimerLogSource) -> pd.DataFrame:
     pd = import_pandas("load_timer_logs")
     found = TimerRecords()
     for path in _find_logs(source):
-        found.add(path.name, LogFile(path).lines)
+        log = LogFile(path)
+        found.add(path.name, [*log.lines, log.cut_line])
     copies = ranks_of_copies(found.seen)
     warnings = []
     if found.skipped:

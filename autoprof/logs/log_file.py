@@ -54,10 +54,11 @@ class LogFile:
         text = "" if self.is_damaged else self._decode(data)
         self.lines = _INVISIBLE.sub("", _LINE_ENDS.sub("\n", text)).split("\n")
         """The lines without their ends and without terminal colours."""
-        last = self.lines.pop().rstrip()
-        if last.endswith(("}", "]")):
-            self.lines.append(last)
-        elif last:
+        self.cut_line = self.lines.pop().rstrip()
+        """The last line, if it has no end and may be cut."""
+        if self.cut_line.endswith(("}", "]")):
+            self.lines.append(self.cut_line)
+        elif self.cut_line:
             self.notes.append("the file ends within a line, which may be cut and is not read")
         if self.is_truncated:
             self.notes.append("the compressed file ends in the middle: read up to there")
