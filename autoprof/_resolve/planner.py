@@ -294,7 +294,6 @@ class Planner:
 
         The spans of targets that are called again lie inside it.
         """
-        self._join_pass(lane)
         interrupted: tuple[StackEntry, ...] = ()
         served, calls = index, 1
         call = self._find(ordinal)
@@ -314,22 +313,10 @@ class Planner:
         lane.stack.append(StackEntry(-1, index=ordinal, is_base=True, nested=lane.base() is not None))
 
     def _end_pass(self, lane: Lane, at: int, kind: int, index: int, ordinal: int) -> None:
-        for one in self._lanes.values():  # each device has a thread that runs its part of the pass
+        for one in self._lanes.values():  # a thread may wait for a pass that another one runs
             depth = next((i for i, entry in enumerate(one.stack) if entry.is_base and entry.index == ordinal), None)
             if depth is not None:
                 self._close_to(one, depth, at)
-
-    def _join_pass(self, lane: Lane) -> None:
-        """Give a thread that runs a part of another thread's backward pass a base of that pass."""
-        if lane.number == TRAINING_LANE or lane.base() is not None:
-            return
-        for other in self._lanes.values():
-            base = other.base()
-            if base is not None:
-                first = other.stack[base]
-                entry = StackEntry(-1, index=first.index, is_base=True, nested=True, started=first.started)
-                lane.stack.append(entry)
-                return
 
     def _find(self, ordinal: int) -> BackwardCall | None:
         return self._calls.get(ordinal) or self._history(ordinal)
@@ -355,7 +342,6 @@ class Planner:
         if not path:
             self._unmatched += 1
             return
-        self._join_pass(lane)
         self._close_ended(lane, at, {call for call, _ in path})
         running = {entry.ordinal for entry in lane.stack}  # a call still in its forward has no backward yet
         missing = []
@@ -386,11 +372,6 @@ class Planner:
             if entry.is_backward and entry.ordinal >= ordinal:
                 self._close_to(lane, depth, at)
                 return
-        for other in self._lanes.values():
-            # Another device's thread may have run the call. This mark does not end other calls of that thread.
-            ran = [i for i, entry in enumerate(other.stack) if entry.is_backward and entry.ordinal == ordinal]
-            if ran:
-                self._close_to(other, ran[0], at)
 
     # Values and pauses.
 

@@ -60,8 +60,7 @@ class RawStep(NamedTuple):
     def lanes(self) -> tuple[int, ...] | None:
         """Return the lane of each mark, or None where every mark is the training thread's.
 
-        The training thread has lane 0, and with it the one thread that runs its backward; others have their own. Of
-        several devices each has a thread that runs a part of it: the one of the step's own device belongs to lane 0.
+        The training thread has lane 0, and with it the first thread that works for its backward; others have their own.
         """
         batch = self.mark_batch
         if not batch.multithreaded:
@@ -77,21 +76,11 @@ class RawStep(NamedTuple):
             for thread in dict.fromkeys(threads.tolist())
         }
         workers = [thread for thread in kinds if thread != batch.thread and not _OTHER_WORK & kinds[thread]]
-        worker = workers[0] if len(workers) == 1 else self._at_home(workers, threads.tolist())
-        lane_of = dict.fromkeys((batch.thread,) if worker is None else (batch.thread, worker), TRAINING_LANE)
+        lane_of = dict.fromkeys((batch.thread, *workers[:1]), TRAINING_LANE)
         for thread in kinds:
             if thread not in lane_of:
                 lane_of[thread] = len(lane_of)
         return tuple(map(lane_of.__getitem__, threads.tolist()))
-
-    def _at_home(self, workers: list[int], threads: list[int]) -> int | None:
-        """Return the first of these threads that made a mark on the step's device, or else the first."""
-        home = getattr(self.start, "place", None)
-        for thread, reading in zip(threads, self.mark_batch.readings, strict=True):
-            place = getattr(reading, "place", None)
-            if thread in workers and home is not None and place is not None and place[0] == home[0]:
-                return thread
-        return next(iter(workers), None)
 
     def readings(self) -> list[Reading]:
         """Return all readings of the clock in the step, its start first and its end last."""

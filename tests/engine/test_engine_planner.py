@@ -202,19 +202,6 @@ def test_a_pass_inside_a_pass_divides_no_time_of_its_own() -> None:
     ]
 
 
-def test_the_end_of_a_pass_ends_what_is_open_in_it_on_every_lane() -> None:
-    """Each device has a thread that runs its part; that part's nodes join the pass."""
-    step = nest().begin_pass().on(1).start("c", 3).on(0).start("b", 2).end_pass().on(1).call("c").on(0).call("b")
-    assert [span for span in step.spans() if span.phase is BACKWARD] == [
-        Span("(backward)", BACKWARD, 6, 8),
-        Span("a", BACKWARD, 7, 9, lane=1),
-        Span("a>c", BACKWARD, 7, 9, lane=1),
-        Span("a", BACKWARD, 8, 9, calls=0),
-        Span("a>b", BACKWARD, 8, 9),
-    ]
-    assert [span.path for span in step.spans() if span.start > 9] == ["c", "b"]
-
-
 # Recomputation.
 
 
