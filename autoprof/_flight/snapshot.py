@@ -15,7 +15,7 @@ from typing import Any, Final
 from .._core.failures import contain, describe
 from .._core.units import format_bytes
 from .._storage.atomic import write_atomic
-from ..devices import AllocatorHistory, find_allocator_history
+from ..devices import AllocatorHistory
 from ..errors import OutputError
 
 MAX_BYTES: Final = 256 * 2**20
@@ -26,8 +26,8 @@ class AllocatorRecording:
     """A recording of the allocator for a snapshot. One that the user has started goes on."""
 
     def __init__(self, history: AllocatorHistory | None = None) -> None:
-        found = find_allocator_history() if history is None else history
-        self.history = found if found is not None and found.available() else None
+        found = AllocatorHistory() if history is None else history
+        self.history = found if found.available() else None
         """The allocator's history; None without a CUDA device."""
         self._started = False
 

@@ -4,10 +4,11 @@ A kind of device is one file of this package without leading underscore, or an e
 ``autoprof.devices``. Everything that such a file needs is exported here.
 """
 
+from ._allocator_history import AllocatorHistory
 from ._clock import Clock, ClockLimits, DeviceTimes, HostClock, Place, Reading, Times
-from ._device import DEVICES, HOST_TYPES, Device, ask_devices, device_of, find_allocator_history
+from ._device import DEVICES, HOST_TYPES, Device, ask_devices, device_of
 from ._device_clock import DeviceClock, EventSource, Stamp
-from ._memory import AllocatorHistory, AllocatorMemory, HostMemory, Memory
+from ._memory import AllocatorMemory, HostMemory, Memory
 from ._monitor import FAILURES, THROTTLED_BY, Monitor, TelemetryReader
 from ._peaks import Arithmetic, Peak, Tf32Flags, find_peak
 from ._telemetry import HostReader, available_cores
@@ -16,5 +17,5 @@ __all__ = [
     "DEVICES", "FAILURES", "HOST_TYPES", "THROTTLED_BY", "AllocatorHistory", "AllocatorMemory", "Arithmetic", "Clock",
     "ClockLimits", "Device", "DeviceClock", "DeviceTimes", "EventSource", "HostClock", "HostMemory", "HostReader",
     "Memory", "Monitor", "Peak", "Place", "Reading", "Stamp", "TelemetryReader", "Tf32Flags", "Times",
-    "ask_devices", "available_cores", "device_of", "find_allocator_history", "find_peak",
+    "ask_devices", "available_cores", "device_of", "find_peak",
 ]  # fmt: skip

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from .._core.plugins import PartKind
 from ._clock import Clock, HostClock
-from ._memory import AllocatorHistory, HostMemory, Memory
+from ._memory import HostMemory, Memory
 from ._monitor import TelemetryReader
 from ._peaks import Peak, Tf32Flags
 
@@ -38,10 +38,6 @@ class Device:
     def memory(self, place: torch.device) -> Memory:
         """Return the source of memory readings."""
         return HostMemory()
-
-    def allocator_history(self) -> AllocatorHistory | None:
-        """Return the recording of the device's allocator; None where it has none."""
-        return None
 
     def name(self, place: torch.device) -> str:
         """Return the exact name of the device, as its driver gives it."""
@@ -114,9 +110,3 @@ def ask_devices(question: Callable[[Device], Answer]) -> Iterator[tuple[Device, 
             DEVICES.exclude_failed(device, error)
         else:
             yield device, answer
-
-
-def find_allocator_history() -> AllocatorHistory | None:
-    """Return the recording of the first device whose allocator can record; None where there is none."""
-    histories = (history for _, history in ask_devices(lambda device: device.allocator_history()))
-    return next((one for one in histories if one is not None and one.available()), None)

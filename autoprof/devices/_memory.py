@@ -1,4 +1,4 @@
-"""Sources of memory readings: the process's resident set, and the protocol of a device allocator's history.
+"""Sources of memory readings: the process's resident set, and the counters of a device's allocator.
 
 Reading never resets a counter: the user's own peaks stay valid.
 """
@@ -10,7 +10,7 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from time import perf_counter_ns
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 if sys.platform != "win32":
     import resource
@@ -173,25 +173,3 @@ class AllocatorMemory(Memory):
         """Close the file of the host's readings."""
         for memory in self._others.values():
             memory._host.close()
-
-
-class AllocatorHistory(Protocol):
-    """The recording of allocations by a device's caching allocator."""
-
-    def available(self) -> bool:
-        """Return whether there is a device whose allocator can record."""
-
-    def recording(self) -> bool:
-        """Return whether a recording already runs."""
-
-    def start(self, *, entries: int, stacks: str) -> None:
-        """Record allocations from now on."""
-
-    def stop(self) -> None:
-        """Stop recording, unless the user has started a recording meanwhile."""
-
-    def snapshot(self) -> dict[str, Any]:
-        """Return the allocator's blocks and the recorded history."""
-
-    def on_oom(self, call: Callable[[], None]) -> None:
-        """Call the function each time memory has run out, before torch raises. It cannot be unregistered."""

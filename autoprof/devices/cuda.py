@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 import torch
 
-from .._process.replace import Attribute, InCompiler, Listener, Replacement
 from ..errors import MissingExtra
 from ._clock import Clock, Place
 from ._cuda_peaks import PEAKS
 from ._device_clock import DeviceClock
-from ._memory import AllocatorHistory
 from ._monitor import TelemetryReader
 from ._nvml import import_nvml, open_reader
 from ._peaks import Peak, Tf32Flags, find_peak
@@ -58,65 +56,13 @@ class CudaEvents(AcceleratorEvents):
         }
 
 
-class CudaHistory(Listener):
-    """The recording of torch's native CUDA allocator."""
-
-    _observed: ClassVar[bool] = False
-    """Whether this process has its out-of-memory observer: one for all sessions, because torch cannot remove it."""
-
-    def __init__(self) -> None:
-        self._user_changed = False
-        self._record: Callable[..., None] | None = None
-        place = Attribute(torch.cuda.memory, "_record_memory_history")
-        self._replacement = Replacement(place, in_compiler=InCompiler.PRESENT, listeners=[self])
-
-    def available(self) -> bool:
-        return torch.cuda.is_available()
-
-    def recording(self) -> bool:
-        return bool(torch._C._cuda_isHistoryEnabled())
-
-    def start(self, *, entries: int, stacks: str) -> None:
-        memory: Any = torch.cuda.memory
-        self._record = memory._record_memory_history
-        self._record(max_entries=entries, stacks=stacks)
-        self._user_changed = False
-        self._replacement.hold(self)
-
-    def stop(self) -> None:
-        record, self._record = self._record, None
-        if record is None:
-            return
-        self._replacement.release(self)
-        if not self._user_changed:  # else the user has started or stopped recording meanwhile
-            record(None)
-
-    def enter(self, function: Callable[..., Any], args: tuple[Any, ...]) -> bool:
-        """Called before the user starts or stops recording."""
-        self._user_changed = True
-        return False
-
-    def snapshot(self) -> dict[str, Any]:
-        found: dict[str, Any] = torch.cuda.memory._snapshot()
-        return found
-
-    def on_oom(self, call: Callable[[], None]) -> None:
-        if CudaHistory._observed:
-            return
-        CudaHistory._observed = True
-        torch._C._cuda_attach_out_of_memory_observer(lambda *_facts: call())  # type: ignore[attr-defined]
-
-
 class Cuda(Accelerator):
-    """A CUDA or ROCm device: the generic accelerator with events, history, telemetry, peaks and flags of its own."""
+    """A CUDA or ROCm device: the generic accelerator with events, telemetry, peaks and flags of its own."""
 
     types = ("cuda",)
 
     def clock(self, place: torch.device) -> tuple[Clock, str | None]:
         return DeviceClock(CudaEvents(), device=place.index), None
-
-    def allocator_history(self) -> AllocatorHistory | None:
-        return CudaHistory()
 
     def peak(self, place: torch.device) -> tuple[Peak | None, str | None]:
         return find_peak(self.name(place), PEAKS)

@@ -16,6 +16,7 @@ import autoprof
 from autoprof._flight import profiler as profiler_module
 from autoprof._flight.capture import Capture, CaptureOptions
 from autoprof._session.deep_capture import DeepCapture
+from autoprof.devices import AllocatorHistory
 from autoprof.errors import SessionError
 
 QUIET = {"sinks": {}, "flops": "off", "sample": {"budget": None, "warmup": 0}}
@@ -230,7 +231,7 @@ def test_a_session_in_a_gap_records_the_steps_of_a_capture() -> None:
     assert summary.steps + summary.warmup_steps == 3
 
 
-class History:
+class History(AllocatorHistory):
     """An allocator that records."""
 
     def __init__(self) -> None:

@@ -13,12 +13,12 @@ from torch import nn
 
 import autoprof
 from autoprof._flight.snapshot import AllocatorRecording, OomSnapshot, bounded
-from autoprof.devices.cuda import CudaHistory
+from autoprof.devices import AllocatorHistory
 from autoprof.errors import ConfigError
 from autoprof.sinks import load_config
 
 
-class FakeHistory:
+class FakeHistory(AllocatorHistory):
     """An allocator's recording that keeps its calls."""
 
     def __init__(self, *, there: bool = True, on: bool = False, events: int = 4) -> None:
@@ -155,10 +155,9 @@ def torch_history(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 def test_torch_is_asked_to_record_and_to_stop(torch_history: list[Any]) -> None:
     """And its function is the one that was there before."""
     before = torch.cuda.memory._record_memory_history
-    history = CudaHistory()
+    history = AllocatorHistory()
     history.start(entries=7, stacks="python")
     assert history.recording()
-    history.stop()
     history.stop()
     assert torch_history == [("all", {"max_entries": 7, "stacks": "python"}), (None, {})]
     assert torch.cuda.memory._record_memory_history is before
