@@ -1,12 +1,9 @@
 """The reader reads the device that torch uses, and leaves None for values that it does not report."""
 
-import sys
-
 import pytest
 from fake_nvml import FakeNvml
 
-from autoprof.devices._nvml import import_nvml, open_reader
-from autoprof.errors import MissingExtra
+from autoprof.devices._nvml import open_reader
 
 A, B = {"uuid": "GPU-aaaa-1", "busy": 11}, {"uuid": "GPU-bbbb-2", "busy": 22}
 CUT = {
@@ -87,19 +84,3 @@ def test_a_driver_that_fails_once_is_asked_again():
     assert not {"gpu_memory_bytes", "gpu_sm_clock_mhz"} & set(reader.read())
     nvml.broken = set()
     assert reader.read()["gpu_memory_bytes"] == 10
-
-
-def test_nvml_is_given_back():
-    """It counts its users."""
-    nvml = FakeNvml(A)
-    reader, _ = open_reader(nvml, "aaaa-1")
-    assert nvml.users == 1
-    reader.close()
-    assert nvml.users == 0
-
-
-def test_a_missing_package_says_how_to_get_it(monkeypatch):
-    """It is an extra."""
-    monkeypatch.setitem(sys.modules, "pynvml", None)
-    with pytest.raises(MissingExtra, match=r"pip install 'torch-autoprof\[gpu\]'"):
-        import_nvml()

@@ -9,7 +9,6 @@ import pytest
 import torch
 from flops_models import counted
 from torch import Tensor, nn
-from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
 from torch.nn.functional import dropout, scaled_dot_product_attention
 
 HEADS, LENGTH, WIDTH = 2, 6, 4
@@ -80,24 +79,3 @@ def test_sdpas_math_kernel_is_told_apart() -> None:
 def test_what_is_fused_or_no_such_attention_is_not_taken_for_it(how: str) -> None:
     """No softmax over the keys lies between two products of the model's own."""
     assert counted(nn.Sequential(Attention(OTHERS[how])), inputs()).attention == {}
-
-
-def test_a_recompute_does_not_count_it_a_second_time() -> None:
-    """It is the forward's work that tells how much of the model it is."""
-    model = nn.Sequential(checkpoint_wrapper(Attention(WRITTEN_OUT["scaled"])))
-    assert counted(model, inputs().requires_grad_()).attention == {("0", False): PRODUCTS}
-
-
-def test_torchs_own_module_is_seen_through() -> None:
-    """``MultiheadAttention`` that is to return its weights writes its scores out."""
-
-    class Weights(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.attention = nn.MultiheadAttention(8, HEADS, batch_first=True)
-
-        def forward(self, x: Tensor) -> Tensor:
-            output: Tensor = self.attention(x, x, x, need_weights=True)[0]
-            return output
-
-    assert counted(Weights(), torch.randn(3, LENGTH, 8)).attention == {("attention", False): PRODUCTS}

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -22,7 +20,7 @@ from autoprof._metrics.utilization import peak_seconds
 from autoprof.devices import Tf32Flags, find_peak
 from autoprof.devices._cuda_peaks import PEAKS
 from autoprof.frame import Phase
-from autoprof.summary import Summary, UnfusedAttention, Work, WorkKind
+from autoprof.summary import Summary, Work
 from autoprof.testing import FakeClock, ListSink, open_session
 
 STEP_NS = 1_000_000_000
@@ -78,18 +76,6 @@ def test_forward_and_backward_of_a_step_are_told_apart() -> None:
     work = work_of(trained(nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4)), *[batch(8)] * 4))
     assert work.flops == {"forward": 2 * LAYER, "recompute": 0, "backward": 3 * LAYER}
     assert work.flops_per_s == pytest.approx(5 * LAYER, rel=0.02)
-
-
-def test_a_backward_that_does_not_reach_the_model_is_not_its_work() -> None:
-    """The other network of two that train in turn."""
-    other = nn.Linear(4, 4)
-
-    def step(model: nn.Module) -> None:
-        batch(8)(model)
-        batch(8)(other)
-
-    work = work_of(trained(nn.Sequential(nn.Linear(4, 4)), *[step] * 4))
-    assert work.flops == {"forward": LAYER, "recompute": 0, "backward": LAYER}
 
 
 @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors is in prototype stage")
@@ -177,15 +163,6 @@ def test_the_end_of_a_run_counts_what_is_short_or_within_the_budget(
     assert len(counts) == expected
 
 
-@pytest.mark.parametrize("how", ["SIGTERM", "error: ValueError: x"])
-def test_a_run_that_is_ended_is_not_held_up_by_a_count(how: str, counts: list[Any]) -> None:
-    """Who ends it may be waiting; there is a reason in place of the figure."""
-    summary = trained(nn.Linear(4, 4), *[batch(8)] * 4, how=how, sample={"warmup": 0, "budget": 0.01})
-    assert counts == []
-    assert summary.work is not None
-    assert summary.work.reason == "FLOPs are counted when the run is long enough for the budget, or at its end"
-
-
 def test_a_count_that_takes_too_long_for_the_run_is_left_out(
     counts: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -195,12 +172,6 @@ def test_a_count_that_takes_too_long_for_the_run_is_left_out(
     assert counts == []
     assert summary.work is not None
     assert summary.work.reason == "counting them takes about 1 min 00 s; a run of at least 1 h 40 min counts them"
-
-
-def test_off_is_off(counts: list[Any]) -> None:
-    """Neither counted nor mentioned."""
-    assert trained(nn.Linear(4, 4), *[batch(8)] * 4, flops="off").work is None
-    assert counts == []
 
 
 class Decides(nn.Linear):
@@ -349,36 +320,3 @@ def test_work_is_told_by_arithmetic_and_by_how_long_the_peak_takes_for_it() -> N
     full, half = peak_seconds(Kind("float32", "matmul"), 10**12, peak, Tf32Flags(matmul=False, conv=False))
     assert full == pytest.approx(1 / 19.5)
     assert half == pytest.approx(1 / 312)
-
-
-def test_work_goes_through_json_with_its_kinds_and_attention() -> None:
-    """A saved run is judged as the live one."""
-    parts = (WorkKind("float32", "conv", 3, 1.5, None),), (UnfusedAttention(7, 2, "a.b", True),)
-    work = Work({"forward": 7}, kinds=parts[0], attention=parts[1], sequences=2, benchmark=False)
-    summary = replace(Summary.empty(), work=work)
-    assert Summary.from_dict(json.loads(json.dumps(summary.to_dict()))).work == work
-
-
-class Scores(nn.Module):
-    """Attention written out, on inputs of 4 values."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.ones(4))
-
-    def forward(self, x: Tensor) -> Tensor:
-        x = x * self.weight
-        return (x @ x.mT).softmax(-1) @ x
-
-
-def test_attention_that_is_written_out_is_part_of_a_mean_steps_work() -> None:
-    """Both products, of the module that they are in, in the mean of steps of 1 and of 3 samples."""
-
-    def step(samples: int) -> Any:
-        return lambda model: model(torch.ones(samples, 5, 4)).sum().backward()
-
-    work = work_of(trained(nn.Sequential(Scores()), *[step(1), step(3)] * 3))
-    assert work.sequences == 2
-    one = 2 * (2 * 5 * 5 * 4)
-    assert one < work.flops["forward"] < 3 * one
-    assert work.attention == (UnfusedAttention(work.flops["forward"], 1, "0", by_sdpa=False),)

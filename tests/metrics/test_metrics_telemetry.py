@@ -88,25 +88,6 @@ def test_throttling_is_a_share_of_the_readings_with_its_causes() -> None:
     telemetry.close()
 
 
-def test_a_scalar_of_the_user_s_with_the_same_name_stays() -> None:
-    """The user's own scalars take precedence."""
-    telemetry, monitor = of_device(FakeNvml({"uuid": UUID}))
-    monitor.read_now()
-    scalars = telemetry.complete({"gpu_utilization": 5.0}, warmup=False)
-    assert scalars["gpu_utilization"] == 5.0
-    assert scalars["gpu_power_w"] == 650.0
-    telemetry.close()
-
-
-def test_a_device_that_fails_has_one_note_in_the_summary() -> None:
-    """The run goes on."""
-    telemetry, monitor = of_device(FakeNvml({"uuid": UUID}))
-    assert telemetry.problem() is None
-    monitor.problem = "RuntimeError: gone"
-    assert telemetry.problem() == "telemetry of the GPU failed: RuntimeError: gone"
-    telemetry.close()
-
-
 def test_the_host_is_read_once_a_second(tmp_path: Path) -> None:
     """The first reading after the warm-up begins the account; rates are those since the one before."""
     now, cpu = [0], [0]
@@ -127,13 +108,6 @@ def test_a_session_reads_the_host_without_a_thread() -> None:
             session.step()
         assert threading.active_count() == before
     assert session.summary().metrics["host_rss_bytes"].high > 0
-
-
-def test_monitor_off_reads_nothing() -> None:
-    """No reading, no scalar."""
-    with autoprof.instrument(nn.Linear(4, 4), {"sinks": {}, "monitor": "off", "sample": {"warmup": 0}}) as session:
-        session.step()
-    assert session.summary().metrics == {}
 
 
 def test_without_the_extra_there_is_one_note(monkeypatch: pytest.MonkeyPatch) -> None:

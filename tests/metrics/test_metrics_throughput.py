@@ -150,35 +150,10 @@ def eight_fetched() -> Any:
     return fetching(DataLoader(samples_of(640, 4), 8), train_once)
 
 
-def test_a_lost_step_takes_its_time() -> None:
-    """Where a failed step logs nothing, its time belongs to the next samples."""
-    assert logged_at_times(10, 2, batch(8), samples=8).throughput == 4.0
-
-
 @pytest.mark.parametrize("logged", [80, 8])
 def test_samples_logged_every_tenth_step_are_those_of_ten_steps(logged: int) -> None:
     """Or those of one, where the loader shows that they are."""
     assert logged_at_times(61, 10, eight_fetched(), samples=logged).throughput == pytest.approx(8.0)
-
-
-def test_samples_logged_in_a_gap_are_those_of_one_step_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two logs in one gap look like one of twice the samples; the recorded steps show what a log means."""
-    monkeypatch.setattr(builder, "Sampler", lambda *_args: Gaps())
-    summary = logged_at_times(201, 7, eight_fetched(), {"sample": {"warmup": 1}}, samples=8)
-    assert summary.unsampled_steps > 100
-    assert summary.throughput == pytest.approx(8.0, rel=0.01)
-
-
-def test_tokens_logged_now_and_then_are_not_replaced_by_recognised_samples() -> None:
-    """Until the first log the samples are recognised; then the user's unit counts."""
-    summary = logged_at_times(41, 10, eight_fetched(), tokens=1000)
-    assert (summary.throughput_unit, summary.throughput) == ("tokens", 100.0)
-
-
-def test_a_loader_made_anew_for_each_epoch_is_the_same_loader() -> None:
-    """Its data set is another object each time."""
-    epochs = [fetching(DataLoader(samples_of(16, 4), 8), train_once) for _ in range(6)]
-    assert trained(nn.Linear(4, 4), *[step for step in epochs for _ in range(2)]).throughput == 8.0
 
 
 def test_two_loaders_in_every_step_give_no_throughput() -> None:

@@ -1,7 +1,7 @@
 """FLOPs of operators: torch's own formulas, those that it lacks, and the operators that need one.
 
 The convention is that of ``torch.utils.flop_counter``: matrix products, convolutions and attention count, a
-multiplication and an addition as two; elementwise operators do not.
+multiplication and an addition as two; elementwise operators and products of two vectors do not.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Formula = Callable[..., int]
 
 
 _HEAVY_WORDS: Final = re.compile(
-    r"(?:add|badd|sspadd)?(?:mm|bmm|mv)|addr|hspmm|smm|v?dot|matmul|\w*gemm\w*|q?linear|"
+    r"(?:add|badd|sspadd)?(?:mm|bmm|mv)|hspmm|smm|matmul|\w*gemm\w*|q?linear|"
     r"(?:de|q)?conv(?:olution|\d?d)?|depthwise3x3|\w*attention|transformer|rnn|lstm|gru|"
     r"linalg|cholesky|svd|qr|geqrf|or[mg]qr|lu|solve|triangular|lstsq|inverse|eigh?|eigvals|"
     r"(?:log|slog)?det|matrix|fft|[cp]dist|trilinear|sparse"
@@ -72,26 +72,6 @@ def family(name: str) -> Family:
     return "conv" if "conv" in name else "matmul"
 
 
-def _mv(matrix: Any, vector: Any, *_: Any, **__: Any) -> int:
-    return 2 * _size(matrix.shape)
-
-
-def _addmv(bias: Any, matrix: Any, vector: Any, *_: Any, **__: Any) -> int:
-    return 2 * _size(matrix.shape)
-
-
-def _dot(left: Any, right: Any, *_: Any, **__: Any) -> int:
-    return 2 * _size(left.shape)
-
-
-def _addr(bias: Any, left: Any, right: Any, *_: Any, **__: Any) -> int:
-    return 2 * _size(left.shape) * _size(right.shape)
-
-
-def _addbmm(bias: Any, left: Any, right: Any, *_: Any, **__: Any) -> int:
-    return 2 * _size(left.shape) * int(right.shape[-1])
-
-
 def _convolution_backward(
     grad: Any, inputs: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, transposed: bool,
     output_padding: Any, groups: int, output_mask: Any, **_: Any,
@@ -132,12 +112,6 @@ def _tokens(inputs: Any) -> int:
 
 
 _OWN: Final[dict[str, Formula]] = {
-    "mv": _mv,
-    "addmv": _addmv,
-    "dot": _dot,
-    "vdot": _dot,
-    "addr": _addr,
-    "addbmm": _addbmm,
     "_cudnn_rnn": _cudnn_rnn,
     "_cudnn_rnn_backward": _cudnn_rnn_backward,
     "mkldnn_rnn_layer": _mkldnn_rnn,
