@@ -18,7 +18,7 @@ from autoprof.cli import main as run_autoprof
 from autoprof.compat.global_timer import MyTimer
 from autoprof.compat.timer_logs import load_timer_logs, plot_timeline
 from autoprof.compat.timing_logger import TimingLogger
-from autoprof.logs import plot_metrics
+from autoprof.logs import load_logs, plot_metrics
 
 FOLDER = Path(__file__).with_name("figures")
 STEPS = 100
@@ -134,8 +134,9 @@ def train_classifier(work: Path, steps: int = 600) -> Path:
                     record["val_loss"] = nn.functional.cross_entropy(model(held_out[0]), held_out[1]).item()
             file.write(json.dumps(record) + "\n")
     timer.dump()
-    plot_metrics(timings.table(), FOLDER / "timing.png")
     timings.close()
+    assert timings.log_file is not None
+    plot_metrics(load_logs(timings.log_file), FOLDER / "timing.png")
     return log
 
 

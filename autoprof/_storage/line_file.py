@@ -72,16 +72,12 @@ class LineFile:
         self.has_lost_lines = False
         """Whether a renamed file has replaced an older one."""
 
-    def is_due(self) -> bool:
-        """Return whether pending text should be written, as ``flush_s`` seconds have passed."""
-        return self._clock() >= self._due
-
     def write(self, lines: str) -> None:
         """Add text that ends with a newline; write all pending text when it is due."""
         self._pending.append(lines)
         self._size += len(lines)
         # The most text in memory, in characters: a write of so much takes about 30 µs.
-        if self._size >= 64 * 1024 or self.is_due():
+        if self._size >= 64 * 1024 or self._clock() >= self._due:
             self.flush()
 
     def flush(self) -> None:

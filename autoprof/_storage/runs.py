@@ -12,8 +12,9 @@ import shlex
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timezone
+from functools import cached_property
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -58,7 +59,7 @@ class RunFolder:
             folder.rank_path.mkdir()
             folder._write_info()
         except (OSError, ValueError) as error:
-            raise OutputError(_explain(root, error)) from error
+            raise OutputError(f"{root}: cannot be written ({error}); output must name a folder of this user") from error
         return folder
 
     @property
@@ -119,17 +120,6 @@ def _claim(root: Path, name: str | None, shared: str | None) -> Path:
     raise OutputError(f"{root}: {attempts} folders for this run exist already; name another output folder")
 
 
-def _explain(root: Path, error: OSError | ValueError) -> str:
-    if isinstance(error, ValueError):  # a NUL in the path
-        return f"{str(root)!r}: is not a path ({error}); output must name a folder"
-    blocker = Path(os.path.abspath(root))
-    while not os.path.lexists(blocker):
-        blocker = blocker.parent
-    if not blocker.is_dir():
-        return f"{root}: {blocker} is a file; output must name a folder, or one that can be made"
-    return f"{root}: cannot be written ({error.strerror}); output must name a folder that this user may write to"
-
-
 def _describe(rank: int, world_size: int, config: Mapping[str, Any] | None, devices: Sequence[str]) -> dict[str, Any]:
     uname = platform.uname()  # platform.platform() runs a command, whose end is a SIGCHLD for the program
     return {
@@ -166,14 +156,18 @@ def _version(distribution: str = "torch-autoprof") -> str | None:
         return None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Run:
-    """A saved run: ``info`` is ``run.json``; ``summary`` is None for a run that was not closed."""
+    """A saved run: ``info`` is ``run.json``, ``ranks`` are those with records."""
 
     path: Path
     info: Mapping[str, Any]
     ranks: tuple[int, ...]
-    summary: Summary | None
+
+    @cached_property
+    def summary(self) -> Summary | None:
+        """The summary of rank 0; None for a run that was not closed. Raises ``OutputError`` for an unreadable one."""
+        return self.rank_summary(0)
 
     @property
     def frames(self) -> Frames:
@@ -197,7 +191,15 @@ class Run:
 
     def rank_summary(self, rank: int) -> Summary | None:
         """Return the summary of one rank, None where it did not write one."""
-        return self.summary if rank == 0 else _read_summary(self.path / f"rank{rank}")
+        path = (self.path if rank == 0 else self.path / f"rank{rank}") / "summary.json"
+        if not path.is_file():
+            return None
+        try:
+            return Summary.from_dict(read_json(path))
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
+            raise OutputError(
+                f"{path}: cannot be read ({type(error).__name__}: {error}); it is incomplete or of another version"
+            ) from error
 
 
 def find_run(path: str | os.PathLike[str]) -> Path:
@@ -240,12 +242,6 @@ def _start(path: Path) -> float:
 
 def read_run(path: str | os.PathLike[str]) -> Run:
     """Open a saved run. Raises ``OutputError`` where there is none."""
-    run = read_records(path)
-    return replace(run, summary=_read_summary(run.path))
-
-
-def read_records(path: str | os.PathLike[str]) -> Run:
-    """Open a saved run without its summary: its records are readable also where the summary is of another version."""
     folder = Path(path)
     try:
         info = read_json(folder / "run.json")
@@ -253,7 +249,7 @@ def read_records(path: str | os.PathLike[str]) -> Run:
             raise ValueError("run.json is not an object")
     except (OSError, ValueError) as error:
         raise OutputError(f"{folder}: is not the folder of a run ({error}); it must have a run.json") from error
-    return Run(folder, info, _recorded_ranks(folder), None)
+    return Run(folder, info, _recorded_ranks(folder))
 
 
 def read_json(path: Path) -> Any:
@@ -268,15 +264,3 @@ def _recorded_ranks(folder: Path) -> tuple[int, ...]:
     """Return the ranks with records; a copy such as ``rank0-backup`` is no rank."""
     names = (path.parent.name for path in folder.glob("rank*/steps.jsonl") if os.path.isfile(path))
     return tuple(sorted(int(found[1]) for name in names if (found := re.fullmatch(r"rank(0|[1-9][0-9]{0,8})", name))))
-
-
-def _read_summary(folder: Path) -> Summary | None:
-    path = folder / "summary.json"
-    if not path.is_file():
-        return None
-    try:
-        return Summary.from_dict(read_json(path))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
-        raise OutputError(
-            f"{path}: cannot be read ({type(error).__name__}: {error}); it is incomplete or of another version"
-        ) from error

@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, NamedTuple
 import numpy as np
 
 from .._stats import step_rows
-from .._storage.runs import read_json, read_records
+from .._storage.runs import read_json, read_run
 from ..errors import OutputError
 from ..frame import LOGGED_LANE, TRAINING_LANE, UNTIMED_LANE, Layout, Phase, StepFrame
 from ..summary import ClockName
@@ -140,7 +140,7 @@ def _row_key(name: str, phase: Phase, lane: int) -> Key:
 
 def read_series(path: Path, ranks: tuple[int, ...] | None = None) -> RunSeries:
     """Read all ranks of a saved run, or these. Raises ``OutputError`` for a folder without a run or without records."""
-    run = read_records(path)
+    run = read_run(path)
     chosen = run.ranks if ranks is None else tuple(rank for rank in run.ranks if rank in ranks)
     if not chosen:
         have = ", ".join(map(str, run.ranks)) or "none (the sink jsonl writes them)"

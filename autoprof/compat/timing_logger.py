@@ -23,7 +23,7 @@ from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import Any, TextIO
 
 from .._capture.hooks.function import LONGEST_NS
 from .._capture.hooks.function import log_timing as record_in_session
@@ -48,16 +48,13 @@ from ..summary import Finding, Summary
 from ._durations import Duration, StepBuilder, on_training_lane
 from ._timing_log import NUMBERS_WIDTH, render_timing_step, render_timing_summary
 
-if TYPE_CHECKING:
-    import pandas as pd
-
 logger = logging.getLogger("autoprof")
 
 
 class TimingLogger:
     """Collect durations by name, write each step to ``timing_{timestamp}.log`` and show the longest names in place.
 
-    All methods may be called from several threads. After the constructor only ``table`` raises.
+    All methods may be called from several threads. After the constructor none raises.
 
     Args:
         log_dir: the folder of the log.
@@ -247,20 +244,6 @@ class TimingLogger:
                 self._is_recording = False
                 self._write("", flush=True)
                 self._console.restore_screen()
-
-    def table(self) -> pd.DataFrame:
-        """Return the log so far as ``load_logs`` reads it: a row per step, a column per name.
-
-        ``table().to_csv(path)``, ``to_json(path)`` and ``autoprof.logs.plot_metrics(table())`` export it. Raises
-        ``OutputError`` without a log, and ``MissingExtra`` without pandas.
-        """
-        from ..logs import load_logs
-
-        if self.log_file is None:
-            raise OutputError("TimingLogger: there is no log, because enable_file is False; pass enable_file=True")
-        with self._lock:
-            self._write("", flush=True)
-        return load_logs(self.log_file)
 
     def __enter__(self) -> TimingLogger:
         return self

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .._core.options import Options
-from .._storage.runs import read_records
+from .._storage.runs import read_run
 from ..frame import StepFrame
 from ..summary import Summary
 from ._base import RunInfo, folder_of
@@ -28,7 +28,7 @@ class ReportSink:
         """Write the page, unless the records are too large for the end of a run."""
         from .._reports.page.page import write_page
 
-        run = read_records(self._folder.path)
+        run = read_run(self._folder.path)
         size = sum(run.rank_frames(rank).size_bytes for rank in run.ranks)
         # The largest records of which the page is written at the end: it takes about 4 s per 100 MB.
         if size > 64_000_000:

@@ -22,7 +22,9 @@ def test_the_table_has_a_row_for_each_step_and_is_drawn(make_program: Make) -> N
     program.vrt_step()
     program.take("backward", 965)
     program.logger.step()
-    table = program.logger.table()
+    program.logger.close()
+    assert program.logger.log_file is not None
+    table = load_logs(program.logger.log_file)
     assert list(table["VRT处理/Stage8 (ms)"].fillna(0)) == [965.0, 0]
     assert list(table["step_time_s"]) == [1.80528, 0.965]
     titles = [axes.get_title(loc="left") for axes in plot_metrics(table, "out.svg").axes]
