@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import time
 from pathlib import Path
@@ -181,8 +180,3 @@ def test_names_may_be_chinese_and_english(tmp_path: Path) -> None:
     from autoprof._reports.text import cells
 
     assert len({cells(line.split(":")[0]) for line in lines}) == 1
-
-
-def _environment() -> dict[str, str]:
-    root = str(Path(__file__).parents[2])
-    return {**os.environ, "PYTHONPATH": root, "PYTHONIOENCODING": "utf-8"}

@@ -21,18 +21,16 @@ from autoprof.testing import FakeClock, ListSink, open_session
 MS = 1_000_000
 
 
-class Scale(nn.Module):
-    """One scale of the encoder; it takes so many milliseconds of a fake clock."""
+class Timed(nn.Module):
+    """A layer that takes so many milliseconds of a fake clock."""
 
-    def __init__(self, clock: FakeClock, channels: int, ms: float) -> None:
+    def __init__(self, clock: FakeClock, ms: int, layer: nn.Module) -> None:
         super().__init__()
-        self.clock, self.ns = clock, round(ms * MS)
-        self.convolution = nn.Conv2d(channels, 4, 3, 2, 1)
+        self.clock, self.ms, self.layer = clock, ms, layer
 
-    def forward(self, x: Tensor) -> Tensor:
-        self.clock.advance(self.ns)
-        made: Tensor = self.convolution(x)
-        return made
+    def forward(self, x: Tensor) -> Any:
+        self.clock.advance(self.ms * MS)
+        return self.layer(x)
 
 
 class Encoder(nn.Module):
@@ -40,7 +38,8 @@ class Encoder(nn.Module):
 
     def __init__(self, clock: FakeClock) -> None:
         super().__init__()
-        self.scales = nn.ModuleList(Scale(clock, 3 if at == 0 else 4, 10 * (at + 1)) for at in range(3))
+        layers = (nn.Conv2d(channels, 4, 3, 2, 1) for channels in (3, 4, 4))
+        self.scales = nn.ModuleList(Timed(clock, 10 * at, layer) for at, layer in enumerate(layers, 1))
 
     def forward(self, rgb: Tensor, spike: Tensor | None = None) -> list[Tensor]:
         found = []
@@ -50,27 +49,13 @@ class Encoder(nn.Module):
         return found
 
 
-class Block(nn.Module):
-    """A block that takes three milliseconds."""
-
-    def __init__(self, clock: FakeClock) -> None:
-        super().__init__()
-        self.clock = clock
-        self.linear = nn.Linear(4, 4)
-
-    def forward(self, x: Tensor) -> Tensor:
-        self.clock.advance(3 * MS)
-        made: Tensor = self.linear(x)
-        return made
-
-
 class Model(nn.Module):
     """An encoder and blocks in a list that is never called itself."""
 
     def __init__(self, clock: FakeClock) -> None:
         super().__init__()
         self.encoder = Encoder(clock)
-        self.blocks = nn.ModuleList(Block(clock) for _ in range(4))
+        self.blocks = nn.ModuleList(Timed(clock, 3, nn.Linear(4, 4)) for _ in range(4))
 
     def forward(self, rgb: Tensor) -> Tensor:
         x = self.encoder(rgb, spike=rgb[:1])[-1].mean((2, 3))

@@ -8,7 +8,6 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from autoprof.demo.attention import join_windows, shift_mask, split_windows
 from autoprof.demo.data import Clip
 from autoprof.demo.losses import deblurring_loss
 from autoprof.demo.model import VRTWithSpike
@@ -77,37 +76,3 @@ def test_checkpointing_changes_no_bit(tiny_model: Build, batch: Clip, attention:
     same, recomputed = loss_and_gradients(model, batch)
     assert torch.equal(loss, same)
     assert all(torch.equal(gradients[name], recomputed[name]) for name in gradients)
-
-
-@pytest.mark.parametrize(("attention", "ffn"), [(True, False), (False, True)])
-def test_checkpointing_recomputes_what_was_asked_for(
-    tiny_model: Build, batch: Clip, attention: bool, ffn: bool
-) -> None:
-    """Attention and FFN are checkpointed separately: only the chosen one runs again in backward."""
-    model = tiny_model(use_checkpoint_attn=attention, use_checkpoint_ffn=ffn)
-    calls = {"attention": 0, "ffn": 0}
-
-    def count(kind: str) -> None:
-        calls[kind] += 1
-
-    block = model.stage1.residual_group1[0]
-    block.attention.register_forward_pre_hook(lambda _m, _in: count("attention"))
-    block.ffn.register_forward_pre_hook(lambda _m, _in: count("ffn"))
-    loss_and_gradients(model, batch)
-    assert calls == {"attention": 1 + attention, "ffn": 1 + ffn}
-
-
-def test_windows_are_cut_and_joined_without_loss() -> None:
-    """``join_windows`` undoes ``split_windows``."""
-    x = torch.arange(2 * 4 * 8 * 12 * 3).view(2, 4, 8, 12, 3)
-    windows = split_windows(x, (2, 4, 4))
-    assert windows.shape == (2, 2 * 2 * 3, 32, 3)
-    assert torch.equal(join_windows(windows, (2, 4, 4), (4, 8, 12)), x)
-
-
-def test_a_shifted_window_does_not_look_across_the_border() -> None:
-    """The shift is cyclic; what it brings from the far side is masked, and nothing else."""
-    mask = shift_mask((1, 1, 8), (1, 1, 4), (0, 0, 2), torch.device("cpu"))
-    far = torch.tensor([0, 0, 1, 1]).bool()
-    assert not mask[0].any()
-    assert torch.equal(mask[1], far[:, None] != far[None, :])

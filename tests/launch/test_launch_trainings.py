@@ -8,7 +8,6 @@ import os
 import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,7 +17,6 @@ from torch.optim import optimizer as torch_optimizer
 
 import autoprof
 from autoprof._launch.announced import Announced
-from autoprof._launch.models import Models, join_models
 from autoprof._launch.settings import LaunchSettings
 from autoprof._launch.startup import say
 from autoprof._launch.trainings import Trainings
@@ -258,28 +256,6 @@ def test_a_rule_that_selects_nothing_leaves_the_program_as_it_is(
     message = capsys.readouterr().err
     assert message.count("this program is not recorded") == 1
     assert "nowhere" in message
-
-
-# The models of parameters.
-
-
-def ids(*modules: nn.Module) -> set[int]:
-    """Return the parameters of modules by id."""
-    return {id(parameter) for module in modules for parameter in module.parameters()}
-
-
-def test_models_without_a_name_have_that_of_their_class() -> None:
-    """Where no variable holds a model, its class names it, with a number for the second."""
-    joined = join_models([mlp(), mlp()], None)
-    assert isinstance(joined, Models)
-    assert list(joined._modules) == ["Sequential", "Sequential_2"]
-
-
-def test_a_name_that_modules_use_is_numbered() -> None:
-    """A model in a variable called ``half`` does not hide the method of a module."""
-    first, second = mlp(), mlp()
-    frame: Any = SimpleNamespace(f_locals={"half": first, "whole": second}, f_globals={}, f_back=None)
-    assert list(join_models([first, second], frame)._modules) == ["half_2", "whole"]
 
 
 def test_the_model_of_each_training_is_freed_when_the_next_one_begins(trainings: Trainings) -> None:

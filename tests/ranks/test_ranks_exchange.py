@@ -174,6 +174,15 @@ def test_every_rank_gets_the_lowest_rate_that_one_affords() -> None:
     assert world.rates[2].agreed_rate == 0.5
 
 
+def test_ranks_that_send_at_different_times_have_steps_in_common() -> None:
+    """One sends after 100 steps, the other after 150: most of the steps in both messages are the same."""
+    world = World(3)
+    for rank, last in enumerate((150, 100, 150)):
+        world.train(rank, range(1, last + 1))
+    world.exchange(1, 2, 0)
+    assert world.compare().steps >= 18
+
+
 def test_a_message_has_a_largest_size() -> None:
     """However many steps there are since the last one."""
     world = World(2)
