@@ -1,16 +1,8 @@
 """The flight recorder: the last steps of each rank, hangs, and deep captures of chosen or requested steps."""
 
-from .ranks import (
-    HANG_REPORT,
-    RankLine,
-    describe_ranks,
-    last_states,
-    rank_lines,
-    rank_table,
-    standing_out,
-)
+from .ranks import HANG_REPORT, RankLine, describe_ranks, last_states, rank_lines, standing_out
 from .recorder import FlightRecorder, open_flight_recorder
-from .ring import FILE, State, StepRing, read_flight
+from .ring import FILE, State, read_flight
 
 __all__ = [
     "FILE",
@@ -18,12 +10,10 @@ __all__ = [
     "FlightRecorder",
     "RankLine",
     "State",
-    "StepRing",
     "describe_ranks",
     "last_states",
     "open_flight_recorder",
     "rank_lines",
-    "rank_table",
     "read_flight",
     "standing_out",
 ]

@@ -121,7 +121,7 @@ def _is_stuck(flight: Flight) -> bool:
 def describe_ranks(lines: Sequence[RankLine], width: int = 100) -> RanksText:
     """Return the sentence and the table of the last states."""
     ranks, why = standing_out(lines)
-    return RanksText(_verdict(lines, ranks, why), _table(lines, why, width))
+    return RanksText(_verdict(lines, ranks, why), _table(lines, ranks, why, width))
 
 
 def _verdict(lines: Sequence[RankLine], ranks: Sequence[int], why: str) -> str:
@@ -139,17 +139,12 @@ def _verdict(lines: Sequence[RankLine], ranks: Sequence[int], why: str) -> str:
     return f"no rank stands out; {number} of {len(lines)} ranks: {common}"
 
 
-def rank_table(lines: Sequence[RankLine]) -> list[tuple[str, ...]]:
-    """Return the rows of the table, its head first: of many ranks those that stand out and the first ones."""
-    marked = set(standing_out(lines)[0])
+def _table(lines: Sequence[RankLine], marked: Sequence[int], why: str, width: int) -> list[str]:
+    """Return the lines of the table: of many ranks those that stand out, and the first ones."""
     chosen = sorted(lines, key=lambda line: (line.rank not in marked, line.rank))[:MAX_LINES]
     latest = max((line.flight.last_unix_ns for line in lines if line.flight is not None), default=0)
-    return [HEAD, *(_cells(line, latest, line.rank in marked) for line in sorted(chosen, key=lambda one: one.rank))]
-
-
-def _table(lines: Sequence[RankLine], why: str, width: int) -> list[str]:
-    rows = rank_table(lines)
-    widths = [max(len(row[at]) for row in rows) for at in range(len(HEAD))]
+    rows = [HEAD, *(_cells(line, latest, line.rank in marked) for line in sorted(chosen, key=lambda one: one.rank))]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     table = []
     for row in rows:
         parts = [cell.rjust(widths[at]) if 0 < at < 5 else cell.ljust(widths[at]) for at, cell in enumerate(row)]

@@ -9,7 +9,7 @@ from .._storage.records import REMOVED_STEPS, RecordWriter
 from ..frame import StepFrame
 from ..summary import Summary
 from ._base import RunInfo, folder_of
-from ._csv_tables import export_spans, export_steps
+from ._csv_table import export_steps
 from ._kind import CloseOrder, Export, SinkKind
 from ._trace import export_trace
 
@@ -50,6 +50,5 @@ SINK = SinkKind(
     exports=(
         Export("trace", "a trace for ui.perfetto.dev", export_trace),
         Export("csv", "a table with a row for each step", export_steps),
-        Export("span-csv", "a table with a row for each span", export_spans),
     ),
 )

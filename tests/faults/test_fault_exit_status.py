@@ -85,14 +85,6 @@ FILES = "{" + ", ".join(f"{name!r}: {{}}" for name in SINKS.parts if name not in
 """All sinks that write files, at once: the report of each is made at the exit."""
 
 
-@pytest.mark.parametrize("end", _quick(*COVERING, quick=("sys.exit(7)", "SIGINT", "SIGTERM")))
-def test_the_status_with_every_sink_is_that_of_the_bare_program(children: Children, end: str, tmp_path: Path) -> None:
-    """Those that write files, all at once."""
-    pytest.importorskip("tensorboard")
-    found = children.run(tmp_path, ENDS[end][0], instrumented=True, sinks=FILES)
-    assert found.returncode == ENDS[end][1], found.stderr
-
-
 TRAINING = """
 import os, signal, sys, time
 import torch
