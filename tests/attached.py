@@ -1,7 +1,5 @@
 """What autoprof has in the process: hooks of modules, open sessions, their observers."""
 
-from __future__ import annotations
-
 import gc
 from typing import Any
 

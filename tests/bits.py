@@ -1,7 +1,5 @@
 """Tensors, whatever holds them, and text that is equal exactly when their bits are."""
 
-from __future__ import annotations
-
 import hashlib
 import pickle
 import random

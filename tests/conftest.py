@@ -1,7 +1,5 @@
 """All tests: Ctrl-C raises ``KeyboardInterrupt``, also where a shell has it ignored; no test has a deadline."""
 
-from __future__ import annotations
-
 import gc
 import os
 import signal

@@ -1,7 +1,5 @@
 """An allocator and values of a fake device."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -5,8 +5,6 @@ environment, folder, standard streams, ``__main__``, interpreter exit and exit s
 each program anew. Other command lines, such as those with options of the interpreter, run in a Python of their own.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

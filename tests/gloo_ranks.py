@@ -1,7 +1,5 @@
 """Ranks of tests: processes that train over gloo on this machine, and a backward that takes longer on one of them."""
 
-from __future__ import annotations
-
 import socket
 import time
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The comparison of programs with the report: the clock, the judge, the table, and one program in a process."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """``docs/api.md`` is what the docstrings of the public names say."""
 
-from __future__ import annotations
-
 import inspect
 from pathlib import Path
 

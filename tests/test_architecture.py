@@ -1,7 +1,5 @@
 """The plan of the house: imports run one way, and the public names are a list."""
 
-from __future__ import annotations
-
 import ast
 import re
 import subprocess

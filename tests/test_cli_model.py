@@ -1,7 +1,5 @@
 """``autoprof check``: a configuration for a model, and what a configuration selects."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The pages of the documentation: links resolve, and the index names every page."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Every code block of the documentation runs, or says why not."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import re

@@ -1,7 +1,5 @@
 """``autoprof doctor``: each check in a healthy case and in one with the defect that it finds."""
 
-from __future__ import annotations
-
 import json
 import sys
 import threading
@@ -16,11 +14,9 @@ from torch import nn
 
 from autoprof._capture.hooks.module import ModuleProbe
 from autoprof.cli import main
-from autoprof.doctor import CheckVerdict, Report, Result, Subject, examine, load_subject
-from autoprof.doctor.examine import check_output, check_versions
+from autoprof.doctor import CheckVerdict, Report, Result, Subject, examine
+from autoprof.doctor.examine import check_versions
 from autoprof.doctor.trial import digest
-from autoprof.errors import AutoprofError
-from autoprof.sinks import Config
 
 OK, WARNING, PROBLEM, UNKNOWN = CheckVerdict.OK, CheckVerdict.WARNING, CheckVerdict.PROBLEM, CheckVerdict.UNKNOWN
 
@@ -94,24 +90,6 @@ class TestVersions:
         assert "torch 1.13.1 is outside >=2.4" in found.message
 
 
-class TestOutput:
-    """Where runs would go."""
-
-    def test_a_folder_that_can_be_made_is_fine_and_is_not_made(self, tmp_path: Path) -> None:
-        """Nothing is left behind."""
-        found = check_output(Config(output=tmp_path / "new" / "runs"))
-        assert found.verdict in (OK, WARNING)  # WARNING where the disk of the tests is nearly full
-        assert str(tmp_path / "new" / "runs") in found.message
-        assert list(tmp_path.iterdir()) == []
-
-    def test_a_file_in_the_way_is_a_problem(self, tmp_path: Path) -> None:
-        """No folder can be made below it."""
-        (tmp_path / "runs").write_text("")
-        found = check_output(Config(output=tmp_path / "runs" / "today"))
-        assert found.verdict is PROBLEM
-        assert "is a file" in found.message
-
-
 class TestIdentity:
     """A profiled step against a bare one, to the last bit."""
 
@@ -138,17 +116,6 @@ class TestIdentity:
         assert "output of step 1" in found.data["different"]
         assert report.exit_status == 1
 
-    def test_a_step_that_fails_only_under_autoprof_is_a_problem(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """It runs bare."""
-
-        def fail(*_: Any) -> None:
-            raise RuntimeError("a hook raised")
-
-        hook_every_target(monkeypatch, fail)
-        report = examine(subject())
-        assert "fails under autoprof: RuntimeError: a hook raised" in result_of(report, "identity").message
-        assert report.exit_status == 1
-
     def test_a_model_that_differs_from_itself_is_not_blamed_on_autoprof(self) -> None:
         """Nothing can be compared, and that is said."""
 
@@ -171,10 +138,6 @@ class TestIdentity:
         assert (model.a.training, model.b.training) == (False, True)
         assert all(weight.grad is None for weight in model.parameters())
 
-    def test_lazy_modules_are_compared(self) -> None:
-        """The step before all trials gives them their weights."""
-        assert identity_of(subject(nn.Sequential(nn.LazyLinear(4), nn.ReLU()))).verdict is OK
-
 
 class TestLeavingNothing:
     """The hooks after ``close``."""
@@ -192,24 +155,6 @@ class TestLeavingNothing:
         found = result_of(examine(subject()), "leaves-nothing")
         assert found.verdict is PROBLEM
         assert "norm" in found.message
-
-
-class TestSubjects:
-    """How a model is called, and what is made of its output."""
-
-    @pytest.mark.parametrize(
-        ("batch", "expected"),
-        [((1, 2), ((1, 2), {})), ({"x": 1}, ((), {"x": 1})), ([1, 2], (([1, 2],), {})), (None, ((None,), {}))],
-    )
-    def test_a_batch_becomes_arguments(self, batch: Any, expected: Any) -> None:
-        """A tuple, a mapping, anything else."""
-
-        class Takes(nn.Module):
-            def forward(self, *args: Any, **kwargs: Any) -> Any:
-                return args, kwargs
-
-        one = subject(Takes(), batch=batch)
-        assert one.call(one.model, batch) == expected
 
 
 @pytest.mark.parametrize(
@@ -242,11 +187,6 @@ def healthy():
 def alone():
     return nn.Linear(4, 4)
 
-def raises():
-    raise KeyError("no weights")
-
-def nothing():
-    return 3
 """
 
 
@@ -258,26 +198,6 @@ def factories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     yield "their_training"
     sys.path[:] = path
     sys.modules.pop("their_training", None)
-
-
-class TestFactories:
-    """What ``--model`` takes."""
-
-    @pytest.mark.parametrize(
-        ("model", "words"),
-        [
-            ("their_training", "package.module:factory"),
-            ("no_such_module:x", "cannot import 'no_such_module'"),
-            ("their_training:helthy", "did you mean 'healthy'"),
-            ("their_training:raises", r"KeyError: 'no weights' \(at .*their_training.py:\d+\)"),
-            ("their_training:nothing", r"returns a int; allowed: a model, \(model, batch\)"),
-        ],
-    )
-    def test_what_cannot_be_used_is_one_line(self, factories: str, model: str, words: str) -> None:
-        """It names the option, what is wrong and what is allowed."""
-        with pytest.raises(AutoprofError, match=words) as raised:
-            load_subject(model)
-        assert "\n" not in str(raised.value)
 
 
 class TestCommand:

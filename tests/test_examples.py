@@ -1,7 +1,5 @@
 """The programs in ``examples/`` run as their docstrings say."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """Large models: the work of a run grows in proportion to the number of modules, from set-up to the last report."""
 
-from __future__ import annotations
-
 import sys
 from collections import Counter
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The table of phases: one entry is all that a phase needs, also one of another package."""
 
-from __future__ import annotations
-
 import copy
 import json
 import pickle

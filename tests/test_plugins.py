@@ -1,7 +1,5 @@
 """Parts of a kind: built-in modules and entry points of other packages are found alike."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

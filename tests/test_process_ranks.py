@@ -1,7 +1,5 @@
 """The rank of a process: of the process group, or else of the launcher that started it."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

@@ -1,7 +1,5 @@
 """The folder of a run: made once, never overwritten, read back."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

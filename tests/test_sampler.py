@@ -1,7 +1,5 @@
 """The budget: every step is recorded while it affords them, then fewer rows, then each k-th step."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """Plain words: phrases that hide their noun or that only autoprof's authors used do not come back."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections import defaultdict

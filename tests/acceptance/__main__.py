@@ -1,7 +1,5 @@
 """``python -m tests.acceptance``: the table of programs, right or wrong, and on request the page in the docs."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -3,8 +3,6 @@
 One program runs in one process, so the process has one clock, ``CLOCK``.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Modules of known length: they sleep in forward and in backward and enter both in the program's clock."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -14,7 +12,7 @@ from torch.utils.data import DataLoader, Dataset, TensorDataset, default_collate
 
 import autoprof
 
-from .clock import CLOCK
+from .clock import CLOCK, EXCLUDED
 from .judge import Judge
 
 
@@ -240,6 +238,24 @@ def update(loss: Tensor, *optimizers: torch.optim.Optimizer) -> None:
 def train_step(model: Callable[[Tensor], Tensor], optimizer: torch.optim.Optimizer, batch: Tensor) -> None:
     """Make one usual training step; its phases are charged to the program's clock."""
     update(model(batch).square().mean(), optimizer)
+
+
+@contextmanager
+def evaluated(model: nn.Module) -> Iterator[None]:
+    """Switch a model to eval mode inside the block, as excluded time of the program."""
+    with CLOCK.phase(EXCLUDED):
+        model.eval()
+        try:
+            yield
+        finally:
+            model.train()
+
+
+def validate(model: nn.Module, count: int = 4, size: int = 8) -> None:
+    """Evaluate a model on some batches, without gradients."""
+    with evaluated(model), torch.no_grad():
+        for batch in batches(count, size):
+            model(batch)
 
 
 def train(model: nn.Module, optimizer: torch.optim.Optimizer, data: Iterable[Tensor] | int) -> None:

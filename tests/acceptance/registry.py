@@ -1,7 +1,5 @@
 """The table of programs: a decorator gives each its section and a sentence that describes it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module

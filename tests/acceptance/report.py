@@ -1,7 +1,5 @@
 """Render the comparison of all programs: a table for the terminal and a page of the docs."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 

@@ -1,7 +1,5 @@
 """Run programs in processes of their own, with a time limit, on a quiet or on a deliberately busy machine."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Run one program in this process and write its comparison: ``python -m tests.acceptance.worker NAME FILE``."""
 
-from __future__ import annotations
-
 import json
 import sys
 import time

@@ -1,7 +1,5 @@
 """The table of an always-on profiler: every row is measured and printed, and its figures are read rightly."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path

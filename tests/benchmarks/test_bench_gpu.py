@@ -1,7 +1,5 @@
 """The part of the GPU benchmarks that runs without a GPU."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """The comparison of the default with a record of every module finds what does not agree, and says it."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

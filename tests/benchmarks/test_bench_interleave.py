@@ -1,7 +1,5 @@
 """How variants take turns."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import torch

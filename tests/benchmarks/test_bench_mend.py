@@ -1,7 +1,5 @@
 """``python -m benchmarks.mend``: the mender reads only the explanation, and the page shows what it did."""
 
-from __future__ import annotations
-
 import copy
 from pathlib import Path
 from typing import Any, get_args

@@ -1,7 +1,5 @@
 """A whole quick run, and the parts that it leaves out, each as short as it can be."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

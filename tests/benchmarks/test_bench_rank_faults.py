@@ -1,7 +1,5 @@
 """The seeded faults of many ranks: drawn evenly, and scored by the truth."""
 
-from __future__ import annotations
-
 from collections import Counter
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The cost on several ranks: of all blocks together, with the thread of the exchange."""
 
-from __future__ import annotations
-
 import pytest
 
 from benchmarks.ranks import describe_run, render, total_ratio

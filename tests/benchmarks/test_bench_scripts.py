@@ -1,7 +1,5 @@
 """The page of other projects' scripts: its figures are those of the results, and wrong counts are marked."""
 
-from __future__ import annotations
-
 import json
 
 from benchmarks.scripts.__main__ import PAGE, RESULTS

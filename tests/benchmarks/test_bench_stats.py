@@ -1,7 +1,5 @@
 """The statistics of the benchmarks, on samples whose answer is known."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """The referee: what it makes of a trace, what it calls an error, and that it runs beside autoprof."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Every variant runs on the worst case and leaves nothing behind."""
 
-from __future__ import annotations
-
 import tempfile
 from pathlib import Path
 

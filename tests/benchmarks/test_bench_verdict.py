@@ -1,7 +1,5 @@
 """The verdict on results that are made up."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from benchmarks.verdict import verdict

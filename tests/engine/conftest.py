@@ -1,7 +1,5 @@
 """Every test of the engine starts and ends with nothing of autoprof's in the process."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

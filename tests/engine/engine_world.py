@@ -1,7 +1,5 @@
 """Operators whose forward, recompute and backward take known times on the fake clock, in the name of a module."""
 
-from __future__ import annotations
-
 from collections import Counter
 from typing import Any
 

@@ -3,8 +3,6 @@
 ``Op``, ``On`` and ``Beside`` run on whatever has ``work``, ``on`` and ``wait_for``, so tests/gpu runs them on CUDA.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """What a test must not leave in the process: open sessions, active recorders, hooks, handlers, a stopped collector."""
 
-from __future__ import annotations
-
 import gc
 import signal
 import weakref

@@ -1,7 +1,5 @@
 """Do the same work on a bare and on a recorded model, and compare everything that a program can see."""
 
-from __future__ import annotations
-
 import copy
 import io
 import pickle

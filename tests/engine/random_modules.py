@@ -1,7 +1,5 @@
 """The modules that random nests are made of: each does one thing that an account of calls could stumble over."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any

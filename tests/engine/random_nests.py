@@ -1,7 +1,5 @@
 """Random nests of modules, for hypothesis: every shape of a model that the account has to close on."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A device on which nothing is in order, for hypothesis: the laws of the account hold there all the same."""
 
-from __future__ import annotations
-
 from collections.abc import MutableMapping
 from random import Random
 

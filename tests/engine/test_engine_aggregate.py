@@ -1,7 +1,5 @@
 """Statistics: nothing counted twice, quantiles within 1 %, mergeable, bounded, and the phases make the step."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from typing import Any
@@ -106,38 +104,6 @@ def frames_of(data: list[tuple[int, int, bool, bool]], first: int = 0) -> list[S
     ]
 
 
-def comparable(aggregate: Aggregate) -> dict[str, Any]:
-    """Return the summary without the order of equal rows."""
-    data = aggregate.summary().to_dict()
-    data["rows"] = sorted(data["rows"], key=lambda row: (row["name"], row["phase"]))
-    return data
-
-
-def test_asking_for_a_summary_changes_nothing() -> None:
-    """In the middle of a block, twice."""
-    frames = frames_of([(i, 2 * i, i % 3 == 0, False) for i in range(100)])
-    asked = Aggregate()
-    for frame in frames:
-        asked.add(frame)
-        asked.summary()
-        asked.summary()
-    assert comparable(asked) == comparable(collect(frames))
-
-
-def test_memory_columns_are_the_most_a_row_grew_and_held() -> None:
-    """Growth of the outermost call, and the highest reading of any."""
-    frame = make_frame(
-        [
-            a_span("A", 4, memory_start_bytes=100, memory_end_bytes=300),
-            a_span("B", 2, parent=0, memory_start_bytes=150, memory_end_bytes=400),
-            a_span("C", 1, start=4),
-        ]
-    )
-    rows = rows_of(collect([frame]))
-    assert (rows["A", "forward"].memory_growth_bytes, rows["A", "forward"].memory_peak_bytes) == (200, 300)
-    assert (rows["B", "forward"].memory_growth_bytes, rows["B", "forward"].memory_peak_bytes) == (250, 400)
-
-
 def test_no_steps_make_an_empty_summary() -> None:
     """Nothing is divided by nothing."""
     summary = Aggregate().summary()
@@ -212,19 +178,6 @@ def test_a_summary_survives_json() -> None:
     summary = replace(aggregate.summary(notes=("note",)), findings=(finding,), skipped={"x": 1})
     text = json.dumps(summary.to_dict(), allow_nan=False)
     assert Summary.from_dict(json.loads(text)) == summary
-
-
-def test_each_set_of_targets_has_statistics_of_its_own() -> None:
-    """Parents and children of a summary rest on the same steps, those of the cut with the most; the rest is counted."""
-    parent, child = a_span("A", 100), a_span("A/B", 60, parent=0)
-    frames = [make_frame([parent], step=i, cut=0) for i in range(3)]
-    frames += [make_frame([parent, child], step=3 + i, cut=1) for i in range(5)]
-    summary = collect(frames).summary()
-    rows = {row.name: row for row in summary.rows}
-    assert (summary.steps, rows["A"].steps, rows["A/B"].steps, rows["A"].watched) == (5, 5, 5, 5)
-    assert rows["A"].self_ns == 5 * (rows["A"].mean_ns - rows["A/B"].mean_ns)
-    assert sum(summary.phases.values()) == summary.total_step_ns == rows["A"].total_ns
-    assert summary.skipped == {OTHER_TARGETS: 3}
 
 
 def test_statistics_of_many_sets_of_targets_are_bounded() -> None:

@@ -1,7 +1,5 @@
 """Backward and recompute are rebuilt from the marks of nodes: each call its own span, in its place."""
 
-from __future__ import annotations
-
 import threading
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The cost of a mark is measured on modules of our own: hooks that the user has registered for all never see them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any

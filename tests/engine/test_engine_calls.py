@@ -1,7 +1,5 @@
 """Calls that wait for the device, and calls that log: seen by site, harmless, and gone with the session."""
 
-from __future__ import annotations
-
 import builtins
 import gc
 import io

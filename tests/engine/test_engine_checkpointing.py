@@ -1,14 +1,10 @@
 """Recomputation by ``torch.utils.checkpoint`` is a span of its own, whatever function is checkpointed and however."""
 
-from __future__ import annotations
-
-import functools
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
-import torch.utils.checkpoint as torch_checkpoint
 from engine_laws import Watched, check_laws, count, everything, tree
 from engine_world import Part, World, own_ns
 from torch import Tensor, nn
@@ -20,7 +16,6 @@ Run = Callable[..., Any]
 ROOT_ONLY = everything(targets=[{"match": "", "name": "Net"}])
 BLOCKS_ONLY = everything(targets=[{"match": r"layers\.\d+", "name": "Layers"}])
 FORMS = pytest.mark.parametrize("reentrant", [False, True], ids=["non-reentrant", "reentrant"])
-NAMES = ("_checkpoint_hook", "_recomputation_hook")
 
 
 class Layer(Part):
@@ -55,13 +50,6 @@ def checkpointed(choose: Callable[[Net], Any], reentrant: bool) -> Run:
     return lambda net, x: checkpoint(choose(net), x, use_reentrant=reentrant)
 
 
-FUNCTIONS: dict[str, Callable[[Net], Any]] = {
-    "module": lambda net: net.layers[0],
-    "lambda": lambda net: lambda x: net.both(x),
-    "method": lambda net: net.both,
-    "forward": lambda net: net.layers[0].forward,
-    "partial": lambda net: functools.partial(net.layers[0], scale=1.0),
-}
 FORWARD, RECOMPUTE, BACKWARD = Phase.FORWARD, Phase.RECOMPUTE, Phase.BACKWARD
 
 
@@ -71,31 +59,6 @@ def train(net: nn.Module, world: World, config: Any = ROOT_ONLY, **more: Any) ->
         net(torch.ones(2, requires_grad=True) * 1.0).sum().backward()
         watched.step()
     return watched
-
-
-@FORMS
-@pytest.mark.parametrize("kind", FUNCTIONS)
-def test_a_checkpointed_function_of_any_kind_is_recompute_of_the_target_around_it(kind: str, reentrant: bool) -> None:
-    """A module that is no target, a lambda, a method: none of it is charged to backward."""
-    world = World()
-    watched = train(Net(world, checkpointed(FUNCTIONS[kind], reentrant)), world)
-    assert own_ns(watched) == {("Net", FORWARD): 10, ("Net", RECOMPUTE): 10, ("Net", BACKWARD): 30}
-    assert "  Net recompute" in tree(watched.frames[0])
-
-
-@FORMS
-def test_targets_inside_a_checkpoint_nest_in_the_recompute_of_the_target_around_it(reentrant: bool) -> None:
-    """The target around it holds the remainder."""
-    world = World()
-    net = Net(world, checkpointed(lambda net: net.both, reentrant), layers=2)
-    for i, layer in enumerate(net.layers):
-        layer.name = f"layers/{i}"
-    config = everything(targets=[{"match": "", "name": "Net"}, {"match": r"layers\.(\d)", "name": r"layers/\1"}])
-    watched = train(net, world, config)
-    assert own_ns(watched) == world.spent
-    assert tree(watched.frames[0], RECOMPUTE) == ["Net recompute", "  layers/0 recompute", "  layers/1 recompute"]
-    (recompute,) = (span for span in watched.frames[0].spans if (span.name, span.phase) == ("Net", RECOMPUTE))
-    assert watched.frames[0].spans[recompute.parent].name == "Net"
 
 
 @FORMS
@@ -131,25 +94,6 @@ def test_a_checkpoint_in_the_loop_is_a_span_of_its_own(reentrant: bool) -> None:
         watched.step()
     assert own_ns(watched)["(recompute)", RECOMPUTE] == 7
     assert own_ns(watched)["(backward)", BACKWARD] == 21
-
-
-@pytest.mark.parametrize("early", [True, False])
-def test_a_recompute_that_stops_early_ends_there(early: bool) -> None:
-    """After the last tensor that backward needs nothing runs again."""
-    world = World()
-
-    def part(net: Net, x: Tensor) -> Tensor:
-        x = net.both(x)
-        world.spend("Net", RECOMPUTE if torch._C._current_graph_task_id() != -1 else FORWARD, 100)
-        return x
-
-    def run(net: Net, x: Tensor) -> Tensor:
-        with torch_checkpoint.set_checkpoint_early_stop(early):
-            return checkpoint(part, net, x, use_reentrant=False)
-
-    watched = train(Net(world, run), world)
-    assert own_ns(watched) == +world.spent
-    assert own_ns(watched)["Net", RECOMPUTE] == (10 if early else 110)
 
 
 def test_a_gradient_by_autograd_grad_has_its_recompute() -> None:
@@ -202,38 +146,3 @@ def test_an_exception_in_a_recompute_leaves_unchanged_and_ends_its_span(reentran
     assert first.phase_ns()[RECOMPUTE] == 0
     assert first.phase_ns()[Phase.OTHER] == 1000
     assert second.phase_ns()[RECOMPUTE] == 10
-
-
-def test_nothing_is_left_after_close() -> None:
-    """torch's classes are back, and a graph that outlives the session runs."""
-    before = [getattr(torch_checkpoint, name) for name in NAMES]
-    methods = dict(vars(torch_checkpoint.CheckpointFunction))
-    world = World()
-    net = Net(world, checkpointed(lambda net: net.both, False))
-    with Watched(net, clock=world.clock, config=ROOT_ONLY) as watched:
-        assert all(getattr(torch_checkpoint, name) is not one for name, one in zip(NAMES, before, strict=True))
-        loss = net(torch.ones(2, requires_grad=True) * 1.0).sum()
-        watched.step()
-    assert [getattr(torch_checkpoint, name) for name in NAMES] == before
-    assert dict(vars(torch_checkpoint.CheckpointFunction)) == methods
-    loss.backward()
-    assert net.layers[0].weight.grad is not None
-
-
-class Foreign(torch.autograd.Function):
-    """Another package's checkpointing: it runs a module again in its backward."""
-
-    @staticmethod
-    def forward(ctx: Any, module: nn.Module, x: Tensor) -> Tensor:
-        ctx.module = module
-        ctx.save_for_backward(x)
-        with torch.no_grad():
-            return module(x)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> Any:
-        x = ctx.saved_tensors[0].detach().requires_grad_()
-        with torch.enable_grad():
-            output = ctx.module(x)
-        torch.autograd.backward(output, grad)
-        return None, x.grad

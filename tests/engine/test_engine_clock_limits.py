@@ -1,7 +1,5 @@
 """What the clock cannot tell is measured at the start, kept with the run, and never shown as a figure."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from pathlib import Path

@@ -3,8 +3,6 @@
 What the copy takes there is the fake device's to say; that CUDA agrees is checked in tests/gpu.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

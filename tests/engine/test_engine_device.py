@@ -1,7 +1,5 @@
 """Device time on a fake device: exact to the nanosecond, pooled, in order, and never waited for but at the end."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,7 +1,5 @@
 """A model on a device that is not current, or on several: each module is timed where its kernels go, to the ns."""
 
-from __future__ import annotations
-
 import torch
 from engine_laws import Watched, check_laws, everything
 from fake_engine import Activation, Weighted, backward_by_devices, launch, transfer

@@ -1,7 +1,5 @@
 """Time that is excluded from steps automatically: validation, saving, compilation. Exact on a fake clock."""
 
-from __future__ import annotations
-
 import io
 import json
 import pickle
@@ -119,22 +117,6 @@ def test_validation_is_recognised_without_being_told(program: Program) -> None:
     assert "excluded   validation 440 ns (2 times), 85.4 % of the wall time; in no step" in render_summary(summary)
 
 
-def test_a_model_that_goes_on_training_in_eval_mode_is_found_out_by_its_backward(program: Program) -> None:
-    """The step in which that happens is in no statistic; the ones after it are whole."""
-    program.train()
-    for _ in range(3):
-        program.model.eval()
-        program.model(X).sum().backward()
-        program.optimizer.step()
-        if program.manual:
-            program.watched.step()
-    program.end()
-    frames = program.watched.sink.frames
-    assert [frame.duration_ns for frame in frames if not frame.warmup][-1] == 15
-    assert sum(frame.warmup for frame in frames) == 1
-    assert sum(frame.duration_ns for frame in frames if not frame.warmup) % 15 == 0
-
-
 def test_a_loader_that_was_seen_to_feed_validation_is_apart_from_its_first_fetch_on(program: Program) -> None:
     """At first its fetch is taken back when the forward shows what it was for; from then on it is known."""
     feeds, checks = Batches(program.clock, 2), Batches(program.clock, 2, ns=1000)
@@ -183,65 +165,6 @@ def test_forwards_before_the_first_step_show_that_a_round_begins_with_them(rollo
     assert [one.name for one in summary.findings if one.rule == "excluded"] == [
         "rollout or validation" if rollout else "validation"
     ]
-
-
-# Forwards without gradients, in ``train`` mode.
-
-
-class Parts(nn.Module):
-    """A model of two timed layers; a third one, the teacher, is no part of its forward."""
-
-    def __init__(self, clock: FakeClock) -> None:
-        super().__init__()
-        self.encoder, self.head, self.teacher = Timed(clock), Timed(clock), Timed(clock)
-
-    def forward(self, x: Tensor) -> Any:
-        return self.head(self.encoder(x).expand(-1, 2))
-
-
-@pytest.fixture
-def parted() -> Program:
-    """A program whose model has parts."""
-    return Program(model=Parts, match="encoder|head|teacher")
-
-
-@pytest.mark.parametrize("guard", [torch.no_grad, torch.inference_mode])
-def test_validation_by_calls_of_the_parts_is_recognised(parted: Program, guard: Any) -> None:
-    """By ``model.eval()`` before it."""
-    for i in range(12):
-        parted.train()
-        if i % 4 == 3:
-            with guard():
-                parted.model.eval()
-                parted.model.head(parted.model.encoder(X).expand(-1, 2))
-    summary = parted.end()
-    assert parted.lengths == [25] * 12
-    assert [(one.name, one.calls) for one in summary.excluded] == [("validation", 3)]
-
-
-def test_a_forward_without_gradients_in_train_mode_belongs_to_its_step(parted: Program) -> None:
-    """Nothing tells it from a teacher's: the program excludes it by ``model.eval()`` or ``session.pause()``."""
-    for i in range(8):
-        parted.train()
-        if i == 5:
-            with torch.no_grad():
-                parted.model(X)
-    summary = parted.end()
-    assert summary.excluded == ()
-    assert sorted(parted.lengths) == [25] * 7 + [45]
-
-
-def test_a_teacher_that_each_step_calls_stays_in_the_step(parted: Program) -> None:
-    """Before the forward of the student, without gradients: under its own name."""
-    for _ in range(12):
-        with torch.no_grad():
-            parted.model.teacher(X)
-        parted.train()
-    summary = parted.end()
-    assert summary.excluded == ()
-    assert sum(parted.lengths) == 12 * 35
-    rows = {(row.name, row.phase): row.calls for row in summary.rows}
-    assert rows["teacher", Phase.FORWARD] == 12
 
 
 # Saving.

@@ -1,7 +1,5 @@
 """Observing changes nothing that the zoo does not look at: steps that end by themselves, files, the collector."""
 
-from __future__ import annotations
-
 import gc
 import io
 from typing import Any

@@ -1,7 +1,5 @@
 """Where the device waited for the host: found from the queue's lead along the step, without a synchronisation."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

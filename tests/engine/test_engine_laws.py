@@ -3,8 +3,6 @@
 The examples are the same in every run. ``AUTOPROF_LAWS=5000`` (``make laws``) draws so many new ones instead.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Losses outside the model are timed, forward and backward, without being targets and with nothing attached to them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Copies of a recorded model: each computes with its own weights, unrecorded."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

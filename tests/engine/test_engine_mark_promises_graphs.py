@@ -1,7 +1,5 @@
 """What traces, scripts, exports or compiles a recorded model finds the bare model."""
 
-from __future__ import annotations
-
 import io
 import re
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Hooks of the program's own run as often, in the order and with the effect that they have on a bare model."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The slowest of the modules that share a row: named by its typical step, compared with equals only."""
 
-from __future__ import annotations
-
 import pytest
 
 from autoprof import Phase, Span, Summary

@@ -1,7 +1,5 @@
 """Gradient accumulation: the rounds of forward and backward inside one optimizer step are counted, and nothing else."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Calls of the model on other threads: they are not recorded, and no part of the training loop."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 

@@ -1,8 +1,5 @@
 """The pipeline by itself: closed steps become frames in passes; at the end no part fails for all."""
 
-from __future__ import annotations
-
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -13,7 +10,6 @@ from autoprof._capture.marks import codes as marks
 from autoprof._capture.marks.mark_batch import MarkBatch
 from autoprof._capture.recorder import Recorder
 from autoprof._core.notes import Notes
-from autoprof._process import lifecycle
 from autoprof._resolve import RawStep
 from autoprof._resolve.observer import Observer
 from autoprof._session import pipeline
@@ -234,18 +230,6 @@ class Chain(Observer):
         run.scalars[:] = [{**one, f"frames_{self.letter}": float(len(one))} for one in run.scalars]
 
 
-@pytest.mark.parametrize("warmup", [False, True])
-def test_each_observer_takes_the_step_that_the_one_before_has_returned(warmup: bool) -> None:
-    """All take the step, then all its frame; the sinks receive what they added."""
-    seen: list[str] = []
-    bench = Bench(Chain("a", seen), Chain("b", seen))
-    bench.step(warmup=warmup)
-    bench.pipeline.flush()
-    assert seen == ["a step 1", "b step 1", "a frames [1]", "b frames [1]"]
-    assert bench.sink.frames[0].scalars == {"step_a": 0, "step_b": 1, "frames_a": 2, "frames_b": 3}
-    assert bench.pipeline.summary().scalars == bench.sink.frames[0].scalars
-
-
 @pytest.mark.parametrize("fails", ["step", "frames"])
 def test_an_observer_that_fails_with_a_step_is_called_no_more(fails: str) -> None:
     """A note says what is missing and why; the others, the statistics and the sinks go on."""
@@ -308,51 +292,3 @@ def test_an_end_without_patience_gives_a_device_that_hangs_two_seconds(monkeypat
     assert bench.passed == []
     assert bench.sink.summary is not None
     assert bench.sink.summary.skipped == {"steps that the device had not passed": 2}
-
-
-class Ends(Observer):
-    """Note the calls at the end of a run, or fail in one of them."""
-
-    def __init__(self, fails: str = "") -> None:
-        self.calls: list[Any] = []
-        self.fails = fails
-
-    def _call(self, name: str, value: Any) -> None:
-        self.calls.append(value)
-        if name == self.fails:
-            raise ValueError(name)
-
-    def finish(self, *, complete: bool) -> Mapping[str, Any]:
-        self._call("finish", complete)
-        return {"one": 1, "two": 2}
-
-    def annotate(self, summary: Summary) -> Summary:
-        self._call("annotate", "annotate")
-        return summary
-
-
-@pytest.mark.parametrize(
-    ("how", "ended_well", "complete"),
-    [
-        (pipeline.CLOSED, False, True),
-        (lifecycle.EXIT, True, True),
-        (lifecycle.EXIT, False, False),
-        ("SIGTERM", True, False),
-    ],
-)
-def test_postponed_work_is_done_where_a_run_ends_well(
-    how: str, ended_well: bool, complete: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Closed by its own call, or at the end of a program without an error."""
-    monkeypatch.setattr(lifecycle, "ended_well", lambda: ended_well)
-    ends = Ends()
-    bench = Bench(ends)
-    bench.step()
-    bench.pipeline.finish(patient=True)
-    bench.pipeline.close(how)
-    assert ends.calls == [complete, "annotate"]
-    assert bench.folder.ends == [how]
-    assert bench.folder.noted == [("one", 1), ("two", 2)]
-    ((summary, report),) = bench.folder.summaries
-    assert summary is bench.sink.summary
-    assert any("layer" in line for line in report)

@@ -1,7 +1,5 @@
 """Steps that repeat a sequence of marks are resolved together, and get the same spans as each alone."""
 
-from __future__ import annotations
-
 import threading
 
 import pytest

@@ -1,7 +1,5 @@
 """A probe of another package is attached and detached like built-in ones: the example of docs/extending/probe.md."""
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Iterator

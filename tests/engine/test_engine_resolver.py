@@ -1,7 +1,5 @@
 """The resolver by itself: closed steps go in, frames come out in order, and each reading goes back to its clock."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

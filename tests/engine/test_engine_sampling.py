@@ -1,7 +1,5 @@
 """Unsampled steps: no module is marked, and the account stays complete."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

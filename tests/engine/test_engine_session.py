@@ -1,7 +1,5 @@
 """A session: where steps end, what belongs to them, and what set-up, pause and close leave behind."""
 
-from __future__ import annotations
-
 import logging
 from pathlib import Path
 from typing import Any
@@ -127,25 +125,6 @@ def test_warm_up_steps_are_kept_apart() -> None:
     assert (summary.steps, summary.warmup_steps, summary.total_step_ns) == (2, 2, 11)
 
 
-def test_only_each_nth_step_is_recorded_and_the_rest_is_counted() -> None:
-    """In between the model has no hook but what the user gave it."""
-    model = mlp()
-    config = everything(sample={"every": 3, "warmup": 0, "budget": None})
-    hooked = []
-    with Watched(model, config=config) as watched:
-        for _ in range(7):
-            hooked.append(is_marked(model[0]))
-            model(torch.ones(1, 2)).sum().backward()
-            watched.step()
-        summary = watched.session.summary()
-    assert [f.step for f in watched.frames] == [1, 4, 7]
-    assert hooked == [True, False, False, True, False, False, True]
-    assert (summary.steps, summary.unsampled_steps) == (3, 4)
-    for frame in watched.frames:
-        check_laws(frame)
-        assert count(frame, Phase.BACKWARD) == {"Sequential": 1, "0": 1, "1": 1, "2": 1}
-
-
 def test_what_happens_in_a_pause_is_charged_to_no_step() -> None:
     """Neither its time nor its calls; what lies around it keeps its own."""
     clock = FakeClock()
@@ -197,18 +176,6 @@ def test_values_that_are_no_scalars_are_left_out_and_said_once(caplog: pytest.Lo
 # The end.
 
 
-def test_step_after_close_warns_once_and_says_what_to_do(caplog: pytest.LogCaptureFixture) -> None:
-    """Nothing in a training loop raises."""
-    watched = Watched(mlp())
-    watched.session.close()
-    with caplog.at_level(logging.WARNING, logger="autoprof"):
-        watched.step()
-        watched.step()
-    assert [one.message for one in caplog.records] == [
-        "session.step: this session is closed; instrument the model again to go on"
-    ]
-
-
 def test_everything_but_step_may_be_called_after_close() -> None:
     """A loop's tail need not know."""
     model = mlp()
@@ -249,21 +216,6 @@ def test_a_session_closes_the_one_that_is_open_on_the_same_modules(other: str) -
     assert second.sink.summary is not None
     assert any("instrumented again" in note for note in second.sink.summary.notes)
     assert not any(hooks for module in again.modules() for hooks in hooks_of(module).values())
-
-
-def test_two_models_at_once_are_two_accounts() -> None:
-    """Each session records its own model; spans go to the one opened last."""
-    first, second = mlp(), nn.Linear(2, 2)
-    with Watched(first) as one, Watched(second, clock=FakeClock()) as two:
-        first(torch.ones(1, 2))
-        second(torch.ones(1, 2)).sum().backward()
-        with span("whose"):
-            pass
-        one.step()
-        two.step()
-    assert "Linear forward" not in tree(one.frames[0])
-    assert count(one.frames[0], Phase.FORWARD)["Sequential"] == 1
-    assert tree(two.frames[0]) == ["Linear forward", "Linear backward", "whose user"]
 
 
 def inert(session: autoprof.Session, model: nn.Module) -> None:

@@ -1,7 +1,5 @@
 """The processor time of a session outside of steps: counted once, and in every report."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -4,8 +4,6 @@ A program is a line of words, one for each event; ``train`` is a whole iteration
 program's past, of which no decision is looked at. The other column holds the decisions in their order.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Steps end by themselves in the loops that people write: counted within one, with an optimizer given or not."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
@@ -67,19 +65,6 @@ def plain(call: Callable[[Net], Tensor]) -> Callable[[], Loop]:
     return make
 
 
-def accumulation() -> Loop:
-    net = Net()
-    optimizer = sgd(net)
-
-    def iteration() -> None:
-        for _ in range(4):
-            net(X).sum().backward()
-        optimizer.step()
-        optimizer.zero_grad()
-
-    return net, [optimizer], iteration
-
-
 def gan(model: Gan, watched: nn.Module, critics: int = 1) -> Loop:
     """A GAN of the shape of pytorch/examples: the discriminator on real and on fake, then the generator."""
     g, d = model["g"], model["d"]
@@ -104,12 +89,6 @@ def gan(model: Gan, watched: nn.Module, critics: int = 1) -> Loop:
 def gan_in_a_dict() -> Loop:
     model = Gan()
     return gan(model, model)
-
-
-def discriminator_alone() -> Loop:
-    model = Gan()
-    model_d, optimizers, iteration = gan(model, model["d"])
-    return model_d, optimizers[:1], iteration
 
 
 def several_critic_steps() -> Loop:
@@ -174,12 +153,9 @@ def new_optimizer() -> Loop:
 
 LOOPS: dict[str, Callable[[], Loop]] = {
     "call": plain(lambda net: net(X)),
-    "model.forward(x)": plain(lambda net: net.forward(X)),
     "model.training_step(x)": plain(lambda net: net.training_step(X)),
     "encoder and decoder": plain(lambda net: net.decoder(net.encoder(X))),
-    "accumulation": accumulation,
     "gan in a dict": gan_in_a_dict,
-    "discriminator alone": discriminator_alone,
     "several critic steps": several_critic_steps,
     "lbfgs": lbfgs,
     "optimizers in turn": in_turn,
@@ -218,19 +194,6 @@ def test_as_many_steps_are_found_as_there_are_iterations(name: str, named: bool)
         assert all(shape == shapes[0] for shape in shapes)
     if name != "lbfgs":
         assert all("forward" in str(frame.spans[0].phase) for frame in frames[3:-1])
-
-
-@pytest.mark.parametrize("name", LOOPS)
-def test_fetches_do_not_change_the_number_of_steps(name: str) -> None:
-    """Each iteration begins with its fetch."""
-
-    def around(_session: Any, iteration: Iteration) -> None:
-        for _ in DataLoader(TensorDataset(torch.ones(ITERATIONS, 2))):
-            iteration()
-
-    _, frames = record(LOOPS[name](), named=True, around=around)
-    assert abs(len(frames) - ITERATIONS) <= 1
-    assert all(sum(span.name == "Data" for span in frame.spans) == 1 for frame in frames[2:-1])
 
 
 @pytest.mark.parametrize("inside", [False, True], ids=["", "inside a span"])

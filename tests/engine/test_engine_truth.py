@@ -1,7 +1,5 @@
 """Every nanosecond is charged to the module whose code, or whose code's backward, took it."""
 
-from __future__ import annotations
-
 from collections import Counter
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Modules that are never called are noted; if they run, their time is in the module around them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The optimizer's phase: clipping, ``zero_grad``, AMP and the schedule beside the update, and totals that add up."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Without targets a session opens the rows that hold most time, keeps its rows honest, and changes no result."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

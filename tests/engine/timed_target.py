@@ -1,7 +1,5 @@
 """Functions that a configuration names, in a module of their own."""
 
-from __future__ import annotations
-
 
 def plain(x: int, y: int = 1) -> int:
     """Add."""

@@ -3,8 +3,6 @@
 For sanitizers and debug builds of Python, which need no setuptools; every warning is an error.
 """
 
-from __future__ import annotations
-
 import os
 import runpy
 import shlex

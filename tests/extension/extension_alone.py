@@ -4,8 +4,6 @@ A sanitizer and a debug build of Python run this file as a script (``make asan``
 the same functions in ``test_extension.py``. Only the standard library is imported.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import gc

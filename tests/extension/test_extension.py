@@ -1,7 +1,5 @@
 """The extension in C without torch: the checks that a sanitizer and a debug build of Python run, and warnings."""
 
-from __future__ import annotations
-
 import gc
 import shlex
 import shutil

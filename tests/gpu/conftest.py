@@ -1,7 +1,5 @@
 """Tests that need a CUDA device: collected everywhere, run where there is one."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

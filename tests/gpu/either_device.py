@@ -1,7 +1,5 @@
 """One way to say what a device is to do, for the fake device and for CUDA: the same tests run on both."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from time import perf_counter_ns

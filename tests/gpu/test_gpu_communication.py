@@ -1,7 +1,5 @@
 """Communication over NCCL: seen with its bytes, with no event on its stream and without a wait."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Models that inductor compiles for the device, and CUDA graphs: the same bits, and a time for the whole."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Deep captures on a device: kernels belong to layers, in the forward."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Memory on a device: the user's counters, bounds of peaks, snapshots, and a failure that stays the user's."""
 
-from __future__ import annotations
-
 import gc
 import pickle
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A step on several streams, and spans that wait for the host: exact on the fake device, within its scatter on CUDA."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

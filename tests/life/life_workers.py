@@ -1,7 +1,5 @@
 """What other processes of the tests run: loader workers, ranks. Importable by name, as spawned processes need it."""
 
-from __future__ import annotations
-
 import os
 import signal
 from collections.abc import Callable

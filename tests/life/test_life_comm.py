@@ -1,7 +1,5 @@
 """Communication on two real processes: the collectives that a program calls, and the end of DDP's backward."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import comm_workers

@@ -1,7 +1,5 @@
 """A compiled model is timed as a whole, whichever of its two objects is given, and whenever it is compiled."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What people do with a model in the middle of a run: averages, checkpoints, moves, new and replaced layers."""
 
-from __future__ import annotations
-
 import pickle
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Wrapped for many processes or devices, before instrumenting and after: same bits, and the names of the bare model."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import life_workers

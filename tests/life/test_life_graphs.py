@@ -1,7 +1,5 @@
 """Graphs made of an instrumented model are the bare model's: ``torch.compile``, ``torch.export``, ``torch.jit``."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Loaders that were not given to the session: recognised, with their worker processes, and unchanged."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from pathlib import Path

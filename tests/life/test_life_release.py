@@ -1,7 +1,5 @@
 """A session keeps nothing of the program's alive: not after its end, and during training no longer than torch does."""
 
-from __future__ import annotations
-
 import gc
 import weakref
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Sessions on two threads at once, and modules that are reloaded during one."""
 
-from __future__ import annotations
-
 import importlib
 import sys
 import threading

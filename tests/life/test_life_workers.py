@@ -1,7 +1,5 @@
 """Loader workers, forked and spawned: inert, and the parent's run is none the wiser."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

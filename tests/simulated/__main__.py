@@ -1,7 +1,5 @@
 """``python -m tests.simulated demo --device sim``: a command of autoprof where the simulated accelerator is loaded."""
 
-from __future__ import annotations
-
 import sys
 
 from autoprof.cli import main

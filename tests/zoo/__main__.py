@@ -1,7 +1,5 @@
 """``python -m tests.zoo``: run the cases, print the table and write it to a page."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import sys

@@ -4,8 +4,6 @@ Outside ``make test-zoo`` the cases made for the purpose run, and a few of torch
 then a package that is missing is an error.
 """
 
-from __future__ import annotations
-
 import gc
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """The zoo sees harm where there is some: each harmful instrumentation is caught by the check made for it."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """What a case of the zoo is: a fresh model, what draws its next batch, and how a loss is made of its output."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Models of diffusers, small: U-nets, autoencoders, transformers, a control net."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, Final
 

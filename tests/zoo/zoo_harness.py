@@ -9,8 +9,6 @@ Each run builds its subject anew from the same seed:
 - once more bare, with ``register_full_backward_hook`` on every module, for the table.
 """
 
-from __future__ import annotations
-
 import gc
 import warnings
 from collections import Counter

@@ -3,8 +3,6 @@
 ``module_db`` is internal to torch and needs the package expecttest.
 """
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable
 from functools import cache

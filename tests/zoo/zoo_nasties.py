@@ -1,7 +1,5 @@
 """Models made to trip a profiler, one trap each: what they take, what they return, and what they are made of."""
 
-from __future__ import annotations
-
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass

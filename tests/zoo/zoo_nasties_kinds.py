@@ -1,7 +1,5 @@
 """Models made to trip a profiler, one trap each: unusual modules and unusual tensors."""
 
-from __future__ import annotations
-
 import functools
 import warnings
 from typing import Any

@@ -1,7 +1,5 @@
 """Models and loops made to trip a profiler, one trap each: how they are run."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

@@ -1,7 +1,5 @@
 """All cases there are."""
 
-from __future__ import annotations
-
 import importlib
 import os
 from typing import Final

@@ -1,7 +1,5 @@
 """The zoo's verdicts as a page."""
 
-from __future__ import annotations
-
 import platform
 from collections import Counter
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Models of torchvision, small: classification, detection, segmentation, video, optical flow."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, Final
 

@@ -5,8 +5,6 @@ and the import fails for want of one operator, ``nms``. It is defined here in Py
 the models need, torchvision has in Python itself.
 """
 
-from __future__ import annotations
-
 import importlib
 import importlib.util
 from pathlib import Path

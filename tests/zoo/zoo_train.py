@@ -1,7 +1,5 @@
 """Train a subject and write down, to the last bit, all that training made."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from itertools import groupby
 from typing import Any, Final

@@ -1,7 +1,5 @@
 """Models of transformers, small, from their configurations: text, vision, audio, both."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, Final
 

@@ -1,7 +1,5 @@
 """What the user's own hooks see: who is called in which order, with what, whose output received a gradient."""
 
-from __future__ import annotations
-
 import weakref
 from collections import Counter
 from typing import Any

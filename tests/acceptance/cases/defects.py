@@ -1,7 +1,5 @@
 """Programs with one defect each, of real arithmetic: things that people do, and that cost 15 % of the time or more."""
 
-from __future__ import annotations
-
 import copy
 import gc
 import itertools

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import nullcontext
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -24,6 +24,7 @@ from ..parts import (
     Sleep,
     batches,
     clocked_steps,
+    evaluated,
     instrumented,
     judge_loop,
     judge_plain,
@@ -33,6 +34,7 @@ from ..parts import (
     sgd,
     train_step,
     update,
+    validate,
 )
 from ..registry import Program, add, program
 
@@ -53,17 +55,6 @@ class Model(Root):
         for _ in range(3):
             x = self.head(self.encoder(x))
         return x
-
-
-@contextmanager
-def evaluated(model: nn.Module) -> Iterator[None]:
-    """Switch a model to eval mode inside the block, as excluded time of the program."""
-    with CLOCK.phase(EXCLUDED):
-        model.eval()
-        try:
-            yield
-        finally:
-            model.train()
 
 
 def train_and(between: Callable[[Model, Any], None], model: Model | None = None) -> Judge:
@@ -196,9 +187,7 @@ def validation_after_training() -> Judge:
     for number, batch in enumerate(clocked_steps(batches(60)), 1):
         train_step(model, optimizer, batch)
         if number == 60:
-            with evaluated(model), torch.no_grad():
-                for other in batches(3 * BATCHES):
-                    model(other)
+            validate(model, 3 * BATCHES)
     return Judge(session).steps().phases("forward", "backward", "other").step_time().excluded()
 
 

@@ -1,7 +1,5 @@
 """Programs with one defect each, which the report must name, and healthy programs, which it must not accuse."""
 
-from __future__ import annotations
-
 import gc
 import logging
 import os
@@ -35,6 +33,7 @@ from ..parts import (
     sgd,
     train_step,
     update,
+    validate,
 )
 from ..registry import program
 
@@ -97,16 +96,11 @@ def slow_code_in_forward() -> Judge:
 def validating_too_often() -> Judge:
     model = net()
 
-    def validate(number: int, batch: Tensor) -> None:
-        if number % 2:
-            return
-        model.eval()
-        with CLOCK.phase(EXCLUDED), torch.no_grad():
-            for other in batches(4):
-                model(other)
-        model.train()
+    def after(number: int, batch: Tensor) -> None:
+        if number % 2 == 0:
+            validate(model)
 
-    return loop(model, after=validate).steps().verdict("excluded", "validation")
+    return loop(model, after=after).steps().verdict("excluded", "validation")
 
 
 def train_on_rollouts(*, evaluates: bool) -> Judge:
@@ -381,11 +375,7 @@ def healthy_everything() -> Judge:
         if number % 20 == 0:
             print(f"step {number} loss {loss:.3f}")
         if number % 120 == 0:
-            model.eval()
-            with CLOCK.phase(EXCLUDED), torch.no_grad():
-                for other in batches(4):
-                    model(other)
-            model.train()
+            validate(model)
             with CLOCK.phase(EXCLUDED):
                 torch.save(model.state_dict(), "checkpoint.pt")
         CLOCK.step()

@@ -1,7 +1,5 @@
 """Loops as people write their scripts: a figure after the loop, ``next`` on an iterator, prefetching, EMA, AMP."""
 
-from __future__ import annotations
-
 import queue
 import threading
 import time
@@ -13,7 +11,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import autoprof
 
-from ..clock import CLOCK, EXCLUDED
+from ..clock import CLOCK
 from ..judge import Judge
 from ..parts import (
     Chain,
@@ -31,6 +29,7 @@ from ..parts import (
     train_step,
     two_layers,
     update,
+    validate,
 )
 from ..registry import program
 
@@ -69,14 +68,10 @@ def figure_after_the_last_validation() -> Judge:
     session, optimizer = instrumented(model)
     CLOCK.start()
     for _ in range(4):
-        model.train()
         for number, (batch,) in enumerate(loader, 1):
             train_step(model, optimizer, batch)
             if number == 20:
-                model.eval()
-                with CLOCK.phase(EXCLUDED), torch.no_grad():
-                    for other in batches(4):
-                        model(other)
+                validate(model)
             CLOCK.step()
     draw_figure(500)
     return Judge(session).steps().phases("forward", "backward").run_time().excluded(relative=0.1)

@@ -1,7 +1,5 @@
 """Healthy programs of real arithmetic, six of them standard models: no finding may accuse them."""
 
-from __future__ import annotations
-
 import itertools
 import threading
 from collections.abc import Callable, Iterator

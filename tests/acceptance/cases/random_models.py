@@ -1,7 +1,5 @@
 """Random models and loops from fixed seeds: nested blocks, checkpoints, frozen parts, several optimizers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from random import Random
@@ -15,7 +13,7 @@ import autoprof
 
 from ..clock import CLOCK, EXCLUDED
 from ..judge import Judge
-from ..parts import Root, Sleep, batches, recomputed, rest, sgd
+from ..parts import Root, Sleep, batches, recomputed, rest, sgd, validate
 from ..registry import Program, add
 
 SEEDS = range(1, 15)
@@ -149,11 +147,7 @@ def run_seed(seed: int) -> Judge:
 
 def _between(model: nn.Module, validates: bool, saves: bool) -> None:
     if validates:
-        model.eval()
-        with CLOCK.phase(EXCLUDED), torch.no_grad():
-            for batch in batches(3):
-                model(batch)
-        model.train()
+        validate(model, 3)
     if saves:
         state = model.state_dict()  # the program's own work: the report's row is the call of torch.save
         with CLOCK.phase(EXCLUDED):

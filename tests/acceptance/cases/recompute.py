@@ -1,7 +1,5 @@
 """Programs with activation checkpointing in every form: the recomputation is a phase of its own."""
 
-from __future__ import annotations
-
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """The report itself: its length, its last line, short runs, and what happens after the end."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

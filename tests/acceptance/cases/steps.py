@@ -1,7 +1,5 @@
 """Loops of every kind, without a call of ``session.step()``: the number of steps is found."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from typing import Any

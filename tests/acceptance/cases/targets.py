@@ -1,7 +1,5 @@
 """Models of many shapes under the default: phases are whole, blocks are grouped, and the hot part is named."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

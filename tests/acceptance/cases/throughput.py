@@ -1,7 +1,5 @@
 """Programs whose throughput is easy to get wrong: it is right, or absent where the batch is not certain."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,7 +9,7 @@ from torch.utils.data import DataLoader
 
 import autoprof
 
-from ..clock import CLOCK, EXCLUDED
+from ..clock import CLOCK
 from ..judge import Judge
 from ..parts import (
     Parts,
@@ -27,6 +25,7 @@ from ..parts import (
     train_step,
     two_layers,
     update,
+    validate,
     weight,
 )
 from ..registry import program
@@ -163,11 +162,7 @@ def validation_between() -> Judge:
     for number, (batch,) in enumerate(clocked_steps(loader), 1):
         train_step(model, optimizer, batch)
         if number % 10 == 0:
-            model.eval()
-            with CLOCK.phase(EXCLUDED), torch.no_grad():
-                for other in batches(3, 32):
-                    model(other)
-            model.train()
+            validate(model, 3, 32)
     return Judge(session).steps().throughput(8)
 
 

@@ -1,7 +1,5 @@
 """Programs whose optimizers change, skip, nest or take turns, and programs that train without ``backward``."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable
 from typing import Any
