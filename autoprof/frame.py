@@ -93,6 +93,13 @@ class Phase(str, Enum):
         cls._member_names_.insert(-1, name)
         return phase
 
+    @classmethod
+    def __get_pydantic_core_schema__(cls, _source: Any, _handler: Any) -> Any:
+        """Let pydantic read a phase of any package and version."""
+        from pydantic_core import core_schema
+
+        return core_schema.no_info_plain_validator_function(cls.add)
+
     @property
     def short(self) -> str:
         """Its name in at most 5 characters."""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from functools import lru_cache
+from functools import cache
 from math import isfinite
-from types import NoneType, UnionType
-from typing import Any, ClassVar, Final, Literal, Union, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 from .frame import NamedShape, Phase
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
 
 ClockName = Literal["host", "device"]
 Severity = Literal["info", "warning", "critical"]
@@ -435,38 +437,22 @@ class Summary:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Summary:
-        """Read the output of ``to_dict``; keys of other versions are ignored."""
+        """Read the output of ``to_dict``; keys of other versions are ignored. Raises ``ValueError``."""
+        from pydantic import ValidationError  # only readers of saved runs need it
+
         not_finite = {name: float(text) for name, text in data.get("not_finite", {}).items()}
-        summary: Summary = _read(cls, {**data, "scalars": {**data["scalars"], **not_finite}})
-        return summary
+        try:
+            return _reader().validate_python({**data, "scalars": {**data["scalars"], **not_finite}})
+        except ValidationError as error:
+            first = error.errors()[0]
+            raise ValueError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
 
 
-def _read(kind: Any, value: Any) -> Any:
-    """Return a value of JSON as this type: a dataclass, a named tuple, a phase, or a container of them."""
-    origin, parts = get_origin(kind), get_args(kind)
-    if value is None or kind is Any or origin is Literal:
-        return value
-    if origin in (Union, UnionType):
-        return _read(next(part for part in parts if part is not NoneType), value)
-    if origin is tuple:
-        return tuple(_read(parts[0], one) for one in value)
-    if origin is not None:
-        return {_read(parts[0], key): _read(parts[1], one) for key, one in value.items()}
-    if kind is Phase:
-        return Phase.add(value)
-    if hasattr(kind, "__dataclass_fields__"):
-        hints = _hints(kind)
-        return kind(**{name: _read(hints[name], one) for name, one in value.items() if name in hints})
-    if hasattr(kind, "_fields"):
-        return kind(*(_read(hint, one) for hint, one in zip(_hints(kind).values(), value, strict=True)))
-    if not isinstance(value, (kind, int) if kind is float else kind):
-        raise TypeError(f"{value!r:.40} is not of type {kind.__name__}")
-    return value
+@cache
+def _reader() -> TypeAdapter[Summary]:
+    from pydantic import TypeAdapter
 
-
-@lru_cache
-def _hints(kind: type) -> Mapping[str, Any]:
-    return {name: hint for name, hint in get_type_hints(kind).items() if get_origin(hint) is not ClassVar}
+    return TypeAdapter(Summary)
 
 
 def format_counts(reasons: Mapping[str, int]) -> str:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-import numpy as np
-
-from ..frame import Layout, Nanoseconds, StepFrame
-from .name_tree import NameTree, name_tree
+from ..frame import Layout, StepFrame
+from .name_tree import NameNode, name_tree
 
 MAX_PLACES: Final = 4096
 """The most averages in memory; further names (a program may make up a new one each step) have none."""
@@ -17,37 +15,26 @@ class NameAverages:
     """The running average of every name at its place in the tree, over recorded steps with it. Bounded."""
 
     def __init__(self) -> None:
-        self._places: dict[tuple[tuple[str, ...], bool, bool], int] = {}
-        self._index: dict[Layout, Nanoseconds] = {}
-        self._sums = np.zeros(MAX_PLACES + 1, dtype=np.int64)
-        self._counts = np.zeros(MAX_PLACES + 1, dtype=np.int64)
+        self._sums: dict[tuple[tuple[str, ...], bool, bool], tuple[int, int]] = {}
+        """The nanoseconds and the steps of each place."""
 
     def count(self, frame: StepFrame) -> None:
         """Add a step's frame, unless it is warm-up."""
-        if not frame.warmup:
-            tree = name_tree(frame.layout)
-            index = self._places_of(frame.layout, tree)
-            self._sums[index] += tree.totals_ns(frame.total_ns)
-            self._counts[index] += index < MAX_PLACES
+        if frame.warmup:
+            return
+        tree = name_tree(frame.layout)
+        for node, ns in zip(tree.nodes, tree.totals_ns(frame.total_ns).tolist(), strict=True):
+            place = _place(node)
+            total_ns, steps = self._sums.get(place, (0, 0))
+            if steps or len(self._sums) < MAX_PLACES:
+                self._sums[place] = total_ns + ns, steps + 1
 
     def of(self, layout: Layout) -> list[float | None]:
         """Return the average so far of each node in nanoseconds, None where there is none."""
-        index = self._places_of(layout, name_tree(layout))
-        counts = self._counts[index]
-        means = self._sums[index] / np.maximum(counts, 1)
-        return [mean if count else None for mean, count in zip(means.tolist(), counts.tolist(), strict=True)]
+        sums = (self._sums.get(_place(node)) for node in name_tree(layout).nodes)
+        return [None if one is None else one[0] / one[1] for one in sums]
 
-    def _places_of(self, layout: Layout, tree: NameTree) -> Nanoseconds:
-        index = self._index.get(layout)
-        if index is None:
-            if len(self._index) >= 128:
-                self._index.clear()
-            places = []
-            for node in tree.nodes:
-                is_logged = node.is_separate and not node.calls and not node.is_header
-                place = node.path, node.is_separate, is_logged  # a name may also be another thread's and a logged one
-                places.append(min(self._places.setdefault(place, len(self._places)), MAX_PLACES))
-                if len(self._places) > MAX_PLACES:
-                    del self._places[place]
-            index = self._index[layout] = np.asarray(places, dtype=np.int64)
-        return index
+
+def _place(node: NameNode) -> tuple[tuple[str, ...], bool, bool]:
+    """Return the place of a name, which may also be one of another thread and one of logged durations."""
+    return node.path, node.is_separate, node.is_separate and not node.calls and not node.is_header

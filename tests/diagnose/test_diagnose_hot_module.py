@@ -49,7 +49,7 @@ def work_of(**flops: int) -> Work:
 def test_a_block_much_longer_than_its_siblings_is_found_with_its_excess() -> None:
     """Four times as long as three blocks of the same structure."""
     finding = finding_of(run({"h.0": 10, "h.1": 40, "h.2": 10, "h.3": 10}), "hot-module")
-    assert (finding.severity, finding.name) == ("warning", "h.1")
+    assert (finding.severity, finding.name) == ("critical", "h.1")
     assert finding.evidence["times"] == pytest.approx(4, abs=0.2)
     assert finding.gain_ns == pytest.approx(30 * MS, rel=0.05)
 
@@ -89,7 +89,7 @@ def test_a_module_without_arithmetic_that_takes_most_of_the_step_is_found() -> N
     assert "0.1 % of the model's FLOPs" in finding.why
 
 
-@pytest.mark.parametrize(("backward_ms", "severity"), [(10, "warning"), (60, None)])
+@pytest.mark.parametrize(("backward_ms", "severity"), [(10, "critical"), (60, None)])
 def test_a_forward_longer_than_its_backward_is_code_that_is_no_arithmetic(
     backward_ms: int, severity: str | None
 ) -> None:

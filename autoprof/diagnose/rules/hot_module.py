@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from statistics import median
 from typing import Final, NamedTuple
 
@@ -16,9 +17,8 @@ from ..._core.units import format_ms, format_percent
 from ..._stats.intervals import Interval
 from ...frame import TRAINING_LANE, Phase
 from ...summary import Finding, Row, SlowestMember
-from .. import Evidence, Rule, abstain, classify, edit_module, inconclusive
+from .. import Evidence, ExceededBound, Rule, abstain, classify, edit_module, inconclusive, threshold_time
 from .._calls import NEARLY_ALL
-from .._thresholding import share_evidence
 
 MAX_TIMES: Final = 3.0
 """Blocks of one structure differ by some percent; three times as long is another cause than the structure."""
@@ -82,52 +82,47 @@ def _own_times(run: Evidence) -> list[OwnTime]:
 def _judge_names(run: Evidence, own: list[OwnTime]) -> Finding | None:
     """Find the name that dominates, where names are given by hand and nothing is known of the arithmetic in them."""
     hot, beside, *_ = sorted(own, key=lambda one: (-one.ns.middle, one.name))
-    share, times = hot.ns.over(run.step_time), hot.ns.over(beside.ns)
-    evidence = share_evidence(share, MAX_NAME_SHARE, run.summary.steps)
-    evidence |= {"times_next": round(times.middle, 2), "next": beside.name}
-    positions = {classify(share, MAX_NAME_SHARE), classify(times, MAX_TIMES)}
-    if "below" in positions:
-        return None
-    if "near" in positions:
-        return inconclusive("hot-module", share, MAX_NAME_SHARE, evidence)
-    return Finding(
-        "hot-module",
-        "warning",
-        f"{hot.name} takes {format_percent(share.middle)} of the step, {times.middle:.1f} x as long as {beside.name}, "
-        "the longest name beside it",
+    times = hot.ns.over(beside.ns)
+    found = _judge_both(run, hot.ns, MAX_NAME_SHARE, times, hot.row)
+    if not isinstance(found, ExceededBound):
+        return found
+    finding = found.finding(
+        f"{hot.name} takes {format_percent(found.share.middle)} of the step, {times.middle:.1f} x as long as "
+        f"{beside.name}, the longest name beside it",
         "look there first: time its parts under names of their own; the possible gain was not measured",
-        hot.name,
-        hot.row.phase,
-        evidence=evidence,
+        name=hot.name,
+        evidence={"times_next": round(times.middle, 2), "next": beside.name},
     )
+    return replace(finding, gain_ns=None)
 
 
 def _judge_siblings(run: Evidence, own: list[OwnTime]) -> Finding | None:
     """Find the module that takes much longer than the others of its structure."""
     slow = max([*_slow_rows(run, own), *_slow_members(run)], key=lambda one: one.excess.middle, default=None)
-    if slow is None:
-        return None
-    share = slow.excess.over(run.step_time)
-    evidence = share_evidence(share, MIN_EXCESS, run.summary.steps)
-    evidence |= {"times": round(slow.times.middle, 2), "siblings": slow.siblings}
-    evidence |= {} if slow.module == slow.row.name else {"module": slow.module}
-    positions = {classify(slow.times, MAX_TIMES), classify(share, MIN_EXCESS)}
-    if "below" in positions:
-        return None
-    if "near" in positions:
-        return inconclusive("hot-module", share, MIN_EXCESS, evidence)
-    return Finding(
-        "hot-module",
-        "warning",
+    found = None if slow is None else _judge_both(run, slow.excess, MIN_EXCESS, slow.times, slow.row)
+    if slow is None or not isinstance(found, ExceededBound):
+        return found if isinstance(found, Finding) else None
+    return found.finding(
         f"{slow.module} takes {slow.times.middle:.1f} x as long as the median of its {slow.siblings} siblings of the "
         f"same structure: {format_ms(slow.excess.middle)} more in each step",
         f"compare {slow.module} with its siblings: other inputs (longer, another dtype or memory format), a hook, a "
         "copy or code that only it runs",
-        slow.row.name,
-        slow.row.phase,
-        gain_ns=round(slow.excess.middle),
-        evidence=evidence,
+        name=slow.row.name,
+        evidence={
+            "times": round(slow.times.middle, 2),
+            "siblings": slow.siblings,
+            **({} if slow.module == slow.row.name else {"module": slow.module}),
+        },
     )
+
+
+def _judge_both(run: Evidence, ns: Interval, bound: float, times: Interval, row: Row) -> ExceededBound | Finding | None:
+    """Compare a time of each step with its bound, and ``times``, that over another time, with ``MAX_TIMES``."""
+    position = classify(times, MAX_TIMES)
+    found = None if position == "below" else threshold_time("hot-module", run, ns, ns.middle, bound, row.phase)
+    if position == "near" and isinstance(found, ExceededBound):
+        return inconclusive("hot-module", found.share, bound, found.evidence)
+    return found
 
 
 def _slow_rows(run: Evidence, own: list[OwnTime]) -> Iterator[SlowSibling]:
@@ -173,11 +168,11 @@ def _slow_members(run: Evidence) -> Iterator[SlowSibling]:
 def _judge_work(run: Evidence, own: list[OwnTime]) -> Finding | None:
     """Judge the module with the most own time by its part of the counted FLOPs."""
     hot = max(own, key=lambda one: (one.ns.middle, one.name))
-    share, work = hot.ns.over(run.step_time), run.summary.work
-    if work is None or work.reason is not None or classify(share, MIN_SHARE) != "above":
+    found = threshold_time("hot-module", run, hot.ns, hot.ns.middle, MIN_SHARE, hot.row.phase)
+    work = run.summary.work
+    if work is None or work.reason is not None or not isinstance(found, ExceededBound):
         return None
-    counted = {row.name: sum(row.flops.values()) for row in work.rows}
-    total = sum(work.flops.values())
+    counted, total = {row.name: sum(row.flops.values()) for row in work.rows}, sum(work.flops.values())
     inside = sum(counted.get(one.name, 0) for one in own if one.parent == hot.name and one.name != hot.name)
     if hot.name not in counted or not total:
         return None
@@ -186,24 +181,15 @@ def _judge_work(run: Evidence, own: list[OwnTime]) -> Finding | None:
     rest_rate, rate = (total - flops) / max(rest_ns, 1.0), flops / max(hot.ns.middle, 1.0)
     if rate * MAX_SLOWER > rest_rate:
         return None
-    gain_ns = hot.ns.middle - flops / max(rest_rate, 1e-12)
-    return Finding(
-        "hot-module",
-        "warning",
-        f"{hot.name} itself takes {format_percent(share.middle)} of the step and has "
+    return found.finding(
+        f"{hot.name} itself takes {format_percent(found.share.middle)} of the step and has "
         f"{format_percent(flops / total)} of the model's FLOPs: its time is not spent on arithmetic"
-        f"{_lines(run, hot, share)}",
+        f"{_lines(run, hot, found.share)}",
         "look at the code of its forward outside of the modules in it: loops in Python, copies, indexing, waits, values"
         " read to Python; use operators on whole tensors",
-        hot.name,
-        hot.row.phase,
-        gain_ns=round(gain_ns),
-        evidence={
-            "share": round(share.middle, 4),
-            "bound": MIN_SHARE,
-            "flops_share": round(flops / total, 5),
-            "steps": run.summary.steps,
-        },
+        name=hot.name,
+        gain_ns=hot.ns.middle - flops / max(rest_rate, 1e-12),
+        evidence={"flops_share": round(flops / total, 5)},
     )
 
 
@@ -222,25 +208,18 @@ def _judge_forward(run: Evidence, own: list[OwnTime]) -> Finding | None:
     if not found:
         return None
     excess, hot = max(found, key=lambda one: one[0].middle)
-    share = excess.over(run.step_time)
-    evidence = share_evidence(share, MIN_FORWARD_EXCESS, run.summary.steps)
-    position = classify(share, MIN_FORWARD_EXCESS)
-    if position != "above":
-        return inconclusive("hot-module", share, MIN_FORWARD_EXCESS, evidence) if position == "near" else None
+    judged = threshold_time("hot-module", run, excess, excess.middle, MIN_FORWARD_EXCESS, Phase.FORWARD)
+    if not isinstance(judged, ExceededBound):
+        return judged
     forward_ns, backward_ns = (rows[hot.name].total_ns / run.summary.steps for rows in (forward, backward))
-    return Finding(
-        "hot-module",
-        "warning",
+    return judged.finding(
         f"the forward of {hot.name} takes {format_ms(forward_ns)}, its backward {format_ms(backward_ns)}: at least "
         f"{format_ms(excess.middle)} "
-        f"({format_percent(share.middle)} of the step) in its own code are not part of the model's arithmetic"
-        f"{_lines(run, hot, share)}",
+        f"({format_percent(judged.share.middle)} of the step) in its own code are not part of the model's arithmetic"
+        f"{_lines(run, hot, judged.share)}",
         "look in its forward and its hooks, outside of the modules in it, for masks built in Python, statistics, "
         "sorting, printing or copies: compute them once, or not in every step",
-        hot.name,
-        Phase.FORWARD,
-        gain_ns=round(excess.middle),
-        evidence=evidence,
+        name=hot.name,
     )
 
 
