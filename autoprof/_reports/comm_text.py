@@ -8,8 +8,7 @@ from typing import Final
 from .._core.units import count, format_bytes, format_count, format_ms
 from ..frame import Phase
 from ..summary import CommRow, Communication, Summary
-from .table import render_rows
-from .text import glyphs_for, wrap
+from .text import glyphs_for, render_rows, wrap
 
 NOT_SEEN: Final = "-"
 NO_ENDS: Final = (

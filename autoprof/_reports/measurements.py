@@ -8,7 +8,7 @@ from typing import Final
 from .._core.units import count, format_bytes, format_flops, format_percent, format_span
 from ..frame import MODULE_PHASES
 from ..summary import Summary, Work
-from .table import render_rows
+from .text import render_rows
 
 
 def progress_text(summary: Summary) -> str:

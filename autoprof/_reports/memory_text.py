@@ -7,8 +7,7 @@ from typing import Final
 
 from .._core.units import count, format_bytes, format_percent
 from ..summary import MemoryRow, Summary
-from .table import render_rows
-from .text import wrap
+from .text import render_rows, wrap
 
 _COLUMNS: Final[tuple[tuple[str, Callable[[MemoryRow], int | None]], ...]] = (
     ("parameters", lambda row: row.parameter_bytes),

@@ -1,8 +1,9 @@
-"""The live panel: the tree of names between a title and a total, as lines of one width."""
+"""The run so far: the live panel, and for outputs without a terminal a line of at most 100 cells."""
 
 from __future__ import annotations
 
 import re
+from typing import Final
 
 from .._core.units import count, format_ms, format_percent, format_rate, format_round_percent, format_span
 from ..frame import Phase
@@ -11,8 +12,11 @@ from .card import verdict_line
 from .hot_tree import HotTree, hot_tree, separate_tree
 from .measurements import brief_metrics, brief_work
 from .memory_text import readings
-from .text import cells, crop, glyphs_for, safe
+from .text import cells, crop, elide, glyphs_for, safe
 from .tree_text import name_cells, render_tree
+
+LINE: Final = 100
+"""Cells of the line at most; the files of the run have the rest."""
 
 
 def panel_tree(summary: Summary, top: int, room: int) -> HotTree:
@@ -96,12 +100,14 @@ def _phases(summary: Summary, width: int) -> str:
 def _speed(summary: Summary) -> list[str]:
     if not summary.steps:
         return ["warming up"]
-    speed = [f"{format_ms(summary.step_mean_ns)}/step"]
-    if summary.throughput is not None:
-        speed.append(format_rate(summary.throughput, summary.throughput_unit))
-    if summary.progress is not None and summary.progress.remaining_ns:
-        speed.append(f"{format_span(summary.progress.remaining_ns)} left")
-    return speed
+    return [f"{format_ms(summary.step_mean_ns)}/step", *_pace(summary)]
+
+
+def _pace(summary: Summary) -> list[str]:
+    """Phrase the throughput and the time to finish, as far as they are known."""
+    rate, progress = summary.throughput, summary.progress
+    pace = [] if rate is None else [format_rate(rate, summary.throughput_unit)]
+    return pace + ([f"{format_span(progress.remaining_ns)} left"] if progress and progress.remaining_ns else [])
 
 
 def _notes(summary: Summary, dot: str) -> list[str]:
@@ -116,3 +122,54 @@ def _notes(summary: Summary, dot: str) -> list[str]:
         if parts:
             notes.append(word + dot.join(parts))
     return [*notes, *summary.notes]
+
+
+def render_plain(summary: Summary, *, step: int, top: int = 3, encoding: str = "utf-8") -> str:
+    """Return the run so far in one line of at most 100 cells: means per recorded step, percentages of the step.
+
+    It has the time of a step, the throughput and the time left, then as much as fits: the longest phases and names,
+    rates, utilization and overhead.
+    """
+    most_cells = 30
+    if not summary.steps:
+        return f"autoprof | step {step} | warming up"
+    whole = max(summary.total_step_ns, 1)
+    limit = summary.clock_limit_ns * summary.steps / whole
+    longest = sorted(summary.phases, key=lambda phase: -summary.phases[phase])[:3]
+    shares = [
+        f"{phase.short} {format_round_percent(ns / whole, limit)}%"
+        for phase, ns in summary.phases.items()
+        if ns and phase in longest
+    ]
+    rows = panel_tree(summary, top, most_cells).rows
+    depths = [*(row.depth for row in rows[1:]), 0][: len(rows)]
+    leaves = [row for row, below in zip(rows, depths, strict=True) if below <= row.depth]
+    names = []
+    for row in sorted(leaves, key=lambda row: -row.total_ns):
+        share = format_round_percent(row.share, row.limit_ns / max(summary.step_mean_ns, 1))
+        names += [f"{elide(safe(row.path, encoding), most_cells)} {share}%"] if row.path else []
+    line = " | ".join([f"autoprof | step {step}", format_ms(summary.step_mean_ns), *_pace(summary)])
+    for before, between, pieces in (
+        (" | ", "", [" ".join(shares)] if shares else []),
+        (" | top ", ", ", names),
+        (" | ", " ", [*brief_work(summary.work), *brief_metrics(summary)]),
+        (" | ", "", [f"overhead {100 * summary.overhead:.2f} %"]),
+    ):
+        for at, piece in enumerate(pieces):
+            longer = f"{line}{between if at else before}{piece}"
+            if cells(longer) > LINE:
+                break
+            line = longer
+    return safe(line, encoding)
+
+
+def render_plain_verdict(summary: Summary, *, encoding: str = "utf-8") -> str | None:
+    """Return the verdict in one line of at most 100 cells, with its gain where there is room; None before one."""
+    for gain in (True, False):
+        verdict = verdict_line(summary, gain=gain)
+        if verdict is None:
+            return None
+        text = safe(f"autoprof | verdict: {verdict}", encoding)
+        if cells(text) <= LINE:
+            return text
+    return elide(text, LINE)

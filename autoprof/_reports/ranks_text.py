@@ -12,8 +12,7 @@ from .._core.names import visible
 from .._core.units import NS_PER_MS, count, format_ms, format_percent
 from .._ranks import FolderRecords, LeftOut, RankComparison, median_of_others, phrase_slow
 from ..frame import Phase
-from .table import GAP, render_rows
-from .text import cells, crop, fit, glyphs_for, safe, wrap
+from .text import GAP, cells, crop, fit, glyphs_for, render_rows, safe, wrap
 
 MIN_WIDTH: Final = 80
 

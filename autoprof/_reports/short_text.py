@@ -13,8 +13,7 @@ from ..summary import Summary
 from .card import card_facts, other_findings
 from .hot_tree import hot_tree
 from .run_facts import FULL, NOTHING, PAGE, headline, run_facts, shown_path
-from .table import GAP, render_rows
-from .text import Glyphs, crop, glyphs_for, safe, wrap
+from .text import GAP, Glyphs, crop, glyphs_for, render_rows, safe, wrap
 from .tree_text import clock_legend, column_unit, name_cells, render_tree
 
 LINES: Final = 39

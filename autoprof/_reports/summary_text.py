@@ -16,8 +16,7 @@ from .memory_text import render_memory
 from .run_facts import NOTHING, headline, run_facts
 from .shapes import render_shapes
 from .short_text import LABEL, phase_lines
-from .table import render_rows
-from .text import crop, glyphs_for, safe, wrap
+from .text import crop, glyphs_for, render_rows, safe, wrap
 from .tree_text import name_cells, render_tree
 
 NARROWEST: Final = 80

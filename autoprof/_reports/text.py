@@ -1,4 +1,4 @@
-"""Text of a fixed width: terminal cells instead of characters, elided names, colours, glyphs of the encoding."""
+"""Text of a fixed width: terminal cells instead of characters, elided names, tables, glyphs of the encoding."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from .._core.names import visible
 
 LABEL: Final = 10
 """Cells of the labels at the left edge of a card."""
+GAP: Final = 2
+"""The least blanks before a number."""
 
 
 class Glyphs(NamedTuple):
@@ -114,3 +116,24 @@ def wrap(label: str, text: str, width: int, room: int = LABEL) -> list[str]:
             line = ""
         line += f" {word}" if line else word
     return [fit(label if at == 0 else "", room) + part for at, part in enumerate([*lines, line])]
+
+
+def render_rows(
+    rows: Sequence[Sequence[str]], width: int, *, encoding: str = "utf-8", least: Sequence[int] = ()
+) -> list[str]:
+    """Return a line for each row, a name and numbers, none wider than ``width``; a long name loses its middle.
+
+    The first column is as wide as the longest name where there is room, so that numbers stay near their names.
+    ``least`` are the least widths of the columns of numbers.
+    """
+    shown = [[safe(cell, encoding) for cell in row] for row in rows]
+    names, *columns = zip(*shown, strict=True)
+    widths = [max(map(cells, column)) + GAP for column in columns]
+    widths = [max(one, other) for one, other in zip(widths, least or widths, strict=True)]
+    first = min(max(width - sum(widths), 0), max(map(cells, names)))
+    ellipsis = glyphs_for(encoding).ellipsis
+    lines = []
+    for name, *numbers in shown:
+        right = (" " * (size - cells(cell)) + cell for size, cell in zip(widths, numbers, strict=True))
+        lines.append(fit(name, first, ellipsis) + "".join(right))
+    return lines

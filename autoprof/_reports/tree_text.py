@@ -8,8 +8,7 @@ from .._core.units import NS_PER_MS, NS_PER_S, count, format_count, format_ns, f
 from ..frame import MODULE_PHASES
 from ..summary import Summary
 from .hot_tree import HotTree, TreeRow
-from .table import render_rows
-from .text import glyphs_for, safe
+from .text import glyphs_for, render_rows, safe
 
 SEVERAL: Final = 1.5
 """Calls of a step from which their number is shown."""

@@ -59,8 +59,7 @@ class RunFacts:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> RunFacts:
         """Read back the result of ``to_dict``; keys that only older versions have are left out."""
-        known = {key: value for key, value in data.items() if key != "threads" or isinstance(value, (list, tuple))}
-        return _adapter().validate_python(known)
+        return _adapter().validate_python(data)
 
     @classmethod
     def of_run_info(cls, info: Mapping[str, Any]) -> RunFacts:

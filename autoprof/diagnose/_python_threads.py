@@ -1,4 +1,4 @@
-"""Other Python threads of the process: how long they compute, and in which lines."""
+"""Other Python threads of the process, and how long they compute."""
 
 from __future__ import annotations
 
@@ -12,21 +12,16 @@ from threading import Thread, get_ident
 from time import perf_counter_ns
 from typing import Final
 
-from ..probes._call_table import Site
-from ..probes.stacks import sites_of
-from ._calls import shorten_path
-
 MIN_CORES: Final = 0.05
 """Processors that a thread keeps busy before it is named; autoprof's own and progress bars stay below."""
 
 
 @dataclass(frozen=True, slots=True)
 class PythonThread:
-    """A thread, the processors that it keeps busy, and the line where it was seen most often."""
+    """A thread, whose name mostly has its function, and the processors that it keeps busy."""
 
     name: str
     cores: float
-    where: str = ""
 
 
 class ThreadMonitor:
@@ -40,17 +35,14 @@ class ThreadMonitor:
         self._read_ns: dict[tuple[int, str], int] = {}
         """The CPU time of each thread at the last look, by its native id and name: ids are given again."""
         self._used_ns: Counter[tuple[int, str]] = Counter()
-        self._sites: dict[tuple[int, str], Counter[Site]] = {}
 
     def look(self) -> None:
-        """Add the CPU time of each thread since the last look, and the outermost user's line of those that compute."""
+        """Add the CPU time of each thread since the last look."""
         threads = _live_threads()
         if len(threads) < 2:
             return
         now_ns = perf_counter_ns()
-        wall_ns, self._last_ns = now_ns - self._last_ns, now_ns
-        self._first_ns = self._first_ns or now_ns
-        frames = None
+        self._last_ns, self._first_ns = now_ns, self._first_ns or now_ns
         for ident, thread in list(threads.items()):
             native = thread.native_id
             cpu_ns = None if native is None or ident == get_ident() else _cpu_ns(native)
@@ -59,32 +51,19 @@ class ThreadMonitor:
             key = native, thread.name
             if key not in self._read_ns:
                 if len(self._read_ns) < 16:
-                    self._read_ns[key], self._sites[key] = cpu_ns, Counter()
+                    self._read_ns[key] = cpu_ns
                 continue
-            used_ns, self._read_ns[key] = cpu_ns - self._read_ns[key], cpu_ns
-            self._used_ns[key] += used_ns
-            if used_ns >= MIN_CORES * wall_ns:
-                frames = frames or sys._current_frames()
-                users, inner = sites_of(frames.get(ident))
-                site = users[-1] if users else inner
-                if site is not None:
-                    self._sites[key][site] += 1
+            self._used_ns[key] += cpu_ns - self._read_ns[key]
+            self._read_ns[key] = cpu_ns
 
     def busy(self) -> tuple[PythonThread, ...]:
         """Return the threads that compute, the one with most CPU time first."""
         wall_ns = max(self._last_ns - self._first_ns, 1)
         return tuple(
-            PythonThread(key[1], round(used_ns / wall_ns, 3), _describe(self._sites[key]))
+            PythonThread(key[1], round(used_ns / wall_ns, 3))
             for key, used_ns in self._used_ns.most_common()
             if used_ns >= MIN_CORES * wall_ns
         )
-
-
-def _describe(sites: Counter[Site]) -> str:
-    if not sites:
-        return ""
-    ((site, _),) = sites.most_common(1)
-    return f"{shorten_path(site.file)}:{site.line} {site.function}"
 
 
 def _live_threads() -> Mapping[int, Thread]:

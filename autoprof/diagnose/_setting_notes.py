@@ -24,9 +24,8 @@ def _notes(run: Evidence) -> Iterator[str]:
             f"torch.set_num_threads({each}), or OMP_NUM_THREADS={each} in the environment"
         )
     for thread in run.facts.threads:
-        at = f" at {thread.where}" if thread.where else ""
         yield (
-            f"thread {thread.name} takes {format_percent(thread.cores)} of a processor{at}: while it runs Python it "
+            f"thread {thread.name} takes {format_percent(thread.cores)} of a processor: while it runs Python it "
             "holds the interpreter (GIL), and the training thread waits; another process would not"
         )
     work = run.summary.work

@@ -14,8 +14,7 @@ from pydantic import Field
 
 from .._core.options import Options
 from .._reports.card import verdict_line
-from .._reports.panel import render_panel
-from .._reports.plain import render_plain, render_plain_verdict
+from .._reports.panel import render_panel, render_plain, render_plain_verdict
 from .._reports.short_text import render_html, render_short
 from .._reports.text import safe
 from ..frame import StepFrame

@@ -1,4 +1,4 @@
-"""Other Python threads: which of them compute, and where."""
+"""Other Python threads: which of them compute."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import threading
 from autoprof.diagnose import PythonThread, ThreadMonitor
 
 
-def test_a_real_thread_is_found_with_its_line() -> None:
+def test_a_real_thread_is_found() -> None:
     """It computes until its CPU time shows, however long that takes."""
     stop, monitor = threading.Event(), ThreadMonitor()
 
@@ -24,10 +24,9 @@ def test_a_real_thread_is_found_with_its_line() -> None:
             stop.wait(0.02)
             monitor.look()
             seen = monitor.busy()
-            if seen and seen[0].where:
+            if seen:
                 break
     finally:
         stop.set()
         thread.join()
-    (found,) = [one for one in seen if one.name == "busy"]
-    assert found.where.endswith(" compute")
+    assert "busy" in [one.name for one in seen]

@@ -13,7 +13,7 @@ import autoprof
 from autoprof import read_run
 from autoprof._capture import calibration
 from autoprof._capture.calibration import CALLS, COLD, EMPTY_CALLS, LimitMeter, measure_mark_ns
-from autoprof._reports.plain import render_plain
+from autoprof._reports.panel import render_plain
 from autoprof.devices import ClockLimits, DeviceClock
 from autoprof.testing import FakeClock, FakeDevice, open_session
 

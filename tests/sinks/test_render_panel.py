@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from sink_builders import acts, frame_of, summary_of
 
-from autoprof._reports.panel import render_panel
-from autoprof._reports.plain import render_plain
+from autoprof._reports.panel import render_panel, render_plain
 from autoprof.summary import Summary
 
 _COLOR = re.compile(r"\x1b\[\d*m")
