@@ -33,7 +33,7 @@ MAX_STEPS: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class FileNames:
-    """File names of a capture; ``{stem}`` and ``{rank}`` are replaced. Without ``tables`` none are written."""
+    """File names or paths of a capture; ``{stem}`` and ``{rank}`` are replaced. Without ``tables`` none are written."""
 
     trace: str = "{stem}_rank{rank}_trace.json"
     tables: str = "{stem}_rank{rank}_tables.txt"
@@ -87,7 +87,6 @@ class Capture:
         *,
         targets: Iterable[Target] = (),
         warn: Callable[[str], None],
-        snapshot_folder: Path | None = None,
         replace: bool = False,
         history: AllocatorHistory | None = None,
     ) -> None:
@@ -107,7 +106,6 @@ class Capture:
         self._stem = file_name(stem)
         self._targets = tuple(targets)
         self._warn = warn
-        self._snapshot_folder = snapshot_folder or folder
         self._replace = replace
         self._recording = AllocatorRecording(history) if options.snapshot else None
         self._profiler = Profiler(self._stop_for_other_profiler)
@@ -158,7 +156,7 @@ class Capture:
             self._write_trace()
         if self.profile is not None and self.options.names.tables:
             self._attempt(self._write_tables)
-        if self._recording is not None:
+        if self._recording is not None and self._recording.history is not None:
             self._attempt(partial(self._end_snapshot, self._recording))
 
     def averages(self) -> EventList:
@@ -196,8 +194,7 @@ class Capture:
             self.note(f"deep capture: torch cannot record {', '.join(missing)} here")
         if not activities:
             raise SessionError("torch can record none of the requested activities here")
-        for folder in {self.folder, self._snapshot_folder} if options.snapshot else {self.folder}:
-            folder.mkdir(parents=True, exist_ok=True)
+        self.folder.mkdir(parents=True, exist_ok=True)
         if not self._replace:
             self._stem = self._free_stem()
         self._profiler.start(activities, memory=options.memory, shapes=options.shapes, stacks=options.stacks)
@@ -205,7 +202,9 @@ class Capture:
         self._named = NamedRanges(self._targets, self.note, self.encoded_names)
         self._named.attach()
         if self._recording is not None:
-            self._attempt(partial(self._begin_snapshot, self._recording))
+            if self._recording.history is None:
+                self.note("deep capture: there is no CUDA device, so no snapshot of the allocator is written")
+            self._attempt(self._recording.start)
 
     def _free_stem(self) -> str:
         """Return the stem, with a number appended where files of that name exist."""
@@ -217,19 +216,12 @@ class Capture:
         return stem
 
     def _path(self, name: str, stem: str | None = None) -> Path:
-        folder = self._snapshot_folder if name == self.options.names.snapshot else self.folder
-        return folder / name.format(stem=stem or self._stem, rank=self.rank)
-
-    def _begin_snapshot(self, recording: AllocatorRecording) -> None:
-        if recording.history is None:
-            self.note("deep capture: there is no CUDA device, so no snapshot of the allocator is written")
-        recording.start()
+        return self.folder / name.format(stem=stem or self._stem, rank=self.rank)
 
     def _end_snapshot(self, recording: AllocatorRecording) -> None:
-        if recording.history is None:
-            return
         path = self._path(self.options.names.snapshot)
         try:
+            path.parent.mkdir(parents=True, exist_ok=True)
             recording.write(path)
             self.files.append(path)
         finally:

@@ -71,7 +71,6 @@ class DeepCapture:
         *,
         targets: Iterable[Target] = (),
         session: Any = None,
-        snapshot_folder: Path | None = None,
         replace: bool = False,
         first_step: int = 1,
     ) -> None:
@@ -87,7 +86,6 @@ class DeepCapture:
             rank(),
             targets=targets,
             warn=self._warn,
-            snapshot_folder=None if snapshot_folder is None else snapshot_folder.absolute(),
             replace=replace,
         )
         self._hooks = OptimizerHooks(after=self._optimizer_stepped)

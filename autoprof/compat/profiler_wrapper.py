@@ -26,7 +26,7 @@ from ..errors import SessionError
 from ._profiler_curves import SEED_PATTERNS, LayerMemory, ProfilerCurves
 
 Result = TypeVar("Result")
-NAMES: Final = FileNames("{stem}_rank{rank}_trace.json", "", "{stem}_rank{rank}_mem.pickle")
+TRACE: Final = "{stem}_rank{rank}_trace.json"
 TABLES: Final = "{stem}_rank_{rank}.log"
 
 
@@ -56,13 +56,14 @@ class ProfilerWrapper:
         for name, value in (("log_dir", log_dir), ("mem_dir", mem_dir)):
             if not isinstance(value, (str, os.PathLike)):
                 raise SessionError(f"ProfilerWrapper: {name} is {value!r}; allowed: a folder")
+        snapshots = str(Path(mem_dir).absolute()).replace("{", "{{").replace("}", "}}")
         self._options = make_options(
             activities=activities or None,
             memory=bool(profile_memory),
             shapes=bool(record_shapes),
             snapshot=bool(enabled_record_memory_pickle),
             max_steps=100,
-            names=NAMES,
+            names=FileNames(TRACE, "", f"{snapshots}/{{stem}}_rank{{rank}}_mem.pickle"),
         )
         self.prefix = "opensora" if is_st else "cogvideo"
         self.rank = rank()
@@ -78,7 +79,6 @@ class ProfilerWrapper:
         self._memory = bool(enable_record_cuda_mm)
         self._prints = bool(enable_print_summary)
         self._folder = Path(log_dir).absolute()
-        self._snapshots = Path(mem_dir).absolute()
         self._stem: str | None = None
         self._tables: list[str] = []
 
@@ -93,7 +93,6 @@ class ProfilerWrapper:
             self._stem,
             targets=() if session is None else session.targets,
             session=session,
-            snapshot_folder=self._snapshots,
             replace=True,
             first_step=self.counter,
         )
@@ -118,7 +117,7 @@ class ProfilerWrapper:
 
     def _free_stem(self) -> str:
         stem, number = self.prefix, 1
-        while any((self._folder / name.format(stem=stem, rank=self.rank)).exists() for name in (NAMES.trace, TABLES)):
+        while any((self._folder / name.format(stem=stem, rank=self.rank)).exists() for name in (TRACE, TABLES)):
             number += 1
             stem = f"{self.prefix}-{number}"
         return stem

@@ -259,14 +259,12 @@ class History(AllocatorHistory):
 def test_the_allocators_snapshot_is_written_with_the_rank(tmp_path: Path) -> None:
     """Recording starts and ends with the capture."""
     history, notes = History(), []
-    capture = Capture(
-        CaptureOptions(snapshot=True), tmp_path, "deep", 2, warn=notes.append, snapshot_folder=tmp_path / "mem",
-        history=history,
-    )  # fmt: skip
+    capture = Capture(CaptureOptions(snapshot=True), tmp_path, "deep", 2, warn=notes.append, history=history)
     assert capture.begin()
     capture.end()
     assert history.said == ["start", "stop"]
-    assert [path.name for path in (tmp_path / "mem").iterdir()] == ["deep_rank2_memory_snapshot.pickle"]
+    assert capture.files[-1] == tmp_path / "deep_rank2_memory_snapshot.pickle"
+    assert capture.files[-1].exists()
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a device")
