@@ -58,6 +58,8 @@ class UpdateEnds(NamedTuple):
     is_last: bool = False
     """Whether no other hook follows, so that the training step may end here."""
     position: int = 0
+    moved: bool = True
+    """Whether it changed parameters."""
     calls: Calls = None
 
 

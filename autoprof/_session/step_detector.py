@@ -284,6 +284,8 @@ class StepDetector:
         self._leave_update(event.optimizer)
         if self._running or self._pauses:  # one optimizer inside another, or a step that the program excludes
             return
+        if not (event.moved or self._closure):
+            return
         if event.owned:
             if self._between and self._saw_ungraded:
                 self._learn_ungraded()

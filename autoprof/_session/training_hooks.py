@@ -61,10 +61,6 @@ class TrainingHooks:
         self._training_forward_calls = tuple(training_forward_calls)
         self._ends_with_update = False
         self._events = 0
-        self._begun: list[int] = []
-        """The optimizers whose step has begun, by id, until something else happens: most report only its end."""
-        self._busy: list[int] = []
-        """Those in whose step something else happened, such as a closure."""
         self._updates: list[int] = []
         """The optimizers that stepped in the open step, by id."""
         self._usual: int | None = None
@@ -138,7 +134,6 @@ class TrainingHooks:
     def finish(self, *, patient: bool) -> None:
         """Close the open step where it is whole, and wait for the device."""
         self.wake()
-        self._report_begun()
         self._steps.finish(patient=patient)
 
     # Forwards, updates and backward passes.
@@ -186,11 +181,8 @@ class TrainingHooks:
         """Called before each optimizer step."""
         if not self._optimizers.concern(optimizer):
             return
-        key = id(optimizer)
-        if key in self._begun:  # an exception ended that step
-            del self._begun[self._begun.index(key) :]
-        self._begun.append(key)
         self._optimizers.begins(optimizer)
+        self._report(UpdateBegins(id(optimizer)))
 
     def update_ends(self, optimizer: Any, *_call: Any) -> None:
         """Called after each optimizer step."""
@@ -207,41 +199,27 @@ class TrainingHooks:
                 self.wake()
                 return
             self.wake()
-        key = id(optimizer)
-        if self._begun and self._begun[-1] == key:
-            self._begun.pop()
-        if key in self._busy:
-            self._busy.remove(key)
-        elif _graph_task() == -1 and not self._optimizers.moved(optimizer):
-            return
-        self._updates.append(key)
+        in_backward = _graph_task() != -1
+        moved = in_backward or self._optimizers.moved(optimizer)
+        if moved:
+            self._updates.append(id(optimizer))
         owned, is_last = self._optimizers.trains(optimizer), False
         if self._ends_with_update:
             self._ends_with_update, is_last = False, self._optimizer_hooks()[0].is_last()
-        in_backward, position = _graph_task() != -1, self._steps.position
-        self._report(UpdateEnds(key, get_ident(), owned, in_backward, is_last, position))
+        position = self._steps.position
+        self._report(UpdateEnds(id(optimizer), get_ident(), owned, in_backward, is_last, position, moved))
 
     def enter(self, function: Callable[..., Any], args: tuple[Any, ...]) -> bool:
         """Called before each backward pass."""
-        if _graph_task() == -1:
-            self._report_begun()
-            if self._steps.detector.expects_backward:
-                self._report(BackwardBegins(get_ident()))
+        if _graph_task() == -1 and self._steps.detector.expects_backward:
+            self._report(BackwardBegins(get_ident()))
         return False
 
     def leave(self) -> None:
         """Never called."""
 
-    def _report_begun(self) -> None:
-        """Report the optimizer steps in which something else happens."""
-        while self._begun:
-            self._busy.append(self._begun.pop(0))
-            self._carry_out(self._steps.report(UpdateBegins(self._busy[-1])))
-
     def _report(self, event: Event) -> None:
         """Report an event, and carry out those decisions that concern hooks; time one of many."""
-        if self._begun:
-            self._report_begun()
         # One of so many events is timed, for all. A prime: no step has events of which it would be always the same one.
         meter_every = 61
         self._events += 1
@@ -259,7 +237,6 @@ class TrainingHooks:
             if isinstance(decision, EndStep):
                 self._usual = self._updates[0] if len(self._updates) == 1 and self._may_sleep else None
                 self._updates.clear()
-                self._busy.clear()
             elif isinstance(decision, (Exclude, Include)):
                 self._watch_validation(decision)
             elif isinstance(decision, TrainsInUpdate):
@@ -301,7 +278,6 @@ class TrainingHooks:
     def exclude(self, name: str) -> AbstractContextManager[None]:
         """Exclude the time inside the block from steps, under this name."""
         self.wake()
-        self._report_begun()
         return self._steps.exclude(name)
 
     def report_fetch(self, source: Any, *, explicit: bool) -> None:
