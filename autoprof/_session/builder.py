@@ -239,22 +239,21 @@ class _Builder:
         self._attached.add(reporting.remove)
         session = OpenSession(
             pipeline,
-            self._session_probes,
             steps,
             hooks,
             reporting.find(LoaderProbe),
             metrics,
-            recorder=self._recorder,
             memory=self._memory,
             notes=self._notes,
             folder=self._folder,
+            attached=self._attached,
         )
         self._undo.add(partial(lifecycle.release, session))
         lifecycle.claim(session, self._modules)
         for probe in (*self._probes.always, *reporting.always):
             probe.attach()
         self._undo.add(session.abandon)
-        session.start(self._attached)
+        session.start()
         if self._follow:
             pipeline.summarizer.start_ns = thread_time_ns() - self._began_ns
         return session
@@ -365,7 +364,6 @@ class _Builder:
     def _steps(self, choose: Callable[[], TargetSet], pipeline: Pipeline, excluded: ExcludedTime) -> TrainingSteps:
         find = self._probes.find
         flight = self._flight_recorder()
-        windows = self._windows(pipeline, flight)
         stacks = find(StackProbe)
         meters = (self._memory, self._footprint, self._root, stacks, find(CommProbe).record, find(SyncProbe))
         detector = StepDetector(
@@ -387,7 +385,7 @@ class _Builder:
             mark_ns=self._mark_ns,
             cost_meters=meters,
             warmup=self._settings.sample.warmup,
-            listeners=windows,
+            listeners=self._listeners(pipeline, flight),
             pause_listeners=(stacks.exclude,) if flight is None else (stacks.exclude, flight.ring.pause),
             flight=flight,
         )
@@ -431,31 +429,36 @@ class _Builder:
         calls = CallMonitor(find(SyncProbe), find(LogProbe), find(CompilationProbe), find(DebugProbe))
         return Diagnosis(facts, self._footprint, calls, ranks, StackMonitor(find(StackProbe)), ThreadMonitor())
 
-    def _windows(self, pipeline: Pipeline, flight: FlightRecorder | None) -> list[StepListener]:
-        """Open the windows of steps that the settings ask for, or the flight recorder: snapshots and deep captures."""
-        settings, folder, warn, windows = self._settings, self._folder, self._notes.warn_once, list[StepListener]()
-        if folder is None or (settings.memory_snapshot is None and settings.deep is None and flight is None):
-            return windows
-        from .._flight.scheduled import ScheduledCaptures  # slow to import
-        from .._flight.snapshot import OomSnapshot
-
-        place, named = (folder.rank_path, folder.rank), self._named
+    def _listeners(self, pipeline: Pipeline, flight: FlightRecorder | None) -> list[StepListener]:
+        """Begin the snapshot and the captures that the settings ask for, or the flight recorder."""
+        settings, folder, warn = self._settings, self._folder, self._notes.warn_once
+        if folder is None:
+            return []
         if settings.memory_snapshot is not None and settings.memory_snapshot.oom:
-            snapshot = OomSnapshot(*place, warn)
+            from .._flight.snapshot import OomSnapshot
+
+            snapshot = OomSnapshot(folder.rank_path, folder.rank, warn)
             self._attached.add(snapshot.close)
             snapshot.open()
-        if settings.deep is not None or flight is not None:
-            captures = ScheduledCaptures(
-                settings.deep, *place, targets=named, reserve=self._sampler.reserve, warn=warn,
-                summary=pipeline.summary,
-                take_request=(lambda: False) if flight is None else flight.take_request,
-            )  # fmt: skip
-            self._attached.add(captures.close)
-            windows.append(captures.step_begins)
-            captures.begin()
+        if settings.deep is None and flight is None:
+            return []
+        from .._flight.scheduled import ScheduledCaptures  # slow to import
+
+        captures = ScheduledCaptures(
+            settings.deep,
+            folder.rank_path,
+            folder.rank,
+            targets=self._named,
+            reserve=self._sampler.reserve,
+            summary=pipeline.summary,
+            warn=warn,
+            take_request=(lambda: False) if flight is None else flight.take_request,
+        )
+        self._attached.add(captures.close)
+        captures.begin()
         if flight is not None:
             flight.start()
-        return windows
+        return [captures.step_begins]
 
     def _flight_recorder(self) -> FlightRecorder | None:
         """Make the flight recorder; None where it is off, or where this run writes no files."""

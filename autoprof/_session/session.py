@@ -11,7 +11,6 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from .._capture.handle import Handle
-from .._capture.recorder import Recorder
 from .._core.failures import contain, describe, ignore
 from .._core.notes import Notes
 from .._core.signals import raised_by_handler
@@ -24,7 +23,6 @@ from ..devices import Memory
 from ..probes.loaders import LoaderProbe, TimedLoader
 from ..summary import Summary
 from .pipeline import Pipeline
-from .session_probes import SessionProbes
 from .training_hooks import TrainingHooks
 from .training_steps import StepListener, TrainingSteps
 
@@ -96,44 +94,40 @@ class OpenSession(Session):
     def __init__(
         self,
         pipeline: Pipeline,
-        probes: SessionProbes,
         steps: TrainingSteps,
         hooks: TrainingHooks,
         loader_probe: LoaderProbe,
         metrics: Metrics,
         *,
-        recorder: Recorder,
         memory: Memory,
         notes: Notes,
         folder: RunFolder | None,
+        attached: Handle,
     ) -> None:
         self.folder = None if folder is None else folder.path
         self.rank_folder = None if folder is None else folder.rank_path
         self._pipeline = pipeline
-        self._probes = probes
         self._steps = steps
         self._hooks = hooks
         self._work = steps.work
         self._loader_probe = loader_probe
         self._metrics = metrics
-        self._recorder = recorder
         self._memory = memory
         self._notes = notes
-        self._attached = Handle()
+        self._attached = attached
         self._closed = self._ended = False
         self._last_summary: Summary | None = None
         """The summary of the whole run, from its end on."""
         self._last_targets: tuple[Target, ...] | None = None
         """The targets of the last step, from the end on."""
 
-    def start(self, attached: Handle) -> None:
-        """Open the first step, and take over the handle that ``close`` removes. Called once, by the builder."""
-        self._attached = attached
+    def start(self) -> None:
+        """Open the first step. Called once, by the builder."""
         self._hooks.start()
 
     @property
     def targets(self) -> tuple[Target, ...]:
-        return self._probes.set.targets if self._last_targets is None else self._last_targets
+        return self._steps.targets if self._last_targets is None else self._last_targets
 
     @property
     def busy(self) -> bool:
@@ -231,8 +225,8 @@ class OpenSession(Session):
     def _let_go(self) -> None:
         """Let go of each part that knows the model, its optimizers or a loader; no call needs them any more."""
         forget_layouts()
-        self._last_targets = self._probes.set.targets
-        del self._pipeline, self._probes, self._hooks, self._steps, self._loader_probe, self._metrics, self._memory
+        self._last_targets = self._steps.targets
+        del self._pipeline, self._hooks, self._steps, self._loader_probe, self._metrics, self._memory
 
     def abandon(self) -> None:
         """Record nothing more and touch no file: this process is a fork of the session's own."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Final
 
 from .._core.failures import contain, describe, ignore
@@ -64,32 +65,29 @@ class SinkGroup:
     def show(self) -> None:
         """Show a live summary to the sinks that are due, where there is a new frame."""
         began_ns = self._now_ns()
-        if self._written and began_ns >= self._show_from_ns and self._show_due():
-            self._written = False
-            self._show_from_ns = began_ns + min(round((self._now_ns() - began_ns) / SHOW_SHARE), MAX_SHOW_NS)
-
-    def _show_due(self) -> bool:
-        """Show a summary to the sinks that are due; return whether there is one."""
+        if not self._written or began_ns < self._show_from_ns:
+            return
         due: list[LiveSink] = []
         for sink in self._sinks[:]:
             with self._containing(sink):
                 if isinstance(sink, LiveSink) and sink.due():
                     due.append(sink)
         if not due:
-            return False
-        with contain(lambda error: self._switch_off_all(due, error)):
+            return
+        with contain(partial(self._switch_off_all, due)):
             summary = self._summary()
             for sink in due:
                 with self._containing(sink):
                     sink.show(summary, self._step)
-        return True
+        self._written = False
+        self._show_from_ns = began_ns + min(round((self._now_ns() - began_ns) / SHOW_SHARE), MAX_SHOW_NS)
 
     def _switch_off_all(self, sinks: Iterable[Sink], error: Exception) -> None:
         for sink in sinks:
             self._switch_off(sink, error)
 
     def _containing(self, sink: Sink) -> contain:
-        return contain(lambda error: self._switch_off(sink, error))
+        return contain(partial(self._switch_off, sink))
 
     def _switch_off(self, sink: Sink, error: Exception) -> None:
         if sink not in self._sinks:

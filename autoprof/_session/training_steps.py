@@ -46,6 +46,7 @@ from .step_detector import StepDetector
 
 if TYPE_CHECKING:
     from .._flight import FlightRecorder
+    from .._targets import Target
 
 logger = logging.getLogger("autoprof")
 
@@ -196,6 +197,11 @@ class TrainingSteps:
     def position(self) -> int:
         """The position of the next mark."""
         return len(self._recorder.buffer)
+
+    @property
+    def targets(self) -> tuple[Target, ...]:
+        """The modules that are timed in the open step, or were in the last one."""
+        return self._probes.set.targets
 
     @property
     def _clock(self) -> Clock:
