@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from torch import nn
 
@@ -20,11 +20,9 @@ from .._flight.capture import Capture, CaptureOptions, make_options
 from .._flight.named import open_range
 from .._process import lifecycle
 from .._process.ranks import rank
+from .._targets import Target, select_targets
 from ..errors import SessionError
-
-if TYPE_CHECKING:
-    from .._targets import Target
-    from ..sinks import Config
+from ..sinks import Config, load_config
 
 Result = TypeVar("Result")
 logger = logging.getLogger("autoprof")
@@ -54,10 +52,16 @@ def deep_capture(
     options = make_options(
         activities=activities, memory=memory, shapes=shapes, stacks=stacks, snapshot=snapshot, max_steps=max_steps
     )
-    session = _session(model, config)
-    targets = _targets(model, config) if session is None else session.targets
-    where = Path(folder) if folder is not None else _folder(session)
-    return DeepCapture(options, where, str(prefix), targets=targets, session=session)
+    if model is not None and not isinstance(model, nn.Module):
+        raise SessionError(f"deep_capture: model is a {type(model).__name__}; it must be an nn.Module")
+    if config is not None and model is None:
+        raise SessionError("deep_capture: config names modules of a model; give the model as well")
+    session: Any = None if config is not None else lifecycle.session_of(model)
+    if session is not None:
+        targets, folder = session.targets, folder or session.rank_folder
+    else:
+        targets = () if model is None else select_targets(model, load_config(config))
+    return DeepCapture(options, Path(folder or "deep"), str(prefix), targets=targets, session=session)
 
 
 class DeepCapture:
@@ -94,7 +98,8 @@ class DeepCapture:
         self._updates = 0
         self._number = first_step - 1
         self._work = DeferSignals()
-        self._undo: Callable[[], None] | None = None
+        self._undo: Callable[[], object] = self._hooks.detach
+        """Ends the following of a session's steps."""
 
     @property
     def files(self) -> tuple[Path, ...]:
@@ -151,12 +156,10 @@ class DeepCapture:
             return
         self.entered = False
         with self._work, self._excluded():
-            try:
-                self._attempt(self._hooks.detach)
-                if self._undo is not None:
-                    self._attempt(self._undo)
-            finally:
-                self.capture.end()
+            for undo in (self._hooks.detach, self._undo):
+                with contain(lambda error: self._warn(f"deep capture: {describe(error)}")):
+                    undo()
+            self.capture.end()
 
     def _excluded(self) -> Any:
         """Exclude the block from the session's steps."""
@@ -183,31 +186,3 @@ class DeepCapture:
             self._session.warn_once(note)
         else:
             logger.warning(note)
-
-    def _attempt(self, action: Callable[[], object]) -> None:
-        with contain(lambda error: self._warn(f"deep capture: {describe(error)}")):
-            action()
-
-
-def _session(model: nn.Module | None, config: Any) -> Any:
-    if model is not None and not isinstance(model, nn.Module):
-        raise SessionError(f"deep_capture: model is a {type(model).__name__}; it must be an nn.Module")
-    if config is not None:
-        if model is None:
-            raise SessionError("deep_capture: config names modules of a model; give the model as well")
-        return None
-    return lifecycle.session_of(model)
-
-
-def _targets(model: nn.Module | None, config: Any) -> tuple[Target, ...]:
-    if model is None:
-        return ()
-    from .._targets import select_targets
-    from ..sinks import load_config
-
-    return select_targets(model, load_config(config))
-
-
-def _folder(session: Any) -> Path:
-    folder = None if session is None else session.rank_folder
-    return Path("deep") if folder is None else Path(folder)
