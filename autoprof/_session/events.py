@@ -91,12 +91,6 @@ class PauseEnds(NamedTuple):
     """That block has ended."""
 
 
-class LoopEnds(NamedTuple):
-    """The session closes."""
-
-    position: int = 0
-
-
 Event: TypeAlias = (
     ForwardBegins
     | Fetch
@@ -107,7 +101,6 @@ Event: TypeAlias = (
     | StepCalled
     | PauseBegins
     | PauseEnds
-    | LoopEnds
 )
 
 
@@ -150,12 +143,4 @@ class ExcludeOpen(NamedTuple):
     """The open step belongs to no statistic."""
 
 
-class EndLast(NamedTuple):
-    """No further step follows. Close the open one where it is ``whole``."""
-
-    whole: bool
-    updated_at: int | None
-    """The position of its update, after which the loop may have ended; None where the program ends steps by calls."""
-
-
-Decision: TypeAlias = EndStep | Exclude | Include | Follow | TrainsInUpdate | ExcludeOpen | EndLast
+Decision: TypeAlias = EndStep | Exclude | Include | Follow | TrainsInUpdate | ExcludeOpen

@@ -205,6 +205,22 @@ class StepDetector:
         _HANDLERS[type(event)](self, event)
         return decisions
 
+    def end(self) -> list[Decision]:
+        """Return the decisions at the end of the loop."""
+        self._decisions = []
+        self._end_validation()
+        return self._decisions
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the open step has an update: it may be the last one of a loop, which no event ends."""
+        return self.auto and self._cycle.has_stepped
+
+    @property
+    def updated_at(self) -> int | None:
+        """The position of the last update; None where a training forward has followed it."""
+        return self._between_at if self._between else None
+
     def steps_missed(self, found: int) -> int | None:
         """Return the steps that one optimizer made, where ``found`` steps do not fit them; None where they do."""
         counts = self._optimizer_steps.values()
@@ -360,12 +376,6 @@ class StepDetector:
         in_validation = self.is_validating and not self._pauses  # saving during validation is no part of it
         self._decisions.append(events.Include(name if is_outermost or in_validation else None))
 
-    def _loop_ends(self, event: events.LoopEnds) -> None:
-        self._end_validation()
-        updated_at = self._between_at if self._between else event.position
-        whole = self.auto and self._cycle.has_stepped
-        self._decisions.append(events.EndLast(whole, updated_at if self.auto else None))
-
     # Training.
 
     def _train(self, event: events.ForwardBegins) -> None:
@@ -487,5 +497,4 @@ _HANDLERS: Final[Mapping[type, Callable[[StepDetector, Any], None]]] = {
     events.StepCalled: StepDetector._step_called,
     events.PauseBegins: StepDetector._pause_begins,
     events.PauseEnds: StepDetector._pause_ends,
-    events.LoopEnds: StepDetector._loop_ends,
 }

