@@ -26,6 +26,8 @@ from .span_blocks import COLUMNS, BlockReader
 LAYOUTS: Final = 128
 """Layouts remembered; a run whose steps all differ writes them again instead of using more memory."""
 
+LAYOUT_COLUMNS: Final = ("names", "fqns", "phases", "parents", "calls", "lanes")
+
 RESERVED: Final = frozenset(
     {"step", "start_unix_ns", "step_time_s", "duration_ns", "device_duration_ns", "warmup", "phases_ms"}
     | {"throughput", "throughput_unit", "gap_steps", "gap_ns", "gap_overhead_ns", "gap_scalars"}
@@ -33,6 +35,9 @@ RESERVED: Final = frozenset(
     | {"spans", "spans_at", "scalars", "not_finite", "shapes"}
 )
 """Keys of a line: a scalar of such a name is below ``scalars``."""
+
+OPTIONAL: Final = {"micro_steps": None, "cut": 0, "dropped": 0, "gap_steps": 0, "gap_ns": 0, "gap_overhead_ns": 0}
+"""Integers of a frame that a line has unless they are these."""
 
 _dumps: Final[Callable[[Any], str]] = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
@@ -68,21 +73,15 @@ class FrameEncoder:
         phases_ns = frame.phase_ns() if phases_ns is None else phases_ns
         line: dict[str, Any] = {"step": frame.step, "step_time_s": frame.step_ns / NS_PER_S}
         line |= _scalars(frame.scalars, self._periods.add(frame))
-        if frame.micro_steps is not None:
-            line["micro_steps"] = frame.micro_steps
-        if frame.cut:
-            line["cut"] = frame.cut
+        line |= {name: value for name in OPTIONAL if (value := getattr(frame, name))}
         line["start_unix_ns"] = frame.start_unix_ns
         if frame.device_duration_ns is not None:  # otherwise both are step_time_s
             line |= {"duration_ns": frame.duration_ns, "device_duration_ns": frame.device_duration_ns}
         line["warmup"] = frame.warmup
         line["phases_ms"] = {phase._value_: ns / NS_PER_MS for phase, ns in phases_ns.items()}
         line |= {"memory": frame.memory, "overhead_ns": frame.overhead_ns}
-        if frame.dropped:
-            line["dropped"] = frame.dropped
-        if frame.gap_steps:
-            gap = {"gap_steps": frame.gap_steps, "gap_ns": frame.gap_ns, "gap_overhead_ns": frame.gap_overhead_ns}
-            line |= {**gap, "gap_scalars": {name: one for name, one in frame.gap_scalars.items() if isfinite(one)}}
+        if frame.gap_scalars:
+            line["gap_scalars"] = {name: one for name, one in frame.gap_scalars.items() if isfinite(one)}
         if frame.model_ns:
             line["model_ns"] = {phase._value_: ns for phase, ns in frame.model_ns.items()}
         if frame.shapes:
@@ -90,7 +89,7 @@ class FrameEncoder:
         number = self._layouts.get(frame.layout)
         if number is None:
             number = self._remember(frame.layout)
-            line["layout"] = _layout_to_dict(frame.layout)
+            line["layout"] = {name: getattr(frame.layout, name) for name in LAYOUT_COLUMNS}
         line["layout_id"] = number
         if spans_at is None:
             line["spans"] = {name: getattr(frame, name).tolist() for name in columns_of(frame)}
@@ -123,17 +122,6 @@ def _scalars(scalars: Mapping[str, float], periods: Mapping[str, UnitsSinceLog])
     return {**found, "not_finite": not_finite} if not_finite else found
 
 
-def _layout_to_dict(layout: Layout) -> dict[str, Any]:
-    return {
-        "names": layout.names,
-        "fqns": layout.fqns,
-        "phases": [str(phase) for phase in layout.phases],
-        "parents": layout.parents,
-        "calls": layout.calls,
-        "lanes": layout.lanes,
-    }
-
-
 BAD_LINE: Final = (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)
 """The exceptions of ``FrameDecoder.decode`` for a text that is not a whole frame."""
 
@@ -157,7 +145,6 @@ class FrameDecoder:
         layout = self._layout(data)
         columns = self._columns(data, layout)
         device_ns = data.get("device_duration_ns")
-        micro_steps = data.get("micro_steps")
         # The factor is a float: a damaged line's text, times an integer, would be a long text.
         step_ns = round(data["step_time_s"] * float(NS_PER_S))
         duration_ns = step_ns if device_ns is None else index(data["duration_ns"])
@@ -170,16 +157,11 @@ class FrameDecoder:
             scalars=_read_scalars(data),
             memory={name: index(value) for name, value in data["memory"].items()},
             overhead_ns=index(data["overhead_ns"]),
-            dropped=index(data.get("dropped", 0)),
             warmup=bool(data["warmup"]),
-            gap_steps=index(data.get("gap_steps", 0)),
-            gap_ns=index(data.get("gap_ns", 0)),
-            gap_overhead_ns=index(data.get("gap_overhead_ns", 0)),
             gap_scalars=_numbers(data.get("gap_scalars", {})),
             shapes=tuple(map(_read_shape_change, data.get("shapes", ()))),
-            micro_steps=None if micro_steps is None else index(micro_steps),
             model_ns={Phase.add(phase): index(ns) for phase, ns in data.get("model_ns", {}).items()},
-            cut=index(data.get("cut", 0)),
+            **{name: index(data[name]) if name in data else default for name, default in OPTIONAL.items()},
             **{**_NO_COLUMNS, **columns},
         )
 
@@ -209,18 +191,10 @@ class FrameDecoder:
 
 def read_layout(columns: Mapping[str, Any]) -> Layout:
     """Return the layout that a line has. Raises one of ``BAD_LINE`` for any other value."""
-    layout = Layout(
-        names=tuple(columns["names"]),
-        fqns=tuple(columns["fqns"]),
-        phases=tuple(map(Phase.add, columns["phases"])),
-        parents=tuple(columns["parents"]),
-        calls=tuple(columns["calls"]),
-        lanes=tuple(columns["lanes"]),
-    )
-    others = layout.fqns, layout.phases, layout.parents, layout.calls, layout.lanes
-    if any(len(column) != len(layout) for column in others) or any(
-        parent >= span for span, parent in enumerate(layout.parents)
-    ):
+    read = {name: tuple(columns[name]) for name in LAYOUT_COLUMNS}
+    read["phases"] = tuple(map(Phase.add, read["phases"]))
+    layout = Layout(**read)
+    if len(set(map(len, read.values()))) > 1 or any(parent >= span for span, parent in enumerate(layout.parents)):
         raise ValueError("the columns of the layout do not fit together")
     return layout
 

@@ -5,14 +5,12 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 
-from .._reports.name_tree import parent_name
-from ..frame import LOGGED_LANE, TRAINING_LANE, Layout, Phase, StepFrame
+from ..frame import LOGGED_LANE, Layout, Phase, StepFrame
 
 
 class Duration(NamedTuple):
@@ -82,15 +80,3 @@ def _layout(calls: tuple[tuple[str, int], ...]) -> Layout:
         calls=tuple(number for _, number in calls),
         lanes=(LOGGED_LANE,) * count,
     )
-
-
-@lru_cache(maxsize=128)
-def _training_layout(layout: Layout) -> Layout:
-    names = {name: at for at, name in enumerate(layout.names)}
-    parents = [names[outer] if (outer := parent_name(name, names)) is not None else -1 for name in layout.names]
-    return replace(layout, parents=tuple(parents), lanes=(TRAINING_LANE,) * len(layout))
-
-
-def on_training_lane(frame: StepFrame) -> StepFrame:
-    """Return the frame with its names on the training lane, where the rules search the causes of long steps."""
-    return replace(frame, layout=_training_layout(frame.layout))

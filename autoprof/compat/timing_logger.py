@@ -39,13 +39,13 @@ from .._reports.name_tree import parent_name
 from .._stats import Aggregate
 from .._storage.line_file import LineFile
 from ..devices import HostClock
-from ..diagnose import MIN_STEPS, Evidence, EvidenceCollector, RunFacts, diagnose
+from ..diagnose import MIN_STEPS, Evidence, RunFacts, diagnose
 from ..errors import OutputError
 from ..frame import TRAINING_LANE, Phase
 from ..sinks._base import RunInfo
 from ..sinks.console import ConsoleOptions, ConsoleSink
 from ..summary import Finding, Summary
-from ._durations import Duration, StepBuilder, on_training_lane
+from ._durations import Duration, StepBuilder
 from ._timing_log import NUMBERS_WIDTH, render_timing_step, render_timing_summary
 
 logger = logging.getLogger("autoprof")
@@ -100,7 +100,6 @@ class TimingLogger:
         self._builder = StepBuilder(self._clock.read())
         self._aggregate = Aggregate()
         self._averages = NameAverages()
-        self._evidence = EvidenceCollector()
         self._durations: list[Duration] = []
         self._covered_ns = self._overhead_ns = self._invalid = 0
         self._flush_interval = file_flush_interval
@@ -177,7 +176,6 @@ class TimingLogger:
         frame, covered_ns = self._builder.build(durations, now_ns, threading.get_ident(), self._overhead_ns)
         self._covered_ns += covered_ns
         self._aggregate.add(frame)
-        self._evidence.add(on_training_lane(frame))
         self._write(render_timing_step(frame, self._averages, covered_ns), frame.step % self._flush_interval == 0)
         self._console.write(frame)
         if self._is_shown and self._console.due():
@@ -210,16 +208,13 @@ class TimingLogger:
             bare = replace(summary, phases={Phase.USER: self._covered_ns, Phase.OTHER: other_ns})
             # The rules search modules; here each name is treated as one.
             rows = tuple(replace(row, fqn=row.name, lane=TRAINING_LANE) for row in bare.rows)
-            evidence = Evidence(replace(bare, rows=rows), RunFacts(has_model=False), longest=self._evidence.longest())
+            evidence = Evidence(replace(bare, rows=rows), RunFacts(has_model=False))
             judged = diagnose(evidence) if bare.steps else bare
-            # Rules that apply to durations without phases. The others would only report missing signals.
-            findings = (
-                one for one in judged.findings if one.severity != "info" or one.rule in ("hot-module", "jitter")
-            )
-            return replace(bare, findings=tuple(findings))
+            # The rule that applies to durations without phases. The others would only report missing signals.
+            return replace(bare, findings=tuple(one for one in judged.findings if one.rule == "hot-module"))
 
     def bottlenecks(self) -> tuple[Finding, ...]:
-        """Return the findings: a name that dominates, steps that take several times as long as the others."""
+        """Return the finding on a name that dominates, if there is one."""
         return tuple(finding for finding in self.summary().findings if finding.severity != "info")
 
     def print_summary(self) -> None:

@@ -45,17 +45,6 @@ def test_a_name_that_dominates_is_a_bottleneck(make_program: Make, stream: Any) 
     assert "Verdict   [warning] hot-module: VRT" in stream.getvalue()
 
 
-def test_long_steps_are_a_bottleneck_with_their_cause(make_program: Make) -> None:
-    """Each tenth step waits for the loader: jitter, and its cause is the name that took so long."""
-    program = make_program()
-    for step in range(50):
-        program.take("forward", 100)
-        program.take("data", 900 if step % 10 == 9 else 60)
-        program.logger.step()
-    (finding,) = program.logger.bottlenecks()
-    assert (finding.rule, finding.name) == ("jitter", "data")
-
-
 def test_logs_of_several_processes_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each rank writes a log of its own; read together they show the slow rank of a name."""
     monkeypatch.setenv("WORLD_SIZE", "4")
