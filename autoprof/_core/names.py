@@ -41,20 +41,6 @@ def visible(text: str) -> str:
     return "".join(map(_show, text))
 
 
-def plain_cell(text: str) -> str:
-    """Return a text for a cell of CSV; spreadsheets take ``=``, ``+``, ``-``, ``@`` and ``|`` for a formula's begin.
-
-    Such a text gets an apostrophe before it, as OWASP advises; a number stays as it is.
-    """
-    if text[:1] not in ("=", "+", "-", "@", "|", "\t", "\r"):
-        return text
-    try:
-        float(text)
-    except ValueError:
-        return f"'{text}"
-    return text
-
-
 def quoted(text: str, limit: int = 60) -> str:
     """Quote the text for a message: visible, short, with single backslashes."""
     return f"'{shorten(visible(text), limit)}'"

@@ -51,6 +51,7 @@ GONE_OPTIONS: Final = {
     "inspect": {
         **dict.fromkeys(("--follow", "-f"), "watch -n 10 autoprof inspect LOG"),
         "--column": "--plot NAME",
+        "--csv": "autoprof.logs.load_logs(LOG).to_csv(FILE)",
         "--format": "-o FILE, whose ending is the format",
         "--show": "-o FILE",
         "--reader": "--pattern REGEX, or nothing: the format is detected",

@@ -9,7 +9,6 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
-from .._core.names import plain_cell
 from ..errors import AutoprofError, OutputError
 from ._common import RUNS, add_command, print_json, terminal
 
@@ -58,7 +57,6 @@ def add(commands: Any) -> None:
     parser.add_argument(
         "--pattern", metavar="REGEX", help="read your own format: a regular expression with named groups"
     )
-    parser.add_argument("--csv", metavar="FILE", help="write the table to this file")
     parser.add_argument("--json", action="store_true", help="print the numbers of each column as JSON")
 
 
@@ -82,24 +80,11 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         width, encoding = terminal()
         print("\n".join(render_report(df, width=width, encoding=encoding)))
-    if arguments.csv is not None:
-        _write_csv(df, arguments.csv)
     if output is not None:
         figure = plot_metrics(df, output, x=arguments.x, smooth=arguments.smooth, plots=arguments.plot)
         notes: list[str] = getattr(figure, "notes", [])
         print("\n".join([f"figure: {output}", *notes]), file=sys.stderr if arguments.json else sys.stdout)
     return 0
-
-
-def _write_csv(df: Any, path: str) -> None:
-    """Write the table with texts that no spreadsheet takes for a formula."""
-    texts = df.select_dtypes(exclude=["number", "bool"]).columns
-    cells = {name: df[name].map(lambda cell: plain_cell(cell) if isinstance(cell, str) else cell) for name in texts}
-    try:
-        df.assign(**cells).rename(columns=lambda name: plain_cell(str(name))).to_csv(path, index=False)
-    except OSError as error:
-        reason = f"cannot be written: {error.strerror}; allowed: a file in a writable folder"
-        raise OutputError(f"--csv: {path} {reason}") from error
 
 
 def _latest() -> list[str]:

@@ -40,17 +40,12 @@ def add(commands: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command; return its exit status."""
-    from .._core.units import format_bytes
     from .._reports.page.page import write_page
     from .._storage.runs import find_run, read_run
     from ..diagnose import saved_summary
 
     run = read_run(find_run(arguments.run_folder))
     check_rank(run, arguments.rank)
-    size = sum(run.rank_frames(rank).size_bytes for rank in run.ranks)
-    # Large records take a while to read: say how long.
-    if size > 200 * 2**20:
-        print(f"reading the records of {run.path}: {format_bytes(size)}, about a minute per GiB", file=sys.stderr)
     summary = saved_summary(run, arguments.rank)
     path = write_page(run, summary, arguments.output, rank=arguments.rank)
     print(path)

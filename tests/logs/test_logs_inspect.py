@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import gzip
 import json
 import os
@@ -59,9 +58,9 @@ def test_a_pipe_gets_plain_text() -> None:
     assert found.stderr == b""
 
 
-def test_the_figure_and_the_table_are_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """``-o`` and ``--csv`` write files, and the report names the plots that are missing."""
-    figure, table = tmp_path / "a.svg", tmp_path / "a.csv"
+def test_the_figure_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """``-o`` writes a file, and the report names the plots that are missing."""
+    figure = tmp_path / "a.svg"
     arguments = [
         "inspect",
         str(FIXTURES / "nanogpt.log"),
@@ -71,12 +70,9 @@ def test_the_figure_and_the_table_are_written(tmp_path: Path, capsys: pytest.Cap
         "time",
         "--smooth",
         "3",
-        "--csv",
-        str(table),
     ]
     assert main(arguments) == 0
     assert figure.stat().st_size > 1000
-    assert table.read_text().splitlines()[0].startswith("run,step")
     assert "Not in the log, so not drawn: throughput" in capsys.readouterr().out
 
 
@@ -104,17 +100,6 @@ def test_a_run_of_autoprof_is_read_by_its_folder(capsys: pytest.CaptureFixture[s
     out = capsys.readouterr().out
     assert out.count("12 rows") == 1
     assert "as autoprof" in out
-
-
-def test_a_table_has_no_formulas(tmp_path: Path) -> None:
-    """Names and texts of a log that a spreadsheet would run get an apostrophe; numbers stay as they are."""
-    log, table = tmp_path / "log.jsonl", tmp_path / "table.csv"
-    log.write_text("".join(f'{{"step": {step}, "loss": -0.5, "=cmd": {step}}}\n' for step in range(1, 4)))
-    assert main(["inspect", str(log), "--csv", str(table)]) == 0
-    with table.open(encoding="utf-8", newline="") as file:
-        rows = list(csv.reader(file))
-    assert not [cell for row in rows for cell in row if cell.startswith(("=", "+", "@", "|"))]
-    assert "-0.5" in rows[1]
 
 
 LINES = "".join(f"step {at} loss: {5 - at / 100:.4f}\n" for at in range(1, 101)).encode()
