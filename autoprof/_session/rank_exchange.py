@@ -98,7 +98,7 @@ class LateGroup(Observer):
 
 DESCRIBED: Final = {
     "missing": "has not sent a message: autoprof is not running there, or cannot reach the store of the process group",
-    "late": "is late or has ended: no message for some time, and its last steps are not compared",
+    "late": "is late or has ended: its last message is missing, and its last steps are not compared",
 }
 """What a note says of ranks by their status."""
 
