@@ -123,6 +123,12 @@ def format_count(count: float) -> str:
     return f"{count:.0f}" if abs(count - round(count)) < 0.05 else f"{count:.1f}"
 
 
+def ordinal(number: int) -> str:
+    """Return ``2nd``, ``8th``, ``11th``."""
+    suffix = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number}{suffix}"
+
+
 def count(number: int, word: str) -> str:
     """Phrase a number of things: ``1 step``, ``12 steps``."""
     return f"{number} {word}" if number == 1 else f"{number} {word}s"

@@ -63,6 +63,17 @@ def mean_from_moments(count: int, total: float, squares: float) -> Interval:
     return Interval(mean - half, mean, mean + half)
 
 
+def mean_ratio(parts: Values, wholes: Values) -> Interval:
+    """Return the sum of ``parts`` over the sum of ``wholes``, pairs of independent values.
+
+    Its standard error is that of the mean residual (Cochran, "Sampling Techniques", 3rd edition, 2.11).
+    """
+    size, ratio = len(parts), float(parts.sum() / wholes.sum())
+    residual = parts - ratio * wholes
+    half = t_quantile((1 + LEVEL) / 2, size - 1) * float(residual.std(ddof=1)) / sqrt(size) / float(wholes.mean())
+    return Interval(max(ratio - half, 0.0), ratio, min(ratio + half, 1.0))
+
+
 def median_of_values(values: Values | Sequence[float]) -> Interval:
     """Return the median of independent values between two order statistics.
 

@@ -9,9 +9,10 @@ from heapq import heappush, heappushpop
 from typing import Final, NamedTuple
 
 from .._stats.intervals import Interval, mean_from_moments, median_from_quantiles
-from ..frame import TRAINING_LANE, FrameRun, Layout, Nanoseconds, Phase, StepFrame
+from ..frame import MODULE_PHASES, TRAINING_LANE, FrameRun, Layout, Nanoseconds, Phase, StepFrame
 from ..summary import Row, Summary
 from ._facts import RunFacts
+from ._rare import PhaseSeries, RareTime
 
 LONGEST_STEPS: Final = 8
 """Longest steps kept: enough to recognise a recurring cause."""
@@ -37,6 +38,7 @@ class Evidence:
     memory_kind: str | None = None
     unattributed: Interval | None = None
     """The mean time of a step in no span, in nanoseconds; None where no frames were seen."""
+    series: PhaseSeries = field(default_factory=PhaseSeries)
     memory_peaks: tuple[int, ...] = ()
     """The highest level of the process up to each reading of ``memory``, in bytes; empty where it was not read."""
 
@@ -54,6 +56,10 @@ class Evidence:
         """The median step in nanoseconds."""
         run = self.summary
         return median_from_quantiles(run.step_p50_ns, run.step_p95_ns, run.steps, run.step_min_ns, run.step_max_ns)
+
+    def rare_time(self, phase: Phase) -> RareTime | None:
+        """Return what some steps spend in a phase beyond the others; a module's phases are one."""
+        return self.series.rare(MODULE_PHASES if phase.traits.in_module else (phase,))
 
     def row_time(self, row: Row) -> Interval:
         """Return a row's nanoseconds in each step of the run, also for a row that occurs in some steps only."""
@@ -81,6 +87,7 @@ class EvidenceCollector:
         self._stretch = 1
         """Number of readings in a stretch."""
         self._in_stretch = 0
+        self._series = PhaseSeries()
         self._steps = 0
         self._unattributed_ns = 0
         self._squares = 0.0
@@ -95,6 +102,7 @@ class EvidenceCollector:
         if frame.warmup:
             return
         step_ns, total_ns, layout = frame.step_ns, frame.total_ns, frame.layout
+        self._series.add([frame.step], [step_ns], layout, total_ns[None])
         if self._add(frame.step, step_ns, int(total_ns[layout.roots].sum()), frame.memory):
             self._keep(LongStep(frame.step, step_ns, layout, total_ns.copy()))
 
@@ -104,6 +112,7 @@ class EvidenceCollector:
             for frame in run.frames:
                 self.add(frame)
             return
+        self._series.add(run.steps, run.step_ns, run.layout, run.total_ns)
         inside = run.total_ns.take(run.layout.roots, axis=1).sum(axis=1).tolist()
         for at, step in enumerate(run.steps):
             step_ns = run.step_ns[at]
@@ -156,4 +165,4 @@ class EvidenceCollector:
         readings = tuple((step, level) for step, level, _ in self._memory)
         peaks = tuple(peak for _, _, peak in self._memory if peak is not None)
         known = peaks if len(peaks) == len(readings) else ()
-        return Evidence(summary, facts, self.longest(), readings, self._memory_kind, rest, known)
+        return Evidence(summary, facts, self.longest(), readings, self._memory_kind, rest, self._series, known)

@@ -12,6 +12,7 @@ from ..frame import Phase
 from ..summary import Finding, Row, Severity, Work
 from ._calls import NEARLY_ALL
 from ._evidence import Evidence
+from ._rare import RareTime
 
 MARGIN: Final = 0.1
 """A value within a tenth of its bound is near it, neither above nor below: two runs of one program differ by some
@@ -66,9 +67,14 @@ class ExceededBound:
     bound: float
     phase: Phase | None
     evidence: Mapping[str, Any]
+    rare: RareTime | None = None
+    """The steps that spend this time, if only some do."""
 
     def __str__(self) -> str:
         """Return the time as text: ``18.8 ms (20.2 % of the step)``."""
+        if self.rare is not None:
+            share = format_percent(self.rare.share.middle)
+            return f"{format_ms(self.rare.excess_ns)} in {self.rare.when} ({share} of the run)"
         return f"{format_ms(self.mean_ns)} ({format_percent(self.mean_share)} of the step)"
 
     def finding(
@@ -114,9 +120,28 @@ def threshold_time(
 
 
 def threshold_rows(rule: str, run: Evidence, rows: list[Row], bound: float) -> ExceededBound | Finding | None:
-    """Compare the self time of rows, all of one phase, with its bound: see ``threshold_time``."""
+    """Compare the self time of rows, all of one phase, with its bound: see ``threshold_time``.
+
+    Where the median step has less, the sum decides over the time that only some steps take.
+    """
     mean_ns = sum(row.self_ns for row in rows) / run.summary.steps
-    return threshold_time(rule, run, run.self_time(rows), mean_ns, bound, rows[0].phase)
+    found = threshold_time(rule, run, run.self_time(rows), mean_ns, bound, rows[0].phase)
+    rare = None if isinstance(found, ExceededBound) else run.rare_time(rows[0].phase)
+    if rare is None or classify(rare.share, bound) != "above":
+        return found
+    evidence = rare_evidence(rare, bound, run.summary.steps)
+    return ExceededBound(
+        rule, mean_ns, rare.share, mean_ns / run.summary.step_mean_ns, bound, rows[0].phase, evidence, rare
+    )
+
+
+def rare_evidence(rare: RareTime, bound: float, steps: int) -> dict[str, Any]:
+    """Return time that only some steps take as the evidence of a finding."""
+    return share_evidence(rare.share, bound, steps) | {
+        "rare_steps": len(rare.steps),
+        "every": rare.every,
+        "excess_ns": round(rare.excess_ns),
+    }
 
 
 def dominant_name(rows: Sequence[Row]) -> str | None:

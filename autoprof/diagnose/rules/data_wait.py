@@ -12,6 +12,17 @@ from .. import Evidence, ExceededBound, Experiment, Rule, abstain, describe_long
 MAX_SHARE: Final = 0.10
 """A loader that keeps up is waited for by microseconds; a tenth of the step is a machine idle one hour in ten."""
 
+_LOAD_AHEAD: Final = (
+    "let the loader work ahead: more num_workers, persistent_workers, a larger prefetch_factor; or make each sample "
+    "cheaper (decode and crop once, store the result); where samples are tiny, a dataset with __getitems__ reads a "
+    "whole batch at once"
+)
+_KEEP_WORKERS: Final = "set persistent_workers=True: the workers are then started once, not in each epoch"
+_OPEN_AHEAD: Final = (
+    "do before it is needed what only these batches wait for, such as the next file or shard: more num_workers and a "
+    "larger prefetch_factor, or a thread that loads it while the model trains"
+)
+
 
 def judge(run: Evidence) -> Finding | None:
     """Judge the exposed wait for the loader; batches that workers prepared in time cause none."""
@@ -29,12 +40,13 @@ def judge(run: Evidence) -> Finding | None:
     loader = dict(run.summary.loader)
     table = run.facts.stacks.get(f"{Phase.DATA} {max(rows, key=lambda row: row.self_ns).name}")
     lines = f": {table.describe(found.mean_share)}" if table is not None and table.named else ""
+    who, advice = ("each step", _LOAD_AHEAD) if found.rare is None else ("training", _OPEN_AHEAD)
+    if found.rare is not None and 2 * loader.get("starts", 0) >= len(found.rare.steps):
+        advice = _KEEP_WORKERS
     return found.finding(
-        f"each step waits {found} for its batch{describe_longest(run, rows)}{_describe_prefetch(loader)}{lines}"
+        f"{who} waits {found} for its batch{describe_longest(run, rows)}{_describe_prefetch(loader)}{lines}"
         f"{describe_restarts(run)}",
-        "let the loader work ahead: more num_workers, persistent_workers, a larger prefetch_factor; or make each "
-        "sample cheaper (decode and crop once, store the result); where samples are tiny, a dataset with __getitems__ "
-        "reads a whole batch at once",
+        advice,
         name=dominant_name(rows),
         evidence=({"loader": loader, "restarts": loader.get("starts", 0)} if loader else {})
         | ({} if table is None else table.evidence()),

@@ -7,7 +7,7 @@ a module's own time counts, and only against others: blocks of the same structur
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from statistics import median
@@ -15,10 +15,13 @@ from typing import Final, NamedTuple
 
 from ..._core.units import format_ms, format_percent
 from ..._stats.intervals import Interval
-from ...frame import TRAINING_LANE, Phase
+from ..._stats.rows import step_rows
+from ...frame import MODULE_PHASES, TRAINING_LANE, Phase
 from ...summary import Finding, Row, SlowestMember
-from .. import Evidence, ExceededBound, Rule, abstain, classify, edit_module, inconclusive, threshold_time
+from .. import Evidence, ExceededBound, LongStep, Rule, abstain, classify, edit_module, inconclusive, threshold_time
 from .._calls import NEARLY_ALL
+from .._thresholding import rare_evidence, rare_time
+from .jitter import collection_cause, is_named_elsewhere
 
 MAX_TIMES: Final = 3.0
 """Blocks of one structure differ by some percent; three times as long is another cause than the structure."""
@@ -35,6 +38,10 @@ MIN_FORWARD_EXCESS: Final = 0.15
 """Share of the step by which a module's forward is longer than its backward. Backward takes twice as long in theory,
 and hardly ever less: it follows every operation of forward. So the excess is code without gradients, and an expert
 calls a run healthy when at least 85 % of it is explained."""
+
+
+_OWNED: Final = {Phase.DATA, Phase.H2D, Phase.COMM, Phase.OPTIMIZER}
+"""Phases with a rule of their own."""
 
 
 class OwnTime(NamedTuple):
@@ -59,6 +66,9 @@ class SlowSibling(NamedTuple):
 def judge(run: Evidence) -> Finding | None:
     """Compare each module with its like siblings, then the one with most own time with the rest of the model."""
     own = _own_times(run)
+    rare = _judge_rare(run)
+    if rare is not None:
+        return rare
     if len(own) < 2:
         return abstain("hot-module", "spans of two modules side by side", "name the model's children as targets")
     if not run.facts.has_model:
@@ -77,6 +87,54 @@ def _own_times(run: Evidence) -> list[OwnTime]:
         longest = max(several, key=lambda row: row.self_ns)
         found.append(OwnTime(name, longest.parent, run.self_time(several), longest))
     return found
+
+
+def _judge_rare(run: Evidence) -> Finding | None:
+    """Find the module or span that is long in some steps only, by the sum over the run."""
+    found = []
+    for phase in run.rows.keys() - _OWNED:
+        rare = run.rare_time(phase)  # of a module's phases together
+        if rare is not None and classify(rare.share, MIN_EXCESS) == "above":
+            found.append((rare, MODULE_PHASES if phase.traits.in_module else (phase,)))
+    if not found:
+        return None
+    rare, phases = max(found, key=lambda one: one[0].share.middle)
+    long = [step for step in run.longest or () if step.step in rare.steps]
+    names = Counter(filter(None, (_innermost_cause(run, step, rare.excess_ns, phases) for step in long)))
+    gain_ns = round(rare.share.middle * run.summary.step_mean_ns)
+    if not names or collection_cause(run, long) is not None or is_named_elsewhere(run, long, gain_ns):
+        return None
+    name, phase = names.most_common(1)[0][0]
+    return Finding(
+        "hot-module",
+        "warning",
+        f"{name} takes {format_ms(rare.excess_ns)} in {rare.when} beyond its time in the others: "
+        f"{format_percent(rare.share.middle)} of the run",
+        f"look at what {name} does only in these steps: do it less often, or make it cheaper",
+        name,
+        phase,
+        gain_ns=gain_ns,
+        evidence=rare_evidence(rare, MIN_EXCESS, run.summary.steps),
+    )
+
+
+def _innermost_cause(
+    run: Evidence, step: LongStep, excess_ns: float, phases: tuple[Phase, ...]
+) -> tuple[str, Phase] | None:
+    """Return the innermost name that alone has half of a step's excess, with its longest phase."""
+    usual = {
+        (row.name, row.phase): row.min_ns
+        for row in run.summary.rows
+        if row.lane == TRAINING_LANE and row.steps >= 0.9 * run.summary.steps
+    }
+    rows = step_rows(step.layout)
+    extra: dict[str, dict[Phase, int]] = defaultdict(dict)
+    for key, ns in zip(rows.keys, rows.totals(step.total_ns).tolist(), strict=True):
+        if key.lane == TRAINING_LANE and key.phase in phases:
+            extra[key.name][key.phase] = ns - usual.get((key.name, key.phase), 0)
+    having = [(sum(by_phase.values()), name) for name, by_phase in extra.items()]
+    least = min((one for one in having if 2 * one[0] >= excess_ns), default=None)
+    return None if least is None else (least[1], max(extra[least[1]], key=extra[least[1]].__getitem__))
 
 
 def _judge_names(run: Evidence, own: list[OwnTime]) -> Finding | None:

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Final, NamedTuple
 
 from ..._core.units import format_ms, format_percent
 from ..._stats.intervals import Interval, proportion_factors
-from ..._stats.rows import step_rows
-from ...frame import TRAINING_LANE, Phase
 from ...summary import Finding
-from .. import Evidence, Experiment, LongStep, Rule, abstain, classify, edit_module, less_often
+from .. import Evidence, Experiment, LongStep, Rule, abstain, classify, less_often
 from .._contention import FIRM, QUIET, is_crowded
+from .._rare import CAUSE_SHARE
 from .._stacks import UNATTRIBUTED
 from .._thresholding import share_evidence
-from .data_wait import describe_restarts, loader_experiment
 
 MAX_SHARE: Final = 0.10
 """Time that long steps add to the mean over the median, as a fraction of all time."""
-CAUSE_SHARE: Final = 0.75
-"""Fraction of the outliers in which a cause must occur; a garbage collection also twice as often as in other steps."""
 GARBAGE: Final = "garbage collection"
 
 
@@ -27,7 +22,6 @@ class Cause(NamedTuple):
     """The cause of most of the time that long steps take over the median."""
 
     name: str | None
-    phase: Phase | None
     why: str
     next: str
     by_others: bool = True
@@ -46,21 +40,22 @@ def judge(run: Evidence) -> Finding | None:
     evidence = share_evidence(share, MAX_SHARE, summary.steps)
     evidence |= {"lost_ns": lost_ns, "outliers": numbers, "longest_ns": summary.step_max_ns}
     position = classify(share, MAX_SHARE)
-    if position == "below" or _is_named_elsewhere(run, outliers, lost_ns):
+    if position == "below" or is_named_elsewhere(run, outliers, lost_ns):
         return None
     if run.longest is None:
         return abstain("jitter", "the records of the longest steps", "keep the sink jsonl on", evidence)
+    cause = collection_cause(run, outliers) if outliers else None
+    if cause is None and any(run.rare_time(phase) is not None for phase in run.rows):
+        return None  # the rule of this phase judges it
     # Outliers that make a pattern: two may be one stall of the machine across two steps.
     if len(outliers) < 3 or position == "near":
         missing = f"inconclusive: {len(outliers)} outlier steps, {lost} of all time lost to long steps"
         return abstain("jitter", missing, "more recorded steps show whether long steps recur", evidence)
-    cause = _collection_cause(run, outliers) or _span_cause(run, outliers)
+    cause = cause or _outside_cause(run)
     is_known = cause.name is not None and share.low >= FIRM * MAX_SHARE
     if cause.by_others and not is_known and is_crowded(run):
         return abstain("jitter", QUIET, "stop them and measure again", evidence)
     evidence["cause"] = cause.name or "other"
-    if cause.phase is Phase.DATA:
-        evidence["restarts"] = summary.loader.get("starts", 0)
     return Finding(
         "jitter",
         "warning",
@@ -68,13 +63,12 @@ def judge(run: Evidence) -> Finding | None:
         f"step {format_ms(summary.step_p50_ns)}; long steps cost {lost} of all time. {cause.why}",
         cause.next,
         cause.name,
-        cause.phase,
         gain_ns=lost_ns,
         evidence=evidence,
     )
 
 
-def _is_named_elsewhere(run: Evidence, outliers: list[LongStep], lost_ns: int) -> bool:
+def is_named_elsewhere(run: Evidence, outliers: list[LongStep], lost_ns: int) -> bool:
     """Return whether compilations or another rank's work made these steps long: other rules report these."""
     compiled, ranks = run.facts.compiled, run.facts.ranks
     if compiled is not None and 2 * compiled.ns >= lost_ns * run.summary.steps > 0:
@@ -99,7 +93,8 @@ def _lost_share(run: Evidence, lost_ns: int, kept_outliers: int) -> Interval:
     )
 
 
-def _collection_cause(run: Evidence, outliers: list[LongStep]) -> Cause | None:
+def collection_cause(run: Evidence, outliers: list[LongStep]) -> Cause | None:
+    """Return garbage collections as the cause of long steps, if they ran in these and hardly in others."""
     collected = len({step.step for step in outliers} & set(run.facts.collected or ()))
     in_others = max(run.facts.collections - collected, 0)
     others = max(run.summary.steps - len(outliers), 1)
@@ -110,42 +105,18 @@ def _collection_cause(run: Evidence, outliers: list[LongStep]) -> Cause | None:
         f"{others} other steps."
     )
     advice = "gc.freeze() after set-up, or gc.disable() and a gc.collect() between epochs"
-    return Cause(GARBAGE, None, why, advice, by_others=False)
+    return Cause(GARBAGE, why, advice, by_others=False)
 
 
-def _span_cause(run: Evidence, outliers: list[LongStep]) -> Cause:
-    usual = {(row.name, row.phase): row.p50_ns for row in run.summary.rows if row.lane == TRAINING_LANE}
-    excess_by_span: Counter[tuple[str, Phase] | None] = Counter()
-    for step in outliers:
-        excess_ns = step.step_ns - run.summary.step_p50_ns
-        excess_by_span[_innermost_cause(step, excess_ns, usual)] += excess_ns
-    (span, ns), *_ = excess_by_span.most_common(1)
-    if span is not None:
-        name, phase = span
-        part = format_percent(ns / excess_by_span.total())
-        why = f"{part} of their extra time is in steps that {name} ({phase}) makes long"
-        if phase is not Phase.DATA:
-            return Cause(name, phase, f"{why}.", f"look at {name}")
-        advice = "more num_workers and a larger prefetch_factor reduce this variation"
-        return Cause(name, phase, f"{why}{describe_restarts(run)}.", advice)
+def _outside_cause(run: Evidence) -> Cause:
+    """Return the line outside of all spans that takes the time, if one does."""
     table = run.facts.stacks.get(UNATTRIBUTED)
     if table is not None and table.dominant:
         why = f"The extra time is outside all spans, where {table.dominant} takes nearly all of the time."
         advice = "do this less often, or outside of the training step: on another thread, in the loader's workers"
-        return Cause(table.dominant, None, why, advice)
+        return Cause(table.dominant, why, advice)
     why = "No single span explains them: the extra time is outside all spans, or spread over many."
-    return Cause(None, None, why, "put spans around the code between the modules; check what else runs there")
-
-
-def _innermost_cause(step: LongStep, excess_ns: int, usual: dict[tuple[str, Phase], int]) -> tuple[str, Phase] | None:
-    """Return the innermost row that alone explains half of a step's excess over the median."""
-    rows = step_rows(step.layout)
-    found, shortest = None, 0
-    for key, ns in zip(rows.keys, rows.totals(step.total_ns).tolist(), strict=True):
-        extra_ns = ns - usual.get((key.name, key.phase), 0)
-        if key.lane == TRAINING_LANE and 2 * extra_ns >= excess_ns and (found is None or ns < shortest):
-            found, shortest = (key.name, key.phase), ns
-    return found
+    return Cause(None, why, "put spans around the code between the modules; check what else runs there")
 
 
 def _experiment(finding: Finding) -> Experiment:
@@ -154,9 +125,7 @@ def _experiment(finding: Finding) -> Experiment:
         return Experiment("gc.freeze", value=True)
     if finding.name is None:
         return Experiment("span.add", "edit")
-    if finding.phase is Phase.DATA:
-        return loader_experiment(finding)
-    return less_often(finding) if finding.phase is Phase.USER else edit_module(finding)
+    return less_often(finding)
 
 
 RULE = Rule(

@@ -15,6 +15,11 @@ MAX_SHARE: Final = 0.15
 """A step of Adam reads and writes a few tensors of the parameters' size once; forward and backward use each parameter
 for every sample. If these do not take far longer, the optimizer is slow or the batch is small."""
 
+_RARELY: Final = (
+    "look at what the optimizer does only in these steps, such as a preconditioner or a synchronisation: do it less "
+    "often, or for fewer parameters"
+)
+
 
 def judge(run: Evidence) -> Finding | None:
     """Judge the time of the optimizer's step, then the memory of its state."""
@@ -35,10 +40,12 @@ def judge(run: Evidence) -> Finding | None:
     less_memory = f". For less memory: {smaller}" if smaller and share else ""
     return found.finding(
         f"the optimizer takes {found}{described_state}",
-        advise_faster(optimizers) + less_memory,
+        (advise_faster(optimizers) if found.rare is None else _RARELY) + less_memory,
         name=dominant_name(rows),
         # Some optimizer time remains in any case, and nothing measures how much: the gain is the part above the bound.
-        gain_ns=found.mean_ns - MAX_SHARE * run.summary.step_mean_ns,
+        gain_ns=found.mean_ns - MAX_SHARE * run.summary.step_mean_ns
+        if found.rare is None
+        else found.rare.share.middle * run.summary.step_mean_ns,
         evidence={"state_bytes": state, "kinds": [one.kind for one in optimizers]} if optimizers else {},
     )
 

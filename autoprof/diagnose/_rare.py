@@ -1,0 +1,105 @@
+"""Time that only some steps take, as a shard opened every eighth batch: its sum over the run, and its rhythm."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from .._core.units import count, ordinal
+from .._stats.intervals import Interval, mean_ratio
+from ..frame import Layout, Nanoseconds, Phase
+
+KEPT_STEPS: Final = 1024
+"""Recorded steps whose times by phase are kept, the last ones."""
+MIN_LONG: Final = 3
+"""Long steps from which on they are a pattern: two may be one stall of the machine across two steps."""
+MIN_EXCESS: Final = 0.1
+"""The least excess of a long step, as a fraction of the mean step: less is not felt in the run."""
+CAUSE_SHARE: Final = 0.75
+"""Fraction of the excess of the long steps that must be in the phases."""
+REGULAR: Final = 0.8
+"""Fraction of the distances between long steps that a rhythm explains; a stall of the machine falls out of it."""
+
+
+class RareTime(NamedTuple):
+    """Time of some steps beyond what the others take."""
+
+    steps: tuple[int, ...]
+    among: int
+    """The steps that were looked at."""
+    every: int | None
+    """The distance of the long steps, if it is nearly always the same or a multiple."""
+    excess_ns: float
+    """The mean excess of a long step."""
+    share: Interval
+    """All excess over the time of all steps."""
+
+    @property
+    def when(self) -> str:
+        """These steps in words: ``every 8th step``, or ``20 of 160 steps``."""
+        return (
+            f"{len(self.steps)} of {count(self.among, 'step')}"
+            if self.every is None
+            else f"every {ordinal(self.every)} step"
+        )
+
+
+class PhaseSeries:
+    """The self times by phase of the last recorded steps, in constant memory."""
+
+    def __init__(self) -> None:
+        self._numbers = np.zeros(KEPT_STEPS, dtype=np.int64)
+        self._lengths = np.zeros(KEPT_STEPS, dtype=np.int64)
+        self._phases: dict[Phase, Nanoseconds] = {}
+        self._count = 0
+
+    def add(self, numbers: Sequence[int], lengths: Sequence[int], layout: Layout, total_ns: Nanoseconds) -> None:
+        """Add steps of one layout: their numbers, their lengths, and the times of their spans (steps × spans)."""
+        places = (self._count + np.arange(len(numbers))) % KEPT_STEPS
+        self._count += len(numbers)
+        self._numbers[places] = numbers
+        self._lengths[places] = lengths
+        for column in self._phases.values():
+            column[places] = 0
+        own = layout.self_ns(total_ns)
+        for phase, spans in layout.phase_groups:
+            column = self._phases.setdefault(phase, np.zeros(KEPT_STEPS, dtype=np.int64))
+            column[places] = own[:, spans].sum(axis=1)
+
+    def rare(self, phases: Collection[Phase]) -> RareTime | None:
+        """Return the time that at most half of the steps spend in these phases beyond the others."""
+        columns = [self._phases[phase] for phase in phases if phase in self._phases]
+        among = min(self._count, KEPT_STEPS)
+        if not columns or among < MIN_LONG:
+            return None
+        order = np.argsort(self._numbers[:among], kind="stable")
+        numbers, lengths = self._numbers[order], self._lengths[order].astype(np.float64)
+        times = np.sum([column[order] for column in columns], axis=0).astype(np.float64)
+        usual = float(np.percentile(times, 25))  # below the median, so that every second step is told apart
+        is_long = times > usual + max(usual, MIN_EXCESS * lengths.mean())
+        found = int(is_long.sum())
+        if found < MIN_LONG or 2 * found > among + 1:
+            return None
+        excess = np.where(is_long, times - usual, 0.0)
+        # What makes every span longer, as the wait for a processor does, is no cause in these phases.
+        longer = float((lengths[is_long] - np.percentile(lengths, 25)).sum())
+        if excess.sum() < CAUSE_SHARE * longer:
+            return None
+        steps = numbers[is_long]
+        return RareTime(
+            tuple(steps.tolist()),
+            among,
+            _rhythm(steps),
+            float(excess[is_long].mean()),
+            mean_ratio(excess, lengths),
+        )
+
+
+def _rhythm(steps: npt.NDArray[np.int64]) -> int | None:
+    """Return the distance of steps, or None where too many of the distances are no multiple of the usual one."""
+    distances = np.diff(steps)
+    every = int(np.median(distances))
+    return every if every > 1 and float((distances % every == 0).mean()) >= REGULAR else None

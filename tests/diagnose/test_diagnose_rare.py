@@ -1,0 +1,64 @@
+"""Time that only some steps take is judged by its sum over the run, and its rhythm is named."""
+
+from __future__ import annotations
+
+import pytest
+from evidence_builders import evidence_of, finding_of, found
+
+from autoprof.diagnose import RunFacts, diagnose
+from autoprof.summary import Finding, Summary
+
+USUAL = {"data": 0.1, "forward": 4.0, "backward": 6.0, "optimizer": 0.5, "step": 11.0}
+
+
+def run(numbers: range | set[int], steps: int = 160, facts: RunFacts | None = None, **longer: float) -> Summary:
+    """Diagnose steps of which those with these numbers, counted from 1, spend more milliseconds in some phases."""
+    long = {**USUAL, **{word: USUAL[word] + ms for word, ms in longer.items()}, "step": 11.0 + sum(longer.values())}
+    return diagnose(evidence_of(*(long if at in numbers else USUAL for at in range(1, steps + 1)), facts=facts))
+
+
+@pytest.mark.parametrize(
+    ("phase", "rule"), [("data", "data-wait"), ("optimizer", "optimizer"), ("forward", "hot-module")]
+)
+@pytest.mark.parametrize(("every", "named"), [(2, "every 2nd step"), (8, "every 8th step"), (11, "every 11th step")])
+def test_a_rhythm_is_named_by_the_rule_of_its_phase(phase: str, rule: str, every: int, named: str) -> None:
+    """The median step has none of it, or half of the steps."""
+    summary = run(range(every, 161, every), **{phase: 60.0})
+    assert found(summary) == [rule]
+    assert f"60.0 ms in {named}" in why(summary, rule)
+
+
+def why(summary: Summary, rule: str) -> str:
+    """Return the text of a rule's finding."""
+    finding: Finding = finding_of(summary, rule)
+    return finding.why
+
+
+def test_the_share_is_that_of_the_whole_run() -> None:
+    """20 of 160 steps wait 60 ms: 1,200 of 2,960 ms."""
+    summary = run(range(8, 161, 8), data=60.0)
+    assert "(40.5 % of the run)" in why(summary, "data-wait")
+
+
+def test_long_steps_without_a_rhythm_are_counted() -> None:
+    """The distances have no common length."""
+    summary = run({3, 10, 14, 33, 60, 61, 85, 97, 120, 131, 150, 159}, data=60.0)
+    assert "60.0 ms in 12 of 160 steps" in why(summary, "data-wait")
+
+
+def test_one_stall_of_the_machine_is_no_rhythm() -> None:
+    """However long it is."""
+    assert found(run({70}, data=2_000.0)) == []
+
+
+def test_what_is_long_in_all_phases_accuses_none() -> None:
+    """Another process took the processor."""
+    assert not {"data-wait", "optimizer", "hot-module"} & set(
+        found(run(range(8, 161, 8), data=15.0, forward=15.0, optimizer=15.0))
+    )
+
+
+def test_a_module_is_not_accused_of_collections_of_garbage() -> None:
+    """The longest steps are those with a collection."""
+    facts = RunFacts(collected=tuple(range(20, 161, 20)), collections=8)
+    assert finding_of(run(range(20, 161, 20), facts=facts, forward=100.0), "hot-module").severity == "info"
