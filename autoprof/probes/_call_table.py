@@ -17,6 +17,7 @@ import torch
 
 from .._capture.recorder import Recorder
 from ..devices import Clock, DeviceClock
+from ._libraries import is_installed
 
 MAX_SITES: Final = 256
 """Call sites with figures of their own; further ones share one entry."""
@@ -30,7 +31,6 @@ _PROGRAMS: Final = os.path.join(_OURS, "demo", "")
 """The folder of autoprof that holds trainings, whose calls count like those of a user."""
 _PATHS = sysconfig.get_paths()
 _STANDARD: Final = tuple({os.path.join(_PATHS[name], "") for name in ("stdlib", "platstdlib")})
-_INSTALLED: Final = tuple({os.path.join(_PATHS[name], "") for name in ("purelib", "platlib")})
 
 
 class Site(NamedTuple):
@@ -56,7 +56,7 @@ def file_owner(file: str) -> str:
         return "autoprof"
     if file.startswith((_TORCH, "<frozen ")):
         return "base"
-    if file.startswith(_INSTALLED):  # inside the folder of the standard library
+    if is_installed(file):  # maybe inside the folder of the standard library
         return "library"
     return "base" if file.startswith(_STANDARD) else "user"
 
