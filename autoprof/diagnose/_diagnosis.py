@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import sys
 from collections import deque
 from dataclasses import replace
 from typing import Any
@@ -13,6 +14,7 @@ from .._resolve import RawStep
 from .._resolve.observer import Observer
 from ..frame import FrameRun
 from ..probes._call_table import TimedCall
+from ..probes._kept_tensors import KeptTensorsProbe
 from ..probes.compilations import CompilationProbe
 from ..probes.debug_modes import DebugProbe
 from ..probes.log_calls import LogProbe
@@ -147,6 +149,9 @@ class Diagnosis(Observer):
         self._ranks = ranks
         self._stacks = stacks
         self._threads = threads
+        self._kept = KeptTensorsProbe()
+        self._next_look = MIN_STEPS
+        """The step from which on the variables are looked at again, if memory grows."""
         self._final: RunFacts | None = None
         """The facts at the end of the run."""
 
@@ -165,12 +170,17 @@ class Diagnosis(Observer):
         self._calls.frames(run)
         self._stacks.frames(run)
         self._threads.look()
+        if run.steps[-1] >= self._next_look and self._collector.memory_grows:
+            self._next_look = round(1.2 * run.steps[-1]) + 4
+            self._kept.look(sys._getframe())
 
     def finish(self, *, complete: bool) -> dict[str, Any]:
         """Compare the ranks over all their records, however long that takes.
 
         Return the facts, from which the saved run is diagnosed again.
         """
+        if self._collector.memory_grows:
+            self._kept.look(sys._getframe())
         self._final = self._measured(final=True)
         return {"facts": self._final.to_dict()}
 
@@ -195,6 +205,7 @@ class Diagnosis(Observer):
             ranks=self._ranks.comparison(final=final),
             stacks=self._stacks.statistics(),
             threads=self._threads.busy(),
+            kept=self._kept.growing(),
             **self._calls.facts(),
         )
 

@@ -76,6 +76,11 @@ class Evidence:
         return Interval(low, middle, high)
 
 
+def enough_growth(first_bytes: int) -> float:
+    """Return the growth from which on it may be a leak: the C library takes and frees arenas of megabytes."""
+    return max(16 * 2**20, 0.05 * first_bytes)
+
+
 class EvidenceCollector:
     """Collect the longest steps and memory readings from frames, in constant memory."""
 
@@ -154,6 +159,11 @@ class EvidenceCollector:
             pairs = zip(self._memory[::2], self._memory[1::2], strict=True)
             self._memory = [min(pair, key=lambda one: one[1]) for pair in pairs]
             self._stretch *= 2
+
+    @property
+    def memory_grows(self) -> bool:
+        """Whether the last reading of memory is well above the first one."""
+        return len(self._memory) > 1 and self._memory[-1][1] - self._memory[0][1] > enough_growth(self._memory[0][1])
 
     def longest(self) -> tuple[LongStep, ...]:
         """Return the longest steps, the longest first."""

@@ -11,6 +11,7 @@ from pydantic import TypeAdapter
 
 from .._ranks import RankComparison
 from ..errors import OutputError
+from ..probes._kept_tensors import KeptTensors
 from ._calls import CallStatistics, CompileStatistics
 from ._environment import Environment
 from ._optimizers import OptimizerInfo
@@ -49,6 +50,8 @@ class RunFacts:
     environment: Environment = field(default_factory=Environment)
     stacks: Mapping[str, StackTable] = field(default_factory=dict)
     """Samples of the training thread's stack by kind of time; empty where nothing had to be sampled."""
+    kept: tuple[KeptTensors, ...] = ()
+    """Variables that keep more tensors as the run goes on; looked for only where memory grows."""
     threads: tuple[PythonThread, ...] = ()
     """The other Python threads that compute."""
 

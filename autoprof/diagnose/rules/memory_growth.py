@@ -8,6 +8,8 @@ from ..._core.units import format_bytes
 from ..._stats.intervals import slope
 from ...summary import Finding
 from .. import Evidence, Experiment, Rule, abstain
+from .._calls import shorten_path
+from .._evidence import enough_growth
 from .._thresholding import is_above
 
 MIN_PEAK_RISE: Final = 0.5
@@ -39,9 +41,7 @@ def judge(run: Evidence) -> Finding | None:
     peak_rise = None if peaks is None else peaks[last] - peaks[first]
     per_step = grown / max(last[0] - first[0], 1)
     early, late = (_rate(*pair) for pair in ((first, middle), (middle, last)))
-    # Growth of the smallest reading from the first to the last third of the run: the C library takes and frees arenas
-    # of megabytes, so that a few of them are no leak.
-    enough = max(16 * 2**20, 0.05 * first[1])
+    enough = enough_growth(first[1])
     if not is_above(grown, enough) or early <= 0 or not is_above(late, steady * early):
         return None
     if slope(parts[2]).high < steady * early:  # it has ceased
@@ -71,11 +71,25 @@ def judge(run: Evidence) -> Finding | None:
         "memory-growth",
         "warning",
         f"{kind.removesuffix('_bytes')} memory rose from {format_bytes(first[1])} in step {first[0]} to "
-        f"{format_bytes(last[1])} in step {last[0]}, {format_bytes(per_step)} a step, and is still growing{full}",
+        f"{format_bytes(last[1])} in step {last[0]}, {format_bytes(per_step)} a step, and is still growing{full}"
+        f"{_describe_kept(run)}",
         "look for objects that keep tensors alive: a list of losses or outputs without .detach() or .item(), a growing "
-        "cache",
+        "cache"
+        if not run.facts.kept
+        else "keep numbers and not tensors there: .item(), or .detach() where the values are needed; or empty it",
+        name=run.facts.kept[0].variable if run.facts.kept else None,
         evidence=evidence,
     )
+
+
+def _describe_kept(run: Evidence) -> str:
+    """Return the clause on the variables that grow; empty where none was seen."""
+    said = ""
+    for one in run.facts.kept:
+        is_graph = one.kind == "graph"
+        keeps = "refers to the graphs of earlier steps" if is_graph else f"holds {one.count:,} tensors, and grows"
+        said += f"; {one.variable} ({shorten_path(one.file)}:{one.line}) {keeps}"
+    return said
 
 
 def _rate(one: tuple[int, int], other: tuple[int, int]) -> float:
