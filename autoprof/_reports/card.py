@@ -80,7 +80,7 @@ def card_facts(summary: Summary) -> list[tuple[str, str]]:
             ),
         ]
     if state == "too few steps":
-        return [("Verdict", f"too early to say ({summary.findings[0].evidence.get('missing', 'no recorded step')})")]
+        return [("Verdict", f"not judged: {summary.findings[0].evidence.get('missing', 'no recorded step')}")]
     return [
         ("Verdict", HEALTHY),
         ("Why", f"no rule found anything in {count(summary.steps, 'recorded step')}"),

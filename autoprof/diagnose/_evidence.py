@@ -9,10 +9,10 @@ from heapq import heappush, heappushpop
 from typing import Final, NamedTuple
 
 from .._stats.intervals import Interval, mean_from_moments, median_from_quantiles
-from ..frame import MODULE_PHASES, TRAINING_LANE, FrameRun, Layout, Nanoseconds, Phase, StepFrame
+from ..frame import TRAINING_LANE, FrameRun, Layout, Nanoseconds, Phase, StepFrame
 from ..summary import Row, Summary
 from ._facts import RunFacts
-from ._rare import PhaseSeries, RareTime
+from ._rare import PhaseSeries
 
 LONGEST_STEPS: Final = 8
 """Longest steps kept: enough to recognise a recurring cause."""
@@ -56,10 +56,6 @@ class Evidence:
         """The median step in nanoseconds."""
         run = self.summary
         return median_from_quantiles(run.step_p50_ns, run.step_p95_ns, run.steps, run.step_min_ns, run.step_max_ns)
-
-    def rare_time(self, phase: Phase) -> RareTime | None:
-        """Return what some steps spend in a phase beyond the others; a module's phases are one."""
-        return self.series.rare(MODULE_PHASES if phase.traits.in_module else (phase,))
 
     def row_time(self, row: Row) -> Interval:
         """Return a row's nanoseconds in each step of the run, also for a row that occurs in some steps only."""

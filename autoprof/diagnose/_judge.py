@@ -31,7 +31,7 @@ def judge(run: Evidence) -> tuple[Finding, ...]:
     """Return the findings by gain, then the abstentions; of a run without a recorded step there are no abstentions."""
     rules, steps = find_rules(), run.summary.steps
     enough, crowded = steps >= MIN_STEPS, is_crowded(run)
-    few = abstain("", f"recorded steps: {MIN_STEPS} needed, {steps} so far", "let the run continue")
+    few = abstain("", f"recorded steps ({MIN_STEPS} needed, {steps} so far)", "let the run continue")
     found: list[Finding] = []
     for rule in rules.values():
         try:
@@ -44,7 +44,7 @@ def judge(run: Evidence) -> tuple[Finding, ...]:
         if crowded and finding is not None and _may_be_contention(rule, finding):
             finding = abstain(rule.name, QUIET, "stop them and measure again", finding.evidence)
         if finding is not None and (steps or finding.severity != "info"):
-            found.append(_without_device(rule, run, finding))
+            found.append(_without_device(rule, run, finding) if enough else finding)
 
     def key(finding: Finding) -> tuple[bool, int, int, int]:
         rule = rules[finding.rule]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from math import log
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -99,7 +100,12 @@ class PhaseSeries:
 
 
 def _rhythm(steps: npt.NDArray[np.int64]) -> int | None:
-    """Return the distance of steps, or None where too many of the distances are no multiple of the usual one."""
+    """Return the distance of steps, or None where too many of the distances are no multiple of the usual one.
+
+    A distance is a multiple of ``every`` by chance once in ``every`` times: all together at most once in a hundred.
+    """
     distances = np.diff(steps)
     every = int(np.median(distances))
-    return every if every > 1 and float((distances % every == 0).mean()) >= REGULAR else None
+    multiples = int((distances % max(every, 1) == 0).sum())
+    is_regular = every > 1 and multiples >= REGULAR * len(distances) and multiples * log(every) >= log(100)
+    return every if is_regular else None

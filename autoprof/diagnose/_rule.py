@@ -10,8 +10,8 @@ from ..summary import Finding
 from ._evidence import Evidence
 from ._experiment import Experiment
 
-MIN_STEPS: Final = 10
-"""Recorded steps before any rule judges: the first steps include allocations and lazy initialisation."""
+MIN_STEPS: Final = 5
+"""Recorded steps before any rule judges, warm-up excluded: the intervals of fewer are too wide to say anything."""
 
 
 @dataclass(frozen=True, slots=True)

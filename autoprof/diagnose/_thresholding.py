@@ -8,9 +8,10 @@ from typing import Any, Final, Literal
 
 from .._core.units import format_ms, format_percent
 from .._stats.intervals import Interval
-from ..frame import Phase
+from ..frame import MODULE_PHASES, Phase
 from ..summary import Finding, Row, Severity, Work
 from ._calls import NEARLY_ALL
+from ._contention import is_crowded
 from ._evidence import Evidence
 from ._rare import RareTime
 
@@ -126,13 +127,22 @@ def threshold_rows(rule: str, run: Evidence, rows: list[Row], bound: float) -> E
     """
     mean_ns = sum(row.self_ns for row in rows) / run.summary.steps
     found = threshold_time(rule, run, run.self_time(rows), mean_ns, bound, rows[0].phase)
-    rare = None if isinstance(found, ExceededBound) else run.rare_time(rows[0].phase)
+    rare = None if isinstance(found, ExceededBound) else rare_time(run, rows[0].phase)
     if rare is None or classify(rare.share, bound) != "above":
         return found
     evidence = rare_evidence(rare, bound, run.summary.steps)
     return ExceededBound(
         rule, mean_ns, rare.share, mean_ns / run.summary.step_mean_ns, bound, rows[0].phase, evidence, rare
     )
+
+
+def rare_time(run: Evidence, phase: Phase) -> RareTime | None:
+    """Return what some steps spend in a phase beyond the others; a module's phases are one.
+
+    On a busy machine it has to have a rhythm: without one it may be the wait for a processor.
+    """
+    found = run.series.rare(MODULE_PHASES if phase.traits.in_module else (phase,))
+    return None if found is not None and found.every is None and is_crowded(run) else found
 
 
 def rare_evidence(rare: RareTime, bound: float, steps: int) -> dict[str, Any]:

@@ -26,6 +26,7 @@ from .._process.replace import Attribute, InCompiler, Make, Replacement, never_c
 from ..devices import DeviceClock, EventSource, ask_devices
 from ._base import ProbeContext, ProbeFactory
 from ._call_table import CallTable, Site, file_owner, site_of
+from ._libraries import is_installed
 
 METHODS: Final = (
     "item", "tolist", "cpu", "numpy", "nonzero", "is_nonzero", "masked_select", "__bool__", "__float__", "__int__",
@@ -175,6 +176,7 @@ for _function in (
     _watch,
     site_of,
     file_owner.__wrapped__,
+    is_installed,
     Site.__new__,
     CallTable.watch,
     CallTable.add,

@@ -59,7 +59,7 @@ def test_a_run_that_is_mostly_unattributed_is_never_called_healthy() -> None:
 def test_the_card_of_a_short_run_says_that_it_is_too_early() -> None:
     """No verdict, one line."""
     assert render_card(diagnose(evidence_of(SLOW, repeat=3))) == [
-        "Verdict   too early to say (recorded steps: 10 needed, 3 so far)"
+        "Verdict   not judged: recorded steps (5 needed, 3 so far)"
     ]
 
 

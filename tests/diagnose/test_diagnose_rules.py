@@ -47,7 +47,7 @@ def test_too_few_steps_abstain_and_say_how_many_are_needed() -> None:
     assert [finding.rule for finding in summary.findings] == list(find_rules())
     assert {finding.severity for finding in summary.findings} == {"info"}
     assert {finding.evidence["missing"] for finding in summary.findings} == {
-        f"recorded steps: {MIN_STEPS} needed, 2 so far"
+        f"recorded steps ({MIN_STEPS} needed, 2 so far)"
     }
 
 

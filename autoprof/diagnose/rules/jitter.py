@@ -11,7 +11,7 @@ from .. import Evidence, Experiment, LongStep, Rule, abstain, classify, less_oft
 from .._contention import FIRM, QUIET, is_crowded
 from .._rare import CAUSE_SHARE
 from .._stacks import UNATTRIBUTED
-from .._thresholding import share_evidence
+from .._thresholding import rare_time, share_evidence
 
 MAX_SHARE: Final = 0.10
 """Time that long steps add to the mean over the median, as a fraction of all time."""
@@ -45,7 +45,7 @@ def judge(run: Evidence) -> Finding | None:
     if run.longest is None:
         return abstain("jitter", "the records of the longest steps", "keep the sink jsonl on", evidence)
     cause = collection_cause(run, outliers) if outliers else None
-    if cause is None and any(run.rare_time(phase) is not None for phase in run.rows):
+    if cause is None and any(rare_time(run, phase) is not None for phase in run.rows):
         return None  # the rule of this phase judges it
     # Outliers that make a pattern: two may be one stall of the machine across two steps.
     if len(outliers) < 3 or position == "near":
