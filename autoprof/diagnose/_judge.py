@@ -48,7 +48,7 @@ def judge(run: Evidence) -> tuple[Finding, ...]:
 
     def key(finding: Finding) -> tuple[bool, int, int, int]:
         rule = rules[finding.rule]
-        place = enough * (int(rule.comes_last) - int(rule.comes_first))
+        place = -int(enough and rule.comes_first)
         severity = ("critical", "warning", "info").index(finding.severity)
         return finding.severity == "info", place, -(finding.gain_ns or 0), severity
 

@@ -26,7 +26,7 @@ REGULAR: Final = 0.8
 
 
 class RareTime(NamedTuple):
-    """Time of some steps beyond what the others take."""
+    """Time of some steps beyond that of the others."""
 
     steps: tuple[int, ...]
     among: int
@@ -79,13 +79,13 @@ class PhaseSeries:
         order = np.argsort(self._numbers[:among], kind="stable")
         numbers, lengths = self._numbers[order], self._lengths[order].astype(np.float64)
         times = np.sum([column[order] for column in columns], axis=0).astype(np.float64)
-        usual = float(np.percentile(times, 25))  # below the median, so that every second step is told apart
+        usual = float(np.percentile(times, 25))  # below the median, so that every second step is distinguished
         is_long = times > usual + max(usual, MIN_EXCESS * lengths.mean())
         found = int(is_long.sum())
         if found < MIN_LONG or 2 * found > among + 1:
             return None
         excess = np.where(is_long, times - usual, 0.0)
-        # What makes every span longer, as the wait for a processor does, is no cause in these phases.
+        # Steps with every span longer, as by the wait for a processor, have no cause in these phases.
         longer = float((lengths[is_long] - np.percentile(lengths, 25)).sum())
         if excess.sum() < CAUSE_SHARE * longer:
             return None

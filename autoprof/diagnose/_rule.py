@@ -23,7 +23,7 @@ class Rule:
     ``needs_device``: on the CPU it has nothing to judge, and says only that. ``needs_quiet``: it abstains where other
     processes hold the processors. ``host_times``: it abstains there if its ``share_low`` is below twice its ``bound``,
     and the wait for a processor may be the reason. ``comes_first``: its findings make the other figures doubtful,
-    whatever the gain. ``comes_last``: its findings follow all others. ``needs_steps``: it judges recorded steps, and
+    whatever the gain. ``needs_steps``: it judges recorded steps, and
     abstains while there are few; the others count events of any step. ``experiment``: the change that would
     confirm a finding, for ``autoprof explain``.
     """
@@ -36,7 +36,6 @@ class Rule:
     needs_quiet: bool = False
     host_times: bool = True
     comes_first: bool = False
-    comes_last: bool = False
     needs_steps: bool = True
     experiment: Experiment | Callable[[Finding], Experiment] | None = None
 

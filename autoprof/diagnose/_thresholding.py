@@ -137,7 +137,7 @@ def threshold_rows(rule: str, run: Evidence, rows: list[Row], bound: float) -> E
 
 
 def rare_time(run: Evidence, phase: Phase) -> RareTime | None:
-    """Return what some steps spend in a phase beyond the others; a module's phases are one.
+    """Return the time that some steps spend in a phase beyond the others; a module's phases are one.
 
     On a busy machine it has to have a rhythm: without one it may be the wait for a processor.
     """

@@ -16,7 +16,7 @@ from typing import Any, Final, Literal
 
 import torch
 
-from ._call_table import MAX_FRAMES, file_owner, is_own
+from ._call_table import MAX_FRAMES, file_owner
 
 MAX_NODES: Final = 5_000
 """Operations of a graph that are followed to its oldest one; a look takes some milliseconds."""
@@ -75,7 +75,7 @@ def _holders(frame: FrameType | None) -> Iterator[KeptTensors]:
         if frame is None:
             return
         code = frame.f_code
-        if not is_own(code.co_filename) and file_owner(code.co_filename) == "user":
+        if file_owner(code.co_filename) == "user":
             own = frame.f_locals
             yield from _measure(own, "", code, seen)
             holder = own.get("self")

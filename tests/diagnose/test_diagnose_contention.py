@@ -19,12 +19,13 @@ def on_busy_machine(step: dict[str, float], waiting: float, *more: dict[str, flo
     return diagnose(evidence_of(step, *more, repeat=20, facts=run, metrics=metrics))
 
 
-@pytest.mark.parametrize(("data_ms", "first"), [(60, "data-wait"), (25, "data-wait"), (15, "busy-machine")])
-def test_a_share_of_twice_its_bound_comes_before_the_busy_machine(data_ms: float, first: str) -> None:
-    """The bound is 10 %; 15 % may be the wait for a processor, which takes 30 % of the time."""
-    summary = on_busy_machine({"data": data_ms, "forward": 100 - data_ms}, 0.3)
-    assert found(summary)[0] == first
-    assert found(summary)[-1] == "busy-machine"
+@pytest.mark.parametrize(
+    ("data_ms", "rules"),
+    [(60, ["data-wait", "busy-machine"]), (25, ["busy-machine", "data-wait"]), (15, ["busy-machine"])],
+)
+def test_the_larger_cause_comes_first(data_ms: float, rules: list[str]) -> None:
+    """The wait for a processor takes 30 % of the time; 15 % of data, near its bound of 10 %, may be that wait."""
+    assert found(on_busy_machine({"data": data_ms, "forward": 100 - data_ms}, 0.3)) == rules
 
 
 @pytest.mark.parametrize(("backward_ms", "named"), [(90, True), (80, False)])
@@ -37,7 +38,7 @@ def test_a_backward_of_twice_its_bound_is_found_on_any_machine(backward_ms: floa
 def test_recompute_is_found_on_any_machine() -> None:
     """That forwards run twice is no matter of time."""
     summary = on_busy_machine({"forward": 60, "recompute": 8, "backward": 32}, 0.4)
-    assert found(summary) == ["recompute", "busy-machine"]
+    assert found(summary) == ["busy-machine", "recompute"]
 
 
 def test_debugging_switches_come_before_the_busy_machine() -> None:

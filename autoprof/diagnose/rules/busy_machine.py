@@ -36,4 +36,4 @@ def judge(run: Evidence) -> Finding | None:
     )
 
 
-RULE = Rule("busy-machine", judge, order=136, comes_last=True, experiment=Experiment("machine", "edit"))
+RULE = Rule("busy-machine", judge, order=136, experiment=Experiment("machine", "edit"))

@@ -19,7 +19,7 @@ _LOAD_AHEAD: Final = (
 )
 _KEEP_WORKERS: Final = "set persistent_workers=True: the workers are then started once, not in each epoch"
 _OPEN_AHEAD: Final = (
-    "do before it is needed what only these batches wait for, such as the next file or shard: more num_workers and a "
+    "open the next file or shard, or do the other work of these batches, before it is needed: more num_workers and a "
     "larger prefetch_factor, or a thread that loads it while the model trains"
 )
 
