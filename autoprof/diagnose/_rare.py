@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from .._core.units import count, ordinal
 from .._stats.intervals import Interval, mean_ratio
+from .._stats.median import median
 from ..frame import Layout, Nanoseconds, Phase
 
 KEPT_STEPS: Final = 1024
@@ -79,14 +80,14 @@ class PhaseSeries:
         order = np.argsort(self._numbers[:among], kind="stable")
         numbers, lengths = self._numbers[order], self._lengths[order].astype(np.float64)
         times = np.sum([column[order] for column in columns], axis=0).astype(np.float64)
-        usual = float(np.percentile(times, 25))  # below the median, so that every second step is distinguished
+        usual = _low_quarter(times)  # below the median, so that every second step is distinguished
         is_long = times > usual + max(usual, MIN_EXCESS * lengths.mean())
         found = int(is_long.sum())
         if found < MIN_LONG or 2 * found > among + 1:
             return None
         excess = np.where(is_long, times - usual, 0.0)
         # Steps with every span longer, as by the wait for a processor, have no cause in these phases.
-        longer = float((lengths[is_long] - np.percentile(lengths, 25)).sum())
+        longer = float((lengths[is_long] - _low_quarter(lengths)).sum())
         if excess.sum() < CAUSE_SHARE * longer:
             return None
         steps = numbers[is_long]
@@ -99,13 +100,18 @@ class PhaseSeries:
         )
 
 
+def _low_quarter(values: npt.NDArray[np.float64]) -> float:
+    """Return the value that a quarter of all are below."""
+    return float(np.sort(values)[len(values) // 4])
+
+
 def _rhythm(steps: npt.NDArray[np.int64]) -> int | None:
     """Return the distance of steps, or None where too many of the distances are no multiple of the usual one.
 
     A distance is a multiple of ``every`` by chance once in ``every`` times: all together at most once in a hundred.
     """
     distances = np.diff(steps)
-    every = int(np.median(distances))
+    every = int(median(distances))
     multiples = int((distances % max(every, 1) == 0).sum())
     is_regular = every > 1 and multiples >= REGULAR * len(distances) and multiples * log(every) >= log(100)
     return every if is_regular else None

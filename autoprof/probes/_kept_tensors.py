@@ -29,7 +29,7 @@ LOOKS: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class KeptTensors:
-    """A variable that grows: its name, the line that adds to it, and what it holds more of at each look."""
+    """A variable that grows: its name, the line that adds to it, and its size."""
 
     variable: str
     file: str

@@ -110,7 +110,7 @@ def _judge_rare(run: Evidence) -> Finding | None:
         "warning",
         f"{name} takes {format_ms(rare.excess_ns)} in {rare.when} beyond its time in the others: "
         f"{format_percent(rare.share.middle)} of the run",
-        f"look at what {name} does only in these steps: do it less often, or make it cheaper",
+        f"look at the work that {name} does only in these steps: do it less often, or make it cheaper",
         name,
         phase,
         gain_ns=gain_ns,

@@ -16,8 +16,8 @@ MAX_SHARE: Final = 0.15
 for every sample. If these do not take far longer, the optimizer is slow or the batch is small."""
 
 _RARELY: Final = (
-    "look at what the optimizer does only in these steps, such as a preconditioner or a synchronisation: do it less "
-    "often, or for fewer parameters"
+    "look at the work that the optimizer does only in these steps, such as a preconditioner or a synchronisation: do "
+    "it less often, or for fewer parameters"
 )
 
 
