@@ -1,7 +1,5 @@
 """Saved runs made by hand: of numbers that a test draws, and of a real model on a clock that a test holds."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path

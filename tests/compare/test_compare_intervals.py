@@ -1,7 +1,5 @@
 """How sure a ratio is: the intervals, and how often they say what is not so."""
 
-from __future__ import annotations
-
 from math import exp, log
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A program whose clock a test moves: intervals of known length, logged as the old code logs them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 

@@ -1,7 +1,5 @@
 """``docs/compat.md``: each row names tests that exist."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

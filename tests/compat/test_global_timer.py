@@ -1,7 +1,5 @@
 """``global_timer``: intervals on the host and the device, one log a rank, in the documented line format."""
 
-from __future__ import annotations
-
 import os
 import re
 import threading

@@ -1,7 +1,5 @@
 """The code samples of the document of the log inspector, word for word but for the import, on our table and figure."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json

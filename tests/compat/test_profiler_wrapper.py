@@ -1,7 +1,5 @@
 """ProfilerWrapper: each documented parameter, each documented file, and the intended differences."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The document of training-step fixes: autoprof itself never communicates between ranks."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Fixtures of the tests of deep captures: a folder of its own, no rank, and no profiler left on."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

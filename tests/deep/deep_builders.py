@@ -1,7 +1,5 @@
 """A small model and its training step, and readers of a trace."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The defects of the built-in rules: for each rule, trainings with its defect, and the same trainings without it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Final, NamedTuple
 

@@ -1,8 +1,6 @@
 """Defects of the training loop: calls that wait, log, collect, save, validate or stall."""
 # mypy: allow-untyped-calls
 
-from __future__ import annotations
-
 import gc
 import io
 import logging

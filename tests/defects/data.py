@@ -1,8 +1,6 @@
 """Defects of the loader and of the copies to the device."""
 # mypy: allow-untyped-calls
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

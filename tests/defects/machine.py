@@ -1,7 +1,5 @@
 """Defects of the process and its machine: other processes, threads, debug modes, the compiler, autoprof itself."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

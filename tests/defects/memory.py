@@ -1,8 +1,6 @@
 """Defects of memory: recompute that saves too little, state that fills it, leaks, fragmentation."""
 # mypy: allow-untyped-calls
 
-from __future__ import annotations
-
 import mmap
 from contextlib import suppress
 from pathlib import Path

@@ -1,8 +1,6 @@
 """Defects of the model's own work: its layers, their arithmetic, their launches, their optimizer."""
 # mypy: allow-untyped-calls
 
-from __future__ import annotations
-
 from dataclasses import replace
 from math import sqrt
 

@@ -1,8 +1,6 @@
 """Defects of several ranks: communication that nothing overlaps, and a slow rank."""
 # mypy: allow-untyped-calls
 
-from __future__ import annotations
-
 import os
 import socket
 import tempfile

@@ -1,7 +1,5 @@
 """``vrt_spike.yaml``: the copy that users read, the copy that ships, and the model they are written for."""
 
-from __future__ import annotations
-
 import re
 from importlib.resources import files
 from pathlib import Path

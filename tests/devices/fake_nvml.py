@@ -1,7 +1,5 @@
 """A machine of NVIDIA devices that the test makes up, behind the names of ``pynvml``."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The CUDA device against a double of ``torch.cuda``: which function of torch answers which question."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """Evidence made by hand, so that every number a rule sees is known."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

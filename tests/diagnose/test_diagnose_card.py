@@ -1,7 +1,5 @@
 """The card, the what-if table, and the way from a live or a saved run to them."""
 
-from __future__ import annotations
-
 import io
 from dataclasses import replace
 from itertools import count

@@ -1,7 +1,5 @@
 """What a machine that others keep busy may explain, and what it may not."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Where a growth is known as an interval, all of it decides, not its middle."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 from dataclasses import replace

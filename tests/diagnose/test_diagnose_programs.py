@@ -1,7 +1,5 @@
 """Every rule that judges finds its defect in a real training, and is silent on the healthy twin."""
 
-from __future__ import annotations
-
 import json
 from functools import cache
 from pathlib import Path

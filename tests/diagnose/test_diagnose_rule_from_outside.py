@@ -1,7 +1,5 @@
 """A rule of another package is a rule like the built-in ones: the example of docs/extending/rule.md, installed."""
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The rules on evidence made by hand: bounds, intervals, abstentions, the order of findings."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

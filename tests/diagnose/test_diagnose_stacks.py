@@ -1,7 +1,5 @@
 """Samples of the training thread's stack: which line they name, when they are taken, and what they cost."""
 
-from __future__ import annotations
-
 import os
 import sys
 import threading

@@ -1,7 +1,5 @@
 """NVML's utilisation decides whether an empty queue cost any time."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -10,7 +10,7 @@ from autoprof._capture.marks import codes as marks
 from autoprof._capture.marks.mark_batch import MarkBatch
 from autoprof._capture.recorder import Recorder
 from autoprof._resolve import RawStep, Resolver
-from autoprof._resolve import resolver as resolving
+from autoprof._resolve.resolver import PENDING
 from autoprof._stats import Aggregate
 from autoprof.devices import Clock
 from autoprof.frame import TRAINING_LANE
@@ -177,18 +177,17 @@ def test_all_readings_of_a_step_go_back_but_the_end_that_the_next_step_begins_wi
         assert readings.out == 1
 
 
-def test_a_step_given_up_for_the_next_one_gives_its_readings_back(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_step_given_up_for_the_next_one_gives_its_readings_back() -> None:
     """What waits is bounded, and so is what it holds."""
-    monkeypatch.setattr(resolving, "PENDING", 2)
     bench = Bench(FakeDevice(FakeClock(), lag_ns=10**9))
     readings, layer = Readings(bench), bench.label("layer")
     out = []
-    for _ in range(6):
+    for _ in range(PENDING + 4):
         bench.step((layer | marks.ENTER, 1), (layer | marks.LEAVE, 1))
         assert bench.frames() == []
         out.append(readings.out)
-    assert out == [4, 7, 7, 7, 7, 7]
-    assert (bench.resolver.late_steps, bench.resolver.waiting) == (4, 2)
+    assert out == [1 + 3 * min(steps, PENDING) for steps in range(1, PENDING + 5)]
+    assert (bench.resolver.late_steps, bench.resolver.waiting) == (4, PENDING)
     bench.resolver.give_up()
-    assert (bench.resolver.late_steps, bench.resolver.waiting) == (6, 0)
+    assert (bench.resolver.late_steps, bench.resolver.waiting) == (PENDING + 4, 0)
     assert bench.frames() == []

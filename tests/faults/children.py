@@ -1,7 +1,5 @@
 """Programs in processes of their own, bare and instrumented, and what is left of them."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

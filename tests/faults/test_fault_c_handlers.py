@@ -3,8 +3,6 @@
 MPI, ROS and ``faulthandler.register`` install such handlers over those of Python.
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 import signal

@@ -1,7 +1,5 @@
 """Too much, too long, and parts of our own that fail: bounded, counted, said; training goes on bit for bit."""
 
-from __future__ import annotations
-
 import gc
 import sys
 import tracemalloc

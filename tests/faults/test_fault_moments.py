@@ -1,7 +1,5 @@
 """Ctrl-C, and a time limit of the user's, at any moment: the exception reaches the user, all else stays whole."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import signal

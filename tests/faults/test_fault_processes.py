@@ -1,7 +1,5 @@
 """What ends a process, or should not: it ends or goes on as it would have without autoprof, and its files are whole."""
 
-from __future__ import annotations
-
 import json
 import signal
 import subprocess

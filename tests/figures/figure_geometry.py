@@ -1,7 +1,5 @@
 """Boxes of a figure's parts: what lies beyond the canvas, covers data, or overlaps another text."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Iterator
 from itertools import combinations

@@ -1,7 +1,5 @@
 """Fixtures of the tests of the flight recorder: a folder of its own, no rank."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """What ranks run for the tests of the flight recorder. Importable by name, as spawned processes need it."""
 
-from __future__ import annotations
-
 import os
 import time
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The work of a thread from its stack: phase, module, collective, line of the program."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Small models whose FLOPs can be computed by hand, and helpers that count a call."""
 
-from __future__ import annotations
-
 from collections import Counter
 from typing import Any
 

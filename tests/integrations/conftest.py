@@ -1,7 +1,5 @@
 """Trainings of frameworks: a configuration that records each step, and the true number of optimizer steps."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

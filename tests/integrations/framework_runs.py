@@ -1,7 +1,5 @@
 """Readers of a run that a framework's callback recorded."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The tracker for accelerate: steps are those of the optimizer, the length is that of the script's configuration."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The programs of ``docs/frameworks.md`` run, each where its framework is installed, and record their steps."""
 
-from __future__ import annotations
-
 import importlib.util
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The callback for Lightning: steps, length, loss and excluded time are those of the trainer."""
 
-from __future__ import annotations
-
 import importlib.util
 import warnings
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Callbacks in programs of several processes: the ranks of a training share a folder, under ``autoprof run`` too."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import os

@@ -1,7 +1,5 @@
 """The session behind every framework's callback, driven by hand: it needs no framework."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The callback for transformers: steps, length, scalars and excluded time are those of the trainer."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

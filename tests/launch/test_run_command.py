@@ -1,7 +1,5 @@
 """``autoprof run`` changes nothing that a program can see of its start, its end or its processes."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """Compare what ``load_logs`` returns with what is true in a log."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field

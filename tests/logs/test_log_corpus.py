@@ -1,7 +1,5 @@
 """Logs in the formats of many tools: no value is read that is not true, and what is absent is counted."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Edge cases of real logs: units, ranks, restarts, encodings, incomplete lines, damaged files."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import math

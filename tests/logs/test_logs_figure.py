@@ -1,7 +1,5 @@
 """The figure of a training run: its plots, omissions, notes and files."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Every log format is detected from the content and read into the same columns."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

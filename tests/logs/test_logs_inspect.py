@@ -1,7 +1,5 @@
 """``autoprof inspect``: the report, the figure, the table, pipes, columns of unknown names, the errors."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import os

@@ -1,7 +1,5 @@
 """Bytes of tensors: shared bytes count once; meta, fake and lazy tensors have none."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Bytes of a model and its optimizers, by name, counted at the optimizer's steps."""
 
-from __future__ import annotations
-
 import gc
 import weakref
 from collections.abc import Iterator, Mapping

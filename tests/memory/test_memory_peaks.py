@@ -1,7 +1,5 @@
 """Nested peaks from one running peak that is never reset: exact where it grew, else between two bounds."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

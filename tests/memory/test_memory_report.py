@@ -1,7 +1,5 @@
 """The memory tables in the report: the whole run, the names, and the unmeasured columns."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

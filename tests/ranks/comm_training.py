@@ -1,7 +1,5 @@
 """What two ranks run for the tests of the table of communication. Importable by name, as spawned processes need it."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from dataclasses import asdict

@@ -1,7 +1,5 @@
 """Records of ranks from seeded noise: a training of several ranks on a machine whose processors they share."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import numpy as np

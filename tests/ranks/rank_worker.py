@@ -4,8 +4,6 @@ Cases: ``dead``: rank 1 kills itself after 30 steps, and the ranks do not commun
 the backward of ``middle``.
 """
 
-from __future__ import annotations
-
 import gc
 import os
 import signal

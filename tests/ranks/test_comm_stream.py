@@ -1,7 +1,5 @@
 """No timed event lies on a communication stream where one hardware queue serves all streams."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

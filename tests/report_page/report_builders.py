@@ -1,7 +1,5 @@
 """Saved runs made by hand: every time in them is known."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The page as a file, and the command that writes it: whole, inert, and of bounded size."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

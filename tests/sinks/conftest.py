@@ -1,7 +1,5 @@
 """Fixtures of the sinks' and renderers' tests."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

@@ -1,7 +1,5 @@
 """A small terminal: the bytes of the console sink, and the screen that they produce."""
 
-from __future__ import annotations
-
 import io
 import re
 

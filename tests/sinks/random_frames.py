@@ -1,7 +1,5 @@
 """Random frames: every field that a frame can have, times that nest, lanes that overlap, readings that are missing."""
 
-from __future__ import annotations
-
 import numpy as np
 from hypothesis import strategies as st
 

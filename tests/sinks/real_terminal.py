@@ -1,7 +1,5 @@
 """Run a program on a pseudo-terminal, as a job of a shell, and return the screen that it leaves."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import pty

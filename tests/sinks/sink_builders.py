@@ -1,7 +1,5 @@
 """Frames and summaries made by hand, so that every number a renderer shows is known."""
 
-from __future__ import annotations
-
 import unicodedata
 from collections.abc import Mapping, Sequence
 

@@ -1,7 +1,5 @@
 """The live panel beside what programs show themselves: bars of tqdm and rich, prints of threads, workers and C."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from pathlib import Path

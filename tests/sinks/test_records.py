@@ -1,7 +1,5 @@
 """Records of a rank: exact, compressed, readable after a kill, and limited in size."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The report as HTML, for notebooks."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from html import unescape
 from pathlib import Path

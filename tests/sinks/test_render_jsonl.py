@@ -1,7 +1,5 @@
 """One step as a line of JSON, and back."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The readable log."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """The short report: what a tired person reads at the end of a run."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

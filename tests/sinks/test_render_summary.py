@@ -1,7 +1,5 @@
 """The report at the end of a run."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from sink_builders import frame_of, summary_of

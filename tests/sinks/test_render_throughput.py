@@ -1,7 +1,5 @@
 """Throughput, progress, operations and device metrics in the reports."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

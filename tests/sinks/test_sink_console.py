@@ -1,7 +1,5 @@
 """The live display on a terminal and beside one."""
 
-from __future__ import annotations
-
 import io
 import os
 import sys

@@ -1,7 +1,5 @@
 """Files that hold whole lines only, and the two sinks that write them."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

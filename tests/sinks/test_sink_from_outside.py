@@ -1,7 +1,5 @@
 """A sink of another package: found through its entry point, configured in YAML, fed like the built-in ones."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

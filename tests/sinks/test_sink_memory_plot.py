@@ -1,7 +1,5 @@
 """The memory picture: its history, its drawing, and the process that draws meanwhile."""
 
-from __future__ import annotations
-
 import sys
 import warnings
 from dataclasses import replace

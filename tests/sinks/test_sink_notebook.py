@@ -1,7 +1,5 @@
 """The live panel in a notebook: one output of a cell, replaced in place."""
 
-from __future__ import annotations
-
 import io
 import sys
 from pathlib import Path

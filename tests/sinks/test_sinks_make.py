@@ -1,7 +1,5 @@
 """From the configuration's ``sinks`` to open sinks."""
 
-from __future__ import annotations
-
 import io
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Texts for a reader that may not read: a stopped terminal, a full pipe, a reader that has left."""
 
-from __future__ import annotations
-
 import os
 import pty
 import termios

@@ -1,7 +1,5 @@
 """The training of the launchers' programs: data-parallel, with one rank that is slow in the backward of one module."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch
