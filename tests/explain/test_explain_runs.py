@@ -178,3 +178,11 @@ def test_the_command_prints_json_of_the_latest_run(capfd: pytest.CaptureFixture[
     out = capfd.readouterr().out
     assert out.count("\n") == 1
     assert json.loads(out)["causes"][0]["place"]["name"] == "模块"
+
+
+def test_the_gain_and_the_step_are_of_one_mean() -> None:
+    """Half of the recorded steps of 100 ms can be gained: half of the 30 ms that all steps took on average."""
+    wait = finding(gain_ns=50 * MS, evidence={"share": 0.5, "bound": 0.1})
+    (cause,) = explain(diagnosed(wait, run_steps=400, run_ns=400 * 30 * MS)).causes
+    expected = cause.experiment.expect
+    assert (expected.now, expected.at_best) == (30 * MS, 15 * MS)
