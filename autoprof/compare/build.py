@@ -58,17 +58,15 @@ def compare_runs(
     margin: float = 0.02,
     fail_over: float | None = None,
     min_share: float = 0.01,
-    rank: int | None = None,
 ) -> Comparison:
     """Compare the run or runs ``b`` with ``a``: slower, faster, the same, or inconclusive.
 
     Changes within the fraction ``margin`` are the same; ``over_limit`` returns slow-downs beyond ``fail_over``. Rows
-    below ``min_share`` of the step on both sides are excluded; ``rank`` selects one rank. Raises ``OutputError`` for a
-    run that cannot be read, ``ConfigError`` for an option out of range.
+    below ``min_share`` of the step on both sides are excluded. Raises ``OutputError`` for a run that cannot be read,
+    ``ConfigError`` for an option out of range.
     """
     _check_fractions(margin=margin, fail_over=fail_over, min_share=min_share)
-    ranks = None if rank is None else (rank,)
-    side_a, side_b = ([read_series(path, ranks) for path in find_runs(paths)] for paths in (a, b))
+    side_a, side_b = ([read_series(path) for path in find_runs(paths)] for paths in (a, b))
     runs = (*side_a, *side_b)
     clocks = {run.note.clock for run in runs if run.note.steps}
     clock: ClockName | None = None if len(clocks) > 1 else next(iter(clocks), "host")

@@ -138,17 +138,14 @@ def _row_key(name: str, phase: Phase, lane: int) -> Key:
     return Key("row", name, phase, place)
 
 
-def read_series(path: Path, ranks: tuple[int, ...] | None = None) -> RunSeries:
-    """Read all ranks of a saved run, or these. Raises ``OutputError`` for a folder without a run or without records."""
+def read_series(path: Path) -> RunSeries:
+    """Read all ranks of a saved run. Raises ``OutputError`` for a folder without a run or without records."""
     run = read_run(path)
-    chosen = run.ranks if ranks is None else tuple(rank for rank in run.ranks if rank in ranks)
-    if not chosen:
-        have = ", ".join(map(str, run.ranks)) or "none (the sink jsonl writes them)"
-        missing = "has no records (steps.jsonl)" if ranks is None else f"has no records of rank {ranks[0]}"
-        raise OutputError(f"{path}: {missing}; ranks with records: {have}")
+    if not run.ranks:
+        raise OutputError(f"{path}: has no records (steps.jsonl); allowed: a run with the sink jsonl")
     readers: list[_RankReader] = []
     bad_lines = 0
-    for rank in chosen:
+    for rank in run.ranks:
         reader, frames = _RankReader(), run.rank_frames(rank)
         for frame in frames:
             reader.add(frame)
@@ -157,17 +154,16 @@ def read_series(path: Path, ranks: tuple[int, ...] | None = None) -> RunSeries:
     found = [reader.series() for reader in readers]
     clocks = {clock for (_, clock), reader in zip(found, readers, strict=True) if reader.frames}
     if len(clocks) > 1:
-        raise OutputError(f"{path}: some ranks have device times and some have not; choose one rank")
+        raise OutputError(f"{path}: some ranks have device times and some have not; allowed: a run of one clock")
     first, summary = readers[0], _read_summary(path)
-    saved = summary.get("unsampled_steps")  # no record follows the last gap
-    unsampled = saved if isinstance(saved, int) else 0
+    unsampled = summary.get("unsampled_steps")  # no record follows the last gap
     note = RunNote(
         path=str(path),
-        ranks=chosen,
+        ranks=run.ranks,
         clock=clocks.pop() if clocks else "host",
         steps=len(first.frames),
         warmup=first.warmup,
-        unsampled=max(first.unsampled, unsampled if chosen[0] == run.ranks[0] else 0),
+        unsampled=max(first.unsampled, unsampled if isinstance(unsampled, int) else 0),
         untimed=first.untimed,
         bad_lines=bad_lines,
         older=first.older,

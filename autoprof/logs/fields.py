@@ -102,8 +102,6 @@ def meaning_of(key: str) -> Meaning | None:
     if found is not None:
         return found
     *groups, last = [normalize_key(part) for part in re.split(r"[/.]", key)]
-    if not groups:
-        return None
     found = _match(last)
     others = [group for group in groups if re.fullmatch(_VALIDATION, group) is None]
     if found is None or not _GROUPS.issuperset(others):
@@ -130,13 +128,6 @@ def _match(name: str) -> Meaning | None:
     neutral = re.fullmatch(r"(?:train|training|current|curr|cur)_(.+)", name)
     found = None if neutral is None else _match(neutral[1])
     return found if found is None or found.field in METRICS else None
-
-
-@lru_cache(maxsize=8192)
-def is_loss(key: str) -> bool:
-    """Return whether a key is a loss, such as ``loss_bbox`` or ``disc_loss``, but not a loss scale."""
-    name = normalize_key(key)
-    return re.search(r"(?:^|_)loss|loss(?:es)?(?:$|_)|损失", name) is not None and "scale" not in name
 
 
 def names_validation(value: object) -> bool:

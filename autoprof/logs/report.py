@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import textwrap
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from .._core.units import NS_PER_S, format_span
+from .._core.units import NS_PER_S, count, format_span
 from .._reports.text import elide, fit, safe
 from .fields import FIELDS, METRICS, unknown_columns
 
@@ -19,19 +19,18 @@ _MIN_TEXT_WIDTH: Final = 20
 
 def render_report(df: pd.DataFrame, *, width: int = 80, encoding: str = "utf-8") -> list[str]:
     """Return the lines of the report, ``width`` cells wide; the tables are wider than a narrow terminal."""
-    max_unread = 5
     lines: list[str] = []
     for run, table in df.groupby("run", observed=True, sort=False):
         lines += [elide(str(run), width), f"  {_records(table)}", *_columns(table, width), ""]
-    for entry in df.attrs.get("files", []):
+    for entry in df.attrs["files"]:
         path = elide(entry["path"], max(width - 40, _MIN_TEXT_WIDTH))
-        lines += _wrap(f"read {path} as {entry['reader']}: {_counts(entry)}", width)
+        counts = f"{count(entry['lines'], 'line')}, {count(entry['records'], 'record')}, {entry['skipped']} skipped"
+        lines += textwrap.wrap(f"read {path} as {entry['reader']}: {counts}", width, subsequent_indent="  ")
         for note in entry["notes"]:
-            lines += _wrap(note, width, "  - ")
-    unread = df.attrs.get("unread", [])
-    if unread:
-        more = f" and {len(unread) - max_unread} more" if len(unread) > max_unread else ""
-        lines += _wrap(f"no training record in: {', '.join(unread[:max_unread])}{more}", width)
+            lines += textwrap.wrap(note, width, initial_indent="  - ", subsequent_indent="    ")
+    if df.attrs["unread"]:
+        unread = textwrap.shorten(", ".join(df.attrs["unread"]), 400, placeholder=" …")
+        lines += textwrap.wrap(f"no training record in: {unread}", width, subsequent_indent="  ")
     return [safe(line.rstrip(), encoding) for line in lines]
 
 
@@ -54,28 +53,11 @@ def _columns(table: pd.DataFrame, width: int) -> list[str]:
     for name in names[:max_columns]:
         known = table[name][np.isfinite(table[name])]
         if len(known):
+            unit = f" ({FIELDS[name].unit})" if name in FIELDS and FIELDS[name].unit else ""
             numbers = (known.iloc[0], known.iloc[-1], known.min(), known.median(), known.max())
-            unit = FIELDS[name].unit if name in FIELDS else ""
-            label = fit(f"{name} ({unit})" if unit else name, name_width)
-            rows.append(f"  {label}" + "".join(f"{_short(value):>{number_width}}" for value in numbers))
+            shown = (f"{value:,.0f}" if 1000 <= abs(value) < 1e8 else f"{value:.4g}" for value in numbers)
+            cells = "".join(f"{text:>{number_width}}" for text in shown)
+            rows.append(f"  {fit(f'{name}{unit}', name_width)}{cells}")
     if len(names) > max_columns:
         rows.append(f"  and {len(names) - max_columns} more: --json has all")
     return rows
-
-
-def _counts(entry: dict[str, Any]) -> str:
-    return ", ".join(
-        f"{number:,} {word}{'' if number == 1 else 's'}{end}"
-        for number, word, end in (
-            (entry["lines"], "line", ""), (entry["records"], "record", ""), (entry["skipped"], "line", " skipped"),
-        )
-    )  # fmt: skip
-
-
-def _wrap(text: str, width: int, indent: str = "") -> list[str]:
-    rest = " " * len(indent) or "  "
-    return textwrap.wrap(text, width, initial_indent=indent, subsequent_indent=rest, break_on_hyphens=False)
-
-
-def _short(value: float) -> str:
-    return f"{value:,.0f}" if 1000 <= abs(value) < 1e8 else f"{value:.4g}"

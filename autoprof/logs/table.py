@@ -13,8 +13,6 @@ from .records import Records
 if TYPE_CHECKING:
     import pandas as pd
 
-_ONE_VALUE: Final = frozenset({"loss", "lr", "grad_norm", "step_time_s", "data_time", "throughput", "tokens_per_s"})
-"""Columns of which two keys with different values in one record leave no certain value."""
 _MEASURED: Final = METRICS - {"val_loss"}
 
 
@@ -78,14 +76,11 @@ def _choose_columns(frame: pd.DataFrame, records: Records) -> pd.DataFrame:
     for name in FIELDS:
         all_keys = _keys(frame, records, name)
         keys = [key for key in all_keys if records.meanings[key].gpu is None and frame[key].notna().any()]
-        keys = _counters(frame, keys) if name == "step" else keys
         if not keys:
             continue
         if name in POSITIONS:
             used.update(all_keys)
             columns[name] = _first_of(frame, keys)
-        elif name in _ONE_VALUE and _contradict(frame[keys]):
-            records.notes.append(f"{', '.join(keys)}: different values in one record, so {name} is not certain")
         else:
             best = max(keys, key=lambda key: 2 * frame[key].notna().sum() >= frame[keys].notna().sum().max())
             used.add(best)
@@ -103,22 +98,6 @@ def _choose_columns(frame: pd.DataFrame, records: Records) -> pd.DataFrame:
         if key not in used and not str(key).startswith("_"):
             columns[f"{key} (logged)" if key in columns or key in FIELDS else str(key)] = frame[key]
     return import_pandas().DataFrame(columns, index=frame.index, copy=True)
-
-
-def _counters(frame: pd.DataFrame, keys: list[str]) -> list[str]:
-    """Return the keys of a step without those that never change, first those that never fall."""
-    known = {key: frame[key].dropna() for key in keys}
-    # A counter that is the same in three records is a setting.
-    moving = [key for key in keys if len(known[key]) < 3 or known[key].nunique() > 1]
-    if len(moving) > 1:  # DeepSpeed's timer counts the steps of the process, not of the run
-        moving = [key for key in moving if key != "process_step"]
-    return sorted(moving, key=lambda key: bool((known[key].diff() < 0).any()))
-
-
-def _contradict(values: pd.DataFrame) -> bool:
-    """Return whether two keys of one column have different values in one record."""
-    high, low = values.max(axis="columns"), values.min(axis="columns")
-    return bool((high - low > 1e-6 * values.abs().max(axis="columns")).any())
 
 
 def _drop_uncertain(table: pd.DataFrame, records: Records) -> pd.DataFrame:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from datetime import datetime, timezone
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 NUMBER: Final = (
     r"[-+]?(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
@@ -55,16 +54,6 @@ def number_of(value: float) -> float:
         return float(value)
     except OverflowError:
         return math.inf if value > 0 else -math.inf
-
-
-def parse_list(text: str) -> list[float] | None:
-    """Read a list of numbers: ``[97, 95]``, ``["97 %", "95 %"]``; None for other text."""
-    try:
-        data: Any = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-    found = [parse_value(str(item)) for item in data] if isinstance(data, list) else []
-    return [math.nan if value is None else value.number for value in found] if any(found) else None
 
 
 def _parse_date(text: str) -> Value | None:

@@ -29,7 +29,7 @@ def test_the_report_has_the_facts_of_the_log(capsys: pytest.CaptureFixture[str])
         "  step_time_s (s) ",
         "  memory (GiB) ",
         " 5.531",
-        "7 lines skipped",
+        "7 skipped",
     ):
         assert word in out
 

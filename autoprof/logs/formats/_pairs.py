@@ -36,8 +36,6 @@ COUNTER: Final = re.compile(
     r"\s*[,|]\s*(?P<inner_cell>\d+)\s*/\s*(?P<length_cell>\d+)(?=\s*[,|]))?"
 )
 """``Step 5``, ``Epoch [1/3]``, ``iter: 10/600``, ``Epoch: [0][10/5005]``, ``Epoch 1 | 10/600 |``."""
-POSITION: Final = re.compile(r"(?:^|[|,\[])\s*\d+\s*/\s*\d+\s*(?=[|,\]]|$)")
-"""A counter without a name: ``| 10/600 |``."""
 _OTHER_COUNTER: Final = re.compile(
     r"(?i)best|max|min|total|micro|val|valid|validation|eval|evaluation|test|warmup|per|of|last|first|num|every|"
     r"accumulation|inner|sub|env|agent|target|final|previous|next|from"

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from ..fields import COUNTERS, METRICS, SETTINGS, is_loss, meaning_of
+from ..fields import COUNTERS, METRICS, SETTINGS, meaning_of
 from ..records import Records
 from ..values import parse_value
 
@@ -50,7 +50,7 @@ def _find_header(line: str, below: str) -> tuple[str, list[str], float] | None:
         if len(names) < 2 or len(set(names)) < len(names) or not all(map(_NAME.fullmatch, names)):
             continue
         fields = {meaning.field for name in names if (meaning := meaning_of(name)) is not None}
-        is_known = bool(fields & (METRICS - SETTINGS)) or any(map(is_loss, names))
+        is_known = bool(fields & (METRICS - SETTINGS))
         cells = below.split(separator)
         is_header = len(cells) == len(names) and (is_known or bool(fields & COUNTERS))
         if is_header and all(parse_value(cell) for cell in cells[:2] if cell.strip()):

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
-from ..fields import COUNTERS, METRICS, SETTINGS, is_loss, names_validation, normalize_key
+from ..fields import COUNTERS, METRICS, SETTINGS, names_validation, normalize_key
 from ..records import Records
 from ..values import Value, number_of, parse_value
 from ._pairs import take_counters, take_prefix, take_time
@@ -17,8 +17,6 @@ from ._pairs import take_counters, take_prefix, take_time
 _MEASURED: Final = METRICS - SETTINGS
 _KINDS: Final = frozenset({"mode", "split", "phase", "stage", "subset", "kind", "event", "type"})
 """Keys that may mark a record as one of validation."""
-_OTHER_KIND: Final = re.compile(r"(?i)(?:checkpoint|ckpt|sav(?:e|ing)|config|hparams|system|hardware|summary|init)")
-"""Kinds of records that are neither of training nor of validation."""
 _VALIDATION_BEFORE: Final = re.compile(r"(?i)(?<![\w/.])(?:val|valid|validation|eval|evaluation|test|dev)\b\W*$")
 """The end of the text before an object of validation: ``val: {…}``."""
 
@@ -36,8 +34,7 @@ def read_objects(lines: Sequence[str], *, name: str = "jsonl", tool: Mapping[str
             _add(records, data, prefix)
         records.used_lines += len(records.rows) > count
     fields = {meaning.field for meaning in records.meanings.values()}
-    is_measured = bool(fields & _MEASURED) or any(map(is_loss, records.rows[0] if records.rows else ()))
-    is_setting = len(records.rows) == 1 and not (fields & COUNTERS and is_measured)
+    is_setting = len(records.rows) == 1 and not (fields & COUNTERS and fields & _MEASURED)
     if is_setting or (counts_elsewhere and not fields & COUNTERS):
         records.rows.clear()  # the steps stand in other lines, or the object is a configuration
     return records
@@ -82,16 +79,15 @@ def _longest_list(data: Any) -> list[dict[str, Any]]:
 def _add(records: Records, data: Mapping[str, Any], prefix: str = "") -> None:
     """Append an object that is a record: with a measurement, or with a counter and another number."""
     values = list(_values(records, data))
-    meanings = {key: records.meaning(key) for key, _ in values}
-    fields = {None if meaning is None else meaning.field for meaning in meanings.values()}
+    meanings = [records.meaning(key) for key, _ in values]
+    fields = {None if meaning is None else meaning.field for meaning in meanings}
     is_counted = bool(fields & COUNTERS)
-    is_measured = bool(fields & _MEASURED) or any(map(is_loss, meanings))
     # The Trainer's summary of a run, whose `train_loss` is a mean, does not count as a record.
     is_summary = not {"train_runtime", "total_flos"}.isdisjoint(data)
-    if is_summary or not (is_measured or (is_counted and fields & {*SETTINGS, None})):
+    if is_summary or not (fields & _MEASURED or (is_counted and fields & {*SETTINGS, None})):
         return
     kinds = [value for key, value in data.items() if normalize_key(str(key)) in _KINDS and isinstance(value, str)]
-    if any(map(_OTHER_KIND.match, kinds)) or not set(records.tool.get("keys", "").split()) <= data.keys():
+    if not set(records.tool.get("keys", "").split()) <= data.keys():
         return
     row: dict[str, float] = {}
     if any(map(names_validation, kinds)) or _VALIDATION_BEFORE.search(prefix):

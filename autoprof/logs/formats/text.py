@@ -24,7 +24,7 @@ from ..fields import (
 )
 from ..records import Records
 from ..values import Value, to_float
-from ._pairs import POSITION, RATE, find_pairs, take_counters, take_prefix, take_time
+from ._pairs import RATE, find_pairs, take_counters, take_prefix, take_time
 
 _UNCERTAIN: Final = re.compile(
     r"(?i)(?<![^\W_])(?:avg|average|mean|running|ema|smooth(?:ed)?|moving|median|best|min|max|final|total|"
@@ -40,21 +40,20 @@ _NO_RECORD: Final = re.compile(
 
 
 def read_text(lines: Sequence[str]) -> Records:
-    """Read the lines with a counter and a number; a line of its own may begin a validation, or an epoch."""
+    """Read the lines with a counter and a number; another line may begin a validation."""
     records = Records("text", weight=0.2)
-    is_validating, reached, epoch = False, -1.0, None
+    is_validating, reached = False, -1.0
     for whole_line in lines:
         line, time = take_time(whole_line)
         row = _parse(line, records)
         if row is None:
             is_validating = is_validating != bool((_TRAINING if is_validating else VALIDATION_WORD).search(line))
-            epoch = _epoch_of_header(line) or epoch
             continue
         step = next((row[name] for name in ("global_step", "step", "iter", "iteration", "batch") if name in row), None)
         if is_validating and step is not None and step <= reached:
             continue  # a batch of the validation that a line above has begun
         is_validating, reached = False, reached if step is None else step
-        records.rows.append({**time, **({} if epoch is None else {"epoch": epoch}), **row})
+        records.rows.append({**time, **row})
     if len(records.rows) < 2:
         records.rows.clear()
     records.used_lines = len(records.rows)
@@ -74,8 +73,7 @@ def _parse(line: str, records: Records) -> dict[str, float] | None:
     words += f" {rest[end:]}"
     is_counted = counters or any(meaning is not None and meaning.field in COUNTERS for *_, meaning in pairs)
     is_step = bool(counters.keys() - {"epoch"})
-    # A position such as 10/600 is a step whose number has no name.
-    if not is_counted or _UNCERTAIN.search(words) or (not is_step and POSITION.search(rest)):
+    if not is_counted or _UNCERTAIN.search(words):
         return None
     is_validation = VALIDATION_WORD.search(words) is not None or (
         bool(pairs) and pairs[0][3] is None and VALIDATION_WORD.match(pairs[0][1].replace("_", " ")) is not None
@@ -105,11 +103,3 @@ def _is_certain(found: re.Match[str], name: str, value: Value, meaning: Meaning 
     if "," in found[0] and FIELDS[meaning.field].kind not in ("count", "rate"):
         return False  # 2,345 is 2345, or 2.345
     return value.unit is not None or normalize_key(name) != "throughput"
-
-
-def _epoch_of_header(line: str) -> float | None:
-    """Return the epoch of a line such as ``Epoch 2/5``, to which the records below belong."""
-    if _UNCERTAIN.search(line) or not ("poch" in line or "轮" in line):
-        return None
-    counters = take_counters(line)[1]
-    return counters.get("epoch") if counters.keys() <= {"epoch"} else None
