@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from .._capture import recorder
-from .._core.units import NS_PER_S, format_span
+from .._core.units import NS_PER_S
 from .._reports.name_lines import Line, name_lines, walk
 from ..devices import Peak, Tf32Flags, device_of
 from ..frame import MODULE_PHASES
@@ -31,7 +31,7 @@ MAX_END_NS: Final = 400_000_000
 OUTSIDE: Final = "modules of the model are called outside of a call of the model itself"
 PASSES: Final = "the step runs more backward passes than its calls of the model explain"
 CHANGED: Final = "parameters were frozen or unfrozen during the run"
-POSTPONED: Final = "FLOPs are counted when the run is long enough for the budget, or at its end"
+POSTPONED: Final = "FLOPs are counted when the run is long enough for the budget, or at its end if that is quick"
 TOO_MANY: Final = f"the shapes of the inputs differ in more than {MAX_SHAPES} ways"
 
 
@@ -95,8 +95,6 @@ class FlopMeter:
         self._counts: dict[CountedCall, FlopCount] = {}
         self._mean: tuple[dict[tuple[CountedCall, ...], int], FlopCount, Parts] | None = None
         """The FLOPs of a mean step, and the steps of which it is the mean."""
-        self._omitted: str | None = None
-        """Why the counts that were left at the end of the run were not made."""
 
     def add_steps(self, calls: StepCalls, shapes: list[ModelCall], *, warmup: bool, steps: int = 1) -> None:
         """Add equal steps with these calls of the model; count their FLOPs if due."""
@@ -144,12 +142,7 @@ class FlopMeter:
         for call in [call for sequence, _ in self._steps.most_common() for call in sequence]:
             if call in self._counts:
                 continue
-            cost_ns = self._cost_ns()
-            if self._budget is not None and cost_ns > max(MAX_END_NS, self._affordable_ns()):
-                self._omitted = (
-                    f"counting them takes about {format_span(cost_ns)}; a run of at least "
-                    f"{format_span(cost_ns / self._budget)} counts them"
-                )
+            if self._budget is not None and self._cost_ns() > max(MAX_END_NS, self._affordable_ns()):
                 return
             self._count(call)
 
@@ -157,12 +150,12 @@ class FlopMeter:
         """Return the FLOPs of a mean step and the utilization of the device; None without a recorded step."""
         if not summary.steps or not (self._steps or self._reasons):
             return None
-        if any(call.ambient.trained != trained_parameters(self._model) for call in self._shapes):
+        if any(call.trained != trained_parameters(self._model) for call in self._shapes):
             self._reasons.add(CHANGED)
         if self._reasons:
             return Work(reason="; ".join(sorted(self._reasons)))
         if any(call not in self._counts for sequence in self._steps for call in sequence):
-            return Work(reason=self._omitted or POSTPONED)
+            return Work(reason=POSTPONED)
         return self._work(summary)
 
     def _work(self, summary: Summary) -> Work:

@@ -11,11 +11,11 @@ from torch import Tensor, nn
 
 from .._capture.hooks.call_sites import CallEntry
 from .._capture.hooks.entry_probe import EntryProbe
-from .._capture.marks.codes import ENTER, INDEX_MASK, KIND_BITS, KIND_MASK
+from .._capture.marks.codes import ENTER, INDEX_MASK, KIND_BITS, KIND_MASK, LEAVE
 from .._capture.marks.mark_batch import MarkBatch
 from .._capture.recorder import Recorder
 from .._process.replace import skip_frames
-from .flops import ModelCall, ambient, describe
+from .flops import ModelCall, describe
 
 MAX_SHAPES: Final = 32
 """A run with more different shapes gets no figure instead of a growing table."""
@@ -55,14 +55,13 @@ class RootProbe(EntryProbe):
         super().__init__(recorder, model)
         self._passes = passes
         self._known: dict[Hashable, int] = {}
-        self._inside: list[tuple[int, int]] = []
         self._describes = False
-        """Whether a call of the open step had new shapes: its calls are followed to their ends."""
+        """Whether a call of the open step had new shapes: the step is searched for calls outside of the model's."""
         self.numbers: list[int] = []
         """Numbers of the open step's calls, in order."""
         self.spent_ns = 0
         """Time of the hooks, in nanoseconds, since it was last set to 0."""
-        self._entries = [CallEntry(self, RootProbe.enter, RootProbe.leave)]
+        self._entries = [CallEntry(self, RootProbe.enter, None)]
         self.shapes: list[ModelCall] = []
         """The first call with each shape, by number."""
 
@@ -78,8 +77,6 @@ class RootProbe(EntryProbe):
                 if number is None:
                     number = self._add_shape(module, key, args, kwargs)
                 self.numbers.append(number)
-                if self._describes:
-                    self._inside.append((len(self.recorder.buffer) // 2, -1))
         except Exception:
             self.fail()
         self.spent_ns += thread_time_ns() - began
@@ -88,27 +85,17 @@ class RootProbe(EntryProbe):
         if len(self._known) >= MAX_SHAPES:
             return -1
         number = self._known[key] = len(self.shapes)
-        modes = ambient(module)
-        self.shapes.append(ModelCall(describe(args, kwargs), modes, modes.training and modes.grad))
+        self.shapes.append(describe(module, args, kwargs))
         self._describes = True
         return number
 
-    def leave(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any, _call: Any) -> None:
-        """Record where a call ends, in a step with new shapes."""
-        if self._describes and not _compiling() and self._inside and self._inside[-1][1] < 0:
-            self._inside[-1] = self._inside[-1][0], len(self.recorder.buffer) // 2
-
     def take(self, marks: MarkBatch) -> StepCalls:
         """Return the calls of the step with these marks, and clear them."""
-        calls, inside = tuple(self.numbers), self._inside
+        calls = tuple(self.numbers)
         self.numbers.clear()
-        passes = self._count_passes()
-        if not self._describes:
-            return StepCalls(calls, False, passes)
-        self._describes, self._inside = False, []
-        codes = marks.codes
-        outside = len(inside) == len(calls) and self._any_outside(codes, inside)
-        return StepCalls(calls, outside, passes)
+        outside = self._describes and self._any_outside(marks.codes)
+        self._describes = False
+        return StepCalls(calls, outside, self._count_passes())
 
     def _count_passes(self) -> int | None:
         counter = self._passes
@@ -118,14 +105,16 @@ class RootProbe(EntryProbe):
         counter.begun = counter.reached = 0
         return None if begun and not reached else reached  # hooks do not fire inside a compiled graph
 
-    def _any_outside(self, codes: list[int], inside: list[tuple[int, int]]) -> bool:
-        """Return whether a module was entered before, after or between the calls of the model."""
-        labels, begin = self.recorder.labels, 0
-        for start, end in [*inside, (len(codes), len(codes))]:
-            for code in codes[begin:start]:
-                if code & KIND_MASK == ENTER and labels[code >> KIND_BITS & INDEX_MASK].fqn:
-                    return True
-            begin = end if end >= 0 else len(codes)
+    def _any_outside(self, codes: list[int]) -> bool:
+        """Return whether a module was entered before, after or between the calls of the model, whose fqn is empty."""
+        depth = 0
+        for code in codes:
+            kind = code & KIND_MASK
+            fqn = self.recorder.labels[code >> KIND_BITS & INDEX_MASK].fqn if kind in (ENTER, LEAVE) else None
+            if fqn == "":
+                depth += 1 if kind == ENTER else -1
+            elif fqn and kind == ENTER and depth <= 0:
+                return True
         return False
 
 
@@ -158,5 +147,4 @@ def _modes() -> tuple[bool, Hashable]:
     )
 
 
-for _hook in (RootProbe.enter, RootProbe.leave):
-    skip_frames(_hook, callees=True)  # dynamo would compile them beside the graph of a compiled model
+skip_frames(RootProbe.enter, callees=True)  # dynamo would compile it beside the graph of a compiled model

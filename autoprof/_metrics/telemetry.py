@@ -7,32 +7,14 @@ because a call into the driver can take milliseconds; a step's end takes the new
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 from time import monotonic
 from typing import Any
 
 import torch
 
-from ..devices import FAILURES, THROTTLED_BY, Device, HostReader, Monitor
+from ..devices import THROTTLED_BY, Device, HostReader, Monitor
 from ..summary import MetricStats
-
-
-@dataclass(slots=True)
-class _Running:
-    """Running statistics of one metric."""
-
-    total: float
-    low: float
-    high: float
-    last: float
-    count: int = 1
-
-    def add(self, value: float) -> None:
-        self.total += value
-        self.low = min(self.low, value)
-        self.high = max(self.high, value)
-        self.last = value
-        self.count += 1
 
 
 class Telemetry:
@@ -47,8 +29,7 @@ class Telemetry:
         self._due_s = 0.0
         self._seen: Mapping[str, float] | None = None
         self._started = False
-        self._running: dict[str, _Running] = {}
-        self._host_failures = 0
+        self._stats: dict[str, MetricStats] = {}
         self._problem: str | None = None
         if monitor is not None:
             monitor.start()
@@ -61,7 +42,8 @@ class Telemetry:
             if reading is not None and reading is not self._seen:
                 self._seen = reading
                 new.update(reading)
-        self._add(new, warmup=warmup)
+        if not warmup:
+            self._add(new)
         if self._host is not None and (warmup or not self._started or self._now_s() >= self._due_s):
             new.update(self._read_host(warmup=warmup))
         return scalars if not new else {**scalars, **{name: new[name] for name in new if name not in scalars}}
@@ -73,43 +55,32 @@ class Telemetry:
         if warmup and now_s < self._due_s:
             return {}
         self._due_s = now_s + 1.0
-        try:
-            values = self._host.read()
-        except (OSError, ValueError):
-            self._host_failures += 1
-            if self._host_failures >= FAILURES:
-                self._close_host()
-            return {}
-        self._host_failures = 0
+        values = self._host.read()
         started, self._started = self._started, not warmup
         if not started:
             return {}
-        self._add(values, warmup=warmup)
+        if not warmup:
+            self._add(values)
         return values
 
     def finish(self) -> None:
         """Read the host once more for a run that was too short for a reading."""
-        if self._host is not None and self._started and "host_rss_bytes" not in self._running:
+        if self._host is not None and self._started and "host_rss_bytes" not in self._stats:
             self._read_host(warmup=False)
 
-    def _add(self, values: dict[str, float], *, warmup: bool) -> None:
-        for name, value in values.items() if not warmup else ():
-            running = self._running.get(name)
-            if running is None:
-                self._running[name] = _Running(value, value, value, value)
-            else:
-                running.add(value)
+    def _add(self, values: dict[str, float]) -> None:
+        for name, value in values.items():
+            old = self._stats.get(name, MetricStats(0.0, value, value, value, 0))
+            count = old.readings + 1
+            mean = old.mean + (value - old.mean) / count
+            self._stats[name] = MetricStats(mean, min(old.low, value), max(old.high, value), value, count)
 
     def statistics(self) -> dict[str, MetricStats]:
         """Return the statistics without the warm-up; a cause of throttling is a share of all readings."""
-        throttled = self._running.get("gpu_throttled")
-        readings = 0 if throttled is None else throttled.count
-        found = {}
-        for name, one in self._running.items():
-            low, count = one.low, one.count
-            if name.startswith(THROTTLED_BY):
-                low, count = (low if count == readings else 0.0), readings
-            found[name] = MetricStats(one.total / count, low, one.high, one.last, count)
+        found = dict(self._stats)
+        for name, one in self._stats.items():
+            if name.startswith(THROTTLED_BY) and one.readings < (readings := self._stats["gpu_throttled"].readings):
+                found[name] = replace(one, mean=one.mean * one.readings / readings, low=0.0, readings=readings)
         return found
 
     def problem(self) -> str | None:
@@ -125,9 +96,6 @@ class Telemetry:
         monitor, self._monitor = self._monitor, None
         if monitor is not None:
             monitor.close()
-        self._close_host()
-
-    def _close_host(self) -> None:
         host, self._host = self._host, None
         if host is not None:
             host.close()

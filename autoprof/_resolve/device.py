@@ -7,7 +7,7 @@ a span of another thread. A span whose marks are on two streams has no device ti
 
 from __future__ import annotations
 
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -101,17 +101,16 @@ class _MarkTimes:
 class _StreamPlan:
     """A plan with its spans on the lanes of their streams, and the spans with a device time.
 
-    ``untimed`` counts the others by their reason. ``source`` is the plan before.
+    ``untimed`` counts the others by their reason.
     """
 
-    source: Plan
     plan: Plan
     timed: npt.NDArray[np.bool_]
     untimed: Counter[str]
 
 
 class DeviceTimer:
-    """Compute the device times of spans. It remembers the numbers of streams, and plans by their streams."""
+    """Compute the device times of spans. It remembers the numbers of streams."""
 
     def __init__(self) -> None:
         self.untimed: Counter[str] = Counter()
@@ -119,7 +118,6 @@ class DeviceTimer:
         """The device's time for an event, as far as it is known."""
         self._lag = LaunchLag()
         self._numbers: dict[Place, int] = {}
-        self._stream_plans: OrderedDict[tuple[int, bytes, tuple[int, ...]], _StreamPlan] = OrderedDict()
 
     def columns(self, plan: Plan, marks: int, times: Times) -> tuple[Plan, DeviceColumns | None]:
         """Return the plan of a step of so many ``marks`` with its spans on their lanes, and their device times."""
@@ -164,12 +162,12 @@ class DeviceTimer:
 
     def _stream_plan(self, plan: Plan, passed: _MarkTimes, streams: tuple[Place, ...]) -> _StreamPlan:
         numbers = [self._number(stream, streams[passed.step_stream]) for stream in streams]
-        key = id(plan), passed.stream.tobytes(), tuple(numbers)
-        found = self._stream_plans.get(key)
-        if found is None:
-            found = self._stream_plans[key] = _by_stream(plan, passed, numbers)
-            if len(self._stream_plans) > 64:
-                self._stream_plans.popitem(last=False)
+        key = passed.stream.tobytes(), tuple(numbers)
+        if key not in plan.by_stream:
+            if len(plan.by_stream) >= 16:
+                plan.by_stream.clear()
+            plan.by_stream[key] = _by_stream(plan, passed, numbers)
+        found: _StreamPlan = plan.by_stream[key]
         return found
 
     def _number(self, stream: Place, step_stream: Place) -> int:
@@ -193,7 +191,7 @@ def _by_stream(plan: Plan, passed: _MarkTimes, numbers: list[int]) -> _StreamPla
         untimed[NO_DEVICE_TIME if unseen[i] else TWO_STREAMS if two_streams[i] else ACROSS_PAUSE] += 1
     streams = [numbers[at] if at >= 0 else None for at in np.where(timed, begun, NOT_MEASURED).tolist()]
     layout = _on_lanes(plan.layout, streams)
-    return _StreamPlan(plan, replace(plan, layout=layout), timed, untimed)
+    return _StreamPlan(replace(plan, layout=layout), timed, untimed)
 
 
 def _on_lanes(layout: Layout, streams: list[int | None]) -> Layout:

@@ -100,6 +100,11 @@ class Plan:
         )
 
     @cached_property
+    def by_stream(self) -> dict[Any, Any]:
+        """The plans of ``device`` with the spans on the lanes of their streams, by the streams of the marks."""
+        return {}
+
+    @cached_property
     def logged_spans(self) -> Nanoseconds:
         """The spans whose duration was measured elsewhere (``log_timing``)."""
         return np.flatnonzero(self.logged >= 0)

@@ -16,7 +16,6 @@ from .._core.notes import Notes
 from .._core.signals import raised_by_handler
 from .._metrics import Metrics
 from .._process import lifecycle
-from .._stats.layout_cache import forget_layouts
 from .._storage.runs import RunFolder
 from .._targets import Target
 from ..devices import Memory
@@ -224,7 +223,6 @@ class OpenSession(Session):
 
     def _let_go(self) -> None:
         """Let go of each part that knows the model, its optimizers or a loader; no call needs them any more."""
-        forget_layouts()
         self._last_targets = self._steps.targets
         del self._pipeline, self._hooks, self._steps, self._loader_probe, self._metrics, self._memory
 

@@ -1,30 +1,26 @@
-"""Cache results that depend on a layout alone, until a session ends: its layouts are of no more use then."""
+"""Keep results that depend on a layout alone with the layout."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
-from typing import Any, Concatenate, Final, ParamSpec, TypeVar, cast
+from functools import wraps
+from typing import TypeVar
 
 from ..frame import Layout
 
 Result = TypeVar("Result")
-Further = ParamSpec("Further")
-"""Arguments beside the layout."""
-
-_caches: Final[list[Any]] = []
 
 
-def cached_by_layout(
-    compute: Callable[Concatenate[Layout, Further], Result],
-) -> Callable[Concatenate[Layout, Further], Result]:
-    """Return the function with a cache of its results for the last layouts."""
-    cached: Any = lru_cache(maxsize=128)(compute)  # its type knows no arguments
-    _caches.append(cached)
-    return cast("Callable[Concatenate[Layout, Further], Result]", cached)
+def cached_by_layout(compute: Callable[[Layout], Result]) -> Callable[[Layout], Result]:
+    """Return the function with its result kept as long as the layout."""
+    name = f"{compute.__module__}.{compute.__qualname__}"
 
+    @wraps(compute)
+    def cached(layout: Layout) -> Result:
+        kept = vars(layout)
+        if name not in kept:
+            kept[name] = compute(layout)
+        found: Result = kept[name]
+        return found
 
-def forget_layouts() -> None:
-    """Empty all these caches; a session that is still open fills them again."""
-    for cached in _caches:
-        cached.cache_clear()
+    return cached

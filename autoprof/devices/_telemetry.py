@@ -32,7 +32,7 @@ class HostReader:
         self._cpu_ns = cpu_ns
         self._memory = HostMemory()
         self._last: tuple[int, int] | None = None
-        self._last_schedule: tuple[int, int, int] | None = None
+        self._last_schedule: tuple[int, int] | None = None
         self._last_children: dict[int, int] = {}
         self._last_machine: tuple[int, int] | None = None
 
@@ -42,7 +42,7 @@ class HostReader:
         ``host_cpu_cores`` are CPU seconds per second of this process and its threads, ``host_child_cores`` those of the
         processes that ``multiprocessing`` started. ``host_cpu_busy`` is the share of the machine's CPU time that was
         not idle. The calling thread was ``host_cpu_waiting`` of the time without a processor although it could have
-        run, and ``host_cpu_blocked`` of the time it waited for something else.
+        run.
         """
         now, cpu, machine = self._now_ns(), self._cpu_ns(), self._machine()
         schedule, children_ns = self._scheduled(), _children_ns()
@@ -54,9 +54,8 @@ class HostReader:
             if used:
                 found["host_child_cores"] = used / elapsed
             if schedule is not None and self._last_schedule is not None and schedule[0] == self._last_schedule[0]:
-                ran, waited = (schedule[at] - self._last_schedule[at] for at in (1, 2))
+                waited = schedule[1] - self._last_schedule[1]
                 found["host_cpu_waiting"] = min(max(waited, 0) / elapsed, 1.0)
-                found["host_cpu_blocked"] = min(max(elapsed - ran - waited, 0) / elapsed, 1.0)
         if machine is not None and self._last_machine is not None and machine[0] > self._last_machine[0]:
             whole = machine[0] - self._last_machine[0]
             idle = min(max(machine[1] - self._last_machine[1], 0), whole)  # iowait may run backwards
@@ -78,12 +77,11 @@ class HostReader:
         except (OSError, ValueError, IndexError):
             return None
 
-    def _scheduled(self) -> tuple[int, int, int] | None:
-        """Return the calling thread, its nanoseconds on a processor, and those of waiting for one."""
+    def _scheduled(self) -> tuple[int, int] | None:
+        """Return the calling thread, and the nanoseconds for which it has waited for a processor."""
         try:
             with open(self._schedule, encoding="ascii") as file:
-                ran, waited, *_ = file.read().split()
-                return get_ident(), int(ran), int(waited)
+                return get_ident(), int(file.read().split()[1])
         except (OSError, ValueError, IndexError):
             return None
 

@@ -1,6 +1,7 @@
 """Small models whose FLOPs can be computed by hand, and helpers that count a call."""
 
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -8,13 +9,13 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
-from autoprof._metrics.flops import FlopCount, ModelCall, ambient, count_call, describe
+from autoprof._metrics.flops import FlopCount, ModelCall, count_call, describe
 from autoprof.frame import Phase
 
 
 def call_of(model: nn.Module, *args: Any, backward: bool = True, **kwargs: Any) -> ModelCall:
     """Describe a call as a probe would see it."""
-    return ModelCall(describe(args, kwargs), ambient(model), backward)
+    return replace(describe(model, args, kwargs), backward=backward)
 
 
 def counted(model: nn.Module, *args: Any, **kwargs: Any) -> FlopCount:

@@ -29,7 +29,7 @@ class Takes(nn.Module):
 def test_a_description_keeps_no_tensor_alive():
     """Shape, type, device and whether a gradient is wanted; nothing else."""
     tensor = torch.randn(2, 3, requires_grad=True)
-    inputs = describe((tensor,), {"also": [tensor]})
+    inputs = describe(nn.Linear(1, 1), (tensor,), {"also": [tensor]})
     assert inputs.leaves[:1] == (TensorSpec((2, 3), torch.float32, torch.device("cpu"), True),)
     gone = weakref.ref(tensor)
     del tensor
@@ -58,4 +58,6 @@ def test_an_argument_without_known_shapes_gives_no_figure():
         x = torch.randn(2, 4)
 
     assert "Graph, with unknown shapes" in refused(Takes(lambda graph: graph.x), Graph())
-    assert describe((torch.eye(2).to_sparse(),)).leaves == (Opaque("a tensor of layout torch.sparse_coo"),)
+    assert describe(nn.Linear(1, 1), (torch.eye(2).to_sparse(),)).leaves == (
+        Opaque("a tensor of layout torch.sparse_coo"),
+    )

@@ -42,27 +42,18 @@ class Opaque:
 
 
 @dataclass(frozen=True, slots=True)
-class Inputs:
-    """The arguments of one call: their structure, and a description of each value."""
+class ModelCall:
+    """A call of the model: its arguments as a structure and a description of each value, and the state it found."""
 
     leaves: tuple[Any, ...]
     structure: TreeSpec
-
-
-@dataclass(frozen=True, slots=True)
-class Ambient:
-    """The state of a call on which its FLOPs depend: modes, autocast by device type, and the parameters that train."""
-
     grad: bool = True
     training: bool = True
     autocast: tuple[tuple[str, torch.dtype], ...] = ()
     trained: tuple[bool, ...] = ()
-
-
-def ambient(module: nn.Module) -> Ambient:
-    """Return the state at a call of this module."""
-    casts = tuple((device, torch.get_autocast_dtype(device)) for device in autocast_types())
-    return Ambient(torch.is_grad_enabled(), module.training, casts, trained_parameters(module))
+    """For each parameter whether it gets a gradient."""
+    backward: bool = True
+    """Whether the step had a backward pass through the call."""
 
 
 def trained_parameters(module: nn.Module) -> tuple[bool, ...]:
@@ -85,22 +76,25 @@ def _autocast_enabled(device: str) -> bool:
         return False
 
 
-def describe(args: tuple[Any, ...], kwargs: Mapping[str, Any] | None = None) -> Inputs:
-    """Describe the arguments of a call without keeping a tensor or reading from the device."""
+def describe(module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None = None) -> ModelCall:
+    """Describe a call of this module that begins now, without keeping a tensor or reading from the device."""
     leaves, structure = tree_flatten((args, dict(kwargs or {})))
     if len(leaves) > MAX_ARGUMENTS:
         leaves, structure = tree_flatten((Opaque(f"more than {MAX_ARGUMENTS} values"),))
-    return Inputs(tuple(map(_describe, leaves)), structure)
+    grad, casts = torch.is_grad_enabled(), tuple((one, torch.get_autocast_dtype(one)) for one in autocast_types())
+    trained = trained_parameters(module)
+    found = tuple(map(_describe, leaves))
+    return ModelCall(found, structure, grad, module.training, casts, trained, backward=module.training and grad)
 
 
-def rebuild(inputs: Inputs, tensor: Callable[[TensorSpec], Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def rebuild(call: ModelCall, tensor: Callable[[TensorSpec], Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Rebuild the arguments, with ``tensor`` for each tensor; ``Uncountable`` where that is impossible."""
     leaves = []
-    for leaf in inputs.leaves:
+    for leaf in call.leaves:
         if isinstance(leaf, Opaque):
             raise Uncountable(f"an argument is {leaf.description}, with unknown shapes")
         leaves.append(tensor(leaf) if isinstance(leaf, TensorSpec) else leaf)
-    args, kwargs = tree_unflatten(leaves, inputs.structure)
+    args, kwargs = tree_unflatten(leaves, call.structure)
     return args, kwargs
 
 

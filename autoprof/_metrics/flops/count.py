@@ -10,7 +10,6 @@ import logging
 import random
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
 from inspect import unwrap
 from threading import get_ident
 from time import thread_time_ns
@@ -32,7 +31,7 @@ from ..._capture.torch_compat import unseen_by_modes
 from ..._core.names import quoted, shorten, visible
 from ..._core.signals import raised_by_handler
 from ...devices import ask_devices
-from .call_inputs import Ambient, Inputs, TensorSpec, autocast_types, rebuild
+from .call_inputs import ModelCall, TensorSpec, autocast_types, rebuild
 from .fake_model import FakeModel, fake_copy
 from .flop_count import FlopCount, Uncountable
 from .formulas import formulas
@@ -41,16 +40,6 @@ from .outside_state import outside_state_restored
 
 REASON_LIMIT: Final = 300
 """The longest reason, in characters; torch's own messages fill pages."""
-
-
-@dataclass(frozen=True, slots=True)
-class ModelCall:
-    """A call of the model."""
-
-    inputs: Inputs
-    ambient: Ambient = field(default_factory=Ambient)
-    backward: bool = True
-    """Whether the step had a backward pass through it."""
 
 
 def count_call(model: nn.Module, call: ModelCall) -> FlopCount:
@@ -127,8 +116,8 @@ def _torch_muted() -> Iterator[None]:
 
 def _run(fakes: FakeModel, call: ModelCall, mode: FakeTensorMode, counter: OperatorCounter) -> None:
     module = fakes.modules[""]
-    if module.training != call.ambient.training:
-        module.train(call.ambient.training)
+    if module.training != call.training:
+        module.train(call.training)
     counter.follow_modules(fakes.modules)
 
     def tensor(spec: TensorSpec) -> Tensor:
@@ -138,11 +127,11 @@ def _run(fakes: FakeModel, call: ModelCall, mode: FakeTensorMode, counter: Opera
     with ExitStack() as stack:
         stack.enter_context(torch.autograd.set_multithreading_enabled(False))  # dispatch modes are per thread
         stack.enter_context(mode)
-        args, kwargs = rebuild(call.inputs, tensor)
+        args, kwargs = rebuild(call, tensor)
         stack.enter_context(counter)
         with ExitStack() as around:
-            around.enter_context(torch.set_grad_enabled(call.ambient.grad))
-            wanted = dict(call.ambient.autocast)
+            around.enter_context(torch.set_grad_enabled(call.grad))
+            wanted = dict(call.autocast)
             for device in {*wanted, *autocast_types()}:  # the caller's autocast must not affect the copy
                 cast = torch.autocast(device, wanted.get(device), device in wanted, cache_enabled=False)
                 around.enter_context(cast)
