@@ -51,10 +51,9 @@ class Row:
     never exceed their parent. Quantiles are within 1 % (logarithmic bins). ``host_bound`` is the share of device time
     in which the device waited for the host; None without a device. ``memory_growth_bytes`` is the largest growth of
     memory over the row's calls of one step. The largest level within a call, warm-up included, lies between
-    ``memory_peak_bytes`` and ``memory_bound_bytes``. ``watched`` is the number of steps in which calls of the row would
-    have been seen. ``stopped`` is the reason for which the modules inside have no rows: ``leaf`` (there are none),
-    ``small`` (a small part of the step), ``budget`` (recording them would cost too much), ``hidden`` (hooks do not fire
-    inside). ``slowest`` is the slowest of several modules that share the row.
+    ``memory_peak_bytes`` and ``memory_bound_bytes``. ``stopped`` is the reason for which the modules inside have no
+    rows: ``leaf`` (there are none), ``small`` (a small part of the step), ``budget`` (recording them would cost too
+    much), ``hidden`` (hooks do not fire inside). ``slowest`` is the slowest of several modules that share the row.
     """
 
     name: str
@@ -69,7 +68,6 @@ class Row:
     max_ns: int
     p50_ns: int
     p95_ns: int
-    last_ns: int
     share: float
     parent: str | None = None
     lane: int = 0
@@ -78,7 +76,6 @@ class Row:
     host_bound: float | None = None
     memory_bound_bytes: int | None = None
     memory_reserved_bytes: int | None = None
-    watched: int | None = None
     stopped: Stopped | None = None
     slowest: SlowestMember | None = None
 
@@ -361,7 +358,6 @@ class Summary:
     step_max_ns: int = 0
     step_p50_ns: int = 0
     step_p95_ns: int = 0
-    step_last_ns: int = 0
     phases: Mapping[Phase, int] = field(default_factory=lambda: {Phase.OTHER: 0})
     rows: tuple[Row, ...] = ()
     overhead: float = 0.0

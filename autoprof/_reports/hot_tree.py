@@ -16,8 +16,6 @@ from .text import cells as text_cells
 
 SELF: Final = "(self)"
 """The part of a name outside the names below it."""
-WIDEST: Final = 60
-"""Cells of a joined name where the width of the page is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +61,7 @@ class HotTree:
     hidden_share: float = 0.0
 
 
-def hot_tree(summary: Summary, room: int, cells: int = WIDEST) -> HotTree:
+def hot_tree(summary: Summary, room: int, cells: int) -> HotTree:
     """Return the longest rows in ``room`` lines, none without its parent.
 
     All rows at the left edge add up to the step. A joined name takes at most ``cells`` with its indentation.
@@ -71,7 +69,7 @@ def hot_tree(summary: Summary, room: int, cells: int = WIDEST) -> HotTree:
     return _longest_rows(list(tree_rows(summary)), room, cells)
 
 
-def separate_tree(summary: Summary, room: int, cells: int = WIDEST) -> HotTree:
+def separate_tree(summary: Summary, room: int, cells: int) -> HotTree:
     """Return the longest rows that are not part of the step's time: of other threads, and logged durations."""
     lines = name_lines(summary).separate if summary.steps else []
     return _longest_rows(list(_rows(summary, lines, 0, "")), room, cells)

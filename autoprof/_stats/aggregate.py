@@ -176,7 +176,6 @@ class Aggregate:
             step_max_ns=int(table.max[0]),
             step_p50_ns=int(p50[0]) if steps else 0,
             step_p95_ns=int(p95[0]) if steps else 0,
-            step_last_ns=int(table.last[0]),
             phases=phases,
             rows=tuple(cut.rows(p50, p95, on_device=self._clock == "device")),
             overhead=overhead_ns / observed_ns if observed_ns else 0.0,

@@ -46,7 +46,6 @@ class _Block:
         self.kept = row_of >= 0
         self.into = row_of[self.kept]
         self.count = 0
-        self.last_step = -1
         self.waiting: list[_Steps] = []
 
     def take(self) -> tuple[Nanoseconds, Nanoseconds, Nanoseconds | None]:
@@ -79,7 +78,7 @@ class CutStatistics:
         if frame.model_ns:
             self.phases.update(frame.model_ns)
         host_bound = None if frame.host_bound_ns is None else frame.host_bound_ns[None].clip(min=0)
-        self._add_steps(frame.layout, frame.step, _Steps(frame.total_ns[None], [frame.step_ns], host_bound))
+        self._add_steps(frame.layout, _Steps(frame.total_ns[None], [frame.step_ns], host_bound))
         if frame.memory_start_bytes is not None and frame.memory_end_bytes is not None:
             self.add_memory(frame)
             self._add_growth(self._block(frame.layout), frame.memory_start_bytes, frame.memory_end_bytes)
@@ -92,13 +91,12 @@ class CutStatistics:
             self.micro_steps[run.micro_steps] += count
         for phase, column in run.model_ns.items():
             self.phases[phase] += sum(column)
-        self._add_steps(run.layout, run.steps[-1], _Steps(run.total_ns, run.step_ns, run.host_bound_ns))
+        self._add_steps(run.layout, _Steps(run.total_ns, run.step_ns, run.host_bound_ns))
 
-    def _add_steps(self, layout: Layout, last_step: int, steps: _Steps) -> None:
+    def _add_steps(self, layout: Layout, steps: _Steps) -> None:
         block = self._block(layout)
         block.waiting.append(steps)
         block.count += len(steps.lengths)
-        block.last_step = last_step
         if block.count >= 64:
             self._add_block(block)
 
@@ -135,9 +133,9 @@ class CutStatistics:
         self_ns = block.layout.self_ns(total)
         for phase, spans in block.layout.phase_groups:
             self.phases[phase] += int(self_ns[:, spans].sum())
-        table.add_steps(_STEP_ROW, lengths[:, None], block.last_step)
+        table.add_steps(_STEP_ROW, lengths[:, None])
         totals = rows.totals(total)
-        table.add_steps(into, totals[:, kept], block.last_step)
+        table.add_steps(into, totals[:, kept])
         table.self_time[into] += rows.sums(self_ns).sum(axis=0)[kept]
         table.calls[into] += rows.calls[kept] * len(total)
         if block.members is not None:
@@ -161,7 +159,7 @@ class CutStatistics:
     def rows(self, p50: Nanoseconds, p95: Nanoseconds, *, on_device: bool) -> list[Row]:
         """Return the rows, in descending order of total time."""
         # Whole columns instead of single elements: a live display asks for the rows twice a second.
-        table, used, watched = self.table, len(self.table.index), self.steps
+        table, used = self.table, len(self.table.index)
         step_ns = int(table.total[0])
         mean = table.total[:used] // np.maximum(table.steps[:used], 1)
         least = np.minimum(table.min[:used], table.max[:used])
@@ -180,7 +178,6 @@ class CutStatistics:
             table.max.tolist(),
             p50.tolist(),
             p95.tolist(),
-            table.last.tolist(),
             [ns / step_ns if step_ns else 0.0 for ns in total],
             [None if parent is None else parent.name for parent in table.parents],
             [key.lane for key in table.index],
@@ -189,7 +186,6 @@ class CutStatistics:
             self._host_bound_shares(used, on_device=on_device),
             _measured(table.peak_bound[:used]),
             _measured(table.reserved[:used]),
-            [watched] * used,
             [None] * used,
             map(self._members.slowest().get, table.index),
         )

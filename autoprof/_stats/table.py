@@ -39,7 +39,6 @@ class Table:
         self.total, self.self_time, self.host_bound, self.calls, self.steps, self.max = (
             np.zeros(capacity, dtype=np.int64) for _ in range(6)
         )
-        self.last, self.last_step = (np.zeros(capacity, dtype=np.int64) for _ in range(2))
         self.min: Nanoseconds = np.full(capacity, _NEVER, dtype=np.int64)
         self.growth: Nanoseconds = np.full(capacity, -_NEVER, dtype=np.int64)
         self.peak, self.peak_bound, self.reserved = (np.full(capacity, NOT_MEASURED, dtype=np.int64) for _ in range(3))
@@ -63,15 +62,12 @@ class Table:
                 column[:kept] = getattr(self, name)
                 setattr(self, name, column)
 
-    def add_steps(self, rows: Nanoseconds, values: Nanoseconds, last_step: int) -> None:
-        """Add ``values`` (steps × rows) to these rows; the last is that of ``last_step``."""
+    def add_steps(self, rows: Nanoseconds, values: Nanoseconds) -> None:
+        """Add ``values`` (steps × rows) to these rows."""
         self.total[rows] += values.sum(axis=0)
         self.steps[rows] += len(values)
         self.min[rows] = np.minimum(self.min[rows], values.min(axis=0))
         self.max[rows] = np.maximum(self.max[rows], values.max(axis=0))
-        newer = self.last_step[rows] <= last_step
-        self.last[rows[newer]] = values[-1][newer]
-        self.last_step[rows[newer]] = last_step
         bins = np.minimum(np.log(np.maximum(values, 1)) * _BINS_PER_LOG, BINS - 1).astype(np.int64)
         bins += rows * BINS
         # One flat index and values of one type take the fast path of add.at, which is 30 times faster.

@@ -33,7 +33,7 @@ class Evidence:
 
     summary: Summary
     facts: RunFacts = field(default_factory=RunFacts)
-    longest: tuple[LongStep, ...] | None = None
+    longest: tuple[LongStep, ...] = ()
     memory: tuple[tuple[int, int], ...] = ()
     memory_kind: str | None = None
     unattributed: Interval | None = None

@@ -76,13 +76,6 @@ def test_one_stall_is_no_slow_loader() -> None:
     assert "data-wait" not in found(summary)
 
 
-def test_near_a_bound_is_inconclusive() -> None:
-    """10 % of the step is neither above nor below the bound of 10 %."""
-    finding = finding_of(diagnose(evidence_of({**STEP, "data": 10, "step": 100}, repeat=20)), "data-wait")
-    assert finding.severity == "info"
-    assert finding.evidence["missing"].startswith("inconclusive: ")
-
-
 @given(share=st.floats(1e-4, 0.95), spread=st.floats(0, 0.5), drift=st.floats(-0.05, 0.05), bound=st.floats(0.01, 0.5))
 def test_runs_that_differ_by_a_few_percent_never_get_opposite_verdicts(
     share: float, spread: float, drift: float, bound: float

@@ -99,7 +99,7 @@ def _judge_rare(run: Evidence) -> Finding | None:
     if not found:
         return None
     rare, phases = max(found, key=lambda one: one[0].share.middle)
-    long = [step for step in run.longest or () if step.step in rare.steps]
+    long = [step for step in run.longest if step.step in rare.steps]
     names = Counter(filter(None, (_innermost_cause(run, step, rare.excess_ns, phases) for step in long)))
     gain_ns = round(rare.share.middle * run.summary.step_mean_ns)
     if not names or collection_cause(run, long) is not None or is_named_elsewhere(run, long, gain_ns):

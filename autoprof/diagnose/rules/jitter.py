@@ -33,7 +33,7 @@ def judge(run: Evidence) -> Finding | None:
     summary = run.summary
     lost_ns = summary.step_mean_ns - summary.step_p50_ns
     # A step of at least this many medians is an outlier.
-    outliers = [step for step in run.longest or () if step.step_ns >= 2.0 * summary.step_p50_ns]
+    outliers = [step for step in run.longest if step.step_ns >= 2.0 * summary.step_p50_ns]
     numbers = sorted(step.step for step in outliers)
     share = _lost_share(run, lost_ns, len(outliers))
     lost = format_percent(share.middle)
@@ -42,8 +42,6 @@ def judge(run: Evidence) -> Finding | None:
     position = classify(share, MAX_SHARE)
     if position == "below" or is_named_elsewhere(run, outliers, lost_ns):
         return None
-    if run.longest is None:
-        return abstain("jitter", "the records of the longest steps", "keep the sink jsonl on", evidence)
     cause = collection_cause(run, outliers) if outliers else None
     if cause is None and any(rare_time(run, phase) is not None for phase in run.rows):
         return None  # the rule of this phase judges it
