@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Annotated, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
-from pydantic import BeforeValidator, TypeAdapter
+from pydantic import TypeAdapter
 
 from .._stats.intervals import Interval, median_of_values
 from .._stats.median import median
@@ -41,9 +41,6 @@ TOTAL: Final[SpanKey] = ("", Phase.OTHER)
 
 NO_EXCESS: Final = Interval.exact(0.0)
 
-AnyPhase = Annotated[Phase, BeforeValidator(Phase.add)]
-"""A phase of a saved run, which may be another package's."""
-
 
 @dataclass(frozen=True, slots=True)
 class SlowRank:
@@ -60,7 +57,7 @@ class SlowRank:
     kind: Kind
     cause: Cause
     name: str
-    phase: AnyPhase
+    phase: Phase
     name_ns: int
     excess_ns: Interval
     gain_ns: int

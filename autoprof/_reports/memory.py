@@ -131,7 +131,7 @@ def _draw_readings(axes: Axes, history: MemoryHistory, capacity: int | None) -> 
     most = max((int(column.max()) for column in series.values() if len(column)), default=0)
     # The device's memory is drawn where it is near the peak; else only the title names it.
     capacity = capacity if capacity and capacity <= 2.5 * most else None
-    scale, unit = _unit(max(most, 0))
+    scale, unit = next(entry for entry in _UNITS if max(most, 1) >= entry[0])
     marker = "o" if len(history.steps) <= 40 else None
     for key, column in series.items():
         if not (column != NOT_MEASURED).any():
@@ -177,10 +177,6 @@ def _draw_names(axes: Axes, names: Sequence[MemoryRow]) -> Legend:
     axes.tick_params(axis="y", length=0)
     axes.set_xticks([])  # the numbers are at the bars
     return legend_of(axes)
-
-
-def _unit(most: int) -> tuple[int, str]:
-    return next(((scale, unit) for scale, unit in _UNITS if most >= scale), (1, "B"))
 
 
 def _footnote(history: MemoryHistory, named: Sequence[MemoryRow]) -> str:

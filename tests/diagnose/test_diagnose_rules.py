@@ -4,19 +4,15 @@ from dataclasses import replace
 
 import pytest
 from evidence_builders import MS, evidence_of, finding_of, found
-from hypothesis import given
-from hypothesis import strategies as st
 
 from autoprof._session.sampler import Sampler
 from autoprof._stats import Aggregate
-from autoprof._stats.intervals import Interval
 from autoprof.diagnose import (
     MIN_STEPS,
     Evidence,
     EvidenceCollector,
     OptimizerInfo,
     RunFacts,
-    classify,
     diagnose,
     find_rules,
     judge,
@@ -74,17 +70,6 @@ def test_one_stall_is_no_slow_loader() -> None:
     steps = [STEP] * 29 + [{**STEP, "data": 1000, "step": 1100}]
     summary = diagnose(evidence_of(*steps))
     assert "data-wait" not in found(summary)
-
-
-@given(share=st.floats(1e-4, 0.95), spread=st.floats(0, 0.5), drift=st.floats(-0.05, 0.05), bound=st.floats(0.01, 0.5))
-def test_runs_that_differ_by_a_few_percent_never_get_opposite_verdicts(
-    share: float, spread: float, drift: float, bound: float
-) -> None:
-    """From above to below there is always a near between them."""
-    one, other = (
-        Interval(middle * (1 - spread), middle, middle * (1 + spread)) for middle in (share, share * (1 + drift))
-    )
-    assert {classify(one, bound), classify(other, bound)} != {"above", "below"}
 
 
 def test_findings_are_sorted_by_gain() -> None:
