@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 
 from torch import Tensor, nn
 
-from ...devices import HOST_TYPES, Clock, device_of
+from ...devices import HOST_TYPES, device_of
 from ..recorder import Recorder
 from .module import ModuleProbe
 from .module_hooks import NO_DEVICE, Hooks
@@ -20,54 +20,39 @@ def find_anchor(model: nn.Module) -> Tensor | None:
 
     A part on the CPU, or on ``meta`` until it is called, does not make it a model of the CPU.
     """
-    place = _anchor_place(model)
+    place = _anchor_place(model, lambda tensor: tensor.device.type not in HOST_TYPES)
     return None if place is None else place[0][place[1]]
 
 
-def _anchor_place(model: nn.Module) -> tuple[Any, str] | None:
-    """Return the table that holds the anchor, and its name there."""
+def _anchor_place(model: nn.Module, is_preferred: Callable[[Tensor], bool]) -> tuple[Any, str] | None:
+    """Return the table and the name of the first preferred parameter or buffer, or else of the first one."""
     first = None
-    for table, name, tensor in _tensors(model):
-        if tensor.device.type not in HOST_TYPES:
-            return table, name
-        first = (table, name) if first is None else first
-    return first
-
-
-def _tensors(model: nn.Module) -> Iterator[tuple[Any, str, Tensor]]:
-    """Yield the parameters, then the buffers: the table of a module, the name in it, and the tensor."""
     for kind in ("_parameters", "_buffers"):
         for module in model.modules():
             table = getattr(module, kind)
             for name, tensor in table.items():
-                if tensor is not None:
-                    yield table, name, tensor
-
-
-class _Evidence(NamedTuple):
-    """The tensor that shows a module's device: its table and name in it, and the device."""
-
-    table: Any
-    name: str
-    device: int
+                if tensor is not None and is_preferred(tensor):
+                    return table, name
+                if tensor is not None and first is None:
+                    first = table, name
+    return first
 
 
 class Placement:
     """Have each probe read the clock of its module's device, and detect modules that have moved.
 
-    A module is on the device of its first parameter or buffer, and one without any on that of the model. In a model on
-    several devices modules have no backward, and those without parameters no device time.
+    A module is on the device of its anchor, and one without any on that of the model. In a model on several devices
+    modules have no backward, and those without parameters no device time.
     """
 
     def __init__(self, model: nn.Module, recorder: Recorder, hooks: Hooks, *, follow_kind: bool = True) -> None:
         self._model = model
         self._recorder = recorder
         self._hooks = hooks
+        self._follow_kind = follow_kind
         self._probes: list[ModuleProbe] = []
-        self._anchor_place = _anchor_place(model) if follow_kind else None
-        anchor = self._anchor()
-        self._on_host = anchor is None or anchor.is_cpu
-        self._evidence: dict[tuple[int, str], _Evidence] = {}
+        self._anchors: dict[tuple[int, str], tuple[Any, str, Any]] = {}
+        """The tensors that show the devices of the modules: their table, the name in it and the device."""
         self._place_probes()
 
     def add(self, probes: Sequence[ModuleProbe]) -> None:
@@ -78,51 +63,41 @@ class Placement:
 
     def moved(self) -> bool:
         """Return whether a module has moved to another device: one check on a host clock, else one a module."""
-        anchor = self._anchor()
-        if anchor is not None and anchor.is_cpu is not self._on_host:
-            return True
-        index_of = self._recorder.clock.index_of
+        found = self._found_device
         try:
-            return any([index_of(table[name]) != device for table, name, device in self._evidence.values()])  # noqa: C419
+            # A move to some backends replaces the parameters.
+            return any([found(table[name]) != device for table, name, device in self._anchors.values()])  # noqa: C419
         except KeyError:  # a parameter that was removed
             return True
-
-    def _anchor(self) -> Tensor | None:
-        """Return the tensor that is in the anchor's place now: a move to some backends replaces the parameters."""
-        if self._anchor_place is None:
-            return None
-        table, name = self._anchor_place
-        if name not in table:  # a scripted module's table is no dict
-            return None
-        found: Tensor = table[name]
-        return found
 
     def has_left(self) -> bool:
         """Return whether the model as a whole is on another device than the clock reads."""
         clock = self._recorder.clock
-        evidence = _find(self._model, clock)
-        return clock.device_type is not None and (evidence is None or evidence.device != clock.device_index)
+        place = self._place_of(self._model)
+        index = None if place is None else clock.index_of(place[0][place[1]])
+        return clock.device_type is not None and (index is None or index != clock.device_index)
 
     def follow(self) -> str | None:
         """Have the recorder and the probes read the clocks of the present devices; return the clock's note."""
-        note = None
-        anchor = self._anchor()
-        if anchor is not None and anchor.is_cpu is not self._on_host:
-            self._on_host, device = anchor.is_cpu, anchor.device
-            clock, note = device_of(device).clock(device)
-            if clock.device_type != self._recorder.clock.device_type:
-                self._recorder.use_clock(clock)
+        note, anchor = None, find_anchor(self._model) if self._follow_kind else None
+        if anchor is not None:
+            kind = None if anchor.device.type in HOST_TYPES else anchor.device.type
+            if kind != self._recorder.clock.device_type:
+                clock, note = device_of(anchor.device).clock(anchor.device)
+                if clock.device_type != self._recorder.clock.device_type:
+                    self._recorder.use_clock(clock)
         self._place_probes()
         return note
 
     def _place_probes(self) -> None:
         recorder, clock = self._recorder, self._recorder.clock
-        self._evidence.clear()
+        self._anchors.clear()
         home = self._device_of(self._model)
         if clock.device_index != home:
             clock.use_device(home)
             recorder.use_clock(clock)
-        devices = [self._device_of(probe.module) for probe in self._probes]
+        on_host = clock.device_type is None
+        devices = [None if on_host else self._device_of(probe.module) for probe in self._probes]
         several = len({home, *devices} - {None}) > 1
         if several:
             recorder.untimed[SEVERAL_DEVICES] = len(self._probes)
@@ -132,20 +107,18 @@ class Placement:
             probe.place(self._hooks, unknown if device is None else device, home)
 
     def _device_of(self, module: nn.Module) -> int | None:
-        """Return the device of a module by its own tensors, whose moves are detected from now on."""
-        evidence = _find(module, self._recorder.clock)
-        if evidence is None:
+        """Return the index of a module's device, whose moves are detected from now on; None on the host."""
+        place = self._place_of(module)
+        if place is None:
             return None
-        self._evidence[id(evidence.table), evidence.name] = evidence
-        return evidence.device
+        table, name = place
+        self._anchors[id(table), name] = table, name, self._found_device(table[name])
+        return self._recorder.clock.index_of(table[name])
 
+    def _place_of(self, module: nn.Module) -> tuple[Any, str] | None:
+        index_of = self._recorder.clock.index_of
+        return _anchor_place(module, lambda tensor: index_of(tensor) is not None)
 
-def _find(model: nn.Module, clock: Clock) -> _Evidence | None:
-    """Return the first parameter, or else the first buffer, on a device of the clock's kind."""
-    if clock.device_type is None:
-        return None
-    for table, name, tensor in _tensors(model):
-        index = clock.index_of(tensor)
-        if index is not None:
-            return _Evidence(table, name, index)
-    return None
+    def _found_device(self, tensor: Tensor) -> Any:
+        clock = self._recorder.clock
+        return tensor.device if clock.device_type is None else clock.index_of(tensor)
