@@ -1,6 +1,7 @@
 """The extension in C without torch: the checks that a sanitizer and a debug build of Python run, and warnings."""
 
 import gc
+import re
 import shlex
 import shutil
 import sys
@@ -13,6 +14,8 @@ from typing import Any
 import build_extension
 import extension_alone
 import pytest
+
+from autoprof._capture.marks import codes
 
 _c = pytest.importorskip("autoprof._capture.marks._c")
 
@@ -45,3 +48,12 @@ def test_the_extension_compiles_without_a_warning(tmp_path: Path) -> None:
         pytest.skip("no compiler")
     build_extension.build(tmp_path / "_c.so", [])
     extension_alone.load(tmp_path / "_c.so")
+
+
+def test_the_codes_of_marks_are_those_of_python() -> None:
+    """The extension has copies of the numbers."""
+    header = (build_extension.SOURCES / "native.h").read_text(encoding="utf-8")
+    found = {name: int(value) for name, value in re.findall(r"\bMARK_(\w+) = (\d+)", header)}
+    assert found == {name: getattr(codes, name) for name in found}
+    for name in ("ORDINAL_SHIFT", "KIND_MASK"):
+        assert f"#define {name} {getattr(codes, name)}\n" in header

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from bisect import bisect_right
 from operator import itemgetter
-from threading import get_ident, local
+from threading import local
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -17,6 +17,7 @@ from .tensors import nodes_of
 
 if TYPE_CHECKING:
     from ..marks._c import NodeMarks
+    from ..recorder import Recorder
 
 Gap = tuple[int, int]
 """A call before which a node was made that is not its input: the call's ordinal, and the number of its first node."""
@@ -36,21 +37,21 @@ _thread_number = _ThreadNumber()
 
 
 class CallTracker:
-    """Have ``nodes`` mark the backward of calls. Made on the thread that makes the calls, its home thread.
+    """Have ``nodes`` mark the backward of calls.
 
     A node is known by its sequence number within its thread: a Python object of it would keep the graph alive.
     ``gaps`` holds open gaps.
     """
 
-    def __init__(self, nodes: NodeMarks) -> None:
+    def __init__(self, nodes: NodeMarks, recorder: Recorder) -> None:
         self.nodes = nodes
         self.gaps: list[Gap] = []
-        self._home_thread = get_ident()
+        self._recorder = recorder
         self._search = GraphSearch()
 
     def _key(self, number: int, thread: int) -> int:
-        # Bits of a node's number in the key of one of another thread.
-        return number if thread == self._home_thread else number | _thread_number.value << 48
+        # Bits of a node's number in the key of one of another thread than the training thread.
+        return number if thread == self._recorder.thread else number | _thread_number.value << 48
 
     def track_inputs(self, args: Any, kwargs: Any, ordinal: int, thread: int) -> None:
         """Have the nodes of a call's inputs mark the end of its backward, and note a gap if a newer node exists."""
@@ -59,7 +60,7 @@ class CallTracker:
             number = node._sequence_nr()
             newest = max(newest, number)
             self.nodes.track_input(self._key(number, thread), node, ordinal)
-        is_gap = newest < next_number - 1 and thread == self._home_thread and next_number - 1 not in self.nodes
+        is_gap = newest < next_number - 1 and thread == self._recorder.thread and next_number - 1 not in self.nodes
         if is_gap and len(self.gaps) < MAX_MARKS:
             self.gaps.append((ordinal, next_number))
 
@@ -75,7 +76,7 @@ class CallTracker:
             for node in nodes_of(output, attributes=True):
                 self.nodes.track_output(self._key(node._sequence_nr(), thread), node, ordinal)
         gaps = self.gaps
-        if gaps and gaps[-1][0] > ordinal and thread == self._home_thread:
+        if gaps and gaps[-1][0] > ordinal and thread == self._recorder.thread:
             begin = bisect_right(gaps, ordinal, key=itemgetter(0))
             for gap in gaps[begin:] if first is not None else ():
                 self._track_gap(first, code, gap)

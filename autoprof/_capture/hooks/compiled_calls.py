@@ -8,9 +8,9 @@ module a call of its own, which its call site calls in place of ``forward``. Ins
 from __future__ import annotations
 
 import gc
-import sys
 import weakref
 from collections.abc import Callable, Iterable
+from functools import cache
 from typing import Any, Final
 
 import wrapt
@@ -21,7 +21,9 @@ from ..._process.replace import Attribute, InCompiler, Replacement, call_after
 from .call_sites import NAME, drop_site, site_of, table
 
 _open: list[CompiledCalls] = []
-_import_hook_set = False
+_compile_method: Final = Replacement(Attribute(nn.Module, "compile"), call_after, in_compiler=InCompiler.PRESENT)
+_wrapper_init: Final[dict[type, Replacement]] = {}
+"""The class of the wrappers, and the replacement of its ``__init__``; empty until it is imported."""
 
 
 class CompiledCalls:
@@ -44,30 +46,22 @@ class CompiledCalls:
 
     def begin(self) -> None:
         """Mark the calls of wrappers that exist, and wait for others to be made."""
-        name = "torch._dynamo.eval_frame"
-        global _import_hook_set
+        _await_wrappers()
         _open.append(self)
         for inner, _marked in [*self._modules.values()]:
             self._compiled_in_place(inner)
         _compile_method.hold(self)
         _compile_method.listen(self._compiled_in_place)
-        if name in sys.modules:
-            self._find_wrappers(sys.modules[name])
-        elif not _import_hook_set:
-            _import_hook_set = True
-            wrapt.register_post_import_hook(_imported, name)
+        self.find_wrappers()
 
-    def _find_wrappers(self, eval_frame: Any) -> None:
+    def find_wrappers(self) -> None:
         """Mark the calls of the wrappers that exist, and of those made from now on."""
-        kind = getattr(eval_frame, "OptimizedModule", None)
-        if kind is None:  # a torch without this class
-            return
-        made = _made_wrapper(kind)
-        made.hold(self)
-        made.listen(self._wrapped)
-        for wrapper in gc.get_referrers(kind):
-            if type(wrapper) is kind:
-                self._wrapped(wrapper)
+        for kind, made in _wrapper_init.items():
+            made.hold(self)
+            made.listen(self._wrapped)
+            for wrapper in gc.get_referrers(kind):
+                if type(wrapper) is kind:
+                    self._wrapped(wrapper)
 
     def _wrapped(self, wrapper: Any) -> None:
         """Mark the calls of a wrapper, if it wraps one of the modules. Never raises."""
@@ -100,23 +94,21 @@ class CompiledCalls:
         self._modules.clear()
         _compile_method.ignore(self._compiled_in_place)
         _compile_method.release(self)
-        if _wrapper_init is not None:
-            _wrapper_init.ignore(self._wrapped)
-            _wrapper_init.release(self)
+        for made in _wrapper_init.values():
+            made.ignore(self._wrapped)
+            made.release(self)
 
 
-_compile_method: Final = Replacement(Attribute(nn.Module, "compile"), call_after, in_compiler=InCompiler.PRESENT)
-_wrapper_init: Replacement | None = None
-
-
-def _made_wrapper(kind: Any) -> Replacement:
-    global _wrapper_init
-    if _wrapper_init is None:
-        _wrapper_init = Replacement(Attribute(kind, "__init__"), call_after, in_compiler=InCompiler.PRESENT)
-    return _wrapper_init
+@cache
+def _await_wrappers() -> None:
+    """Have the class of the wrappers found when it is imported, at once where it is."""
+    wrapt.register_post_import_hook(_imported, "torch._dynamo.eval_frame")
 
 
 def _imported(eval_frame: Any) -> None:
+    kind = getattr(eval_frame, "OptimizedModule", None)
+    if kind is not None:  # a torch without this class has no wrappers
+        _wrapper_init[kind] = Replacement(Attribute(kind, "__init__"), call_after, in_compiler=InCompiler.PRESENT)
     for calls in _open[:]:
         with contain(ignore):
-            calls._find_wrappers(eval_frame)
+            calls.find_wrappers()

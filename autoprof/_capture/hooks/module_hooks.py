@@ -71,7 +71,7 @@ class Hooks(NamedTuple):
 def make_hooks(recorder: Recorder) -> Hooks:
     """Return the factories of a recorder's hooks; the hooks of all devices share the nodes of a step."""
     passes = BackwardPasses(recorder)
-    tracker = CallTracker(make_pass_nodes(recorder, passes))
+    tracker = CallTracker(make_pass_nodes(recorder, passes), recorder)
     recorder.clear_each_step(tracker.nodes)
     recorder.clear_each_step(tracker.gaps)
     plain = cache(lambda device: _call_hooks(recorder, device, None))

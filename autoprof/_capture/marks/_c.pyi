@@ -12,8 +12,6 @@ from torch import nn
 
 SOURCE_HASH: str
 """Version of this interface; ``native.py`` uses no build of another version."""
-CODES: dict[str, int]
-"""The constants of ``codes.py`` that the extension repeats, by name; a build with other values is not used."""
 
 def configure(
     *,
@@ -108,8 +106,7 @@ class HookContext:
 
     With ``nodes`` and ``gaps`` (both or none), calls of modules track backward: they have the autograd nodes of inputs
     and outputs marked in ``nodes``, and keep calls with a gap before them in ``gaps``. A context of nodes has
-    the prehook in Python, ``fallback(mark, gradients)``, and a function for its exceptions. The calling thread is the
-    one whose nodes are known by their numbers.
+    the prehook in Python, ``fallback(mark, gradients)``, and a function for its exceptions.
     """
 
     def __init__(

@@ -115,7 +115,7 @@ static PyObject *call_table_get(PyObject *op, PyObject *module, PyObject *Py_UNU
     PyObject *held = PyObject_GenericGetDict(module, NULL), *own = NULL;
     if (held == NULL)
         return NULL;
-    own = PyDict_GetItemWithError(held, self->state->str_compiled_call);
+    own = PyDict_GetItemWithError(held, self->state->str__compiled_call_impl);
     Py_XINCREF(own);
     Py_DECREF(held);
     if (own == NULL && !PyErr_Occurred())
@@ -128,12 +128,12 @@ static int call_table_set(PyObject *op, PyObject *module, PyObject *value) {
     PyObject *held = PyObject_GenericGetDict(module, NULL);
     if (held == NULL)
         return -1;
-    int failed = value != NULL ? PyDict_SetItem(held, self->state->str_compiled_call, value)
-                               : PyDict_DelItem(held, self->state->str_compiled_call);
+    int failed = value != NULL ? PyDict_SetItem(held, self->state->str__compiled_call_impl, value)
+                               : PyDict_DelItem(held, self->state->str__compiled_call_impl);
     Py_DECREF(held);
     if (failed && value == NULL && PyErr_ExceptionMatches(PyExc_KeyError)) {
         PyErr_Clear();
-        PyErr_SetObject(PyExc_AttributeError, self->state->str_compiled_call);
+        PyErr_SetObject(PyExc_AttributeError, self->state->str__compiled_call_impl);
     }
     return failed;
 }
@@ -361,7 +361,7 @@ static int is_empty(PyObject *held, PyObject *name) {
 
 /* Whether the class has torch's own _call_impl, also where the program has replaced that since. */
 static int is_torchs(CallSite *self, PyObject *module) {
-    PyObject *call_impl = PyObject_GetAttr((PyObject *)Py_TYPE(module), self->state->str_call_impl);
+    PyObject *call_impl = PyObject_GetAttr((PyObject *)Py_TYPE(module), self->state->str__call_impl);
     if (call_impl == NULL) {
         PyErr_Clear();
         return 0;
@@ -373,8 +373,8 @@ static int is_torchs(CallSite *self, PyObject *module) {
 /* Whether torch's _call_impl would call `forward` at once: no hook is set, neither here nor for all modules. */
 static int calls_forward(CallSite *self, PyObject *module, PyObject *held) {
     module_state *state = self->state;
-    if (!is_torchs(self, module) || !is_empty(held, state->str_backward_hooks) || !is_empty(held, state->str_backward_pre_hooks) ||
-        !is_empty(held, state->str_forward_hooks) || !is_empty(held, state->str_forward_pre_hooks))
+    if (!is_torchs(self, module) || !is_empty(held, state->str__backward_hooks) || !is_empty(held, state->str__backward_pre_hooks) ||
+        !is_empty(held, state->str__forward_hooks) || !is_empty(held, state->str__forward_pre_hooks))
         return 0;
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(state->global_hooks); i++)
         if (PyDict_GET_SIZE(PyTuple_GET_ITEM(state->global_hooks, i)) > 0)
@@ -407,7 +407,7 @@ static PyObject *call_through(CallSite *self, PyObject *module, PyObject *args, 
     PyObject *held = PyObject_GenericGetDict(module, NULL);
     if (held == NULL)
         return NULL;
-    PyObject *compiled = PyDict_GetItemWithError(held, self->state->str_compiled_call), *output = NULL;
+    PyObject *compiled = PyDict_GetItemWithError(held, self->state->str__compiled_call_impl), *output = NULL;
     if (compiled != NULL && compiled != Py_None) {
         Py_INCREF(compiled);
         Py_DECREF(held);
@@ -419,7 +419,7 @@ static PyObject *call_through(CallSite *self, PyObject *module, PyObject *args, 
     Py_DECREF(held);
     if (direct < 0 || PyErr_Occurred())
         return NULL;
-    return call_method(module, direct ? self->state->str_forward : self->state->str_call_impl, args, kwargs);
+    return call_method(module, direct ? self->state->str_forward : self->state->str__call_impl, args, kwargs);
 }
 
 static int contains(PyObject *entries, PyObject *entry) {

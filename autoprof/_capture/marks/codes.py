@@ -1,7 +1,7 @@
 """Codes of marks: the kind of a mark, the name it belongs to, and the call.
 
 A code is an integer: kind (4 bits), index of the label (20 bits) and, for calls whose backward is timed, the call's
-ordinal in the bits above. The extension in C repeats these numbers (``_c.CODES``); a build with others is not used.
+ordinal in the bits above. ``native.h`` repeats the numbers that the extension in C uses.
 """
 
 from __future__ import annotations

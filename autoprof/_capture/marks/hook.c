@@ -61,7 +61,6 @@ static PyObject *hook_context_new(PyTypeObject *type, PyObject *args, PyObject *
     self->fallback = Py_XNewRef(fallback);
     self->on_error = Py_XNewRef(on_error);
     self->read_clock = Py_NewRef(module->perf_counter_ns);
-    self->creator_thread = PyThread_get_thread_ident();
     return (PyObject *)self;
 }
 

@@ -39,34 +39,11 @@ static int add_type(PyObject *module, PyType_Spec *spec, PyTypeObject **field) {
     return *field == NULL ? -1 : PyModule_AddType(module, *field);
 }
 
-static int add_codes(PyObject *module) {
-    PyObject *codes = Py_BuildValue(
-        "{sisisisisisisisisL}", "ENTER", MARK_ENTER, "THREAD", MARK_THREAD, "RECOMPUTE", MARK_RECOMPUTE, "LEAVE", MARK_LEAVE,
-        "BACKWARD_START", MARK_BACKWARD_START, "BACKWARD_END", MARK_BACKWARD_END,
-        "KIND_MASK", KIND_MASK, "ORDINAL_SHIFT", ORDINAL_SHIFT, "ORDINAL_STRIDE", ORDINAL_STRIDE);
-    if (codes == NULL)
-        return -1;
-    int failed = PyModule_AddObjectRef(module, "CODES", codes);
-    Py_DECREF(codes);
-    return failed;
-}
-
-static int intern(PyObject **field, const char *name) {
-    return (*field = PyUnicode_InternFromString(name)) == NULL ? -1 : 0;
-}
-
 static int native_exec(PyObject *module) {
     module_state *state = state_of(module);
-    if (intern(&state->str_compiled_call, "_compiled_call_impl") < 0 ||
-        intern(&state->str_call_impl, "_call_impl") < 0 || intern(&state->str_forward, "forward") < 0 ||
-        intern(&state->str_backward_hooks, "_backward_hooks") < 0 ||
-        intern(&state->str_backward_pre_hooks, "_backward_pre_hooks") < 0 ||
-        intern(&state->str_forward_hooks, "_forward_hooks") < 0 ||
-        intern(&state->str_forward_pre_hooks, "_forward_pre_hooks") < 0 ||
-        intern(&state->str_register_hook_dict, "_register_hook_dict") < 0 ||
-        intern(&state->str_event, "event") < 0 || intern(&state->str_host_ns, "host_ns") < 0 ||
-        intern(&state->str_place, "place") < 0 || intern(&state->str_grad_fn, "grad_fn") < 0 || intern(&state->str_is_here, "is_here") < 0 ||
-        intern(&state->str_sequence_nr, "_sequence_nr") < 0)
+#define ADD_TYPE(type) || add_type(module, &type##_spec, &state->type##_type) < 0
+#define INTERN(name) || (state->str_##name = PyUnicode_InternFromString(#name)) == NULL
+    if (0 FOR_EACH_TYPE(ADD_TYPE) FOR_EACH_NAME(INTERN))
         return -1;
     if ((state->no_kwargs = PyDict_New()) == NULL)
         return -1;
@@ -75,39 +52,30 @@ static int native_exec(PyObject *module) {
         return -1;
     state->perf_counter_ns = PyObject_GetAttrString(time, "perf_counter_ns");
     Py_DECREF(time);
-    if (state->perf_counter_ns == NULL || add_type(module, &mark_buffer_spec, &state->mark_buffer_type) < 0 ||
-        add_type(module, &hook_context_spec, &state->hook_context_type) < 0 ||
-        add_type(module, &event_reader_spec, &state->event_reader_type) < 0 ||
-        add_type(module, &call_table_spec, &state->call_table_type) < 0 ||
-        add_type(module, &call_site_spec, &state->call_site_type) < 0 ||
-        add_type(module, &call_entry_spec, &state->call_entry_type) < 0 ||
-        add_type(module, &node_mark_spec, &state->node_mark_type) < 0 ||
-        add_type(module, &node_marks_spec, &state->node_marks_type) < 0 ||
-        add_type(module, &timed_method_spec, &state->timed_method_type) < 0 || add_codes(module) < 0)
+    if (state->perf_counter_ns == NULL)
         return -1;
     return PyModule_AddStringConstant(module, "SOURCE_HASH", SOURCE_HASH);
 }
 
-#define FOR_EACH_OBJECT(DO)                                                                                         \
-    DO(mark_buffer_type) DO(hook_context_type) DO(timed_method_type) DO(event_reader_type)                          \
-    DO(call_table_type) DO(call_site_type) DO(call_entry_type) DO(node_mark_type) DO(node_marks_type)                                       \
-    DO(tensor_type) DO(graph_task_id) DO(sequence_nr) DO(tracing_state) DO(call_impl)                               \
-    DO(global_hooks) DO(no_kwargs) DO(perf_counter_ns) DO(str_compiled_call) DO(str_call_impl) DO(str_forward)      \
-    DO(str_backward_hooks) DO(str_backward_pre_hooks) DO(str_forward_hooks) DO(str_forward_pre_hooks)               \
-    DO(str_register_hook_dict) DO(str_event) DO(str_host_ns) DO(str_place)                                          \
-    DO(str_grad_fn) DO(str_is_here) DO(str_sequence_nr)
+#define FOR_EACH_OBJECT(TYPE, NAME, DO)                                                                             \
+    FOR_EACH_TYPE(TYPE) FOR_EACH_NAME(NAME) DO(tensor_type) DO(graph_task_id) DO(sequence_nr) DO(tracing_state)     \
+    DO(call_impl) DO(global_hooks) DO(no_kwargs) DO(perf_counter_ns)
 
 static int native_traverse(PyObject *module, visitproc visit, void *arg) {
     module_state *state = state_of(module);
 #define VISIT(field) Py_VISIT(state->field);
-    FOR_EACH_OBJECT(VISIT)
+#define VISIT_TYPE(type) VISIT(type##_type)
+#define VISIT_NAME(name) VISIT(str_##name)
+    FOR_EACH_OBJECT(VISIT_TYPE, VISIT_NAME, VISIT)
     return 0;
 }
 
 static int native_clear(PyObject *module) {
     module_state *state = state_of(module);
 #define CLEAR(field) Py_CLEAR(state->field);
-    FOR_EACH_OBJECT(CLEAR)
+#define CLEAR_TYPE(type) CLEAR(type##_type)
+#define CLEAR_NAME(name) CLEAR(str_##name)
+    FOR_EACH_OBJECT(CLEAR_TYPE, CLEAR_NAME, CLEAR)
     return 0;
 }
 

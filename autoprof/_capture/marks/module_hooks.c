@@ -36,7 +36,7 @@ static int entering_code(HookContext *self, long long *code) {
 
 /* Get the number of a node; that of a leaf's is 2**64 - 1. */
 static int number_of(HookContext *self, PyObject *node, unsigned long long *number) {
-    PyObject *value = PyObject_CallMethodNoArgs(node, self->module->str_sequence_nr);
+    PyObject *value = PyObject_CallMethodNoArgs(node, self->module->str__sequence_nr);
     if (value == NULL)
         return -1;
     *number = PyLong_AsUnsignedLongLongMask(value);
@@ -98,12 +98,11 @@ static int takes_tensors(HookContext *self, PyObject *inputs, PyObject *keywords
     return 1;
 }
 
-/* Nodes of another thread than the one that made the context have other keys: those are Python's. */
 hook_outcome enter_call(HookContext *self, marked_call *call, PyObject *args, PyObject *kwargs) {
     int tracks = self->nodes != NULL;
     long long code = call->code;
     if (is_idle(self) || !is_usual(self) || !has_room(self) ||
-        (tracks && (self->creator_thread != self->training_thread || !takes_tensors(self, args, kwargs))))
+        (tracks && !takes_tensors(self, args, kwargs)))
         return pass_over(self);
     if (entering_code(self, &code) < 0)
         return HOOK_FAILED;
@@ -177,10 +176,9 @@ static hook_outcome leave_tracked(HookContext *self, marked_call *call, PyObject
 }
 
 hook_outcome leave_call(HookContext *self, marked_call *call, PyObject *output) {
-    int tracks = self->nodes != NULL;
-    if (is_idle(self) || !is_usual(self) || !has_room(self) || (tracks && self->creator_thread != self->training_thread))
+    if (is_idle(self) || !is_usual(self) || !has_room(self))
         return pass_over(self);
-    if (tracks)
+    if (self->nodes != NULL)
         return leave_tracked(self, call, output);
     return end_call(self, call) < 0 ? HOOK_FAILED : HOOK_DONE;
 }

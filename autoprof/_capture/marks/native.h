@@ -34,7 +34,7 @@ The GIL is the only lock: between a reading of the clock and the end of its appe
 #define SOURCE_HASH ""
 #endif
 
-/* Codes of marks, as in codes.py. `_c.CODES` exports them; a build with other codes is not used. */
+/* Codes of marks, as in codes.py. */
 #define ORDINAL_SHIFT 24
 #define ORDINAL_STRIDE (1LL << ORDINAL_SHIFT)
 #define KIND_MASK 15
@@ -87,10 +87,23 @@ first. */
 
 #define KEYWORDS(function) (PyCFunction)(void (*)(void))(function), METH_VARARGS | METH_KEYWORDS
 
-/* State of the module: its types, the functions of torch that hooks call, and interned names. */
+#define FOR_EACH_TYPE(DO)                                                                                           \
+    DO(mark_buffer) DO(hook_context) DO(timed_method) DO(event_reader) DO(call_table) DO(call_site) DO(call_entry)  \
+    DO(node_mark) DO(node_marks)
+
+/* Names of attributes, interned. */
+#define FOR_EACH_NAME(DO)                                                                                           \
+    DO(_compiled_call_impl) DO(_call_impl) DO(forward) DO(_backward_hooks) DO(_backward_pre_hooks)                  \
+    DO(_forward_hooks) DO(_forward_pre_hooks) DO(_register_hook_dict) DO(_sequence_nr) DO(event) DO(host_ns)        \
+    DO(place) DO(grad_fn) DO(is_here)
+
+#define TYPE_FIELD(type) PyTypeObject *type##_type;
+#define NAME_FIELD(name) PyObject *str_##name;
+
+/* State of the module: its types, the functions of torch that hooks call, and the names. */
 typedef struct {
-    PyTypeObject *mark_buffer_type, *hook_context_type, *timed_method_type, *event_reader_type;
-    PyTypeObject *call_table_type, *call_site_type, *call_entry_type, *node_mark_type, *node_marks_type;
+    FOR_EACH_TYPE(TYPE_FIELD)
+    FOR_EACH_NAME(NAME_FIELD)
     PyTypeObject *tensor_type;
     PyObject *graph_task_id, *sequence_nr, *tracing_state;
     int (*graph_task_id_at)(void); /* the same functions in C++, or NULL */
@@ -98,10 +111,7 @@ typedef struct {
     PyObject *call_impl;    /* torch's own nn.Module._call_impl */
     PyObject *global_hooks; /* tuple of the dicts of hooks for all modules */
     PyObject *no_kwargs;    /* an empty dict */
-    PyObject *str_compiled_call, *str_call_impl, *str_forward, *str_backward_hooks, *str_backward_pre_hooks,
-        *str_forward_hooks, *str_forward_pre_hooks, *str_register_hook_dict;
     PyObject *perf_counter_ns;
-    PyObject *str_event, *str_host_ns, *str_place, *str_grad_fn, *str_is_here, *str_sequence_nr;
 } module_state;
 
 extern struct PyModuleDef native_module;
@@ -156,7 +166,7 @@ typedef struct HookContext {
     PyObject *gaps;
     PyObject *fallback, *on_error; /* of a context of nodes: the prehook in Python, the function for its exceptions */
     PyObject *read_clock;
-    unsigned long creator_thread, training_thread;
+    unsigned long training_thread;
     char reads_host_clock;
 } HookContext;
 
@@ -272,7 +282,7 @@ static inline void set_exception(PyObject *error) {
 #endif
 }
 
-extern PyType_Spec mark_buffer_spec, hook_context_spec, event_reader_spec, timed_method_spec,
-    call_table_spec, call_site_spec, call_entry_spec, node_mark_spec, node_marks_spec;
+#define SPEC_OF(type) extern PyType_Spec type##_spec;
+FOR_EACH_TYPE(SPEC_OF)
 
 #endif

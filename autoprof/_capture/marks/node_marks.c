@@ -210,7 +210,7 @@ static int add_mark(NodeMarks *self, unsigned long long number, PyObject *node, 
     taken.mark->code = code;
     PyObject *done = NULL;
     if (insert_mark(self, number, taken.mark) == 0)
-        done = PyObject_CallMethodOneArg(node, self->context->module->str_register_hook_dict, taken.tensor);
+        done = PyObject_CallMethodOneArg(node, self->context->module->str__register_hook_dict, taken.tensor);
     drop_carrier(&taken);
     Py_XDECREF(done);
     return done == NULL ? -1 : 0;

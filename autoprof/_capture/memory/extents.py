@@ -24,7 +24,8 @@ def extents(value: Any) -> Iterator[Extent]:
     """Yield the extents of all tensors in a value: a tensor, or nested containers such as an optimizer's state.
 
     A ``DTensor`` or another wrapper counts as the tensors it wraps (of a shard the local one), a sparse tensor as its
-    indices and values; a ``meta`` tensor, a fake one and a lazy parameter have no bytes. Reads sizes only.
+    indices and values; a ``meta`` tensor, a fake one and a lazy parameter have no bytes. Reads sizes only. Raises
+    ``NotImplementedError`` for a layout without a visible storage.
     """
     if isinstance(value, Tensor):
         yield from _of_tensor(value)
@@ -44,12 +45,7 @@ def _of_tensor(tensor: Tensor) -> Iterator[Extent]:
         for part in parts:
             yield from _of_tensor(part)
         return
-    word = tensor.element_size()
-    try:
-        storage = tensor.untyped_storage()
-    except (NotImplementedError, RuntimeError):  # an opaque layout such as mkldnn has no visible storage
-        yield Extent(-id(tensor), 0, tensor.nelement() * word)
-        return
+    word, storage = tensor.element_size(), tensor.untyped_storage()
     if storage.device.type == "meta" or not tensor.nelement():
         return
     last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
@@ -68,16 +64,7 @@ def _parts(tensor: Tensor) -> list[Tensor] | None:
         names, _ = tensor.__tensor_flatten__()
         parts = (getattr(tensor, name) for name in names)
         return [part for part in parts if isinstance(part, Tensor)]  # a DTensor lists its mesh as well
-    layout = tensor.layout
-    if layout is torch.strided:
-        return None
-    if layout is torch.sparse_coo:
-        return [tensor._indices(), tensor._values()]
-    if layout in (torch.sparse_csr, torch.sparse_bsr):
-        return [tensor.crow_indices(), tensor.col_indices(), tensor.values()]
-    if layout in (torch.sparse_csc, torch.sparse_bsc):
-        return [tensor.ccol_indices(), tensor.row_indices(), tensor.values()]
-    return None
+    return [tensor._indices(), tensor._values()] if tensor.layout is torch.sparse_coo else None
 
 
 def bytes_of(found: Iterable[Extent]) -> int:
