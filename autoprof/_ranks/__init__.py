@@ -2,7 +2,6 @@
 
 from .calls import UNKNOWN_MEMBERS, CallKey, call_ends
 from .causes import Cause
-from .channel import open_store
 from .comparison import MIN_COMMON_STEPS, RankComparison, SlowRank, compare_ranks, name_ranks
 from .excess import MIN_SHARE, Kind
 from .exchange import Exchange, RankPlace
@@ -34,7 +33,6 @@ __all__ = [
     "compare_saved",
     "median_of_others",
     "name_ranks",
-    "open_store",
     "phrase_slow",
     "read_folder",
     "read_ranks",

@@ -1,9 +1,14 @@
-"""The exchange with the other ranks, as a part of the session that follows its steps."""
+"""The exchange with the other ranks, as a part of the session that follows its steps.
+
+Its store is that of the training's process group. The connection is autoprof's own where torch can make one: a call of
+ours must not delay one of the training's.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import timedelta
 from functools import partial
 from typing import Any, Final
 
@@ -11,7 +16,7 @@ import torch
 
 from .._core.notes import Notes
 from .._process.ranks import rank, world_size
-from .._ranks import Exchange, RankPlace, open_store
+from .._ranks import Exchange, RankPlace
 from .._ranks.table import RankState
 from .._resolve.observer import Observer
 from ..frame import FrameRun
@@ -28,8 +33,11 @@ def make_exchange(sampler: Sampler) -> Exchange | None:
 
 
 def _connect(place: RankPlace, session: int) -> Any | None:
-    """Return the store of the process group; None as long as there is none."""
-    distributed = torch.distributed
+    """Return the store for a session, the ``session``-th of this process; None as long as there is no process group.
+
+    Raises ``RuntimeError`` where the process group has no store that can be used.
+    """
+    distributed: Any = torch.distributed
     if not (distributed.is_available() and distributed.is_initialized()):
         return None
     group = RankPlace(distributed.get_rank(), distributed.get_world_size())
@@ -38,7 +46,18 @@ def _connect(place: RankPlace, session: int) -> Any | None:
             f"the launcher gave this process rank {place.rank} of {place.world_size}, the process group rank "
             f"{group.rank} of {group.world_size}; call init_process_group before autoprof.instrument"
         )
-    return open_store(session, *place)
+    store: Any = distributed.distributed_c10d._get_default_store()
+    inner = store
+    while isinstance(inner, distributed.PrefixStore):
+        inner = inner.underlying_store
+    if not isinstance(inner, distributed.TCPStore):
+        raise RuntimeError(f"its store is a {type(inner).__name__}; ranks are compared during the run over a TCPStore")
+    # The store's server has a limited number of connections; older versions of torch cannot make one.
+    if hasattr(store, "clone") and (place.rank == 0 or place.world_size <= 512):
+        store = store.clone()
+        # The longest time for a call of the store; then the exchange ends.
+        store.set_timeout(timedelta(seconds=10))
+    return distributed.PrefixStore(f"autoprof/{session}", store)
 
 
 class RankExchange(Observer):
