@@ -24,10 +24,8 @@ _WRAPPED_AS: Final = {
 }
 """The attribute of the wrapped module for each class of wrapper, by name, so that none is imported."""
 
-_ADAPTED: Final = frozenset({"PeftModel", "BaseTuner"})
-"""PEFT's wrappers around a model with adapters."""
-_TIMED_OUTSIDE: Final = _ADAPTED | {"OptimizedModule"}
-"""Wrappers that run the wrapped module without its hooks: compiled, or by its ``forward``."""
+_TIMED_OUTSIDE: Final = frozenset({"PeftModel", "BaseTuner", "OptimizedModule"})
+"""Wrappers that run the wrapped module without its hooks: PEFT's by its ``forward``, or compiled."""
 
 
 @dataclass(eq=False, slots=True)
@@ -46,8 +44,6 @@ class ModuleNode:
     children: list[ModuleNode] = field(default_factory=list)
     child_names: list[str] = field(default_factory=list)
     """The attribute of each of the ``children``."""
-    adapted_as: str = ""
-    """The path from PEFT's wrapper to the module, ``base_model.model``, which rules may use as well."""
     compiled_in: str | None = None
     """The fqn of the compiled module around this one, whose hooks do not fire."""
 
@@ -107,11 +103,7 @@ def walk(model: nn.Module) -> list[ModuleNode]:
         node.fqns.append(fqn)
         below = above | {node}
         compiled = fqn if node.compiled_in is None and _is_compiled(node) else node.compiled_in
-        for path in (node.adapted_as, "") if node.adapted_as else ("",):  # the last one is followed first
-            start = ".".join(filter(None, (fqn, path)))
-            pending.extend(
-                (f"{start}.{name}" if start else name, child, below, compiled) for name, child in reversed(children)
-            )
+        pending.extend((f"{fqn}.{name}" if fqn else name, child, below, compiled) for name, child in reversed(children))
     return order
 
 
@@ -131,20 +123,15 @@ def _node(module: nn.Module, known: dict[int, ModuleNode]) -> ModuleNode:
     """Return the node of the module, made on the first visit: unwrapped, with the names of all its classes."""
     attached = None
     class_names: list[str] = []
-    adapted_as: list[str] = []
     inner = module
     while (found := _wrapped(inner)) is not None:
         kind, wrapped = found
         class_names.append(type(inner).__name__)
         if attached is None and kind in _TIMED_OUTSIDE:
             attached = inner
-        if kind in _ADAPTED:
-            adapted_as.append(_WRAPPED_AS[kind])
         inner = wrapped
     class_names += _class_names(inner)
-    node = ModuleNode(inner if attached is None else attached, inner, tuple(class_names))
-    node.adapted_as = ".".join(adapted_as)
-    return known.setdefault(id(inner), node)
+    return known.setdefault(id(inner), ModuleNode(inner if attached is None else attached, inner, tuple(class_names)))
 
 
 def _wrapped(module: nn.Module) -> tuple[str, nn.Module] | None:
