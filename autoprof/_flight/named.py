@@ -10,6 +10,7 @@ from urllib.parse import quote
 import torch
 from torch import nn
 
+from .._capture.handle import Handle
 from .._capture.hooks.call_sites import CallEntry
 from .._capture.hooks.entry_probe import EntryProbe
 from .._core.signals import raised_by_handler
@@ -80,6 +81,9 @@ class NamedRanges:
         self._note = note
         self._probes = [_RangeProbe(self, target, encoded_names) for target in targets]
         self._step: Close | None = None
+        self._handle = Handle()
+        for undo in (self.end_step, *(probe.remove for probe in self._probes)):
+            self._handle.add(undo)
 
     def attach(self) -> None:
         """Attach the ranges."""
@@ -99,15 +103,7 @@ class NamedRanges:
 
     def detach(self) -> None:
         """Detach all ranges; continue after a failure and raise the first one."""
-        failed: list[Exception] = []
-        for undo in [*(probe.remove for probe in self._probes), self.end_step]:
-            try:
-                undo()
-            except Exception as error:
-                failed.append(error)
-        self._probes = []
-        if failed:
-            raise failed[0]
+        self._handle.remove()
 
     def handle_failure(self, where: str) -> None:
         """Note the current exception of a hook; the probe detaches itself."""

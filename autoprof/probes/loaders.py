@@ -74,21 +74,21 @@ class LoaderProbe(CallProbe):
             self._ended = True
             del self._events
 
-    def begin(self, source: Any, *, explicit: bool, kind: int = ENTER) -> bool:
-        """Begin a fetch from this source; return whether ``end`` is to be called. Never raises."""
+    def begin(self, iterable: Any) -> bool:
+        """Begin a fetch from a loader of ``session.loader``; return whether ``end`` is to be called. Never raises."""
         try:
-            return self._begin(source, explicit, kind)
+            return self._begin(getattr(iterable, "dataset", iterable), explicit=True)
         except Exception:  # a loader's attributes may raise anything
             self._recorder.handle_failure("loaders")
             return False
 
-    def _begin(self, source: Any, explicit: bool, kind: int) -> bool:
+    def _begin(self, dataset: Any, *, explicit: bool = False, kind: int = ENTER) -> bool:
         recorder = self._recorder
         in_training_thread = get_ident() == recorder.thread
         if self._ended or (in_training_thread and self._open_in == recorder.serial):
             return False
         if in_training_thread or explicit:
-            self._events.report_fetch(getattr(source, "dataset", source), explicit=explicit)
+            self._events.report_fetch(dataset, explicit=explicit)
             in_training_thread = get_ident() == recorder.thread  # this thread may just have begun the next step
         if self._events.is_excluded or not self._events.is_recording or not (in_training_thread or explicit):
             return False
@@ -114,8 +114,8 @@ class LoaderProbe(CallProbe):
             if isinstance(owner, DataLoader):
                 if owner.num_workers and not owner.persistent_workers and not self._events.is_excluded:
                     self._prefetch.begin_start(owner.num_workers, self._now_ns())
-                return self.begin(owner, explicit=False, kind=RESUME)  # its workers' start belongs to the first fetch
-            begun = self.begin(_Source(owner._dataset), explicit=False)
+                return self._begin(owner.dataset, kind=RESUME)  # its workers' start belongs to the first fetch
+            begun = self._begin(owner._dataset)
             if not self._events.is_excluded:
                 self._count_ready(owner)
         except Exception:
@@ -153,15 +153,6 @@ class LoaderProbe(CallProbe):
         except Exception:  # private to torch: loaders without workers and other versions may lack these
             return
         self._prefetch.add(iterator._num_workers, ready=ready)
-
-
-class _Source:
-    """A dataset in a loader's place."""
-
-    __slots__ = ("dataset",)
-
-    def __init__(self, dataset: Any) -> None:
-        self.dataset = dataset
 
 
 class TimedLoader(_Proxy):
@@ -202,7 +193,7 @@ class TimedIterator:
         return self
 
     def __next__(self) -> Any:
-        begun = self._probe.begin(self._iterable, explicit=True)
+        begun = self._probe.begin(self._iterable)
         try:
             if self._iterator is None:
                 self._iterator = iter(self._iterable)
