@@ -26,8 +26,7 @@ class _BackwardListener(Listener):
         self._seen = seen
 
     def enter(self, function: Callable[..., Any], args: tuple[Any, ...]) -> bool:
-        if _is_switched_on():
-            self._seen.update(_switched_on())
+        self._seen.update(_switched_on())
         return False
 
 
@@ -47,21 +46,14 @@ class DebugProbe(CallProbe):
     @property
     def is_on(self) -> bool:
         """Whether a switch is on, or was when backward began in the open step."""
-        return bool(self.seen) or _is_switched_on()
+        return bool(self.seen) or any(_switched_on())
 
     def close_step(self, counts: bool) -> None:
         """Count the switches of a recorded step; a warm-up step is not counted."""
         if counts:
-            if _is_switched_on():
-                self.seen.update(_switched_on())
+            self.seen.update(_switched_on())
             self.counts.update(self.seen)
         self.seen.clear()
-
-
-def _is_switched_on() -> bool:
-    return (
-        sys.gettrace() is not None or sys.getprofile() is not None or torch.is_anomaly_enabled() or _profiler_enabled()
-    )
 
 
 def _switched_on() -> Iterator[str]:
