@@ -50,17 +50,16 @@ def _unused_calls(run: Evidence) -> Iterator[str]:
     """Yield the outermost modules of which some forwards have no backward: their results may be unused."""
     backward = {row.name: row for row in run.rows.get(Phase.BACKWARD, ())}
     forward = {row.name: row for row in run.rows.get(Phase.FORWARD, ())}
+    least_ns = MIN_SHARE * run.summary.total_step_ns
     few = {
         name: (row, backward[name])
         for name, row in forward.items()
-        if name in backward
-        and row.calls > backward[name].calls
-        and row.total_ns >= MIN_SHARE * run.summary.total_step_ns
+        if name in backward and row.calls > backward[name].calls and row.total_ns >= least_ns
     }
     for name, (row, back) in few.items():
         if row.parent not in few:
             calls, passes = (one.calls / max(run.summary.steps, 1) for one in (row, back))
             yield (
-                f"{name} is called {calls:.3g} times a step and has {passes:.3g} backward passes: no gradient comes from "
-                "the other calls. Is their result used?"
+                f"{name} is called {calls:.3g} times a step, and {passes:.3g} of the calls have a backward pass: is "
+                "the result of the others used?"
             )
