@@ -107,10 +107,6 @@ class Clock:
     def release(self, readings: Sequence[Reading]) -> None:
         """Return readings to the pool; they are not used again."""
 
-    def on_host(self, reading: Reading) -> Reading:
-        """Return the reading with its host time alone; the one given is not used again."""
-        return reading
-
     def wait(self, readings: Sequence[Reading]) -> None:
         """Block until the device has passed these readings."""
 

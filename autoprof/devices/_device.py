@@ -74,9 +74,6 @@ class Device:
         """Return whether this thread's current stream records a graph: an event query would break the capture."""
         return False
 
-    def synchronize(self, place: torch.device) -> None:
-        """Wait for all work of the device."""
-
     def random_states(self) -> dict[str, Tensor]:
         """Return the state of each random generator by its device (``cuda:0``); nothing where none is in use."""
         return {}

@@ -207,12 +207,6 @@ class DeviceClock(Clock):
                 if len(pool) < 65_536:
                     pool.append(stamp)
 
-    def on_host(self, reading: Reading) -> Stamp:
-        stamp = Stamp(None)
-        stamp.host_ns = reading.host_ns
-        self.release((reading,))
-        return stamp
-
     def wait(self, readings: Sequence[Reading]) -> None:
         for stamp in _last_of_each(readings):
             self._source.synchronize(stamp.event)

@@ -108,9 +108,6 @@ class Accelerator(Device):
     def capturing(self) -> bool:
         return self.in_use() and bool(getattr(self._module(), "is_current_stream_capturing", _never)())
 
-    def synchronize(self, place: torch.device) -> None:
-        getattr(torch, "accelerator", self._module()).synchronize(place)
-
     def random_states(self) -> dict[str, Tensor]:
         module = self._module()
         if not self.in_use() or not hasattr(module, "get_rng_state"):

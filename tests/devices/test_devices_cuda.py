@@ -38,7 +38,7 @@ class Driver:
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.current, self.streams, self.captured = 0, {0: 0, 1: 0}, set[int]()
-        self.made, self.waited, self.initialized = 0, list[Any](), True
+        self.made, self.initialized = 0, True
         self.states = [torch.tensor([7]), torch.tensor([8])]
         for name, value in {
             "Event": Event,
@@ -54,15 +54,12 @@ class Driver:
             "is_current_stream_capturing": lambda: self.current in self.captured,
             "is_initialized": lambda: self.initialized,
             "memory_stats_as_nested_dict": stats,
-            "synchronize": self.waited.append,
         }.items():
             patch.setattr(torch.cuda, name, value)
             if hasattr(torch.cuda.random, name):
                 patch.setattr(torch.cuda.random, name, value)
         patch.setattr(torch._C, "_cuda_getDevice", lambda: self.current, raising=False)
         patch.setattr(torch._C, "_cuda_getCurrentStream", lambda index: (self.streams[index], index, 1), raising=False)
-        if hasattr(torch, "accelerator"):  # from torch 2.6 on
-            patch.setattr(torch, "accelerator", SimpleNamespace(synchronize=self.waited.append))
 
     def current_stream(self, device: int) -> Stream:
         self.made += 1
@@ -120,7 +117,7 @@ def test_memory_is_the_caching_allocators(driver: Driver) -> None:
         memory.close()
 
 
-def test_name_random_states_and_waiting(driver: Driver) -> None:
+def test_name_and_random_states(driver: Driver) -> None:
     """Each generator by its device; nothing of a device that is not in use."""
     assert CUDA.name(SECOND) == "Double 1"
     assert (CUDA.copy_methods, CUDA.in_use()) == (("cuda",), True)
@@ -129,8 +126,6 @@ def test_name_random_states_and_waiting(driver: Driver) -> None:
     driver.states = [torch.tensor([0]), torch.tensor([0])]
     CUDA.set_random_states(states)
     assert [int(state) for state in driver.states] == [7, 8]
-    CUDA.synchronize(SECOND)
-    assert driver.waited == [SECOND]
     driver.initialized = False
     assert (CUDA.random_states(), CUDA.in_use()) == ({}, False)
 
