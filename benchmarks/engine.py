@@ -15,9 +15,10 @@ def throw_marks_away(session: Any) -> None:
 
     The model's calls are taken as well: until then it has a second hook, which finds the first of them.
     """
-    taken = session._recorder.take()
-    session._metrics._root.take(taken)
-    clock = session._recorder.clock
+    root = session._metrics._root
+    taken = root.recorder.take()
+    root.take(taken)
+    clock = root.recorder.clock
     if clock.device_type is not None:
         read = (code & KIND_MASK not in VALUE_KINDS for code in taken.codes)
         clock.release(list(compress(taken.readings, read)))

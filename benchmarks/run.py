@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import torch
 
-from . import floors, identical, machine, micro, others, ours, traceml
+from . import floors, identical, machine, micro, others, ours
 from .interleave import Measured, Progress, interleave, steps_per_block
 from .options import Options
 from .variant import Variant
@@ -25,15 +25,14 @@ resolution: in a shorter one fewer steps pay for it than in a training."""
 WARMUP: Final = 3
 
 
-def all_variants(size: str, *, peer: bool = True) -> list[Variant]:
-    """Return every variant, in the order of the table; the ``peer`` takes seconds to start."""
+def all_variants() -> list[Variant]:
+    """Return every variant, in the order of the table."""
     return [
         Variant(),
         *ours.variants(),
         floors.ForwardFloor(),
         floors.BackwardFloor(),
         *others.variants(),
-        *(traceml.variants(size) if peer else ()),
     ]
 
 
@@ -89,11 +88,6 @@ def measure_workload(
     }
 
 
-def _has_peer(options: Options, workload: Workload) -> bool:
-    """The peer's process takes seconds to start, and its time on the processor is not this thread's."""
-    return options.clock == "wall" and (not options.quick or workload.name == "layers")
-
-
 def print_line(line: str) -> None:
     """Show progress on a terminal, in one line that is written over; nothing where it would only fill a log."""
     if sys.stderr.isatty():
@@ -129,7 +123,7 @@ def run(options: Options, progress: Progress = print_line) -> dict[str, Any]:
             rounds = max(2, options.rounds // (4 if options.quick else 6)) if heavy else options.rounds
             results["workloads"][workload.name] = measure_workload(
                 workload,
-                all_variants(options.size, peer=_has_peer(options, workload)),
+                all_variants(),
                 rounds=rounds,
                 focus_rounds=0 if options.quick or not heavy else FOCUS_ROUNDS,
                 progress=progress,

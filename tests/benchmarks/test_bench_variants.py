@@ -11,7 +11,7 @@ from benchmarks.run import all_variants
 from benchmarks.workloads import tiny_layers
 
 pytestmark = pytest.mark.filterwarnings("ignore:Full backward hook is firing")
-NAMES = [variant.name for variant in all_variants("tiny", peer=False)]
+NAMES = [variant.name for variant in all_variants()]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -19,7 +19,7 @@ def test_a_variant_leaves_the_model_without_hooks(name: str, tmp_path: Path, mon
     """And without a folder: what is opened for a block is closed after it."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     workload = tiny_layers(torch.device("cpu"))
-    (variant,) = (variant for variant in all_variants("tiny", peer=False) if variant.name == name)
+    (variant,) = (variant for variant in all_variants() if variant.name == name)
     block = run_block(workload, variant, 0, warmup=1, steps=2)
     variant.shutdown()
     assert len(block.steps_ns) == len(block.ends_ns) == 2
