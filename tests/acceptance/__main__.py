@@ -2,10 +2,8 @@
 
 import argparse
 import json
-import os
 import re
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +11,7 @@ from benchmarks.machine import describe
 
 from .registry import SECTIONS, Program, programs
 from .report import render_page, render_result, render_totals
-from .run import LIMIT_S, ROOT, Result, load, run_all
+from .run import LIMIT_S, ROOT, Result, run_all
 
 
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
@@ -27,7 +25,6 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--limit", type=float, default=LIMIT_S, help="seconds a program may take (default: %(default)s)"
     )
-    parser.add_argument("--load", action="store_true", help="keep every core busy with another process meanwhile")
     parser.add_argument("--list", action="store_true", help="print the programs and run none")
     parser.add_argument("--show", action="store_true", help="print each program's output, with the report")
     parser.add_argument("--page", action="store_true", help="write benchmarks/results/programs.md and the JSON file")
@@ -62,29 +59,23 @@ def main(arguments: list[str] | None = None) -> int:
     missing = [entry for entry in chosen if entry.missing]
     machine = describe()
     results: list[Result] = []
-    with ExitStack() as stack:
-        if options.load:
-            stack.enter_context(load(os.cpu_count() or 1))
-        runnable = [entry for entry in chosen if entry not in missing]
-        limit_s = options.limit * (2 if options.load else 1)
-        for result in run_all(runnable, options.jobs, limit_s):
-            results.append(result)
-            if options.show:
-                print(result.printed)
-            print(render_result(result), flush=True)
-            if options.json:
-                _write(options.json, machine, options.load, results)
+    for result in run_all([entry for entry in chosen if entry not in missing], options.jobs, options.limit):
+        results.append(result)
+        if options.show:
+            print(result.printed)
+        print(render_result(result), flush=True)
+        if options.json:
+            _write(options.json, machine, results)
     print(render_totals(results, missing))
     if options.page:
-        name = "programs_load.json" if options.load else "programs.json"
-        _write(ROOT / "benchmarks" / "results" / name, machine, options.load, results)
+        _write(ROOT / "benchmarks" / "results" / "programs.json", machine, results)
         page = ROOT / "benchmarks" / "results" / "programs.md"
-        page.write_text(render_page(results, missing, machine, options.load), encoding="utf-8")
+        page.write_text(render_page(results, missing, machine), encoding="utf-8")
     return int(any(result.verdict == "wrong" for result in results))
 
 
-def _write(path: Path, machine: Mapping[str, Any], busy: bool, results: Sequence[Result]) -> None:
-    raw = {"machine": machine, "load": busy, "results": [result.to_dict() for result in results]}
+def _write(path: Path, machine: Mapping[str, Any], results: Sequence[Result]) -> None:
+    raw = {"machine": machine, "results": [result.to_dict() for result in results]}
     path.write_text(json.dumps(raw, indent=1) + "\n", encoding="utf-8")
 
 

@@ -58,13 +58,11 @@ def render_totals(results: Sequence[Result], missing: Sequence[Program]) -> str:
     return "\n".join(lines)
 
 
-def render_page(results: Sequence[Result], missing: Sequence[Program], machine: Mapping[str, Any], busy: bool) -> str:
+def render_page(results: Sequence[Result], missing: Sequence[Program], machine: Mapping[str, Any]) -> str:
     """Return ``benchmarks/results/programs.md``."""
     where = f"{machine['cpu']}, {machine['cores']} cores, Python {machine['python']}, torch {machine['torch']}"
-    state = "a busy process added on every core" if busy else "no load added"
-    if machine.get("load"):
-        state += f", load average {machine['load'][0]:.1f} at the start"
-    text = [INTRO, f"{machine['date']}, {where}, {state}.", "", "| section | programs | right | uncertain | wrong |"]
+    state = f", load average {machine['load'][0]:.1f} at the start" if machine.get("load") else ""
+    text = [INTRO, f"{machine['date']}, {where}{state}.", "", "| section | programs | right | uncertain | wrong |"]
     text.append("|---|---|---|---|---|")
     for section in (*SECTIONS, "all"):
         of = [result for result in results if section in (result.program.section, "all")]

@@ -7,7 +7,6 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -17,7 +16,7 @@ from .registry import Program
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 LIMIT_S: Final = 60.0
-"""The time a program may take; a busy machine gets twice as much."""
+"""The time a program may take."""
 _ORDER: Final = ("right", "uncertain", "wrong")
 
 
@@ -49,18 +48,6 @@ class Result:
             "seconds": self.seconds,
             "checks": [check.to_dict() for check in self.checks],
         }
-
-
-@contextmanager
-def load(processes: int) -> Iterator[None]:
-    """Keep processors busy with other processes while the block runs."""
-    others = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(processes)]
-    try:
-        yield
-    finally:
-        for other in others:
-            other.kill()
-            other.wait()
 
 
 def run_all(chosen: Sequence[Program], jobs: int, limit_s: float = LIMIT_S) -> Iterator[Result]:

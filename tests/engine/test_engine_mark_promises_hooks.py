@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from mark_promises import ALL, as_bare, backwards, forwards, train_step, two_layers
+from mark_promises import ALL, as_bare, backwards, counting_steps, forwards, train_step, two_layers
 from torch import Tensor, nn
 from torch.nn.modules import module as torch_module
 
@@ -133,10 +133,8 @@ FAILING: dict[str, Callable[[Any], Any]] = {
 @pytest.mark.parametrize("kind", FAILING)
 def test_an_error_of_a_hook_reaches_the_program_and_the_next_step_is_recorded(kind: str) -> None:
     """The error leaves as it is, with the hooks that torch still runs."""
-    steps: dict[int, int] = {}
 
-    def work(model: nn.Module) -> Any:
-        step = steps[id(model)] = steps.get(id(model), 0) + 1
+    def work(model: nn.Module, step: int) -> Any:
         model.log.clear()
         if step == 2:
             other = HOOKS["post, always"](model[2], model.log)
@@ -152,12 +150,6 @@ def test_an_error_of_a_hook_reaches_the_program_and_the_next_step_is_recorded(ki
             model.zero_grad()
         return logged(model)
 
-    kept: list[nn.Module] = []
-
-    def make() -> nn.Module:
-        kept.append(with_log())
-        return kept[-1]
-
-    first, second, third = as_bare(make, work, steps=3)
+    first, second, third = as_bare(with_log, counting_steps(work), steps=3)
     assert forwards(first) == backwards(first) == forwards(third) == backwards(third) == ALL
     assert forwards(second)["0"] == (1 if kind == "global pre" else 2)
