@@ -84,25 +84,6 @@ def test_quantiles_are_within_one_percent(values: list[int]) -> None:
         assert min(values) <= found <= max(values)
 
 
-def frames_of(data: list[tuple[int, int, bool, bool]], first: int = 0) -> list[StepFrame]:
-    """Make frames of two layouts, some of them warm-up."""
-    return [
-        make_frame(
-            [
-                Span("a", None, Phase.FORWARD, None, 0, a + b, memory_start_bytes=a, memory_end_bytes=b),
-                Span("b" if other else "c", None, Phase.BACKWARD, 0, 0, b, memory_start_bytes=b, memory_end_bytes=a),
-            ],
-            duration_ns=a + b + 3,
-            step=first + i,
-            warmup=warm,
-            overhead_ns=a,
-            dropped=i % 2,
-            scalars={"samples": 4.0} if other else {},
-        )
-        for i, (a, b, other, warm) in enumerate(data)
-    ]
-
-
 def test_no_steps_make_an_empty_summary() -> None:
     """Nothing is divided by nothing."""
     summary = Aggregate().summary()
@@ -171,9 +152,10 @@ def test_autoprofs_own_work_is_part_of_the_time_that_samples_take() -> None:
 
 def test_a_summary_survives_json() -> None:
     """``to_dict`` gives plain JSON types, ``from_dict`` the same summary."""
-    aggregate = collect(frames_of([(i, 2 * i, i % 2 == 0, i < 3) for i in range(100)]))
+    more = {"overhead_ns": 5, "dropped": 1, "scalars": {"samples": 4.0}}
+    frames = [one_span(7 * step, step, duration_ns=10 * step, warmup=step < 3, **more) for step in range(100)]
     finding = Finding("hot-module", "warning", "why", "next", "a", Phase.FORWARD, 0, 5, {"ms": 3})
-    summary = replace(aggregate.summary(notes=("note",)), findings=(finding,), skipped={"x": 1})
+    summary = replace(collect(frames).summary(notes=("note",)), findings=(finding,), skipped={"x": 1})
     text = json.dumps(summary.to_dict(), allow_nan=False)
     assert Summary.from_dict(json.loads(text)) == summary
 

@@ -19,12 +19,11 @@ FORWARD = everything(targets=[{"match": ".+", "phases": ["forward"]}])
 US = 1_000
 
 
-def run(device: FakeDevice, model: nn.Module, steps: int = 1) -> Watched:
-    """Run the model's forward for some steps and close the session."""
+def run(device: FakeDevice, model: nn.Module) -> Watched:
+    """Run a step of the model's forward and close the session."""
     with Watched(model, clock=device.device_clock(), config=FORWARD) as watched:
-        for _ in range(steps):
-            model(torch.ones(1))
-            watched.step()
+        model(torch.ones(1))
+        watched.step()
     for frame in watched.frames:
         check_laws(frame)
     return watched
@@ -115,10 +114,9 @@ def test_what_is_host_bound_is_written_read_back_and_shown(tmp_path: Path) -> No
     assert any("* host-bound" in line for line in panel)
 
 
-def lag_of(lag: LaunchLag, begun_ns: int, host: list[int], ns: list[int], device: list[int] | None = None) -> list[int]:
+def lag_of(lag: LaunchLag, begun_ns: int, host: list[int], ns: list[int]) -> list[int]:
     """Return the lag at each mark of a step whose last mark is its end."""
-    of = np.array([0] * len(host) if device is None else device)
-    return lag.of(begun_ns, np.array(host), np.array(ns), of, len(host) - 1).tolist()
+    return lag.of(begun_ns, np.array(host), np.array(ns), np.zeros(len(host), np.int64), len(host) - 1).tolist()
 
 
 def test_a_step_inherits_the_zero_of_the_one_before() -> None:

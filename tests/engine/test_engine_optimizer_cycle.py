@@ -16,17 +16,16 @@ class Loop:
         self.held: list[int] = []
         self._open = ""
 
-    def run(self, text: str, *, foreign: str = "") -> Loop:
-        """Run the optimizers of these letters; those that are ``foreign`` update no parameter of the model."""
+    def run(self, text: str) -> None:
+        """Run the optimizers of these letters."""
         for letter in text:
             if self.cycle.has_stepped:
                 if self.cycle.is_whole:
                     self._end()
                 else:
                     self.cycle.wait()
-            self.cycle.add(ord(letter), owned=letter not in foreign)
+            self.cycle.add(ord(letter), owned=True)
             self._open += letter
-        return self
 
     def _end(self) -> None:
         if self._open:
@@ -35,9 +34,10 @@ class Loop:
             self._open = ""
         self.cycle.begin_step()
 
-    def ended(self, text: str, *, foreign: str = "") -> list[str]:
+    def ended(self, text: str) -> list[str]:
         """Return the training steps of such a run, once the loop has ended."""
-        self.run(text, foreign=foreign)._end()
+        self.run(text)
+        self._end()
         return self.steps
 
 

@@ -22,39 +22,15 @@ from autoprof._session.pipeline import (
 )
 from autoprof.devices import Clock
 from autoprof.frame import FrameRun, StepFrame
-from autoprof.summary import Summary
 from autoprof.testing import FakeClock, FakeDevice, ListSink
 
 MS = 1_000_000
 
 
-class Folder:
-    """A run folder that keeps what it is told."""
-
-    def __init__(self) -> None:
-        self.noted: list[tuple[str, Any]] = []
-        self.summaries: list[tuple[Summary, Any]] = []
-        self.ends: list[str] = []
-
-    def note(self, key: str, value: Any) -> None:
-        self.noted.append((key, value))
-
-    def write_summary(self, summary: Summary, report: Any) -> None:
-        self.summaries.append((summary, report))
-
-    def finish(self, how: str) -> None:
-        self.ends.append(how)
-
-
 class Bench:
     """A pipeline with a clock, and steps that each begin where the last one ended."""
 
-    def __init__(
-        self,
-        *observers: Observer,
-        device: FakeDevice | None = None,
-        sinks: Any = None,
-    ) -> None:
+    def __init__(self, *observers: Observer, device: FakeDevice | None = None, sinks: Any = None) -> None:
         self.now_ns = 10**12
         """The time of the pipeline's clock, which only the test lets pass."""
         self.processor_ns = 0
@@ -64,14 +40,14 @@ class Bench:
         self.clock: Clock = self.host if device is None else device.device_clock()
         self.recorder = Recorder(self.host)
         self.layer = self.recorder.label("layer", "layer", Phase.FORWARD)
-        self.notes, self.sink, self.folder = Notes(), ListSink(), Folder()
+        self.notes, self.sink = Notes(), ListSink()
         self.pipeline = Pipeline(
             self.recorder,
             self.clock,
             3.0,
             observers=observers,
             sinks=[self.sink] if sinks is None else sinks,
-            folder=self.folder,
+            folder=None,
             notes=self.notes,
             now_ns=lambda: self.now_ns,
             processor_ns=lambda: self.processor_ns,

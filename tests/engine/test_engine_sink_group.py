@@ -65,9 +65,9 @@ class Sink(ListSink):
         return [call for call in self.calls if call[0] in names]
 
 
-def frame(step: int, duration_ns: int = 1000) -> StepFrame:
+def frame(step: int) -> StepFrame:
     """Return a frame without spans."""
-    return make_frame([], step=step, duration_ns=duration_ns)
+    return make_frame([], step=step, duration_ns=1000)
 
 
 def outputs(*sinks: Any, summaries: Summaries | None = None) -> tuple[SinkGroup, Notes, Summaries]:

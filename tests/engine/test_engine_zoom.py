@@ -139,7 +139,7 @@ def test_a_row_that_grows_later_is_opened_then() -> None:
         assert "second/hot/hot/hot" in {target.name for target in session.targets}
 
 
-def frame_of(zoom: Zoom, times: dict[str, int], step: int, blocks: dict[str, int] | None = None) -> StepFrame:
+def frame_of(zoom: Zoom, times: dict[str, int], step: int) -> StepFrame:
     """Return a frame in which the groups of the present cut take these times, one forward span each."""
     groups = {group.name: group for group in zoom.groups}
     spans: list[Span] = []
