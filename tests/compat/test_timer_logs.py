@@ -167,9 +167,8 @@ def test_the_timeline_draws_every_interval_of_every_rank() -> None:
     assert [text.get_text() for text in legend.get_texts()] == ["a", "b"]
 
 
-@pytest.mark.parametrize(("ending", "start"), [("png", b"\x89PNG"), ("svg", b"<?xml"), ("pdf", b"%PDF")])
-def test_the_picture_has_the_format_of_its_ending(ending: str, start: bytes) -> None:
-    """PNG, SVG, PDF; names with dollar signs and CJK characters are text, not formulas."""
+def test_the_timeline_is_written_with_names_as_text() -> None:
+    """Dollar signs and CJK characters are no formulas."""
     write("a.log", record(0, "$前向$", 0, 100), record(1, "$x_1", 0, 50))
-    picture = plot_timeline(load_timer_logs("a.log"), f"out.{ending}")
-    assert picture.read_bytes().startswith(start)
+    picture = plot_timeline(load_timer_logs("a.log"), "out.png")
+    assert picture.read_bytes().startswith(b"\x89PNG")
