@@ -165,13 +165,11 @@ class Trainings:
         model = join_models(models, calling_frame())
         self._number += 1
         count = sum(1 for ref in self._optimizers if ref() is not None)
-        called = () if model is models[0] else tuple(models)
         # Optimizers that step in turn; more of them step inside the backward, one for each parameter.
         found = FoundTraining(
             self._run_name(),
             sys.stderr,
             count if count <= 8 else 0,
-            called,
         )
         session = open_session(model, self._config(), optimizer=None, sinks=(), found=found)
         self.session, self._covered = session, frozenset(id(one) for one in model.parameters())

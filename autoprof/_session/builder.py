@@ -55,7 +55,7 @@ from .rank_exchange import LateGroup, RankExchange, make_exchange
 from .sampler import Sampler
 from .session import OpenSession, Session
 from .session_probes import SessionProbes, TargetSet
-from .step_detector import MAX_ENTRIES, StepDetector
+from .step_detector import StepDetector
 from .training_hooks import TrainingHooks
 from .training_steps import StepListener, TrainingSteps
 from .unseen_modules import UnseenModules
@@ -104,8 +104,6 @@ class FoundTraining:
     """The stream for people; None for the standard output."""
     optimizers: int = 0
     """The number of optimizers that step in turn; 0 where it is unknown."""
-    called: tuple[nn.Module, ...] = ()
-    """The modules that the program calls in place of the model, as far as they are known."""
 
 
 def open_session(
@@ -232,7 +230,6 @@ class _Builder:
             self._model,
             self._optimizers,
             steps,
-            called=tuple(self._called().values()),
             training_forward_calls=self._context.training_forward_calls,
         )
         reporting = StepProbes(replace(self._context, events=hooks))
@@ -370,7 +367,6 @@ class _Builder:
             auto=self._settings.step == "auto",
             thread=get_ident(),
             optimizers=self._optimizers.given or self._found.optimizers,
-            entries=("", *self._called()),
         )
         return TrainingSteps(
             detector,
@@ -389,14 +385,6 @@ class _Builder:
             pause_listeners=(stacks.exclude,) if flight is None else (stacks.exclude, flight.ring.pause),
             flight=flight,
         )
-
-    def _called(self) -> dict[str, nn.Module]:
-        """Return the modules that the program calls in place of the model, by fqn, as far as they are known."""
-        if not self._found.called:
-            return {}
-        fqns = {id(module): node.fqn for node in walk(self._model) for module in (node.module, node.inner)}
-        called = {fqns.get(id(module), f"another {at}"): module for at, module in enumerate(self._found.called)}
-        return dict(list(called.items())[: MAX_ENTRIES - 1])
 
     def _make_folder(self) -> RunFolder | None:
         """Make the folder that this run's sinks write to; None where none of them writes files."""

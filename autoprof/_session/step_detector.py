@@ -10,7 +10,7 @@ A model that trains in ``eval`` mode is recognised by its backward pass.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum, IntEnum
@@ -109,18 +109,16 @@ class _Validation:
 class StepDetector:
     """Receive the events of one program in their order, and decide.
 
-    ``entries`` are the fqns of the modules whose forwards are reported; "" is the model itself. ``optimizers`` is the
-    number of optimizers that step in each training step, or 0.
+    ``optimizers`` is the number of optimizers that step in each training step, or 0.
     """
 
-    def __init__(
-        self, *, auto: bool = True, thread: int = 0, optimizers: int = 0, entries: Iterable[str] = ("",)
-    ) -> None:
+    def __init__(self, *, auto: bool = True, thread: int = 0, optimizers: int = 0) -> None:
         self.auto = auto
         """Whether steps end without calls of ``session.step``."""
         self.thread = thread
         """The thread that trains, or validates."""
-        self._entries = set(entries)
+        self._entries = {""}
+        """The fqns of the modules whose forwards are reported; "" is the model itself."""
         self._decisions: list[Decision] = []
         # Learnt during the run.
         self._trained: set[int] = set()

@@ -50,13 +50,12 @@ class TrainingHooks:
         optimizers: ModelOptimizers,
         steps: TrainingSteps,
         *,
-        called: Sequence[nn.Module],
         training_forward_calls: Sequence[Callable[[], None]],
     ) -> None:
         self._model = model
         self._optimizers = optimizers
         self._steps = steps
-        self._entries = {id(one): one for one in (model, *called)}
+        self._entries = {id(model): model}
         """The modules whose forwards are reported: the model, and those that the program calls in its place."""
         self._training_forward_calls = tuple(training_forward_calls)
         self._ends_with_update = False
