@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 from time import perf_counter_ns, sleep, thread_time_ns
 from typing import Final
 
@@ -238,37 +237,28 @@ class Pipeline:
         """
         self.resume_gc()
         self._resolver.give_up()
-        complete = how == CLOSED or (how == lifecycle.EXIT and lifecycle.ended_well())
-        for observer in reversed(
-            self._observers
-        ):  # the exchange with other ranks ends before the diagnosis compares them
-            self._attempt(partial(self._finish, observer, complete))
+        complete, folder = how == CLOSED or (how == lifecycle.EXIT and lifecycle.ended_well()), self._folder
+        where = "at the end of the run"
+        for observer in reversed(self._observers):  # the exchange between ranks ends before the diagnosis compares them
+            with self._notes.contain(where):
+                for key, value in observer.finish(complete=complete).items():
+                    if folder is not None:
+                        folder.note(key, value)
         summary: Summary | None = None
         # Without a summary, everything is closed all the same.
         with contain(lambda error: self._notes.warn_once(f"no summary after {describe(error)}")):
             summary = self.summarizer.summary()
         if summary is None:
             summary = Summary.empty(self._notes.all)
-        if self._folder is not None:
-            self._attempt(partial(self._write_summary, summary))
-            self._attempt(partial(self._folder.finish, how))
+        if folder is not None:
+            with self._notes.contain(where):
+                from .._reports.summary_text import render_summary  # rich is slow to import, and only needed here
+
+                folder.write_summary(summary, render_summary(summary))
+            with self._notes.contain(where):
+                folder.finish(how)
         self._sinks.close(summary)
         return summary
-
-    def _finish(self, observer: Observer, complete: bool) -> None:
-        for key, value in observer.finish(complete=complete).items():
-            if self._folder is not None:
-                self._folder.note(key, value)
-
-    def _attempt(self, action: Callable[[], object]) -> None:
-        with self._notes.contain("at the end of the run"):
-            action()
-
-    def _write_summary(self, summary: Summary) -> None:
-        from .._reports.summary_text import render_summary  # rich is slow to import, and only needed here
-
-        if self._folder is not None:
-            self._folder.write_summary(summary, render_summary(summary))
 
     def abandon(self) -> None:
         """Touch no file any more: this process is a fork of the session's own."""

@@ -479,8 +479,11 @@ class TrainingSteps:
             end = recorder.buffer[until - 1]
         self._ended_ns = clock.host_ns(end)
         self._last_ns = self._ended_ns - clock.host_ns(opened.start)
-        if held > 1:
-            self._divide(opened, held)
+        if held > 1:  # several steps of equal length, of which the last one is a warm-up step
+            self.number += held - 1
+            opened.warmup = True
+            opened.gap.steps += held - 1
+            opened.gap.ns += self._last_ns * (held - 1) // held
         serial = recorder.serial
         mark_batch = recorder.take() if until is None else recorder.take().up_to(until // 2)
         self._moved = placement.moved()
@@ -513,13 +516,6 @@ class TrainingSteps:
             cut=opened.cut,
             gap_scalars=gap.scalars,
         )
-
-    def _divide(self, opened: OpenStep, held: int) -> None:
-        """Count the open step as several of equal length, of which the last one is a warm-up step."""
-        self.number += held - 1
-        opened.warmup = True
-        opened.gap.steps += held - 1
-        opened.gap.ns += self._last_ns * (held - 1) // held
 
     def _close_unsampled(self, held: int = 1, most_ns: int | None = None, now_ns: int | None = None) -> int:
         if now_ns is None:
@@ -650,18 +646,14 @@ class TrainingSteps:
         updated_at = self.detector.updated_at
         if updated_at is None:
             updated_at = len(buffer)
-        if updated_at + 1 < len(buffer) and self._ends_optimizer(updated_at):
-            updated_at += 2
+        if updated_at + 1 < len(buffer) and buffer[updated_at] & KIND_MASK == LEAVE:
+            label = self._recorder.labels[buffer[updated_at] >> KIND_BITS & INDEX_MASK]
+            updated_at += 2 if label.phase is Phase.OPTIMIZER else 0  # its span ends after the hooks
         if not updated_at:
             return None
         updated_ns = clock.host_ns(buffer[updated_at - 1])
         since_ns = self.now_ns() - updated_ns - self._excluded_ns
         return updated_at if since_ns > updated_ns - clock.host_ns(opened.start) else None
-
-    def _ends_optimizer(self, at: int) -> bool:
-        code: int = self._recorder.buffer[at]
-        is_leave = code & KIND_MASK == LEAVE
-        return is_leave and self._recorder.labels[code >> KIND_BITS & INDEX_MASK].phase is Phase.OPTIMIZER
 
     def detach(self) -> None:
         """Record nothing any more, and detach all probes, whatever fails."""
