@@ -11,7 +11,7 @@ import itertools
 import sys
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from .._core.names import clean_name
 from .._core.signals import raised_by_handler
@@ -26,13 +26,6 @@ if TYPE_CHECKING:
 
 MAX_USER_NAMES: Final = 4096
 """Names that code may make up while it runs; further names share one label."""
-
-
-class Clearable(Protocol):
-    """A container."""
-
-    def clear(self) -> None:
-        """Remove all items."""
 
 
 class Recorder:
@@ -57,8 +50,8 @@ class Recorder:
         self._user: dict[str, int] = {}
         self._labelling = threading.Lock()
         self._on_change: list[Callable[[], None]] = []
-        self.per_step: tuple[Clearable, ...] = ()
-        """The containers that are cleared at the end of each step."""
+        self.at_step_end: list[Callable[[], None]] = []
+        """Functions that clear containers of plain values at the end of each step."""
 
     @property
     def serial(self) -> int:
@@ -73,10 +66,6 @@ class Recorder:
     def on_change(self, update: Callable[[], None]) -> None:
         """Call ``update`` after each change of ``read`` or ``thread``."""
         self._on_change.append(update)
-
-    def clear_each_step(self, container: Clearable) -> None:
-        """Clear a container of plain values at the end of each step."""
-        self.per_step = (*self.per_step, container)
 
     def _changed(self) -> None:
         for update in self._on_change:
@@ -185,8 +174,8 @@ class Recorder:
         if thread != self.thread:
             self.thread = thread
             self._changed()
-        for container in self.per_step:
-            container.clear()
+        for clear in self.at_step_end:
+            clear()
         return batch
 
     def idle(self, on: bool) -> None:

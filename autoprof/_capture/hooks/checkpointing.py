@@ -104,16 +104,18 @@ def _leave(entered: list[CheckpointMarks]) -> None:
         entered.pop().leave()
 
 
-def _remembering_hook(original: Any, listeners: list[CheckpointMarks]) -> Any:
-    """Return a function that makes torch's context manager around a checkpointed forward, and remembers its calls."""
+def _remembering(original: Any, listeners: list[CheckpointMarks]) -> Any:
+    """Return a function in place of one that begins a checkpointed forward; it remembers the calls."""
+    function = getattr(original, "__func__", original)
 
-    @functools.wraps(original, updated=())
-    def hook(*args: Any, **kwargs: Any) -> Any:
+    @functools.wraps(function, updated=())
+    def remembering(*args: Any, **kwargs: Any) -> Any:
         for listener in listeners[:]:
             listener.remember(args[0] if args else None)
-        return original(*args, **kwargs)
+        return function(*args, **kwargs)
 
-    return hook
+    skip_frames(remembering)
+    return remembering if function is original else staticmethod(remembering)
 
 
 def _recomputing_hook(original: Any, listeners: list[CheckpointMarks]) -> Any:
@@ -130,20 +132,6 @@ def _recomputing_hook(original: Any, listeners: list[CheckpointMarks]) -> Any:
             _leave(entered)
 
     return hook
-
-
-def _remembering_forward(original: Any, listeners: list[CheckpointMarks]) -> Any:
-    """Return the forward of torch's reentrant checkpoint, which remembers its calls."""
-    function = original.__func__
-
-    @functools.wraps(function)
-    def forward(ctx: Any, *args: Any) -> Any:
-        for listener in listeners[:]:
-            listener.remember(ctx)
-        return function(ctx, *args)
-
-    skip_frames(forward)
-    return staticmethod(forward)
 
 
 def _recomputing_backward(original: Any, listeners: list[CheckpointMarks]) -> Any:
@@ -178,9 +166,9 @@ def _find_replacements() -> Iterator[Replacement]:
     """Yield the replacements of the places that a checkpoint passes, which share one list of listeners."""
     listeners: list[CheckpointMarks] = []
     places: tuple[tuple[Any, str, Callable[[Any, list[Any]], Any]], ...] = (
-        (torch_checkpoint, "_checkpoint_hook", _remembering_hook),
+        (torch_checkpoint, "_checkpoint_hook", _remembering),
         (torch_checkpoint, "_recomputation_hook", _recomputing_hook),
-        (torch_checkpoint.CheckpointFunction, "forward", _remembering_forward),
+        (torch_checkpoint.CheckpointFunction, "forward", _remembering),
         (torch_checkpoint.CheckpointFunction, "backward", _recomputing_backward),
     )
     for owner, name, make in places:

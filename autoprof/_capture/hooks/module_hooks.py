@@ -72,8 +72,7 @@ def make_hooks(recorder: Recorder) -> Hooks:
     """Return the factories of a recorder's hooks; the hooks of all devices share the nodes of a step."""
     passes = BackwardPasses(recorder)
     tracker = CallTracker(make_pass_nodes(recorder, passes), recorder)
-    recorder.clear_each_step(tracker.nodes)
-    recorder.clear_each_step(tracker.gaps)
+    recorder.at_step_end += [tracker.nodes.clear, tracker.gaps.clear]
     plain = cache(lambda device: _call_hooks(recorder, device, None))
     tracking = cache(lambda device: _call_hooks(recorder, device, tracker))
     return Hooks(plain, tracking, passes)

@@ -127,18 +127,10 @@ static hook_outcome output_node(HookContext *self, PyObject *output, PyObject **
     return *node == NULL ? HOOK_FAILED : HOOK_DONE;
 }
 
-/* Whether a call inside this one has a gap before it; -1 with an exception. */
+/* Whether a call inside this one has a gap before it. */
 static int has_inner_gap(HookContext *self, long long ordinal) {
     Py_ssize_t count = PyList_GET_SIZE(self->gaps);
-    if (count == 0)
-        return 0;
-    PyObject *gap = PyList_GET_ITEM(self->gaps, count - 1);
-    if (!PyTuple_CheckExact(gap) || PyTuple_GET_SIZE(gap) != 2) {
-        PyErr_SetString(PyExc_TypeError, "a gap must be a tuple (ordinal, number)");
-        return -1;
-    }
-    long long last = PyLong_AsLongLong(PyTuple_GET_ITEM(gap, 0));
-    return last == -1 && PyErr_Occurred() ? -1 : last > ordinal;
+    return count > 0 && PyLong_AsLongLong(PyTuple_GET_ITEM(PyList_GET_ITEM(self->gaps, count - 1), 0)) > ordinal;
 }
 
 /* Mark the end of a call. */
@@ -150,9 +142,8 @@ static hook_outcome leave_tracked(HookContext *self, marked_call *call, PyObject
     long long ordinal = call->ordinal;
     if (ordinal == 0) /* its begin was not marked */
         return HOOK_DONE;
-    int inner_gap = has_inner_gap(self, ordinal);
-    if (inner_gap)
-        return inner_gap < 0 ? HOOK_FAILED : HOOK_FALLBACK;
+    if (has_inner_gap(self, ordinal))
+        return HOOK_FALLBACK;
     PyObject *node;
     hook_outcome outcome = output_node(self, output, &node);
     if (outcome == HOOK_FALLBACK)
