@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import torch
+
 from ..errors import SessionError
 
 
@@ -29,11 +31,11 @@ def unwrap_optimizer(given: Any) -> Any:
         # The attributes of a torch optimizer that hold its hooks; wrappers derived from its class lack them.
         if all(hasattr(one, name) for name in ("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks")):
             return one
-        # The attributes in which wrappers hold an optimizer.
-        one = next(
-            (found for name in ("optimizer", "_optimizer") if (found := getattr(one, name, None)) is not None), None
-        )
+        # The attributes in which wrappers hold an optimizer; else any attribute of the program's own class that is one.
+        named = (getattr(one, name, None) for name in ("optimizer", "_optimizer"))
+        own = (value for value in getattr(one, "__dict__", {}).values() if isinstance(value, torch.optim.Optimizer))
+        one = next((found for found in (*named, *own) if found is not None), None)
     raise SessionError(
         f"autoprof.instrument: optimizer is a {type(given).__name__}; it must be a torch.optim.Optimizer, "
-        "a wrapper that holds it as .optimizer, or a list of them"
+        "a wrapper that holds it, or a list of them"
     )

@@ -1,15 +1,21 @@
-"""Spans of ``optimizer.step``; the time of a closure belongs to the training step, and not to the optimizer."""
+"""Spans of ``optimizer.step``; the time of a closure belongs to the training step, and not to the optimizer.
+
+A class around an optimizer, as Lookahead, is timed as a whole once it was seen in the first step.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import wraps
 from typing import Any
+from weakref import WeakKeyDictionary, WeakSet
 
 import wrapt
 
-from .._capture.hooks.optimizer_hooks import ModelOptimizers, OptimizerHooks
+from .._capture.hooks.optimizer_hooks import ModelOptimizers, OptimizerHooks, wrapping_class
 from .._capture.marks.codes import ENTER, LEAVE, RESUME
 from .._capture.recorder import Recorder
+from .._process.replace import Attribute, Replacement
 from ..frame import Phase
 from ._base import ProbeContext, ProbeFactory
 
@@ -24,16 +30,31 @@ class OptimizerProbe(OptimizerHooks):
         self._code = recorder.label("Optimizer", None, Phase.OPTIMIZER)
         self._inside = 0
         """The steps whose begin is marked and whose end is not."""
+        self._seen: WeakSet[Any] = WeakSet()
+        """The optimizers of which it is known whether there is a class around them."""
+        self._wrappers: list[Replacement] = []
+        """The steps of the classes around them."""
 
     def attach(self) -> None:
         """Hook the optimizers; a step that runs now is not marked."""
         if not self._attached:
             self._inside = 0
         super().attach()
+        for wrapper in self._wrappers:
+            wrapper.listen(self)
+
+    def detach(self) -> None:
+        """Remove the hooks; the replacements of the classes around optimizers stay, idle."""
+        super().detach()
+        for wrapper in self._wrappers:
+            wrapper.ignore(self)
 
     def remove(self) -> None:
         """Remove the hooks for good."""
-        super().remove()
+        self.detach()
+        for wrapper in self._wrappers:
+            wrapper.release(self)
+        self._wrappers.clear()
         self._before = self._after = None  # bound methods, which lead back to the probe
 
     def _enter(
@@ -42,6 +63,24 @@ class OptimizerProbe(OptimizerHooks):
         """Mark the begin; return the arguments of the step where they have a closure, which suspends the span."""
         if not self._optimizers.concern(optimizer):
             return None
+        if optimizer not in self._seen:
+            self._look_around(optimizer)
+        return self.enter(args, kwargs)
+
+    def _look_around(self, optimizer: Any) -> None:
+        """Time the class around an optimizer from its next step on."""
+        self._seen.add(optimizer)
+        wrapping = wrapping_class(optimizer)
+        if wrapping is not None:
+            wrapper = _STEPS.setdefault(wrapping, Replacement(Attribute(wrapping, "step"), _call_around))
+            wrapper.hold(self)
+            wrapper.listen(self)
+            self._wrappers.append(wrapper)
+
+    def enter(
+        self, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> tuple[tuple[Any, ...], Mapping[str, Any]] | None:
+        """Called before a step with its arguments, the optimizer first."""
         self._inside += 1
         self._recorder.mark(self._code | ENTER)
         if len(args) > 1 and callable(args[1]):
@@ -61,9 +100,35 @@ class OptimizerProbe(OptimizerHooks):
                 self._recorder.mark(self._code | RESUME)
 
     def _leave(self, optimizer: Any, *_call: Any) -> None:
-        if self._inside and self._optimizers.concern(optimizer):
+        if self._optimizers.concern(optimizer):
+            self.leave()
+
+    def leave(self) -> None:
+        """Called after a step."""
+        if self._inside:
             self._inside -= 1
             self._recorder.mark(self._code | LEAVE)
+
+
+def _call_around(step: Callable[..., Any], listeners: list[OptimizerProbe]) -> Callable[..., Any]:
+    """Return a ``step`` that calls the probes around each call."""
+
+    @wraps(step)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        entered = listeners[:]
+        for probe in entered:
+            args, kwargs = probe.enter(args, kwargs) or (args, kwargs)  # type: ignore[assignment]
+        try:
+            return step(*args, **kwargs)
+        finally:
+            for probe in entered:
+                probe.leave()
+
+    return wrapper
+
+
+_STEPS: WeakKeyDictionary[type, Replacement] = WeakKeyDictionary()
+"""The replaced steps of classes around optimizers."""
 
 
 def _make(context: ProbeContext) -> OptimizerProbe:

@@ -15,6 +15,8 @@ from torch.optim import optimizer as torch_optimizer
 
 from ..._process.replace import Attribute, Replacement, call_after
 
+MAX_WRAPPER_FRAMES: Final = 16
+"""Frames between the hook of an optimizer's step and the step of a class around it."""
 SAMPLED_PARAMETERS: Final = 16
 """Parameters of an optimizer whose versions are compared, at most."""
 _INIT = Replacement(Attribute(Optimizer, "__init__"), call_after)
@@ -34,6 +36,25 @@ def running_steps() -> list[Optimizer]:
                 found.append(optimizer)
         frame = frame.f_back
     return found[::-1]
+
+
+def wrapping_class(optimizer: Any) -> type | None:
+    """Return the class around an optimizer whose ``step`` runs now and made the optimizer step; None without one.
+
+    It is a class of its own, as Lookahead often is: it holds the optimizer, and has ``zero_grad`` as optimizers have.
+    """
+    found: type | None = None
+    frame: FrameType | None = sys._getframe(2)
+    for _ in range(MAX_WRAPPER_FRAMES):
+        if frame is None:
+            break
+        owner = frame.f_locals.get("self") if frame.f_code.co_name == "step" else None
+        if owner is not None and not isinstance(owner, (Optimizer, nn.Module)):
+            held = getattr(owner, "__dict__", {}).values()
+            if callable(getattr(owner, "zero_grad", None)) and any(one is optimizer for one in held):
+                optimizer, found = owner, type(owner)
+        frame = frame.f_back
+    return found
 
 
 class OptimizerHooks:

@@ -27,7 +27,16 @@ def judge(run: Evidence) -> Finding | None:
     if rows is None:
         remedy = 'use a torch optimizer, or put the update inside autoprof.span("update") to see its time'
         return _judge_state(run) or abstain("optimizer", "optimizer spans", remedy)
-    found = threshold_rows("optimizer", run, rows, MAX_SHARE)
+    schedule = [row for row in rows if row.name.endswith("/scheduler.step")]
+    slow = threshold_rows("optimizer", run, schedule, MAX_SHARE) if schedule else None
+    if isinstance(slow, ExceededBound):
+        return slow.finding(
+            f"the schedule of the learning rate takes {slow}",
+            "make its functions cheaper, such as a table computed once; or call scheduler.step() less often",
+            name=dominant_name(schedule),
+        )
+    rows = [row for row in rows if row not in schedule]
+    found = threshold_rows("optimizer", run, rows, MAX_SHARE) if rows else None
     if not isinstance(found, ExceededBound):
         return _judge_state(run) or found
     optimizers = run.facts.optimizers or ()

@@ -9,7 +9,20 @@ from torch import Tensor, nn
 
 from ..clock import CLOCK
 from ..judge import Judge
-from ..parts import ClockedSGD, Parts, Sleep, batches, judge_loop, rest, sgd, train_step, two_layers, update, weight
+from ..parts import (
+    Chain,
+    ClockedSGD,
+    Parts,
+    Sleep,
+    batches,
+    judge_loop,
+    rest,
+    sgd,
+    train_step,
+    two_layers,
+    update,
+    weight,
+)
 from ..registry import program
 
 STEPS = 60
@@ -144,6 +157,38 @@ def attack_in_train_mode() -> Judge:
     return train_against_attacks(2, evaluates=False)
 
 
+class Lookahead:
+    """An optimizer of one's own around torch's, which pulls the parameters back each fifth step."""
+
+    def __init__(self, inner: Any, sleep_ms: float) -> None:
+        self.inner, self.calls, self.sleep_ms = inner, 0, sleep_ms
+        self.param_groups = inner.param_groups
+        self.slow = [one.detach().clone() for group in inner.param_groups for one in group["params"]]
+
+    def zero_grad(self) -> None:
+        self.inner.zero_grad()
+
+    def step(self) -> None:
+        with CLOCK.phase("optimizer"):
+            self.inner.step()
+            rest(self.sleep_ms)
+            self.calls += 1
+            if self.calls % 5 == 0:
+                fast = [one for group in self.inner.param_groups for one in group["params"]]
+                with torch.no_grad():
+                    for slow, one in zip(self.slow, fast, strict=True):
+                        slow.lerp_(one, 0.5)
+                        one.copy_(slow)
+
+
+@program("steps", "an optimizer of one's own around torch's, named: its whole step() is the optimizer")
+def wrapper_of_an_optimizer() -> Judge:
+    model = two_layers()
+    optimizer: Any = Lookahead(sgd(model), 2.0)
+    judge = judge_loop(model, lambda batch: train_step(model, optimizer, batch), STEPS, optimizer)
+    return judge.steps().phases(*PHASES).step_time()
+
+
 class SAM(torch.optim.Optimizer):
     """Sharpness-aware minimisation: the step climbs, calls the closure and lets the inner optimizer descend."""
 
@@ -180,6 +225,24 @@ def sharpness_aware_minimisation() -> Judge:
         optimizer.zero_grad()
 
     return judge_loop(model, step, STEPS, optimizer).steps().phases(*PHASES).step_time()
+
+
+@program("findings", "a schedule whose Python takes 4 ms a step is named, and not the optimizer")
+def slow_schedule() -> Judge:
+    model = Chain(Sleep(2, 3, "first"))
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
+
+    def factor(_step: int) -> float:
+        rest(6)
+        return 1.0
+
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, factor)
+
+    def step(batch: Tensor) -> None:
+        train_step(model, optimizer, batch)
+        schedule.step()
+
+    return judge_loop(model, step, 100, optimizer).steps().verdict("optimizer", r"the schedule of the learning rate")
 
 
 def agent(**more: Any) -> Any:
