@@ -89,7 +89,7 @@ def test_a_timed_function_keeps_its_signature_and_introspection() -> None:
     """Name, docstring, signature, module, source."""
     assert function.__name__ == "function"
     assert function.__doc__ == "Say what it does."
-    assert str(inspect.signature(function)).startswith("(x: 'int', /, y: 'int' = 2, *rest")
+    assert str(inspect.signature(function)).startswith("(x: int, /, y: int = 2, *rest")
     assert inspect.isfunction(function)
     assert function.__module__ == __name__
     assert "return x, y" in inspect.getsource(function)
