@@ -8,8 +8,8 @@ import io
 import os
 import pickle
 import random
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -76,16 +76,15 @@ class Trials:
     def run_profiled(self) -> Outcome:
         """Train under the configuration, without its sinks. Raises the errors of ``instrument``."""
         outcome, model = Outcome(), self._subject.model
-        with _switched_on():
-            before = _hooks(model)
-            session = open_session(model, self._config, optimizer=None, sinks=[])
-            try:
+        before = _hooks(model)
+        switch = os.environ.pop(SWITCH, None)  # it has its own check and must not make a trial empty
+        try:
+            with open_session(model, self._config, optimizer=None, sinks=[]) as session:
                 self._train(outcome, session.step)
-            finally:
-                session.close()
-                self._restore()
-            after = _hooks(model)
-            outcome.changed_hooks = tuple(name for name in after if after[name] != before.get(name))
+        finally:
+            os.environ.update({} if switch is None else {SWITCH: switch})
+            self._restore()
+        outcome.changed_hooks = tuple(name for name, hooks in _hooks(model).items() if hooks != before.get(name))
         return outcome
 
     def _restore(self) -> None:
@@ -169,14 +168,3 @@ def _hooks(model: nn.Module) -> dict[str, list[tuple[str, list[Any]]]]:
         ]
         for name, module in model.named_modules()
     }
-
-
-@contextmanager
-def _switched_on() -> Iterator[None]:
-    """Remove the off switch from the environment: it has its own check and must not make a trial empty."""
-    value = os.environ.pop(SWITCH, None)
-    try:
-        yield
-    finally:
-        if value is not None:
-            os.environ[SWITCH] = value

@@ -77,8 +77,6 @@ class Meaning(NamedTuple):
     """Of several keys for one column the lowest number is chosen."""
     unit: str | None = None
     """The unit in the key, as ``ms`` in ``step_time_ms``."""
-    gpu: int | None = None
-    """The index of the GPU, for a utilisation of one GPU."""
 
 
 @lru_cache(maxsize=65536)
@@ -97,7 +95,7 @@ def meaning_of(key: str) -> Meaning | None:
     name = normalize_key(key)
     gpu = re.fullmatch(r"gpu_?(\d+)_util\w*|gpu_util\w*?_(\d+)", name)
     if gpu is not None:
-        return Meaning("gpu_util", 0, "%", int(gpu[1] or gpu[2]))
+        return Meaning(f"gpu_util_{gpu[1] or gpu[2]}", 0)
     found = _match(name)
     if found is not None:
         return found

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from .extras import import_pandas
 from .fields import FIELDS, Meaning, column_of_rate, meaning_of, normalize_key, scale_of
 from .values import Value
 
@@ -77,7 +76,3 @@ class Records:
         """Record the meaning of a key. The first one stays."""
         if meaning is not None:
             self.meanings.setdefault(key, meaning)
-
-    def to_frame(self) -> Any:
-        """Return all records as one DataFrame in the order of the file."""
-        return import_pandas().DataFrame(self.rows, dtype=float)

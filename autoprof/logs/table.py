@@ -18,7 +18,7 @@ _MEASURED: Final = METRICS - {"val_loss"}
 
 def build_table(records: Records) -> pd.DataFrame:
     """Return the table of the records of one file, at least one; notes for the user are added to the records."""
-    frame = records.to_frame()
+    frame = import_pandas().DataFrame(records.rows, dtype=float)
     _split_validation(frame, records)
     _drop_whole_epochs(frame, records)
     table = _drop_uncertain(_choose_columns(frame, records), records)
@@ -75,7 +75,7 @@ def _choose_columns(frame: pd.DataFrame, records: Records) -> pd.DataFrame:
     used: set[str] = set()
     for name in FIELDS:
         all_keys = _keys(frame, records, name)
-        keys = [key for key in all_keys if records.meanings[key].gpu is None and frame[key].notna().any()]
+        keys = [key for key in all_keys if frame[key].notna().any()]
         if not keys:
             continue
         if name in POSITIONS:
@@ -87,10 +87,9 @@ def _choose_columns(frame: pd.DataFrame, records: Records) -> pd.DataFrame:
             columns[name] = frame[best]
             if best in records.unknown_units or (name == "throughput" and normalize_key(best).endswith("throughput")):
                 records.unknown_units.add(name)
-    for key, meaning in records.meanings.items():
-        if meaning.gpu is not None and key in frame:
-            columns[f"gpu_util_{meaning.gpu}"] = frame[key]
-            used.add(key)
+    per_gpu = {key: meaning.field for key, meaning in records.meanings.items() if meaning.field.startswith("gpu_util_")}
+    columns |= {name: frame[key] for key, name in per_gpu.items() if key in frame}
+    used.update(per_gpu)
     for ours, theirs in (("rank", "_rank"), ("timestamp", "_time")):
         if theirs in frame:
             columns.setdefault(ours, frame[theirs])
