@@ -72,20 +72,14 @@ class ThroughputMeter:
         """
         recognised = [self._complete(run, at, record) for at, record in enumerate(records)]
         logged_from = self._logged_from
-        if run.plain:
-            samples, gap_samples = zip(*recognised, strict=True)
-            self._recognised.add_run(run, samples, gap_samples)
-            logs = [logged_from is not None and step >= logged_from for step in run.steps]
-            self._logged.add_run(
-                run,
-                [one if at else _NO_SAMPLES for at, one in zip(logs, run.scalars, strict=True)],
-                [one if at else _NO_SAMPLES for at, one in zip(logs, run.gap_scalars, strict=True)],
-            )
-            return
-        for frame, found in zip(run.frames, recognised, strict=True):
-            self._recognised.add(frame, *found)
-            counts = logged_from is not None and frame.step >= logged_from
-            self._logged.add(frame, *(() if counts else (_NO_SAMPLES, _NO_SAMPLES)))
+        samples, gap_samples = zip(*recognised, strict=True)
+        self._recognised.add_run(run, samples, gap_samples)
+        logs = [logged_from is not None and step >= logged_from for step in run.steps]
+        self._logged.add_run(
+            run,
+            [one if at else _NO_SAMPLES for at, one in zip(logs, run.scalars, strict=True)],
+            [one if at else _NO_SAMPLES for at, one in zip(logs, run.gap_scalars, strict=True)],
+        )
 
     def _complete(self, run: FrameRun, at: int, record: StepRecord) -> tuple[Mapping[str, float], Mapping[str, float]]:
         """Replace the scalars of one step; return the samples recognised in it, and those in the gap before it."""

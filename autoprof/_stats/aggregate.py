@@ -62,7 +62,7 @@ class Aggregate:
             self._shapes.add_frame(frame)
         self._overhead_ns += frame.overhead_ns
         self._observed_ns += frame.duration_ns
-        self._units.add(frame)
+        self._units.add(frame, frame.scalars, frame.gap_scalars)
         self._add_to_run(frame)
         cut = self._cuts.get(frame.cut) or self._open_cut(frame.cut)
         if frame.warmup:

@@ -37,24 +37,25 @@ class UnitRates:
         self._ns = self._warmups = self._segments = 0
         self._settling = False
 
-    def add(
-        self, frame: StepFrame, units: Mapping[str, float] | None = None, gap_units: Mapping[str, float] | None = None
-    ) -> None:
-        """Add a step and the gap before it; by default with the units that the frame has."""
+    def add(self, frame: StepFrame, units: Mapping[str, float], gap_units: Mapping[str, float]) -> None:
+        """Add a step with these units, and the gap before it with its own."""
         if frame.gap_steps:
-            gap = frame.gap_scalars if gap_units is None else gap_units
-            self._add(frame.gap_ns + frame.gap_overhead_ns, gap)
+            self._add(frame.gap_ns + frame.gap_overhead_ns, gap_units)
             self._settling = True
         elif not frame.warmup:
             self._settling = False
         if frame.warmup:
             self._warmups += not self._settling
-        self._add(frame.duration_ns, frame.scalars if units is None else units)
+        self._add(frame.duration_ns, units)
 
     def add_run(
         self, run: FrameRun, units: Sequence[Mapping[str, float]], gap_units: Sequence[Mapping[str, float]]
     ) -> None:
-        """Add the steps of a plain run with the units of each, and of the gap before each."""
+        """Add the steps of a run with the units of each, and of the gap before each."""
+        if not run.plain:
+            for frame, one, in_gap in zip(run.frames, units, gap_units, strict=True):
+                self.add(frame, one, in_gap)
+            return
         ns, gaps = run.duration_ns, run.gaps
         self._settling = gaps[-1].steps > 0
         first, count = units[0], len(ns)
