@@ -486,22 +486,20 @@ static int is_bare(CallSite *marked) {
     return count == 0 || (context != NULL && context->buffer != NULL && context->buffer->idle);
 }
 
+/* Return the module of a site, borrowed; None where it no longer exists. */
+static PyObject *module_of(CallSite *self) {
+    return self->reference == NULL ? Py_None : PyWeakref_GetObject(self->reference);
+}
+
 static PyObject *call_site_call(PyObject *op, PyObject *args, PyObject *kwargs) {
-    CallSite *self = (CallSite *)Py_NewRef(op), *marked = self;
-    PyObject *module = Py_NewRef(PyWeakref_GetObject(self->reference)), *shown = Py_NewRef(module), *output = NULL;
-    if (module == Py_None) {
+    CallSite *self = (CallSite *)Py_NewRef(op), *marked = self->source != NULL ? (CallSite *)self->source : self;
+    PyObject *module = Py_NewRef(module_of(self)), *shown = Py_NewRef(module_of(marked)), *output = NULL;
+    if (module == Py_None)
         PyErr_SetString(PyExc_ReferenceError, "the module of this call no longer exists");
-        goto done;
-    }
-    if (self->source != NULL) {
-        marked = (CallSite *)self->source;
-        Py_SETREF(shown, Py_NewRef(PyWeakref_GetObject(marked->reference)));
-    }
-    if (shown == Py_None || self->inside || is_bare(marked))
+    else if (shown == Py_None || self->inside || is_bare(marked))
         output = call_through(self, module, args, kwargs);
     else
         output = call_marked(self, marked, module, shown, args, kwargs);
-done:
     Py_DECREF(shown);
     Py_DECREF(module);
     Py_DECREF(self);
@@ -517,7 +515,7 @@ static int call_site_set_entries(PyObject *op, PyObject *entries, void *Py_UNUSE
         PyErr_SetString(PyExc_TypeError, "entries must be a tuple of CallEntry");
         return -1;
     }
-    Py_SETREF(self->entries, Py_NewRef(entries));
+    Py_XSETREF(self->entries, Py_NewRef(entries));
     return 0;
 }
 
@@ -526,16 +524,16 @@ static int call_site_set_before(PyObject *op, PyObject *before, void *Py_UNUSED(
         PyErr_SetString(PyExc_TypeError, "before must be a tuple of functions");
         return -1;
     }
-    Py_SETREF(((CallSite *)op)->before, Py_NewRef(before));
+    Py_XSETREF(((CallSite *)op)->before, Py_NewRef(before));
     return 0;
 }
 
 static PyObject *call_site_entries(PyObject *op, void *Py_UNUSED(context)) {
-    return Py_NewRef(((CallSite *)op)->entries);
+    return Py_NewRef(((CallSite *)op)->entries != NULL ? ((CallSite *)op)->entries : Py_None);
 }
 
 static PyObject *call_site_before(PyObject *op, void *Py_UNUSED(context)) {
-    return Py_NewRef(((CallSite *)op)->before);
+    return Py_NewRef(((CallSite *)op)->before != NULL ? ((CallSite *)op)->before : Py_None);
 }
 
 static PyObject *call_site_deepcopy(PyObject *Py_UNUSED(op), PyObject *Py_UNUSED(memo)) {
@@ -546,39 +544,9 @@ static PyObject *call_site_reduce(PyObject *Py_UNUSED(op), PyObject *Py_UNUSED(n
     return Py_BuildValue("(O())", (PyObject *)Py_TYPE(Py_None));
 }
 
-static int call_site_traverse(PyObject *op, visitproc visit, void *arg) {
-    CallSite *self = (CallSite *)op;
-    Py_VISIT(self->reference);
-    Py_VISIT(self->source);
-    Py_VISIT(self->before);
-    Py_VISIT(self->entries);
-    Py_VISIT(Py_TYPE(op));
-    return 0;
-}
-
-static int call_site_clear(PyObject *op) {
-    CallSite *self = (CallSite *)op;
-    PyObject *none = PyTuple_New(0);
-    if (none == NULL) {
-        PyErr_Clear();
-        return 0;
-    }
-    Py_XSETREF(self->before, Py_NewRef(none));
-    Py_XSETREF(self->entries, none);
-    return 0;
-}
-
-static void call_site_dealloc(PyObject *op) {
-    CallSite *self = (CallSite *)op;
-    PyTypeObject *type = Py_TYPE(op);
-    PyObject_GC_UnTrack(op);
-    Py_CLEAR(self->reference);
-    Py_CLEAR(self->source);
-    Py_CLEAR(self->before);
-    Py_CLEAR(self->entries);
-    type->tp_free(op);
-    Py_DECREF(type);
-}
+/* The reference first: a site without it calls nothing any more. */
+#define CALL_SITE_FIELDS(DO) DO(reference) DO(source) DO(before) DO(entries)
+DEFINE_COLLECTION(CallSite, call_site, CALL_SITE_FIELDS)
 
 static PyMethodDef site_methods[] = {
     {"__deepcopy__", call_site_deepcopy, METH_O, "Return None."},
