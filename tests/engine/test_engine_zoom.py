@@ -94,7 +94,7 @@ def test_a_hot_leaf_is_reached_within_a_few_steps() -> None:
 
 
 def test_rows_of_a_changing_cut_close_to_the_nanosecond() -> None:
-    """Every row of a summary rests on the same steps, and on each frame children and self make the parent."""
+    """On each frame, and in the summary, children and self make the parent."""
     clock, sink = FakeClock(), ListSink()
     model = deep(clock, 5)
     with open_session(model, DEFAULT, clock=clock, sinks=[sink]) as session:
@@ -103,7 +103,6 @@ def test_rows_of_a_changing_cut_close_to_the_nanosecond() -> None:
         check_laws(frame)
     assert len({frame.cut for frame in sink.frames}) > 1
     summary = session.summary()
-    assert {row.watched for row in summary.rows} == {summary.steps}
     assert summary.steps + summary.warmup_steps + sum(summary.skipped.values()) == 20
     for phase in (Phase.FORWARD, Phase.BACKWARD):
         rows = rows_of(summary, phase)
