@@ -172,7 +172,7 @@ def test_sigterm_to_a_run_that_trains_in_another_thread_ends_it_as_it_would_have
 MOMENTS = """
 import os, signal, sys
 from pathlib import Path
-sys.path[:0] = [{here!r}, {engine!r}]
+sys.path[:0] = {folders!r}
 import torch
 torch.set_num_threads(1)
 from torch import nn
@@ -234,7 +234,9 @@ while ended != 77:
 def test_sigterm_at_any_moment_ends_the_process_with_whole_files(phase: str, stride: int, tmp_path: Path) -> None:
     """At the n-th line of ours, for n over set-up, a step, and close: died of SIGTERM, and the run says so."""
     here = Path(__file__).parent
-    code = MOMENTS.format(here=str(here), engine=str(here.parent / "engine"), phase=phase, stride=stride)
+    code = MOMENTS.format(
+        folders=[str(here), str(here.parent), str(here.parent / "engine")], phase=phase, stride=stride
+    )
     found = subprocess.run(
         [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=900, check=True
     )
