@@ -137,9 +137,7 @@ class ShapeChange(NamedTuple):
 class Span:
     """One named interval of one step. Times are nanoseconds since the step's start; None means not measured.
 
-    The peak of allocated memory in the span lies between ``memory_peak_bytes`` and ``memory_bound_bytes``; they are
-    equal where the allocator's running peak grew in the span. ``memory_reserved_bytes`` is the larger value of its two
-    ends.
+    ``memory_peak_bytes`` is the span's peak where the allocator's running peak grew in it, else the highest level read.
     """
 
     name: str
@@ -156,8 +154,6 @@ class Span:
     lane: int = TRAINING_LANE
     host_bound_ns: int | None = None
     memory_peak_bytes: int | None = None
-    memory_bound_bytes: int | None = None
-    memory_reserved_bytes: int | None = None
 
     @property
     def host_bound(self) -> bool | None:
@@ -263,8 +259,6 @@ class StepFrame:
     memory_start_bytes: Nanoseconds | None = None
     memory_end_bytes: Nanoseconds | None = None
     memory_peak_bytes: Nanoseconds | None = None
-    memory_bound_bytes: Nanoseconds | None = None
-    memory_reserved_bytes: Nanoseconds | None = None
     scalars: Mapping[str, float] = field(default_factory=dict)
     memory: Mapping[str, int] = field(default_factory=dict)
     overhead_ns: int = 0
@@ -307,8 +301,6 @@ class StepFrame:
                 layout.lanes,
                 _optional(self.host_bound_ns, count),
                 _optional(self.memory_peak_bytes, count),
-                _optional(self.memory_bound_bytes, count),
-                _optional(self.memory_reserved_bytes, count),
             )
         )
 

@@ -50,8 +50,8 @@ class Row:
     is ``total_ns`` over the time of all recorded steps: rows nested in one another overlap, but a row and its siblings
     never exceed their parent. Quantiles are within 1 % (logarithmic bins). ``host_bound`` is the share of device time
     in which the device waited for the host; None without a device. ``memory_growth_bytes`` is the largest growth of
-    memory over the row's calls of one step. The largest level within a call, warm-up included, lies between
-    ``memory_peak_bytes`` and ``memory_bound_bytes``. ``stopped`` is the reason for which the modules inside have no
+    memory over the row's calls of one step. The largest level known within a call, warm-up included, is
+    ``memory_peak_bytes``. ``stopped`` is the reason for which the modules inside have no
     rows: ``leaf`` (there are none), ``small`` (a small part of the step), ``budget`` (recording them would cost too
     much), ``hidden`` (hooks do not fire inside). ``slowest`` is the slowest of several modules that share the row.
     """
@@ -74,8 +74,6 @@ class Row:
     memory_growth_bytes: int | None = None
     memory_peak_bytes: int | None = None
     host_bound: float | None = None
-    memory_bound_bytes: int | None = None
-    memory_reserved_bytes: int | None = None
     stopped: Stopped | None = None
     slowest: SlowestMember | None = None
 
@@ -86,8 +84,8 @@ class MemoryRow:
 
     Parameters, buffers, gradients and optimizer state are counted by the storages of their tensors: a shared storage
     once, the local one of a shard. ``activation_bytes`` is the largest growth of the device's allocator over the name's
-    forward calls of one step. The peak lies between ``peak_bytes`` and ``bound_bytes``. A name includes the modules
-    in it, so rows nested in one another overlap.
+    forward calls of one step. ``peak_bytes`` of a name is a lower bound. A name includes the modules in it, so rows
+    nested in one another overlap.
     """
 
     name: str | None
@@ -97,8 +95,6 @@ class MemoryRow:
     state_bytes: int | None = None
     activation_bytes: int | None = None
     peak_bytes: int | None = None
-    bound_bytes: int | None = None
-    reserved_bytes: int | None = None
 
     @property
     def held_bytes(self) -> int:

@@ -213,8 +213,7 @@ def open_session(
 
 
 COLUMNS: Final = (
-    "device_start_ns", "device_ns", "host_bound_ns", "memory_start_bytes", "memory_end_bytes",
-    "memory_peak_bytes", "memory_bound_bytes", "memory_reserved_bytes",
+    "device_start_ns", "device_ns", "host_bound_ns", "memory_start_bytes", "memory_end_bytes", "memory_peak_bytes",
 )  # fmt: skip
 
 

@@ -55,8 +55,8 @@ class FakeAllocator(Memory):
         return self.allocated
 
     def at_mark(self) -> tuple[int, ...]:
-        """Return the allocated bytes, their running peak, the reserved bytes."""
-        return self.allocated, self.peak, self.reserved
+        """Return the allocated bytes and their running peak."""
+        return self.allocated, self.peak
 
     def at_step_end(self) -> dict[str, int]:
         """Return the readings of every step."""

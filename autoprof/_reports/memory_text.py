@@ -35,7 +35,7 @@ def render_memory(summary: Summary, *, width: int, encoding: str = "utf-8") -> l
         return []
     whole, *names = summary.memory_table
     lines = [] if whole.parameter_bytes is None and whole.peak_bytes is None else _whole(whole, width)
-    lines += _names(names, width, encoding)
+    lines += _names(names, whole.peak_bytes, width, encoding)
     for column, reason in summary.unmeasured.items():
         lines += wrap("unmeasured", f"{column}: {reason}", width, room=11)
     return lines
@@ -56,13 +56,13 @@ def _whole(whole: MemoryRow, width: int) -> list[str]:
     return render_rows([["memory", "bytes", "share" if peak is None else "of the peak"], *rows], width)
 
 
-def _names(names: list[MemoryRow], width: int, encoding: str) -> Iterator[str]:
+def _names(names: list[MemoryRow], peak: int | None, width: int, encoding: str) -> Iterator[str]:
     most = 12
     shown = [row for row in names if row.held_bytes or row.peak_bytes is not None]
     if not shown:
         return
     columns = [(word, of) for word, of in _COLUMNS if any(of(row) is not None for row in shown)]
-    rows = [[row.name or "", *(_cell(word, of(row), row) for word, of in columns)] for row in shown[:most]]
+    rows = [[row.name or "", *(_cell(word, of(row), peak) for word, of in columns)] for row in shown[:most]]
     yield ""
     yield from render_rows([["memory by name", *(word for word, _ in columns)], *rows], width, encoding=encoding)
     if len(shown) > most:
@@ -73,8 +73,8 @@ def _names(names: list[MemoryRow], width: int, encoding: str) -> Iterator[str]:
         yield "the allocator reached its peak outside of this name."
 
 
-def _cell(word: str, count: int | None, row: MemoryRow) -> str:
+def _cell(word: str, count: int | None, peak: int | None) -> str:
     if count is None:
         return "-"
-    least = word == "peak" and row.bound_bytes != row.peak_bytes
+    least = word == "peak" and count != peak
     return f"{'>=' if least else ''}{format_bytes(count)}"

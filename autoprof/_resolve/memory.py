@@ -1,4 +1,4 @@
-"""Memory read at the ends of spans → bytes at each span's start and end, and bounds of its peak.
+"""Memory read at the ends of spans → bytes at each span's start and end, and a lower bound of its peak.
 
 An allocator has one running peak, and resetting it would change the user's own readings, so autoprof never resets it.
 Where the running peak grew within a span, it was the span's own peak. Elsewhere the span stayed below the running peak,
@@ -20,8 +20,6 @@ class MemoryColumns(NamedTuple):
     memory_start_bytes: Nanoseconds | None = None
     memory_end_bytes: Nanoseconds | None = None
     memory_peak_bytes: Nanoseconds | None = None
-    memory_bound_bytes: Nanoseconds | None = None
-    memory_reserved_bytes: Nanoseconds | None = None
 
     def only(self, spans: Nanoseconds) -> MemoryColumns:
         """Return the columns of these spans."""
@@ -34,20 +32,11 @@ NO_MEMORY: Final = MemoryColumns()
 def memory_columns(positions: Nanoseconds, layout: Layout, values: Nanoseconds) -> list[MemoryColumns]:
     """Return the columns of each step; ``positions`` is ``Plan.memory``, ``values`` (steps × marks) the values."""
     found = np.where(positions == NOT_MEASURED, NOT_MEASURED, values[:, positions])
-    has_peak, has_reserved = ((positions[row] != NOT_MEASURED).any() for row in (1, 2))
     columns = []
-    for start, peak_before, reserved_before, end, peak_after, reserved_after in found:
-        lower = np.maximum(start, end)
-        bound = reserved = None
-        if has_peak:
-            known = (peak_before != NOT_MEASURED) & (peak_after != NOT_MEASURED)
-            grew = known & (peak_after > peak_before)
-            lower = np.where(grew, np.maximum(lower, peak_after), lower)
-            # A running peak lower than before was reset inside the span: the highest level is unknown.
-            bound = np.where(known & (peak_after >= peak_before), peak_after, NOT_MEASURED)
-        if has_reserved:
-            reserved = np.maximum(reserved_before, reserved_after)
-        columns.append(MemoryColumns(start, end, _with_children(lower, layout), bound, reserved))
+    for start, peak_before, end, peak_after in found:
+        grew = (peak_before != NOT_MEASURED) & (peak_after > peak_before)
+        lower = np.maximum(np.maximum(start, end), np.where(grew, peak_after, NOT_MEASURED))
+        columns.append(MemoryColumns(start, end, _with_children(lower, layout)))
     return columns
 
 

@@ -15,8 +15,8 @@ from ..frame import NOT_MEASURED, TRAINING_LANE, Layout, Nanoseconds, Phase
 BACKWARD_NAME = "(backward)"
 """The name of a backward pass outside all instrumented modules: the loss, and operations between the targets."""
 
-MEMORY_VALUES: Final = 3
-"""Values of one memory reading: allocated bytes, the running peak, reserved bytes."""
+MEMORY_VALUES: Final = 2
+"""Values of one memory reading: allocated bytes, the running peak."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class Plan:
     """The spans of one sequence of marks, in columns with one entry a span.
 
     ``starts`` and ``ends`` are positions of marks; the step's end is one past the last mark. ``logged`` is the position
-    of the value that is the span's duration, or -1. ``memory`` (6 × spans) has the positions of the values read at the
+    of the value that is the span's duration, or -1. ``memory`` (4 × spans) has the positions of the values read at the
     span's start and end (``MEMORY_VALUES`` each) or ``NOT_MEASURED``; it is None where no span has any. ``values`` are
     the positions that hold a value in place of a clock reading. ``hidden`` spans, of a model that is no target, are
     counted by phase and not shown. ``pauses`` are pairs of positions. ``calls`` has a call by its ordinal.

@@ -16,7 +16,7 @@ from ..frame import LOGGED_LANE, NOT_MEASURED, UNTIMED_LANE, FrameRun, Layout, N
 from ..summary import Row
 from .members import MemberPlaces, MemberTimes
 from .rows import RowKey, step_rows
-from .table import UNKNOWN, Table
+from .table import NEVER, Table
 
 MAX_ROWS: Final = 4096
 """Rows with statistics of their own, in case names are made up anew each step. Further rows are only counted."""
@@ -181,11 +181,9 @@ class CutStatistics:
             [ns / step_ns if step_ns else 0.0 for ns in total],
             [None if parent is None else parent.name for parent in table.parents],
             [key.lane for key in table.index],
-            [None if growth == -UNKNOWN else growth for growth in table.growth[:used].tolist()],
-            _measured(table.peak[:used]),
+            [None if growth == -NEVER else growth for growth in table.growth[:used].tolist()],
+            [None if peak == NOT_MEASURED else peak for peak in table.peak[:used].tolist()],
             self._host_bound_shares(used, on_device=on_device),
-            _measured(table.peak_bound[:used]),
-            _measured(table.reserved[:used]),
             [None] * used,
             map(self._members.slowest().get, table.index),
         )
@@ -201,7 +199,3 @@ class CutStatistics:
             return [None] * used
         shares = (table.host_bound[:used] / np.maximum(table.total[:used], 1)).tolist()
         return [None if key.lane == LOGGED_LANE else share for key, share in zip(keys, shares, strict=True)]
-
-
-def _measured(column: Nanoseconds) -> list[int | None]:
-    return [None if value in (NOT_MEASURED, UNKNOWN) else value for value in column.tolist()]

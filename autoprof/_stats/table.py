@@ -21,16 +21,11 @@ BINS: Final = 1520
 """Bins from 1 ns to beyond 10,000 s at ``BIN_RATIO``."""
 
 _BINS_PER_LOG: Final = 1 / log(BIN_RATIO)
-_NEVER: Final = int(np.iinfo(np.int64).max)
-UNKNOWN: Final = _NEVER
-"""An upper bound above every value: if it is unknown in one step, it is unknown for the run."""
+NEVER: Final = int(np.iinfo(np.int64).max)
 
 
 class Table:
-    """Statistics by row: sums in ns, ``calls``, the ``steps`` with the row, and ``bins`` that count its values.
-
-    The peak of a row's memory lies between ``peak`` and ``peak_bound``, which may be ``UNKNOWN``.
-    """
+    """Statistics by row: sums in ns, ``calls``, the ``steps`` with the row, and ``bins`` that count its values."""
 
     def __init__(self, capacity: int = 64) -> None:
         self.index: dict[RowKey, int] = {}
@@ -39,9 +34,9 @@ class Table:
         self.total, self.self_time, self.host_bound, self.calls, self.steps, self.max = (
             np.zeros(capacity, dtype=np.int64) for _ in range(6)
         )
-        self.min: Nanoseconds = np.full(capacity, _NEVER, dtype=np.int64)
-        self.growth: Nanoseconds = np.full(capacity, -_NEVER, dtype=np.int64)
-        self.peak, self.peak_bound, self.reserved = (np.full(capacity, NOT_MEASURED, dtype=np.int64) for _ in range(3))
+        self.min: Nanoseconds = np.full(capacity, NEVER, dtype=np.int64)
+        self.growth: Nanoseconds = np.full(capacity, -NEVER, dtype=np.int64)
+        self.peak: Nanoseconds = np.full(capacity, NOT_MEASURED, dtype=np.int64)
         self.bins: npt.NDArray[np.uint32] = np.zeros((capacity, BINS), dtype=np.uint32)
 
     def row(self, key: RowKey, fqn: str | None, parent: RowKey | None) -> int:
@@ -98,10 +93,4 @@ class Table:
         assert end is not None
         reached = np.maximum(start, end) if frame.memory_peak_bytes is None else frame.memory_peak_bytes
         seen = (reached != NOT_MEASURED) & (row_of_span >= 0)
-        rows = row_of_span[seen]
-        np.maximum.at(self.peak, rows, reached[seen])
-        if frame.memory_bound_bytes is not None:
-            bound = frame.memory_bound_bytes
-            np.maximum.at(self.peak_bound, rows, np.where(bound == NOT_MEASURED, UNKNOWN, bound)[seen])
-        if frame.memory_reserved_bytes is not None:
-            np.maximum.at(self.reserved, rows, frame.memory_reserved_bytes[seen])
+        np.maximum.at(self.peak, row_of_span[seen], reached[seen])

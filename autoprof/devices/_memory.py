@@ -37,7 +37,7 @@ class Memory(ABC):
         """Return the bytes in use now."""
 
     def at_mark(self) -> tuple[int, ...]:
-        """Return the level; of a caching allocator also its running peak and its reserved bytes."""
+        """Return the level; of a caching allocator also its running peak."""
         return (self.level_bytes(),)
 
     @abstractmethod
@@ -141,10 +141,9 @@ class AllocatorMemory(Memory):
         return int(self._stats(self._device)["allocated_bytes"]["all"]["current"])
 
     def at_mark(self) -> tuple[int, ...]:
-        """Return the allocated bytes, their peak since it was last reset, and the reserved bytes."""
-        stats = self._stats(self._device)
-        allocated = stats["allocated_bytes"]["all"]
-        return int(allocated["current"]), int(allocated["peak"]), int(stats["reserved_bytes"]["all"]["current"])
+        """Return the allocated bytes, and their peak since it was last reset."""
+        allocated = self._stats(self._device)["allocated_bytes"]["all"]
+        return int(allocated["current"]), int(allocated["peak"])
 
     def readings(self) -> dict[str, int]:
         """Return allocated, peak, reserved and split bytes, the resident set, and counts of retries and failures."""

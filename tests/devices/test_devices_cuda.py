@@ -112,7 +112,7 @@ def test_memory_is_the_caching_allocators(driver: Driver) -> None:
     driver.current = 1
     for place, index in ((torch.device("cuda", 0), 0), (torch.device("cuda"), 1)):
         memory = CUDA.memory(place)
-        assert (memory.level_bytes(), memory.at_mark()) == (1000 + index, (1000 + index, 2000 + index, 1000 + index))
+        assert (memory.level_bytes(), memory.at_mark()) == (1000 + index, (1000 + index, 2000 + index))
         assert memory.capacity_bytes() == (index + 1) * GIB
         memory.close()
 

@@ -222,12 +222,12 @@ def test_a_module_that_is_called_again_interrupts_the_backwards_inside_its_own()
 
 
 def test_bytes_belong_to_the_edge_before_them() -> None:
-    """Three values at a span's start, three at its end; a reading of fewer has no others, and a fourth is ignored."""
-    step = Step("a", "b").enter("a").mark(marks.MEMORY, times=3).enter("b").mark(marks.MEMORY)
-    step.leave("b").mark(marks.MEMORY, times=4).leave("a")
+    """Two values at a span's start, two at its end; a reading of one has no other, and a third is ignored."""
+    step = Step("a", "b").enter("a").mark(marks.MEMORY, times=2).enter("b").mark(marks.MEMORY)
+    step.leave("b").mark(marks.MEMORY, times=3).leave("a")
     plan, none = step.plan(), NOT_MEASURED
     assert plan.memory is not None
-    assert plan.memory.T.tolist() == [[1, 2, 3, none, none, none], [5, none, none, 7, 8, 9]]
+    assert plan.memory.T.tolist() == [[1, 2, none, none], [4, none, 6, 7]]
     assert Step("a").call("a").plan().memory is None
 
 

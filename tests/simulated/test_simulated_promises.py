@@ -243,7 +243,9 @@ def test_memory_of_each_module_is_the_allocators(sim: Simulated) -> None:
     assert first.memory_start_bytes is not None
     assert first.memory_peak_bytes is not None
     assert first.memory_start_bytes + 64 * MIB <= first.memory_peak_bytes <= first.memory_start_bytes + 70 * MIB
-    assert second.memory_bound_bytes is not None
+    assert second.memory_peak_bytes is not None
+    assert second.memory_start_bytes is not None
+    assert second.memory_start_bytes <= second.memory_peak_bytes < first.memory_peak_bytes
     whole = session.summary().memory_table[0]
     assert (whole.parameter_bytes, whole.gradient_bytes) == (8 * MIB, 8 * MIB)
     assert whole.peak_bytes is not None

@@ -38,8 +38,8 @@ GRAPH_END: Final = 8
 LOGGED: Final = 9
 """A duration measured elsewhere; the reading is the duration."""
 MEMORY: Final = 10
-"""Bytes at the last mark of this thread; the reading is the bytes. An allocator has three such marks in this order:
-allocated, peak so far, reserved."""
+"""Bytes at the last mark of this thread; the reading is the bytes. An allocator has two such marks:
+allocated, then its peak so far."""
 PAUSE: Final = 11
 UNPAUSE: Final = 12
 THREAD: Final = 13

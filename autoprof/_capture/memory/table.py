@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from ...frame import TRAINING_LANE, Phase
-from ...summary import MemoryRow, Row, Summary
+from ...summary import MemoryRow, Summary
 
 
 def tabulate(summary: Summary, held: Mapping[str | None, MemoryRow], failure: str | None = None) -> Summary:
@@ -18,14 +18,10 @@ def tabulate(summary: Summary, held: Mapping[str | None, MemoryRow], failure: st
     names = _names(summary, held, device)
     if not names and not held and failure is None:
         return summary
-    most = summary.memory.get("peak_bytes")  # an upper bound for every name
-    names = [replace(one, bound_bytes=most) if one.peak_bytes == most and most else one for one in names]
     whole = replace(
         held.get(None, MemoryRow(None)),
         activation_bytes=_most_grown(summary) if device else None,
-        peak_bytes=most,
-        bound_bytes=most,
-        reserved_bytes=summary.memory.get("reserved_bytes"),
+        peak_bytes=summary.memory.get("peak_bytes"),
     )
     return replace(summary, memory_table=(whole, *names), unmeasured=_reasons(whole, device, failure))
 
@@ -43,17 +39,8 @@ def _names(summary: Summary, held: Mapping[str | None, MemoryRow], device: bool)
             one,
             activation_bytes=row.memory_growth_bytes if row.phase is Phase.FORWARD else one.activation_bytes,
             peak_bytes=max(row.memory_peak_bytes, one.peak_bytes or 0),
-            bound_bytes=_higher(row, one),
-            reserved_bytes=max(row.memory_reserved_bytes or 0, one.reserved_bytes or 0) or None,
         )
     return sorted(found.values(), key=lambda row: (-row.held_bytes - max(row.activation_bytes or 0, 0), row.name or ""))
-
-
-def _higher(row: Row, one: MemoryRow) -> int | None:
-    """Return the higher bound of two phases of one name; None where one has no bound."""
-    if row.memory_bound_bytes is None or (one.peak_bytes is not None and one.bound_bytes is None):
-        return None
-    return max(row.memory_bound_bytes, one.bound_bytes or 0)
 
 
 def _most_grown(summary: Summary) -> int | None:
