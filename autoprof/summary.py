@@ -158,28 +158,23 @@ class Excluded:
     """Host time that belongs to no step: validation, ``torch.save``, pauses; around all steps, recorded or not.
 
     ``steps`` is the number of steps in or after which it happened: the files of one checkpoint are several calls after
-    one step, and a check before the first step is in none. None in older runs. ``before_ns`` is the part before the
-    first step: a rollout comes before each round of training, validation after it.
+    one step, and a check before the first step is in none. ``before_ns`` is the part before the first
+    step: a rollout comes before each round of training, validation after it.
     """
 
     name: str
     calls: int
     total_ns: int
-    steps: int | None = None
+    steps: int
     before_ns: int = 0
-
-    @property
-    def times(self) -> int:
-        """How often it happened between steps; older versions saved only the number of calls."""
-        return self.calls if self.steps is None else self.steps
 
     @property
     def kind(self) -> str:
         """The name for reports. Validation that takes turns with training and came first may be a rollout."""
         # Times after which it is known that evaluation and training take turns.
-        if self.name != VALIDATION or self.times < 3:
+        if self.name != VALIDATION or self.steps < 3:
             return self.name
-        each_ns = (self.total_ns - self.before_ns) / self.times
+        each_ns = (self.total_ns - self.before_ns) / self.steps
         # Time before the first step, as a fraction of the mean time between steps: a sanity check is shorter.
         return ROLLOUT if self.before_ns >= 0.5 * each_ns else self.name
 
@@ -267,7 +262,6 @@ class Work:
     no_peak: str | None = None
     peak: str | None = None
     """The device whose peak it is, by its exact name and form."""
-    count_ns: int = 0
     notes: tuple[str, ...] = ()
     rows: tuple[WorkRow, ...] = ()
     kinds: tuple[WorkKind, ...] = ()
@@ -357,7 +351,6 @@ class Summary:
     phases: Mapping[Phase, int] = field(default_factory=lambda: {Phase.OTHER: 0})
     rows: tuple[Row, ...] = ()
     overhead: float = 0.0
-    overhead_ns: int = 0
     throughput: float | None = None
     scalars: Mapping[str, float] = field(default_factory=dict)
     memory: Mapping[str, int] = field(default_factory=dict)

@@ -65,7 +65,6 @@ class FakeAllocator(Memory):
     def readings(self) -> dict[str, int]:
         """Return the readings of a CUDA device."""
         found = {"allocated_bytes": self.allocated, "reserved_bytes": self.reserved, "peak_bytes": self.peak}
-        found["inactive_split_bytes"] = sum(self._free)
         counts = {"alloc_retries": self.retries, "ooms": self.ooms}
         return found | {key: count for key, count in counts.items() if count}
 

@@ -161,7 +161,7 @@ class FlopMeter:
     def _work(self, summary: Summary) -> Work:
         mean, parts = self._mean_step()
         if mean.reason is not None:
-            return Work(reason=mean.reason, count_ns=self._spent_ns, notes=mean.notes)
+            return Work(reason=mean.reason, notes=mean.notes)
         # With one sequence of shapes the median is the time of a step; else the mean time belongs to the mean FLOPs.
         step_ns = summary.step_p50_ns if len(self._steps) == 1 else summary.step_mean_ns
         device = self._peak or DevicePeak(reason="the device is not known yet")
@@ -174,7 +174,6 @@ class FlopMeter:
             hfu=found.hfu,
             no_peak=found.reason,
             peak=None if device.peak is None else f"{device.name}{form}",
-            count_ns=self._spent_ns,
             notes=mean.notes,
             rows=tuple(_rows(summary, parts, device)),
             kinds=tuple(_kinds(mean, device)),

@@ -7,13 +7,12 @@ because a call into the driver can take milliseconds; a step's end takes the new
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from time import monotonic
 from typing import Any
 
 import torch
 
-from ..devices import THROTTLED_BY, Device, HostReader, Monitor
+from ..devices import Device, HostReader, Monitor
 from ..summary import MetricStats
 
 
@@ -76,12 +75,8 @@ class Telemetry:
             self._stats[name] = MetricStats(mean, min(old.low, value), max(old.high, value), value, count)
 
     def statistics(self) -> dict[str, MetricStats]:
-        """Return the statistics without the warm-up; a cause of throttling is a share of all readings."""
-        found = dict(self._stats)
-        for name, one in self._stats.items():
-            if name.startswith(THROTTLED_BY) and one.readings < (readings := self._stats["gpu_throttled"].readings):
-                found[name] = replace(one, mean=one.mean * one.readings / readings, low=0.0, readings=readings)
-        return found
+        """Return the statistics without the warm-up."""
+        return dict(self._stats)
 
     def problem(self) -> str | None:
         """Return why the device was not read any more before ``close``; None if it was."""

@@ -122,12 +122,7 @@ def _peak(history: MemoryHistory) -> tuple[int, str]:
 
 
 def _draw_readings(axes: Axes, history: MemoryHistory, capacity: int | None) -> None:
-    # Inactive blocks are part of the reserved bytes, and change with every step.
-    series = {
-        key: column
-        for key, column in history.series.items()
-        if key.endswith("_bytes") and key != "inactive_split_bytes"
-    }
+    series = {key: column for key, column in history.series.items() if key.endswith("_bytes")}
     most = max((int(column.max()) for column in series.values() if len(column)), default=0)
     # The device's memory is drawn where it is near the peak; else only the title names it.
     capacity = capacity if capacity and capacity <= 2.5 * most else None

@@ -179,7 +179,6 @@ class Aggregate:
             phases=phases,
             rows=tuple(cut.rows(p50, p95, on_device=self._clock == "device")),
             overhead=overhead_ns / observed_ns if observed_ns else 0.0,
-            overhead_ns=overhead_ns,
             throughput=throughput,
             throughput_unit=unit,
             scalars=dict(self._scalars),

@@ -9,12 +9,12 @@ from ._clock import Clock, ClockLimits, DeviceTimes, HostClock, Place, Reading, 
 from ._device import DEVICES, HOST_TYPES, Device, ask_devices, device_of
 from ._device_clock import DeviceClock, EventSource, Stamp
 from ._memory import AllocatorMemory, HostMemory, Memory
-from ._monitor import THROTTLED_BY, Monitor, TelemetryReader
+from ._monitor import Monitor, TelemetryReader
 from ._peaks import Arithmetic, Peak, Tf32Flags, find_peak
 from ._telemetry import HostReader, available_cores
 
 __all__ = [
-    "DEVICES", "HOST_TYPES", "THROTTLED_BY", "AllocatorHistory", "AllocatorMemory", "Arithmetic", "Clock",
+    "DEVICES", "HOST_TYPES", "AllocatorHistory", "AllocatorMemory", "Arithmetic", "Clock",
     "ClockLimits", "Device", "DeviceClock", "DeviceTimes", "EventSource", "HostClock", "HostMemory", "HostReader",
     "Memory", "Monitor", "Peak", "Place", "Reading", "Stamp", "TelemetryReader", "Tf32Flags", "Times",
     "ask_devices", "available_cores", "device_of", "find_peak",

@@ -146,7 +146,7 @@ class AllocatorMemory(Memory):
         return int(allocated["current"]), int(allocated["peak"])
 
     def readings(self) -> dict[str, int]:
-        """Return allocated, peak, reserved and split bytes, the resident set, and counts of retries and failures."""
+        """Return allocated, peak and reserved bytes, the resident set, and counts of retries and failures."""
         stats = self._stats(self._device)
         allocated = stats["allocated_bytes"]["all"]
         found = {
@@ -155,10 +155,6 @@ class AllocatorMemory(Memory):
             "peak_bytes": int(allocated["peak"]),
             "rss_bytes": self._host.level_bytes(),
         }
-        # Other allocators than the native one of CUDA (cudaMallocAsync) keep fewer statistics.
-        split = stats.get("inactive_split_bytes", {}).get("all", {}).get("current")
-        if split is not None:
-            found["inactive_split_bytes"] = int(split)
         for name, key in (("alloc_retries", "num_alloc_retries"), ("ooms", "num_ooms")):
             if stats.get(key):
                 found[name] = int(stats[key])

@@ -15,10 +15,6 @@ FAILURES: Final = 3
 """Failures in a row after which a reader is not called again."""
 
 
-THROTTLED_BY: Final = "gpu_throttled_by_"
-"""The prefix of a cause of throttling; only readings with that cause have the metric, with the value 1."""
-
-
 class TelemetryReader(Protocol):
     """A reader of a device's telemetry."""
 

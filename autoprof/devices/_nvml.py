@@ -7,7 +7,6 @@ from typing import Any, Final
 
 from .._core.names import quoted
 from ..errors import import_extra
-from ._monitor import THROTTLED_BY
 
 _THROTTLES: Final = {
     0x04: "power_cap",
@@ -31,8 +30,6 @@ class NvmlReader:
         self._whole = parent if parent is not None else handle
         self._shared = parent is not None
         self._unsupported: set[str] = set()
-        self._limit_mw = self._call("nvmlDeviceGetPowerManagementLimit", self._whole)
-        self._clock_max = self._call("nvmlDeviceGetMaxClockInfo", self._whole, _SM_CLOCK)
 
     def read(self) -> dict[str, float]:
         """Return a reading by metric. A value that the device does not support is tried once, others each time.
@@ -44,18 +41,15 @@ class NvmlReader:
         memory = self._call("nvmlDeviceGetMemoryInfo", self._handle)
         power_mw = self._call("nvmlDeviceGetPowerUsage", self._whole)
         reasons = self._call("nvmlDeviceGetCurrentClocksThrottleReasons", self._whole)
-        causes = [why for bit, why in _THROTTLES.items() if reasons and reasons & bit]
+        causes = {"": sum(_THROTTLES), **{f"_by_{why}": bit for bit, why in _THROTTLES.items()}}
         values = {
-            **{f"{THROTTLED_BY}{cause}": 1.0 for cause in causes},
+            **{f"gpu_throttled{why}": None if reasons is None else bool(reasons & bit) for why, bit in causes.items()},
             "gpu_utilization": None if use is None else use.gpu / 100,
             "gpu_memory_bytes": None if memory is None else memory.used,
             "gpu_power_w": None if power_mw is None else power_mw / 1000,
-            "gpu_power_limit_w": None if self._limit_mw is None else self._limit_mw / 1000,
             "gpu_sm_clock_mhz": self._call("nvmlDeviceGetClockInfo", self._whole, _SM_CLOCK),
-            "gpu_sm_clock_max_mhz": self._clock_max,
             "gpu_memory_clock_mhz": self._call("nvmlDeviceGetClockInfo", self._whole, _MEMORY_CLOCK),
             "gpu_temperature_c": self._call("nvmlDeviceGetTemperature", self._whole, _DIE_SENSOR),
-            "gpu_throttled": None if reasons is None else bool(causes),
         }
         return {name: float(value) for name, value in values.items() if value is not None}
 

@@ -15,7 +15,6 @@ from ..probes._kept_tensors import KeptTensors
 from ._calls import CallStatistics, CompileStatistics
 from ._environment import Environment
 from ._optimizers import OptimizerInfo
-from ._python_threads import PythonThread
 from ._stacks import StackTable
 
 
@@ -52,8 +51,6 @@ class RunFacts:
     """Samples of the training thread's stack by kind of time; empty where nothing had to be sampled."""
     kept: tuple[KeptTensors, ...] = ()
     """Variables that keep more tensors as the run goes on; looked for only where memory grows."""
-    threads: tuple[PythonThread, ...] = ()
-    """The other Python threads that compute."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the facts as plain JSON types."""

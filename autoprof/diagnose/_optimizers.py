@@ -28,7 +28,6 @@ class OptimizerInfo:
     kind: str
     fused: bool | None
     foreach: bool | None
-    parameter_bytes: int
     state_bytes: int
     origin: str = "torch"
     can_fuse: bool = False
@@ -60,7 +59,6 @@ def describe_optimizer(optimizer: Any) -> OptimizerInfo:
         kind=type(optimizer).__name__,
         fused=_setting(groups, "fused"),
         foreach=_setting(groups, "foreach"),
-        parameter_bytes=bytes_of(extents(parameters)),
         state_bytes=bytes_of(extents(states)),
         origin=type(optimizer).__module__.partition(".")[0],
         can_fuse="fused" in optimizer.defaults,

@@ -58,14 +58,8 @@ class FakeNvml:
     def nvmlDeviceGetPowerUsage(self, handle: Any) -> int:
         return self._answer("power", handle.get("power", 650_000))
 
-    def nvmlDeviceGetPowerManagementLimit(self, handle: Any) -> int:
-        return self._answer("limit", 700_000)
-
     def nvmlDeviceGetClockInfo(self, handle: Any, kind: int) -> int:
         return self._answer("clock", {1: 1755, 2: 2619}[kind])
-
-    def nvmlDeviceGetMaxClockInfo(self, handle: Any, kind: int) -> int:
-        return self._answer("max clock", 1980)
 
     def nvmlDeviceGetTemperature(self, handle: Any, sensor: int) -> int:
         return self._answer("temperature", 64)

@@ -26,12 +26,15 @@ def test_a_reading_has_everything_with_its_unit():
         "gpu_utilization": 0.11,
         "gpu_memory_bytes": 10,
         "gpu_power_w": 650,
-        "gpu_power_limit_w": 700,
         "gpu_sm_clock_mhz": 1755,
-        "gpu_sm_clock_max_mhz": 1980,
         "gpu_memory_clock_mhz": 2619,
         "gpu_temperature_c": 64,
         "gpu_throttled": 0,
+        "gpu_throttled_by_power_cap": 0,
+        "gpu_throttled_by_hardware_slowdown": 0,
+        "gpu_throttled_by_software_thermal_slowdown": 0,
+        "gpu_throttled_by_hardware_thermal_slowdown": 0,
+        "gpu_throttled_by_power_brake": 0,
     }
 
 

@@ -20,7 +20,7 @@ GIB = 2**30
 HOUR = 3600 * 10**9
 STEP = {"data": 0.1, "forward": 1855, "recompute": 1800, "backward": 2100, "optimizer": 100, "comm": 120, "step": 6000}
 """The seed's step: 6 s, a forward of 1855 ms, a backward of 4000 ms with its recompute, batch 1 on 3 GPUs."""
-ADAM = OptimizerInfo("AdamW", None, None, 6 * GIB, 12 * GIB, can_fuse=True, device="cuda", eight_bit_bytes=3 * GIB)
+ADAM = OptimizerInfo("AdamW", None, None, 12 * GIB, can_fuse=True, device="cuda", eight_bit_bytes=3 * GIB)
 MEMORY = {"allocated_bytes": 19 * GIB, "reserved_bytes": 33 * GIB, "peak_bytes": 32 * GIB}
 
 

@@ -71,7 +71,7 @@ def test_the_memory_figure_without_readings(readings: dict[str, Any]) -> None:
 def test_a_bar_has_the_parts_of_a_name() -> None:
     """Parameters with buffers, gradients, state and growth, one behind the other; counts are not drawn."""
     steps = np.arange(3)
-    series = {"allocated_bytes": steps + 5, "alloc_retries": steps, "inactive_split_bytes": steps}
+    series = {"allocated_bytes": steps + 5, "alloc_retries": steps}
     rows = MemoryRow(None, 9), MemoryRow("A", 10, 2, 12, 24, activation_bytes=7), MemoryRow("B", 1)
     readings_axes, names_axes = memory_figure(MemoryHistory(steps, series), summary_of(*rows)).axes
     assert len(readings_axes.lines) == 1

@@ -58,7 +58,8 @@ def judged(summary: Summary) -> Summary:
         gain_ns=100_000_000,
     )
     optimizer = Finding("optimizer", "warning", "slow", "fuse it", gain_ns=30_000_000)
-    return replace(summary, findings=(recompute, optimizer), excluded=(Excluded("validation", 1, 500_000_000),))
+    excluded = Excluded("validation", 1, 500_000_000, 1)
+    return replace(summary, findings=(recompute, optimizer), excluded=(excluded,))
 
 
 def test_the_report_at_80_columns(judged: Summary) -> None:
@@ -73,7 +74,7 @@ def test_a_long_report_keeps_its_length_and_ends_with_the_folder(judged: Summary
         summary_of([frame_of(rows)]),
         findings=tuple(replace(judged.findings[0], why="why " * 100, next="next " * 100) for _ in range(9)),
         notes=tuple(f"note {at} " + "word " * 50 for at in range(9)),
-        excluded=tuple(Excluded(f"kind {at}", 2, 1_000_000) for at in range(9)),
+        excluded=tuple(Excluded(f"kind {at}", 2, 1_000_000, 2) for at in range(9)),
         skipped={f"steps for reason {at}": 2 for at in range(9)},
     )
     lines = render_short(many, folder=Path("/runs/one"))

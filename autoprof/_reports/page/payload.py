@@ -132,7 +132,7 @@ def _history(history: RunHistory) -> Json:
         "memory": {
             label(key): [one.memory.get(key) for one in bins]
             for key in dict.fromkeys(key for one in bins for key in one.memory)
-            if key.endswith("_bytes") and key != "inactive_split_bytes"
+            if key.endswith("_bytes")
         },
         "slow": [
             {

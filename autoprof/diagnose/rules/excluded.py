@@ -42,19 +42,19 @@ def judge(run: Evidence) -> Finding | None:
         "steps": steps,
         "excluded_ns": {one.name: one.total_ns for one in summary.excluded},
         "calls": {one.name: one.calls for one in summary.excluded},
-        "times": {one.name: one.times for one in summary.excluded},
+        "times": {one.name: one.steps for one in summary.excluded},
     }
-    recurring = [one for one in summary.excluded if one.times >= MIN_STEPS]
+    recurring = [one for one in summary.excluded if one.steps >= MIN_STEPS]
     recurring_share = sum(one.total_ns for one in recurring) / wall_ns
     if not is_above(recurring_share, MAX_SHARE):
         once = max((one for one in summary.excluded if one not in recurring), key=attrgetter("total_ns"))
         missing = (
             f"inconclusive: {once.kind} took {format_percent(once.total_ns / wall_ns)} of the wall time, "
-            f"{'once' if once.times else 'before the first step'}: a longer run shows how often it recurs"
+            f"{'once' if once.steps else 'before the first step'}: a longer run shows how often it recurs"
         )
         return abstain("excluded", missing, "a longer run", evidence)
     largest = max(recurring, key=attrgetter("total_ns"))
-    kind, every = largest.kind, steps / largest.times
+    kind, every = largest.kind, steps / largest.steps
     often = "in each step" if every < 1.5 else f"about every {format_count(round(every))} steps"
     rest = [one for one in summary.excluded if one is not largest and one.total_ns >= 0.01 * wall_ns]
     others = "".join(f", {one.kind} {format_percent(one.total_ns / wall_ns)}" for one in rest)

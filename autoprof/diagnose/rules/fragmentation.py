@@ -28,12 +28,8 @@ def judge(run: Evidence) -> Finding | None:
         return abstain("fragmentation", "a caching allocator's counters", remedy)
     unused = max(reserved - peak, 0)
     share = unused / max(reserved, 1)
-    evidence = {"reserved_bytes": reserved, "peak_bytes": peak, "share": round(share, 4), "bound": MIN_SHARE}
-    evidence |= {key: memory[key] for key in ("inactive_split_bytes", "alloc_retries") if key in memory}
     if unused < MIN_BYTES or not is_above(share, MIN_SHARE):
         return None
-    split = memory.get("inactive_split_bytes")
-    pieces = "" if split is None else f"; at the end of a step {format_bytes(split)} are in pieces between used blocks"
     retries = memory.get("alloc_retries", 0)
     times = "once" if retries == 1 else f"{retries} times"
     failed = f"; {times} no piece was large enough and the allocator released its cache" if retries else ""
@@ -41,9 +37,15 @@ def judge(run: Evidence) -> Finding | None:
         "fragmentation",
         "critical" if retries >= MIN_RETRIES else "warning",
         f"of {format_bytes(reserved)} reserved memory, {format_bytes(unused)} were never in use at the same time since "
-        f"the peak was last reset{pieces}{failed}",
+        f"the peak was last reset{failed}",
         "set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True; use fewer different input shapes",
-        evidence=evidence,
+        evidence={
+            "reserved_bytes": reserved,
+            "peak_bytes": peak,
+            "alloc_retries": retries,
+            "share": round(share, 4),
+            "bound": MIN_SHARE,
+        },
     )
 
 
