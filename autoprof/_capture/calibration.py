@@ -35,11 +35,11 @@ class _Scratch(nn.Module):
         return None if value is None else value * 1.0
 
 
-def _probe(clock: Clock, phases: frozenset[Phase]) -> ModuleProbe:
+def _probe(module: nn.Module, clock: Clock, phases: frozenset[Phase]) -> ModuleProbe:
     """Return the probe of a module, by which the marks are those of a step."""
     from .._targets import Target  # it imports the configuration's packages, which is slow
 
-    recorder, module = Recorder(clock), _Scratch()  # a target does not keep its module
+    recorder = Recorder(clock)
     return ModuleProbe(recorder, make_hooks(recorder), Target(module, "", "calibration", phases, False, 0))
 
 
@@ -58,12 +58,13 @@ def measure_mark_ns(clock: Clock) -> float:
 
 def _extra_ns(clock: Clock, *, backward: bool) -> float:
     """Return the cost of marks on ``CALLS`` chained calls: the difference of the cheapest of interleaved rounds."""
-    probe, bare, hooked = _probe(clock, frozenset(Phase)), [], []
+    module, bare, hooked = _Scratch(), [], []
+    probe = _probe(module, clock, frozenset(Phase))
     # The cheapest of so many rounds counts: other processes fill the caches between them.
     for _ in range(5):
-        bare.append(_run(probe.module, backward=backward))
+        bare.append(_run(module, backward=backward))
         probe.attach()
-        hooked.append(_run(probe.module, backward=backward))
+        hooked.append(_run(module, backward=backward))
         probe.detach()
         clock.release(list(probe.recorder.take().readings))
     probe.remove()
@@ -119,11 +120,12 @@ class LimitMeter:
 
 def _read_empty_calls(clock: Clock) -> list[Reading]:
     """Return two readings of each empty call, taken by the marks that a step uses."""
-    probe = _probe(clock, frozenset((Phase.FORWARD,)))
+    module = _Scratch()
+    probe = _probe(module, clock, frozenset((Phase.FORWARD,)))
     probe.attach()
     with without_modes():
         for _ in range(COLD + EMPTY_CALLS):
-            probe.module(None)
+            module(None)
     probe.remove()
     return list(probe.recorder.take().readings)
 

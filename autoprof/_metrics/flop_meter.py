@@ -9,6 +9,7 @@ from dataclasses import replace
 from math import inf
 from time import perf_counter_ns
 from typing import Any, Final, NamedTuple
+from weakref import ref
 
 import torch
 from torch import nn
@@ -31,6 +32,7 @@ MAX_END_NS: Final = 400_000_000
 OUTSIDE: Final = "modules of the model are called outside of a call of the model itself"
 PASSES: Final = "the step runs more backward passes than its calls of the model explain"
 CHANGED: Final = "parameters were frozen or unfrozen during the run"
+DROPPED: Final = "the program dropped the model before its FLOPs were counted"
 POSTPONED: Final = "FLOPs are counted when the run is long enough for the budget, or at its end if that is quick"
 TOO_MANY: Final = f"the shapes of the inputs differ in more than {MAX_SHAPES} ways"
 
@@ -78,7 +80,8 @@ class FlopMeter:
         for name, fqn in targets:
             self._names[fqn].add(name)
         self._budget = budget
-        self._model = model
+        self._model = ref(model)
+        self._modules = sum(1 for _ in model.modules())
         self._place = place
         self._peak: DevicePeak | None = None
         self._now_ns = now_ns
@@ -111,51 +114,54 @@ class FlopMeter:
         if not warmup:
             self._steps[sequence] += steps
         for call in sequence:
-            if call not in self._counts and self._cost_ns() <= self._affordable_ns():
-                self._count(call)
+            model = self._model()
+            if model is not None and call not in self._counts and self._cost_ns() <= self._affordable_ns():
+                self._count(model, call)
 
     def _cost_ns(self) -> int:
         """Return the time of all counts after one more."""
         if self._next_ns is not None:
             return self._next_ns + self._spent_ns
         # Estimated extra time of a process's first count.
-        return 50_000_000 + MODULE_NS * sum(1 for _ in self._model.modules())
+        return 50_000_000 + MODULE_NS * self._modules
 
     def _affordable_ns(self) -> float:
         """Return the time of counts that the run's time so far affords."""
         return inf if self._budget is None else self._budget * (self._now_ns() - self._began_ns)
 
-    def _count(self, call: CountedCall) -> None:
+    def _count(self, model: nn.Module, call: CountedCall) -> None:
         active, recorder.active = recorder.active, None  # spans of this forward belong to no step
         try:
-            count = count_call(self._model, replace(self._shapes[call.shape], backward=call.backward))
+            count = count_call(model, replace(self._shapes[call.shape], backward=call.backward))
         finally:
             recorder.active = active
         self._counts[call] = count
         self._spent_ns += count.count_ns
         self._next_ns = max(count.count_ns, 1)
         if self._peak is None:
-            self._peak = peak_of(self._model, self._place)
+            self._peak = peak_of(model, self._place)
 
     def finish(self) -> None:
         """Count the calls that are not counted yet, those of most steps first, unless that takes too long."""
         for call in [call for sequence, _ in self._steps.most_common() for call in sequence]:
-            if call in self._counts:
+            model = self._model()
+            if model is None or call in self._counts:
                 continue
             if self._budget is not None and self._cost_ns() > max(MAX_END_NS, self._affordable_ns()):
                 return
-            self._count(call)
+            self._count(model, call)
 
     def work(self, summary: Summary) -> Work | None:
         """Return the FLOPs of a mean step and the utilization of the device; None without a recorded step."""
         if not summary.steps or not (self._steps or self._reasons):
             return None
-        if any(call.trained != trained_parameters(self._model) for call in self._shapes):
+        model = self._model()
+        if model is not None and any(call.trained != trained_parameters(model) for call in self._shapes):
             self._reasons.add(CHANGED)
         if self._reasons:
             return Work(reason="; ".join(sorted(self._reasons)))
         if any(call not in self._counts for sequence in self._steps for call in sequence):
-            return Work(reason=POSTPONED)
+            return Work(reason=DROPPED if model is None else POSTPONED)
         return self._work(summary)
 
     def _work(self, summary: Summary) -> Work:

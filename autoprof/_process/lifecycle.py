@@ -9,7 +9,7 @@ import signal
 import sys
 import threading
 import weakref
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from types import FrameType
 from typing import Any, Final, Protocol
 
@@ -41,6 +41,8 @@ TERMINATED: Final = "SIGTERM"
 
 _open: list[Closable] = []
 _owners: weakref.WeakKeyDictionary[nn.Module, Closable] = weakref.WeakKeyDictionary()
+_models: weakref.WeakKeyDictionary[Closable, weakref.ref[nn.Module]] = weakref.WeakKeyDictionary()
+"""The model of each open session."""
 _launched: list[Closable] = []
 """The sessions that ``autoprof run`` opened."""
 _program_instruments = False
@@ -56,10 +58,19 @@ def end_owners(modules: Iterable[nn.Module]) -> bool:
     return bool(owners)
 
 
-def claim(session: Closable, modules: Iterable[nn.Module]) -> None:
-    """Note that the session is open and owns these modules."""
+def end_dropped() -> None:
+    """Close the open sessions whose model the program has dropped, as that of the last fold of a cross-validation."""
+    for session in _open[:]:
+        model = _models.get(session)
+        if model is not None and model() is None:
+            session.end(CLOSED)
+
+
+def claim(session: Closable, modules: Sequence[nn.Module]) -> None:
+    """Note that the session is open and owns these modules, its model first."""
     _start()
     _open.append(session)
+    _models[session] = weakref.ref(modules[0])
     for module in modules:
         _owners[module] = session
 

@@ -184,6 +184,7 @@ class _Builder:
         if self._tree is not None:
             self._named = tuple(target for group in self._tree.below() for target in group.targets())
         self._modules = list(dict.fromkeys([model, *(target.module for target in self._named)]))
+        lifecycle.end_dropped()
         if lifecycle.end_owners(self._modules):
             self._notes.warn_once(INSTRUMENTED_AGAIN)
         self._folder: RunFolder | None = None

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 from torch import nn
 
 from .._capture.memory import Footprint, tabulate
+from .._core.weak import Weak
 from .._resolve.observer import Observer
 from .._storage.runs import RunFolder
 from .._targets import find_sources
@@ -71,6 +73,8 @@ class ModuleSources(Observer):
 
     provides = "places of the modules' code"
 
+    _model = Weak()
+
     def __init__(self, model: nn.Module, folder: RunFolder) -> None:
         self._model = model
         self._folder = folder
@@ -89,6 +93,6 @@ class ModuleSources(Observer):
         names = {row.name: row.fqn for row in longest if row.fqn is not None}
         found = [names.get(one.name, one.name) for one in summary.findings if one.name and one.severity != "info"]
         wanted = tuple(dict.fromkeys([*found, *names.values()]))[:64]
-        if wanted:
+        with suppress(ReferenceError):
             self._folder.note("sources", find_sources(self._model, wanted))
         return summary

@@ -14,6 +14,7 @@ from .._capture.hooks.placement import Placement
 from .._capture.hooks.shapes import ShapeProbe
 from .._capture.recorder import Recorder, activate
 from .._core.names import clean_name
+from .._core.weak import Weak
 from .._targets import NO_RULE, Target, walk
 from ..devices import Memory
 from ..frame import MODULE_PHASES, Phase
@@ -32,6 +33,8 @@ class SessionProbes:
 
     ``step_probes`` are attached in recorded steps, with the probes of any set.
     """
+
+    _model = Weak()
 
     def __init__(
         self,

@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from threading import get_ident
 from time import thread_time_ns
 from typing import Any
+from weakref import WeakValueDictionary, ref
 
 import torch
 from torch import nn
@@ -52,10 +53,10 @@ class TrainingHooks:
         *,
         training_forward_calls: Sequence[Callable[[], None]],
     ) -> None:
-        self._model = model
+        self._model = ref(model)
         self._optimizers = optimizers
         self._steps = steps
-        self._entries = {id(model): model}
+        self._entries = WeakValueDictionary({id(model): model})
         """The modules whose forwards are reported: the model, and those that the program calls in its place."""
         self._training_forward_calls = tuple(training_forward_calls)
         self._ends_with_update = False
@@ -82,7 +83,7 @@ class TrainingHooks:
         if auto:
             for hooks in self._optimizer_hooks():
                 hooks.attach()
-        for module in self._entries.values():
+        for module in [*self._entries.values()]:
             self._boundary(module).attach()
         if auto:
             self._attach_backward()
@@ -114,7 +115,7 @@ class TrainingHooks:
 
     def _removes(self) -> list[Callable[[], object]]:
         """Return the functions that remove all hooks but that after optimizer steps, which may be running."""
-        boundaries = [self._boundary(module).detach for module in self._entries.values()]
+        boundaries = [self._boundary(module).detach for module in [*self._entries.values()]]
         before = self._optimizer_hooks()[1].detach
         return [self._detach_backward, before, *boundaries]
 
@@ -140,7 +141,7 @@ class TrainingHooks:
     def forward_begins(self, module: nn.Module) -> None:
         """Called before each forward of the model, or of a module that the program calls in its place."""
         graded, training = torch.is_grad_enabled(), module.training
-        self._report(ForwardBegins(id(module), module is self._model, training, graded, get_ident()))
+        self._report(ForwardBegins(id(module), module is self._model(), training, graded, get_ident()))
         if graded and training and self._steps.is_recording:
             for call in self._training_forward_calls:
                 call()
@@ -159,7 +160,7 @@ class TrainingHooks:
         self._asleep, self._slept = steps, 0
         self._optimizer_hooks()[1].detach()
         self._detach_backward()
-        for module in self._entries.values():
+        for module in [*self._entries.values()]:
             self._boundary(module).detach()
 
     def wake(self) -> None:
@@ -169,7 +170,7 @@ class TrainingHooks:
         slept, self._asleep = self._slept, 0
         self._optimizer_hooks()[1].attach()
         self._attach_backward()
-        for module in self._entries.values():
+        for module in [*self._entries.values()]:
             self._boundary(module).attach()
         if slept and self._usual is not None:
             self._steps.skip(self._usual, slept - 1, self._updated_ns)
@@ -243,7 +244,8 @@ class TrainingHooks:
                 self._ends_with_update = True
             elif isinstance(decision, Follow):
                 with contain(ignore):
-                    module = find_module(self._model, decision.fqn)
+                    model = self._model()
+                    module = None if model is None else find_module(model, decision.fqn)
                     if module is not None and id(module) not in self._entries:
                         self._entries[id(module)] = module
                         self._boundary(module).attach()

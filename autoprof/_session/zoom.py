@@ -9,6 +9,7 @@ marks inside it. Where recording costs more than the budget, opened rows that ho
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -221,5 +222,6 @@ class Zoom(Observer):
             times, stopped = self._times or self._adding.sum_up(), self.stopped
             shares = {group.name: times.share(group.name) for group in self.groups} if times.steps else {}
             groups = [CutGroup(group, shares.get(group.name), STOPPED[stopped[group.name]]) for group in self.groups]
-            write_atomic(self._folder / "targets.yaml", CutRules(self._root.nodes[0].module).yaml(groups))
+            with suppress(ReferenceError):  # the program has dropped the model, whose tree gives the rules
+                write_atomic(self._folder / "targets.yaml", CutRules(self._root.nodes[0].module).yaml(groups))
         return {}

@@ -2,31 +2,16 @@
 
 from __future__ import annotations
 
-import weakref
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from torch import nn
 
+from .._core.weak import Weak
 from ..frame import Phase
 
 NO_RULE = -1
 """The ``rule`` of a target where the configuration has no rules."""
-
-
-class _WeakModule:
-    """The field ``module`` of a target, which does not keep the module alive: a program may keep the targets."""
-
-    def __get__(self, target: Target | None, owner: type[Target]) -> nn.Module:
-        if target is None:
-            raise AttributeError("module")  # so that the field has no default
-        module: nn.Module | None = vars(target)["module"]()
-        if module is None:
-            raise ReferenceError(f"the model of the target {target.name!r} exists no longer")
-        return module
-
-    def __set__(self, target: Target, module: nn.Module) -> None:
-        vars(target)["module"] = weakref.ref(module)
 
 
 @dataclass(frozen=True)
@@ -40,7 +25,7 @@ class Target:
     if TYPE_CHECKING:
         module: nn.Module
     else:
-        module: nn.Module = _WeakModule()
+        module: nn.Module = Weak()
     fqn: str
     name: str
     phases: frozenset[Phase]

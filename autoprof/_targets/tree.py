@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from torch import nn
+
+from .._core.weak import Weak
 
 _WRAPPED_AS: Final = {
     "DataParallel": "module",
@@ -28,17 +30,21 @@ _TIMED_OUTSIDE: Final = frozenset({"PeftModel", "BaseTuner", "OptimizedModule"})
 """Wrappers that run the wrapped module without its hooks: PEFT's by its ``forward``, or compiled."""
 
 
-@dataclass(eq=False, slots=True)
+@dataclass(eq=False)
 class ModuleNode:
     """A place in the model: the module to attach to, every fqn of it, and its class names.
 
     A wrapper and the module that it wraps are one node. Its ``module`` is the wrapped one, which a checkpoint calls
     again to recompute; of a compiled module, and of one with PEFT's adapters, it is the wrapper, because hooks on the
-    module inside the wrapper do not fire.
+    module inside the wrapper do not fire. A node keeps neither of the two alive.
     """
 
-    module: nn.Module
-    inner: nn.Module
+    if TYPE_CHECKING:
+        module: nn.Module
+        inner: nn.Module
+    else:
+        module: nn.Module = Weak()
+        inner: nn.Module = Weak()
     class_names: tuple[str, ...]
     fqns: list[str] = field(default_factory=list)
     children: list[ModuleNode] = field(default_factory=list)

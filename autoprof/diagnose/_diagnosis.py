@@ -201,6 +201,7 @@ class Diagnosis(Observer):
             ranks=self._ranks.comparison(final=final),
             stacks=self._stacks.statistics(),
             kept=self._kept.growing(),
+            trains_copy=self._footprint.trains_copy,
             **self._calls.facts(),
         )
 

@@ -49,6 +49,8 @@ class RunFacts:
     environment: Environment = field(default_factory=Environment)
     stacks: Mapping[str, StackTable] = field(default_factory=dict)
     """Samples of the training thread's stack by kind of time; empty where nothing had to be sampled."""
+    trains_copy: bool = False
+    """Whether an optimizer trains a copy of the model, whose modules have no rows."""
     kept: tuple[KeptTensors, ...] = ()
     """Variables that keep more tensors as the run goes on; looked for only where memory grows."""
 

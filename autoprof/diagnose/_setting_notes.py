@@ -23,6 +23,11 @@ def _notes(run: Evidence) -> Iterator[str]:
             f"torch computes with {threads} threads{several} on {cores} processors, so threads wait for one another: "
             f"torch.set_num_threads({each}), or OMP_NUM_THREADS={each} in the environment"
         )
+    if run.facts.trains_copy:
+        yield (
+            "an optimizer trains a copy of the model: its modules have no rows, because only the model given to "
+            "autoprof.instrument is recorded; give it each copy, in a session of its own"
+        )
     work = run.summary.work
     if work is not None and work.reason is None and work.benchmark is False and work.sequences == 1:
         convolved = sum(kind.flops for kind in work.kinds if kind.family == "conv")

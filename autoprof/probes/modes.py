@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from weakref import ref
 
 from torch import nn
 
@@ -17,11 +18,11 @@ class ModeListener(Listener):
     """Report a change of mode of the model itself, not of one of its parts."""
 
     def __init__(self, model: nn.Module, events: StepEvents) -> None:
-        self._model = model
+        self._model = ref(model)
         self._events = events
 
     def enter(self, function: Callable[..., Any], args: tuple[Any, ...]) -> bool:
-        if args and args[0] is self._model:
+        if args and args[0] is self._model():
             self._events.report_mode(args[1] if len(args) > 1 else True)
         return False
 

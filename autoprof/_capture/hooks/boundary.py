@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 
 import torch
 from torch import nn
 
+from ..._core.weak import Weak
 from ..._process.replace import skip_frames
 from .call_sites import drop_site, site_of, table
 
@@ -20,7 +22,7 @@ class BoundaryProbe:
     the probes of that step.
     """
 
-    __slots__ = ("_before", "_module")
+    _module = Weak()
 
     def __init__(self, module: nn.Module, before: Callable[[nn.Module], None]) -> None:
         self._before = before
@@ -43,10 +45,12 @@ class BoundaryProbe:
 
     def detach(self) -> None:
         """Report no more to this function."""
-        site = table.find(self._module)
-        if site is not None:
-            site.before = tuple(one for one in site.before if one != self)
-            drop_site(self._module)
+        with suppress(ReferenceError):
+            module = self._module
+            site = table.find(module)
+            if site is not None:
+                site.before = tuple(one for one in site.before if one != self)
+                drop_site(module)
 
     remove = detach
 

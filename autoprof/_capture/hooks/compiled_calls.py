@@ -39,7 +39,9 @@ class CompiledCalls:
         unwrap: Callable[[nn.Module], nn.Module],
         found: Callable[[], None],
     ) -> None:
-        self._modules = {id(inner): (inner, marked) for inner, marked in modules}
+        pairs = tuple(modules)
+        self._inner = weakref.WeakValueDictionary({id(inner): inner for inner, _ in pairs})
+        self._marked = weakref.WeakValueDictionary({id(inner): marked for inner, marked in pairs})
         self._unwrap = unwrap
         self._found = found
         self._wrappers: list[weakref.ref[nn.Module]] = []
@@ -48,7 +50,7 @@ class CompiledCalls:
         """Mark the calls of wrappers that exist, and wait for others to be made."""
         _await_wrappers()
         _open.append(self)
-        for inner, _marked in [*self._modules.values()]:
+        for inner in [*self._inner.values()]:
             self._compiled_in_place(inner)
         _compile_method.hold(self)
         _compile_method.listen(self._compiled_in_place)
@@ -66,7 +68,7 @@ class CompiledCalls:
     def _wrapped(self, wrapper: Any) -> None:
         """Mark the calls of a wrapper, if it wraps one of the modules. Never raises."""
         with contain(ignore):
-            _inner, marked = self._modules.get(id(self._unwrap(wrapper)), (None, None))
+            marked = self._marked.get(id(self._unwrap(wrapper)))
             if marked is not None and marked is not wrapper:
                 self._wrappers = [one for one in self._wrappers if one() is not None]
                 self._wrappers.append(weakref.ref(wrapper))
@@ -76,8 +78,7 @@ class CompiledCalls:
     def _compiled_in_place(self, module: nn.Module) -> None:
         """Report a module that is compiled in place, if it is one of the modules. Never raises."""
         with contain(ignore):
-            inner, _marked = self._modules.get(id(module), (None, None))
-            if inner is module and vars(module).get(NAME) is not None:
+            if self._inner.get(id(module)) is module and vars(module).get(NAME) is not None:
                 self._found()
 
     def close(self) -> None:
@@ -91,7 +92,8 @@ class CompiledCalls:
                     table.drop(wrapper)
                     drop_site(wrapper)
         self._wrappers.clear()
-        self._modules.clear()
+        self._inner.clear()
+        self._marked.clear()
         _compile_method.ignore(self._compiled_in_place)
         _compile_method.release(self)
         for made in _wrapper_init.values():

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
+from ..._core.weak import Weak
 from ..marks.codes import ENTER, LEAVE, RECOMPUTE
 from .call_sites import drop_site, site_of, table
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 class HookOwner(ABC):
     """The object that a module's hooks are bound to: a probe of a module, or the losses of one class."""
 
-    __slots__ = ("code", "enter_code", "leave_code", "module", "recompute_code")
+    module = Weak()
 
     def __init__(self, module: Any, code: int) -> None:
         self.module = module
@@ -47,19 +48,22 @@ class EntryProbe(HookOwner):
         self._attached = False
 
     def attach(self) -> None:
-        """Have the entries called from now on."""
+        """Have the entries called from now on; a module that the program has dropped is called no more."""
         if not self._attached:
             self._attached = True
-            site, own = site_of(self.module), tuple(self._entries)
-            site.entries = (*own, *site.entries) if self.outermost else (*site.entries, *own)
+            with contextlib.suppress(ReferenceError):
+                site, own = site_of(self.module), tuple(self._entries)
+                site.entries = (*own, *site.entries) if self.outermost else (*site.entries, *own)
 
     def detach(self) -> None:
         """Have them called no more, also after an attach that was interrupted."""
         if self._attached:
-            site = table.find(self.module)
-            if site is not None:
-                site.entries = tuple(one for one in site.entries if not any(one is own for own in self._entries))
-                drop_site(self.module)
+            with contextlib.suppress(ReferenceError):
+                module = self.module
+                site = table.find(module)
+                if site is not None:
+                    site.entries = tuple(one for one in site.entries if not any(one is own for own in self._entries))
+                    drop_site(module)
             self._attached = False
 
     def remove(self) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from torch import Tensor, nn
 
+from ..._core.weak import Weak
 from ...devices import HOST_TYPES, device_of
 from ..recorder import Recorder
 from .module import ModuleProbe
@@ -45,6 +47,8 @@ class Placement:
     modules have no backward, and those without parameters no device time.
     """
 
+    _model = Weak()
+
     def __init__(self, model: nn.Module, recorder: Recorder, hooks: Hooks, *, follow_kind: bool = True) -> None:
         self._model = model
         self._recorder = recorder
@@ -52,6 +56,7 @@ class Placement:
         self._follow_kind = follow_kind
         self._probes: list[ModuleProbe] = []
         self._anchors: dict[tuple[int, str], tuple[Any, str, Any]] = {}
+        weakref.finalize(model, self._anchors.clear).atexit = False
         """The tensors that show the devices of the modules: their table, the name in it and the device."""
         self._place_probes()
 

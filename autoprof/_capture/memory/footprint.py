@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from time import thread_time_ns
 from typing import Any, Final
@@ -34,6 +35,8 @@ class Footprint:
             self._modules.setdefault(name, []).append(weakref.ref(module))
         self._sizes: weakref.WeakKeyDictionary[Any, tuple[int, int]] = weakref.WeakKeyDictionary()
         """The groups and the tensors of each optimizer of the model when it was last counted."""
+        self.trains_copy = False
+        """Whether an optimizer steps whose parameters are others of the same shapes: those of a copy of the model."""
         self._counts = 0
         self._found: Mapping[str | None, MemoryRow] = {}
         self._gradients: dict[str | None, int] = {}
@@ -64,8 +67,12 @@ class Footprint:
         model = self._model()
         if model is None:
             return False
-        own = {id(parameter) for parameter in model.parameters()}
-        return any(id(parameter) in own for group in optimizer.param_groups for parameter in group["params"])
+        own = list(model.parameters())
+        trained = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+        if not {id(one) for one in own}.isdisjoint(map(id, trained)):
+            return True
+        self.trains_copy |= Counter(one.shape for one in own) == Counter(one.shape for one in trained)
+        return False
 
     def rows(self, *, recount: bool = False) -> Mapping[str | None, MemoryRow]:
         """Return the bytes of each name, None for the whole model; ``recount`` counts all except gradients."""

@@ -8,7 +8,7 @@ from ..._core.units import count
 from ..._stats.intervals import Interval
 from ...frame import Phase
 from ...summary import Finding
-from .. import Evidence, ExceededBound, Experiment, Rule, less_often, threshold_time
+from .. import Evidence, ExceededBound, Experiment, Rule, abstain, less_often, threshold_time
 from .._stacks import UNATTRIBUTED
 
 MAX_SHARE: Final = 0.15
@@ -26,6 +26,8 @@ def judge(run: Evidence) -> Finding | None:
     found = threshold_time("unattributed", run, rest, rest.middle, MAX_SHARE, Phase.OTHER, step=step)
     if not isinstance(found, ExceededBound):
         return found
+    if run.facts.trains_copy:
+        return abstain("unattributed", "the modules of a copy of the model, which trains", "instrument the copy")
     table = run.facts.stacks.get(UNATTRIBUTED)
     if table is None or not table.named:
         samples = 0 if table is None else table.samples
