@@ -18,6 +18,12 @@ from .tree_text import clock_legend, column_unit, name_cells, render_tree
 
 LINES: Final = 39
 """The most lines; the console puts an empty line before them."""
+HEAD_LINES: Final = 24
+"""The most lines of the texts above the tree, which has room for the rows that take most of the time below them."""
+NOTE_LINES: Final = 5
+"""Lines that the notes get even where the other texts are long."""
+MOST_OTHERS: Final = 3
+"""Further findings named."""
 LABEL: Final = 11
 """Cells of the labels at the left edge."""
 
@@ -45,43 +51,35 @@ def render_html(summary: Summary, folder: Path | None = None) -> str:
 
 
 def _head(summary: Summary, width: int, glyphs: Glyphs) -> Iterator[str]:
-    # Further findings named, a line each.
-    most_others = 3
+    """Yield the card, the other findings, the facts of the run and its notes, in at most ``HEAD_LINES`` lines."""
     yield from wrap("", headline(summary), width, 0)
     if not summary.steps:
         yield from wrap("", NOTHING, width, 0)
-    for label, text in card_facts(summary):
-        yield from _shortened(wrap(label, text, width, LABEL), 3, width, glyphs)
     others = other_findings(summary)
-    for text in others[:most_others]:
-        yield from _shortened(wrap("also", text, width, LABEL), 1, width, glyphs)
-    if len(others) > most_others:
-        yield from wrap("", f"and {count(len(others) - most_others, 'more finding')}: {FULL}", width, LABEL)
-    for label, text in run_facts(summary):
-        yield from _shortened(wrap(label, text, width, LABEL), 2, width, glyphs)
-    yield from _notes(summary, width, glyphs)
+    texts = [*card_facts(summary), *(("also", text) for text in others[:MOST_OTHERS])]
+    if len(others) > MOST_OTHERS:
+        texts.append(("", f"and {count(len(others) - MOST_OTHERS, 'more finding')}: {FULL}"))
+    texts += run_facts(summary)
+    blocks = [wrap(label, text, width, LABEL) for label, text in texts]
+    notes = [wrap("note", note, width, LABEL) for note in summary.notes]
+    room = HEAD_LINES - min(sum(map(len, notes)), NOTE_LINES)
+    while blocks and sum(map(len, blocks)) > room:  # the longest text loses its end first
+        longest = max(blocks, key=len)
+        longest.pop()
+        longest[-1] = f"{crop(longest[-1], width - 2).rstrip()} {glyphs.ellipsis}"
+    yield from (line for block in blocks for line in block)
+    yield from _notes(notes, HEAD_LINES - sum(map(len, blocks)), width)
 
 
-def _notes(summary: Summary, width: int, glyphs: Glyphs) -> Iterator[str]:
-    # Lines of notes; with more, the others are counted.
-    room = 5 if summary.steps else LINES // 2
+def _notes(notes: Sequence[Sequence[str]], room: int, width: int) -> Iterator[str]:
+    """Yield whole notes as far as there is room; the others are counted."""
     shown = 0
-    for note in summary.notes:
-        lines = _shortened(wrap("note", note, width, LABEL), 2 if summary.steps else 4, width, glyphs)
-        if len(lines) > room:
-            break
-        yield from lines
-        room -= len(lines)
+    while shown < len(notes) and len(notes[shown]) + (shown + 1 < len(notes)) <= room:
+        yield from notes[shown]
+        room -= len(notes[shown])
         shown += 1
-    if shown < len(summary.notes):
-        yield from wrap("", f"and {count(len(summary.notes) - shown, 'more note')}: {FULL}", width, LABEL)
-
-
-def _shortened(lines: list[str], most: int, width: int, glyphs: Glyphs) -> list[str]:
-    if len(lines) <= most:
-        return lines
-    *kept, last = lines[:most]
-    return [*kept, f"{crop(last, width - 2).rstrip()} {glyphs.ellipsis}"]
+    if shown < len(notes):
+        yield from wrap("", f"and {count(len(notes) - shown, 'more note')}: {FULL}", width, LABEL)
 
 
 def _tree(summary: Summary, width: int, room: int, encoding: str) -> list[str]:
