@@ -29,6 +29,8 @@ class ForwardBegins(NamedTuple):
     graded: bool
     """Whether gradients are enabled."""
     thread: int
+    inference: bool = False
+    """Whether it is in ``inference_mode``: its outputs cannot take part in a backward pass."""
 
 
 class Fetch(NamedTuple):

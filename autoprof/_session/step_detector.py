@@ -53,6 +53,7 @@ class Happening(Enum):
 
     TRAINING_FORWARD = "a forward with gradients"
     EVAL_FORWARD = "a forward in eval mode, of a module that has trained in train mode"
+    INFERENCE_FORWARD = "a forward in inference mode, of a module that has trained in train mode"
     FETCH = "a fetch"
     VALIDATION_FETCH = "a fetch of a loader that feeds validation"
     UNGRADED_FETCH = "a fetch under no_grad of a loader whose use is unknown"
@@ -85,6 +86,7 @@ RULES: Final[Mapping[Happening, tuple[StepRule, StepRule, StepRule, StepRule, St
     #                            TRAINING      BETWEEN            VALIDATING      UPDATING             PAUSED
     Happening.TRAINING_FORWARD: (_R.TRAINS, _R.TRAINS, _R.TRAINS, _R.TRAINS_IN_UPDATE, _R.BELONGS),
     Happening.EVAL_FORWARD: (_R.EVALUATES, _R.EVALUATES, _R.EVALUATES, _R.BELONGS, _R.BELONGS),
+    Happening.INFERENCE_FORWARD: (_R.EVALUATES, _R.BELONGS, _R.EVALUATES, _R.BELONGS, _R.BELONGS),
     Happening.FETCH: (_R.NEXT_BATCH, _R.NEXT_BATCH, _R.NEXT_BATCH, _R.NEXT_BATCH, _R.BELONGS),
     Happening.VALIDATION_FETCH: (_R.VALIDATES, _R.VALIDATES, _R.VALIDATES, _R.VALIDATES, _R.BELONGS),
     Happening.UNGRADED_FETCH: (_R.NEXT_BATCH, _R.VALIDATES, _R.VALIDATES, _R.NEXT_BATCH, _R.BELONGS),
@@ -261,8 +263,10 @@ class StepDetector:
         has_trained = event.module in self._trained
         if self._trains_ungraded and not event.graded:
             return Happening.TRAINING_FORWARD
+        if event.training and not event.graded:
+            return Happening.INFERENCE_FORWARD if event.inference and has_trained else None
         if event.training:
-            return Happening.TRAINING_FORWARD if event.graded else None
+            return Happening.TRAINING_FORWARD
         if event.graded and (self._trains_in_eval or self._attacks or not has_trained):
             return Happening.TRAINING_FORWARD
         return Happening.EVAL_FORWARD if has_trained or event.is_model else None
@@ -291,6 +295,8 @@ class StepDetector:
         self._saw_fetch = True  # also where it began the step
 
     def _update_begins(self, event: events.UpdateBegins) -> None:
+        if self.is_validating and not self._between:  # between the forward of a step and its update
+            self._end_validation()
         self._leave_update(event.optimizer)  # an exception ended that step
         self._running.append(event.optimizer)
 

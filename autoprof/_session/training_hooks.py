@@ -141,7 +141,8 @@ class TrainingHooks:
     def forward_begins(self, module: nn.Module) -> None:
         """Called before each forward of the model, or of a module that the program calls in its place."""
         graded, training = torch.is_grad_enabled(), module.training
-        self._report(ForwardBegins(id(module), module is self._model(), training, graded, get_ident()))
+        inference = not graded and torch.is_inference_mode_enabled()
+        self._report(ForwardBegins(id(module), module is self._model(), training, graded, get_ident(), inference))
         if graded and training and self._steps.is_recording:
             for call in self._training_forward_calls:
                 call()

@@ -1,9 +1,10 @@
-"""Notes on modules that hooks do not see: compiled ones, and those that work without being called."""
+"""Notes on modules that hooks do not see: compiled ones, those that work without being called, and new ones."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import Any
+from weakref import WeakSet, ref
 
 from .._capture.marks.codes import ENTER, INDEX_MASK, KIND_BITS, KIND_MASK
 from .._capture.recorder import Recorder
@@ -27,6 +28,9 @@ class UnseenModules(Observer):
     def __init__(self, recorder: Recorder, model: Any, targets: Iterable[Target], notes: Notes) -> None:
         self._recorder = recorder
         self._notes = notes
+        self._model = ref(model)
+        self._old = WeakSet(model.modules())
+        """The modules that were there at the start."""
         targets = tuple(targets)
         self._named = set(find_unseen(model, [target.module for target in targets]))
         """The fqns of modules without hooks that a note names already."""
@@ -92,21 +96,35 @@ class UnseenModules(Observer):
                 self._called.update(fqn for fqn in layout.fqns if fqn is not None)
 
     def finish(self, *, complete: bool) -> Mapping[str, Any]:
-        """Note the modules without a call."""
+        """Note the modules without a call, and those that came during the run."""
+        self._note_new()
         # Steps after which a module without a call counts as uncalled.
         if self._steps < 3 or self._model_hidden:
             return {}
         if not self._called:
             self._notes.warn_once(
-                "no module of the model was called: only calls such as model(x) are seen, not model.forward(x), "
-                "functions that use its parameters, or a compiled function around it"
+                "no call of the model was recorded: only calls such as model(x) on the training thread are, not "
+                "model.forward(x), functions that use its parameters, or a compiled function around it"
             )
             return {}
         known = self._called | self._named
         names = ", ".join(fqn or "the model itself" for fqn in self._fqns if fqn not in known)
         if names:
             self._notes.warn_once(
-                f"model: never called in a recorded step: {shorten(visible(names), 200)}. If .forward() is called "
-                "directly, which skips hooks, call the module itself; until then its time is in the module around it"
+                f"model: never called in a recorded step: {shorten(visible(names), 200)}. Their time, if "
+                "they run, is in the module around them: .forward() called directly skips hooks, and calls on other "
+                "threads are not recorded"
             )
         return {}
+
+    def _note_new(self) -> None:
+        model = self._model()
+        new: list[str] = []
+        for fqn, module in () if model is None else model.named_modules():
+            if module not in self._old and not fqn.startswith(tuple(f"{one}." for one in new)):
+                new.append(fqn)
+        if new:
+            self._notes.warn_once(
+                f"model: modules that came during the run have no rows: {shorten(visible(', '.join(new)), 200)}. Their "
+                "time is in the module around them; close the session and call autoprof.instrument again"
+            )
