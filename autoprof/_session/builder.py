@@ -37,7 +37,7 @@ from .._resolve.observer import Observer
 from .._storage.runs import RunFolder
 from .._targets import ModuleGroup, Target, first_cut, group_tree, select_targets, unwrap, walk
 from ..devices import Clock, Memory, device_of
-from ..diagnose import CallMonitor, Diagnosis, Environment, RunFacts, StackMonitor
+from ..diagnose import CallMonitor, Diagnosis, Environment, RunFacts, StackMonitor, ThreadMonitor
 from ..errors import SessionError
 from ..frame import Phase
 from ..probes import FetchedBatches, Prefetch, ProbeContext, StepProbes, optimizers_in
@@ -416,7 +416,7 @@ class _Builder:
         ranks = RankMonitor(folder, rank(), world_size(), self._exchange)
         find = self._probes.find
         calls = CallMonitor(find(SyncProbe), find(LogProbe), find(CompilationProbe), find(DebugProbe))
-        return Diagnosis(facts, self._footprint, calls, ranks, StackMonitor(find(StackProbe)))
+        return Diagnosis(facts, self._footprint, calls, ranks, StackMonitor(find(StackProbe)), ThreadMonitor())
 
     def _listeners(self, pipeline: Pipeline, flight: FlightRecorder | None) -> list[StepListener]:
         """Begin the snapshot and the captures that the settings ask for, or the flight recorder."""

@@ -11,6 +11,7 @@ from ._experiment import Change, Experiment, Operation, Quantity, edit_module, l
 from ._facts import RunFacts
 from ._judge import diagnose, find_rules, judge
 from ._optimizers import OptimizerInfo, describe_optimizer
+from ._python_threads import PythonThread, ThreadMonitor
 from ._rule import MIN_STEPS, Rule
 from ._saved import SavedSteps, evidence_of_run, facts_of_run, saved_summary
 from ._stacks import StackMonitor, StackTable
@@ -39,12 +40,14 @@ __all__ = [
     "LongStep",
     "Operation",
     "OptimizerInfo",
+    "PythonThread",
     "Quantity",
     "Rule",
     "RunFacts",
     "SavedSteps",
     "StackMonitor",
     "StackTable",
+    "ThreadMonitor",
     "abstain",
     "classify",
     "describe_longest",

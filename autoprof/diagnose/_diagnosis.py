@@ -25,6 +25,7 @@ from ._evidence import EvidenceCollector
 from ._facts import RunFacts
 from ._judge import diagnose, find_rules
 from ._optimizers import OptimizerInfo, describe_optimizer
+from ._python_threads import ThreadMonitor
 from ._rule import MIN_STEPS
 from ._stacks import StackMonitor
 
@@ -136,6 +137,7 @@ class Diagnosis(Observer):
         calls: CallMonitor,
         ranks: RankMonitor,
         stacks: StackMonitor,
+        threads: ThreadMonitor,
     ) -> None:
         find_rules()
         self._start_facts = facts
@@ -146,6 +148,7 @@ class Diagnosis(Observer):
         self._calls = calls
         self._ranks = ranks
         self._stacks = stacks
+        self._threads = threads
         self._kept = KeptTensorsProbe()
         self._next_look = MIN_STEPS
         """The step from which on the variables are looked at again, if memory grows."""
@@ -162,10 +165,11 @@ class Diagnosis(Observer):
         return raw
 
     def frames(self, run: FrameRun) -> None:
-        """Add the frames of steps."""
+        """Add the frames of steps, and look at the other threads."""
         self._collector.add_run(run)
         self._calls.frames(run)
         self._stacks.frames(run)
+        self._threads.look()
         if run.steps[-1] >= self._next_look and self._collector.memory_grows:
             self._next_look = round(1.2 * run.steps[-1]) + 4
             self._kept.look(sys._getframe())
@@ -200,6 +204,7 @@ class Diagnosis(Observer):
             collections=self._collections.count,
             ranks=self._ranks.comparison(final=final),
             stacks=self._stacks.statistics(),
+            threads=self._threads.busy(),
             kept=self._kept.growing(),
             trains_copy=self._footprint.trains_copy,
             **self._calls.facts(),

@@ -15,6 +15,7 @@ from ..probes._kept_tensors import KeptTensors
 from ._calls import CallStatistics, CompileStatistics
 from ._environment import Environment
 from ._optimizers import OptimizerInfo
+from ._python_threads import PythonThread
 from ._stacks import StackTable
 
 
@@ -53,6 +54,8 @@ class RunFacts:
     """Whether an optimizer trains a copy of the model, whose modules have no rows."""
     kept: tuple[KeptTensors, ...] = ()
     """Variables that keep more tensors as the run goes on; looked for only where memory grows."""
+    threads: tuple[PythonThread, ...] = ()
+    """The other Python threads that compute."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the facts as plain JSON types."""

@@ -1,11 +1,16 @@
-"""Notes on settings that may cost time, but of which no figure of a run shows how much."""
+"""Notes on settings, threads and calls that may cost time, but of which no figure of a run shows how much."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from .._core.units import format_percent
+from ..frame import Phase
 from ._evidence import Evidence
+
+MIN_SHARE: Final = 0.05
+"""Share of the step from which on the calls of a module are worth a note."""
 
 
 def new_notes(run: Evidence) -> tuple[str, ...]:
@@ -28,6 +33,12 @@ def _notes(run: Evidence) -> Iterator[str]:
             "an optimizer trains a copy of the model: its modules have no rows, because only the model given to "
             "autoprof.instrument is recorded; give it each copy, in a session of its own"
         )
+    for thread in run.facts.threads:
+        yield (
+            f"thread {thread.name} takes {format_percent(thread.cores)} of a processor: while it runs Python it "
+            "holds the interpreter (GIL), and the training thread waits; another process would not"
+        )
+    yield from _unused_calls(run)
     work = run.summary.work
     if work is not None and work.reason is None and work.benchmark is False and work.sequences == 1:
         convolved = sum(kind.flops for kind in work.kinds if kind.family == "conv")
@@ -37,4 +48,23 @@ def _notes(run: Evidence) -> Iterator[str]:
                 f"{format_percent(convolved / total)} of the counted FLOPs are convolutions of constant shapes, and "
                 "torch.backends.cudnn.benchmark is off: True lets cuDNN search for the fastest algorithm, and results "
                 "may differ in the last bits from run to run"
+            )
+
+
+def _unused_calls(run: Evidence) -> Iterator[str]:
+    """Yield the outermost modules of which some forwards have no backward: their results may be unused."""
+    backward = {row.name: row for row in run.rows.get(Phase.BACKWARD, ())}
+    forward = {row.name: row for row in run.rows.get(Phase.FORWARD, ())}
+    least_ns = MIN_SHARE * run.summary.total_step_ns
+    few = {
+        name: (row, backward[name])
+        for name, row in forward.items()
+        if name in backward and row.calls > backward[name].calls and row.total_ns >= least_ns
+    }
+    for name, (row, back) in few.items():
+        if row.parent not in few:
+            calls, passes = (one.calls / max(run.summary.steps, 1) for one in (row, back))
+            yield (
+                f"{name} is called {calls:.3g} times a step, and {passes:.3g} of the calls have a backward pass: is "
+                "the result of the others used?"
             )

@@ -5,6 +5,7 @@ import gc
 import itertools
 import json
 import sys
+import threading
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -572,3 +573,19 @@ def new_shape_each_step() -> Judge:
     compiled: Any = torch.compile(Perceptron(0), backend="eager", dynamic=False)
     data = ((torch.randn(size, 64), torch.zeros(size).long()) for size in range(16, 32))
     return fit(compiled, data).verdict("recompile")
+
+
+@program("defects", "a thread of the program that computes in Python and holds the interpreter")
+def interpreter_held() -> Judge:
+    ended = threading.Event()
+
+    def prefetch() -> None:
+        while not ended.is_set():
+            sum(index * index for index in range(20_000))
+
+    thread = threading.Thread(target=prefetch, daemon=True)
+    thread.start()
+    judge = fit(Perceptron(30), vectors(30))
+    ended.set()
+    thread.join()
+    return judge.says("the thread may hold the interpreter", r"holds the interpreter \(GIL\)")
