@@ -46,11 +46,9 @@ def judge(run: Evidence) -> tuple[Finding, ...]:
         if finding is not None and (steps or finding.severity != "info"):
             found.append(_without_device(rule, run, finding) if enough else finding)
 
-    def key(finding: Finding) -> tuple[bool, int, int, int]:
-        rule = rules[finding.rule]
-        place = -int(enough and rule.comes_first)
-        severity = ("critical", "warning", "info").index(finding.severity)
-        return finding.severity == "info", place, -(finding.gain_ns or 0), severity
+    def key(finding: Finding) -> tuple[bool, bool, int]:
+        first = enough and rules[finding.rule].comes_first
+        return finding.severity == "info", not first, -(finding.gain_ns or 0)
 
     return tuple(sorted(found, key=key))  # of equal keys in the order of their rules
 

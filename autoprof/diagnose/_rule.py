@@ -19,7 +19,7 @@ class Rule:
     """A rule: its name and its judgement.
 
     ``judge`` returns a finding, an abstention (severity ``info``), or None where nothing stands out. ``order`` is the
-    position among abstentions and among findings of equal gain and severity; rules of equal order follow by name.
+    position among abstentions and among findings of equal gain; rules of equal order follow by name.
     ``needs_device``: on the CPU it has nothing to judge, and says only that. ``needs_quiet``: it abstains where other
     processes hold the processors. ``host_times``: it abstains there if its ``share_low`` is below twice its ``bound``,
     and the wait for a processor may be the reason. ``comes_first``: its findings make the other figures doubtful,
