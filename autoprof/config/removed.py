@@ -40,8 +40,9 @@ REMOVED: Final[Mapping[str, str]] = {
     "sinks.opentelemetry": "use prometheus, which the collector of OpenTelemetry scrapes",
     "sinks.ranks_trace": "remove it: autoprof show RUN --trace FILE writes one trace of all ranks",
     "sinks.report.max_mb": "remove it: above 64 MB of records, autoprof report writes the page",
+    "sinks.speedscope": "use trace, which speedscope.app reads too",
     **dict.fromkeys(
-        ("sinks.speedscope", "sinks.trace"),
+        ("sinks.trace.first", "sinks.trace.max_mb"),
         "remove it: autoprof show RUN --steps 100:120 --trace FILE writes these steps from the records",
     ),
     "flops: trust": "use auto, or off",

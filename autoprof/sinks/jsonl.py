@@ -11,7 +11,6 @@ from ..summary import Summary
 from ._base import RunInfo, folder_of
 from ._csv_table import export_steps
 from ._kind import CloseOrder, Export, SinkKind
-from ._trace import export_trace
 
 
 class JsonlOptions(Options):
@@ -47,8 +46,5 @@ SINK = SinkKind(
     default=JsonlOptions(),
     grows=True,
     close_order=CloseOrder.FILES,
-    exports=(
-        Export("trace", "a trace for ui.perfetto.dev", export_trace),
-        Export("csv", "a table with a row for each step", export_steps),
-    ),
+    exports=(Export("csv", "a table with a row for each step", export_steps),),
 )

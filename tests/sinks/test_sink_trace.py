@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import json
+import sys
+from pathlib import Path
+
 import numpy as np
 from hypothesis import given, settings
 from random_frames import runs
 from sink_builders import MS, VRT, frame_of
 from trace_rules import check_events
 
+from autoprof._storage.runs import RunFolder
 from autoprof.frame import STREAM_LANES, StepFrame
-from autoprof.sinks._trace import TraceEncoder
+from autoprof.sinks._base import RunInfo
+from autoprof.sinks.trace import TraceEncoder, TraceOptions, TraceSink
+from autoprof.summary import Summary
 
 STARTS = np.array([0, 10, 170, 290, 300, 310, 660, 831, 852, 920]) * MS
 """Where the spans of the reference step begin."""
@@ -111,3 +118,17 @@ def test_a_span_shows_the_memory_that_was_read_around_it() -> None:
     found = slices(trace_of(vrt_frame(memory_start_bytes=before, memory_end_bytes=after)))
     assert found["VRT/Stage8"]["args"]["memory_end_bytes"] == 107  # type: ignore[index]
     assert "memory_end_bytes" not in found["VRT [backward]"]["args"]  # type: ignore[operator]
+
+
+def test_the_sink_writes_the_first_recorded_steps_once_it_has_them(tmp_path: Path) -> None:
+    """Without the warm-up; a shorter run is written at its end."""
+    for steps, written in ((5, ["step 2", "step 3", "step 4"]), (3, ["step 2", "step 3"])):
+        folder = RunFolder.create(tmp_path / str(steps))
+        sink = TraceSink(TraceOptions(count=3), RunInfo(folder, 0, sys.stdout))
+        for step in range(1, steps + 1):
+            sink.write(vrt_frame(step, warmup=step == 1))
+        file = folder.rank_path / "trace.json"
+        assert file.exists() is (steps > 3)
+        sink.close(Summary.empty())
+        events = check_events(json.loads(file.read_text(encoding="utf-8")))
+        assert sorted({str(event["name"]) for event in events if event.get("cat") == "step"}) == written

@@ -1,4 +1,4 @@
-"""Some steps of a saved run for Perfetto (ui.perfetto.dev) or chrome://tracing, with a process for every rank.
+"""``trace.json``: some steps for Perfetto (ui.perfetto.dev) or chrome://tracing, of each rank, or of all in one file.
 
 JSON in the array form of the Trace Event Format, one event a line. Source of the format: "Trace Event Format", docs of
 the Catapult project; the importer's errors of Perfetto (slices that overlap, negative times) are from the source of its
@@ -8,16 +8,22 @@ JSON importer.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from math import isfinite
 from pathlib import Path
 from typing import Any, Final
 
+from pydantic import Field
+
+from .._core.options import Options
 from .._core.units import UNITS
 from .._stats.unit_rates import LogPeriods
 from .._storage.atomic import open_replacing
 from ..diagnose import SavedSteps
 from ..frame import NOT_MEASURED, Layout, StepFrame
+from ..summary import Summary
+from ._base import RunInfo, folder_of
+from ._kind import CloseOrder, Export, SinkKind
 from ._rank_timeline import MARGIN_STEPS, RankTimeline, align_ranks
 from ._timeline import GRID_NS, STEP, Slicer, Track, track_name
 
@@ -119,19 +125,57 @@ def _memory_args(frame: StepFrame) -> list[Event]:
     ]
 
 
+class TraceOptions(Options):
+    """The file `trace.json`, for Perfetto: the first recorded steps."""
+
+    count: int = Field(default=20, ge=1, le=1000, strict=True)
+    """Number of recorded steps after the warm-up; `autoprof show RUN --steps A:B --trace FILE` writes any others."""
+
+
+class TraceSink:
+    """Keep the first recorded steps, and write them when there are enough, or at the end of the run."""
+
+    def __init__(self, options: TraceOptions, run: RunInfo) -> None:
+        self._count = options.count
+        self._rank = run.rank
+        self._path = folder_of(run).rank_path / "trace.json"
+        self._frames: list[StepFrame] = []
+
+    def write(self, frame: StepFrame) -> None:
+        """Keep the frame, unless it is of the warm-up or the file is written."""
+        if frame.warmup or len(self._frames) == self._count:
+            return
+        self._frames.append(frame)
+        if len(self._frames) == self._count:
+            self._write()
+
+    def close(self, summary: Summary) -> None:
+        """Write the steps of a shorter run."""
+        if len(self._frames) < self._count:
+            self._write()
+
+    def _write(self) -> None:
+        encoder = TraceEncoder(self._rank)
+        _write_events(self._path, (event for frame in self._frames for event in encoder.events(frame)))
+
+
 def export_trace(saved: SavedSteps, path: Path) -> str | None:
     """Write one trace in which each rank is a process, on one timeline; return the error of their clocks in words."""
     timeline = RankTimeline()
     if len(saved.ranks) > 1:
         frames = {rank: saved.frames(rank, MARGIN_STEPS) for rank in saved.ranks}
         timeline = align_ranks(frames, {rank: saved.run.clock(rank) for rank in saved.ranks}, saved.first)
+    _write_events(path, _all_events(saved, timeline))
+    return timeline.summary
+
+
+def _write_events(path: Path, events: Iterable[Event]) -> None:
     with open_replacing(path) as file:
         before = "[\n"
-        for event in _all_events(saved, timeline):
+        for event in events:
             file.write(f"{before}{_dumps(event)}")
             before = ",\n"
         file.write("\n]\n")
-    return timeline.summary
 
 
 def _all_events(saved: SavedSteps, timeline: RankTimeline) -> Iterator[Event]:
@@ -139,3 +183,13 @@ def _all_events(saved: SavedSteps, timeline: RankTimeline) -> Iterator[Event]:
         encoder = TraceEncoder(rank, origin_unix_ns=timeline.origin_unix_ns, label=timeline.describe(rank))
         for frame in saved.frames(rank):
             yield from encoder.events(timeline.place(rank, frame))
+
+
+SINK = SinkKind(
+    TraceOptions,
+    TraceSink,
+    in_folder=True,
+    every_rank=True,
+    close_order=CloseOrder.FILES,
+    exports=(Export("trace", "a trace for ui.perfetto.dev", export_trace),),
+)
