@@ -1,4 +1,4 @@
-"""``autoprof check``: a configuration for a model, and what a configuration selects."""
+"""``autoprof init`` and ``autoprof check``: a configuration for a model, and what a configuration selects."""
 
 import json
 from pathlib import Path
@@ -51,8 +51,8 @@ def net(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def test_a_suggested_configuration_selects_what_it_lists(net: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """``--yaml`` prints a file that ``instrument`` loads as it is, and ``check`` shows its names."""
-    assert main(["check", net, "--yaml"]) == 0
+    """``init`` prints a file that ``instrument`` loads as it is, and ``check`` shows its names."""
+    assert main(["init", net]) == 0
     text = capsys.readouterr().out
     assert 'autoprof.instrument(model, "autoprof.yaml"' in text
     Path("autoprof.yaml").write_text(text)

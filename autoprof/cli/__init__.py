@@ -16,6 +16,7 @@ from ._common import exit_status_text
 COMMANDS: Final = (
     "run",
     "demo",
+    "init",
     "check",
     "show",
     "report",
@@ -29,7 +30,6 @@ COMMANDS: Final = (
 GONE_COMMANDS: Final = {
     "completion": "use pip install shtab; shtab --shell=bash autoprof.cli.make_parser",
     "config": "use autoprof check FILE, or autoprof check --schema",
-    "init": "use autoprof check MODEL --yaml > FILE",
 }
 GONE_OPTIONS: Final = {
     "demo": {

@@ -1,14 +1,19 @@
-"""``autoprof check``: check a configuration, show the modules that it selects in a model, or suggest one."""
+"""``autoprof check``: check a configuration, and show the modules that it selects in a model."""
 
 from __future__ import annotations
 
 import argparse
 import contextlib
 import sys
-from typing import Any
+from typing import Any, Final
 
 from ..errors import AutoprofError
 from ._common import add_command, print_json, terminal
+
+MODEL_HELP: Final = (
+    "a function or class that returns a model when it is called without arguments, as package.module:name or "
+    "path/to/file.py:name (a tuple that begins with a model is allowed)"
+)
 
 
 def add(commands: Any) -> None:
@@ -16,7 +21,7 @@ def add(commands: Any) -> None:
     parser = add_command(
         commands,
         "check",
-        help="check a configuration, show what it selects in a model, or suggest one",
+        help="check a configuration, and show what it selects in a model",
         description=(
             "Check a configuration file: every problem is reported with its line. With MODEL, show the modules of the "
             "model as a tree, and the name that the configuration gives to each module that it selects; without a "
@@ -26,7 +31,6 @@ def add(commands: Any) -> None:
             "autoprof check autoprof.yaml": "check a file",
             "autoprof check train:make_model autoprof.yaml": "the modules that the file selects",
             "autoprof check src/net.py:Net --depth 2": "the first two levels of the model",
-            "autoprof check train:make_model --yaml > autoprof.yaml": "a configuration for the model",
             "autoprof check --schema > autoprof.schema.json": "the JSON Schema, for an editor",
         },
     )
@@ -34,22 +38,17 @@ def add(commands: Any) -> None:
         "checked",
         metavar="MODEL",
         nargs="*",
-        help=(
-            "a function or class that returns a model when it is called without arguments, as package.module:name or "
-            "path/to/file.py:name (a tuple that begins with a model is allowed), then a YAML file; either alone"
-        ),
+        help=f"{MODEL_HELP}, then a YAML file; either alone",
     )
     parser.add_argument("--depth", type=int, metavar="N", help="levels shown below the model (default: all selected)")
     parser.add_argument("--json", action="store_true", help="print the selected modules as JSON")
-    parser.add_argument("--yaml", action="store_true", help="print a rule for each block and the modules inside it")
     parser.add_argument("--schema", action="store_true", help="print the JSON Schema of configurations")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command; return its exit status."""
-    from .._targets import select_targets, suggested_yaml
+    from .._targets import select_targets
     from ..config.json_schema import json_schema
-    from ..doctor import load_subject
     from ..sinks import Config, load_config
     from ._model_tree import render_model
 
@@ -67,11 +66,7 @@ def run(arguments: argparse.Namespace) -> int:
     if not models:
         print(f"{files[0]}: ok, {len(config.targets)} rules and {len(config.functions)} functions")
         return 0
-    with contextlib.redirect_stdout(sys.stderr):  # prints of the user's own code are no part of the output
-        model = load_subject(models[0], option="MODEL").model
-    if arguments.yaml:
-        print(suggested_yaml(model, "autoprof.yaml"), end="")
-        return 0
+    model = load_model(models[0])
     selection = select_targets(model, config)
     if arguments.json:
         targets = [
@@ -83,3 +78,11 @@ def run(arguments: argparse.Namespace) -> int:
     width, encoding = terminal()
     print("\n".join(render_model(model, selection, arguments.depth, max(width, 80), encoding)))
     return 0
+
+
+def load_model(name: str) -> Any:
+    """Return the model that a name of a command stands for; prints of the user's own code go to standard error."""
+    from ..doctor import load_subject
+
+    with contextlib.redirect_stdout(sys.stderr):
+        return load_subject(name, option="MODEL").model
