@@ -81,8 +81,8 @@ class Clock:
         """Return this thread's current stream of a device; None during a graph capture, and for a host clock."""
         return None
 
-    def read_host(self) -> Reading:
-        """Take a reading of the host's time alone."""
+    def read_at(self, place: Place | None) -> Reading:
+        """Take a reading on a given stream, whether or not it is this thread's current one."""
         return self.read()
 
     def use_device(self, device: int | None) -> None:

@@ -149,14 +149,16 @@ class DeviceClock(Clock):
     def place(self, device: int | None) -> Place | None:
         return self._source.here(device)
 
-    def read_host(self) -> Stamp:
-        stamp = Stamp(None)
-        stamp.host_ns = self._now()
-        return stamp
+    def read_at(self, place: Place | None) -> Stamp:
+        if place is None or self._source.here() is None or self._source.here(place[0]) is None:
+            place = None
+        return self._read_on(place)
 
     def _read_on(self, place: Place | None) -> Stamp:
         if place is None:
-            return self.read_host()
+            stamp = Stamp(None)
+            stamp.host_ns = self._now()
+            return stamp
         try:
             stamp = self._pools[place[0]].pop()
         except (KeyError, IndexError):  # another thread may take the last event: a check before the pop would be a race

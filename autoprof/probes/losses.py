@@ -19,7 +19,7 @@ from torch.nn.modules.loss import _Loss
 
 from .._capture import recorder as recorders
 from .._capture.hooks.entry_probe import HookOwner
-from .._capture.hooks.module_hooks import NO_DEVICE, Hooks
+from .._capture.hooks.module_hooks import Hooks
 from .._capture.recorder import Recorder
 from .._process.replace import Attribute, CallProbe, Listener, Replacement
 from ..frame import MODULE_PHASES, Phase
@@ -36,7 +36,7 @@ class _LossClass(HookOwner):
         super().__init__(self, recorder.label(f"Loss/{name}", None, Phase.FORWARD, frozenset(MODULE_PHASES)))
         self._recorder = recorder
         self._failed = False
-        made = hooks.plain(NO_DEVICE) if hooks.passes.several else hooks.tracking(None)
+        made = hooks.by_input(hooks.tracking, None) if hooks.passes.several else hooks.tracking(None)
         self._before, self._after = made.before, made.after
 
     def enter(self, module: nn.Module, args: Any, kwargs: Any) -> Any:

@@ -16,7 +16,7 @@ PLACES: tuple[Place, ...] = ((0, 0), (0, 1), (0, 2), (1, 0), (1, 7))
 class ShakenDevice(FakeDevice):
     """Every reading finds some work queued before it; now and then the stream, or a capture, changes.
 
-    Some have the model's tensors on several devices, wherever the host is, and move them now and then.
+    Most have the model's tensors on several devices, wherever the host is, and move them now and then.
     """
 
     def __init__(self, seed: int) -> None:
@@ -25,7 +25,7 @@ class ShakenDevice(FakeDevice):
         lags = {place: self.random.randrange(0, 300_000) for place in PLACES}
         super().__init__(FakeClock(tick_ns=1), lags=lags)
         self._somewhere: Place = (0, 0)
-        self.spread = self.random.random() < 0.3
+        self.spread = self.random.random() < 0.8
         self._used: dict[int, Place] = {}
         self._lies: MutableMapping[Tensor, int | None] = WeakIdKeyDictionary()
 

@@ -1,5 +1,6 @@
-"""Copies of a recorded model: each computes with its own weights, unrecorded."""
+"""Copies and replicas of a recorded model: each computes with its own weights, unrecorded."""
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -10,14 +11,16 @@ from bits import describe
 from mark_promises import (
     ALL,
     COPIERS,
+    as_bare,
     backwards,
+    batch,
     entries,
     forwards,
     recorded,
     train_step,
     two_layers,
 )
-from torch import nn
+from torch import Tensor, nn
 
 
 def shift(model: nn.Module) -> None:
@@ -85,3 +88,41 @@ def test_a_copy_by_the_way_of_its_class_computes_with_its_own_weights(kind: str,
         watched.step()
     assert describe(train_step(copied)) == describe(train_step(expected))
     assert set(forwards(watched.sink.frames[0]).values()) == {1}
+
+
+# Replicas.
+
+
+@pytest.fixture
+def replicas_of_two(monkeypatch: pytest.MonkeyPatch) -> Callable[[nn.Module], list[Any]]:
+    """Return ``nn.parallel.replicate`` for two devices that do not exist: one has these weights, one has twice them."""
+    from torch.nn.parallel import replicate as replicating
+
+    def broadcast(tensors: list[Tensor], devices: Any, detach: bool = False) -> list[list[Tensor]]:
+        return [[(tensor.detach() if detach else tensor) * (i + 1) for tensor in tensors] for i in range(len(devices))]
+
+    module = __import__("sys").modules["torch.nn.parallel.replicate"]
+    monkeypatch.setattr(module, "_broadcast_coalesced_reshape", broadcast)
+    monkeypatch.setattr(module, "_get_device_index", lambda device, _optional: device)
+    return lambda model: replicating(model, [0, 1])
+
+
+def test_replicas_compute_with_their_own_weights_on_threads(
+    replicas_of_two: Callable[[nn.Module], list[Any]],
+) -> None:
+    """One thread a replica, as ``nn.parallel.parallel_apply`` does."""
+
+    def work(model: nn.Module) -> list[Tensor]:
+        outputs: dict[int, Tensor] = {}
+
+        def call(index: int, replica: Any) -> None:
+            outputs[index] = replica(batch())
+
+        threads = [threading.Thread(target=call, args=pair) for pair in enumerate(replicas_of_two(model))]
+        for thread in threads:
+            thread.start()
+            thread.join()
+        sum(output.square().sum() for output in outputs.values()).backward()
+        return [outputs[0], outputs[1]]
+
+    as_bare(two_layers, work)

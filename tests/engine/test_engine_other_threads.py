@@ -62,6 +62,25 @@ def test_calls_on_other_threads_are_not_recorded_and_noted_once(changes: dict[st
     assert sum(note.startswith("other threads call the model") for note in notes) == 1
 
 
+def replica_of(layer: nn.Module) -> nn.Module:
+    """Return a replica with the weights of the original, as ``torch.nn.parallel.replicate`` makes it."""
+    replica: nn.Module = layer._replicate_for_data_parallel()
+    for name, weight in layer.named_parameters():
+        setattr(replica, name, weight.detach())
+    return replica
+
+
+def test_a_replica_on_another_thread_is_recorded(changes: dict[str, object]) -> None:
+    """``nn.DataParallel`` runs the training step itself on such threads."""
+    model = two_layers()
+    with Watched(model, config=everything(**changes)) as watched:
+        replicas = [replica_of(layer) for layer in model]
+        on_another_thread(lambda: [infer(replica) for replica in replicas])
+        watched.step()
+        (frame,) = watched.frames
+    assert forwards(frame, training=False) == 2
+
+
 def test_an_evaluation_on_another_thread_is_no_validation_and_ends_no_step() -> None:
     """Training goes on meanwhile: nothing of its time is excluded."""
     model = two_layers()

@@ -164,10 +164,11 @@ class Session:
         """Keep an exception of a hook."""
         self.errors.append(error)
 
-    def update(self, *, read: Callable[[], Any] | None = None) -> None:
+    def update(self, *, enabled: bool = True, read: Callable[[], Any] | None = None) -> None:
         """Renew the contexts."""
         for context in self.contexts:
             context.update(
+                enabled=enabled,
                 training_thread=threading.get_ident(),
                 read_clock=read or (lambda: next(self.time)),
             )
@@ -245,14 +246,18 @@ def check_plain_hooks(module: Any, torch: Torch) -> None:
     session.call()
     torch.task = -1
     assert session.codes() == [80, 83, 81, 83]
+    session.update(enabled=False)
+    session.call()
+    assert session.fallbacks == 2
     session.buffer.idle = True
     session.call()
-    assert (session.fallbacks, len(session.codes())) == (0, 4)
+    assert (session.fallbacks, len(session.codes())) == (2, 4)
     session.buffer.idle = False
+    session.update()
     thread = threading.Thread(target=session.call)
     thread.start()
     thread.join()
-    assert (session.fallbacks, session.buffer.skipped, len(session.codes())) == (0, 2, 4)
+    assert (session.fallbacks, session.buffer.skipped, len(session.codes())) == (2, 2, 4)
     assert not session.errors
 
 
@@ -274,9 +279,17 @@ def check_call_sites(module: Any, torch: Torch) -> None:
     assert one() == "compiled"
     del one._compiled_call_impl
     marked += 1
+    replica = type(one)()
     wrapper = type(one)()
     wrapper.inside = session.call
-    session.table.alias(wrapper, site)
+    session.table.alias(replica, site, wraps=False)
+    session.table.alias(wrapper, site, wraps=True)
+    replica()
+    marked += 1
+    on_thread = threading.Thread(target=replica)
+    on_thread.start()
+    on_thread.join()
+    assert (session.fallbacks, session.buffer.skipped) == (2, 0)  # a call of another module is passed over there
     one.inside = None
     wrapper()  # the module inside is not marked again
     marked += 1
@@ -292,8 +305,8 @@ def check_call_sites(module: Any, torch: Torch) -> None:
     assert len(session.codes()) == 2 * (marked + 2) + 1  # removed inside the call: it does not end
     assert site.__deepcopy__({}) is None
     assert site.__reduce__()[0]() is None
-    assert len(session.table) == 2
-    del wrapper
+    assert len(session.table) == 3
+    del replica, wrapper
     gc.collect()
     assert len(session.table) == 1
     many = [type(one)() for _ in range(500)]

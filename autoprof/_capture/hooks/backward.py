@@ -19,6 +19,7 @@ from ..marks.codes import BACKWARD_END, GRAPH_BEGIN, GRAPH_END, MAX_STEPS_BACK, 
 from ..recorder import Recorder
 from ..torch_compat import queue_callback
 from .native_hooks import make_node_marks
+from .tensors import tensors_of
 
 if TYPE_CHECKING:
     from ..marks._c import NodeMarks
@@ -50,11 +51,13 @@ class BackwardPasses:
         self.reached = 0
         """The outermost passes that have reached a hooked node, since this was last set to 0."""
         self.several = False
-        """Whether the model is on several devices: the backward of its modules is not timed."""
+        """Whether the model is on several devices: each has a thread of its own in a backward pass."""
         self._end_observers: list[EndObserver] = []
         self._recorder = recorder
         self._ordinals: dict[int, int] = {}
         self._entered: list[int] = []
+        self._places: dict[int, Any] = {}
+        """The device and stream that each thread of a pass used last."""
 
     def add_end_observer(self, observer: EndObserver) -> None:
         """Have an object observe the ends of passes that ``torch.autograd.backward`` began."""
@@ -94,6 +97,7 @@ class BackwardPasses:
         if task in self._ordinals or task == NO_PASS:
             return
         if not self._ordinals:
+            self._places.clear()
             self.reached += 1
         if len(self._ordinals) >= 64:  # passes that an exception ended are never removed otherwise
             self._ordinals.clear()
@@ -108,13 +112,56 @@ class BackwardPasses:
     def _nodes_done(self) -> None:
         # No node remains, so every module's backward is over; the call of backward has yet to return.
         self._recorder.mark(BACKWARD_END)
+        if len(self._entered) == 1:
+            self._end_threads()
         for observer in self._end_observers:
             observer.begin()
 
     def _end(self, task: int, ordinal: int) -> None:
         self._ordinals.pop(task, None)
         self._recorder.buffer.running = PASS_ENDED
+        if not self._ordinals:
+            self._end_threads()
         self._recorder.mark(ordinal | GRAPH_END)
+
+    def append(self, code: int, reading: Any, thread: int) -> None:
+        """Append a node's mark, and remember the stream that its thread uses."""
+        if self.several:
+            self._places[thread] = reading.place
+        self._recorder.append(code, reading, thread)
+
+    def track_arrivals(self, args: Any, kwargs: Any, ordinal: int, device: int | None) -> None:
+        """Have the nodes of inputs from other devices mark the end of a call's backward, on the call's own stream.
+
+        These nodes run on the threads of their devices, whose marks do not time the call's device.
+        """
+        recorder, clock = self._recorder, self._recorder.clock
+        own = clock.device_index if device is None else device
+        for tensor in tensors_of((args, kwargs)):
+            node = tensor.grad_fn
+            if node is not None and clock.index_of(tensor) not in (None, own):
+                node.register_prehook(partial(self._mark_arrival, recorder.serial, ordinal, clock.place(own)))
+
+    def _mark_arrival(self, serial: int, ordinal: int, place: Any, _gradients: Any) -> None:
+        recorder = self._recorder
+        try:
+            if _graph_task() != recorder.buffer.running:
+                self.begin(_graph_task())
+            code = (ordinal | BACKWARD_END) + max(serial - recorder.serial, -MAX_STEPS_BACK) * STEP_STRIDE
+            recorder.append(code, recorder.clock.read_at(place), get_ident())
+        except Exception:
+            recorder.handle_failure("backward hooks")
+
+    def _end_threads(self) -> None:
+        # The work of a device's thread ends on the stream it ran on: no mark of another thread shows that.
+        recorder, here = self._recorder, get_ident()
+        try:
+            for thread, place in self._places.items():
+                if thread not in (here, recorder.thread) and place is not None:
+                    recorder.append(BACKWARD_END, recorder.clock.read_at(place), thread)
+        except Exception:
+            recorder.handle_failure("backward passes")
+        self._places.clear()
 
 
 def make_pass_nodes(recorder: Recorder, passes: BackwardPasses) -> NodeMarks:
@@ -135,11 +182,11 @@ def make_pass_nodes(recorder: Recorder, passes: BackwardPasses) -> NodeMarks:
                 passes.begin(_graph_task())
             # Calls of an earlier step have ordinals lower by that many steps.
             offset = max(mark.serial - buffer.serial, -MAX_STEPS_BACK) * STEP_STRIDE
-            recorder.append(mark.code + offset, read(), get_ident())
+            passes.append(mark.code + offset, read(), get_ident())
         except Exception:
             recorder.handle_failure("backward hooks")
 
-    return make_node_marks(recorder, mark_node, lambda: read)
+    return make_node_marks(recorder, mark_node, lambda: read, lambda: not passes.several)
 
 
 BACKWARD: Final = Replacement(Attribute(torch.autograd, "backward"), in_compiler=InCompiler.PRESENT)

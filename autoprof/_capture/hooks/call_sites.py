@@ -2,8 +2,8 @@
 
 ``nn.Module.__call__`` asks for the class attribute ``_compiled_call_impl`` and calls it in place of ``_call_impl``.
 While a session is open, a table takes the attribute's place: for a module in the table it returns the module's *site*,
-which calls its entries and, between them, what torch would have called. Nothing is stored in a module. So copies and
-pickles of a module have no marks, compiled graphs have no guard of ours, and code that asks whether a
+which calls its entries and, between them, what torch would have called. Nothing is stored in a module. So copies,
+pickles and replicas of a module have no marks, compiled graphs have no guard of ours, and code that asks whether a
 module has hooks finds none.
 
 The table and its sites are in C: ``marks/call_site.c``.
@@ -11,11 +11,12 @@ The table and its sites are in C: ``marks/call_site.c``.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Final
 
 from torch import nn
 
-from ..._process.replace import Attribute, Replacement
+from ..._process.replace import Attribute, InCompiler, Replacement
 from ..handle import Handle
 from ..marks.native import extension
 
@@ -27,14 +28,29 @@ table: Final[Any] = None if extension is None else extension.CallTable()
 CallEntry: Final[Any] = None if extension is None else extension.CallEntry
 
 
+def _alias_replica(original: Any, listeners: list[Any]) -> Any:
+    def _replicate_for_data_parallel(self: nn.Module) -> nn.Module:
+        replica: nn.Module = original(self)
+        site = table.find(self)
+        if site is not None:
+            table.alias(replica, site, wraps=False)
+        return replica
+
+    return _replicate_for_data_parallel
+
+
 _ATTRIBUTE: Final = Replacement(Attribute(nn.Module, NAME), lambda _original, _listeners: table)
+_REPLICATE: Final = Replacement(
+    Attribute(nn.Module, "_replicate_for_data_parallel"), _alias_replica, in_compiler=InCompiler.PRESENT
+)
 
 
 def keep_calls() -> Handle:
     """Keep the table in place until the handle is removed."""
     handle = Handle()
-    _ATTRIBUTE.hold(handle)
-    handle.add(lambda: _ATTRIBUTE.release(handle))
+    for replacement in (_ATTRIBUTE, _REPLICATE):
+        replacement.hold(handle)
+        handle.add(partial(replacement.release, handle))
     return handle
 
 

@@ -92,7 +92,7 @@ class CheckpointMarks:
 
     def _append(self, code: int, thread: int) -> None:
         # Autograd makes the device and stream current.
-        self._recorder.append(code, self._recorder.clock.reader(None)(), thread)
+        self._passes.append(code, self._recorder.clock.reader(None)(), thread)
 
 
 def _enter(listeners: list[CheckpointMarks], function: Any, call: Any) -> list[CheckpointMarks]:

@@ -72,7 +72,7 @@ class CompiledCalls:
             if marked is not None and marked is not wrapper:
                 self._wrappers = [one for one in self._wrappers if one() is not None]
                 self._wrappers.append(weakref.ref(wrapper))
-                table.alias(wrapper, site_of(marked))
+                table.alias(wrapper, site_of(marked), wraps=True)  # its entries are not called inside as well
                 self._found()
 
     def _compiled_in_place(self, module: nn.Module) -> None:

@@ -14,7 +14,7 @@ from ..marks.codes import MEMORY
 from ..recorder import Recorder
 from .call_sites import CallEntry
 from .entry_probe import EntryProbe
-from .module_hooks import NO_DEVICE, Hooks
+from .module_hooks import Hooks
 
 if TYPE_CHECKING:
     from ..._targets import Target
@@ -37,19 +37,25 @@ class ModuleProbe(EntryProbe):
         self._placement: Any = ()
         self.place(hooks)
 
-    def place(self, hooks: Hooks, device: int | None = None, home: int | None = None) -> None:
-        """Make the hooks for a module on ``device`` of a model whose home device is ``home``."""
-        several = hooks.passes.several
-        if (device, home, several) == self._placement:
+    def place(
+        self, hooks: Hooks, device: int | None = None, home: int | None = None, *, by_input: bool = False
+    ) -> None:
+        """Make the hooks for a module on ``device`` of a model whose home device is ``home``.
+
+        ``by_input``: each call runs on the device of its input.
+        """
+        if (device, home, by_input) == self._placement:
             return
-        self._placement = device, home, several
+        self._placement = device, home, by_input
         attached = self._attached
         self.detach()
-        make = hooks.tracking if self._tracks_backward and not several else hooks.plain
-        self._entries = [make(None if device == home else device).entry(self)]
-        if self._memory is not None and device != NO_DEVICE:  # the memory is read behind each of the two marks
+        make = hooks.tracking if self._tracks_backward else hooks.plain
+        made = hooks.by_input(make, device) if by_input else make(None if device == home else device)
+        self._entries = [made.entry(self)]
+        if self._memory is not None:  # the memory is read behind each of the two marks
             self._entries = [CallEntry(self, None, _remember_after), *self._entries, CallEntry(self, _remember, None)]
-            self._memory = self._memory if device is None else self._memory.on(device)
+        if self._memory is not None and device is not None:
+            self._memory = self._memory.on(device)
         if attached:
             self.attach()
 

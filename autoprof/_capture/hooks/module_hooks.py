@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache
 from threading import get_ident
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
@@ -21,6 +21,7 @@ from .backward import BackwardPasses, make_pass_nodes
 from .call_sites import CallEntry
 from .entry_probe import HookOwner
 from .native_hooks import native_context
+from .tensors import tensors_of
 
 # torch.compile folds this function to True while it traces, so a compiled graph holds no hook of ours and no break.
 # At run time it only returns False, while torch.compiler.is_compiling does more. The hooks of the model inside the
@@ -28,9 +29,6 @@ from .native_hooks import native_context
 # them to nothing, with guards of its own.
 _compiling = torch.compiler.is_dynamo_compiling
 _graph_task = torch._C._current_graph_task_id
-
-NO_DEVICE: Final = -1
-"""In place of a device: the hooks read the host's time alone."""
 
 
 def _handle_failure(owner: HookOwner, module: Any, error: Exception) -> None:
@@ -45,7 +43,8 @@ class CallHooks(NamedTuple):
     """The functions called before and after calls of a module, and the context of their usual case in C, or None.
 
     ``before(owner, module, args, kwargs)`` returns ``call``, the last argument of
-    ``after(owner, module, args, kwargs, output, call)``: a call's ordinal, or 0 where it is not tracked.
+    ``after(owner, module, args, kwargs, output, call)``: a call's ordinal, or 0 where it is not tracked. Hooks
+    by input return it together with the hooks of the call's device.
     """
 
     before: Callable[..., Any]
@@ -58,13 +57,15 @@ class CallHooks(NamedTuple):
 
 
 class Hooks(NamedTuple):
-    """Factories of the hooks of modules on a device (None: the clock's home device; or ``NO_DEVICE``).
+    """Factories of the hooks of modules on a device (None: the clock's home device).
 
-    ``plain`` hooks mark forward and recompute, ``tracking`` hooks backward too.
+    ``plain`` hooks mark forward and recompute, ``tracking`` hooks backward too. ``by_input(make, device)`` returns
+    hooks that call those of one of these two factories: for the device of a call's first tensor, or else ``device``.
     """
 
     plain: Callable[[int | None], CallHooks]
     tracking: Callable[[int | None], CallHooks]
+    by_input: Callable[[Callable[[int | None], CallHooks], int | None], CallHooks]
     passes: BackwardPasses
 
 
@@ -73,20 +74,23 @@ def make_hooks(recorder: Recorder) -> Hooks:
     passes = BackwardPasses(recorder)
     tracker = CallTracker(make_pass_nodes(recorder, passes), recorder)
     recorder.at_step_end += [tracker.nodes.clear, tracker.gaps.clear]
-    plain = cache(lambda device: _call_hooks(recorder, device, None))
-    tracking = cache(lambda device: _call_hooks(recorder, device, tracker))
-    return Hooks(plain, tracking, passes)
+    plain = cache(lambda device: _call_hooks(recorder, passes, device, None))
+    tracking = cache(lambda device: _call_hooks(recorder, passes, device, tracker))
+    by_input = cache(lambda make, device: _hooks_by_input(recorder, make, device))
+    return Hooks(plain, tracking, by_input, passes)
 
 
-def _call_hooks(recorder: Recorder, device: int | None, tracker: CallTracker | None) -> CallHooks:
+def _call_hooks(
+    recorder: Recorder, passes: BackwardPasses, device: int | None, tracker: CallTracker | None
+) -> CallHooks:
     """Return the hooks around calls of modules on a device; with a tracker, their backward is tracked."""
     buffer, append = recorder.buffer, recorder.append
-    read = recorder.read
+    read = read_current = recorder.read
 
     def update() -> None:
-        nonlocal read
-        clock = recorder.clock
-        read = recorder.read if device is None else clock.read_host if device == NO_DEVICE else clock.reader(device)
+        nonlocal read, read_current
+        read = recorder.read if device is None else recorder.clock.reader(device)
+        read_current = recorder.clock.reader(None)  # a replica of a module is on another device
 
     recorder.on_change(update)
     update()
@@ -100,7 +104,9 @@ def _call_hooks(recorder: Recorder, device: int | None, tracker: CallTracker | N
             if tracker is not None:
                 ordinal = buffer.next_ordinal()
                 tracker.track_inputs(args, kwargs, ordinal, thread)
-            append(ordinal | code, read(), thread)
+                if passes.several:
+                    passes.track_arrivals(args, kwargs, ordinal, device)
+            append(ordinal | code, read() if module is self.module else read_current(), thread)
             return ordinal
         except Exception as error:
             self.fail(module, error)
@@ -111,7 +117,7 @@ def _call_hooks(recorder: Recorder, device: int | None, tracker: CallTracker | N
             return
         try:
             thread = get_ident()
-            append(self.leave_code | ordinal, read(), thread)
+            append(self.leave_code | ordinal, read() if module is self.module else read_current(), thread)
             if tracker is not None:
                 tracker.track_outputs(output, self.leave_code, ordinal, thread)
         except Exception as error:
@@ -119,4 +125,27 @@ def _call_hooks(recorder: Recorder, device: int | None, tracker: CallTracker | N
 
     for hook in (enter, leave):
         skip_frames(hook, callees=True)
-    return CallHooks(enter, leave, native_context(recorder, lambda: read, tracker))
+    context = native_context(recorder, lambda: read, lambda: not (tracker and passes.several), tracker)
+    return CallHooks(enter, leave, context)
+
+
+def _hooks_by_input(recorder: Recorder, make: Callable[[int | None], CallHooks], device: int | None) -> CallHooks:
+    def enter(self: HookOwner, module: nn.Module, args: Any, kwargs: Any) -> Any:
+        try:
+            clock = recorder.clock
+            found = (index for index in map(clock.index_of, tensors_of((args, kwargs))) if index is not None)
+            index = next(found, device)
+            hooks = make(None if index == clock.device_index else index)
+        except Exception as error:
+            self.fail(module, error)
+            return None
+        return hooks, hooks.before(self, module, args, kwargs)
+
+    def leave(self: HookOwner, module: nn.Module, args: Any, kwargs: Any, output: Any, entered: Any) -> None:
+        if entered:
+            hooks, call = entered
+            hooks.after(self, module, args, kwargs, output, call)
+
+    for hook in (enter, leave):
+        skip_frames(hook, callees=True)
+    return CallHooks(enter, leave, native_context(recorder, lambda: recorder.read, lambda: False))

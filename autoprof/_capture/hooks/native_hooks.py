@@ -19,14 +19,19 @@ if TYPE_CHECKING:
 ClockReader = Callable[[], Any]
 
 
-def native_context(recorder: Recorder, clock_reader: Callable[[], ClockReader], tracker: CallTracker | None) -> Any:
-    """Return the context in C that marks the usual calls of modules.
+def native_context(
+    recorder: Recorder,
+    clock_reader: Callable[[], ClockReader],
+    enabled: Callable[[], bool],
+    tracker: CallTracker | None = None,
+) -> Any:
+    """Return the context in C that marks the usual calls of modules, while ``enabled`` returns true.
 
     ``clock_reader`` returns the function that reads the clock now. With ``tracker``, backward is tracked.
     """
     tracking = {} if tracker is None else {"nodes": tracker.nodes, "gaps": tracker.gaps}
     context = require_extension().HookContext(recorder.buffer, **tracking)
-    _follow(recorder, context, clock_reader)
+    _follow(recorder, context, clock_reader, enabled)
     return context
 
 
@@ -42,9 +47,12 @@ def make_carrier(hooks: dict[int, Any]) -> torch.Tensor:
 
 
 def make_node_marks(
-    recorder: Recorder, prehook: Callable[[Any, Any], None], clock_reader: Callable[[], ClockReader]
+    recorder: Recorder,
+    prehook: Callable[[Any, Any], None],
+    clock_reader: Callable[[], ClockReader],
+    enabled: Callable[[], bool],
 ) -> NodeMarks:
-    """Return the marks of a recorder's autograd nodes."""
+    """Return the marks of a recorder's autograd nodes, in C while ``enabled`` returns true."""
 
     def handle_failure(_mark: Any, _gradients: Any, error: Exception) -> None:
         try:
@@ -54,18 +62,20 @@ def make_node_marks(
 
     extension = require_extension()
     context = extension.HookContext(recorder.buffer, fallback=prehook, on_error=handle_failure)
-    _follow(recorder, context, clock_reader)
+    _follow(recorder, context, clock_reader, enabled)
     nodes: NodeMarks = extension.NodeMarks(context, make_carrier)
     return nodes
 
 
-def _follow(recorder: Recorder, context: Any, clock_reader: Callable[[], ClockReader]) -> None:
+def _follow(
+    recorder: Recorder, context: Any, clock_reader: Callable[[], ClockReader], enabled: Callable[[], bool]
+) -> None:
     """Update the context now and after each change of the recorder."""
 
     def update() -> None:
         read_clock = clock_reader()
         skip_frames(read_clock, callees=True)  # or dynamo would compile it beside the graph of a compiled model
-        context.update(training_thread=recorder.thread, read_clock=read_clock)
+        context.update(enabled=enabled(), training_thread=recorder.thread, read_clock=read_clock)
 
     recorder.on_change(update)
     update()

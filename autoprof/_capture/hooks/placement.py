@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any
 
 from torch import Tensor, nn
 
@@ -12,9 +12,7 @@ from ..._core.weak import Weak
 from ...devices import HOST_TYPES, device_of
 from ..recorder import Recorder
 from .module import ModuleProbe
-from .module_hooks import NO_DEVICE, Hooks
-
-SEVERAL_DEVICES: Final = "modules without backward: the model is on several devices"
+from .module_hooks import Hooks
 
 
 def find_anchor(model: nn.Module) -> Tensor | None:
@@ -43,8 +41,9 @@ def _anchor_place(model: nn.Module, is_preferred: Callable[[Tensor], bool]) -> t
 class Placement:
     """Have each probe read the clock of its module's device, and detect modules that have moved.
 
-    A module is on the device of its anchor, and one without any on that of the model. In a model on several devices
-    modules have no backward, and those without parameters no device time.
+    A module is on the device of its anchor. If it has none on a device of the clock's kind (an activation, a part
+    offloaded to the host), it is on the device of a call's first tensor in a model on several devices, and else on
+    that of the nearest module around it.
     """
 
     _model = Weak()
@@ -95,7 +94,7 @@ class Placement:
         return note
 
     def _place_probes(self) -> None:
-        recorder, clock = self._recorder, self._recorder.clock
+        recorder, passes, clock = self._recorder, self._hooks.passes, self._recorder.clock
         self._anchors.clear()
         home = self._device_of(self._model)
         if clock.device_index != home:
@@ -104,12 +103,23 @@ class Placement:
         on_host = clock.device_type is None
         devices = [None if on_host else self._device_of(probe.module) for probe in self._probes]
         several = len({home, *devices} - {None}) > 1
-        if several:
-            recorder.untimed[SEVERAL_DEVICES] = len(self._probes)
-        self._hooks.passes.several = several
+        if passes.several is not several:
+            passes.several = several
+            recorder.use_clock(clock)
+        around = self._devices_around() if several else {}
         for probe, device in zip(self._probes, devices, strict=True):
-            unknown = NO_DEVICE if several else home
-            probe.place(self._hooks, unknown if device is None else device, home)
+            known = around.get(probe.module, home) if device is None else device
+            probe.place(self._hooks, known, home, by_input=several and device is None)
+
+    def _devices_around(self) -> dict[nn.Module, int | None]:
+        """Return of each module its device, or else that of the nearest module around it."""
+        devices = {self._model: self._device_of(self._model)}
+        for outer in self._model.modules():
+            for child in outer.children():
+                if child not in devices:
+                    device = self._device_of(child)
+                    devices[child] = devices[outer] if device is None else device
+        return devices
 
     def _device_of(self, module: nn.Module) -> int | None:
         """Return the index of a module's device, whose moves are detected from now on; None on the host."""

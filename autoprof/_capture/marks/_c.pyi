@@ -102,7 +102,7 @@ class EventReader:
 
 @final
 class HookContext:
-    """The state that the marks of one purpose share, for calls on the training thread that ``update`` gives.
+    """The state that the marks of one purpose share. Disabled until ``update``.
 
     With ``nodes`` and ``gaps`` (both or none), calls of modules track backward: they have the autograd nodes of inputs
     and outputs marked in ``nodes``, and keep calls with a gap before them in ``gaps``. A context of nodes has
@@ -118,8 +118,12 @@ class HookContext:
         fallback: Callable[[Any, Any], None] = ...,
         on_error: Callable[[Any, Any, Exception], None] = ...,
     ) -> None: ...
-    def update(self, *, training_thread: int, read_clock: Callable[[], Any]) -> None:
-        """Renew the state that the recorder changes; ``time.perf_counter_ns`` is read without a call of Python."""
+    def update(self, *, enabled: bool, training_thread: int, read_clock: Callable[[], Any]) -> None:
+        """Renew the state that the recorder changes.
+
+        ``enabled``: usual cases are handled in C; ``read_clock`` returns a reading, and ``time.perf_counter_ns`` is
+        read without a call of Python.
+        """
 
 @final
 class NodeMarks:
@@ -174,8 +178,8 @@ class CallTable:
         """Return the site of a module, a new one where it has none."""
     def find(self, module: nn.Module) -> CallSite | None:
         """Return the site of a module, or None."""
-    def alias(self, wrapper: nn.Module, source: CallSite, /) -> CallSite:
-        """Have the calls of a wrapper marked as those of the module that it wraps, and that one's calls inside not."""
+    def alias(self, module: nn.Module, source: CallSite, *, wraps: bool) -> CallSite:
+        """Give a module the entries of another one's site: a replica of that module, or a module that wraps it."""
     def drop(self, module: nn.Module) -> None:
         """Remove the site of a module."""
 

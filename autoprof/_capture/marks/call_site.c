@@ -37,9 +37,10 @@ typedef struct {
     PyObject_HEAD
     module_state *state;
     PyObject *reference; /* weak, to the module */
-    PyObject *source;    /* the site of the module that this one wraps, whose entries are called here; or NULL */
+    PyObject *source;    /* the site whose entries are called here, where this is a replica or a wrapper; or NULL */
     PyObject *before;    /* tuple of functions of the module, called before its entries are looked up */
     PyObject *entries;   /* tuple of CallEntry, outermost first */
+    char wraps;          /* whether the module of `source` runs inside this call */
     int inside;          /* calls of wrappers around this module that are running: it is not marked in them */
 } CallSite;
 
@@ -185,12 +186,18 @@ static PyObject *call_table_find(PyObject *op, PyObject *module) {
     return Py_NewRef(known != NULL ? known : Py_None);
 }
 
-static PyObject *call_table_alias(PyObject *op, PyObject *args) {
+static PyObject *call_table_alias(PyObject *op, PyObject *args, PyObject *kwargs) {
+    static char *names[] = {"module", "source", "wraps", NULL};
     CallTable *self = (CallTable *)op;
-    PyObject *wrapper, *source;
-    if (!PyArg_ParseTuple(args, "OO!:alias", &wrapper, self->state->call_site_type, &source))
+    PyObject *module, *source;
+    int wraps;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO!$p:alias", names, &module, self->state->call_site_type, &source,
+                                     &wraps))
         return NULL;
-    return (PyObject *)add_site(self, wrapper, source);
+    CallSite *site = add_site(self, module, source);
+    if (site != NULL)
+        site->wraps = (char)wraps;
+    return (PyObject *)site;
 }
 
 static PyObject *call_table_drop(PyObject *op, PyObject *module) {
@@ -242,7 +249,7 @@ DEFINE_DEALLOC(call_table)
 static PyMethodDef table_methods[] = {
     {"site", call_table_site, METH_O, "Return the site of a module, a new one where it has none."},
     {"find", call_table_find, METH_O, "Return the site of a module, or None."},
-    {"alias", call_table_alias, METH_VARARGS, "Have the calls of a wrapper marked as those of a site's module."},
+    {"alias", KEYWORDS(call_table_alias), "Give a module the entries of another one's site."},
     {"drop", call_table_drop, METH_O, "Remove the site of a module."},
     {NULL},
 };
@@ -445,13 +452,13 @@ static int call_before(CallSite *marked, PyObject *shown) {
 static PyObject *call_between(running_call *running, Py_ssize_t at) {
     CallSite *site = running->site, *marked = running->marked;
     if (at == PyTuple_GET_SIZE(running->entries)) {
-        marked->inside += site != marked;
+        marked->inside += site->wraps;
         PyObject *output = call_through(site, running->module, running->args, running->kwargs);
-        marked->inside -= site != marked;
+        marked->inside -= site->wraps;
         return output;
     }
     CallEntry *entry = (CallEntry *)PyTuple_GET_ITEM(running->entries, at);
-    marked_call call = {entry->code, 0};
+    marked_call call = {entry->code, 0, site != marked && !site->wraps};
     PyObject *token = NULL;
     if (enter_entry(entry, running, &call, &token) < 0)
         return NULL;
@@ -493,7 +500,8 @@ static PyObject *module_of(CallSite *self) {
 
 static PyObject *call_site_call(PyObject *op, PyObject *args, PyObject *kwargs) {
     CallSite *self = (CallSite *)Py_NewRef(op), *marked = self->source != NULL ? (CallSite *)self->source : self;
-    PyObject *module = Py_NewRef(module_of(self)), *shown = Py_NewRef(module_of(marked)), *output = NULL;
+    PyObject *module = Py_NewRef(module_of(self)), *output = NULL;
+    PyObject *shown = Py_NewRef(module_of(self->wraps ? marked : self));
     if (module == Py_None)
         PyErr_SetString(PyExc_ReferenceError, "the module of this call no longer exists");
     else if (shown == Py_None || self->inside || is_bare(marked))

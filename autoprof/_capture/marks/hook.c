@@ -65,14 +65,16 @@ static PyObject *hook_context_new(PyTypeObject *type, PyObject *args, PyObject *
 }
 
 static PyObject *hook_context_update(PyObject *op, PyObject *args, PyObject *kwargs) {
-    static char *names[] = {"training_thread", "read_clock", NULL};
+    static char *names[] = {"enabled", "training_thread", "read_clock", NULL};
     HookContext *self = (HookContext *)op;
+    int enabled;
     unsigned long training_thread;
     PyObject *read_clock;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "$kO:update", names, &training_thread, &read_clock))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "$pkO:update", names, &enabled, &training_thread, &read_clock))
         return NULL;
     if (self->buffer == NULL) /* cleared by the garbage collector: its hooks hand over to Python */
         Py_RETURN_NONE;
+    self->enabled = (char)enabled;
     self->training_thread = training_thread;
     self->reads_host_clock = read_clock == self->module->perf_counter_ns;
     Py_XSETREF(self->read_clock, Py_NewRef(read_clock));

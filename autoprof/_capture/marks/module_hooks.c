@@ -10,12 +10,12 @@ static inline int is_idle(HookContext *self) {
 }
 
 /* The outcome of a call that is not the usual one: on another thread than the training thread it is passed over, unless it
-is a part of a backward pass. */
-static hook_outcome pass_over(HookContext *self) {
+is a part of a backward pass or a call of a replica. */
+static hook_outcome pass_over(HookContext *self, marked_call *call) {
     long long task;
     if (is_idle(self))
         return HOOK_DONE;
-    if (self->buffer == NULL || PyThread_get_thread_ident() == self->training_thread)
+    if (self->buffer == NULL || call->is_replica || PyThread_get_thread_ident() == self->training_thread)
         return HOOK_FALLBACK;
     if (current_graph_task(self->module, &task) < 0)
         return HOOK_FAILED;
@@ -103,7 +103,7 @@ hook_outcome enter_call(HookContext *self, marked_call *call, PyObject *args, Py
     long long code = call->code;
     if (is_idle(self) || !is_usual(self) || !has_room(self) ||
         (tracks && !takes_tensors(self, args, kwargs)))
-        return pass_over(self);
+        return pass_over(self, call);
     if (entering_code(self, &code) < 0)
         return HOOK_FAILED;
     if (tracks) {
@@ -168,7 +168,7 @@ static hook_outcome leave_tracked(HookContext *self, marked_call *call, PyObject
 
 hook_outcome leave_call(HookContext *self, marked_call *call, PyObject *output) {
     if (is_idle(self) || !is_usual(self) || !has_room(self))
-        return pass_over(self);
+        return pass_over(self, call);
     if (self->nodes != NULL)
         return leave_tracked(self, call, output);
     return end_call(self, call) < 0 ? HOOK_FAILED : HOOK_DONE;

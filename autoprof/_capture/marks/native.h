@@ -167,7 +167,7 @@ typedef struct HookContext {
     PyObject *fallback, *on_error; /* of a context of nodes: the prehook in Python, the function for its exceptions */
     PyObject *read_clock;
     unsigned long training_thread;
-    char reads_host_clock;
+    char enabled, reads_host_clock;
 } HookContext;
 
 typedef enum {
@@ -176,9 +176,11 @@ typedef enum {
     HOOK_FAILED,   /* an exception is set */
 } hook_outcome;
 
-/* One call of a module: the shifted index of its label, and of a call whose backward is tracked the ordinal, or 0. */
+/* One call of a module: the shifted index of its label, of a call whose backward is tracked the ordinal, or 0, and whether
+the module is a replica. */
 typedef struct {
     long long code, ordinal;
+    int is_replica;
 } marked_call;
 
 /* The marks around a module's call. */
@@ -217,7 +219,7 @@ static inline int next_node_number(module_state *module, long long *number) {
 
 /* Whether marks are appended: the step is sampled. */
 static inline int is_appending(HookContext *self) {
-    return self->buffer != NULL && !self->buffer->suspended;
+    return self->enabled && self->buffer != NULL && !self->buffer->suspended;
 }
 
 /* Whether the mark of a call needs an append and nothing else: it is of the training thread. */
