@@ -28,7 +28,7 @@ MAX_ENTRIES: Final = 16
 MIN_UPDATES: Final = 3
 """Updates in a row on one thread, from which on forwards on other threads are no part of the training."""
 ATTACKS: Final = 3
-"""Steps in a row with a forward with gradients in ``eval`` mode, from which on these belong to the steps."""
+"""Steps in a row with a forward in ``eval`` mode, graded or a single one, from which on it is a part of them."""
 MAX_OPTIMIZERS: Final = 256
 """Optimizers whose steps are counted."""
 
@@ -139,6 +139,9 @@ class StepDetector:
         self._saw_forward = self._saw_fetch = self._closure = self._saw_ungraded = False
         self._graded_in_eval = False
         """Whether a forward with gradients in ``eval`` mode came since the last one in ``train`` mode."""
+        self._evals, self._steps_with_labels = 0, ATTACKS - 1
+        """The forwards in ``eval`` mode without gradients since the last training forward, and the steps in a row with
+        one of them: the model labels its own batches, which is a part of training."""
         self._steps_with_attack = ATTACKS - 1
         """Steps in a row with such forwards beside those in ``train`` mode; the first step needs no others."""
         self._sources: set[int] = set()
@@ -248,6 +251,7 @@ class StepDetector:
             self._updater_trains |= event.thread == self._updating_thread
             if event.training:
                 self._count_attack()
+                self._count_labels()
         rule = self._meaning(happening)
         if happening is Happening.TRAINING_FORWARD and event.training:
             self._trained.add(event.module)
@@ -269,6 +273,10 @@ class StepDetector:
             return Happening.TRAINING_FORWARD
         if event.graded and (self._trains_in_eval or self._attacks or not has_trained):
             return Happening.TRAINING_FORWARD
+        if not event.graded and (has_trained or event.is_model):
+            self._evals += 1
+            if self._labels and self._evals == 1:
+                return None
         return Happening.EVAL_FORWARD if has_trained or event.is_model else None
 
     def _fetch(self, event: events.Fetch) -> None:
@@ -357,7 +365,7 @@ class StepDetector:
             self._between = False
 
     def _mode_changed(self, event: events.ModeChanged) -> None:
-        if event.training or not self._trained or self._trains_in_eval or self._attacks:
+        if event.training or not self._trained or self._trains_in_eval or self._attacks or self._labels:
             return
         if self._meaning(Happening.EVAL_CALL) is StepRule.VALIDATES:
             self.thread = event.thread
@@ -414,6 +422,16 @@ class StepDetector:
         self._between, self._between_at = True, 0
         self._saw_forward = self._saw_fetch = self._closure = False
         self._sources.clear()
+
+    @property
+    def _labels(self) -> bool:
+        return self._steps_with_labels >= ATTACKS
+
+    def _count_labels(self) -> None:
+        """At a forward in ``train`` mode: a model that labels its batches was called once before it in each step."""
+        if self._evals or (self._between and self._trained):
+            self._steps_with_labels = self._steps_with_labels + 1 if self._evals == 1 else 0
+        self._evals = 0
 
     def _count_attack(self) -> None:
         """A forward in ``train`` mode begins: training that attacks the model in ``eval`` mode does so in each step."""

@@ -64,7 +64,8 @@ class Program:
 
     def _forward(self, *how: str) -> None:
         module, training, graded = 1 + ("part" in how), "eval" not in how, "ungraded" not in how
-        self.report(events.ForwardBegins(module, module == 1, training, graded, self.thread))
+        inference = "inference" in how
+        self.report(events.ForwardBegins(module, module == 1, training, graded, self.thread, inference))
 
     def _call(self, fqn: str) -> None:
         self.calls.append(OutermostModuleCall(self.position, fqn))
@@ -195,6 +196,16 @@ def test_a_step_waits_for_the_optimizers_that_are_expected(text: str, expected: 
         # An attack on the model in ``eval`` mode, with gradients, before each forward in ``train`` mode.
         ("forward:eval train eval ; forward:eval training train eval forward:eval", "end end"),
         ("train*2 eval forward:eval train eval forward:eval train eval forward:eval train ; eval forward:eval", "end"),
+        # One forward in ``eval`` mode without gradients in each step: the model labels its own batches.
+        ("eval forward:eval:ungraded train ; eval forward:eval:ungraded training train", "end"),
+        (
+            "train train eval forward:eval:ungraded train eval forward:eval:ungraded train eval forward:eval:ungraded "
+            "train ; eval forward:eval:ungraded train",
+            "end",
+        ),
+        # Several of them in a row are validation.
+        ("eval forward:eval:ungraded train ; forward:eval:ungraded forward:eval:ungraded", "exclude:validation"),
+        ("train*3 ; forward*2:eval:ungraded forward", "exclude:validation include:validation end"),
         # It is validation where it comes once.
         ("train*3 ; eval forward:eval forward", "exclude:validation include:validation end"),
         # Validation without gradients stays what it is.
@@ -236,6 +247,9 @@ def test_forwards_that_a_method_of_training_needs_belong_to_its_steps(text: str,
         ("forward:eval backward update ; forward:eval", "end"),
         # A loader of unknown use, given to the session, ends no step during validation.
         ("train forward:eval:ungraded ; fetch:new:given", ""),
+        # In inference mode no output can take part in training: validation before the update, without ``eval``.
+        ("train forward backward ; forward*2:ungraded:inference begin", "exclude:validation include:validation"),
+        ("train ; forward:ungraded:inference", ""),
         # A trainer may validate before it trains in a closure.
         ("fetch:a:ungraded ; begin forward end:1:last", "include:validation TrainsInUpdate end"),
     ],

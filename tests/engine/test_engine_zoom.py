@@ -175,12 +175,13 @@ TIMES = {"Nest": 100_000, "one": 60_000, "one/inner": 59_000, "two": 38_000, "tw
 
 def test_a_row_that_is_too_expensive_to_open_says_so() -> None:
     """Of two rows that take long only the longer one is opened where the budget does not allow both."""
-    zoom = make_zoom(wide(), 0.01, 20.0)  # 120 ns a call with its resolution, 1 % of 100 µs: 8 calls
+    model = wide()
+    zoom = make_zoom(model, 0.01, 20.0)  # 120 ns a call with its resolution, 1 % of 100 µs: 8 calls
     for step in range(20):
         zoom.frames(FrameRun.of([frame_of(zoom, TIMES, step)]))
     assert zoom.stopped["one/inner"] == "budget"
     assert len(zoom.groups) <= 40
-    cheap = make_zoom(wide(), 0.01, 1.0)
+    cheap = make_zoom(model, 0.01, 1.0)
     for step in range(20):
         cheap.frames(FrameRun.of([frame_of(cheap, TIMES, step)]))
     assert cheap.stopped["one/inner"] is None
@@ -189,7 +190,8 @@ def test_a_row_that_is_too_expensive_to_open_says_so() -> None:
 
 def test_the_smallest_rows_are_closed_where_the_budget_does_not_afford_the_cut() -> None:
     """Down to the groups that a run begins with; they are opened again, the longest first, where there is room."""
-    zoom = make_zoom(wide(), None, 1.0)
+    model = wide()
+    zoom = make_zoom(model, None, 1.0)
 
     def run() -> set[str]:
         for step in range(6):
