@@ -32,6 +32,8 @@ class CallSite:
     source: str
     count: int
     ns: int
+    path: str = ""
+    """The calls around or inside the line, as text."""
 
     @property
     def location(self) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -15,11 +15,15 @@ from .._stats.intervals import proportion_factors
 from ..frame import TRAINING_LANE, FrameRun, Layout, Nanoseconds, Phase, StepFrame
 from ..probes._call_table import Site
 from ..probes.stacks import Sites, StackProbe, StackSample
-from ._calls import NEARLY_ALL, CallSite, call_site
+from ._calls import NEARLY_ALL, CallSite, call_site, shorten_path
 
 UNATTRIBUTED: Final = "unattributed"
 """The key of samples in no span; those in a span have its phase and name, those in excluded time ``EXCLUDED``."""
 EXCLUDED: Final = "excluded"
+MIN_SAMPLES: Final = 5
+"""Samples from which on lines are named."""
+FEW_SAMPLES: Final = 10
+"""Samples below which their number is said."""
 MAX_KEPT: Final = 256
 """Kinds of time, lines of each, and steps whose samples wait for their frames."""
 
@@ -35,7 +39,7 @@ class StackTable:
     @property
     def named(self) -> tuple[CallSite, ...]:
         """The lines that certainly have a good part of the time, the longest first."""
-        if self.samples < 10:
+        if self.samples < MIN_SAMPLES:
             return ()
         return tuple(line for line in self.lines if self.share_low(line) > 0.2)
 
@@ -53,10 +57,17 @@ class StackTable:
         named = self.named
         return describe_line(named[0]) if named and self.share(named[0]) >= NEARLY_ALL else None
 
+    @property
+    def described(self) -> str:
+        """The first named line with the calls inside or around it."""
+        return f"{describe_line(self.named[0])}{_source(self.named[0])}{self.named[0].path}"
+
     def describe(self, share: float) -> str:
         """Return the lines as text, each with its part of ``share``, a fraction of the step or of the whole time."""
+        few = f" ({self.samples} samples)" if self.samples < FEW_SAMPLES else ""
         return ", ".join(
-            f"{describe_line(line)}{_source(line)}, {format_percent(self.share(line) * share)}" for line in self.named
+            f"{describe_line(line)}{_source(line)}{line.path}, {format_percent(self.share(line) * share)}{few}"
+            for line in self.named
         )
 
     def evidence(self) -> dict[str, Any]:
@@ -78,8 +89,32 @@ def _source(line: CallSite) -> str:
 
 
 def _called(line: CallSite) -> str:
-    """Return the function that a line calls; empty for a comprehension or a lambda, which are parts of it."""
-    return "" if line.call.startswith("<") else line.call
+    """Return the function that a line calls; empty for a part of the line, as a lambda, and for ``__init__``."""
+    return "" if line.call.startswith(("<", "__")) else line.call
+
+
+def _path(line: CallSite, users: tuple[Site, ...], common: set[tuple[str, int]]) -> str:
+    """Return the calls inside a line where the time goes, and its function, unless that is the loop.
+
+    Without ``common`` lines, those of the loop, it is the innermost line, and the line that calls its function.
+    """
+    at = next((at for at, user in enumerate(users) if user[:2] == (line.file, line.line)), None)
+    if common:
+        loops = {user.function for user in users if user[:2] in common}
+        own = "" if not _called(line) or line.function in loops or line.function.startswith("<") else line.function
+        within = f" in {own}" if own else ""
+        inside = [user for user in reversed(users[: at or 0]) if not user.function.startswith("<")]
+        if not inside:
+            return within
+        first = "" if inside[0].function == _called(line) else f" → {inside[0].function}"
+        last = f" → {inside[-1].function}" if len(inside) > 1 else ""
+        return f"{first} ({_place(inside[0])}){last or within}"
+    callers = users[0 if at is None else at + 1 :]
+    return f", called in {callers[0].function} ({_place(callers[0])})" if callers else ""
+
+
+def _place(site: Site) -> str:
+    return f"{shorten_path(site.file)}:{site.line}"
 
 
 class StackMonitor:
@@ -178,6 +213,8 @@ class StackMonitor:
         """Add the samples up by the outermost line of each that does not call the rest of the step as well."""
         common = set() if kind.startswith(Phase.DATA) else self._common_lines(kind)  # the loop fetches every batch
         groups: dict[tuple[str, int], dict[Site, list[int]]] = {}
+        stacks: dict[tuple[str, int], tuple[int, tuple[Site, ...]]] = {}
+        """The stack with most of the time of each line."""
         for (users, inner), (count, ns) in self._tables[kind].items():
             # A lambda has no name: the line in it that calls something says more than the line that calls it.
             own = (user for user in reversed(users) if user[:2] not in common and user.call != "<lambda>")
@@ -185,11 +222,13 @@ class StackMonitor:
             if site is not None:
                 sums = groups.setdefault(site[:2], {}).setdefault(site, [0, 0])
                 sums[0], sums[1] = sums[0] + count, sums[1] + ns
+                stacks[site[:2]] = max(stacks.get(site[:2], (0, ())), (ns, users), key=lambda one: one[0])
         most = sorted(groups.values(), key=lambda group: -sum(ns for _, ns in group.values()))[:5]
         lines = []
         for group in most:
             longest = max(group, key=lambda site: (group[site][1], site))
-            lines.append(call_site(longest, *map(sum, zip(*group.values(), strict=True))))
+            line = call_site(longest, *map(sum, zip(*group.values(), strict=True)))
+            lines.append(replace(line, path=_path(line, stacks[longest[:2]][1], common)))
         samples, ns = map(sum, zip(*self._tables[kind].values(), strict=True))
         return StackTable(samples, ns, tuple(lines))
 

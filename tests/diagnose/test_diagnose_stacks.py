@@ -211,3 +211,39 @@ def test_samples_of_steps_that_are_completed_together_belong_each_to_its_own(
         monitor.frames(FrameRun.of([make_frame([span], step=step, duration_ns=100 * MS)]))
     counts = {kind: table.samples for kind, table in monitor.statistics().items()}
     assert counts == {"forward net1": 1, "forward net2": 2, "forward net3": 1}
+
+
+LINES = ["", "main", "fetch", "decode", "rest", "step", "after", "draw"]
+"""The functions of a program by the only line of each that is seen."""
+
+
+def stacks_of(probe: StackProbe, clock: FakeClock, *samples: tuple[int, str]) -> StackMonitor:
+    """Return a monitor of these samples: the millisecond, and the functions from the outermost one inwards."""
+    monitor = StackMonitor(probe)
+    for ms, functions in samples:
+        names = functions.split()
+        sites = [
+            Site(f"{os.getcwd()}/train.py", LINES.index(name), name, call)
+            for name, call in zip(names, [*names[1:], ""], strict=True)
+        ]
+        probe.samples.append(StackSample(ms * MS, 10 * MS, False, tuple(reversed(sites)), sites[-1]))
+    spans = [
+        Span("Data", None, Phase.DATA, None, 0, 30 * MS),
+        Span("net", "net", Phase.FORWARD, None, 30 * MS, 30 * MS),
+    ]
+    observed(monitor, clock, 1000, spans, 100)
+    return monitor
+
+
+def test_a_line_is_named_with_the_calls_inside_it_or_around_it(probe: StackProbe, clock: FakeClock) -> None:
+    """The loop's own line says which function is slow below it; a helper's line says who called it."""
+    monitor = stacks_of(
+        probe,
+        clock,
+        *((1000 + ms, "main fetch decode rest") for ms in range(0, 30, 5)),
+        *((1030 + ms, "main step") for ms in range(0, 30, 5)),
+        *((1060 + ms, "main after draw rest") for ms in range(0, 30, 5)),
+    )
+    tables = monitor.statistics()
+    assert tables[UNATTRIBUTED].describe(0.5) == "train.py:6 draw (train.py:7) → rest, 50.0 % (6 samples)"
+    assert tables["data Data"].describe(0.3) == "train.py:4 rest, called in decode (train.py:3), 30.0 % (6 samples)"

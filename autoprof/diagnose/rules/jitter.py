@@ -110,7 +110,7 @@ def _outside_cause(run: Evidence) -> Cause:
     """Return the line outside of all spans that takes the time, if one does."""
     table = run.facts.stacks.get(UNATTRIBUTED)
     if table is not None and table.dominant:
-        why = f"The extra time is outside all spans, where {table.dominant} takes nearly all of the time."
+        why = f"The extra time is outside all spans, where {table.described} takes nearly all of the time."
         advice = "do this less often, or outside of the training step: on another thread, in the loader's workers"
         return Cause(table.dominant, why, advice)
     why = "No single span explains them: the extra time is outside all spans, or spread over many."
