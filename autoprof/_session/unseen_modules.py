@@ -125,6 +125,6 @@ class UnseenModules(Observer):
                 new.append(fqn)
         if new:
             self._notes.warn_once(
-                f"model: modules that came during the run have no rows: {shorten(visible(', '.join(new)), 200)}. Their "
+                f"model: modules added during the run have no rows: {shorten(visible(', '.join(new)), 200)}. Their "
                 "time is in the module around them; close the session and call autoprof.instrument again"
             )

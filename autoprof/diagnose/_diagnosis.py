@@ -171,8 +171,8 @@ class Diagnosis(Observer):
         self._stacks.frames(run)
         self._threads.look()
         if run.steps[-1] >= self._next_look and self._collector.memory_grows:
-            self._next_look = round(1.2 * run.steps[-1]) + 4
-            self._kept.look(sys._getframe())
+            self._next_look = round(1.2 * run.steps[-1])
+            self._kept.look(sys._getframe(), run.steps[-1])
 
     def finish(self, *, complete: bool) -> dict[str, Any]:
         """Compare the ranks over all their records, however long that takes.
@@ -180,7 +180,7 @@ class Diagnosis(Observer):
         Return the facts, from which the saved run is diagnosed again.
         """
         if self._collector.memory_grows:
-            self._kept.look(sys._getframe())
+            self._kept.look(sys._getframe(), self._collector.last_step)
         self._final = self._measured(final=True)
         return {"facts": self._final.to_dict()}
 

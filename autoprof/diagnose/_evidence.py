@@ -157,6 +157,11 @@ class EvidenceCollector:
             self._stretch *= 2
 
     @property
+    def last_step(self) -> int:
+        """The last step with a reading of memory; 0 without one."""
+        return self._memory[-1][0] if self._memory else 0
+
+    @property
     def memory_grows(self) -> bool:
         """Whether the last reading of memory is well above the first one."""
         return len(self._memory) > 1 and self._memory[-1][1] - self._memory[0][1] > enough_growth(self._memory[0][1])

@@ -1,18 +1,20 @@
 """Find the variables that keep more tensors, or longer autograd graphs, as the run goes on.
 
 A variable that grows at each look is named with the line that adds to it. The variables are those of the functions
-that run now, of their modules, and the attributes of their ``self``.
+that run now, of the program's modules, and the attributes of their objects.
 """
 
 from __future__ import annotations
 
 import dis
+import sys
+from collections import deque
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from types import CodeType, FrameType
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 import torch
 
@@ -20,11 +22,15 @@ from ._call_table import MAX_FRAMES, file_owner
 
 MAX_NODES: Final = 5_000
 """Operations of a graph that are followed to its oldest one; a look takes some milliseconds."""
+MAX_DEPTH: Final = 2
+"""Objects inside objects whose attributes are looked at."""
 MAX_ELEMENTS: Final = 10_000
 """Elements of a container that are looked at."""
 _ADDING: Final = frozenset({"append", "appendleft", "extend", "insert", "add", "update", "setdefault", "put"})
-LOOKS: Final = 2
-"""Looks in a row at which a variable has to be larger than at the one before."""
+_OTHERS: Final = {*sys.stdlib_module_names, "torch", "numpy", "autoprof"}
+"""Packages whose modules are not looked at, without a look at their files."""
+MIN_GROWTH: Final = 4
+"""Elements, or operations, by which a variable has to grow before it is named."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,37 +41,48 @@ class KeptTensors:
     file: str
     line: int
     kind: Literal["graph", "tensors"]
-    """Whether it is one tensor with the graph of many steps, or a container of tensors."""
+    """Whether it is one tensor with the graph of many steps, or a container."""
     count: int
-    """Operations from the oldest to the newest of the graph, or tensors in the container."""
+    """Operations from the oldest to the newest of the graph, or elements of the container that are no numbers."""
 
 
-@dataclass(slots=True)
-class _Growing:
+class _Seen(NamedTuple):
+    """A variable at the first look since it was last smaller, and at the last look."""
+
+    first_step: int
+    first_count: int
+    last_step: int
     kept: KeptTensors
-    looks: int = 0
+
+    @property
+    def grows(self) -> bool:
+        """Whether it has grown in at least every second step."""
+        growth = self.kept.count - self.first_count
+        return growth >= max(MIN_GROWTH, (self.last_step - self.first_step) / 2)
 
 
 class KeptTensorsProbe:
-    """Remember the size of each variable at the last look. For the training thread, between two steps."""
+    """Remember the size of each variable. For the training thread, between two steps."""
 
     def __init__(self) -> None:
-        self._sizes: dict[tuple[str, str, int], _Growing] = {}
+        self._seen: dict[tuple[str, str, int], _Seen] = {}
 
-    def look(self, frame: FrameType | None) -> None:
-        """Measure the variables of a frame and of those that called it."""
+    def look(self, frame: FrameType | None, step: int) -> None:
+        """Measure the variables of a frame, of those that called it, and of the program's modules."""
         found = {(one.variable, one.file, one.line): one for one in _holders(frame)}
         for key, kept in found.items():
-            before = self._sizes.get(key)
-            grew = before is not None and kept.count > before.kept.count
-            self._sizes[key] = _Growing(kept, before.looks + 1 if before is not None and grew else 0)
-        for key in self._sizes.keys() - found.keys():
-            if self._sizes[key].looks < LOOKS:  # a function that has returned is not forgotten if it kept much
-                del self._sizes[key]
+            before = self._seen.get(key)
+            if before is None or kept.count < before.kept.count:
+                self._seen[key] = _Seen(step, kept.count, step, kept)
+            else:
+                self._seen[key] = before._replace(last_step=step, kept=kept)
+        for key in self._seen.keys() - found.keys():
+            if not self._seen[key].grows:  # what a function kept is known after it has returned
+                del self._seen[key]
 
     def growing(self) -> tuple[KeptTensors, ...]:
-        """Return the variables that grew at each of the last looks, the largest first."""
-        grown = [one.kept for one in self._sizes.values() if one.looks >= LOOKS]
+        """Return the variables that have grown at each look, the largest first."""
+        grown = [one.kept for one in self._seen.values() if one.grows]
         return tuple(sorted(grown, key=lambda one: -one.count)[:3])
 
 
@@ -73,44 +90,58 @@ def _holders(frame: FrameType | None) -> Iterator[KeptTensors]:
     seen: set[int] = set()
     for _ in range(MAX_FRAMES):
         if frame is None:
-            return
+            break
         code = frame.f_code
         if file_owner(code.co_filename) == "user":
-            own = frame.f_locals
-            yield from _measure(own, "", code, seen)
-            holder = own.get("self")
-            if holder is not None and not isinstance(holder, torch.nn.Module):
-                yield from _measure(getattr(holder, "__dict__", {}), "self.", code, seen)
-            if own is not frame.f_globals:
-                yield from _measure(frame.f_globals, "", code, seen)
+            yield from _measure(frame.f_locals, "", code.co_filename, code, seen)
+            yield from _measure(frame.f_globals, "", code.co_filename, code, seen)
         frame = frame.f_back
+    for name, module in list(sys.modules.items()):
+        file = None if name.partition(".")[0] in _OTHERS else getattr(module, "__file__", None)
+        if file and file_owner(file) == "user":
+            yield from _measure(vars(module), f"{name.rpartition('.')[2]}.", file, None, seen)
 
 
-def _measure(variables: Mapping[str, Any], prefix: str, code: CodeType, seen: set[int]) -> Iterator[KeptTensors]:
+def _measure(
+    variables: Mapping[str, Any], prefix: str, file: str, code: CodeType | None, seen: set[int], depth: int = 0
+) -> Iterator[KeptTensors]:
+    """Yield the variables that hold something, and the attributes of the program's own objects among them."""
     for name, value in list(variables.items()):
-        if id(value) in seen:
+        if id(value) in seen or (name.startswith("__") and name.endswith("__")):
             continue
+        seen.add(id(value))
         kind: Literal["graph", "tensors"] = "graph"
         if isinstance(value, torch.Tensor):
             size = _graph_age(value.grad_fn)
-        elif isinstance(value, Collection) and not isinstance(value, (str, bytes)):
-            kind, size = "tensors", _tensors_in(value)
+        elif isinstance(value, (list, dict, set, deque)):
+            kind, size = "tensors", _large_in(value)
         else:
+            if depth < MAX_DEPTH and _is_own(value):
+                yield from _measure(vars(value), f"{prefix}{name}.", file, code, seen, depth + 1)
+                if isinstance(value, torch.nn.Module):
+                    for inner, module in value.named_modules(prefix=f"{prefix}{name}"):
+                        yield from _measure(vars(module), f"{inner}.", file, code, seen, MAX_DEPTH)
             continue
-        seen.add(id(value))
         if size:
-            yield KeptTensors(prefix + name, code.co_filename, _line(code, name), kind, size)
+            yield KeptTensors(prefix + name, file, 0 if code is None else _line(code, name), kind, size)
 
 
-def _tensors_in(container: Collection[Any]) -> int:
-    """Return the number of tensors in a container, or in the containers in it."""
+def _is_own(value: Any) -> bool:
+    """Return whether a value is an object of one of the program's classes, or a model."""
+    if isinstance(value, torch.nn.Module):
+        return True
+    defined = sys.modules.get(type(value).__module__)
+    file = getattr(defined, "__file__", None)
+    return hasattr(value, "__dict__") and file is not None and file_owner(file) == "user"
+
+
+def _large_in(container: Collection[Any]) -> int:
+    """Return the number of elements that may be large: all but numbers, short texts, and pairs of these."""
     count = 0
     with suppress(RuntimeError):  # another thread changes it
         for _, element in zip(range(MAX_ELEMENTS), _values(container), strict=False):
-            if isinstance(element, torch.Tensor):
-                count += 1
-            elif isinstance(element, (list, tuple, dict)):
-                count += sum(isinstance(one, torch.Tensor) for one in _values(element))
+            parts = _values(element) if isinstance(element, (tuple, dict)) else (element,)
+            count += any(not isinstance(one, (int, float, str, bytes, complex, type(None))) for one in parts)
     return len(container) if count == MAX_ELEMENTS else count
 
 

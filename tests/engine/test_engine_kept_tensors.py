@@ -16,9 +16,9 @@ def loss_of(weight: torch.Tensor) -> torch.Tensor:
     return (weight * 2).square().mean()
 
 
-def look(probe: KeptTensorsProbe) -> None:
+def look(probe: KeptTensorsProbe, step: int) -> None:
     """Look from the function that calls."""
-    probe.look(sys._getframe(1))
+    probe.look(sys._getframe(1), step)
 
 
 def names(probe: KeptTensorsProbe) -> list[tuple[str, str]]:
@@ -30,9 +30,9 @@ def test_a_running_loss_that_keeps_each_graph_is_named_with_its_line() -> None:
     """The line is the one that adds, not the one that starts at zero."""
     probe, weight = KeptTensorsProbe(), torch.ones(4, requires_grad=True)
     running: Any = 0.0
-    for _ in range(6):
+    for step in range(6):
         running = running + loss_of(weight)
-        look(probe)
+        look(probe, step)
     (kept,) = probe.growing()
     start = test_a_running_loss_that_keeps_each_graph_is_named_with_its_line.__code__.co_firstlineno
     assert kept == KeptTensors("running", __file__, start + 5, "graph", kept.count)
@@ -41,9 +41,9 @@ def test_a_running_loss_that_keeps_each_graph_is_named_with_its_line() -> None:
 def test_the_loss_of_the_present_step_is_not_named() -> None:
     """Its graph is as long in each step."""
     probe, weight = KeptTensorsProbe(), torch.ones(4, requires_grad=True)
-    for _ in range(6):
+    for step in range(6):
         loss = loss_of(weight)
-        look(probe)
+        look(probe, step)
     assert loss.requires_grad
     assert names(probe) == []
 
@@ -54,12 +54,12 @@ def test_containers_that_are_filled_are_named() -> None:
     outputs: list[tuple[int, torch.Tensor]] = []
     by_step: dict[int, torch.Tensor] = {}
     last: deque[torch.Tensor] = deque(maxlen=2)
-    for number in range(8):
-        outputs.append((number, torch.ones(2)))
-        by_step[number] = torch.ones(2)
+    for step in range(12):
+        outputs.append((step, torch.ones(2)))
+        by_step[step] = torch.ones(2)
         last.append(torch.ones(2))
-        if number > 3:
-            look(probe)
+        if step > 3:
+            look(probe, step)
     assert sorted(names(probe)) == [("by_step", "tensors"), ("outputs", "tensors")]
 
 
@@ -67,9 +67,9 @@ def test_numbers_may_be_kept() -> None:
     """A list of floats costs nothing."""
     probe = KeptTensorsProbe()
     losses: list[float] = []
-    for _ in range(6):
+    for step in range(6):
         losses.append(1.0)
-        look(probe)
+        look(probe, step)
     assert names(probe) == []
 
 
@@ -81,16 +81,16 @@ class Trainer:
 
     def fit(self, probe: KeptTensorsProbe) -> None:
         """Train six steps."""
-        for _ in range(6):
+        for step in range(6):
             self.losses.append(torch.ones(1))
-            look(probe)
+            look(probe, step)
 
 
 def test_an_attribute_of_the_object_that_trains_is_named_also_after_it_has_returned() -> None:
     """Looks that follow find other functions."""
     probe = KeptTensorsProbe()
     Trainer().fit(probe)
-    look(probe)
+    look(probe, 6)
     assert names(probe) == [("self.losses", "tensors")]
     assert probe.growing()[0].line == Trainer.fit.__code__.co_firstlineno + 3
 
@@ -98,9 +98,33 @@ def test_an_attribute_of_the_object_that_trains_is_named_also_after_it_has_retur
 def test_a_graph_of_many_operations_is_followed_no_further_than_the_limit() -> None:
     """A chain of 20,000 operations in one step is measured alike in each."""
     probe, weight = KeptTensorsProbe(), torch.ones(1, requires_grad=True)
-    for _ in range(5):
+    for step in range(5):
         value = weight
         for _ in range(20_000):
             value = value + 1
-        look(probe)
+        look(probe, step)
     assert names(probe) == []
+
+
+class Layer(torch.nn.Linear):
+    """A layer that remembers its inputs."""
+
+    def __init__(self) -> None:
+        super().__init__(1, 1)
+        self.history: list[torch.Tensor] = []
+
+
+SEEN: list[object] = []
+"""A list of the module, which a test fills."""
+
+
+def test_whatever_grows_is_named_wherever_it_is() -> None:
+    """In an object of the program's, in a layer of a model, and in a module; of any elements but numbers."""
+    probe, trainer, model = KeptTensorsProbe(), Trainer(), torch.nn.Sequential(Layer())
+    for step in range(6):
+        trainer.losses.append(torch.ones(1))
+        model[0].history.append(torch.ones(1))
+        SEEN.append(lambda: None)
+        look(probe, step)
+    SEEN.clear()
+    assert sorted(names(probe)) == [("SEEN", "tensors"), ("model.0.history", "tensors"), ("trainer.losses", "tensors")]

@@ -134,6 +134,6 @@ def test_modules_that_come_during_the_run_are_named() -> None:
         return model(x)  # type: ignore[no-any-return]
 
     assert any(
-        note.startswith("model: modules that came during the run have no rows: 1, 2. ")
+        note.startswith("model: modules added during the run have no rows: 1, 2. ")
         for note in notes(model, torch.ones(1, 2), run)
     )

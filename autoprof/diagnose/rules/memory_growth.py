@@ -87,8 +87,9 @@ def _describe_kept(run: Evidence) -> str:
     said = ""
     for one in run.facts.kept:
         is_graph = one.kind == "graph"
-        keeps = "refers to the graphs of earlier steps" if is_graph else f"holds {one.count:,} tensors, and grows"
-        said += f"; {one.variable} ({shorten_path(one.file)}:{one.line}) {keeps}"
+        keeps = "refers to the graphs of earlier steps" if is_graph else f"holds {one.count:,} elements, and grows"
+        line = f":{one.line}" if one.line else ""
+        said += f"; {one.variable} ({shorten_path(one.file)}{line}) {keeps}"
     return said
 
 
