@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Sequence
 from math import log
 from typing import Final, NamedTuple
@@ -23,30 +24,23 @@ MIN_EXCESS: Final = 0.1
 CAUSE_SHARE: Final = 0.75
 """Fraction of the excess of the long steps that must be in the phases."""
 REGULAR: Final = 0.8
-"""Fraction of the distances between long steps that a rhythm explains; a stall of the machine falls out of it."""
+"""Fraction of the steps that a rhythm, a begin or an end explains; a stall of the machine falls out of it."""
+MOST_LONG: Final = 0.7
+"""The most long steps, as a fraction: a quarter of all shows what is usual."""
 
 
 class RareTime(NamedTuple):
     """Time of some steps beyond that of the others."""
 
     steps: tuple[int, ...]
-    among: int
-    """The steps that were looked at."""
     every: int | None
     """The distance of the long steps, if it is nearly always the same or a multiple."""
+    when: str
+    """These steps in words: ``every 8th step``, ``the steps since 81``, or ``20 of 160 steps``."""
     excess_ns: float
     """The mean excess of a long step."""
     share: Interval
     """All excess over the time of all steps."""
-
-    @property
-    def when(self) -> str:
-        """These steps in words: ``every 8th step``, or ``20 of 160 steps``."""
-        return (
-            f"{len(self.steps)} of {count(self.among, 'step')}"
-            if self.every is None
-            else f"every {ordinal(self.every)} step"
-        )
 
 
 class PhaseSeries:
@@ -83,20 +77,18 @@ class PhaseSeries:
         usual = _low_quarter(times)  # below the median, so that every second step is distinguished
         is_long = times > usual + max(usual, MIN_EXCESS * lengths.mean())
         found = int(is_long.sum())
-        if found < MIN_LONG or 2 * found > among + 1:
+        if found < MIN_LONG or found > MOST_LONG * among:
+            return None
+        when, every = _describe(numbers, is_long)
+        if 2 * found > among + 1 and every is None and not when.startswith("the steps"):
             return None
         excess = np.where(is_long, times - usual, 0.0)
         # Steps with every span longer, as by the wait for a processor, have no cause in these phases.
         longer = float((lengths[is_long] - _low_quarter(lengths)).sum())
         if excess.sum() < CAUSE_SHARE * longer:
             return None
-        steps = numbers[is_long]
         return RareTime(
-            tuple(steps.tolist()),
-            among,
-            _rhythm(steps),
-            float(excess[is_long].mean()),
-            mean_ratio(excess, lengths),
+            tuple(numbers[is_long].tolist()), every, when, float(excess[is_long].mean()), mean_ratio(excess, lengths)
         )
 
 
@@ -105,13 +97,22 @@ def _low_quarter(values: npt.NDArray[np.float64]) -> float:
     return float(np.sort(values)[len(values) // 4])
 
 
-def _rhythm(steps: npt.NDArray[np.int64]) -> int | None:
-    """Return the distance of steps, or None where too many of the distances are no multiple of the usual one.
-
-    A distance is a multiple of ``every`` by chance once in ``every`` times: all together at most once in a hundred.
-    """
-    distances = np.diff(steps)
-    every = int(median(distances))
-    multiples = int((distances % max(every, 1) == 0).sum())
-    is_regular = every > 1 and multiples >= REGULAR * len(distances) and multiples * log(every) >= log(100)
-    return every if is_regular else None
+def _describe(numbers: npt.NDArray[np.int64], is_long: npt.NDArray[np.bool_]) -> tuple[str, int | None]:
+    """Return the long steps in words, and the distance between them if they have a rhythm."""
+    steps = numbers[is_long]
+    first, last = int(steps[0]), int(steps[-1])
+    if is_long[numbers >= first].mean() >= REGULAR and numbers[0] < first:
+        return f"the steps since {first}", None
+    if is_long[numbers <= last].mean() >= REGULAR and last < numbers[-1]:
+        return f"the steps up to {last}", None
+    every = int(median(np.diff(steps)))
+    within = (numbers >= first) & (numbers <= last)
+    rest = numbers % max(every, 1)
+    due = within & (rest == Counter(rest[is_long].tolist()).most_common(1)[0][0])
+    # Recorded steps between the due ones show that these are not long. A distance is a multiple of ``every`` by chance
+    # once in ``every`` times: all together at most once in a hundred.
+    agrees = (due & is_long).sum() >= REGULAR * max(due.sum(), len(steps))
+    is_regular = every > 1 and agrees and (within & ~due).sum() >= MIN_LONG
+    if is_regular and (len(steps) - 1) * log(every) >= log(100):
+        return f"every {ordinal(every)} step", every
+    return f"{len(steps)} of {count(len(numbers), 'step')}", None

@@ -1,6 +1,8 @@
 """Evidence made by hand, so that every number a rule sees is known."""
 
+from collections.abc import Iterable
 from dataclasses import replace
+from itertools import count
 from typing import Any
 
 from autoprof._stats import Aggregate
@@ -24,11 +26,16 @@ def spans_of(**milliseconds: float) -> list[Span]:
 
 
 def evidence_of(
-    *steps: dict[str, float], repeat: int = 1, step_ms: float = 100, facts: RunFacts | None = None, **changes: Any
+    *steps: dict[str, float],
+    repeat: int = 1,
+    step_ms: float = 100,
+    facts: RunFacts | None = None,
+    numbers: Iterable[int] | None = None,
+    **changes: Any,
 ) -> Evidence:
     """Make the evidence of these steps, the list of them ``repeat`` times; ``changes`` are to the summary."""
     aggregate, collector = Aggregate(), EvidenceCollector()
-    for number, parts in enumerate(steps * repeat, 1):
+    for number, parts in zip(count(1) if numbers is None else numbers, steps * repeat, strict=False):
         length = round(parts.get("step", step_ms) * MS)
         spans = spans_of(**{word: ms for word, ms in parts.items() if word != "step"})
         frame = make_frame(spans, step=number, duration_ns=length)

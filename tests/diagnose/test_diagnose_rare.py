@@ -62,3 +62,20 @@ def test_a_module_is_not_accused_of_collections_of_garbage() -> None:
     """The longest steps are those with a collection."""
     facts = RunFacts(collected=tuple(range(20, 161, 20)), collections=8)
     assert finding_of(run(range(20, 161, 20), facts=facts, forward=100.0), "hot-module").severity == "info"
+
+
+@pytest.mark.parametrize(
+    ("numbers", "when"), [(range(81, 161), "the steps since 81"), (range(1, 61), "the steps up to 60")]
+)
+def test_a_cause_that_begins_or_ends_during_the_run_is_dated(numbers: range, when: str) -> None:
+    """Half of the steps are long, in a row."""
+    assert f"60.0 ms in {when} " in why(run(numbers, data=60.0), "data-wait")
+
+
+def test_a_sampling_of_every_fourth_step_is_no_rhythm_of_the_program() -> None:
+    """All recorded steps from 40 on are long: nothing is known of those between them."""
+    recorded = [*range(1, 40), *range(40, 161, 4)]
+    long = {**USUAL, "forward": 64.0, "step": 71.0}
+    steps = [(number, long if number >= 80 else USUAL) for number in recorded]
+    summary = diagnose(evidence_of(*(parts for _, parts in steps), numbers=[number for number, _ in steps]))
+    assert "60.0 ms in the steps since 80 " in why(summary, "hot-module")
