@@ -127,3 +127,18 @@ def test_the_commands_and_exit_statuses_are_in_the_help_and_the_docs(capsys: pyt
         assert f"{status} {meaning}" in shown
         assert f"| {status} | {meaning} |" in page
     assert not [name for name in _commands() if f"`autoprof {name}`" not in page]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (["show", "--bad"], "autoprof show: --bad is not an option; autoprof show --help has those allowed"),
+        (["--bad"], "autoprof: --bad is not an option; autoprof --help has those allowed"),
+    ],
+)
+def test_an_unknown_option_names_its_command(
+    given: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without the usage of all commands."""
+    assert main(given) == 2
+    assert capsys.readouterr().err.strip() == message

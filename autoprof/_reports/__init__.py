@@ -9,4 +9,11 @@ def _show_in_notebook(summary: Summary) -> str:
     return render_html(summary)
 
 
+def _print(summary: Summary) -> str:
+    from .short_text import render_short  # only programs that print a summary need it
+
+    return "\n".join(render_short(summary))
+
+
 Summary._repr_html_ = _show_in_notebook
+Summary.__str__ = _print  # type: ignore[assignment]

@@ -96,7 +96,11 @@ def main(argv: Sequence[str] | None = None) -> int:
             print(f"autoprof {given[0]}: {option} is gone; use {instead}", file=sys.stderr)
             return 2
     parser = make_parser(given[0] if given else None)
-    arguments = parser.parse_args(given)
+    arguments, unknown = parser.parse_known_args(given)
+    if unknown:  # argparse would print the usage of all commands
+        where = f"autoprof {given[0]}" if given[0] in COMMANDS else "autoprof"
+        print(f"{where}: {' '.join(unknown)} is not an option; {where} --help has those allowed", file=sys.stderr)
+        return 2
     if arguments.command is None:
         parser.print_help(sys.stderr)
         return 2

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sink_builders import frame_of, summary_of
 
-from autoprof._reports.short_text import render_html
+from autoprof._reports.short_text import render_html, render_short
 from autoprof.summary import Finding, Summary
 
 
@@ -19,6 +19,11 @@ def test_a_summary_shows_itself_in_a_notebook(summary: Summary) -> None:
     assert "[warning] recompute: VRT (up to 100.0 ms a step could be saved)" in text
     assert "a note" in text
     assert "<script" not in text
+
+
+def test_a_printed_summary_is_the_report(summary: Summary) -> None:
+    """And not the representation of its fields."""
+    assert str(summary) == "\n".join(render_short(summary))
 
 
 @given(name=st.text(min_size=1, max_size=60))
