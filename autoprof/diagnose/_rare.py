@@ -60,10 +60,11 @@ class PhaseSeries:
         self._lengths[places] = lengths
         for column in self._phases.values():
             column[places] = 0
-        own = layout.self_ns(total_ns)
-        for phase, spans in layout.phase_groups:
+        own, outside = layout.self_ns(total_ns), np.asarray(lengths) - total_ns[:, layout.roots].sum(axis=1)
+        times = [(phase, own[:, spans].sum(axis=1)) for phase, spans in layout.phase_groups]
+        for phase, ns in (*times, (Phase.OTHER, outside)):
             column = self._phases.setdefault(phase, np.zeros(KEPT_STEPS, dtype=np.int64))
-            column[places] = own[:, spans].sum(axis=1)
+            column[places] = ns
 
     def rare(self, phases: Collection[Phase]) -> RareTime | None:
         """Return the time that at most half of the steps spend in these phases beyond the others."""

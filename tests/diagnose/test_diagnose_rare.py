@@ -13,7 +13,8 @@ USUAL = {"data": 0.1, "forward": 4.0, "backward": 6.0, "optimizer": 0.5, "step":
 
 def run(numbers: range | set[int], steps: int = 160, facts: RunFacts | None = None, **longer: float) -> Summary:
     """Diagnose steps of which those with these numbers, counted from 1, spend more milliseconds in some phases."""
-    long = {**USUAL, **{word: USUAL[word] + ms for word, ms in longer.items()}, "step": 11.0 + sum(longer.values())}
+    total = 11.0 + sum(longer.values())
+    long = {**USUAL, **{word: USUAL[word] + ms for word, ms in longer.items()}, "step": total}
     return diagnose(evidence_of(*(long if at in numbers else USUAL for at in range(1, steps + 1)), facts=facts))
 
 
@@ -79,3 +80,11 @@ def test_a_sampling_of_every_fourth_step_is_no_rhythm_of_the_program() -> None:
     steps = [(number, long if number >= 80 else USUAL) for number in recorded]
     summary = diagnose(evidence_of(*(parts for _, parts in steps), numbers=[number for number, _ in steps]))
     assert "60.0 ms in the steps since 80 " in why(summary, "hot-module")
+
+
+def test_jitter_says_only_what_the_long_steps_show() -> None:
+    """Time in no span, with its rhythm; or no phase alone, where several are longer."""
+    outside = run(range(8, 161, 8), step=60.0)
+    assert "60.0 ms more in every 8th step are outside of all spans." in why(outside, "jitter")
+    several = run(range(8, 161, 8), data=15.0, forward=15.0, optimizer=15.0)
+    assert "No phase alone explains them" in why(several, "jitter")

@@ -6,6 +6,7 @@ from typing import Final, NamedTuple
 
 from ..._core.units import format_ms, format_percent
 from ..._stats.intervals import Interval, proportion_factors
+from ...frame import Phase
 from ...summary import Finding
 from .. import Evidence, Experiment, LongStep, Rule, abstain, classify, less_often
 from .._contention import FIRM, QUIET, is_crowded
@@ -108,13 +109,16 @@ def collection_cause(run: Evidence, outliers: list[LongStep]) -> Cause | None:
 
 def _outside_cause(run: Evidence) -> Cause:
     """Return the line outside of all spans that takes the time, if one does."""
+    rare = rare_time(run, Phase.OTHER)
+    spans = "put spans around the code between the modules; check what else runs there"
+    if rare is None:
+        return Cause(None, "No phase alone explains them: the extra time is spread over several.", spans)
+    extra = f"{format_ms(rare.excess_ns)} more in {rare.when} are outside of all spans"
     table = run.facts.stacks.get(UNATTRIBUTED)
-    if table is not None and table.dominant:
-        why = f"The extra time is outside all spans, where {table.described} takes nearly all of the time."
-        advice = "do this less often, or outside of the training step: on another thread, in the loader's workers"
-        return Cause(table.dominant, why, advice)
-    why = "No single span explains them: the extra time is outside all spans, or spread over many."
-    return Cause(None, why, "put spans around the code between the modules; check what else runs there")
+    if table is None or not table.dominant:
+        return Cause(None, f"{extra}.", spans)
+    advice = "do this less often, or outside of the training step: on another thread, in the loader's workers"
+    return Cause(table.dominant, f"{extra}, where {table.described} takes nearly all of the time.", advice)
 
 
 def _experiment(finding: Finding) -> Experiment:
