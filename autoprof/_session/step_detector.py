@@ -365,6 +365,8 @@ class StepDetector:
             self._between = False
 
     def _mode_changed(self, event: events.ModeChanged) -> None:
+        if event.training and self.is_validating and not self._pauses:
+            self._end_validation()
         if event.training or not self._trained or self._trains_in_eval or self._attacks or self._labels:
             return
         if self._meaning(Happening.EVAL_CALL) is StepRule.VALIDATES:

@@ -92,6 +92,22 @@ class PhaseSeries:
             tuple(numbers[is_long].tolist()), every, when, float(excess[is_long].mean()), mean_ratio(excess, lengths)
         )
 
+    def spread(self) -> tuple[str, list[tuple[Phase, float]]]:
+        """Return the steps that are long as a whole in words, and each phase's part of their excess, the largest first.
+
+        The words are empty where no steps are.
+        """
+        among = min(self._count, KEPT_STEPS)
+        order = np.argsort(self._numbers[:among], kind="stable")
+        lengths = self._lengths[order].astype(np.float64)
+        is_long = lengths > 2 * _low_quarter(lengths) if among else np.zeros(0, dtype=np.bool_)
+        if is_long.sum() < MIN_LONG:
+            return "", []
+        excess = float((lengths[is_long] - _low_quarter(lengths)).sum())
+        times = {phase: column[order].astype(np.float64) for phase, column in self._phases.items()}
+        parts = [(phase, float((one[is_long] - _low_quarter(one)).sum()) / excess) for phase, one in times.items()]
+        return _describe(self._numbers[order], is_long)[0], sorted(parts, key=lambda part: -part[1])
+
 
 def _low_quarter(values: npt.NDArray[np.float64]) -> float:
     """Return the value that a quarter of all are below."""

@@ -234,7 +234,9 @@ def test_forwards_that_a_method_of_training_needs_belong_to_its_steps(text: str,
         # A loader that was asked several times during validation feeds validation.
         ("train fetch:a:ungraded fetch:a:ungraded train ; fetch:a", "end"),
         ("train fetch:a:ungraded fetch:a:ungraded fetch:a:ungraded train ; fetch:a", "exclude:validation"),
-        # The call of ``eval`` begins validation after an update only; that of ``train`` ends none.
+        # The call of ``eval`` begins validation after an update only; that of ``train`` ends it.
+        ("train eval forward:eval:ungraded ; training", "include:validation"),
+        ("train eval training ; fetch:new forward", "end"),
         ("; eval", ""),
         ("forward ; eval", ""),
         ("train ; training eval training forward", "exclude:validation include:validation end"),

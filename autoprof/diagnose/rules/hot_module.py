@@ -92,7 +92,7 @@ def _own_times(run: Evidence) -> list[OwnTime]:
 def _judge_rare(run: Evidence) -> Finding | None:
     """Find the module or span that is long in some steps only, by the sum over the run."""
     found = []
-    for phase in run.rows.keys() - _OWNED:
+    for phase in () if run.facts.trains_copy else run.rows.keys() - _OWNED:
         rare = rare_time(run, phase)  # of a module's phases together
         if rare is not None and classify(rare.share, MIN_EXCESS) == "above":
             found.append((rare, MODULE_PHASES if phase.traits.in_module else (phase,)))

@@ -16,6 +16,9 @@ from .._thresholding import rare_time, share_evidence
 
 MAX_SHARE: Final = 0.10
 """Time that long steps add to the mean over the median, as a fraction of all time."""
+MIN_PART: Final = 0.1
+"""Part of the extra time from which on a phase is named."""
+_PLACES: Final = {Phase.OTHER: "in no span"}
 GARBAGE: Final = "garbage collection"
 
 
@@ -112,7 +115,10 @@ def _outside_cause(run: Evidence) -> Cause:
     rare = rare_time(run, Phase.OTHER)
     spans = "put spans around the code between the modules; check what else runs there"
     if rare is None:
-        return Cause(None, "No phase alone explains them: the extra time is spread over several.", spans)
+        when, parts = run.series.spread()
+        shares = [f"{format_percent(part)} {_PLACES.get(phase, phase)}" for phase, part in parts if part >= MIN_PART]
+        where = f": in {when} the extra time is {', '.join(shares)}" if when and shares else ""
+        return Cause(None, f"No phase alone explains them{where}.", spans)
     extra = f"{format_ms(rare.excess_ns)} more in {rare.when} are outside of all spans"
     table = run.facts.stacks.get(UNATTRIBUTED)
     if table is None or not table.dominant:
