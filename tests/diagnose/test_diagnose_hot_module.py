@@ -112,3 +112,23 @@ def test_a_forward_longer_than_its_backward_is_code_that_is_no_arithmetic(
     if finding is not None:
         assert (finding.name, finding.gain_ns) == ("Model", 45 * MS)
         assert "train.py:88 make_mask" in finding.why
+
+
+def test_a_block_with_a_row_of_its_own_is_compared_with_those_that_share_one() -> None:
+    """``h.4`` takes 15 ms; each of the five blocks of ``h.*`` takes 2.4."""
+    aggregate, collector = Aggregate(), EvidenceCollector()
+    for number in range(1, 41):
+        spans = [
+            Span(name, fqn, Phase.FORWARD, None, round(start * MS), round(ms * MS))
+            for name, fqn, start, ms in (
+                *(("h.*", f"h.{at}", 2.4 * at, 2.4) for at in range(4)),
+                ("h.4", "h.4", 10, 15),
+                ("h.*", "h.5", 25, 2.4),
+            )
+        ]
+        frame = make_frame(spans, step=number, duration_ns=30 * MS)
+        aggregate.add(frame)
+        collector.add(frame)
+    finding = finding_of(diagnose(collector.evidence(aggregate.summary(), RunFacts())), "hot-module")
+    assert (finding.name, finding.evidence["siblings"]) == ("h.4", 5)
+    assert finding.evidence["times"] == pytest.approx(15 / 2.4, abs=0.1)

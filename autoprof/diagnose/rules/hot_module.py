@@ -191,9 +191,10 @@ def _slow_rows(run: Evidence, own: list[OwnTime]) -> Iterator[SlowSibling]:
         groups[number.sub("*", one.name), number.sub("*", one.parent or "")].append(one)
     held = {row.name: row.parameter_bytes for row in run.summary.memory_table}
     for group in groups.values():
-        hot = max(group, key=lambda one: one.ns.middle)
-        others = [one.ns for one in group if one is not hot and _is_alike(held, hot, one)]
-        if len(others) >= 2:
+        hot = max(group, key=lambda one: one.ns.middle / _members(one))
+        alike = [one for one in group if one is not hot and _is_alike(held, hot, one)]
+        others = [Interval(*(part / _members(one) for part in one.ns)) for one in alike for _ in range(_members(one))]
+        if len(others) >= 2 and _members(hot) == 1:
             usual = Interval(*(max(median(ns[at] for ns in others), 1.0) for at in range(3)))
             excess = Interval(*(max(part - usual.middle, 0.0) for part in hot.ns))
             yield SlowSibling(hot.name, hot.row, hot.ns.over(usual), excess, len(others))
@@ -202,7 +203,15 @@ def _slow_rows(run: Evidence, own: list[OwnTime]) -> Iterator[SlowSibling]:
 def _is_alike(held: Mapping[str | None, int | None], hot: OwnTime, other: OwnTime) -> bool:
     """Return whether two modules have as many bytes of parameters (``held``, by name), as far as they are counted."""
     mine, theirs = held.get(hot.name), held.get(other.name)
-    return mine is None or theirs is None or abs(mine - theirs) <= 0.01 * max(mine, theirs)
+    if mine is None or theirs is None:
+        return True
+    each = theirs / _members(other)
+    return abs(mine - each) <= 0.01 * max(mine, each)
+
+
+def _members(one: OwnTime) -> int:
+    """Return how many modules share a row, ``layers.*``, as the calls of a step show; 1 for a module of its own."""
+    return max(round(one.row.calls / max(one.row.steps, 1)), 1) if "*" in one.name else 1
 
 
 def _slow_members(run: Evidence) -> Iterator[SlowSibling]:
