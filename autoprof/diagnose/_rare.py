@@ -21,6 +21,8 @@ MIN_LONG: Final = 3
 """Long steps from which on they are a pattern: two may be one stall of the machine across two steps."""
 MIN_EXCESS: Final = 0.1
 """The least excess of a long step, as a fraction of the mean step: less is not felt in the run."""
+MIN_TREND: Final = 32
+"""Recorded steps whose quarters show a trend."""
 CAUSE_SHARE: Final = 0.75
 """Fraction of the excess of the long steps that must be in the phases."""
 REGULAR: Final = 0.8
@@ -91,6 +93,14 @@ class PhaseSeries:
         return RareTime(
             tuple(numbers[is_long].tolist()), every, when, float(excess[is_long].mean()), mean_ratio(excess, lengths)
         )
+
+    def quarters(self) -> tuple[float, ...]:
+        """Return the median step of each quarter of the recorded steps, in nanoseconds; nothing for fewer than 32."""
+        among = min(self._count, KEPT_STEPS)
+        if among < MIN_TREND:
+            return ()
+        order = np.argsort(self._numbers[:among], kind="stable")
+        return tuple(float(median(part)) for part in np.array_split(self._lengths[order], 4))
 
     def spread(self) -> tuple[str, list[tuple[Phase, float]]]:
         """Return the steps that are long as a whole in words, and each phase's part of their excess, the largest first.

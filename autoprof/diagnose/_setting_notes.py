@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Final
 
-from .._core.units import format_percent
+from .._core.units import format_ms, format_percent
 from ..frame import Phase
+from ._contention import is_crowded
 from ._evidence import Evidence
 
+MIN_RISE: Final = 1.1
+"""Each quarter of the run over the one before, from which on steps get longer."""
+MAX_TIMES: Final = 1.5
+"""The last quarter over the first one."""
 MIN_SHARE: Final = 0.05
 """Share of the step from which on the calls of a module are worth a note."""
 
@@ -39,6 +45,7 @@ def _notes(run: Evidence) -> Iterator[str]:
             "holds the interpreter (GIL), and the training thread waits; another process would not"
         )
     yield from _unused_calls(run)
+    yield from _trend(run)
     work = run.summary.work
     if work is not None and work.reason is None and work.benchmark is False and work.sequences == 1:
         convolved = sum(kind.flops for kind in work.kinds if kind.family == "conv")
@@ -68,3 +75,14 @@ def _unused_calls(run: Evidence) -> Iterator[str]:
                 f"{name} is called {calls:.3g} times a step, and {passes:.3g} of the calls have a backward pass: is "
                 "the result of the others used?"
             )
+
+
+def _trend(run: Evidence) -> Iterator[str]:
+    """Yield a note on steps that get longer from quarter to quarter of the run."""
+    quarters = run.series.quarters()
+    if not quarters or is_crowded(run):
+        return
+    rises = all(later >= MIN_RISE * earlier for earlier, later in pairwise(quarters))
+    if rises and quarters[-1] >= MAX_TIMES * quarters[0]:
+        first, last = format_ms(quarters[0]), format_ms(quarters[-1])
+        yield f"steps get longer during the run: {first} in its first quarter, {last} in its last one"

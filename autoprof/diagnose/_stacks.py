@@ -85,7 +85,7 @@ def describe_line(line: CallSite) -> str:
 
 
 def _source(line: CallSite) -> str:
-    return "" if _called(line) or not line.source else f" (`{line.source}`)"
+    return f" (`{line.source}`)" if line.source else ""
 
 
 def _called(line: CallSite) -> str:
@@ -107,7 +107,7 @@ def _path(line: CallSite, users: tuple[Site, ...], common: set[tuple[str, int]])
         if not inside:
             return within
         first = "" if inside[0].function == _called(line) else f" → {inside[0].function}"
-        last = f" → {inside[-1].function}" if len(inside) > 1 else ""
+        last = "".join(f" → {user.function}" for user in inside[1:][-2:])
         return f"{first} ({_place(inside[0])}){last or within}"
     callers = users[0 if at is None else at + 1 :]
     return f", called in {callers[0].function} ({_place(callers[0])})" if callers else ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from evidence_builders import MS
+from evidence_builders import MS, evidence_of
 
 from autoprof._stats import Aggregate
 from autoprof.diagnose import EvidenceCollector, RunFacts, diagnose
@@ -37,3 +37,12 @@ def test_a_module_that_is_called_twice_and_used_once_is_noted() -> None:
 def test_other_modules_are_not_noted(forwards: int, backwards: int, ms: float) -> None:
     """Those with a backward for each forward, without any gradient, or short."""
     assert notes(forwards, backwards, ms) == []
+
+
+@pytest.mark.parametrize(("growth", "noted"), [(0.5, True), (0.0, False)])
+def test_steps_that_get_longer_are_noted(growth: float, noted: bool) -> None:
+    """From 20 ms on by half a millisecond in each step, or alike."""
+    steps = [{"forward": 10 + growth * at, "step": 20 + growth * at} for at in range(80)]
+    found = [note for note in diagnose(evidence_of(*steps)).notes if note.startswith("steps get longer")]
+    ends = "24.8 ms in its first quarter, 54.8 ms in its last one"
+    assert found == [f"steps get longer during the run: {ends}"] * noted
