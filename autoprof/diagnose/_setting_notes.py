@@ -85,4 +85,4 @@ def _trend(run: Evidence) -> Iterator[str]:
     rises = all(later >= MIN_RISE * earlier for earlier, later in pairwise(quarters))
     if rises and quarters[-1] >= MAX_TIMES * quarters[0]:
         first, last = format_ms(quarters[0]), format_ms(quarters[-1])
-        yield f"steps get longer during the run: {first} in its first quarter, {last} in its last one"
+        yield f"steps get longer: from {first} in the first quarter of the run to {last} in the last one"
