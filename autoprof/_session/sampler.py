@@ -122,9 +122,17 @@ class Sampler(Observer):
         return self._every * max(self.k, _power_of_two(1 / max(self.agreed_rate, 1 / MAX_EVERY)))
 
     def gap(self, step: int) -> int:
-        """Return how many steps to skip after this one."""
-        first = 0 if self._every == 1 else 1
-        return (first - step - 1) % self.stride
+        """Return how many steps to skip after this one.
+
+        Where the budget chooses, one step of each ``stride`` in a row is recorded, at a place that looks drawn by lot
+        and is the same on all ranks: a program with a rhythm of its own is seen in each part of it.
+        """
+        stride = self.stride
+        if self._every > 1:
+            return (1 - step - 1) % stride
+        run = step // stride
+        place = run * stride + _place(run) % stride
+        return (place if place >= step else (run + 1) * stride + _place(run + 1) % stride) - step
 
     def next_recorded(self, step: int) -> int:
         """Return the number of the first step from this one on that is recorded."""
@@ -217,6 +225,17 @@ class Sampler(Observer):
         if k != self.k:
             self.k = min(k, MAX_EVERY)
             self.restart()
+
+
+def _place(number: int) -> int:
+    """Return a number without a visible pattern for each number, the same on every rank.
+
+    It is the finalizer of MurmurHash3 (A. Appleby), which mixes 32 bits.
+    """
+    mixed = number + 1
+    for factor, shift in ((0x85EBCA6B, 16), (0xC2B2AE35, 13)):
+        mixed = ((mixed ^ (mixed >> shift)) * factor) & 0xFFFFFFFF
+    return mixed ^ (mixed >> 16)
 
 
 def _power_of_two(least: float) -> int:

@@ -171,7 +171,7 @@ class Diagnosis(Observer):
         self._stacks.frames(run)
         self._threads.look()
         if run.steps[-1] >= self._next_look and self._collector.memory_grows:
-            self._next_look = round(1.2 * run.steps[-1])
+            self._next_look = round(1.1 * run.steps[-1]) + 1
             self._kept.look(sys._getframe(), run.steps[-1])
 
     def finish(self, *, complete: bool) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """Unsampled steps: no module is marked, and the account stays complete."""
 
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -213,3 +214,18 @@ def test_between_far_recorded_steps_updates_count_the_steps_and_validation_is_ex
     assert (validation.name, summary.unsampled_ns + validation.total_ns) == ("validation", 9_000)
     assert validation.total_ns >= 5_000
     assert not summary.notes
+
+
+@pytest.mark.parametrize("rhythm", [2, 3, 4, 8, 10, 16])
+def test_recorded_steps_follow_no_rhythm_of_the_program(rhythm: int) -> None:
+    """Of a program that does something each so many steps, every part of the rhythm is recorded about as often."""
+    sampler = Sampler(0.01)
+    sampler.k = 4
+    step, recorded = 1, []
+    while step < 4_000:
+        step = sampler.next_recorded(step)
+        recorded.append(step)
+        step += 1
+    assert len(recorded) == pytest.approx(1_000, abs=1)
+    parts = Counter(step % rhythm for step in recorded)
+    assert all(parts[part] == pytest.approx(len(recorded) / rhythm, rel=0.35) for part in range(rhythm))

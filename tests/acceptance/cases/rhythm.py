@@ -24,20 +24,20 @@ def shards(count: int, every: int, ms: float) -> Iterator[Tensor]:
         yield batch
 
 
-@program("findings", "a shard opened every eighth batch, 60 ms: data-wait with its rhythm, seven waits are short")
+@program("findings", "a shard opened every eighth batch, 120 ms: data-wait with its rhythm, seven waits are short")
 def shard_every_eighth_batch() -> Judge:
-    model = Chain(Sleep(4, 6, "block"))
+    model = Chain(Sleep(10, 15, "block"))
     optimizer = sgd(model)
     session = autoprof.instrument(model, optimizer=optimizer)
     CLOCK.start()
-    for batch in session.loader(shards(160, 8, 60)):
+    for batch in session.loader(shards(160, 8, 120)):
         train_step(model, optimizer, batch)
         CLOCK.step()
     session.close()
     return Judge(session).steps().verdict("data-wait", r"8")
 
 
-@program("findings", "a shard of a DataLoader opened every tenth batch, 100 ms")
+@program("findings", "a shard of a DataLoader opened every tenth batch, 150 ms")
 def shard_of_a_data_loader() -> Judge:
     class Shards(torch.utils.data.IterableDataset[Tensor]):
         """Samples of 20 batches of 8 a shard."""
@@ -45,10 +45,10 @@ def shard_of_a_data_loader() -> Judge:
         def __iter__(self) -> Iterator[Tensor]:
             for number in range(8 * 150):
                 if number % 80 == 0:
-                    rest(100)
+                    rest(150)
                 yield torch.zeros(16)
 
-    model = Chain(Sleep(4, 6, "block"))
+    model = Chain(Sleep(10, 15, "block"))
     optimizer = sgd(model)
     session = autoprof.instrument(model, optimizer=optimizer)
     CLOCK.start()
@@ -64,7 +64,7 @@ class TwoTasks(Root):
 
     def __init__(self) -> None:
         super().__init__()
-        self.body, self.quick, self.slow = Sleep(2, 3, "body"), Sleep(1, 1, "quick"), Sleep(20, 30, "slow")
+        self.body, self.quick, self.slow = Sleep(8, 12, "body"), Sleep(2, 2, "quick"), Sleep(30, 40, "slow")
         self.number = 0
 
     def forward(self, x: Tensor) -> Any:
@@ -91,16 +91,16 @@ class RareSGD(ClockedSGD):
         self.calls += 1
         if self.calls % 10 == 0:
             with CLOCK.phase("optimizer"):
-                rest(80)
+                rest(150)
         return super().step(closure)
 
 
-@program("findings", "an optimizer that takes 80 ms every tenth step, as one with a preconditioner does")
+@program("findings", "an optimizer that takes 150 ms every tenth step, as one with a preconditioner does")
 def rare_preconditioner() -> Judge:
-    model = Chain(Sleep(4, 6, "block"))
+    model = Chain(Sleep(10, 15, "block"))
     optimizer = RareSGD(model.parameters())
     session = autoprof.instrument(model, optimizer=optimizer)
-    train(model, optimizer, 160)
+    train(model, optimizer, 220)
     session.close()
     return Judge(session).steps().verdict("optimizer", r"10")
 
