@@ -218,6 +218,8 @@ class WorkRow:
     flops_per_s: float | None = None
     mfu: float | None = None
     hfu: float | None = None
+    double_flops: int = 0
+    """Those in float64."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -207,7 +207,8 @@ def _rows(summary: Summary, parts: Parts, device: DevicePeak) -> Iterable[WorkRo
         if line is None or not any(flops.values()):
             continue
         found = _rates(work, line, summary.steps, device)
-        yield WorkRow(name, flops, found.model_flops_per_s, found.mfu, found.hfu)
+        double = sum(count for kind, count in work.kinds().items() if kind.dtype == "float64")
+        yield WorkRow(name, flops, found.model_flops_per_s, found.mfu, found.hfu, double)
 
 
 def _kinds(work: FlopCount, device: DevicePeak) -> Iterable[WorkKind]:

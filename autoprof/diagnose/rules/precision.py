@@ -9,6 +9,7 @@ from ..._stats.intervals import Interval
 from ...frame import Phase
 from ...summary import Finding, Work
 from .. import Evidence, ExceededBound, Experiment, Rule, abstain, threshold_time
+from .._calls import NEARLY_ALL
 from .._thresholding import counted_work
 
 MAX_SHARE: Final = 0.25
@@ -62,14 +63,21 @@ def _judge_double(run: Evidence, work: Work) -> Finding | None:
     return Finding(
         "precision",
         "warning",
-        f"{format_percent(flops / all_flops)} of the products and convolutions are in float64, in a model that takes "
-        f"{format_percent(share)} of the step; float64 takes at least twice as long as float32 on a CPU, up to 64 "
-        "times on a GPU, and twice the memory",
+        f"{format_percent(flops / all_flops)} of the products and convolutions are in float64{_where(work, flops)}, in "
+        f"a model that takes {format_percent(share)} of the step; float64 takes at least twice as long as "
+        "float32 on a CPU, up to 64 times on a GPU, and twice the memory",
         "unless the results need it: model.float() and inputs in float32. numpy makes float64: convert its arrays with "
         "torch.as_tensor(array, dtype=torch.float32)",
         gain_ns=round(model_ns / summary.steps / 2),
         evidence={"flops": flops, "share": round(share, 4), "bound": min_double, "steps": summary.steps},
     )
+
+
+def _where(work: Work, flops: int) -> str:
+    """Return the innermost module that has nearly all of the float64 work as a clause; empty where several share it."""
+    names = [row for row in work.rows if row.double_flops >= NEARLY_ALL * flops]
+    least = min(names, key=lambda row: sum(row.flops.values()), default=None)
+    return "" if least is None else f", nearly all of them in {least.name}"
 
 
 def _experiment(finding: Finding) -> Experiment:
