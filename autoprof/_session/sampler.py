@@ -7,8 +7,9 @@ they can make recording look more affordable only. On a device the work of the h
 device waits for it: it costs at most that time, and the events at least the device's own time for them.
 
 Where a step costs more than the budget, rows that hold least time are closed first (``ClosableRows``). Where that is
-not enough, every k-th step is recorded: those whose number is a multiple of k. As k is a power of two, ranks that
-afford different ones share the steps of the largest. The rows of such a step cost at most as much as its other work, so
+not enough, one step of each k in a row is recorded, at a place drawn by lot: steps of one distance would fall together
+with a rhythm of the program. k is a power of two, and the step of 2 k is one of the two of k, so ranks that afford
+different ones share the steps of the largest. The rows of such a step cost at most as much as its other work, so
 that they halve the steps recorded at most.
 """
 
@@ -92,7 +93,7 @@ class Sampler(Observer):
         self.rows: ClosableRows | None = None
         """The rows to fit into the budget; None where rules name them."""
         self.k = 1
-        """This rank affords every k-th of the steps that are considered."""
+        """This rank affords one of each k steps that are considered."""
         self.agreed_rate = 1.0
         """The part of the steps that each of the other ranks affords, as far as it is known."""
         self._recorded = 0
@@ -124,15 +125,14 @@ class Sampler(Observer):
     def gap(self, step: int) -> int:
         """Return how many steps to skip after this one.
 
-        Where the budget chooses, one step of each ``stride`` in a row is recorded, at a place that looks drawn by lot
-        and is the same on all ranks: a program with a rhythm of its own is seen in each part of it.
+        Where the budget chooses, one step of each ``stride`` in a row is recorded, at a place that looks drawn by lot.
         """
         stride = self.stride
         if self._every > 1:
             return (1 - step - 1) % stride
         run = step // stride
-        place = run * stride + _place(run) % stride
-        return (place if place >= step else (run + 1) * stride + _place(run + 1) % stride) - step
+        place = _place(run, stride)
+        return (place if place >= step else _place(run + 1, stride)) - step
 
     def next_recorded(self, step: int) -> int:
         """Return the number of the first step from this one on that is recorded."""
@@ -227,15 +227,18 @@ class Sampler(Observer):
             self.restart()
 
 
-def _place(number: int) -> int:
-    """Return a number without a visible pattern for each number, the same on every rank.
+def _place(run: int, stride: int) -> int:
+    """Return the number of the step, from 0, that is recorded in a run of ``stride`` steps, a power of two.
 
-    It is the finalizer of MurmurHash3 (A. Appleby), which mixes 32 bits.
+    Halves are chosen by bits without a visible pattern, the same on every rank; so the step of a run is that of one of
+    its halves. The bits are those of the finalizer of MurmurHash3 (A. Appleby), which mixes 32 bits.
     """
-    mixed = number + 1
-    for factor, shift in ((0x85EBCA6B, 16), (0xC2B2AE35, 13)):
-        mixed = ((mixed ^ (mixed >> shift)) * factor) & 0xFFFFFFFF
-    return mixed ^ (mixed >> 16)
+    while stride > 1:
+        mixed = 2 * run + stride
+        for factor, shift in ((0x85EBCA6B, 16), (0xC2B2AE35, 13)):
+            mixed = ((mixed ^ (mixed >> shift)) * factor) & 0xFFFFFFFF
+        run, stride = 2 * run + (mixed >> 16 & 1), stride // 2
+    return run
 
 
 def _power_of_two(least: float) -> int:

@@ -216,16 +216,27 @@ def test_between_far_recorded_steps_updates_count_the_steps_and_validation_is_ex
     assert not summary.notes
 
 
+def recorded_steps(k: int, most: int = 4_096) -> list[int]:
+    """Return the steps that a sampler records that affords one of ``k``."""
+    sampler = Sampler(0.01)
+    sampler.k = k
+    step, recorded = sampler.next_recorded(1), []
+    while step <= most:
+        recorded.append(step)
+        step = sampler.next_recorded(step + 1)
+    return recorded
+
+
 @pytest.mark.parametrize("rhythm", [2, 3, 4, 8, 10, 16])
 def test_recorded_steps_follow_no_rhythm_of_the_program(rhythm: int) -> None:
     """Of a program that does something each so many steps, every part of the rhythm is recorded about as often."""
-    sampler = Sampler(0.01)
-    sampler.k = 4
-    step, recorded = 1, []
-    while step < 4_000:
-        step = sampler.next_recorded(step)
-        recorded.append(step)
-        step += 1
-    assert len(recorded) == pytest.approx(1_000, abs=1)
+    recorded = recorded_steps(4)
+    assert len(recorded) == 1_024
     parts = Counter(step % rhythm for step in recorded)
-    assert all(parts[part] == pytest.approx(len(recorded) / rhythm, rel=0.35) for part in range(rhythm))
+    assert all(parts[part] == pytest.approx(len(recorded) / rhythm, rel=0.3) for part in range(rhythm))
+
+
+def test_ranks_that_afford_different_parts_share_the_steps_of_the_smallest() -> None:
+    """The one step of each sixteen is one of those of each eight, and so on."""
+    for k in (1, 2, 4, 8):
+        assert set(recorded_steps(2 * k)) <= set(recorded_steps(k))
