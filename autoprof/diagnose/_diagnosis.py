@@ -6,7 +6,8 @@ import gc
 import sys
 from collections import deque
 from dataclasses import replace
-from typing import Any
+from time import perf_counter_ns
+from typing import Any, Final
 
 from .._capture.memory import Footprint
 from .._ranks import RankMonitor
@@ -28,6 +29,9 @@ from ._optimizers import OptimizerInfo, describe_optimizer
 from ._python_threads import ThreadMonitor
 from ._rule import MIN_STEPS
 from ._stacks import StackMonitor
+
+LOOK_PAUSE: Final = 500
+"""Times as long as the last look at the variables took, until the next one: a fifth of the budget of 1 %."""
 
 
 class CallMonitor:
@@ -150,8 +154,8 @@ class Diagnosis(Observer):
         self._stacks = stacks
         self._threads = threads
         self._kept = KeptTensorsProbe()
-        self._next_look = MIN_STEPS
-        """The step from which on the variables are looked at again, if memory grows."""
+        self._next_look_ns = 0
+        """The time from which on the variables are looked at again, if memory grows."""
         self._final: RunFacts | None = None
         """The facts at the end of the run."""
 
@@ -170,9 +174,12 @@ class Diagnosis(Observer):
         self._calls.frames(run)
         self._stacks.frames(run)
         self._threads.look()
-        if run.steps[-1] >= self._next_look and self._collector.memory_grows:
-            self._next_look = round(1.1 * run.steps[-1]) + 1
-            self._kept.look(sys._getframe(), run.steps[-1])
+        if self._collector.steps >= MIN_STEPS and self._collector.memory_grows:
+            began_ns = perf_counter_ns()
+            if began_ns >= self._next_look_ns:
+                self._kept.look(sys._getframe(), run.steps[-1])
+                ended_ns = perf_counter_ns()
+                self._next_look_ns = ended_ns + LOOK_PAUSE * (ended_ns - began_ns)
 
     def finish(self, *, complete: bool) -> dict[str, Any]:
         """Compare the ranks over all their records, however long that takes.
