@@ -117,22 +117,6 @@ MODULE_PHASES: Final = tuple(phase for phase in Phase if phase.traits.in_module)
 """The phases of a module's call."""
 
 
-class NamedShape(NamedTuple):
-    """A tensor's shape and the name of its argument or result; a single result has an empty name."""
-
-    name: str
-    shape: tuple[int, ...]
-
-
-class ShapeChange(NamedTuple):
-    """The shapes that a module took and returned, at their first occurrence, with the target's name and fqn."""
-
-    name: str
-    fqn: str
-    inputs: tuple[NamedShape, ...]
-    outputs: tuple[NamedShape, ...]
-
-
 @dataclass(frozen=True, slots=True)
 class Span:
     """One named interval of one step. Times are nanoseconds since the step's start; None means not measured.
@@ -241,7 +225,7 @@ class StepFrame:
     used then. ``memory`` has the readings at the step's end. ``dropped`` counts lost marks and spans. ``warmup`` steps
     are excluded from every statistic. ``gap_steps`` unsampled steps before this one took ``gap_ns``, beside
     ``gap_overhead_ns`` of autoprof's own work at both ends; ``gap_scalars`` has their samples, tokens and frames.
-    ``shapes`` are those that occurred first in this step. ``micro_steps`` is the number of backward passes before one
+    ``micro_steps`` is the number of backward passes before one
     optimizer step, None without one. ``model_ns`` is time of the model's own operations that no span covers, by phase.
     ``cut`` numbers the set of targets with which the step was recorded.
     """
@@ -268,7 +252,6 @@ class StepFrame:
     gap_ns: int = 0
     gap_overhead_ns: int = 0
     gap_scalars: Mapping[str, float] = field(default_factory=dict)
-    shapes: tuple[ShapeChange, ...] = ()
     micro_steps: int | None = None
     model_ns: Mapping[Phase, int] = field(default_factory=dict)
     cut: int = 0
@@ -339,7 +322,7 @@ def phases_of_steps(frames: Sequence[StepFrame]) -> list[dict[Phase, int]]:
 class FrameRun:
     """Frames of recorded steps in a row with one layout and one cut, in columns with one entry a step.
 
-    ``plain``: each step has no memory by span, no lost marks and no new shapes, and is no warm-up step; only then the
+    ``plain``: each step has no memory by span and no lost marks, and is no warm-up step; only then the
     columns from ``layout`` on are set. ``gaps`` has the gap before each step. ``total_ns``, ``host_ns`` and
     ``host_bound_ns`` (None without device times) are matrices (steps × spans); ``total_ns`` is on the clock of
     ``step_ns``. ``overhead_ns`` is the sum of the steps. ``make`` makes the frames when they are first asked for; until

@@ -8,7 +8,7 @@ from functools import cache
 from math import isfinite
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
-from .frame import NamedShape, Phase
+from .frame import Phase
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -135,22 +135,6 @@ class WhatIf:
     time_ratio: float | None = None
     memory_share: float | None = None
     remaining_ns: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Shapes:
-    """Shapes of the inputs and outputs of one name's modules, ``fqns``, first seen in step ``step``."""
-
-    name: str
-    fqns: tuple[str, ...]
-    step: int
-    inputs: tuple[NamedShape, ...]
-    outputs: tuple[NamedShape, ...]
-
-
-def read_shapes(shapes: Any) -> tuple[NamedShape, ...]:
-    """Return shapes from their JSON form, ``[name, [sizes]]``."""
-    return tuple(NamedShape(name, tuple(shape)) for name, shape in shapes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -364,7 +348,6 @@ class Summary:
     what_if: tuple[WhatIf, ...] = ()
     memory_table: tuple[MemoryRow, ...] = ()
     unmeasured: Mapping[str, str] = field(default_factory=dict)
-    shapes: tuple[Shapes, ...] = ()
     micro_steps: int | None = None
     excluded: tuple[Excluded, ...] = ()
     loader: Mapping[str, int] = field(default_factory=dict)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from .._core.names import clean_name
 from .._core.signals import raised_by_handler
 from ..devices import Clock, DeviceClock
-from ..frame import Phase, ShapeChange
+from ..frame import Phase
 from .marks.codes import ENTER, INDEX_MASK, KIND_BITS, KIND_MASK, MAX_MARKS, THREAD, Label
 from .marks.mark_batch import MarkBatch
 from .marks.native import extension, require_extension
@@ -39,12 +39,8 @@ class Recorder:
         self.number = _next_number()
         """Number of the recorder, in the order of creation."""
         self.labels: list[Label] = []
-        self.shapes: list[ShapeChange] = []
-        """Each different set of shapes that ``detail: shapes`` saw in the open step, once."""
         self.communications: list[Any] = []
         """The communications of the open step, where several ranks train."""
-        self.detail_ns = 0
-        """Time that ``detail: shapes`` took in the open step."""
         self.failures: dict[str, int] = {}
         self.untimed: dict[str, int] = {}
         self._user: dict[str, int] = {}
@@ -161,13 +157,7 @@ class Recorder:
         """
         buffer = self.buffer
         codes, readings = buffer.take(self.serial + 1)
-        shapes, detail_ns = tuple(self.shapes), self.detail_ns
-        batch = MarkBatch(
-            codes, readings, self.thread, buffer.multithreaded, buffer.dropped, shapes, detail_ns, buffer.skipped
-        )
-        if detail_ns or shapes:
-            del self.shapes[: len(shapes)]
-            self.detail_ns = 0
+        batch = MarkBatch(codes, readings, self.thread, buffer.multithreaded, buffer.dropped, buffer.skipped)
         buffer.multithreaded = False
         buffer.dropped = buffer.skipped = 0
         thread = threading.get_ident()

@@ -30,6 +30,11 @@ class Notes:
             self._notes.append(note)
             logger.warning(note)
 
+    def add(self, note: str) -> None:
+        """Keep a note for the reports alone: nothing is logged, so this may be called inside of a step."""
+        if note not in self._notes:
+            self._notes.append(note)
+
     def skip(self, reason: str) -> None:
         """Count a step that is in no statistic."""
         self.skipped[reason] += 1

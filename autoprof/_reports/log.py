@@ -12,7 +12,6 @@ from ..summary import Summary
 from .memory_text import readings
 from .name_averages import NameAverages
 from .name_tree import name_tree
-from .shapes import render_shape_changes
 from .summary_text import render_summary
 from .text import elide, pad, printable, safe
 
@@ -42,8 +41,7 @@ def render_step(frame: StepFrame, averages: NameAverages, clock_limit_ns: int = 
         step.lines.append("")
     warmup = " (warm-up, excluded from averages)" if frame.warmup else ""
     head = [RULE, f"Step {frame.step}{warmup}", RULE]
-    shapes = render_shape_changes(frame) if frame.shapes else []
-    return "\n".join([*head, *step.lines, *shapes, _facts(frame, clock_limit_ns), "", ""])
+    return "\n".join([*head, *step.lines, _facts(frame, clock_limit_ns), "", ""])
 
 
 class _StepLines:

@@ -14,7 +14,6 @@ from .hot_tree import hot_tree, separate_tree
 from .measurements import work_table
 from .memory_text import render_memory
 from .run_facts import NOTHING, headline, run_facts
-from .shapes import render_shapes
 from .short_text import LABEL, phase_lines
 from .text import crop, glyphs_for, render_rows, safe, wrap
 from .tree_text import name_cells, render_tree
@@ -46,7 +45,6 @@ def render_summary(summary: Summary, *, width: int = NARROWEST, top: int = 24, e
         blocks.append(work_table(summary.work, width, encoding))
     blocks.append(render_communication(summary, width=width, encoding=encoding))
     blocks.append(render_memory(summary, width=width, encoding=encoding))
-    blocks.append(render_shapes(summary, width))
     blocks += render_outlook(summary, width=width)
     text = [line for at, block in enumerate(filter(None, blocks)) for line in (["", *block] if at else block)]
     lines = [glyphs.rule * width, *text, glyphs.rule * width]

@@ -50,8 +50,7 @@ def make_runs(
 
 def _is_plain(raw: RawStep) -> bool:
     """Return whether statistics need the step's columns and times only; any other step is a run of its own."""
-    batch = raw.mark_batch
-    return not (raw.warmup or batch.dropped or batch.shapes)
+    return not (raw.warmup or raw.mark_batch.dropped)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +135,6 @@ class _MeasuredSteps:
                 gap_ns=raw.gap_ns,
                 gap_overhead_ns=raw.gap_overhead_ns,
                 gap_scalars=gap_scalars[i],
-                shapes=raw.mark_batch.shapes,
                 micro_steps=plan.micro_steps,
                 model_ns={phase: column[begin + i] for phase, column in self.model_ns.items()},
                 cut=raw.cut,
@@ -147,7 +145,7 @@ class _MeasuredSteps:
     def _overhead_ns(self, begin: int, end: int) -> list[int]:
         """Return the cost of recording each of these steps."""
         raws = self.raws[begin:end]
-        host = [raw.overhead_ns + raw.mark_batch.detail_ns + self.plan.overhead_ns for raw in raws]
+        host = [raw.overhead_ns + self.plan.overhead_ns for raw in raws]
         device = self.device
         return host if device is None else [device.overhead_ns(begin + i, ns) for i, ns in enumerate(host)]
 

@@ -288,6 +288,7 @@ class _Builder:
             hooks,
             self._memory,
             step_probes,
+            self._notes.add,
             follow=self._follow,
             follows_backward=follows_backward,
         )

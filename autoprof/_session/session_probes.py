@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from torch import nn
@@ -43,6 +43,7 @@ class SessionProbes:
         hooks: Hooks,
         memory: Memory,
         step_probes: Sequence[Probe],
+        note: Callable[[str], None],
         *,
         follow: bool,
         follows_backward: bool,
@@ -51,6 +52,7 @@ class SessionProbes:
         self._recorder = recorder
         self._hooks = hooks
         self._memory = memory
+        self._note = note
         self._follows_backward = follows_backward
         self._made: dict[tuple[str, str, bool], tuple[ModuleProbe, list[Probe]]] = {}
         self.placement = Placement(model, recorder, hooks, follow_kind=follow)
@@ -88,7 +90,7 @@ class SessionProbes:
             probe = ModuleProbe(self._recorder, self._hooks, target, self._memory)
             probes: list[Probe] = [probe]
             if target.shapes:
-                probes.append(ShapeProbe(self._recorder, target))
+                probes.append(ShapeProbe(self._recorder, target, self._note))
             self._made[key] = probe, probes
         return self._made[key]
 

@@ -165,7 +165,7 @@ class TrainingSteps:
         self.work_ns = 0
         """Processor time of autoprof's own work at the ends of steps so far."""
         self._metered_ns = 0
-        """The time of the cost meters so far, with that of shapes, which the recorder adds up."""
+        """The time of the cost meters so far."""
         self._charged_ns = self._paid_ns = 0
         self._began_ns = self._began_cpu_ns = 0
         """The begin of the open recorded step, without the pauses in it, by the clocks of the account."""
@@ -494,7 +494,6 @@ class TrainingSteps:
                 overhead_ns += meter.spent_ns
                 self._metered_ns += meter.spent_ns
                 meter.spent_ns = 0
-        self._metered_ns += mark_batch.detail_ns
         gap = opened.gap
         return RawStep(
             self.number,

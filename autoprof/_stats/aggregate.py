@@ -13,8 +13,7 @@ from typing import Final
 
 from ..frame import NO_GAP, FrameRun, Gap, Phase, StepFrame
 from ..summary import OTHER_TARGETS, ClockName, Summary
-from .cut_statistics import MAX_ROWS, CutStatistics
-from .shapes import ShapeSets
+from .cut_statistics import CutStatistics
 from .unit_rates import UnitRates
 
 MAX_CUTS: Final = 4
@@ -40,7 +39,6 @@ class Aggregate:
         self._units = UnitRates()
         self._run_steps = self._run_ns = 0
         self._settling = False
-        self._shapes = ShapeSets(MAX_ROWS)
         self._cuts: dict[int, CutStatistics] = {}
         self._other_steps = 0
         """Steps of cuts whose statistics were dropped."""
@@ -58,8 +56,6 @@ class Aggregate:
             self._memory.update(frame.memory)
         if frame.scalars:
             self._scalars.update(frame.scalars)
-        if frame.shapes:
-            self._shapes.add_frame(frame)
         self._overhead_ns += frame.overhead_ns
         self._observed_ns += frame.duration_ns
         self._units.add(frame, frame.scalars, frame.gap_scalars)
@@ -161,7 +157,6 @@ class Aggregate:
         overhead_ns, observed_ns = self._overhead_ns + gap.overhead_ns, self._observed_ns + gap_ns
         dropped = sum((one.dropped for one in self._cuts.values()), self.dropped)
         unit, throughput = self._units.latest()
-        shapes_dropped = {"shapes beyond the limit": self._shapes.dropped} if self._shapes.dropped else {}
         return Summary(
             clock=self._clock,
             steps=steps,
@@ -184,8 +179,7 @@ class Aggregate:
             scalars=dict(self._scalars),
             memory=dict(self._memory),
             micro_steps=max(micro_steps, key=lambda count: (micro_steps[count], count), default=None),
-            dropped={**dropped, **shapes_dropped},
+            dropped=dict(dropped),
             skipped={**self.skipped, **({OTHER_TARGETS: other_steps} if other_steps else {}), **(skipped or {})},
             notes=notes,
-            shapes=self._shapes.all(),
         )

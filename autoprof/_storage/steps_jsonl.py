@@ -19,8 +19,7 @@ import numpy as np
 
 from .._core.units import NS_PER_MS, NS_PER_S, UNITS
 from .._stats.unit_rates import LogPeriods, UnitsSinceLog
-from ..frame import Layout, Nanoseconds, Phase, ShapeChange, StepFrame
-from ..summary import read_shapes
+from ..frame import Layout, Nanoseconds, Phase, StepFrame
 from .span_blocks import COLUMNS, OLD_COLUMNS, BlockReader
 
 LAYOUTS: Final = 128
@@ -84,8 +83,6 @@ class FrameEncoder:
             line["gap_scalars"] = {name: one for name, one in frame.gap_scalars.items() if isfinite(one)}
         if frame.model_ns:
             line["model_ns"] = {phase._value_: ns for phase, ns in frame.model_ns.items()}
-        if frame.shapes:
-            line["shapes"] = frame.shapes
         number = self._layouts.get(frame.layout)
         if number is None:
             number = self._remember(frame.layout)
@@ -159,7 +156,6 @@ class FrameDecoder:
             overhead_ns=index(data["overhead_ns"]),
             warmup=bool(data["warmup"]),
             gap_scalars=_numbers(data.get("gap_scalars", {})),
-            shapes=tuple(map(_read_shape_change, data.get("shapes", ()))),
             model_ns={Phase.add(phase): index(ns) for phase, ns in data.get("model_ns", {}).items()},
             **{name: index(data[name]) if name in data else default for name, default in OPTIONAL.items()},
             **{**_NO_COLUMNS, **columns},
@@ -210,11 +206,6 @@ def _column(values: Any, count: int) -> Nanoseconds:
 def _numbers(values: Mapping[str, Any]) -> dict[str, float]:
     """Return the values that are numbers: other keys may be of a later version."""
     return {name: value for name, value in values.items() if type(value) in (int, float)}
-
-
-def _read_shape_change(change: Any) -> ShapeChange:
-    name, fqn, inputs, outputs = change
-    return ShapeChange(name, fqn, read_shapes(inputs), read_shapes(outputs))
 
 
 def _read_scalars(data: Mapping[str, Any]) -> dict[str, float]:

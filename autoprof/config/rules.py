@@ -38,8 +38,7 @@ class TargetRule(Options):
     memory: bool = Field(default=False, strict=True)
     """Record the memory before and after each call as well."""
     detail: Literal["shapes"] | None = None
-    """`shapes`: record the shapes that each module takes and returns, once for each set, and report the number
-    of calls and the average time of a call."""
+    """`shapes`: note the shapes that each module takes and returns at its first call."""
 
     @cached_property
     def match_pattern(self) -> re.Pattern[str]:

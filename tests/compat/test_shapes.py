@@ -12,9 +12,8 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 import autoprof
-from autoprof._reports.shapes import render_shapes
+from autoprof._reports.summary_text import render_summary
 from autoprof.cli import main
-from autoprof.frame import NamedShape, ShapeChange
 from autoprof.summary import Summary
 from autoprof.testing import FakeClock, ListSink, open_session
 
@@ -87,31 +86,38 @@ def run(config: dict[str, Any], sizes: list[int]) -> tuple[Summary, ListSink]:
     return sink.summary, sink
 
 
+def shape_notes(summary: Summary) -> list[str]:
+    """Return the notes on shapes."""
+    return [note for note in summary.notes if note.startswith("shapes of ")]
+
+
 def test_inputs_and_outputs_are_noted_by_name() -> None:
     """As ``forward`` calls its arguments; a list's tensors by their place."""
     summary, _ = run(DETAILED, [32])
-    encoder = next(one for one in summary.shapes if one.name == "编码器")
-    assert encoder.inputs == (NamedShape("rgb", (2, 3, 32, 32)), NamedShape("spike", (1, 3, 32, 32)))
-    assert encoder.outputs == tuple(NamedShape(f"[{at}]", (2, 4, 16 >> at, 16 >> at)) for at in range(3))
-    assert (encoder.fqns, encoder.step) == (("encoder",), 1)
+    outputs = ", ".join(f"[{at}] [2,4,{16 >> at},{16 >> at}]" for at in range(3))
+    assert f"shapes of 编码器: rgb [2,3,32,32], spike [1,3,32,32] -> {outputs}" in shape_notes(summary)
+    assert "shapes of 编码器/尺度2: x [2,4,8,8] -> [2,4,4,4]" in shape_notes(summary)
 
 
-def test_they_are_noted_once_for_each_change() -> None:
-    """The same shapes again are no news, nor are those of three steps ago."""
-    summary, sink = run(DETAILED, [32, 32, 16, 16, 32, 16])
-    assert [len(frame.shapes) for frame in sink.frames] == [8, 0, 4, 0, 0, 0]
-    sets = [one for one in summary.shapes if one.name == "编码器"]
-    assert [(one.step, one.inputs[0].shape[-1]) for one in sets] == [(1, 32), (3, 16)]
+def test_a_name_has_one_note_where_its_modules_are_alike() -> None:
+    """Four blocks of one name take the same; a later step with other shapes adds nothing."""
+    summary, _ = run(DETAILED, [32, 16])
+    assert [note for note in shape_notes(summary) if "Blocks" in note] == ["shapes of Blocks: x [2,4] -> [2,4]"]
+    assert len(shape_notes(summary)) == 5
 
 
 def test_scales_have_their_times_and_blocks_their_number() -> None:
-    """Per scale the time and the shapes; four blocks with their total and the average of one."""
+    """Per scale the time; four blocks with their total, and the calls of a step."""
     summary, _ = run(DETAILED, [32, 32])
-    text = "\n".join(render_shapes(summary, 80))
-    assert "编码器/尺度2: 1 module\n  forward        1 call      30.0 ms in all     30.0 ms a call" in text
-    assert "\n  in      x [2,4,8,8]\n  out     [2,4,4,4]" in text
-    assert "Blocks: 4 modules\n  forward        4 calls     12.0 ms in all     3.00 ms a call" in text
-    assert "  recompute      4 calls     12.0 ms in all     3.00 ms a call" in text
+    lines = [line.split() for line in render_summary(summary)]
+    assert any(line[0] == "尺度2" and "30.0" in line for line in lines if line)
+    assert any(line[:2] == ["Blocks", "4"] and "12.0" in line for line in lines if line)
+
+
+def test_nothing_is_logged_inside_of_a_step(caplog: pytest.LogCaptureFixture) -> None:
+    """The report alone has the shapes."""
+    run(DETAILED, [32])
+    assert "shapes of" not in caplog.text
 
 
 def test_a_rule_without_detail_costs_nothing() -> None:
@@ -120,41 +126,20 @@ def test_a_rule_without_detail_costs_nothing() -> None:
     model = Model(FakeClock())
     with open_session(model, plain, clock=FakeClock()) as session:
         bare = len(hooks_of(model.blocks[0])["marks"])
-        assert session.summary().shapes == ()
+        assert shape_notes(session.summary()) == []
     with open_session(model, DETAILED, clock=FakeClock()):
         assert len(hooks_of(model.blocks[0])["marks"]) == bare + 1
     assert not is_marked(model.blocks[0])
 
 
-def test_ever_new_shapes_are_bounded() -> None:
-    """Sixteen sets of a module are kept; further ones are counted."""
-    summary, _ = run({**DETAILED, "targets": [{"match": "encoder", "detail": "shapes"}]}, list(range(8, 28)))
-    assert len(summary.shapes) == 16
-    assert summary.skipped["sets of shapes beyond 16 of a module"] == 4
-
-
-def test_the_log_the_summary_and_the_records_have_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """``timing.log`` where they are met, the summaries at the end, ``show`` also where there is no summary."""
+def test_the_report_of_a_saved_run_has_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """In ``summary.txt`` and in ``show --full``."""
     model = Model(FakeClock())
-    config = {**DETAILED, "sinks": {"log": {}, "jsonl": {}}, "output": str(tmp_path)}
-    with autoprof.instrument(model, config) as session:
+    with autoprof.instrument(model, {**DETAILED, "sinks": {"jsonl": {}}, "output": str(tmp_path)}) as session:
         for _ in range(2):
             model(torch.ones(2, 3, 32, 32)).sum().backward()
             session.step()
     folder = session.folder
     assert folder is not None
-    log = (folder / "rank0/timing.log").read_text(encoding="utf-8")
-    line = "shapes 编码器 (encoder): rgb [2,3,32,32], spike [1,3,32,32] -> [0] [2,4,16,16]"
-    assert log.count(line) == 1
-    assert log.index("Step 1") < log.index(line) < log.index("Step 2")
-    assert "shapes Blocks (4 modules): x [2,4] -> [2,4]" in log
-    assert "Blocks: 4 modules" in (folder / "summary.txt").read_text(encoding="utf-8")
-    saved = autoprof.read_run(folder)
-    assert saved.summary is not None
-    assert saved.summary.shapes == session.summary().shapes
-    assert [one for frame in saved.frames for one in frame.shapes][-1] == ShapeChange(
-        "Blocks", "blocks.3", (NamedShape("x", (2, 4)),), (NamedShape("", (2, 4)),)
-    )
-    (folder / "summary.json").unlink()
     assert main(["show", str(folder), "--full"]) == 0
-    assert "Blocks: 4 modules" in capsys.readouterr().out
+    assert "shapes of Blocks: x [2,4] -> [2,4]" in capsys.readouterr().out

@@ -1,71 +1,48 @@
-"""Record the shapes of a module's inputs and outputs, once for each different set: ``detail: shapes``."""
+"""Note the shapes that a module takes and returns, at its first call: ``detail: shapes``."""
 
 from __future__ import annotations
 
 import inspect
-from time import thread_time_ns
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
 
 from ..._process.replace import skip_frames
-from ...frame import ShapeChange
 from ..recorder import Recorder
 from .call_sites import CallEntry
 from .entry_probe import EntryProbe
-from .tensors import named_shapes, shapes_in
+from .tensors import phrase_shapes
 
 if TYPE_CHECKING:
     from ..._targets import Target
 
 _compiling = torch.compiler.is_dynamo_compiling
-_task = torch._C._current_graph_task_id
 
 
 class ShapeProbe(EntryProbe):
-    """A separate entry of the targets with ``detail: shapes``; the marks of other targets stay as cheap.
-
-    A call costs a look at the shapes of its tensors; their names are found only when the shapes have changed. A
-    recomputed forward has the shapes of the first one and is skipped. The cost is part of the reported overhead.
-    """
+    """A separate entry of the targets with ``detail: shapes``; ``note`` takes the sentence of the first call."""
 
     where = "shape hooks"
 
-    def __init__(self, recorder: Recorder, target: Target) -> None:
+    def __init__(self, recorder: Recorder, target: Target, note: Callable[[str], None]) -> None:
         super().__init__(recorder, target.module)
-        self._name, self._fqn = target.name, target.fqn
-        self._entries = [CallEntry(self, None, ShapeProbe.note)]
-        self._last: tuple[Any, ...] | None = None
-        self._seen: set[tuple[Any, ...]] = set()
+        self._name = target.name
+        self._note = note
+        self._is_noted = False
+        self._entries = [CallEntry(self, None, ShapeProbe.called)]
 
-    def note(self, module: nn.Module, args: Any, kwargs: Any, output: Any, _call: Any) -> None:
-        """Record the shapes of a call, if they differ from those of the call before."""
-        if _compiling():
+    def called(self, module: nn.Module, args: Any, kwargs: Any, output: Any, _call: Any) -> None:
+        """Note the shapes of the first call that did not raise."""
+        if self._is_noted or output is None or _compiling():
             return
-        if output is None:  # the call raised
-            return
-        began_ns = thread_time_ns()
+        self._is_noted = True
         try:
-            shapes = (shapes_in(args), shapes_in(kwargs) if kwargs else (), shapes_in(output))
-            if shapes != self._last and _task() == -1:
-                self._last = shapes
-                if shapes not in self._seen:
-                    self._change(module, args, kwargs, output, shapes)
-            self.recorder.detail_ns += thread_time_ns() - began_ns
+            inputs = phrase_shapes(_arguments(module, args, kwargs))
+            self._note(f"shapes of {self._name}: {inputs} -> {phrase_shapes({'': output})}")
         except Exception:
             self.fail(module)
-
-    def _change(self, module: nn.Module, args: Any, kwargs: Any, output: Any, shapes: tuple[Any, ...]) -> None:
-        # Sets of shapes recorded for one module: new lengths in each step would otherwise fill the summary.
-        max_sets = 16
-        if len(self._seen) >= max_sets:
-            self.recorder.count_untimed(f"sets of shapes beyond {max_sets} of a module")
-            return
-        self._seen.add(shapes)
-        inputs = named_shapes(_arguments(module, args, kwargs))
-        returned = named_shapes({"": output})
-        self.recorder.shapes.append(ShapeChange(self._name, self._fqn, inputs, returned))
 
 
 def _arguments(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
@@ -77,4 +54,4 @@ def _arguments(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any])
     return dict(bound.arguments)
 
 
-skip_frames(ShapeProbe.note, callees=True)  # dynamo would compile it beside the graph of a compiled model
+skip_frames(ShapeProbe.called, callees=True)  # dynamo would compile it beside the graph of a compiled model

@@ -9,8 +9,6 @@ from typing import Any, Final
 
 from torch import Tensor, nn
 
-from ...frame import NOT_MEASURED, NamedShape
-
 MAX_OBJECTS: Final = 512
 """Objects visited in one value: a list of thousands of tensors is data, not a module's output."""
 
@@ -64,28 +62,22 @@ def _slots(kind: type) -> tuple[str, ...]:
     return (slots,) if isinstance(slots, str) else tuple(slots)
 
 
-def shapes_in(value: Any) -> tuple[Any, ...]:
-    """Return the shapes of the tensors in nested containers; cheap, because it runs at each call."""
-    return tuple([tensor.shape for tensor in tensors_of(value)])
+def phrase_shapes(values: Mapping[str, Any]) -> str:
+    """Phrase the shapes of the first tensors with the path to each: ``rgb [1,4,3], features[2] [1,8]``."""
+    named = [f"{path} {shape}" if path else shape for path, shape in islice(_shapes(values, 0, ""), 12)]
+    return ", ".join(named) or "no tensor"
 
 
-def named_shapes(values: Mapping[str, Any]) -> tuple[NamedShape, ...]:
-    """Return the shapes of ``shapes_in`` with the path to each tensor: ``features[2]``, ``batch.rgb``.
-
-    A size that is no integer (of a ragged tensor) is ``NOT_MEASURED``.
-    """
-    return tuple(islice(_named(values, 0, ""), MAX_OBJECTS))
-
-
-def _named(value: Any, depth: int, path: str) -> Iterator[NamedShape]:
+def _shapes(value: Any, depth: int, path: str) -> Iterator[tuple[str, str]]:
     if isinstance(value, Tensor):
-        yield NamedShape(path, tuple(size if isinstance(size, int) else NOT_MEASURED for size in value.shape))
+        # A size that is no integer is that of a ragged tensor.
+        yield path, f"[{','.join(str(size) if isinstance(size, int) else '?' for size in value.shape)}]"
     elif depth > 6:
         return
     elif isinstance(value, (tuple, list)):
         for at, item in enumerate(value):
-            yield from _named(item, depth + 1, f"{path}[{at}]")
+            yield from _shapes(item, depth + 1, f"{path}[{at}]")
     elif isinstance(value, Mapping) or hasattr(type(value), "__dataclass_fields__"):
         names = value if isinstance(value, Mapping) else type(value).__dataclass_fields__
         for name, item in zip(names, _inside(value, False), strict=True):
-            yield from _named(item, depth + 1, f"{path}.{name}" if path else str(name))
+            yield from _shapes(item, depth + 1, f"{path}.{name}" if path else str(name))

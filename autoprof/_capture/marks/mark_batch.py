@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from ...frame import Nanoseconds, ShapeChange
+from ...frame import Nanoseconds
 
 INTEGER_BYTES: Final = 8
 """Size of an integer in a buffer in C."""
@@ -28,8 +28,6 @@ class MarkBatch(NamedTuple):
     thread: int
     multithreaded: bool
     dropped: int
-    shapes: tuple[ShapeChange, ...] = ()
-    detail_ns: int = 0
     skipped: int = 0
 
     @property
