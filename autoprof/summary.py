@@ -259,51 +259,6 @@ class Work:
 
 
 @dataclass(frozen=True, slots=True)
-class CommRow:
-    """Communications of one kind in one phase, among the ranks of one group, of about the same size.
-
-    ``kind`` is the collective (``all_reduce``), ``send`` or ``recv``; ``caller`` is the part of torch that begins it
-    (``DDP``, ``FSDP``, …), or empty. ``group`` is the dimension of a ``DeviceMesh``, or the group's name, and ``ranks``
-    its size. ``bytes`` counts as nccl-tests does. ``timed`` calls were seen to end; ``ns`` is the time in which one of
-    them ran, ``exposed_ns`` the training thread's waits for them. ``bus_bytes_per_s`` is a lower bound of the bus
-    bandwidth, None where none was timed: a communication's time includes the wait for the last rank to begin it.
-    """
-
-    kind: str
-    caller: str
-    group: str
-    ranks: int
-    phase: str
-    calls: int
-    bytes: int
-    timed: int
-    ns: int
-    exposed_ns: int
-    bus_bytes_per_s: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Communication:
-    """The communication of this rank in its recorded steps: compute + exposed + idle = step, exactly.
-
-    Exposed is the time in which the training thread waits for communication, idle that in which it waits for data.
-    ``overlapped_ns`` is communication during ``compute_ns``; None where ends are not seen (on a device).
-    ``unassigned_ns`` is exposed time in which no row's communication was seen to run. ``beyond`` communications were
-    not recorded.
-    """
-
-    steps: int
-    step_ns: int
-    compute_ns: int
-    exposed_ns: int
-    idle_ns: int
-    overlapped_ns: int | None
-    unassigned_ns: int
-    rows: tuple[CommRow, ...] = ()
-    beyond: int = 0
-
-
-@dataclass(frozen=True, slots=True)
 class Summary:
     """A run's statistics over its recorded steps, warm-up excluded.
 
@@ -317,8 +272,8 @@ class Summary:
     ``workers``, ``fetches`` and ``unready``, the fetches that found no batch ready, and ``starts`` and ``start_ns`` if
     workers were started again; empty where that is unknown. ``unsampled_ns`` is the host time of all unsampled steps.
     ``run_steps`` are all steps after the first warm-up, recorded or not, and ``run_ns`` is their host time with
-    autoprof's own work between them. ``communication`` is None where one process trains alone. ``start_ns`` and
-    ``end_ns`` are processor time of opening and closing the session; None while it is open.
+    autoprof's own work between them. ``start_ns`` and ``end_ns`` are
+    processor time of opening and closing the session; None while it is open.
     """
 
     _repr_html_: ClassVar[Callable[[Summary], str]]
@@ -358,7 +313,6 @@ class Summary:
     unsampled_ns: int = 0
     run_steps: int = 0
     run_ns: int = 0
-    communication: Communication | None = None
     start_ns: int | None = None
     end_ns: int | None = None
 

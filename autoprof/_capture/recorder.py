@@ -39,8 +39,6 @@ class Recorder:
         self.number = _next_number()
         """Number of the recorder, in the order of creation."""
         self.labels: list[Label] = []
-        self.communications: list[Any] = []
-        """The communications of the open step, where several ranks train."""
         self.failures: dict[str, int] = {}
         self.untimed: dict[str, int] = {}
         self._user: dict[str, int] = {}

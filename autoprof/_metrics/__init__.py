@@ -1,9 +1,8 @@
-"""Metrics of a run other than its times: throughput, telemetry, FLOPs and MFU, communication."""
+"""Metrics of a run other than its times: throughput, telemetry, FLOPs and MFU."""
 
-from .communication import CommMeter
 from .flop_meter import FlopMeter
 from .metrics import Metrics
 from .model_calls import RootProbe
 from .telemetry import Telemetry, open_telemetry
 
-__all__ = ["CommMeter", "FlopMeter", "Metrics", "RootProbe", "Telemetry", "open_telemetry"]
+__all__ = ["FlopMeter", "Metrics", "RootProbe", "Telemetry", "open_telemetry"]

@@ -9,7 +9,6 @@ from .._core.units import format_ms
 from ..frame import TRAINING_LANE
 from ..summary import Summary
 from .card import render_findings, render_outlook
-from .comm_text import render_communication
 from .hot_tree import hot_tree, separate_tree
 from .measurements import work_table
 from .memory_text import render_memory
@@ -43,7 +42,6 @@ def render_summary(summary: Summary, *, width: int = NARROWEST, top: int = 24, e
     if summary.steps:
         blocks += [_spread(summary, width, encoding), [*_ADDS_UP]]
         blocks.append(work_table(summary.work, width, encoding))
-    blocks.append(render_communication(summary, width=width, encoding=encoding))
     blocks.append(render_memory(summary, width=width, encoding=encoding))
     blocks += render_outlook(summary, width=width)
     text = [line for at, block in enumerate(filter(None, blocks)) for line in (["", *block] if at else block)]

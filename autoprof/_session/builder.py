@@ -27,7 +27,7 @@ from .._capture.memory import Footprint
 from .._capture.recorder import Recorder
 from .._core.notes import Notes
 from .._core.signals import DeferSignals
-from .._metrics import CommMeter, FlopMeter, Metrics, RootProbe, Telemetry, open_telemetry
+from .._metrics import FlopMeter, Metrics, RootProbe, Telemetry, open_telemetry
 from .._process import lifecycle
 from .._process.gc_paused import GcPaused
 from .._process.ranks import launch_name, rank, world_size
@@ -41,7 +41,6 @@ from ..diagnose import CallMonitor, Diagnosis, Environment, RunFacts, StackMonit
 from ..errors import SessionError
 from ..frame import Phase
 from ..probes import FetchedBatches, Prefetch, ProbeContext, StepProbes, optimizers_in
-from ..probes.collectives import CommProbe
 from ..probes.compilations import CompilationProbe
 from ..probes.debug_modes import DebugProbe
 from ..probes.loaders import LoaderProbe
@@ -337,7 +336,6 @@ class _Builder:
             metrics,  # first: it adds to the scalars of the steps
             MemoryTable(self._footprint),
             excluded,
-            CommMeter(self._probes.find(CommProbe).record),
             self._diagnosis(),
             *([] if folder is None else [ModuleSources(self._model, folder)]),
             self._unseen_modules(),
@@ -364,7 +362,7 @@ class _Builder:
         find = self._probes.find
         flight = self._flight_recorder()
         stacks = find(StackProbe)
-        meters = (self._memory, self._footprint, self._root, stacks, find(CommProbe).record, find(SyncProbe))
+        meters = (self._memory, self._footprint, self._root, stacks, find(SyncProbe))
         detector = StepDetector(
             auto=self._settings.step == "auto",
             thread=get_ident(),

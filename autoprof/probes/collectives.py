@@ -4,8 +4,6 @@ A collective that Python calls is seen as a call; on a device's clock its span l
 Collectives launched by C++ are no calls: those of DDP's reducer run during the backward pass, and ``backward`` returns
 after the last of them. The time from the last autograd node to that return is the span ``Comm/DDP``; it includes other
 callbacks of the pass, so it is an upper bound. FSDP waits by events between streams, which no span shows.
-
-Where several ranks train, each communication is recorded beside these spans with its kind, group, bytes and phase.
 """
 
 from __future__ import annotations
@@ -25,7 +23,7 @@ from .._process.replace import Attribute, CallProbe, Replacement, place_of
 from .._ranks import UNKNOWN_MEMBERS
 from ..frame import Phase
 from ._base import ProbeContext, ProbeFactory
-from ._communication import KERNELS, CommRecord, has_ranks, members_label
+from ._communication import WAIT_KERNEL, has_ranks, members_label
 
 COLLECTIVES: Final = (
     "all_gather", "all_gather_coalesced", "all_gather_into_tensor", "all_gather_object", "all_gather_single",
@@ -60,15 +58,12 @@ class CommListener:
     A call of some ranks has their numbers in its name: calls of one name on several ranks are then the same call.
     """
 
-    def __init__(self, recorder: Recorder, record: CommRecord) -> None:
-        self.record = record
+    def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
         self._codes: dict[str, int] = {}
         self._members: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
         """The words for the ranks of each group."""
         self._open_code = self._open_in = -1
-        self._waited: list[Any] = []
-        """The works that the open call waits for."""
         self._one_queue = os.environ.get(ONE_QUEUE) == "1"
         self._forward_stream: Any = None
         """The stream of the model's last forward, where there is one queue for all streams."""
@@ -82,9 +77,7 @@ class CommListener:
         recorder = self._recorder
         if get_ident() != recorder.thread or torch.compiler.is_dynamo_compiling():
             return False
-        works = args[:1] if function.__name__ == "wait" else ()
         if self._open_in == recorder.serial:
-            self._waited += works
             return False
         if (
             self._forward_stream is not None
@@ -107,7 +100,6 @@ class CommListener:
         if code is None:
             code = self._codes[name] = recorder.label(f"Comm/{name}", None, Phase.COMM)
         self._open_code, self._open_in = code, recorder.serial  # after a Ctrl-C, the serial of an old step
-        self._waited = [*works]
         recorder.mark(code | ENTER)
         return True
 
@@ -121,16 +113,13 @@ class CommListener:
         if self._open_in == self._recorder.serial:
             self._recorder.mark(self._open_code | LEAVE)
         self._open_in = -1
-        self.record.look_for_ends(self._waited)
-        self._waited.clear()
 
 
 class ReducerWait:
     """Mark the wait for DDP's reducer at the end of a backward pass."""
 
-    def __init__(self, recorder: Recorder, model: torch.nn.Module, record: CommRecord) -> None:
+    def __init__(self, recorder: Recorder, model: torch.nn.Module) -> None:
         self._recorder = recorder
-        self._record = record
         self._codes: dict[str, int] = {}
         self._code = -1
         self._ddp: weakref.ref[Any] | None = None
@@ -175,45 +164,43 @@ class ReducerWait:
         if self._open:
             self._open = False
             self._recorder.mark(self._code | LEAVE)
-            self._record.look_for_ends()
 
 
 class CommProbe(CallProbe):
-    """Mark the waits for communication; where several ranks train, record each communication."""
+    """Mark the waits for communication."""
 
     def __init__(self, recorder: Recorder) -> None:
-        self.record = CommRecord(recorder.handle_failure, recorder.communications)
         self._recorder = recorder
         self._failed = False
-        self.listener = CommListener(recorder, self.record)
+        self.listener = CommListener(recorder)
         super().__init__([(replacement, self.listener) for replacement in REPLACEMENTS])
 
     def attach(self) -> None:
-        """Mark and record from now on."""
+        """Mark from now on."""
         super().attach()
         if self._failed or not has_ranks():
             return
         try:
-            KERNELS.listen(self.listener)
+            WAIT_KERNEL.listen(self.listener)
         except Exception:
             self._failed = True
             self._recorder.handle_failure("communication")
 
     def detach(self) -> None:
-        """Mark and record no more."""
+        """Mark no more."""
         super().detach()
-        KERNELS.ignore(self.listener)
+        WAIT_KERNEL.ignore(self.listener)
 
     def remove(self) -> None:
-        """Put the original functions and operators back once no session needs the replacements."""
+        """Put the original functions and the operator back once no session needs the replacements."""
         super().remove()
-        KERNELS.ignore(self.listener)
-        KERNELS.unregister()
+        WAIT_KERNEL.ignore(self.listener)
+        WAIT_KERNEL.unregister()
 
 
 def _make(context: ProbeContext) -> CommProbe:
     probe = CommProbe(context.recorder)
-    wait = ReducerWait(context.recorder, context.model, probe.record)
+    wait = ReducerWait(context.recorder, context.model)
     context.training_forward_calls.extend((wait.find_wrapper, probe.listener.find_stream))
     context.module_hooks.passes.add_end_observer(wait)
     return probe

@@ -1,8 +1,7 @@
-"""What two ranks run for the tests of the table of communication. Importable by name, as spawned processes need it."""
+"""What two ranks run for the tests of communication. Importable by name, as spawned processes need it."""
 
 import os
 from collections.abc import Callable
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,8 @@ from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 from torch.distributed.device_mesh import init_device_mesh
 
 import autoprof
-from autoprof.probes._communication import KERNELS
+from autoprof.frame import Phase
+from autoprof.probes._communication import WAIT_KERNEL
 
 CONFIG: dict[str, Any] = {
     "targets": [{"match": ".+"}],
@@ -83,7 +83,7 @@ if torch.__version__ < (2, 6):  # it shards on CUDA only
 
 
 def train(kind: str, rank: int, *, instrumented: bool) -> dict[str, Any]:
-    """Train some steps; return the bits of gradients and parameters, and the table of communication."""
+    """Train some steps; return the bits of gradients and parameters, and the communication spans."""
     model = MODELS[kind]()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     session = autoprof.instrument(model, CONFIG, optimizer=optimizer) if instrumented else None
@@ -134,14 +134,13 @@ def pipeline(rank: int, *, instrumented: bool) -> dict[str, Any]:
 
 
 def close(session: Any) -> dict[str, Any]:
-    """End a session; return what its summary has of communication."""
+    """End a session; return the calls of each communication span, and what was skipped."""
     if session is None:
         return {}
     session.close()
     summary = session.summary()
-    assert summary.communication is not None
-    found = asdict(summary.communication)
-    return {"table": found | {"rows": list(found["rows"])}, "skipped": dict(summary.skipped)}
+    calls = {row.name: row.calls for row in summary.rows if row.phase is Phase.COMM}
+    return {"calls": calls, "skipped": dict(summary.skipped)}
 
 
 def rank_main(rank: int, world_size: int, port: int, folder: str) -> None:
@@ -157,7 +156,7 @@ def rank_main(rank: int, world_size: int, port: int, folder: str) -> None:
         }
         for instrumented in (False, True):
             found["pipeline", instrumented] = pipeline(rank, instrumented=instrumented)
-        found["left"] = KERNELS.registered
+        found["left"] = WAIT_KERNEL.registered
         torch.save(found, Path(folder) / f"{rank}.pt")
     finally:
         dist.destroy_process_group()
