@@ -62,7 +62,8 @@ class WaitKernel:
         """Have a listener called around each wait from now on."""
         operator = getattr(torch.ops._c10d_functional, "wait_tensor", None)
         if self._library is None and operator is not None:
-            self._library = torch.library.Library("_c10d_functional", "IMPL")
+            library: Any = torch.library.Library
+            self._library = library("_c10d_functional", "IMPL")
             # The key is below those of autograd and of Python's modes, and no guard of torch excludes it: DTensor
             # communicates inside the dispatch of another operator, where autograd's keys are off.
             self._library.impl("wait_tensor", self._kernel(operator.default), "BackendSelect", with_keyset=True)
