@@ -252,10 +252,6 @@ class Work:
     rows: tuple[WorkRow, ...] = ()
     kinds: tuple[WorkKind, ...] = ()
     attention: tuple[UnfusedAttention, ...] = ()
-    sequences: int = 0
-    """Different sequences of shapes in a step."""
-    benchmark: bool | None = None
-    """Whether cuDNN tries its algorithms for each shape; None without cuDNN, or where it must be deterministic."""
 
 
 @dataclass(frozen=True, slots=True)

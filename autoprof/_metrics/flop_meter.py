@@ -44,7 +44,6 @@ class DevicePeak(NamedTuple):
     peak: Peak | None = None
     reason: str | None = None
     flags: Tf32Flags = Tf32Flags(matmul=False, conv=False)
-    benchmark: bool | None = None
 
 
 class CountedCall(NamedTuple):
@@ -184,8 +183,6 @@ class FlopMeter:
             rows=tuple(_rows(summary, parts, device)),
             kinds=tuple(_kinds(mean, device)),
             attention=tuple(_attention(mean)),
-            sequences=len(self._steps),
-            benchmark=device.benchmark,
         )
 
     def _mean_step(self) -> tuple[FlopCount, Parts]:
@@ -274,4 +271,4 @@ def peak_of(model: nn.Module, place: torch.device) -> DevicePeak:
     place = places.pop()
     device = device_of(place)
     peak, reason = device.peak(place)
-    return DevicePeak(device.name(place), peak, reason, device.tf32(), device.benchmarks_convolutions())
+    return DevicePeak(device.name(place), peak, reason, device.tf32())

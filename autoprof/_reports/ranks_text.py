@@ -73,15 +73,12 @@ def _rows(comparison: RankComparison) -> list[_Row]:
     if comparison.missing is not None:
         return []
     own_ns = np.array(comparison.own_ns)
-    found = []
-    for rank, own, excess in zip(comparison.compared, own_ns, own_ns - median_of_others(own_ns), strict=True):
-        row = _Row(rank, int(own), round(float(excess)))
-        if excess > 0 and comparison.map is not None and rank in comparison.map.ranks:
-            by_row = comparison.map.by_row[comparison.map.ranks.index(rank)]
-            name, phase = comparison.map.rows[int(np.argmax(by_row))]
-            row = row._replace(name=name, phase=phase)
-        found.append(row)
-    return found
+    excess_ns = own_ns - median_of_others(own_ns)
+    found = zip(comparison.compared, own_ns, excess_ns, comparison.places, strict=True)
+    return [
+        _Row(rank, int(own), round(float(excess)), *((name, str(phase)) if excess > 0 else ()))
+        for rank, own, excess, (name, phase) in found
+    ]
 
 
 def _table(rows: Sequence[_Row], width: int, top: int, ellipsis: str) -> Iterator[str]:

@@ -51,10 +51,6 @@ class Device:
         """Return whether float32 operands may be rounded to TF32."""
         return Tf32Flags(matmul=False, conv=False)
 
-    def benchmarks_convolutions(self) -> bool | None:
-        """Return whether convolution algorithms are benchmarked per shape; None where there is no choice."""
-        return None
-
     def telemetry(self, place: torch.device) -> tuple[TelemetryReader | None, str | None]:
         """Return a reader of utilisation, power and clocks, or the reason why it failed; neither without telemetry."""
         return None, None

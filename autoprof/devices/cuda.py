@@ -70,9 +70,6 @@ class Cuda(Accelerator):
     def tf32(self) -> Tf32Flags:
         return tf32_flags(torch.backends, rocm=torch.version.hip is not None)
 
-    def benchmarks_convolutions(self) -> bool | None:
-        return cudnn_benchmark(torch.backends.cudnn)
-
     def telemetry(self, place: torch.device) -> tuple[TelemetryReader | None, str | None]:
         if torch.version.hip is not None:
             return None, "NVML supports only devices of NVIDIA"
@@ -102,11 +99,6 @@ def _allowed(settings: Any, operator: str | None = None) -> bool:
     except RuntimeError:  # it was set as fp32_precision, of the operator or of all
         precise = getattr(settings, operator, settings) if operator else settings
         return str(precise.fp32_precision) == "tf32"
-
-
-def cudnn_benchmark(settings: Any) -> bool | None:
-    """Read ``torch.backends.cudnn``; None where cuDNN is off, or deterministic, which excludes benchmarking."""
-    return bool(settings.benchmark) if settings.enabled and not settings.deterministic else None
 
 
 DEVICE: Final = Cuda()

@@ -46,16 +46,6 @@ def _notes(run: Evidence) -> Iterator[str]:
         )
     yield from _unused_calls(run)
     yield from _trend(run)
-    work = run.summary.work
-    if work is not None and work.reason is None and work.benchmark is False and work.sequences == 1:
-        convolved = sum(kind.flops for kind in work.kinds if kind.family == "conv")
-        total = sum(kind.flops for kind in work.kinds)
-        if 2 * convolved > total:
-            yield (
-                f"{format_percent(convolved / total)} of the counted FLOPs are convolutions of constant shapes, and "
-                "torch.backends.cudnn.benchmark is off: True lets cuDNN search for the fastest algorithm, and results "
-                "may differ in the last bits from run to run"
-            )
 
 
 def _unused_calls(run: Evidence) -> Iterator[str]:

@@ -94,32 +94,9 @@ def test_attention_is_judged_on_devices_with_counted_work_only() -> None:
     assert missing(judged("attention", None, clock="device")) == "the FLOPs of a step"
 
 
-# cudnn.benchmark.
-
-
-def convolved(conv: int, *, benchmark: bool | None = False, sequences: int = 1) -> Work:
-    """Make work of which so much of 100 are convolutions."""
-    kinds = WorkKind("float32", "conv", conv), WorkKind("float32", "matmul", 100 - conv)
-    return Work(FLOPS, kinds=kinds, benchmark=benchmark, sequences=sequences)
-
-
 def notes(work: Work | None = None, **facts: Any) -> str:
     """Return the notes of 20 steps with this work and these facts."""
     return " ".join(diagnose(evidence_of(STEP, repeat=20, work=work, facts=RunFacts(**facts))).notes)
-
-
-def test_convolutions_with_one_shape_are_a_note() -> None:
-    """They are most of the work, and the flag is off."""
-    assert "80.0 % of the counted FLOPs are convolutions of constant shapes" in notes(convolved(80))
-
-
-@pytest.mark.parametrize(
-    "work",
-    [convolved(80, benchmark=True), convolved(80, benchmark=None), convolved(10), convolved(80, sequences=5), None],
-)
-def test_convolutions_with_benchmark_few_flops_or_new_shapes_are_no_note(work: Work | None) -> None:
-    """The flag is on or has no effect; cuDNN would search again for every shape."""
-    assert notes(work) == ""
 
 
 def test_the_environment_of_a_run_is_saved_with_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
