@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -104,6 +105,24 @@ def test_a_slow_step_is_explained_by_a_click(browser: Browser, page: Path) -> No
     assert text.startswith("× Step 200 300 ms")
     assert "data data 210 ms 10.0 ms +200 ms" in text
     assert "Means per recorded step" in browser.text("#text pre")
+
+
+def test_a_chart_says_where_nothing_was_recorded(browser: Browser, tmp_path: Path) -> None:
+    """Before a row was opened, while it did not run, and after the last recorded step, the run going on."""
+    late = layout_of([("Net", "forward", -1, 40.0), ("Late", "forward", -1, 20.0)])
+    early = layout_of([("Net", "forward", -1, 40.0)])
+    frames = [frame_of(late, step, [40, 20], 100) for step in (*range(41, 61), *range(81, 101))]
+    frames += [frame_of(early, step, [40], 100) for step in (*range(1, 41), *range(61, 81))]
+    frames.sort(key=lambda frame: frame.step)
+    run = save_run(tmp_path, frames, edit=lambda summary: replace(summary, unsampled_steps=60))
+    assert main(["report", str(run), "--no-open"]) == 0
+    browser.open(run / "report.html", "#module=Late")
+    left = "[...document.querySelectorAll('{} .absent')].map((one) => one.offsetLeft / one.parentElement.clientWidth)"
+    assert browser.evaluate(left.format("#module-chart")) == pytest.approx([0, 59 / 159, 99 / 159], abs=0.01)
+    assert browser.text("#module-chart .absent") == "nothing recorded"
+    for chart in ("#step-chart", "#phase-chart", "#memory-chart"):
+        assert browser.evaluate(left.format(chart)) == pytest.approx([99 / 159], abs=0.01)
+    assert "100 recorded steps of 160" in browser.text("#steps")
 
 
 def test_an_unknown_module_in_a_link_is_a_sentence(browser: Browser, page: Path) -> None:

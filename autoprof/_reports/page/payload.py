@@ -36,6 +36,7 @@ def run_payload(run: Run, summary: Summary, *, rank: int | None = None) -> Json:
         "empty": "" if summary.steps else NOTHING,
         "clockLimit": summary.clock_limit_ns,
         "steps": summary.steps,
+        "allSteps": summary.all_steps,
         "p50": summary.step_p50_ns,
         "p95": summary.step_p95_ns,
         "most": summary.step_max_ns,

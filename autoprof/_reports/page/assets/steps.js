@@ -16,7 +16,7 @@ function stepSection() {
   return section(
     "steps",
     "Steps over time",
-    `${plural(RECORDS.recorded, "recorded step")}${binned}. Drag to zoom, double-click to see all, click a step to see its parts.`,
+    `${plural(RECORDS.recorded, "recorded step")} of ${RUN.allSteps.toLocaleString("en")}${binned}. Drag to zoom, double-click to see all, click a step to see its parts.`,
     hover,
     times,
     h("h4", {}, "Phases of a step", h("span", { class: "faint" }, " mean")),
