@@ -81,22 +81,6 @@ def test_a_misspelt_command_names_the_nearest(capsys: pytest.CaptureFixture[str]
     assert capsys.readouterr().err == "autoprof: 'shw' is not a command; did you mean 'show'?\n"
 
 
-@pytest.mark.parametrize(
-    ("words", "instead"),
-    [
-        (["completion", "bash"], "shtab"),
-        (["ranks", "--csv", "a.csv"], "--json"),
-        (["report", "--compare=b"], "autoprof compare RUN OTHER"),
-    ],
-)
-def test_what_is_gone_is_refused_with_its_replacement(
-    words: list[str], instead: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """A command, an option, and one with its value behind ``=``."""
-    assert main(words) == 2
-    assert instead in capsys.readouterr().err
-
-
 def _commands() -> dict[str, argparse.ArgumentParser]:
     parser = make_parser()
     (commands,) = [one for one in parser._actions if isinstance(one, argparse._SubParsersAction)]

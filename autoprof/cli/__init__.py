@@ -27,37 +27,6 @@ COMMANDS: Final = (
     "doctor",
 )
 """The commands in the order of the help: each is a module with ``add`` and ``run``, imported when it is called."""
-GONE_COMMANDS: Final = {
-    "completion": "use pip install shtab; shtab --shell=bash autoprof.cli.make_parser",
-    "config": "use autoprof check FILE, or autoprof check --schema",
-}
-GONE_OPTIONS: Final = {
-    "demo": {
-        "--slow-rank": "torchrun and a program of your own (docs/ranks.md)",
-        **dict.fromkeys(("--seed", "--workers", "--checkpoint", "--no-checkpoint"), "autoprof.demo.train in Python"),
-    },
-    "doctor": {"--input": "--model, whose factory returns (model, batch)"},
-    "compare": {
-        "--format": "--json",
-        **dict.fromkeys(("--columns", "-o", "--output"), "--json"),
-        "--strict": "--fail-over",
-        "--phase": "--json",
-        "--name": "--json",
-        "--rank": "compare_runs(a, b, rank=N)",
-        "--top": "--min-share",
-    },
-    "report": {"--compare": "autoprof compare RUN OTHER"},
-    "ranks": {"--sql": "--json", "--csv": "--json"},
-    "inspect": {
-        **dict.fromkeys(("--follow", "-f"), "watch -n 10 autoprof inspect LOG"),
-        "--column": "--plot NAME",
-        "--csv": "autoprof.logs.load_logs(LOG).to_csv(FILE)",
-        "--format": "-o FILE, whose ending is the format",
-        "--show": "-o FILE",
-        "--reader": "--pattern REGEX, or nothing: the format is detected",
-    },
-}
-"""The options of former versions by command, and their replacements."""
 DESCRIPTION = """An always-on profiler for PyTorch training.
 
 RUN is the folder of a run. Where it is left out, the latest run in the folder runs is meant.
@@ -87,14 +56,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if given[1:2] == ["run"] and given[0].startswith(("--local_rank=", "--local-rank=")):  # put there by a launcher
         given[:2] = ["run", given[0]]
     if given and not given[0].startswith("-") and given[0] not in COMMANDS:
-        allowed = GONE_COMMANDS.get(given[0]) or nearest(given[0], COMMANDS)
-        print(f"autoprof: {given[0]!r} is not a command; {allowed}", file=sys.stderr)
+        print(f"autoprof: {given[0]!r} is not a command; {nearest(given[0], COMMANDS)}", file=sys.stderr)
         return 2
-    for option in given[1:]:
-        instead = GONE_OPTIONS.get(given[0], {}).get(option.partition("=")[0])
-        if instead is not None:
-            print(f"autoprof {given[0]}: {option} is gone; use {instead}", file=sys.stderr)
-            return 2
     parser = make_parser(given[0] if given else None)
     arguments, unknown = parser.parse_known_args(given)
     if unknown:  # argparse would print the usage of all commands

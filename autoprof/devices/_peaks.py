@@ -19,9 +19,6 @@ class Peak:
     form_factor: str
     tflops: Mapping[Arithmetic, float]
     """10^12 floating-point operations per second, dense; an arithmetic without hardware units is absent."""
-    source: str
-    note: str = ""
-    """How the figure follows from the data sheet, where it is not the figure printed there."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,7 +47,7 @@ def test_a_limit_fails_a_proven_slow_down(runs: Runs, capsys: pytest.CaptureFixt
         (["one"], "runs: does not exist here; allowed: the folder of a run"),
         (["--a", "one"], "two sides are needed; allowed: RUN_A RUN_B, RUN_A alone (B is the latest run), nothing"),
         (["one", "two", "--a", "three"], "two sides are needed"),
-        (["one", "two", "--strict"], "autoprof compare: --strict is gone; use --fail-over"),
+        (["one", "two", "--strict"], "autoprof compare: --strict is not an option; autoprof compare --help"),
     ],
 )
 def test_bad_input_is_status_2_and_one_message(

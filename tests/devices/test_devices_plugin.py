@@ -60,7 +60,7 @@ class Acme(Device):
         return "Acme One"
 
     def peak(self, place):
-        return Peak("card", {"fp32": 0.000_001}, "acme.example/one.pdf"), None
+        return Peak("card", {"fp32": 0.000_001}), None
 
     def telemetry(self, place):
         return AcmeTelemetry(), None
