@@ -176,7 +176,7 @@ class MetricStats:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Length of an epoch and of the rest of the run, from the median of recorded steps; None is unknown."""
+    """Length of an epoch and of the rest of the run, by the mean of all steps; None is unknown."""
 
     source: str
     """Where the number of samples came from; empty where there is none."""
@@ -316,6 +316,11 @@ class Summary:
     def all_steps(self) -> int:
         """The number of steps of the run, recorded or not, with the warm-up."""
         return self.steps + self.skipped.get(OTHER_TARGETS, 0) + self.warmup_steps + self.unsampled_steps
+
+    @property
+    def run_mean_ns(self) -> float:
+        """The mean time of all steps after the warm-up, recorded or not."""
+        return self.run_ns / self.run_steps if self.run_steps else self.step_mean_ns
 
     @property
     def wall_ns(self) -> int:

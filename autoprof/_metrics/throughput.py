@@ -154,7 +154,7 @@ class ThroughputMeter:
     def progress(self, summary: Summary, done: int, source: str = "", reason: str = "") -> Progress | None:
         """Return the run's progress after ``done`` steps."""
         epoch = self._epoch_steps(summary)
-        step_ns = summary.step_p50_ns if summary.steps else None
+        step_ns = summary.run_mean_ns if summary.steps else None
         remaining = None if self.total_steps is None else max(self.total_steps - done, 0)
         if not source and not reason and epoch is None and remaining is None:
             return None
@@ -165,7 +165,7 @@ class ThroughputMeter:
             epoch_ns=None if epoch is None or step_ns is None else round(epoch * step_ns),
             total_steps=self.total_steps,
             remaining_steps=remaining,
-            remaining_ns=None if remaining is None or step_ns is None else remaining * step_ns,
+            remaining_ns=None if remaining is None or step_ns is None else round(remaining * step_ns),
         )
 
     def _epoch_steps(self, summary: Summary) -> float | None:

@@ -31,14 +31,15 @@ def _format_time(ns: float) -> str:
     return format_ns(ns) if 0 < ns < NS_PER_MS else format_ms(ns)
 
 
-def headline(summary: Summary) -> str:
-    """Phrase how many steps there were, how many of them were recorded, and by which clock."""
+def headline(summary: Summary, *, full: bool = False) -> str:
+    """Phrase how many steps there were, how many were recorded, by which clock; with ``full`` also of which kinds."""
     unshown = summary.skipped.get(OTHER_TARGETS, 0)
     steps = summary.all_steps
     parts = [f"{summary.steps} recorded" if steps != summary.steps or not steps else "all recorded"]
-    parts += [f"{unshown} with other names"] if unshown else []
-    parts += [f"{summary.warmup_steps} warm-up"] if summary.warmup_steps else []
-    parts += [f"{summary.unsampled_steps} not sampled"] if summary.unsampled_steps else []
+    if full:
+        parts += [f"{unshown} while other modules were timed"] if unshown else []
+        parts += [f"{summary.warmup_steps} warm-up"] if summary.warmup_steps else []
+        parts += [f"{summary.unsampled_steps} not sampled"] if summary.unsampled_steps else []
     clock = f", {summary.clock} time" if summary.steps else ""
     return f"autoprof: {count(steps, 'step')} ({', '.join(parts)}){clock}"
 
@@ -76,7 +77,7 @@ def run_facts(summary: Summary, *, full: bool = False) -> Iterator[Fact]:
         yield "overhead", _overhead(summary)
     if full and summary.clock_limit_ns:
         yield "clock", f"cannot resolve spans below {format_ns(summary.clock_limit_ns)}: they are shown as <"
-    skipped = {reason: number for reason, number in summary.skipped.items() if full or reason != OTHER_TARGETS}
+    skipped = {reason: number for reason, number in summary.skipped.items() if reason != OTHER_TARGETS}
     for word, reasons in (("dropped", summary.dropped), ("skipped", skipped)):
         if reasons:
             yield word, format_counts(reasons)
@@ -119,17 +120,12 @@ def shown_path(folder: Path) -> str:
     return str(folder) if path.startswith(os.pardir) else path
 
 
-def mean_of_all_ns(summary: Summary) -> float:
-    """Return the mean time of all steps after the warm-up, recorded or not."""
-    return summary.run_ns / summary.run_steps if summary.run_steps else summary.step_mean_ns
-
-
 def _step(summary: Summary, full: bool) -> str:
     times = [("p50", summary.step_p50_ns), ("p95", summary.step_p95_ns)]
     times += [("min", summary.step_min_ns), ("max", summary.step_max_ns)] if full else []
     spread = ", ".join(f"{word} {_format_time(ns)}" for word, ns in times)
-    if summary.unsampled_ns and summary.unsampled_steps:
-        mean, recorded = _format_time(mean_of_all_ns(summary)), _format_time(summary.step_mean_ns)
+    if full and summary.unsampled_ns and summary.unsampled_steps:
+        mean, recorded = _format_time(summary.run_mean_ns), _format_time(summary.step_mean_ns)
         every = count(summary.steps + summary.unsampled_steps, "step")
         text = f"mean {mean} over {every}; the recorded ones: mean {recorded}, {spread}"
     else:
@@ -147,7 +143,9 @@ def bias_text(summary: Summary) -> str | None:
     if abs(longer) < NEGLIGIBLE_BIAS:
         return None
     word = "longer" if longer > 0 else "shorter"
-    return f"recorded steps are {format_percent(abs(longer))} {word} than the others; the times below are theirs"
+    mean = _format_time(summary.run_mean_ns)
+    share = format_percent(abs(longer))
+    return f"recorded steps are {share} {word} than the others (mean of all: {mean}); the times below are theirs"
 
 
 def _excluded(summary: Summary, most: int) -> str:

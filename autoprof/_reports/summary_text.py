@@ -32,7 +32,7 @@ def render_summary(summary: Summary, *, width: int = NARROWEST, top: int = 24, e
     """Return the full report, no line wider than ``width`` cells (at least 80)."""
     width = max(width, NARROWEST)
     glyphs = glyphs_for(encoding)
-    blocks = [[headline(summary), *render_findings(summary, width=width)]]
+    blocks = [[*wrap("", headline(summary, full=True), width, 0), *render_findings(summary, width=width)]]
     if summary.steps:
         blocks += [[*_names(summary, width, top, encoding)], phase_lines(summary, width, glyphs)]
     else:

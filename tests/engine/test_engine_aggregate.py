@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autoprof import Finding, Phase, Row, Span, StepFrame, Summary
-from autoprof._reports.run_facts import mean_of_all_ns
 from autoprof._stats import Aggregate
 from autoprof._stats.aggregate import OTHER_TARGETS
 from autoprof._stats.cut_statistics import MAX_ROWS
@@ -127,7 +126,7 @@ def test_the_mean_of_the_run_has_every_step_after_the_warm_up() -> None:
     aggregate.add_gap(10, 60 * MS)
     summary = aggregate.summary()
     assert (summary.run_steps, summary.run_ns) == (103, (600 + 360 + 16 + 6 + 60) * MS)
-    assert mean_of_all_ns(summary) == summary.run_ns / 103
+    assert summary.run_mean_ns == summary.run_ns / 103
 
 
 def test_throughput_is_samples_per_second_of_the_steps_that_logged_them() -> None:

@@ -149,34 +149,39 @@ def test_a_name_that_the_budget_keeps_closed_is_marked(summary: Summary) -> None
 
 
 def test_steps_of_other_targets_are_steps_of_the_run(summary: Summary) -> None:
-    """They were recorded while the hot path was opened; they are not losses."""
-    text = "\n".join(render_short(replace(summary, skipped={OTHER_TARGETS: 6})))
-    assert "autoprof: 8 steps (2 recorded, 6 with other names), host time" in text
-    assert "skipped" not in text
+    """They were recorded while the hot path was opened; they are not losses. The full report counts each kind."""
+    others = replace(summary, skipped={OTHER_TARGETS: 6}, warmup_steps=1)
+    short, full = (" ".join("\n".join(render(others)).split()) for render in (render_short, render_summary))
+    assert "autoprof: 9 steps (2 recorded), host time" in short
+    assert "autoprof: 9 steps (2 recorded, 6 while other modules were timed, 1 warm-up), host time" in full
+    assert "skipped" not in short + full
 
 
 def test_a_run_without_recorded_steps_says_what_to_call() -> None:
     """With its notes, and without zeros."""
     text = "\n".join(render_short(summary_of([frame_of(warmup=True)], notes=("model.forward was called",))))
-    assert "autoprof: 1 step (0 recorded, 1 warm-up)" in text
+    assert "autoprof: 1 step (0 recorded)" in text
     assert "nothing was recorded: no step ended after the warm-up; train for more steps" in text
     assert "note       model.forward was called" in text
     assert "0.0" not in text
 
 
-def test_the_mean_is_that_of_all_steps(summary: Summary) -> None:
-    """The recorded steps follow with their own."""
-    sampled = replace(summary, unsampled_steps=8, unsampled_ns=4_000_000_000, run_steps=10, run_ns=6_000_000_000)
-    text = " ".join("\n".join(render_short(sampled)).split())
-    assert "step mean 600.0 ms over 10 steps; the recorded ones: mean 1000.0 ms, p50 1000.0 ms" in text
-    assert "10 steps (2 recorded, 8 not sampled), host time" in text
+def test_the_report_has_one_mean_and_one_kind_of_step(summary: Summary) -> None:
+    """All its figures are of recorded steps; the full report has the mean of all steps too."""
+    sampled = replace(summary, unsampled_steps=8, unsampled_ns=8_000_000_000, run_steps=10, run_ns=10_100_000_000)
+    short, full = (" ".join("\n".join(render(sampled)).split()) for render in (render_short, render_summary))
+    assert "10 steps (2 recorded), host time" in short
+    assert short.count("mean") == 1
+    assert "step mean 1000.0 ms, p50 1000.0 ms" in short
+    assert "10 steps (2 recorded, 8 not sampled), host time" in full
+    assert "step mean 1010.0 ms over 10 steps; the recorded ones: mean 1000.0 ms, p50 1000.0 ms" in full
 
 
 def test_recorded_steps_are_always_compared_with_the_others(summary: Summary) -> None:
     """A slow beginning that was recorded is no typical step."""
-    slow = replace(summary, unsampled_steps=10, unsampled_ns=4_000_000_000)
+    slow = replace(summary, unsampled_steps=10, unsampled_ns=4_000_000_000, run_steps=12, run_ns=6_000_000_000)
     text = " ".join("\n".join(render_short(slow)).split())
-    assert "recorded steps are 150.0 % longer than the others; the times below are theirs" in text
+    assert "recorded steps are 150.0 % longer than the others (mean of all: 500.0 ms); the times below are" in text
     alike = replace(summary, unsampled_steps=10, unsampled_ns=9_500_000_000)
     assert "than the others" not in " ".join("\n".join(render_short(alike)).split())
 

@@ -11,7 +11,7 @@ from ..._storage.runs import Run
 from ...diagnose import Experiment, RunFacts, StackTable, find_rules, saved_summary
 from ...summary import Finding, Summary, format_counts
 from ..card import run_state
-from ..run_facts import bias_text, mean_of_all_ns
+from ..run_facts import bias_text
 from .data import (
     CodePlace,
     Confidence,
@@ -40,7 +40,7 @@ def explain_run(run: Run) -> Explanation:
         run=str(run.path),
         state=run_state(summary),
         steps=summary.steps,
-        step_ns=round(mean_of_all_ns(summary)),
+        step_ns=round(summary.run_mean_ns),
         clock=summary.clock,
         causes=tuple(_cause(one, summary, run, facts, found) for one in found),
         unmeasured=tuple(_unmeasured(summary)),
@@ -122,7 +122,7 @@ def _expect(change: Experiment, one: Finding, summary: Summary) -> Expectation:
     if change.quantity == "sample_ns":
         rate = summary.throughput
         return Expectation(change.quantity, round(NS_PER_S / rate) if rate else None, None)
-    step_ns = mean_of_all_ns(summary)
+    step_ns = summary.run_mean_ns
     gain_ns = one.gain_ns
     if gain_ns is not None and change.quantity == "step_ns":
         # It is a part of the recorded steps; the same part of the mean of all steps can be gained.
