@@ -8,11 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
-from pydantic import TypeAdapter
 
 from .._stats.intervals import Interval, median_of_values
 from .._stats.median import median
@@ -97,16 +95,6 @@ class RankComparison:
     def compared(self) -> tuple[int, ...]:
         """The ranks of ``own_ns`` and ``comm_ns``, in their order."""
         return tuple(rank for rank in range(self.world_size) if rank not in self.absent)
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> RankComparison:
-        """Read back the result of ``dataclasses.asdict``."""
-        return _type().validate_python(data)
-
-
-@cache
-def _type() -> TypeAdapter[RankComparison]:
-    return TypeAdapter(RankComparison)
 
 
 class _Candidate(NamedTuple):

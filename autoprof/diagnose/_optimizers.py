@@ -7,13 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from torch import Tensor
-
 from .._capture.memory import bytes_of, extents
 from .._core.units import format_bytes
 
-BLOCK: Final = 256
-"""Values that share one float32 scale (Dettmers et al. 2021, arXiv:2110.02861, have 2048; later versions 256)."""
 TORCH: Final = "torch"
 
 
@@ -21,8 +17,7 @@ TORCH: Final = "torch"
 class OptimizerInfo:
     """Facts about one optimizer; ``fused`` and ``foreach`` are None where torch chooses the implementation.
 
-    ``origin`` is the package of the class, ``eight_bit_bytes`` the size of the state at one byte a value; None is not
-    known.
+    ``origin`` is the package of the class.
     """
 
     kind: str
@@ -32,25 +27,19 @@ class OptimizerInfo:
     origin: str = "torch"
     can_fuse: bool = False
     device: str = ""
-    eight_bit_bytes: int | None = None
 
     @property
-    def has_eight_bits(self) -> bool:
-        """Whether an 8-bit version of this optimizer exists whose state is smaller."""
+    def freed_bytes(self) -> int:
+        """The state that an 8-bit version would free: of float32 state three quarters (arXiv:2110.02861)."""
         # torch's optimizers of which `bitsandbytes.optim` has an 8-bit version, with the suffix `8bit`.
-        return (
-            self.origin == TORCH
-            and self.kind in ("Adam", "AdamW", "SGD", "Adagrad", "RMSprop")
-            and self.eight_bit_bytes is not None
-            and self.eight_bit_bytes < self.state_bytes
-        )
+        has_version = self.origin == TORCH and self.kind in ("Adam", "AdamW", "SGD", "Adagrad", "RMSprop")
+        return 3 * self.state_bytes // 4 if has_version else 0
 
 
 def describe_optimizer(optimizer: Any) -> OptimizerInfo:
     """Return the facts about a live optimizer. Only sizes are used: no value is read, nothing waits for a device."""
     groups = list(optimizer.param_groups)
     states = list(optimizer.state.values())
-    values = [value for state in states if isinstance(state, dict) for value in state.values()]
     parameters = [parameter for group in groups for parameter in group["params"]]
     devices = Counter[str]()
     for parameter in parameters:
@@ -63,17 +52,7 @@ def describe_optimizer(optimizer: Any) -> OptimizerInfo:
         origin=type(optimizer).__module__.partition(".")[0],
         can_fuse="fused" in optimizer.defaults,
         device=devices.most_common(1)[0][0] if devices else "cpu",
-        eight_bit_bytes=bytes_of(extents(states)) - sum(map(_freed_bytes, values)),
     )
-
-
-def _freed_bytes(value: Any) -> int:
-    """Return the bytes that a value of an optimizer's state needs less in 8 bits."""
-    # State with fewer values stays in 32 bits (bitsandbytes, `min_8bit_size`).
-    if not isinstance(value, Tensor) or value.nelement() < 4096 or not value.is_floating_point():
-        return 0
-    count = value.nelement()
-    return max(bytes_of(extents(value)) - count - 4 * -(-count // BLOCK), 0)
 
 
 def _setting(groups: list[dict[str, Any]], name: str) -> bool | None:
@@ -104,10 +83,9 @@ def _advise_faster(one: OptimizerInfo) -> str:
 
 
 def advise_smaller(optimizers: Sequence[OptimizerInfo]) -> str:
-    """Return the 8-bit versions of these optimizers with the size of their state; empty where there are none."""
+    """Return the 8-bit versions of these optimizers with what they free; empty where there are none."""
     return "; ".join(
-        f"bitsandbytes.optim.{one.kind}8bit needs {format_bytes(one.eight_bit_bytes or 0)} of state instead of "
-        f"{format_bytes(one.state_bytes)}"
+        f"bitsandbytes.optim.{one.kind}8bit frees about {format_bytes(one.freed_bytes)} of state"
         for one in optimizers
-        if one.has_eight_bits
+        if one.freed_bytes
     )

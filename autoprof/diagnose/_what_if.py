@@ -19,7 +19,7 @@ def what_if(run: Evidence) -> tuple[WhatIf, ...]:
         return ()
     table = []
     if freed := _freed_bytes(run):
-        assumed = "its state in 8 bits, counted tensor by tensor; the step time stays (its change was not measured)"
+        assumed = "a quarter of its state is left; the step time stays (its change was not measured)"
         if "peak_bytes" not in run.summary.memory:
             assumed += "; such optimizers run on a GPU"
         table.append(_change(run, "8-bit optimizer", assumed, freed=freed))
@@ -78,7 +78,7 @@ def _freed_bytes(run: Evidence) -> int:
     """Return the bytes that 8-bit versions of these optimizers would free; they run on a GPU only."""
     if run.facts.environment.device == "cpu":
         return 0
-    return sum(one.state_bytes - (one.eight_bit_bytes or 0) for one in run.facts.optimizers or () if one.has_eight_bits)
+    return sum(one.freed_bytes for one in run.facts.optimizers or ())
 
 
 def _fixed_ns(run: Evidence) -> int:

@@ -168,7 +168,7 @@ def test_validation_after_each_round_is_no_rollout(before: int) -> None:
 
 
 def state_of(kind: str = "AdamW", **changes: object) -> OptimizerInfo:
-    fact = OptimizerInfo(kind, None, None, 12 * GIB, can_fuse=True, device="cuda", eight_bit_bytes=3 * GIB)
+    fact = OptimizerInfo(kind, None, None, 12 * GIB, can_fuse=True, device="cuda")
     return replace(fact, **changes)  # type: ignore[arg-type]
 
 
@@ -181,7 +181,7 @@ def judged_state(peak: int, capacity: int, fact: OptimizerInfo) -> list[str]:
 def test_the_state_of_the_optimizer_matters_if_memory_is_short() -> None:
     """12 of 32 GiB on a card of 48 is a finding. On one of 80, or with half the state, it is none."""
     (advice,) = judged_state(32, 48, state_of())
-    assert advice.startswith("bitsandbytes.optim.AdamW8bit needs 3.00 GiB of state instead of 12.00 GiB")
+    assert advice.startswith("bitsandbytes.optim.AdamW8bit frees about 9.00 GiB of state")
     assert judged_state(32, 80, state_of()) == []
     assert judged_state(32, 48, state_of(state_bytes=6 * GIB)) == []
 

@@ -20,7 +20,7 @@ GIB = 2**30
 HOUR = 3600 * 10**9
 STEP = {"data": 0.1, "forward": 1855, "recompute": 1800, "backward": 2100, "optimizer": 100, "comm": 120, "step": 6000}
 """The seed's step: 6 s, a forward of 1855 ms, a backward of 4000 ms with its recompute, batch 1 on 3 GPUs."""
-ADAM = OptimizerInfo("AdamW", None, None, 12 * GIB, can_fuse=True, device="cuda", eight_bit_bytes=3 * GIB)
+ADAM = OptimizerInfo("AdamW", None, None, 12 * GIB, can_fuse=True, device="cuda")
 MEMORY = {"allocated_bytes": 19 * GIB, "reserved_bytes": 33 * GIB, "peak_bytes": 32 * GIB}
 
 
@@ -124,13 +124,13 @@ def described(optimizer: torch.optim.Optimizer, model: nn.Module) -> OptimizerIn
     return describe_optimizer(optimizer)
 
 
-def test_an_8_bit_version_is_counted_tensor_by_tensor() -> None:
-    """A byte a value and a float32 for 256 values; what has fewer than 4096 values stays as it is."""
+def test_an_8_bit_version_leaves_a_quarter_of_the_state() -> None:
+    """Where bitsandbytes has one."""
     model = nn.Linear(64, 128)
     fact = described(torch.optim.AdamW(model.parameters()), model)
     small = 2 * (128 * 4) + 2 * 4  # the bias's state, and two counts of steps
     assert fact.state_bytes == 2 * 8192 * 4 + small
-    assert fact.eight_bit_bytes == 2 * (8192 + 32 * 4) + small
+    assert fact.freed_bytes == 3 * fact.state_bytes // 4
     assert (fact.kind, fact.origin, fact.can_fuse, fact.device) == (
         "AdamW",
         "torch",

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -306,12 +305,6 @@ def test_a_slow_network_accuses_no_rank() -> None:
     found = compare_ranks(longer)
     assert found.slow == ()
     assert found.pure_comm_ns == pytest.approx(32 * MS, rel=0.01)
-
-
-def test_a_comparison_goes_to_json_and_back() -> None:
-    """It is a part of ``run.json``."""
-    found = compare_ranks(with_fault(1, MIDDLE_FORWARD, 20.0, seventh))
-    assert RankComparison.from_dict(json.loads(json.dumps(asdict(found)))) == found
 
 
 def test_each_rank_has_the_row_with_most_of_its_excess() -> None:
