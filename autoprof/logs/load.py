@@ -44,13 +44,13 @@ def load_logs(path: Paths, *, pattern: str | None = None) -> pd.DataFrame:
     if not files:
         raise AutoprofError(f"{where}: contains no file; allowed: a log file, or a folder with log files")
     tables: dict[Path, Any] = {}
-    reports, unread, problems = [], [], []
+    reports, unread, is_damaged = [], [], False
     for file in drop_duplicates(files):
         log = LogFile(file)
         records = read_records(log.lines) if pattern is None else read_pattern(log.lines, pattern)
         if not records.rows:
             unread.append(log.name + (" (damaged)" if log.is_damaged else ""))
-            problems += ["damaged"] * log.is_damaged + ["cut"] * log.is_truncated
+            is_damaged = is_damaged or log.is_damaged
             continue
         tables[file] = build_table(records)
         lines = sum(bool(line.strip()) for line in log.lines)
@@ -66,7 +66,7 @@ def load_logs(path: Paths, *, pattern: str | None = None) -> pd.DataFrame:
             }
         )
     if not tables:
-        raise AutoprofError(f"{where}: {_no_record(problems, len(unread), pattern)}")
+        raise AutoprofError(f"{where}: {_no_record(len(unread), pattern, is_damaged=is_damaged)}")
     for file, run in name_runs(list(tables)).items():
         rank = rank_of(file)
         if rank is not None and "rank" not in tables[file]:
@@ -80,12 +80,10 @@ def load_logs(path: Paths, *, pattern: str | None = None) -> pd.DataFrame:
     return frame
 
 
-def _no_record(problems: list[str], count: int, pattern: str | None) -> str:
+def _no_record(count: int, pattern: str | None, *, is_damaged: bool) -> str:
     """Return why no file has a record."""
-    if "damaged" in problems:
-        return "the compressed data are damaged, so that no value is certain; allowed: an undamaged copy"
-    if "cut" in problems:
-        return "the compressed file ends before its first record can be read; allowed: a complete file"
+    if is_damaged:
+        return "the compressed data are cut or damaged, so that no value is certain; allowed: an undamaged copy"
     if pattern is not None:
         return f"no line matches the pattern {pattern!r}; allowed: a regular expression that matches your lines"
     where = "" if count == 1 else f" in any of {count} files"

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import bz2
 import codecs
+import gzip
 import lzma
 import re
 import zlib
-from collections.abc import Callable, Iterator
-from functools import partial
-from itertools import chain
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,8 +16,8 @@ from ..errors import OutputError
 
 STANDARD_INPUT: Final = Path("-")
 """The path that means standard input. A file of this name is ``./-``."""
-_COMPRESSIONS: Final[dict[bytes, Callable[[], Any]]] = {
-    b"\x1f\x8b": partial(zlib.decompressobj, 31), b"BZh": bz2.BZ2Decompressor, b"\xfd7zXZ\x00": lzma.LZMADecompressor,
+_COMPRESSIONS: Final[dict[bytes, Callable[[Any], Any]]] = {
+    b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ\x00": lzma.open,
 }  # fmt: skip
 _WIDE_ENCODINGS: Final = {
     codecs.BOM_UTF32_LE: "utf-32", codecs.BOM_UTF32_BE: "utf-32", codecs.BOM_UTF16_LE: "utf-16",
@@ -41,17 +40,9 @@ class LogFile:
         self.path = path
         self.name = "standard input" if path == STANDARD_INPUT else str(path)
         self.notes: list[str] = []
-        self.is_truncated = False
-        """The compressed file ends in the middle."""
         self.is_damaged = False
-        """The compressed data contradict their checksum, or cannot be decompressed: no value of them is certain."""
-        is_standard = path == STANDARD_INPUT
-        try:
-            with open(0 if is_standard else path, "rb", closefd=not is_standard) as file:
-                data = self._content(iter(partial(file.read, 1 << 20), b""))
-        except OSError as error:
-            raise OutputError(f"{self.name}: cannot be read: {error.strerror}; allowed: a readable file") from error
-        text = "" if self.is_damaged else self._decode(data)
+        """The compressed data are cut, or contradict their checksum: no value of them is certain."""
+        text = self._decode(self._content())
         self.lines = _INVISIBLE.sub("", _LINE_ENDS.sub("\n", text)).split("\n")
         """The lines without their ends and without terminal colours."""
         self.cut_line = self.lines.pop().rstrip()
@@ -60,37 +51,25 @@ class LogFile:
             self.lines.append(self.cut_line)
         elif self.cut_line:
             self.notes.append("the file ends within a line, which may be cut and is not read")
-        if self.is_truncated:
-            self.notes.append("the compressed file ends in the middle: read up to there")
 
-    def _content(self, pieces: Iterator[bytes]) -> bytes:
+    def _content(self) -> bytes:
         """Return the content, decompressed; nothing of a file that begins with many zeros, which is no text."""
-        first = next(pieces, b"")
-        make = next((make for magic, make in _COMPRESSIONS.items() if first.startswith(magic)), None)
-        whole = chain([first], pieces)
-        parts: list[bytes] = []
-        for piece in whole if make is None else self._decompress(whole, make):
-            head = piece.lstrip(b"\0")
-            if not parts and head.count(0) > len(head) // 100 and not head.startswith(tuple(_WIDE_ENCODINGS)):
-                return b""
-            parts.append(piece)
-        return b"".join(parts).lstrip(b"\0")
-
-    def _decompress(self, pieces: Iterator[bytes], make: Callable[[], Any]) -> Iterator[bytes]:
-        """Yield the decompressed data of one or several members; of a file that is cut those before the cut."""
-        member = make()
+        is_standard = self.path == STANDARD_INPUT
         try:
-            for piece in pieces:
-                rest = piece
-                while rest:
-                    member = make() if member.eof else member
-                    yield member.decompress(rest)
-                    rest = member.unused_data if member.eof else b""
-        except (OSError, zlib.error, lzma.LZMAError) as error:
-            if getattr(error, "errno", None) is not None:
-                raise
-            self.is_damaged = True
-        self.is_truncated = not member.eof
+            with open(0 if is_standard else self.path, "rb", closefd=not is_standard) as file:
+                begin = file.peek(8)
+                opener = next((one for magic, one in _COMPRESSIONS.items() if begin.startswith(magic)), None)
+                data: bytes = (file if opener is None else opener(file)).read()
+        except (EOFError, OSError, zlib.error, lzma.LZMAError) as error:
+            if getattr(error, "errno", None) is None:  # the error of a decompressor
+                self.is_damaged = True
+                return b""
+            reason = getattr(error, "strerror", error)
+            raise OutputError(f"{self.name}: cannot be read: {reason}; allowed: a readable file") from error
+        data = data.lstrip(b"\0")
+        head = data[: 1 << 20]
+        is_text = head.count(0) <= len(head) // 100 or head.startswith(tuple(_WIDE_ENCODINGS))
+        return data if is_text else b""
 
     def _decode(self, data: bytes) -> str:
         encoding = next((name for mark, name in _WIDE_ENCODINGS.items() if data.startswith(mark)), "utf-8")

@@ -1,10 +1,13 @@
 """Edge cases of real logs: units, ranks, restarts, encodings, incomplete lines, damaged files."""
 
+import bz2
 import gzip
 import json
+import lzma
 import math
 import sys
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -158,16 +161,6 @@ def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         load_logs(Path(__file__).parent / "fixtures" / "seed.jsonl")
 
 
-def test_a_truncated_gzip_file_is_read_up_to_its_end(tmp_path: Path) -> None:
-    """The records before the cut are read, with a note."""
-    path = tmp_path / "log.gz"
-    path.write_bytes(gzip.compress("\n".join(LINES).encode())[:-200])
-    df = load_logs(path)
-    assert 10 < len(df) < 400
-    assert list(df["loss"][:3]) == [4.99, 4.98, 4.97]
-    assert any("ends in the middle" in note for note in df.attrs["files"][0]["notes"])
-
-
 @pytest.mark.parametrize(
     ("row", "last", "pattern"),
     [
@@ -189,13 +182,18 @@ def test_a_line_that_may_be_cut_is_not_read(tmp_path: Path, row: str, last: str,
     assert "the file ends within a line, which may be cut and is not read" in df.attrs["files"][0]["notes"]
 
 
-def test_damaged_compressed_data_are_not_read(tmp_path: Path) -> None:
-    """Bytes that were changed decompress to other numbers: no value is certain."""
-    data = bytearray(gzip.compress("\n".join(LINES).encode()))
-    data[len(data) // 2] ^= 0xFF
-    path = tmp_path / "a.log.gz"
-    path.write_bytes(data)
-    with pytest.raises(AutoprofError, match="the compressed data are damaged"):
+def _changed(data: bytes) -> bytes:
+    at = len(data) // 2
+    return data[:at] + bytes([data[at] ^ 0xFF]) + data[at + 1 :]
+
+
+@pytest.mark.parametrize("harm", [_changed, lambda data: data[:-200]], ids=["changed", "cut"])
+@pytest.mark.parametrize("compress", [gzip.compress, bz2.compress, lzma.compress], ids=["gzip", "bzip2", "xz"])
+def test_damaged_compressed_data_are_not_read(tmp_path: Path, compress: Any, harm: Any) -> None:
+    """Changed bytes decompress to other numbers, and a cut file has no checksum: no value is certain."""
+    path = tmp_path / "a.log.z"
+    path.write_bytes(harm(compress("\n".join(LINES).encode())))
+    with pytest.raises(AutoprofError, match="the compressed data are cut or damaged"):
         load_logs(path)
     (tmp_path / "b.log").write_text("\n".join(LINES) + "\n")
     assert load_logs(tmp_path).attrs["unread"] == [f"{path} (damaged)"]
