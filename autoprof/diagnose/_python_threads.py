@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from threading import Thread, get_ident
@@ -32,53 +31,39 @@ class ThreadMonitor:
 
     def __init__(self) -> None:
         self._first_ns = self._last_ns = 0
-        self._read_ns: dict[tuple[int, str], int] = {}
-        """The CPU time of each thread at the last look, by its native id and name: ids are given again."""
-        self._used_ns: Counter[tuple[int, str]] = Counter()
+        self._cpu_ns: dict[tuple[int | None, str], tuple[int, int]] = {}
+        """The CPU time of each thread at its first and last look, by its native id and name: ids are given again."""
 
     def look(self) -> None:
-        """Add the CPU time of each thread since the last look."""
-        threads = _live_threads()
+        """Read the CPU time of each thread."""
+        # ``threading.enumerate`` takes a lock, which may wait.
+        threads: Mapping[int, Thread] = getattr(threading, "_active", {})
         if len(threads) < 2:
             return
-        now_ns = perf_counter_ns()
-        self._last_ns, self._first_ns = now_ns, self._first_ns or now_ns
+        self._last_ns = perf_counter_ns()
+        self._first_ns = self._first_ns or self._last_ns
         for ident, thread in list(threads.items()):
-            native = thread.native_id
-            cpu_ns = None if native is None or ident == get_ident() else _cpu_ns(native)
-            if native is None or cpu_ns is None or thread.name.startswith("autoprof"):
+            if ident == get_ident() or thread.name.startswith("autoprof"):
                 continue
-            key = native, thread.name
-            if key not in self._read_ns:
-                if len(self._read_ns) < 16:
-                    self._read_ns[key] = cpu_ns
-                continue
-            self._used_ns[key] += cpu_ns - self._read_ns[key]
-            self._read_ns[key] = cpu_ns
+            key, cpu_ns = (thread.native_id, thread.name), _cpu_ns(thread.native_id)
+            if cpu_ns is not None and (key in self._cpu_ns or len(self._cpu_ns) < 16):
+                self._cpu_ns[key] = self._cpu_ns.get(key, (cpu_ns, 0))[0], cpu_ns
 
     def busy(self) -> tuple[PythonThread, ...]:
         """Return the threads that compute, the one with most CPU time first."""
         wall_ns = max(self._last_ns - self._first_ns, 1)
-        return tuple(
-            PythonThread(key[1], round(used_ns / wall_ns, 3))
-            for key, used_ns in self._used_ns.most_common()
-            if used_ns >= MIN_CORES * wall_ns
-        )
+        threads = ((name, max(last - first, 0) / wall_ns) for (_, name), (first, last) in self._cpu_ns.items())
+        found = [PythonThread(name, round(cores, 3)) for name, cores in threads if cores >= MIN_CORES]
+        return tuple(sorted(found, key=lambda one: -one.cores))
 
 
-def _live_threads() -> Mapping[int, Thread]:
-    """Return the live threads by ident. ``threading.enumerate`` takes a lock, which may wait."""
-    known: Mapping[int, Thread] = getattr(threading, "_active", {})
-    return known
-
-
-def _cpu_ns(native_id: int) -> int | None:
+def _cpu_ns(native_id: int | None) -> int | None:
     """Return the CPU time of a thread of this process; None where there is no such thread.
 
     The clock's number is that of Linux (``MAKE_THREAD_CPUCLOCK``); unlike a ``pthread_t``, it may be that of a thread
     that has ended.
     """
-    if not sys.platform.startswith("linux"):
+    if native_id is None or not sys.platform.startswith("linux"):
         return None
     try:
         return time.clock_gettime_ns((~native_id << 3) | 6)
