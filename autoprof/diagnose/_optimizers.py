@@ -83,7 +83,7 @@ def _advise_faster(one: OptimizerInfo) -> str:
 
 
 def advise_smaller(optimizers: Sequence[OptimizerInfo]) -> str:
-    """Return the 8-bit versions of these optimizers with what they free; empty where there are none."""
+    """Return the 8-bit versions of these optimizers with the bytes that they free; empty where there are none."""
     return "; ".join(
         f"bitsandbytes.optim.{one.kind}8bit frees about {format_bytes(one.freed_bytes)} of state"
         for one in optimizers
