@@ -26,6 +26,10 @@ UNTIMED_LANE: Final = -2
 """The lane of spans without a device time in a step that has one: they have no rows, but are counted by reason."""
 STREAM_LANES: Final = 1000
 """Lane = thread + this × stream; stream 0 is the one on which the step began, 1, 2, … are parallel ones."""
+BACKWARD_NAME: Final = "(backward)"
+"""The name of a backward pass outside all instrumented modules: the loss, and operations between the targets."""
+OPTIMIZER_NAME: Final = "Optimizer"
+"""The name of the steps of optimizers."""
 NOT_MEASURED: Final = -1
 """The entry of a column where nothing was measured; never shown as a value."""
 
@@ -225,9 +229,8 @@ class StepFrame:
     used then. ``memory`` has the readings at the step's end. ``dropped`` counts lost marks and spans. ``warmup`` steps
     are excluded from every statistic. ``gap_steps`` unsampled steps before this one took ``gap_ns``, beside
     ``gap_overhead_ns`` of autoprof's own work at both ends; ``gap_scalars`` has their samples, tokens and frames.
-    ``micro_steps`` is the number of backward passes before one
-    optimizer step, None without one. ``model_ns`` is time of the model's own operations that no span covers, by phase.
-    ``cut`` numbers the set of targets with which the step was recorded.
+    ``model_ns`` is time of the model's own operations that no span covers, by phase. ``cut`` numbers the set of targets
+    with which the step was recorded.
     """
 
     step: int
@@ -252,7 +255,6 @@ class StepFrame:
     gap_ns: int = 0
     gap_overhead_ns: int = 0
     gap_scalars: Mapping[str, float] = field(default_factory=dict)
-    micro_steps: int | None = None
     model_ns: Mapping[Phase, int] = field(default_factory=dict)
     cut: int = 0
 
@@ -319,69 +321,69 @@ def phases_of_steps(frames: Sequence[StepFrame]) -> list[dict[Phase, int]]:
     return found
 
 
+@dataclass(eq=False)
 class FrameRun:
     """Frames of recorded steps in a row with one layout and one cut, in columns with one entry a step.
 
-    ``plain``: each step has no memory by span and no lost marks, and is no warm-up step; only then the
-    columns from ``layout`` on are set. ``gaps`` has the gap before each step. ``total_ns``, ``host_ns`` and
-    ``host_bound_ns`` (None without device times) are matrices (steps × spans); ``total_ns`` is on the clock of
-    ``step_ns``. ``overhead_ns`` is the sum of the steps. ``make`` makes the frames when they are first asked for; until
-    then entries of ``scalars`` and ``gap_scalars`` may be replaced. ``waited_ns`` is the most time of each step in
-    which the device waited for the host (None without a device); ``events_ns`` is its time for a step's events.
+    A warm-up step, and one with ``dropped`` marks, is a run of its own. ``gaps`` has the gap before each step.
+    ``total_ns`` and ``host_bound_ns`` (None without device times) are matrices (steps × spans); ``total_ns`` is on the
+    clock of ``step_ns``. ``untimed``: the steps have no device time, although the clock is a device's.
+    ``overhead_ns`` is the sum of the steps. ``make`` makes the frames when they are first asked for, with the memory of
+    spans where it was read (``has_memory``); until then entries of ``scalars`` and ``gap_scalars`` may be replaced.
+    ``waited_ns`` is the most time of each step in which the device waited for the host (None without a device);
+    ``events_ns`` is its time for a step's events.
     """
 
-    plain: bool
     steps: Sequence[int]
     scalars: list[Mapping[str, float]]
     gap_scalars: list[Mapping[str, float]]
+    make: Callable[[], Sequence[StepFrame]]
     layout: Layout
     cut: int
-    micro_steps: int | None
+    warmup: bool
+    dropped: int
+    untimed: bool
+    has_memory: bool
     duration_ns: Sequence[int]
     step_ns: Sequence[int]
     gaps: Sequence[Gap]
     total_ns: Nanoseconds
-    host_ns: Nanoseconds
     host_bound_ns: Nanoseconds | None
     overhead_ns: int
     memory: Sequence[Mapping[str, int]]
     model_ns: Mapping[Phase, Sequence[int]]
-
-    def __init__(
-        self,
-        steps: Sequence[int],
-        scalars: list[Mapping[str, float]],
-        gap_scalars: list[Mapping[str, float]],
-        make: Callable[[], Sequence[StepFrame]],
-    ) -> None:
-        self.plain = False
-        self.waited_ns: Sequence[int] | None = None
-        self.events_ns = 0
-        self.steps = steps
-        self.scalars = scalars
-        self.gap_scalars = gap_scalars
-        self._make = make
-        self._frames: Sequence[StepFrame] | None = None
+    waited_ns: Sequence[int] | None = None
+    events_ns: int = 0
 
     @classmethod
-    def of(cls, frames: Sequence[StepFrame]) -> FrameRun:
-        """Return a run of these frames."""
-        scalars, gap_scalars = [one.scalars for one in frames], [one.gap_scalars for one in frames]
+    def of(cls, frame: StepFrame) -> FrameRun:
+        """Return a run of one frame."""
+        scalars, gap_scalars = [frame.scalars], [frame.gap_scalars]
+        return cls(
+            [frame.step],
+            scalars,
+            gap_scalars,
+            lambda: [replace(frame, scalars=scalars[0], gap_scalars=gap_scalars[0])],
+            frame.layout,
+            frame.cut,
+            frame.warmup,
+            frame.dropped,
+            frame.device_ns is not None and frame.device_duration_ns is None,
+            frame.memory_start_bytes is not None,
+            [frame.duration_ns],
+            [frame.step_ns],
+            [Gap(frame.gap_steps, frame.gap_ns, frame.gap_overhead_ns)],
+            frame.total_ns[None],
+            None if frame.host_bound_ns is None else frame.host_bound_ns[None].clip(min=0),
+            frame.overhead_ns,
+            [frame.memory],
+            {phase: [ns] for phase, ns in frame.model_ns.items()},
+        )
 
-        def make() -> list[StepFrame]:
-            return [
-                replace(frame, scalars=own, gap_scalars=gap)
-                for frame, own, gap in zip(frames, scalars, gap_scalars, strict=True)
-            ]
-
-        return cls([one.step for one in frames], scalars, gap_scalars, make)
-
-    @property
+    @cached_property
     def frames(self) -> Sequence[StepFrame]:
         """The frames of the steps, in order."""
-        if self._frames is None:
-            self._frames = self._make()
-        return self._frames
+        return self.make()
 
 
 def _optional(column: Nanoseconds | None, count: int, measured: Nanoseconds | None = None) -> list[int | None]:

@@ -264,7 +264,7 @@ class Summary:
     a count. Reports show a span shorter than ``clock_limit_ns``, which the clock cannot resolve, as less than that.
     ``memory_table`` has the whole run first, then the names; ``unmeasured`` has the reasons for its empty columns.
     ``memory`` has the last reading of each kind. ``micro_steps`` is the number of micro-batches before one optimizer
-    step, in most steps; None without a backward pass. ``excluded`` is host time that belongs to no step. ``loader`` has
+    step, in the mean; None without a backward pass. ``excluded`` is host time that belongs to no step. ``loader`` has
     ``workers``, ``fetches`` and ``unready``, the fetches that found no batch ready, and ``starts`` and ``start_ns`` if
     workers were started again; empty where that is unknown. ``unsampled_ns`` is the host time of all unsampled steps.
     ``run_steps`` are all steps after the first warm-up, recorded or not, and ``run_ns`` is their host time with

@@ -97,7 +97,6 @@ def frames_of(layout: Layout, own_ns: Nanoseconds, longest_ns: Nanoseconds, step
             host_ns=totals[at],
             scalars={"samples": 32.0},
             overhead_ns=50_000,
-            micro_steps=1,
         )
         for at, step in enumerate(steps)
     ]

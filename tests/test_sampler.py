@@ -76,7 +76,7 @@ def with_rows(*marks: int, budget: float | None = 0.01, floor: int = 1) -> Sampl
 
 def device_run(waited_ns: int, events_ns: int) -> FrameRun:
     """Return a step in which the device waited so long for the host, and took so long for the events."""
-    made = FrameRun.of([make_frame([])])
+    made = FrameRun.of(make_frame([]))
     made.waited_ns, made.events_ns = [waited_ns], events_ns
     return made
 

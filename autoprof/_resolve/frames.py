@@ -43,14 +43,9 @@ def make_runs(
         total = host if on_host else total.take(shown, axis=1)
         device = None if device is None else device.only(shown)
     measured = _MeasuredSteps(raws, plan, values, times, layout, host, total, device, model_ns)
-    cuts = [raw.cut if _is_plain(raw) else None for raw in raws]
-    bounds = [at for at in range(1, len(cuts)) if cuts[at] is None or cuts[at] != cuts[at - 1]]
-    return [measured.run(begin, end, cuts[begin]) for begin, end in pairwise([0, *bounds, len(cuts)])]
-
-
-def _is_plain(raw: RawStep) -> bool:
-    """Return whether statistics need the step's columns and times only; any other step is a run of its own."""
-    return not (raw.warmup or raw.mark_batch.dropped)
+    kinds = [None if raw.warmup or raw.mark_batch.dropped else raw.cut for raw in raws]
+    bounds = [at for at in range(1, len(kinds)) if kinds[at] is None or kinds[at] != kinds[at - 1]]
+    return [measured.run(begin, end) for begin, end in pairwise([0, *bounds, len(kinds)])]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,35 +65,38 @@ class _MeasuredSteps:
     device: DeviceColumns | None
     model_ns: Mapping[Phase, list[int]]
 
-    def run(self, begin: int, end: int, cut: int | None) -> FrameRun:
-        """Return the run of the steps from ``begin`` to ``end``; ``cut``: theirs, None where they are not plain."""
-        raws, plan, device = self.raws[begin:end], self.plan, self.device
+    def run(self, begin: int, end: int) -> FrameRun:
+        """Return the run of the steps from ``begin`` to ``end``."""
+        raws, device = self.raws[begin:end], self.device
         known = raws[-1].scalars  # most steps share them
         numbers = _numbers(known)
         scalars = [numbers if raw.scalars is known else _numbers(raw.scalars) for raw in raws]
         gap_scalars = [_sums(raw.gap_scalars) for raw in raws]
-        found = FrameRun(
+        duration_ns = self.times[begin:end, -1].tolist()
+        step_ns = duration_ns if device is None else [ns for ns in device.duration_ns[begin:end] if ns is not None]
+        untimed = len(step_ns) < len(duration_ns)
+        return FrameRun(
             [raw.step for raw in raws],
             scalars,
             gap_scalars,
             lambda: self.frames(begin, end, scalars, gap_scalars),
+            self.layout,
+            raws[0].cut,
+            raws[0].warmup,
+            raws[0].mark_batch.dropped,
+            untimed,
+            self.plan.memory is not None,
+            duration_ns,
+            duration_ns if untimed else step_ns,
+            [Gap(raw.gap_steps, raw.gap_ns, raw.gap_overhead_ns) if raw.gap_steps else NO_GAP for raw in raws],
+            self.total[begin:end],
+            None if device is None else device.host_bound_ns[begin:end].clip(min=0),
+            sum(self._overhead_ns(begin, end)),
+            [raw.memory for raw in raws],
+            {phase: column[begin:end] for phase, column in self.model_ns.items()},
+            None if device is None else device.waited_ns[begin:end],
+            0 if device is None else device.events_ns,
         )
-        step_ns = self.times[begin:end, -1].tolist()
-        found.duration_ns = found.step_ns = step_ns
-        if device is not None:
-            found.step_ns = [ns for ns in device.duration_ns[begin:end] if ns is not None]
-            found.waited_ns, found.events_ns = device.waited_ns[begin:end], device.events_ns
-        if len(found.step_ns) < len(step_ns) or plan.memory is not None or cut is None:
-            return found
-        found.plain = True
-        found.layout, found.cut, found.micro_steps = self.layout, cut, plan.micro_steps
-        found.model_ns = {phase: column[begin:end] for phase, column in self.model_ns.items()}
-        found.total_ns, found.host_ns = self.total[begin:end], self.host[begin:end]
-        found.host_bound_ns = None if device is None else device.host_bound_ns[begin:end].clip(min=0)
-        found.overhead_ns = sum(self._overhead_ns(begin, end))
-        found.memory = [raw.memory for raw in raws]
-        found.gaps = [Gap(raw.gap_steps, raw.gap_ns, raw.gap_overhead_ns) if raw.gap_steps else NO_GAP for raw in raws]
-        return found
 
     def frames(
         self, begin: int, end: int, scalars: list[Mapping[str, float]], gap_scalars: list[Mapping[str, float]]
@@ -135,7 +133,6 @@ class _MeasuredSteps:
                 gap_ns=raw.gap_ns,
                 gap_overhead_ns=raw.gap_overhead_ns,
                 gap_scalars=gap_scalars[i],
-                micro_steps=plan.micro_steps,
                 model_ns={phase: column[begin + i] for phase, column in self.model_ns.items()},
                 cut=raw.cut,
             )

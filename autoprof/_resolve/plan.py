@@ -10,10 +10,7 @@ from typing import Any, Final
 import numpy as np
 
 from .._capture.marks.codes import Label
-from ..frame import NOT_MEASURED, TRAINING_LANE, Layout, Nanoseconds, Phase
-
-BACKWARD_NAME = "(backward)"
-"""The name of a backward pass outside all instrumented modules: the loss, and operations between the targets."""
+from ..frame import BACKWARD_NAME, NOT_MEASURED, TRAINING_LANE, Layout, Nanoseconds, Phase
 
 MEMORY_VALUES: Final = 2
 """Values of one memory reading: allocated bytes, the running peak."""
@@ -56,7 +53,7 @@ class Plan:
     the positions that hold a value in place of a clock reading. ``hidden`` spans, of a model that is no target, are
     counted by phase and not shown. ``pauses`` are pairs of positions. ``calls`` has a call by its ordinal.
     ``unmatched`` counts marks without a counterpart. ``repeatable`` is False where a mark refers to a call of an
-    earlier step: the same codes then mean another call in each step. ``micro_steps`` is as in ``StepFrame``.
+    earlier step: the same codes then mean another call in each step.
     """
 
     layout: Layout
@@ -71,7 +68,6 @@ class Plan:
     unmatched: int
     overhead_ns: int
     repeatable: bool
-    micro_steps: int | None = None
 
     @classmethod
     def of(cls, spans: Sequence[PlannedSpan], **other: Any) -> Plan:

@@ -17,8 +17,7 @@ from dataclasses import dataclass, field
 
 from .._capture.marks import codes as marks
 from .._capture.marks.codes import Label
-from ..frame import LOGGED_LANE, TRAINING_LANE, Phase
-from .grad_accumulation import MicroStepCounter
+from ..frame import LOGGED_LANE, Phase
 from .plan import BackwardCall, Plan, PlannedSpan, as_column
 
 
@@ -122,7 +121,6 @@ class Planner:
         self._values: list[int] = []
         self._pauses = Pauses()
         self._unmatched = 0
-        self._micro_steps = MicroStepCounter(labels)
 
     def plan(self, codes: Sequence[int], lanes: Sequence[int], *, cut: bool = False) -> Plan:
         """Return the plan of these codes (ordinals counted from the step's first) on these lanes.
@@ -156,8 +154,6 @@ class Planner:
                 continue
             index = (code >> marks.KIND_BITS) & marks.INDEX_MASK
             handlers[kind](lane, at, kind, index, code >> marks.ORDINAL_SHIFT)
-            if number == TRAINING_LANE:
-                self._micro_steps.add(kind, index, code >> marks.ORDINAL_SHIFT)
             if kind not in marks.VALUE_KINDS:
                 lane.last = at
                 self._open_remainder(lane, at)
@@ -173,7 +169,6 @@ class Planner:
             unmatched=self._unmatched,
             overhead_ns=self._overhead_ns(codes),
             repeatable=not cut and min(codes, default=0) >= 0,
-            micro_steps=self._micro_steps.result,
         )
 
     def _overhead_ns(self, codes: Sequence[int]) -> int:

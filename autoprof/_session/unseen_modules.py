@@ -90,10 +90,9 @@ class UnseenModules(Observer):
     def frames(self, run: FrameRun) -> None:
         """Remember the modules of the spans."""
         self._steps += len(run.steps)
-        for layout in [run.layout] if run.plain else [frame.layout for frame in run.frames]:
-            if layout is not self._layout:
-                self._layout = layout
-                self._called.update(fqn for fqn in layout.fqns if fqn is not None)
+        if run.layout is not self._layout:
+            self._layout = run.layout
+            self._called.update(fqn for fqn in run.layout.fqns if fqn is not None)
 
     def finish(self, *, complete: bool) -> Mapping[str, Any]:
         """Note the modules without a call, and those that came during the run."""

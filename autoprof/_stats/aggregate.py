@@ -8,11 +8,11 @@ the most steps, and counts the others.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
-from ..frame import NO_GAP, FrameRun, Gap, Phase, StepFrame
-from ..summary import OTHER_TARGETS, ClockName, Summary
+from ..frame import BACKWARD_NAME, NO_GAP, OPTIMIZER_NAME, TRAINING_LANE, FrameRun, Gap, Phase, StepFrame
+from ..summary import OTHER_TARGETS, ClockName, Row, Summary
 from .cut_statistics import CutStatistics
 from .unit_rates import UnitRates
 
@@ -49,63 +49,37 @@ class Aggregate:
         return self._other_steps + sum(cut.steps for cut in self._cuts.values())
 
     def add(self, frame: StepFrame) -> None:
-        """Add one frame; a warm-up frame is only counted."""
-        if frame.dropped and not frame.warmup:  # no statistics lack the marks of a warm-up step
-            self.dropped["marks"] += frame.dropped
-        if frame.memory:
-            self._memory.update(frame.memory)
-        if frame.scalars:
-            self._scalars.update(frame.scalars)
-        self._overhead_ns += frame.overhead_ns
-        self._observed_ns += frame.duration_ns
-        self._units.add(frame, frame.scalars, frame.gap_scalars)
-        self._add_to_run(frame)
-        cut = self._cuts.get(frame.cut) or self._open_cut(frame.cut)
-        if frame.warmup:
-            self.warmup_steps += 1
-            cut.add_memory(frame)  # an allocator's running peak grows most in the first steps, and shows only there
-            return
-        if frame.device_ns is not None and frame.device_duration_ns is None:
-            self.skipped[UNTIMED_STEPS] += 1
-            return
-        if frame.device_ns is not None:
-            self._clock = "device"
-        cut.add(frame)
+        """Add one frame."""
+        self.add_run(FrameRun.of(frame))
 
     def add_run(self, run: FrameRun) -> None:
-        """Add the frames of a run, all at once where they are plain ones."""
-        if not run.plain:
-            for frame in run.frames:
-                self.add(frame)
-            return
+        """Add the frames of a run, all at once; warm-up is only counted."""
+        if run.dropped and not run.warmup:  # no statistics lack the marks of a warm-up step
+            self.dropped["marks"] += run.dropped
         for memory in filter(None, run.memory):
             self._memory.update(memory)
         for scalars in filter(None, run.scalars):
             self._scalars.update(scalars)
-        elapsed_ns = sum(run.duration_ns)
+        count, elapsed_ns = len(run.steps), sum(run.duration_ns)
         self._overhead_ns += run.overhead_ns
         self._observed_ns += elapsed_ns
         self._units.add_run(run, run.scalars, run.gap_scalars)
         for gap in run.gaps:
             self._add_gap_before(gap)
-        self._settling = run.gaps[-1].steps > 0
-        self._run_steps += len(run.steps)
-        self._run_ns += elapsed_ns
-        if run.host_bound_ns is not None:
-            self._clock = "device"
+        self._settling = run.gaps[-1].steps > 0 or (self._settling and run.warmup)
+        if self._settling or not run.warmup:  # the settling steps after a gap count
+            self._run_steps += count
+            self._run_ns += elapsed_ns
         cut = self._cuts.get(run.cut) or self._open_cut(run.cut)
-        cut.add_run(run)
-
-    def _add_to_run(self, frame: StepFrame) -> None:
-        """Add the step, and the gap before it, to the time of all steps; the settling steps after a gap count."""
-        if frame.gap_steps:
-            self._settling = True
-            self._add_gap_before(Gap(frame.gap_steps, frame.gap_ns, frame.gap_overhead_ns))
-        elif not frame.warmup:
-            self._settling = False
-        if self._settling or not frame.warmup:
-            self._run_steps += 1
-            self._run_ns += frame.duration_ns
+        if run.warmup:
+            self.warmup_steps += count
+            cut.add_memory(run)  # an allocator's running peak grows most in the first steps, and shows only there
+        elif run.untimed:
+            self.skipped[UNTIMED_STEPS] += count
+        else:
+            if run.host_bound_ns is not None:
+                self._clock = "device"
+            cut.add_run(run)
 
     def _add_gap_before(self, gap: Gap) -> None:
         """Add the gap before a recorded step, whose overhead counts autoprof's own work already."""
@@ -151,7 +125,7 @@ class Aggregate:
         p50, p95 = table.quantiles_ns(0.5, 0.95)
         phases = {phase: cut.phases[phase] for phase in Phase if phase in cut.phases}
         phases[Phase.OTHER] = step_ns - sum(phases.values())
-        micro_steps = cut.micro_steps
+        rows = tuple(cut.rows(p50, p95, on_device=self._clock == "device"))
         other_steps = self.steps - steps
         gap_ns = gap.ns + gap.overhead_ns
         overhead_ns, observed_ns = self._overhead_ns + gap.overhead_ns, self._observed_ns + gap_ns
@@ -172,14 +146,26 @@ class Aggregate:
             step_p50_ns=int(p50[0]) if steps else 0,
             step_p95_ns=int(p95[0]) if steps else 0,
             phases=phases,
-            rows=tuple(cut.rows(p50, p95, on_device=self._clock == "device")),
+            rows=rows,
             overhead=overhead_ns / observed_ns if observed_ns else 0.0,
             throughput=throughput,
             throughput_unit=unit,
             scalars=dict(self._scalars),
             memory=dict(self._memory),
-            micro_steps=max(micro_steps, key=lambda count: (micro_steps[count], count), default=None),
+            micro_steps=_micro_steps(rows),
             dropped=dict(dropped),
             skipped={**self.skipped, **({OTHER_TARGETS: other_steps} if other_steps else {}), **(skipped or {})},
             notes=notes,
         )
+
+
+def _micro_steps(rows: Sequence[Row]) -> int | None:
+    """Return the pairs of forward and backward before one optimizer step in the mean; None without a backward pass.
+
+    Several backward passes of one forward are one pair.
+    """
+    in_steps = [row for row in rows if row.lane == TRAINING_LANE]
+    passes = sum(row.calls for row in in_steps if row.name == BACKWARD_NAME)
+    updates = sum(row.calls for row in in_steps if row.name == OPTIMIZER_NAME)
+    forwards = next((row.calls for row in in_steps if row.phase is Phase.FORWARD and row.parent is None), passes)
+    return max(round(min(passes, forwards) / max(updates, in_steps[0].steps)), 1) if passes else None

@@ -64,41 +64,23 @@ class CutStatistics:
         self.steps = 0
         self.dropped: Counter[str] = Counter()
         self.phases: Counter[Phase] = Counter()
-        self.micro_steps = Counter[int]()
         self.table = Table()
         self._members = MemberTimes()
         self.table.row(RowKey("", Phase.OTHER, 0), None, None)
         self._blocks: dict[Layout, _Block] = {}
 
-    def add(self, frame: StepFrame) -> None:
-        """Add one frame of this cut."""
-        self.steps += 1
-        if frame.micro_steps is not None:
-            self.micro_steps[frame.micro_steps] += 1
-        if frame.model_ns:
-            self.phases.update(frame.model_ns)
-        host_bound = None if frame.host_bound_ns is None else frame.host_bound_ns[None].clip(min=0)
-        self._add_steps(frame.layout, _Steps(frame.total_ns[None], [frame.step_ns], host_bound))
-        if frame.memory_start_bytes is not None and frame.memory_end_bytes is not None:
-            self.add_memory(frame)
-            self._add_growth(self._block(frame.layout), frame.memory_start_bytes, frame.memory_end_bytes)
-
     def add_run(self, run: FrameRun) -> None:
-        """Add the frames of a plain run of this cut."""
+        """Add the frames of a run of this cut."""
         count = len(run.steps)
         self.steps += count
-        if run.micro_steps is not None:
-            self.micro_steps[run.micro_steps] += count
         for phase, column in run.model_ns.items():
             self.phases[phase] += sum(column)
-        self._add_steps(run.layout, _Steps(run.total_ns, run.step_ns, run.host_bound_ns))
-
-    def _add_steps(self, layout: Layout, steps: _Steps) -> None:
-        block = self._block(layout)
-        block.waiting.append(steps)
-        block.count += len(steps.lengths)
+        block = self._block(run.layout)
+        block.waiting.append(_Steps(run.total_ns, run.step_ns, run.host_bound_ns))
+        block.count += count
         if block.count >= 64:
             self._add_block(block)
+        self.add_memory(run, growth=True)
 
     def _block(self, layout: Layout) -> _Block:
         return self._blocks.get(layout) or self._open_block(layout)
@@ -143,13 +125,18 @@ class CutStatistics:
         if host_bound is not None:
             table.host_bound[into] += rows.totals(host_bound).sum(axis=0)[kept]
 
-    def add_memory(self, frame: StepFrame) -> None:
-        """Add the bytes of a frame's spans, of a warm-up step too."""
-        if frame.memory_start_bytes is not None and frame.memory_end_bytes is not None:
+    def add_memory(self, run: FrameRun, *, growth: bool = False) -> None:
+        """Add the bytes of the spans of a run, where they were read."""
+        for frame in run.frames if run.has_memory else ():
             block = self._block(frame.layout)
             self.table.add_memory(block.row_of[block.rows.of_span], frame)
+            if growth:
+                self._add_growth(block, frame)
 
-    def _add_growth(self, block: _Block, start: Nanoseconds, end: Nanoseconds) -> None:
+    def _add_growth(self, block: _Block, frame: StepFrame) -> None:
+        start, end = frame.memory_start_bytes, frame.memory_end_bytes
+        assert start is not None
+        assert end is not None
         seen = (start != NOT_MEASURED) & (end != NOT_MEASURED)
         growth = block.rows.totals(np.where(seen, end - start, 0))
         measured = block.rows.totals(seen.astype(np.int64))[block.kept] > 0

@@ -37,39 +37,21 @@ class UnitRates:
         self._ns = self._warmups = self._segments = 0
         self._settling = False
 
-    def add(self, frame: StepFrame, units: Mapping[str, float], gap_units: Mapping[str, float]) -> None:
-        """Add a step with these units, and the gap before it with its own."""
-        if frame.gap_steps:
-            self._add(frame.gap_ns + frame.gap_overhead_ns, gap_units)
-            self._settling = True
-        elif not frame.warmup:
-            self._settling = False
-        if frame.warmup:
-            self._warmups += not self._settling
-        self._add(frame.duration_ns, units)
-
     def add_run(
         self, run: FrameRun, units: Sequence[Mapping[str, float]], gap_units: Sequence[Mapping[str, float]]
     ) -> None:
         """Add the steps of a run with the units of each, and of the gap before each."""
-        if not run.plain:
-            for frame, one, in_gap in zip(run.frames, units, gap_units, strict=True):
-                self.add(frame, one, in_gap)
-            return
-        ns, gaps = run.duration_ns, run.gaps
-        self._settling = gaps[-1].steps > 0
-        first, count = units[0], len(ns)
-        if any(gap.steps for gap in gaps):
-            for length_ns, one, gap, in_gap in zip(ns, units, gaps, gap_units, strict=True):
-                if gap.steps:
-                    self._add(gap.ns + gap.overhead_ns, in_gap)
-                self._add(length_ns, one)
-        elif count > 1 and all(one is first for one in units):
+        ns, gaps, first = run.duration_ns, run.gaps, units[0]
+        self._settling = gaps[-1].steps > 0 or (self._settling and run.warmup)
+        if len(ns) > 1 and all(one is first for one in units) and not any(gap.steps for gap in gaps):
             self._add(ns[0], first)  # its period may have begun before a warm-up step
-            self._add(sum(ns) - ns[0], first, count - 1)
-        else:
-            for length_ns, one in zip(ns, units, strict=True):
-                self._add(length_ns, one)
+            self._add(sum(ns) - ns[0], first, len(ns) - 1)
+            return
+        for length_ns, one, gap, in_gap in zip(ns, units, gaps, gap_units, strict=True):
+            if gap.steps:
+                self._add(gap.ns + gap.overhead_ns, in_gap)
+            self._warmups += run.warmup and not self._settling
+            self._add(length_ns, one)
 
     def _add(self, ns: int, units: Mapping[str, float], logs: int = 1) -> None:
         self._ns += ns

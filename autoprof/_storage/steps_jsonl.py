@@ -30,12 +30,12 @@ LAYOUT_COLUMNS: Final = ("names", "fqns", "phases", "parents", "calls", "lanes")
 RESERVED: Final = frozenset(
     {"step", "start_unix_ns", "step_time_s", "duration_ns", "device_duration_ns", "warmup", "phases_ms"}
     | {"throughput", "throughput_unit", "gap_steps", "gap_ns", "gap_overhead_ns", "gap_scalars"}
-    | {"micro_steps", "model_ns", "cut", "memory", "overhead_ns", "dropped", "layout", "layout_id"}
+    | {"model_ns", "cut", "memory", "overhead_ns", "dropped", "layout", "layout_id"}
     | {"spans", "spans_at", "scalars", "not_finite", "shapes"}
 )
 """Keys of a line: a scalar of such a name is below ``scalars``."""
 
-OPTIONAL: Final = {"micro_steps": None, "cut": 0, "dropped": 0, "gap_steps": 0, "gap_ns": 0, "gap_overhead_ns": 0}
+OPTIONAL: Final = {"cut": 0, "dropped": 0, "gap_steps": 0, "gap_ns": 0, "gap_overhead_ns": 0}
 """Integers of a frame that a line has unless they are these."""
 
 _dumps: Final[Callable[[Any], str]] = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode

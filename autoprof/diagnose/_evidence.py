@@ -99,19 +99,12 @@ class EvidenceCollector:
         return self._steps
 
     def add(self, frame: StepFrame) -> None:
-        """Add a frame; a warm-up frame is ignored."""
-        if frame.warmup:
-            return
-        step_ns, total_ns, layout = frame.step_ns, frame.total_ns, frame.layout
-        self._series.add([frame.step], [step_ns], layout, total_ns[None])
-        if self._add(frame.step, step_ns, int(total_ns[layout.roots].sum()), frame.memory):
-            self._keep(LongStep(frame.step, step_ns, layout, total_ns.copy()))
+        """Add a frame."""
+        self.add_run(FrameRun.of(frame))
 
     def add_run(self, run: FrameRun) -> None:
-        """Add the frames of a run; no frame is built where they are plain ones."""
-        if not run.plain:
-            for frame in run.frames:
-                self.add(frame)
+        """Add the frames of a run; warm-up is ignored."""
+        if run.warmup:
             return
         self._series.add(run.steps, run.step_ns, run.layout, run.total_ns)
         inside = run.total_ns.take(run.layout.roots, axis=1).sum(axis=1).tolist()

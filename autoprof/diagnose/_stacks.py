@@ -156,13 +156,11 @@ class StackMonitor:
 
     def frames(self, run: FrameRun) -> None:
         """Add the samples of these steps by the span that each fell into; enable the samples if much is unexplained."""
-        if run.plain and not self._probe.enabled:
+        if run.warmup:
+            return
+        if not self._probe.enabled:
             self._decide(run.layout, sum(run.step_ns), run.total_ns)
-        for frame in run.frames if self._waiting or not run.plain else ():
-            if frame.warmup:
-                continue
-            if not run.plain and not self._probe.enabled:
-                self._decide(frame.layout, frame.step_ns, frame.total_ns[None])
+        for frame in run.frames if self._waiting else ():
             inside = self._waiting.pop(frame.step, None)
             if inside is not None:
                 self._place(frame, inside)

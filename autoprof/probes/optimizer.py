@@ -16,7 +16,7 @@ from .._capture.hooks.optimizer_hooks import ModelOptimizers, OptimizerHooks, wr
 from .._capture.marks.codes import ENTER, LEAVE, RESUME
 from .._capture.recorder import Recorder
 from .._process.replace import Attribute, Replacement
-from ..frame import Phase
+from ..frame import OPTIMIZER_NAME, Phase
 from ._base import ProbeContext, ProbeFactory
 
 
@@ -27,7 +27,7 @@ class OptimizerProbe(OptimizerHooks):
         super().__init__(before=self._enter, after=self._leave)
         self._recorder = recorder
         self._optimizers = optimizers
-        self._code = recorder.label("Optimizer", None, Phase.OPTIMIZER)
+        self._code = recorder.label(OPTIMIZER_NAME, None, Phase.OPTIMIZER)
         self._inside = 0
         """The steps whose begin is marked and whose end is not."""
         self._seen: WeakSet[Any] = WeakSet()

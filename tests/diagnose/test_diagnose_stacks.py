@@ -59,7 +59,7 @@ def observed(monitor: StackMonitor, clock: FakeClock, begun_ms: int, spans: list
     """Close a step that began at ``begun_ms``, and pass its frame on."""
     raw = RawStep(1, 0, 0, clock, begun_ms * MS, (begun_ms + length_ms) * MS)
     monitor.step(raw)
-    monitor.frames(FrameRun.of([make_frame(spans, step=1, duration_ns=length_ms * MS)]))
+    monitor.frames(FrameRun.of(make_frame(spans, step=1, duration_ns=length_ms * MS)))
 
 
 def test_a_sample_belongs_to_the_span_that_covers_it_or_to_none(probe: StackProbe, clock: FakeClock) -> None:
@@ -192,7 +192,7 @@ def test_samples_begin_when_modules_that_hold_others_take_long_themselves(
             Span("Model", "", Phase.FORWARD, None, 0, 100 * MS),
             Span("layer", "layer", Phase.FORWARD, 0, 0, (100 - own_ms) * MS),
         ]
-        monitor.frames(FrameRun.of([make_frame(spans, step=step, duration_ns=100 * MS)]))
+        monitor.frames(FrameRun.of(make_frame(spans, step=step, duration_ns=100 * MS)))
     assert probe.enabled is enabled
     probe.remove()
 
@@ -208,7 +208,7 @@ def test_samples_of_steps_that_are_completed_together_belong_each_to_its_own(
         monitor.step(RawStep(step, 0, 0, clock, begun_ms * MS, ended_ms * MS))
     for step in (1, 2, 3):
         span = Span(f"net{step}", "net", Phase.FORWARD, None, 0, 90 * MS)
-        monitor.frames(FrameRun.of([make_frame([span], step=step, duration_ns=100 * MS)]))
+        monitor.frames(FrameRun.of(make_frame([span], step=step, duration_ns=100 * MS)))
     counts = {kind: table.samples for kind, table in monitor.statistics().items()}
     assert counts == {"forward net1": 1, "forward net2": 2, "forward net3": 1}
 

@@ -106,7 +106,9 @@ def test_rows_are_bounded_and_further_ones_are_counted() -> None:
 def test_device_time_counts_where_there_is_one() -> None:
     """The length of the step is that of the device as well."""
     frame = make_frame(
-        [a_span("A", 1, device_start_ns=0, device_ns=9 * MS)], duration_ns=2 * MS, device_duration_ns=10 * MS
+        [a_span("A", 1, device_start_ns=0, device_ns=9 * MS, host_bound_ns=0)],
+        duration_ns=2 * MS,
+        device_duration_ns=10 * MS,
     )
     summary = collect([frame]).summary()
     (row,) = summary.rows

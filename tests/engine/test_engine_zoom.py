@@ -178,12 +178,12 @@ def test_a_row_that_is_too_expensive_to_open_says_so() -> None:
     model = wide()
     zoom = make_zoom(model, 0.01, 20.0)  # 120 ns a call with its resolution, 1 % of 100 µs: 8 calls
     for step in range(20):
-        zoom.frames(FrameRun.of([frame_of(zoom, TIMES, step)]))
+        zoom.frames(FrameRun.of(frame_of(zoom, TIMES, step)))
     assert zoom.stopped["one/inner"] == "budget"
     assert len(zoom.groups) <= 40
     cheap = make_zoom(model, 0.01, 1.0)
     for step in range(20):
-        cheap.frames(FrameRun.of([frame_of(cheap, TIMES, step)]))
+        cheap.frames(FrameRun.of(frame_of(cheap, TIMES, step)))
     assert cheap.stopped["one/inner"] is None
     assert cheap.stopped["two/inner"] is None
 
@@ -195,7 +195,7 @@ def test_the_smallest_rows_are_closed_where_the_budget_does_not_afford_the_cut()
 
     def run() -> set[str]:
         for step in range(6):
-            zoom.frames(FrameRun.of([frame_of(zoom, TIMES, step)]))
+            zoom.frames(FrameRun.of(frame_of(zoom, TIMES, step)))
         return {name for name, stopped in zoom.stopped.items() if stopped is None}
 
     assert run() == {"Nest", "one", "two", "one/inner", "two/inner"}
@@ -228,7 +228,7 @@ def test_a_row_at_the_limit_does_not_flap() -> None:
     for step in range(2000):
         noise = 1.0 + 0.3 * ((step * 7919) % 13 - 6) / 6
         times = {name: round(ns * (noise if name.startswith("one") else 1.0)) for name, ns in TIMES.items()}
-        zoom.frames(FrameRun.of([frame_of(zoom, times | {"Nest": 120_000}, step)]))
+        zoom.frames(FrameRun.of(frame_of(zoom, times | {"Nest": 120_000}, step)))
         cuts.append(zoom.chosen.number)
     assert cuts[-1] == cuts[200]
     assert cuts[-1] <= 16

@@ -48,7 +48,7 @@ def module_frames(steps: int, modules: int = 200) -> list[StepFrame]:
             StepFrame(
                 step, 10**18 + step * 10**8, int(starts[-1] + lengths[-1]) + 5_000, layout, starts, lengths,
                 scalars={"loss": 1 / step, "lr": 1e-3, "samples": 16.0}, memory={"rss_bytes": 358_936_576 + step},
-                overhead_ns=3_000_000 + step, warmup=step < 4, micro_steps=1,
+                overhead_ns=3_000_000 + step, warmup=step < 4,
             )
         )  # fmt: skip
     return frames
