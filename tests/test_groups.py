@@ -73,12 +73,18 @@ class TestRepeatedBlocks:
     def test_a_block_with_another_stride_stands_alone(self):
         """Settings of layers count, beside the shapes of their weights."""
         convs = [Holder(conv=nn.Conv2d(2, 2, 1, stride=stride)) for stride in (2, 1, 1)]
-        assert paths(nn.Sequential(*convs))[:4] == ["0", "0/conv", "*", "*/conv"]
+        assert paths(nn.Sequential(*convs))[:4] == ["0", "0/conv", "1-2", "1-2/conv"]
 
     def test_dropout_does_not_tell_blocks_apart(self):
         """Libraries give each block its own rate, and no module at all for a rate of zero."""
         drops = [nn.Identity(), nn.Dropout(0.1), nn.Dropout(0.2)]
-        assert names(nn.ModuleList(Holder(drop=drop) for drop in drops)) == [("*", 3), ("*/drop", 3)]
+        assert names(nn.ModuleList(Holder(drop=drop) for drop in drops)) == [("0-2", 3), ("0-2/drop", 3)]
+
+    def test_no_name_is_a_star_alone(self):
+        """Blocks of a model that is itself the sequence have their numbers for a name."""
+        assert paths(nn.Sequential(*(Block() for _ in range(6))))[0] == "0-5"
+        nested = nn.Sequential(nn.Sequential(*(Block() for _ in range(6))), nn.Linear(4, 9))
+        assert paths(nested)[:2] == ["0", "0/*"]
 
     def test_several_kinds_in_turn_are_named_by_their_numbers(self):
         """With two repeated kinds in one list, a star would not say which."""

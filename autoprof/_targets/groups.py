@@ -99,7 +99,7 @@ class _Grouping:
 
     def _inside(self, parents: Sequence[ModuleNode], prefix: str) -> Iterator[ModuleGroup]:
         """Yield the groups inside equal parents, looking through containers that are never called."""
-        for path, nodes in self._alike(parents[0], self._places(parents)):
+        for path, nodes in self._alike(parents[0], self._places(parents), bool(prefix)):
             fresh = tuple(node for node in nodes if node not in self._placed)
             self._placed.update(fresh)
             if fresh and fresh[0].called:
@@ -116,22 +116,28 @@ class _Grouping:
                 found.setdefault(attribute, {}).setdefault(child)
         return {attribute: tuple(nodes) for attribute, nodes in found.items()}
 
-    def _alike(self, parent: ModuleNode, places: _Places) -> Iterator[tuple[str, tuple[ModuleNode, ...]]]:
-        """Yield path and nodes of each group among the children of equal parents, in the order of the model."""
+    def _alike(
+        self, parent: ModuleNode, places: _Places, is_named: bool
+    ) -> Iterator[tuple[str, tuple[ModuleNode, ...]]]:
+        """Yield path and nodes of each group among the children of equal parents, in the order of the model.
+
+        Where the parent is not in their names (``is_named``), no path is a star alone.
+        """
         families: dict[str, list[str]] = {}
         for attribute in places:
             if (match := _NUMBERED.fullmatch(attribute)) is not None:
                 families.setdefault(match[1], []).append(attribute)
         paths = {attribute: (attribute, [attribute]) for attribute in places}
         for stem, attributes in families.items():
-            for path, alike in self._repeated(parent, stem, {one: places[one][0] for one in attributes}):
+            family = {one: places[one][0] for one in attributes}
+            for path, alike in self._repeated(parent, stem, family, is_named or bool(stem)):
                 paths |= dict.fromkeys(alike, (path, alike))
         for attribute, (path, alike) in paths.items():
             if attribute == alike[0]:
                 yield path, tuple(node for one in alike for node in places[one])
 
     def _repeated(
-        self, parent: ModuleNode, stem: str, family: dict[str, ModuleNode]
+        self, parent: ModuleNode, stem: str, family: dict[str, ModuleNode], is_named: bool
     ) -> Iterator[tuple[str, list[str]]]:
         """Yield path and attributes of each set of at least two equal members of a numbered family."""
         kinds: dict[tuple[int, str | None], list[str]] = {}
@@ -146,7 +152,7 @@ class _Grouping:
             repeated = [alike for alike in repeated if listed and not _is_plain_layer(family[alike[0]])]
         for alike in repeated:
             numbers = [int(attribute[len(stem) :]) for attribute in alike]
-            yield stem + ("*" if len(repeated) == 1 else _spell(numbers)), alike
+            yield stem + ("*" if len(repeated) == 1 and is_named else _spell(numbers)), alike
 
 
 def _is_plain_layer(node: ModuleNode) -> bool:

@@ -40,6 +40,9 @@ and hardly ever less: it follows every operation of forward. So the excess is co
 calls a run healthy when at least 85 % of it is explained."""
 
 
+_SHARED: Final = re.compile(r"\*|\d+-\d+|\d+,\d+\.\.\d+")
+"""The part of a name that stands for several modules."""
+_NUMBER: Final = re.compile(rf"{_SHARED.pattern}|\d+")
 _OWNED: Final = {Phase.DATA, Phase.H2D, Phase.COMM, Phase.OPTIMIZER}
 """Phases with a rule of their own."""
 
@@ -185,10 +188,9 @@ def _judge_both(run: Evidence, ns: Interval, bound: float, times: Interval, row:
 
 def _slow_rows(run: Evidence, own: list[OwnTime]) -> Iterator[SlowSibling]:
     """Yield the longest of each group of modules whose names differ only in their numbers."""
-    number = re.compile(r"\d+")
     groups: dict[tuple[str, str], list[OwnTime]] = defaultdict(list)
     for one in own:
-        groups[number.sub("*", one.name), number.sub("*", one.parent or "")].append(one)
+        groups[_NUMBER.sub("*", one.name), _NUMBER.sub("*", one.parent or "")].append(one)
     held = {row.name: row.parameter_bytes for row in run.summary.memory_table}
     for group in groups.values():
         hot = max(group, key=lambda one: one.ns.middle / _members(one))
@@ -210,8 +212,8 @@ def _is_alike(held: Mapping[str | None, int | None], hot: OwnTime, other: OwnTim
 
 
 def _members(one: OwnTime) -> int:
-    """Return how many modules share a row, ``layers.*``, as the calls of a step show; 1 for a module of its own."""
-    return max(round(one.row.calls / max(one.row.steps, 1)), 1) if "*" in one.name else 1
+    """Return how many modules share a row, ``layers.*`` or ``0-5``, by the calls of a step; 1 for a row of its own."""
+    return max(round(one.row.calls / max(one.row.steps, 1)), 1) if _SHARED.search(one.name) else 1
 
 
 def _slow_members(run: Evidence) -> Iterator[SlowSibling]:
