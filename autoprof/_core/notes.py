@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import logging
+import sys
 from collections import Counter
 from collections.abc import Iterable
 
 from .failures import contain, describe
 
 logger = logging.getLogger("autoprof")
+
+
+def has_open_bar() -> bool:
+    """Return whether a bar of tqdm has begun a line: a line of text would continue it."""
+    return bool(getattr(getattr(sys.modules.get("tqdm.std"), "tqdm", None), "_instances", None))
 
 
 class Notes:

@@ -96,7 +96,10 @@ class Launch:
 def say(message: str) -> None:
     """Print one line to the standard error, which may be closed."""
     with suppress(Exception):
-        print(f"autoprof run: {message}", file=sys.stderr, flush=True)
+        from .._core.notes import has_open_bar
+
+        before = "\n" if has_open_bar() else ""
+        print(f"{before}autoprof run: {message}", file=sys.stderr, flush=True)
 
 
 def _program_has_session() -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Final, Literal
 
 from .._core.units import count, format_bytes, format_ms, format_percent, format_rate, format_span
+from ..frame import Phase
 from ..summary import Finding, Summary, WhatIf
 from .text import crop, fit, safe, wrap
 
@@ -101,7 +102,7 @@ def _title(finding: Finding) -> str:
 
 def _where(finding: Finding) -> str:
     where = finding.name or ""
-    if finding.phase is not None and str(finding.phase) not in (finding.rule, where.lower()):
+    if finding.phase is not None and str(finding.phase) not in (finding.rule, where.lower(), Phase.OTHER):
         where = f"{where} {finding.phase}".strip()
     rank = "" if finding.rank is None else f" on rank {finding.rank}"
     return f"{finding.rule}{': ' + where if where else ''}{rank}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from operator import attrgetter
+from itertools import islice
 from typing import Final
 
 from ..frame import LOGGED_LANE, MODULE_PHASES, TRAINING_LANE, Phase
@@ -68,11 +68,21 @@ class Lines:
 def name_lines(summary: Summary) -> Lines:
     """Merge a summary's rows by name. Every list is in descending order of time."""
     lanes: dict[int, list[Row]] = {TRAINING_LANE: []}
-    for row in sorted(summary.rows, key=attrgetter("total_ns"), reverse=True):
+    for row in _longest_first(summary.rows):
         lanes.setdefault(row.lane, []).append(row)
     roots = _merge(lanes.pop(TRAINING_LANE))
     separate = [line for lane, rows in lanes.items() for line in _merge(rows, by_name=lane == LOGGED_LANE)]
     return Lines(roots, sorted(separate, key=by_time))
+
+
+def _longest_first(rows: Iterable[Row]) -> list[Row]:
+    """Return rows in descending order of time; of two that take equally long, the one around the other is first."""
+    parents = {row.name: row.parent for row in rows if row.parent is not None}
+
+    def order(row: Row) -> tuple[int, int]:
+        return -row.total_ns, sum(1 for _ in islice(_chain(row.parent, parents), 99))  # names may contain each other
+
+    return sorted(rows, key=order)
 
 
 def by_time(line: Line) -> tuple[int, str]:

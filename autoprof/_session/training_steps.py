@@ -407,7 +407,7 @@ class TrainingSteps:
             self._sampler.restart()
         note = self._sampler.note_stride(number)
         if note is not None:
-            self._notes.warn_once(note)
+            self._notes.add(note)
         warmup = self._pipeline.took_long() or number <= self._warmup or asked
         if self._recorder.suspended:
             self._recorder.resume()

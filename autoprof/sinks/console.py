@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from pydantic import Field
 
+from .._core.notes import has_open_bar
 from .._core.options import Options
 from .._reports.card import verdict_line
 from .._reports.panel import render_panel, render_plain, render_plain_verdict
@@ -144,7 +145,7 @@ class ConsoleSink:
         if on_terminal and proxy is not None:
             TextOutput(proxy).offer(f"{line}\n")
             return
-        before = "\n" if on_terminal or _has_open_bar() else ""
+        before = "\n" if on_terminal or has_open_bar() else ""
         self._output.offer(f"{before}{line}\n")
 
     def close(self, summary: Summary) -> None:
@@ -183,11 +184,6 @@ class ConsoleSink:
 def _rich_proxy() -> Any:
     """Return the standard output that prints above a live display of rich's; None where the program shows none."""
     return sys.stdout if hasattr(sys.stdout, "rich_proxied_file") else None
-
-
-def _has_open_bar() -> bool:
-    """Return whether a bar of tqdm has begun a line: a line of text would continue it."""
-    return bool(getattr(getattr(sys.modules.get("tqdm.std"), "tqdm", None), "_instances", None))
 
 
 SINK = SinkKind(ConsoleOptions, ConsoleSink, default=ConsoleOptions(), close_order=CloseOrder.TERMINAL)

@@ -54,6 +54,18 @@ def test_a_run_that_is_mostly_unattributed_is_never_called_healthy() -> None:
     assert verdict_line(replace(judged, phases=other)) == lines[0].removeprefix("Verdict   ")
 
 
+def test_the_title_has_the_module_and_its_phase() -> None:
+    """A phase that the rule is called by, or that is no phase of a module, is left out."""
+    place = "train.py:9 main"
+    for rule, name, phase, title in (
+        ("hot-module", "VRT/Stage8", Phase.BACKWARD, "hot-module: VRT/Stage8 backward"),
+        ("recompute", "VRT/Stage8", Phase.RECOMPUTE, "recompute: VRT/Stage8"),
+        ("unattributed", place, Phase.OTHER, f"unattributed: {place}"),
+    ):
+        found = Finding(rule, "warning", "slow", "look", name=name, phase=phase)
+        assert verdict_line(replace(diagnose(evidence_of(STEP, repeat=20)), findings=(found,))) == title
+
+
 def test_the_card_of_a_short_run_says_that_it_is_too_early() -> None:
     """No verdict, one line."""
     assert render_card(diagnose(evidence_of(SLOW, repeat=3))) == [

@@ -171,8 +171,8 @@ def test_a_summary_in_a_gap_counts_the_steps_so_far(govern: Any, config: dict[st
     assert session.summary().unsampled_steps == 6
 
 
-def test_a_run_of_tiny_steps_keeps_to_its_budget_and_changes_no_bit() -> None:
-    """Most of 3,000 steps of a few microseconds are unsampled; the parameters are those of the bare run."""
+def test_a_run_of_tiny_steps_keeps_to_its_budget_and_changes_no_bit(caplog: pytest.LogCaptureFixture) -> None:
+    """Most of 3,000 steps of a few microseconds are unsampled, and nothing is printed meanwhile."""
     torch.manual_seed(0)
     bare, optimizer = model_and_optimizer()
     for _ in range(3000):
@@ -186,6 +186,8 @@ def test_a_run_of_tiny_steps_keeps_to_its_budget_and_changes_no_bit() -> None:
     assert all(torch.equal(a, b) for a, b in zip(bare.parameters(), model.parameters(), strict=True))
     assert sink.summary is not None
     assert sink.summary.unsampled_steps > 1000
+    assert any("to keep the budget" in note for note in sink.summary.notes)
+    assert "budget" not in caplog.text
     summary, skipped = sink.summary, sum(sink.summary.skipped.values())  # those before a change of level
     assert summary.steps + summary.warmup_steps + summary.unsampled_steps + skipped == 3000
 

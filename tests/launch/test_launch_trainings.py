@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import gc
+import io
 import os
 import weakref
 from collections.abc import Callable, Iterator
@@ -14,6 +15,7 @@ import pytest
 import torch
 from torch import nn
 from torch.optim import optimizer as torch_optimizer
+from tqdm import tqdm
 
 import autoprof
 from autoprof._launch.announced import Announced
@@ -38,6 +40,14 @@ def trainings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Train
     search.close()
     assert not isinstance(vars(nn.Module)["__call__"], Announced)
     assert dict(torch_optimizer._global_optimizer_post_hooks) == hooks
+
+
+def test_a_message_does_not_continue_a_bar_of_tqdm(capsys: pytest.CaptureFixture[str]) -> None:
+    """The bar has begun a line; without a bar there is no empty line."""
+    with tqdm(total=2, file=io.StringIO()):
+        say("recording")
+    say("done")
+    assert capsys.readouterr().err == "\nautoprof run: recording\nautoprof run: done\n"
 
 
 def mlp(width: int = 4) -> nn.Sequential:

@@ -1,5 +1,6 @@
 """The short report: what a tired person reads at the end of a run."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -84,6 +85,13 @@ def test_a_long_report_keeps_its_length_and_ends_with_the_folder(judged: Summary
     assert "and 5 more findings: autoprof show --full" in text
     assert "and 8 more notes: autoprof show --full" in text
     assert "more names, each at most 1.0 % of the step" in text
+
+
+def test_a_name_as_long_as_the_one_around_it_stands_below_it() -> None:
+    """The parts of a container may take all of its time; so does a part in one of several equal parts."""
+    rows = (("Net", "backward", -1, 40), ("Blocks", "backward", 0, 40), ("A", "backward", 1, 40))
+    text = "\n".join(render_short(summary_of([frame_of(rows, step_ms=100)])))
+    assert re.search(r"^Net .*\n  Blocks .*\n    A ", text, re.MULTILINE)
 
 
 def test_the_names_and_other_add_up_to_the_step(judged: Summary) -> None:
