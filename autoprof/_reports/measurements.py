@@ -89,7 +89,7 @@ def work_sentence(work: Work) -> str:
     return sentence
 
 
-def work_table(work: Work | None, width: int, encoding: str = "utf-8") -> list[str]:
+def work_table(work: Work | None, width: int) -> list[str]:
     """Return the operations of each name in one step, with the shares of the peak; most operations first."""
     most = 16
     if work is None or not work.rows:
@@ -101,7 +101,7 @@ def work_table(work: Work | None, width: int, encoding: str = "utf-8") -> list[s
         shares = ["-" if share is None else format_percent(share) for share in (row.mfu, row.hfu)]
         lines.append([row.name, *flops, _short(row.flops_per_s or 0), *shares])
     more = [f"… and {count(len(rows) - most, 'more name')} with less work each"] if len(rows) > most else []
-    return [*render_rows(lines, width, encoding=encoding), *more]
+    return [*render_rows(lines, width), *more]
 
 
 def _short(count: float) -> str:

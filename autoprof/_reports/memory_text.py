@@ -29,13 +29,13 @@ def label(key: str) -> str:
     return key.removesuffix("_bytes").replace("_", " ")
 
 
-def render_memory(summary: Summary, *, width: int, encoding: str = "utf-8") -> list[str]:
+def render_memory(summary: Summary, *, width: int) -> list[str]:
     """Return the table, no line wider than ``width`` cells; no lines where nothing was counted."""
     if not summary.memory_table:
         return []
     whole, *names = summary.memory_table
     lines = [] if whole.parameter_bytes is None and whole.peak_bytes is None else _whole(whole, width)
-    lines += _names(names, whole.peak_bytes, width, encoding)
+    lines += _names(names, whole.peak_bytes, width)
     for column, reason in summary.unmeasured.items():
         lines += wrap("unmeasured", f"{column}: {reason}", width, room=11)
     return lines
@@ -56,7 +56,7 @@ def _whole(whole: MemoryRow, width: int) -> list[str]:
     return render_rows([["memory", "bytes", "share" if peak is None else "of the peak"], *rows], width)
 
 
-def _names(names: list[MemoryRow], peak: int | None, width: int, encoding: str) -> Iterator[str]:
+def _names(names: list[MemoryRow], peak: int | None, width: int) -> Iterator[str]:
     most = 12
     shown = [row for row in names if row.held_bytes or row.peak_bytes is not None]
     if not shown:
@@ -64,7 +64,7 @@ def _names(names: list[MemoryRow], peak: int | None, width: int, encoding: str) 
     columns = [(word, of) for word, of in _COLUMNS if any(of(row) is not None for row in shown)]
     rows = [[row.name or "", *(_cell(word, of(row), peak) for word, of in columns)] for row in shown[:most]]
     yield ""
-    yield from render_rows([["memory by name", *(word for word, _ in columns)], *rows], width, encoding=encoding)
+    yield from render_rows([["memory by name", *(word for word, _ in columns)], *rows], width)
     if len(shown) > most:
         yield f"… and {count(len(shown) - most, 'more name')} with less"
     yield "A name includes the modules in it; a shared tensor counts once in each name."

@@ -12,7 +12,7 @@ from .card import verdict_line
 from .hot_tree import HotTree, hot_tree, separate_tree
 from .measurements import brief_metrics, brief_work
 from .memory_text import readings
-from .text import cells, crop, elide, glyphs_for, safe
+from .text import cells, crop, elide, safe
 from .tree_text import name_cells, render_tree
 
 LINE: Final = 100
@@ -28,23 +28,15 @@ def panel_tree(summary: Summary, top: int, room: int) -> HotTree:
     return separate if separate.rows else tree
 
 
-def render_panel(
-    summary: Summary,
-    *,
-    width: int,
-    top: int,
-    color: bool,
-    step: int | None = None,
-    encoding: str = "utf-8",
-) -> list[str]:
+def render_panel(summary: Summary, *, width: int, top: int, color: bool, step: int | None = None) -> list[str]:
     """Return the live panel, no line wider than ``width`` cells.
 
     ``step`` is the last step in the figures. Times are means per recorded step, percentages are of the step.
     """
     # Cells from which a panel has bars and the columns forward, recompute and backward.
     wide = 70
-    glyphs, inner = glyphs_for(encoding), width - 2
-    dot = f" {glyphs.dot} "
+    inner = width - 2
+    dot = " · "
     title = ["autoprof", *([] if step is None else [f"step {step}"]), *_speed(summary)]
     while len(title) > 2 and cells(dot.join(title)) > width - 4:
         title.pop()
@@ -52,7 +44,7 @@ def render_panel(
     if summary.steps:
         bar_cells = 0 if width < wide else 6 if width < 100 else 12
         tree = panel_tree(summary, top, name_cells(summary, inner - bar_cells))
-        texts = render_tree(tree, summary, inner, encoding, split=width >= wide, bar_cells=bar_cells)
+        texts = render_tree(tree, summary, inner, split=width >= wide, bar_cells=bar_cells)
         texts += [_phases(summary, inner), *_notes(summary, dot)]
         if (verdict := verdict_line(summary)) is not None:
             texts.append(f"verdict: {verdict}")
@@ -64,13 +56,11 @@ def render_panel(
                 f"autoprof itself {format_percent(summary.overhead)}",
             ]
         )
-    lines = [f"{glyphs.side} {crop(safe(text, encoding), inner).rstrip()}"[: max(width, 0)] for text in texts]
+    lines = [f"│ {crop(safe(text), inner).rstrip()}"[: max(width, 0)] for text in texts]
     if color:
-        full = re.compile(f"{re.escape(glyphs.full)}+")
-        lines = [full.sub(lambda bar: _paint(bar[0], "cyan", color), line) for line in lines]
+        lines = [re.sub("█+", lambda bar: _paint(bar[0], "cyan", color), line) for line in lines]
         lines = [_paint(line[:1], "dim", color) + line[1:] for line in lines]
-    first, last = ((glyphs.top, dot.join(title)), (glyphs.bottom, total))
-    return [_edge(*first, width, color, encoding), *lines, _edge(*last, width, color, encoding)]
+    return [_edge("┌", dot.join(title), width, color), *lines, _edge("└", total, width, color)]
 
 
 def _paint(text: str, style: str, color: bool) -> str:
@@ -78,12 +68,11 @@ def _paint(text: str, style: str, color: bool) -> str:
     return f"{styles[style]}{text}{styles['reset']}" if color and text else text
 
 
-def _edge(corner: str, title: str, width: int, color: bool, encoding: str) -> str:
+def _edge(corner: str, title: str, width: int, color: bool) -> str:
     """Return the first or the last line of the frame, with a title in it."""
-    rule = glyphs_for(encoding).rule
-    shown = crop(safe(f" {title} ", encoding), width - 2) if title else ""
-    left = (corner + rule)[: max(width, 1)]
-    right = rule * (width - 2 - cells(shown))
+    shown = crop(safe(f" {title} "), width - 2) if title else ""
+    left = f"{corner}─"[: max(width, 1)]
+    right = "─" * (width - 2 - cells(shown))
     return _paint(left, "dim", color) + _paint(shown, "bold", color) + _paint(right, "dim", color)
 
 
@@ -124,7 +113,7 @@ def _notes(summary: Summary, dot: str) -> list[str]:
     return [*notes, *summary.notes]
 
 
-def render_plain(summary: Summary, *, step: int, top: int = 3, encoding: str = "utf-8") -> str:
+def render_plain(summary: Summary, *, step: int, top: int = 3) -> str:
     """Return the run so far in one line of at most 100 cells: means per recorded step, percentages of the step.
 
     It has the time of a step, the throughput and the time left, then as much as fits: the longest phases and names,
@@ -147,7 +136,7 @@ def render_plain(summary: Summary, *, step: int, top: int = 3, encoding: str = "
     names = []
     for row in sorted(leaves, key=lambda row: -row.total_ns):
         share = format_round_percent(row.share, row.limit_ns / max(summary.step_mean_ns, 1))
-        names += [f"{elide(safe(row.path, encoding), most_cells)} {share}%"] if row.path else []
+        names += [f"{elide(safe(row.path), most_cells)} {share}%"] if row.path else []
     line = " | ".join([f"autoprof | step {step}", format_ms(summary.step_mean_ns), *_pace(summary)])
     for before, between, pieces in (
         (" | ", "", [" ".join(shares)] if shares else []),
@@ -160,16 +149,16 @@ def render_plain(summary: Summary, *, step: int, top: int = 3, encoding: str = "
             if cells(longer) > LINE:
                 break
             line = longer
-    return safe(line, encoding)
+    return safe(line)
 
 
-def render_plain_verdict(summary: Summary, *, encoding: str = "utf-8") -> str | None:
+def render_plain_verdict(summary: Summary) -> str | None:
     """Return the verdict in one line of at most 100 cells, with its gain where there is room; None before one."""
     for gain in (True, False):
         verdict = verdict_line(summary, gain=gain)
         if verdict is None:
             return None
-        text = safe(f"autoprof | verdict: {verdict}", encoding)
+        text = safe(f"autoprof | verdict: {verdict}")
         if cells(text) <= LINE:
             return text
     return elide(text, LINE)

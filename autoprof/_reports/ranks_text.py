@@ -12,18 +12,13 @@ from .._core.names import visible
 from .._core.units import NS_PER_MS, count, format_ms, format_percent
 from .._ranks import FolderRecords, LeftOut, RankComparison, median_of_others, phrase_slow
 from ..frame import Phase
-from .text import GAP, cells, crop, fit, glyphs_for, render_rows, safe, wrap
+from .text import GAP, cells, crop, fit, render_rows, safe, wrap
 
 MIN_WIDTH: Final = 80
 
 
 def render_ranks(
-    found: FolderRecords,
-    comparison: RankComparison,
-    *,
-    width: int = MIN_WIDTH,
-    top: int = 10,
-    encoding: str = "utf-8",
+    found: FolderRecords, comparison: RankComparison, *, width: int = MIN_WIDTH, top: int = 10
 ) -> list[str]:
     """Return the report: the verdict, the ``top`` ranks with the largest excess (0: all), and the ranks left out."""
     width = max(width, MIN_WIDTH)
@@ -31,10 +26,10 @@ def render_ranks(
     lines += wrap("ranks", _counted(found, comparison), width)
     lines += wrap("verdict", _verdict(comparison), width)
     if rows := _rows(comparison):
-        lines += ["", *_table(rows, width, top or len(rows), glyphs_for(encoding).ellipsis)]
+        lines += ["", *_table(rows, width, top or len(rows))]
     if found.left_out:
         lines += ["", *_left_out(found.left_out, width)]
-    return [crop(safe(line, encoding), width).rstrip() for line in lines]
+    return [crop(safe(line), width).rstrip() for line in lines]
 
 
 def _counted(found: FolderRecords, comparison: RankComparison) -> str:
@@ -81,14 +76,14 @@ def _rows(comparison: RankComparison) -> list[_Row]:
     ]
 
 
-def _table(rows: Sequence[_Row], width: int, top: int, ellipsis: str) -> Iterator[str]:
+def _table(rows: Sequence[_Row], width: int, top: int) -> Iterator[str]:
     shown = sorted(rows, key=lambda row: (-row.excess_ns, row.rank))[:top]
     lines = [[f"rank {row.rank}", _ms(row.own_ns), _signed(row.excess_ns)] for row in shown]
     left = render_rows([["rank", "own ms", "excess ms"], *lines], width)
     room = max(width - max(map(cells, left)) - GAP, 0)
     places = ["most of it in", *(_place(row) for row in shown)]
     for line, place in zip(left, places, strict=True):
-        yield line + " " * GAP + fit(place, room, ellipsis)
+        yield line + " " * GAP + fit(place, room)
     if rest := sorted(row.excess_ns for row in rows if row not in shown):
         yield f"{count(len(rest), 'further rank')}: {_signed(rest[0])} to {_signed(rest[-1])} ms (--top 0: all)"
 

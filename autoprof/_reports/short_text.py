@@ -13,7 +13,7 @@ from ..summary import Summary
 from .card import card_facts, other_findings
 from .hot_tree import hot_tree
 from .run_facts import FULL, NOTHING, PAGE, headline, run_facts, shown_path
-from .text import GAP, Glyphs, crop, glyphs_for, render_rows, safe, wrap
+from .text import GAP, crop, render_rows, safe, wrap
 from .tree_text import clock_legend, column_unit, name_cells, render_tree
 
 LINES: Final = 39
@@ -28,20 +28,17 @@ LABEL: Final = 11
 """Cells of the labels at the left edge."""
 
 
-def render_short(
-    summary: Summary, *, width: int = 80, encoding: str = "utf-8", folder: Path | None = None
-) -> list[str]:
+def render_short(summary: Summary, *, width: int = 80, folder: Path | None = None) -> list[str]:
     """Return the report for a tired person: cause, reason and next step first; no line but the last is wider."""
     width = max(width, 80)
-    glyphs = glyphs_for(encoding)
-    head = [glyphs.rule * width, *_head(summary, width, glyphs)]
-    end = phase_lines(summary, width, glyphs) if summary.steps else []
-    last = _last(folder, encoding)
+    head = ["─" * width, *_head(summary, width)]
+    end = phase_lines(summary, width) if summary.steps else []
+    last = _last(folder)
     room = LINES - len(head) - len(end) - len(last) - 6  # the head and the last lines of the tree, blank lines
-    tree = _tree(summary, width, min(max(room, 3), 14), encoding) if summary.steps else []
+    tree = _tree(summary, width, min(max(room, 3), 14)) if summary.steps else []
     blocks = [block for block in (head, tree, end) if block]
     lines = [line for at, block in enumerate(blocks) for line in (["", *block] if at else block)]
-    return [*(crop(safe(line, encoding), width).rstrip() for line in lines), *last]
+    return [*(crop(safe(line), width).rstrip() for line in lines), *last]
 
 
 def render_html(summary: Summary, folder: Path | None = None) -> str:
@@ -50,7 +47,7 @@ def render_html(summary: Summary, folder: Path | None = None) -> str:
     return f'<div class="autoprof"><pre style="line-height: 1.2">{escape(text)}</pre></div>'
 
 
-def _head(summary: Summary, width: int, glyphs: Glyphs) -> Iterator[str]:
+def _head(summary: Summary, width: int) -> Iterator[str]:
     """Yield the card, the other findings, the facts of the run and its notes, in at most ``HEAD_LINES`` lines."""
     yield from wrap("", headline(summary), width, 0)
     if not summary.steps:
@@ -66,7 +63,7 @@ def _head(summary: Summary, width: int, glyphs: Glyphs) -> Iterator[str]:
     while blocks and sum(map(len, blocks)) > room:  # the longest text loses its end first
         longest = max(blocks, key=len)
         longest.pop()
-        longest[-1] = f"{crop(longest[-1], width - 2).rstrip()} {glyphs.ellipsis}"
+        longest[-1] = f"{crop(longest[-1], width - 2).rstrip()} …"
     yield from (line for block in blocks for line in block)
     yield from _notes(notes, HEAD_LINES - sum(map(len, blocks)), width)
 
@@ -82,12 +79,12 @@ def _notes(notes: Sequence[Sequence[str]], room: int, width: int) -> Iterator[st
         yield from wrap("", f"and {count(len(notes) - shown, 'more note')}: {FULL}", width, LABEL)
 
 
-def _tree(summary: Summary, width: int, room: int, encoding: str) -> list[str]:
+def _tree(summary: Summary, width: int, room: int) -> list[str]:
     tree = hot_tree(summary, room, name_cells(summary, width))
-    return [*render_tree(tree, summary, width, encoding), *clock_legend(tree, summary)]
+    return [*render_tree(tree, summary, width), *clock_legend(tree, summary)]
 
 
-def phase_lines(summary: Summary, width: int, glyphs: Glyphs) -> list[str]:
+def phase_lines(summary: Summary, width: int) -> list[str]:
     """Return the time and the share of each phase as columns, in as many tables as the width needs."""
     unit_ns, unit = column_unit(summary)
     whole = max(summary.total_step_ns, 1)
@@ -109,8 +106,8 @@ def _width(columns: Sequence[Sequence[str]]) -> int:
     return len("ms/step") + sum(GAP + max(map(len, column)) for column in columns)
 
 
-def _last(folder: Path | None, encoding: str) -> list[str]:
+def _last(folder: Path | None) -> list[str]:
     """Return the run's folder, whole however long it is, for copying."""
     if folder is None:
         return []
-    return ["", f"all figures: {FULL}; a page: {PAGE}; the run's folder:", safe(shown_path(folder), encoding)]
+    return ["", f"all figures: {FULL}; a page: {PAGE}; the run's folder:", safe(shown_path(folder))]

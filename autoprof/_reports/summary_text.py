@@ -14,7 +14,7 @@ from .measurements import work_table
 from .memory_text import render_memory
 from .run_facts import NOTHING, headline, run_facts
 from .short_text import LABEL, phase_lines
-from .text import crop, glyphs_for, render_rows, safe, wrap
+from .text import crop, render_rows, safe, wrap
 from .tree_text import name_cells, render_tree
 
 NARROWEST: Final = 80
@@ -28,40 +28,39 @@ _ADDS_UP: Final = (
 )
 
 
-def render_summary(summary: Summary, *, width: int = NARROWEST, top: int = 24, encoding: str = "utf-8") -> list[str]:
+def render_summary(summary: Summary, *, width: int = NARROWEST, top: int = 24) -> list[str]:
     """Return the full report, no line wider than ``width`` cells (at least 80)."""
     width = max(width, NARROWEST)
-    glyphs = glyphs_for(encoding)
     blocks = [[*wrap("", headline(summary, full=True), width, 0), *render_findings(summary, width=width)]]
     if summary.steps:
-        blocks += [[*_names(summary, width, top, encoding)], phase_lines(summary, width, glyphs)]
+        blocks += [[*_names(summary, width, top)], phase_lines(summary, width)]
     else:
         blocks[0] += wrap("", NOTHING, width, 0)
     facts = [*run_facts(summary, full=True), *(("note", note) for note in summary.notes)]
     blocks.append([line for label, text in facts for line in wrap(label, text, width, LABEL)])
     if summary.steps:
-        blocks += [_spread(summary, width, encoding), [*_ADDS_UP]]
-        blocks.append(work_table(summary.work, width, encoding))
-    blocks.append(render_memory(summary, width=width, encoding=encoding))
+        blocks += [_spread(summary, width), [*_ADDS_UP]]
+        blocks.append(work_table(summary.work, width))
+    blocks.append(render_memory(summary, width=width))
     blocks += render_outlook(summary, width=width)
     text = [line for at, block in enumerate(filter(None, blocks)) for line in (["", *block] if at else block)]
-    lines = [glyphs.rule * width, *text, glyphs.rule * width]
-    return [crop(safe(line.replace("…", glyphs.ellipsis), encoding), width).rstrip() for line in lines]
+    lines = ["─" * width, *text, "─" * width]
+    return [crop(safe(line), width).rstrip() for line in lines]
 
 
-def _names(summary: Summary, width: int, top: int, encoding: str) -> Iterator[str]:
+def _names(summary: Summary, width: int, top: int) -> Iterator[str]:
     room = name_cells(summary, width, calls=True)
     tree, separate = hot_tree(summary, top, room), separate_tree(summary, top, room)
-    yield from render_tree(tree, summary, width, encoding, calls=True)
+    yield from render_tree(tree, summary, width, calls=True)
     if not any(row.steps for row in tree.rows):
         yield "no span was recorded: the whole step is other"
     if separate.rows:
         yield ""
         yield "not part of the step's time (other threads, logged durations)"
-        yield from render_tree(separate, summary, width, encoding, calls=True)[1:]
+        yield from render_tree(separate, summary, width, calls=True)[1:]
 
 
-def _spread(summary: Summary, width: int, encoding: str) -> list[str]:
+def _spread(summary: Summary, width: int) -> list[str]:
     rows = [row for row in summary.rows if row.lane == TRAINING_LANE][:8]
     if not rows:
         return []
@@ -71,4 +70,4 @@ def _spread(summary: Summary, width: int, encoding: str) -> list[str]:
         limit_ns = row.calls / row.steps * summary.clock_limit_ns
         times = (row.mean_ns, row.p50_ns, row.p95_ns, row.max_ns)
         lines.append([name, *(format_ms(ns, limit_ns) for ns in times)])
-    return render_rows(lines, width, encoding=encoding)
+    return render_rows(lines, width)

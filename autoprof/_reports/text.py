@@ -1,11 +1,11 @@
-"""Text of a fixed width: terminal cells instead of characters, elided names, tables, glyphs of the encoding."""
+"""Text of a fixed width: terminal cells instead of characters, elided names, tables, other encodings."""
 
 from __future__ import annotations
 
 import codecs
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Final
 
 from rich.cells import cell_len, set_cell_size
 
@@ -17,41 +17,26 @@ GAP: Final = 2
 """The least blanks before a number."""
 
 
-class Glyphs(NamedTuple):
-    """The characters that a frame and its bars are drawn with, one cell each."""
-
-    top: str
-    side: str
-    bottom: str
-    rule: str
-    full: str
-    empty: str
-    dot: str
-    ellipsis: str
+_IN_ASCII: Final = str.maketrans("┌│└─█░·…×→µ", "+|+-#.-~x>u")
+"""The characters of reports for encodings that lack them, one cell each."""
 
 
-UNICODE: Final = Glyphs("┌", "│", "└", "─", "█", "░", "·", "…")
-ASCII: Final = Glyphs("+", "|", "+", "-", "#", ".", "-", "~")
+def in_encoding(text: str, encoding: str) -> str:
+    """Return a text in the characters of an encoding, in as many cells.
 
-
-@lru_cache(maxsize=32)
-def glyphs_for(encoding: str) -> Glyphs:
-    """Return glyphs that the encoding has; ASCII for an unknown encoding."""
+    East Asian encodings have box characters two cells wide, so only those of Unicode keep them.
+    """
     try:
-        "".join(UNICODE).encode(encoding)
-        utf = codecs.lookup(encoding).name.startswith("utf")
-    except (LookupError, UnicodeEncodeError):
-        return ASCII
-    return UNICODE if utf else ASCII  # East Asian encodings have box characters two cells wide
-
-
-def printable(text: str, encoding: str = "utf-8") -> str:
-    """Return a text without control characters and without characters that the encoding lacks."""
-    shown = visible(text)
-    try:
-        return shown.encode(encoding, "replace").decode(encoding)
+        if codecs.lookup(encoding).name.startswith("utf"):
+            return text
     except LookupError:
-        return shown.encode("ascii", "replace").decode("ascii")
+        encoding = "ascii"
+    return "".join(one if one.encode(encoding, "ignore") else "?" * cells(one) for one in text.translate(_IN_ASCII))
+
+
+def printable(text: str) -> str:
+    """Return a text without control characters and lone surrogates."""
+    return visible(text).encode("utf-8", "replace").decode("utf-8")
 
 
 safe = lru_cache(maxsize=4096)(printable)
@@ -64,9 +49,9 @@ def cells(text: str) -> int:
 
 
 @lru_cache(maxsize=4096)
-def fit(text: str, width: int, ellipsis: str = "…") -> str:
+def fit(text: str, width: int) -> str:
     """Return the text in exactly ``width`` cells: padded, or with an ellipsis in its middle."""
-    return pad(elide(text, width, ellipsis), width)
+    return pad(elide(text, width), width)
 
 
 def pad(text: str, width: int) -> str:
@@ -75,19 +60,19 @@ def pad(text: str, width: int) -> str:
 
 
 @lru_cache(maxsize=4096)
-def elide(text: str, width: int, ellipsis: str = "…") -> str:
+def elide(text: str, width: int) -> str:
     """Return the text in at most ``width`` cells, with an ellipsis in its middle: a name's end matters as much."""
     if cells(text) <= width:
         return text
     if width <= 1:
-        return ellipsis[:width]
+        return "…"[:width]
     tail = (width - 1) // 2
     end, taken = len(text), 0
     while end and taken + cells(text[end - 1]) <= tail:
         end -= 1
         taken += cells(text[end])
     head = set_cell_size(text, width - 1 - taken).rstrip()
-    return f"{head}{ellipsis}{text[end:]}"
+    return f"{head}…{text[end:]}"
 
 
 def elide_all(names: Sequence[str], width: int) -> list[str]:
@@ -118,22 +103,19 @@ def wrap(label: str, text: str, width: int, room: int = LABEL) -> list[str]:
     return [fit(label if at == 0 else "", room) + part for at, part in enumerate([*lines, line])]
 
 
-def render_rows(
-    rows: Sequence[Sequence[str]], width: int, *, encoding: str = "utf-8", least: Sequence[int] = ()
-) -> list[str]:
+def render_rows(rows: Sequence[Sequence[str]], width: int, *, least: Sequence[int] = ()) -> list[str]:
     """Return a line for each row, a name and numbers, none wider than ``width``; a long name loses its middle.
 
     The first column is as wide as the longest name where there is room, so that numbers stay near their names.
     ``least`` are the least widths of the columns of numbers.
     """
-    shown = [[safe(cell, encoding) for cell in row] for row in rows]
+    shown = [[safe(cell) for cell in row] for row in rows]
     names, *columns = zip(*shown, strict=True)
     widths = [max(map(cells, column)) + GAP for column in columns]
     widths = [max(one, other) for one, other in zip(widths, least or widths, strict=True)]
     first = min(max(width - sum(widths), 0), max(map(cells, names)))
-    ellipsis = glyphs_for(encoding).ellipsis
     lines = []
     for name, *numbers in shown:
         right = (" " * (size - cells(cell)) + cell for size, cell in zip(widths, numbers, strict=True))
-        lines.append(fit(name, first, ellipsis) + "".join(right))
+        lines.append(fit(name, first) + "".join(right))
     return lines

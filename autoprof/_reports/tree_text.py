@@ -8,7 +8,7 @@ from .._core.units import NS_PER_MS, NS_PER_S, count, format_count, format_ns, f
 from ..frame import MODULE_PHASES
 from ..summary import Summary
 from .hot_tree import HotTree, TreeRow
-from .text import glyphs_for, render_rows, safe
+from .text import render_rows, safe
 
 SEVERAL: Final = 1.5
 """Calls of a step from which their number is shown."""
@@ -50,7 +50,6 @@ def render_tree(
     tree: HotTree,
     summary: Summary,
     width: int,
-    encoding: str = "utf-8",
     *,
     calls: bool = False,
     split: bool = True,
@@ -62,21 +61,20 @@ def render_tree(
     forward, recompute and backward. Where some names occur only in some of the recorded steps, a last column has the
     number of these steps.
     """
-    glyphs = glyphs_for(encoding)
     heads, numbers = _columns(tree, summary, calls=calls, split=split)
     least = [_LEAST.get(head, 9) for head in heads]
     if bar_cells:
         full = [-(-bar_cells * row.total_ns // max(summary.step_mean_ns, 1)) for row in tree.rows]  # rounded up
-        bars = [(glyphs.full * min(int(cells), bar_cells)).ljust(bar_cells, glyphs.empty) for cells in full]
+        bars = [("█" * min(int(cells), bar_cells)).ljust(bar_cells, "░") for cells in full]
         heads, least = ["", *heads], [bar_cells + 2, *least]
         numbers = [[bar, *cells] for bar, cells in zip(bars, numbers, strict=True)]
     several = not calls and any(row.calls >= SEVERAL for row in tree.rows)
     rows = [[_row_name(row, calls=not calls), *cells] for row, cells in zip(tree.rows, numbers, strict=True)]
     head = [f"name{' ×calls' if several else ''}", *heads]
-    lines = render_rows([head, *rows], width, encoding=encoding, least=least)
+    lines = render_rows([head, *rows], width, least=least)
     if tree.hidden:
         most = format_percent(tree.hidden_share)
-        lines.append(f"{glyphs.ellipsis} and {count(tree.hidden, 'more name')}, each at most {most} of the step")
+        lines.append(f"… and {count(tree.hidden, 'more name')}, each at most {most} of the step")
     return [*lines, *_legend(tree)]
 
 

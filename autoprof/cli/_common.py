@@ -7,6 +7,7 @@ import json
 import shutil
 import sys
 import textwrap
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import OutputError
@@ -74,6 +75,13 @@ def print_json(data: Any) -> None:
     print(json.dumps(data, indent=1, ensure_ascii=False))
 
 
-def terminal() -> tuple[int, str]:
-    """Return the width of the terminal in cells, and the encoding of the standard output."""
-    return shutil.get_terminal_size().columns, getattr(sys.stdout, "encoding", None) or "ascii"
+def terminal_width() -> int:
+    """Return the width of the terminal in cells."""
+    return shutil.get_terminal_size().columns
+
+
+def print_lines(lines: Iterable[str]) -> None:
+    """Print lines in the characters of the standard output."""
+    from .._reports.text import in_encoding  # rich takes a moment to load
+
+    print(in_encoding("\n".join(lines), getattr(sys.stdout, "encoding", None) or "ascii"))

@@ -22,9 +22,7 @@ class TreeLine(NamedTuple):
     selected: str
 
 
-def render_model(
-    model: nn.Module, selection: Selection, depth: int | None, width: int = 80, encoding: str = "utf-8"
-) -> list[str]:
+def render_model(model: nn.Module, selection: Selection, depth: int | None, width: int = 80) -> list[str]:
     """Return the tree, then how many modules are selected under how many names, then the notes."""
     weights_width = 14
     root = group_tree(model)
@@ -41,7 +39,7 @@ def render_model(
     found += ["", f"{count(len(targets), 'module')} selected, under {count(len(names), 'name')}"]
     for note in selection.notes:
         found += wrap("note", note, width)
-    return [crop(safe(line, encoding), width) for line in found]
+    return [crop(safe(line), width) for line in found]
 
 
 def _below(

@@ -8,7 +8,7 @@ import sys
 from typing import Any, Final
 
 from ..errors import AutoprofError
-from ._common import add_command, print_json, terminal
+from ._common import add_command, print_json, print_lines, terminal_width
 
 MODEL_HELP: Final = (
     "a function or class that returns a model when it is called without arguments, as package.module:name or "
@@ -75,8 +75,7 @@ def run(arguments: argparse.Namespace) -> int:
         ]
         print_json({"targets": targets, "notes": list(selection.notes)})
         return 0
-    width, encoding = terminal()
-    print("\n".join(render_model(model, selection, arguments.depth, max(width, 80), encoding)))
+    print_lines(render_model(model, selection, arguments.depth, max(terminal_width(), 80)))
     return 0
 
 

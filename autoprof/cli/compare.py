@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import OutputError
-from ._common import RUNS, add_command, print_json, terminal
+from ._common import RUNS, add_command, print_json, print_lines, terminal_width
 
 _EPILOG = """
 With a limit (--fail-over 5%) the exit status is 1 if the whole step, the throughput, a phase or a row is proven to be
@@ -71,8 +71,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_json(comparison.to_dict())
     else:
-        width, encoding = terminal()
-        print("\n".join(render_comparison(comparison, width=width, encoding=encoding)))
+        print_lines(render_comparison(comparison, width=terminal_width()))
     return 1 if comparison.over_limit() else 0
 
 

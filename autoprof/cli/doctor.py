@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from ._common import add_command, print_json, terminal
+from ._common import add_command, print_json, print_lines, terminal_width
 
 
 def add(commands: Any) -> None:
@@ -52,8 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_json(report.to_dict())
     else:
-        width, encoding = terminal()
-        print(render_report(report, width=width, encoding=encoding), end="")
+        print_lines(render_report(report, width=terminal_width()))
     return report.exit_status
 
 

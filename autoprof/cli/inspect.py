@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import AutoprofError, OutputError
-from ._common import RUNS, add_command, print_json, terminal
+from ._common import RUNS, add_command, print_json, print_lines, terminal_width
 
 
 def add(commands: Any) -> None:
@@ -78,8 +78,7 @@ def run(arguments: argparse.Namespace) -> int:
         columns = json.loads(numbers.describe().to_json()) if len(numbers.columns) else {}
         print_json({"rows": len(df), "columns": columns})
     else:
-        width, encoding = terminal()
-        print("\n".join(render_report(df, width=width, encoding=encoding)))
+        print_lines(render_report(df, width=terminal_width()))
     if output is not None:
         figure = plot_metrics(df, output, x=arguments.x, smooth=arguments.smooth, plots=arguments.plot)
         notes: list[str] = getattr(figure, "notes", [])

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import OutputError
-from ._common import add_command, add_run, print_json, terminal
+from ._common import add_command, add_run, print_json, print_lines, terminal_width
 
 
 def add(commands: Any) -> None:
@@ -42,8 +42,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_json(ranks_to_dict(found, comparison))
         return 0
-    width, encoding = terminal()
-    print("\n".join(render_ranks(found, comparison, width=width, top=arguments.top, encoding=encoding)))
+    print_lines(render_ranks(found, comparison, width=terminal_width(), top=arguments.top))
     return 0
 
 

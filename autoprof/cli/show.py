@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import OutputError
-from ._common import add_command, add_run, check_rank, print_json, terminal
+from ._common import add_command, add_run, check_rank, print_json, print_lines, terminal_width
 
 if TYPE_CHECKING:
     from .._storage.runs import Run
@@ -74,9 +74,9 @@ def run(arguments: argparse.Namespace) -> int:
     if not wanted and arguments.json:
         print_json(saved_summary(run, arguments.rank).to_dict())
     elif not wanted and run.summary is None and not run.ranks and (states := _last_states(run)):
-        print("\n".join(states))  # the run was killed and has no records
+        print_lines(states)  # the run was killed and has no records
     elif not wanted:
-        print("\n".join(_report(run, saved_summary(run, arguments.rank), full=arguments.full)))
+        print_lines(_report(run, saved_summary(run, arguments.rank), full=arguments.full))
     return 0
 
 
@@ -86,11 +86,10 @@ def _report(run: Run, summary: Summary, *, full: bool) -> list[str]:
     from .._reports.short_text import render_short
     from .._reports.summary_text import render_summary
 
-    width, encoding = terminal()
-    states = _last_states(run)
+    width, states = min(terminal_width(), widest), _last_states(run)
     if full:
-        return [*states, *render_summary(summary, width=min(width, widest), encoding=encoding)]
-    return [*states, *render_short(summary, width=min(width, widest), encoding=encoding, folder=run.path)]
+        return [*states, *render_summary(summary, width=width)]
+    return [*states, *render_short(summary, width=width, folder=run.path)]
 
 
 def _last_states(run: Run) -> list[str]:
@@ -101,14 +100,9 @@ def _last_states(run: Run) -> list[str]:
     lines = last_states(run.path, run.info.get("world_size") or 1)
     if not lines:
         return []
-    width, encoding = terminal()
+    width = terminal_width()
     text = describe_ranks(lines, width)
-    return [
-        "The last state of each rank",
-        *(safe(line, encoding) for line in text.table),
-        *wrap("", text.verdict, width, 0),
-        "",
-    ]
+    return ["The last state of each rank", *map(safe, text.table), *wrap("", text.verdict, width, 0), ""]
 
 
 def _saved_steps(run: Run, arguments: argparse.Namespace) -> SavedSteps:

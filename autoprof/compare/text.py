@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from .._core.units import NS_PER_S, count, format_bytes, format_ms
-from .._reports.text import cells, crop, fit, glyphs_for, safe, wrap
+from .._reports.text import cells, crop, fit, safe, wrap
 from ..frame import Phase
 from .data import Change, Comparison, Difference, RunNote, Verdict
 
@@ -15,7 +15,7 @@ _MIN_WIDTH: Final = 80
 _NUMBERS_WIDTH: Final = 10 + 10 + 9 + 17 + 14
 
 
-def render_comparison(comparison: Comparison, *, width: int = _MIN_WIDTH, encoding: str = "utf-8") -> list[str]:
+def render_comparison(comparison: Comparison, *, width: int = _MIN_WIDTH) -> list[str]:
     """Return the report, no line wider than ``width`` cells (at least 80)."""
     width = max(width, _MIN_WIDTH)
     lines = [*_runs(comparison, width), *_differences(comparison.differences, width)]
@@ -24,7 +24,7 @@ def render_comparison(comparison: Comparison, *, width: int = _MIN_WIDTH, encodi
         lines += wrap("note", note, width)
     head = f"{'A':>10}{'B':>10}{'change':>9}{'95 % interval':>17}  {'verdict':<12}"
     lines += ["", fit("median per step", _name_width(width)) + head]
-    lines += [glyphs_for(encoding).rule * (_name_width(width) + _NUMBERS_WIDTH)]
+    lines += ["─" * (_name_width(width) + _NUMBERS_WIDTH)]
     for change in comparison.whole:
         lines += _change(change, change.name + (" (/s)" if change.unit == "samples/s" else ""), width)
     for change in comparison.phases:
@@ -38,7 +38,7 @@ def render_comparison(comparison: Comparison, *, width: int = _MIN_WIDTH, encodi
     lines += wrap("verdict", headline(comparison), width)
     lines += wrap("", f"rows: {_tally(comparison.rows)}", width) if comparison.rows else []
     lines += wrap("limit", _limit_result(comparison), width) if comparison.limit is not None else []
-    return [crop(safe(line, encoding), width).rstrip() for line in lines]
+    return [crop(safe(line), width).rstrip() for line in lines]
 
 
 def headline(comparison: Comparison) -> str:

@@ -19,7 +19,7 @@ from .._flight.capture import FileNames, make_options
 from .._process import lifecycle
 from .._process.ranks import rank
 from .._reports.figures import encode_figure
-from .._reports.text import safe
+from .._reports.text import in_encoding
 from .._session.deep_capture import DeepCapture
 from .._storage.atomic import write_atomic
 from ..errors import SessionError
@@ -148,9 +148,7 @@ class ProfilerWrapper:
 
     def print_summary(self) -> None:
         """Print the tables of all runs."""
-        encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
-        for line in "\n\n".join(self._tables).splitlines():
-            print(safe(line, encoding))
+        print(in_encoding("\n\n".join(self._tables), getattr(sys.stdout, "encoding", None) or "utf-8"))
 
 
 def _compile(patterns: Mapping[str, str]) -> dict[str, re.Pattern[str]]:

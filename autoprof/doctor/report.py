@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from enum import Enum
 from typing import Any
 
-from .._reports.text import UNICODE, glyphs_for, safe, wrap
+from .._reports.text import safe, wrap
 
 
 class CheckVerdict(str, Enum):
@@ -58,16 +58,15 @@ class Report:
         return {"subject": self.subject, "exit_status": self.exit_status, "checks": checks}
 
 
-def render_report(report: Report, *, width: int, encoding: str = "utf-8") -> str:
-    """Return the report as text, ``width`` columns wide."""
+def render_report(report: Report, *, width: int) -> list[str]:
+    """Return the lines of the report, ``width`` columns wide."""
     label_width = 29
-    arrow = "→" if glyphs_for(encoding) is UNICODE else "->"
-    lines = [safe(f"autoprof doctor: {report.subject}", encoding), ""]
+    lines = [safe(f"autoprof doctor: {report.subject}"), ""]
     for result in report.results:
-        lines += wrap(f"{result.verdict!s:13}{result.check}", safe(result.message, encoding), width, label_width)
+        lines += wrap(f"{result.verdict!s:13}{result.check}", result.message, width, label_width)
         if result.next:
-            lines += wrap("", f"{arrow} {safe(result.next, encoding)}", width, label_width)
+            lines += wrap("", f"→ {result.next}", width, label_width)
     conclusion = {0: "safe: autoprof changes nothing here", 1: "not safe", 2: "not known to be safe"}
     counts = Counter(str(result.verdict) for result in report.results if result.verdict is not OK)
     shown = ", ".join(f"{verdict}: {count}" for verdict, count in counts.items())
-    return "\n".join([*lines, "", f"{conclusion[report.exit_status]}{f' ({shown})' if shown else ''}"]) + "\n"
+    return [*lines, "", f"{conclusion[report.exit_status]}{f' ({shown})' if shown else ''}"]

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _MIN_TEXT_WIDTH: Final = 20
 
 
-def render_report(df: pd.DataFrame, *, width: int = 80, encoding: str = "utf-8") -> list[str]:
+def render_report(df: pd.DataFrame, *, width: int = 80) -> list[str]:
     """Return the lines of the report, ``width`` cells wide; the tables are wider than a narrow terminal."""
     lines: list[str] = []
     for run, table in df.groupby("run", observed=True, sort=False):
@@ -31,7 +31,7 @@ def render_report(df: pd.DataFrame, *, width: int = 80, encoding: str = "utf-8")
     if df.attrs["unread"]:
         unread = textwrap.shorten(", ".join(df.attrs["unread"]), 400, placeholder=" …")
         lines += textwrap.wrap(f"no training record in: {unread}", width, subsequent_indent="  ")
-    return [safe(line.rstrip(), encoding) for line in lines]
+    return [safe(line.rstrip()) for line in lines]
 
 
 def _records(table: pd.DataFrame) -> str:

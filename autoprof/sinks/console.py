@@ -17,7 +17,7 @@ from .._core.options import Options
 from .._reports.card import verdict_line
 from .._reports.panel import render_panel, render_plain, render_plain_verdict
 from .._reports.short_text import render_html, render_short
-from .._reports.text import safe
+from .._reports.text import in_encoding, safe
 from ..frame import StepFrame
 from ..summary import Summary
 from ._base import RunInfo
@@ -126,21 +126,22 @@ class ConsoleSink:
         """Draw the panel; return whether there is a place for it."""
         panel = partial(render_panel, summary, top=self._options.top, step=step)
         if size is not None:
-            lines = panel(width=size[0], color=self._color, encoding=self._encoding)
+            lines = panel(width=size[0], color=self._color)
             fits = size[1] >= len(lines) + SPARE_ROWS and self._pinned.is_free() and _rich_proxy() is None
             if fits:
-                self._pinned.draw(lines, size)
+                self._pinned.draw([in_encoding(line, self._encoding) for line in lines], size)
             return fits
         if self._notebook is not None:
             self._notebook.draw(panel(width=WIDTH, color=False))
         return self._notebook is not None
 
     def _print_line(self, summary: Summary, step: int, *, on_terminal: bool) -> None:
-        line = render_plain(summary, step=step, encoding=self._encoding)
+        line = render_plain(summary, step=step)
         verdict = verdict_line(summary, gain=False)
         if verdict is not None and verdict != self._verdict:  # printed when it changes, not each time
             self._verdict = verdict
-            line += f"\n{render_plain_verdict(summary, encoding=self._encoding)}"
+            line += f"\n{render_plain_verdict(summary)}"
+        line = in_encoding(line, self._encoding)
         proxy = _rich_proxy()
         if on_terminal and proxy is not None:
             TextOutput(proxy).offer(f"{line}\n")
@@ -161,7 +162,7 @@ class ConsoleSink:
 
     def _print_report(self, summary: Summary, size: tuple[int, int] | None) -> None:
         width = min(size[0], 100) if size else 80
-        report = "\n".join(render_short(summary, width=width, encoding=self._encoding, folder=self._folder))
+        report = "\n".join(render_short(summary, width=width, folder=self._folder))
         if self._notebook is not None and size is None:
             with contextlib.suppress(Exception):  # a kernel that ends may show nothing any more: print the text
                 self._notebook.show(report, render_html(summary, self._folder))
@@ -171,8 +172,8 @@ class ConsoleSink:
     def print(self, text: str) -> None:
         """Remove the panel and print text that stays on the screen."""
         self._pinned.clear(patient=True)
-        lines = "\n".join(safe(line, self._encoding) for line in text.split("\n"))
-        self._output.write(f"\n{lines}\n")
+        lines = "\n".join(map(safe, text.split("\n")))
+        self._output.write(in_encoding(f"\n{lines}\n", self._encoding))
 
     def restore_screen(self) -> None:
         """Remove the panel."""

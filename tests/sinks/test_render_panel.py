@@ -13,6 +13,7 @@ from rich.cells import cell_len
 from sink_builders import acts, frame_of, summary_of
 
 from autoprof._reports.panel import render_panel, render_plain
+from autoprof._reports.text import in_encoding
 from autoprof.summary import Summary
 
 _COLOR = re.compile(r"\x1b\[\d*m")
@@ -56,9 +57,9 @@ def test_no_name_acts_on_the_terminal_nor_widens_the_panel(
     """Whatever the names hold, lines keep to the width and contain no control character."""
     rows = tuple((name, "forward", i - 1 if i % 3 else -1, 1000 / (i + 1)) for i, name in enumerate(names))
     summary = summary_of([frame_of(rows, step_ms=3000)], notes=(note,))
-    lines = render_panel(summary, width=width, top=top, color=False, encoding=encoding)
+    lines = [in_encoding(line, encoding) for line in render_panel(summary, width=width, top=top, color=False)]
     assert max(map(cell_len, lines)) <= width
-    plain = render_plain(summary, step=1, encoding=encoding)
+    plain = in_encoding(render_plain(summary, step=1), encoding)
     assert cell_len(plain) <= 100
     assert not acts("".join([*lines, plain]))
 
