@@ -64,6 +64,20 @@ def test_no_name_acts_on_the_terminal_nor_widens_the_panel(
     assert not acts("".join([*lines, plain]))
 
 
+@pytest.mark.parametrize(
+    ("encoding", "shown"),
+    [
+        ("utf-8", "┌─ 编码器 ×2 · 5 µs …"),
+        ("gbk", "+- 编码器 x2 - 5 us ~"),
+        ("ascii", "+- ?????? x2 - 5 us ~"),
+        ("nonsense", "+- ?????? x2 - 5 us ~"),
+    ],
+)
+def test_a_line_has_as_many_cells_in_any_encoding(encoding: str, shown: str) -> None:
+    """Box characters are two cells wide in East Asian encodings, so these get those of ASCII."""
+    assert in_encoding("┌─ 编码器 ×2 · 5 µs …", encoding) == shown
+
+
 def test_the_plain_line(summary: Summary) -> None:
     """One line of at most 100 cells says where the step goes: the longest phases and the longest name come first."""
     assert render_plain(summary, step=120) == (
