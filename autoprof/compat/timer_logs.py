@@ -21,8 +21,7 @@ from .._reports.figures import (
     styled,
 )
 from .._reports.text import elide_all, safe
-from ..errors import OutputError
-from ..logs.extras import import_pandas
+from ..errors import OutputError, import_extra
 from ..logs.formats.global_timer import COPIES_NOTE, TimerRecord, TimerRecords, ranks_of_copies
 from ..logs.log_file import LogFile
 
@@ -49,7 +48,7 @@ def load_timer_logs(source: TimerLogSource) -> pd.DataFrame:
         OutputError: a file that cannot be read, or a folder without logs.
         MissingExtra: pandas is not installed.
     """
-    pd = import_pandas("load_timer_logs")
+    pd = import_extra("pandas", "logs", "load_timer_logs")
     found = TimerRecords()
     for path in _find_logs(source):
         log = LogFile(path)
@@ -91,7 +90,7 @@ def stragglers(frame: pd.DataFrame) -> pd.DataFrame:
     record of it has one, else by host time. In a collective the ranks wait for the slow one, which takes the shortest
     time: compare names of work that each rank does alone.
     """
-    pd = import_pandas("stragglers")
+    pd = import_extra("pandas", "logs", "stragglers")
     rows = []
     for name, calls in frame.groupby("name"):
         clock = "host_ms" if calls["device_ms"].isna().any() else "device_ms"

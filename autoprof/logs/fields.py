@@ -48,7 +48,6 @@ METRICS: Final = frozenset(FIELDS) - POSITIONS - {"elapsed_s", "tokens", "sample
 """Columns that are measurements."""
 SETTINGS: Final = frozenset({"lr"})
 """Columns that a configuration has too: alone they make no record."""
-RATES: Final = {"throughput": "samples/s", "tokens_per_s": "tokens/s"}
 UNITS: Final[dict[str, dict[str, float]]] = {
     kind: {str(unit): float(scale) for names, scale in units.items() for unit in names.split()}
     for kind, units in TABLE["units"].items()

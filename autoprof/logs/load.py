@@ -7,8 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import AutoprofError
-from .extras import import_pandas
+from ..errors import AutoprofError, import_extra
 from .fields import FIELDS
 from .files import drop_duplicates, find_files, name_runs, rank_of
 from .formats import read_records
@@ -37,7 +36,7 @@ def load_logs(path: Paths, *, pattern: str | None = None) -> pd.DataFrame:
         AutoprofError: no file, or no record in any file.
         MissingExtra: pandas is not installed.
     """
-    pd = import_pandas()
+    pd = import_extra("pandas", "logs", "autoprof.logs")
     paths = [path] if isinstance(path, (str, os.PathLike)) else list(path)
     where = ", ".join("standard input" if os.fspath(entry) == "-" else os.fspath(entry) for entry in paths)
     files = list(dict.fromkeys(file for entry in paths for file in find_files(entry)))

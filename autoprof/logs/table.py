@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from .extras import import_pandas
 from .fields import FIELDS, METRICS, POSITIONS, Meaning, normalize_key
 from .records import Records
 
@@ -18,7 +17,9 @@ _MEASURED: Final = METRICS - {"val_loss"}
 
 def build_table(records: Records) -> pd.DataFrame:
     """Return the table of the records of one file, at least one; notes for the user are added to the records."""
-    frame = import_pandas().DataFrame(records.rows, dtype=float)
+    import pandas as pd  # an extra, which the caller has found
+
+    frame = pd.DataFrame(records.rows, dtype=float)
     _split_validation(frame, records)
     _drop_whole_epochs(frame, records)
     table = _drop_uncertain(_choose_columns(frame, records), records)
@@ -96,7 +97,7 @@ def _choose_columns(frame: pd.DataFrame, records: Records) -> pd.DataFrame:
     for key in frame.columns:
         if key not in used and not str(key).startswith("_"):
             columns[f"{key} (logged)" if key in columns or key in FIELDS else str(key)] = frame[key]
-    return import_pandas().DataFrame(columns, index=frame.index, copy=True)
+    return type(frame)(columns, index=frame.index, copy=True)
 
 
 def _drop_uncertain(table: pd.DataFrame, records: Records) -> pd.DataFrame:
@@ -229,6 +230,8 @@ def _drop_spoiled(table: pd.DataFrame, records: Records) -> None:
 
 def _derive(table: pd.DataFrame, records: Records) -> pd.DataFrame:
     """Add ``throughput`` and ``elapsed_s`` where they follow from other columns, each with a note."""
+    import pandas as pd
+
     if "batch_size" in table and "step_time_s" in table and "throughput" not in table:
         table["throughput"] = table["batch_size"] / table["step_time_s"]
         records.notes.append("throughput: batch size / step time")
@@ -240,7 +243,7 @@ def _derive(table: pd.DataFrame, records: Records) -> pd.DataFrame:
         seconds = table["timestamp"] / (1e3 if table["timestamp"].max() > 1e11 else 1)  # else milliseconds since 1970
         if "elapsed_s" not in table:
             table["elapsed_s"] = seconds - seconds.min()
-        table["timestamp"] = import_pandas().to_datetime((seconds * 1e6).round(), unit="us", errors="coerce")
+        table["timestamp"] = pd.to_datetime((seconds * 1e6).round(), unit="us", errors="coerce")
     elif "step_time_s" in table and "rank" not in table and "elapsed_s" not in table:
         each = table["step_time_s"] * table["step"].diff().fillna(1).clip(lower=1)
         table["elapsed_s"] = each.fillna(0).cumsum()
