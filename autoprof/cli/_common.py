@@ -75,9 +75,9 @@ def print_json(data: Any) -> None:
     print(json.dumps(data, indent=1, ensure_ascii=False))
 
 
-def terminal_width() -> int:
-    """Return the width of the terminal in cells."""
-    return shutil.get_terminal_size().columns
+def terminal_width(elsewhere: int = 80) -> int:
+    """Return the width of the terminal in cells; of a file or a pipe it is ``elsewhere``."""
+    return shutil.get_terminal_size((elsewhere, 24)).columns
 
 
 def print_lines(lines: Iterable[str]) -> None:

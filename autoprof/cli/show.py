@@ -81,12 +81,12 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _report(run: Run, summary: Summary, *, full: bool) -> list[str]:
-    # Cells of a report on a wider terminal.
+    # Cells of a report on a wider terminal, and of the full one in a file or a pipe: fewer names are cut.
     widest = 120
     from .._reports.short_text import render_short
     from .._reports.summary_text import render_summary
 
-    width, states = min(terminal_width(), widest), _last_states(run)
+    width, states = min(terminal_width(widest if full else 80), widest), _last_states(run)
     if full:
         return [*states, *render_summary(summary, width=width)]
     return [*states, *render_short(summary, width=width, folder=run.path)]
