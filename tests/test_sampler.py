@@ -177,10 +177,19 @@ def test_the_cost_of_passes_is_saved_by_fewer_rows() -> None:
     """Marks of 100 µs and passes of 300 µs in steps of 20 ms: half of the rows stay."""
     sampler = with_rows(10, 10)
     assert isinstance(sampler.rows, Rows)
-    for _ in range(100):
+    for _ in range(400):
         sampler.spend_on_rows(15 * US * sampler.rows.present)
         sampler.close(5 * US * sampler.rows.present, 20 * MS, 20 * MS)
     assert (sampler.k, kept(sampler)) == (1, 1)
+
+
+@pytest.mark.parametrize(("own_us", "whole"), [(300, 200), (1000, 24), (20_000, 16)])
+def test_a_short_run_is_recorded_whole_until_it_has_cost_20_ms_more_than_the_budget(own_us: int, whole: int) -> None:
+    """Steps of 20 ms may cost 200 µs each: 100 µs too much in each of 200 steps do no harm."""
+    sampler = Sampler(0.01)
+    recorded, _ = run(sampler, 1000, 20 * MS, own_ns=own_us * US)
+    assert recorded[:whole] == list(range(1, whole + 1))
+    assert len(recorded) < 1000
 
 
 def test_without_a_budget_everything_is_recorded() -> None:

@@ -6,7 +6,8 @@ the shortest time that a step waits, for a device or a loader: other programs ma
 they can make recording look more affordable only. On a device the work of the host makes a step longer only where the
 device waits for it: it costs at most that time, and the events at least the device's own time for them.
 
-Where a step costs more than the budget, rows that hold least time are closed first (``ClosableRows``). Where that is
+Where a step costs more than the budget, and all together ``MAX_DEBT_NS`` more, rows that hold least time are closed
+first (``ClosableRows``): in a short run fewer rows and steps would save less time than a person notices. Where that is
 not enough, one step of each k in a row is recorded, at a place drawn by lot: steps of one distance would fall together
 with a rhythm of the program. k is a power of two, and the step of 2 k is one of the two of k, so ranks that afford
 different ones share the steps of the largest. The rows of such a step cost at most as much as its other work, so
@@ -34,6 +35,8 @@ COST_QUANTILE: Final = 0.25
 programs, which use the caches, make many; nothing makes a step cost less."""
 ROOM: Final = 1.25
 """More is recorded where that is expected to cost the budget divided by this, so that rows do not come and go."""
+MAX_DEBT_NS: Final = 20_000_000
+"""Recording may cost so much more than the budget, in all, before less is recorded."""
 MAX_EVERY: Final = 4096
 """The largest k: of steps of 0.1 ms one in half a second is recorded."""
 
@@ -98,6 +101,8 @@ class Sampler(Observer):
         """The part of the steps that each of the other ranks affords, as far as it is known."""
         self._recorded = 0
         self._size = MIN_WINDOW
+        self._debt_ns = 0.0
+        """What the steps so far have cost beyond their budget; without credit, so that it is not below 0."""
         self._window = _Window()
         self._before: _Window | None = None
         self._waits_ns: deque[int] = deque(maxlen=KEPT_STEPS)
@@ -206,7 +211,10 @@ class Sampler(Observer):
         cost_ns = self._visible(cheaper.cost_ns)
         marks_ns = min(max(cheaper.rows_ns, self._events_ns), cost_ns)
         need, other_ns = cost_ns / max(limit_ns, 1.0), cost_ns - marks_ns
+        self._debt_ns = max(self._debt_ns + window.steps * (cost_ns - self.k * limit_ns), 0.0)
         if need > self.k:
+            if self._debt_ns < MAX_DEBT_NS:
+                return
             rows_ns = limit_ns - other_ns if other_ns < limit_ns else other_ns
             if self.rows is not None and rows_ns < marks_ns:
                 cost_ns = other_ns + marks_ns * self.rows.fit(rows_ns / marks_ns)
