@@ -478,7 +478,7 @@ class TrainingSteps:
         else:
             end = recorder.buffer[until - 1]
         self._ended_ns = clock.host_ns(end)
-        self._last_ns = self._ended_ns - clock.host_ns(opened.start)
+        self._last_ns = max(self._ended_ns - clock.host_ns(opened.start) - self._excluded_ns, 0)
         if held > 1:  # several steps of equal length, of which the last one is a warm-up step
             self.number += held - 1
             opened.warmup = True
@@ -639,7 +639,7 @@ class TrainingSteps:
         """Return the position behind the update; None where the step goes on until now.
 
         No event ends the last step of a loop: it ends with its update if more time has passed since than before it,
-        without the excluded time of the step.
+        and the step would be longer than the one before. The excluded time of the step does not count.
         """
         buffer, clock = self._recorder.buffer, self._clock
         updated_at = self.detector.updated_at
@@ -651,8 +651,11 @@ class TrainingSteps:
         if not updated_at:
             return None
         updated_ns = clock.host_ns(buffer[updated_at - 1])
+        before_ns = updated_ns - clock.host_ns(opened.start)
         since_ns = self.now_ns() - updated_ns - self._excluded_ns
-        return updated_at if since_ns > updated_ns - clock.host_ns(opened.start) else None
+        # Times as long as the one before that a step of the same work may be.
+        is_longer = before_ns + since_ns > 1.5 * self._last_ns
+        return updated_at if since_ns > before_ns and is_longer else None
 
     def detach(self) -> None:
         """Record nothing any more, and detach all probes, whatever fails."""

@@ -222,6 +222,19 @@ def test_work_after_the_loop_is_in_no_step(blocks: int, inside: bool) -> None:
     assert not summary.skipped
 
 
+def test_the_last_step_of_a_loop_is_as_long_as_the_others() -> None:
+    """The program draws for four times as long as it trains, in each step: also in the last one, which nothing ends."""
+    net, clock, sink = Net(), FakeClock(tick_ns=1), ListSink()
+    optimizer = sgd(net)
+    with open_session(net, everything(step="auto"), clock=clock, sinks=[sink]):
+        for _ in range(ITERATIONS):
+            net(X).sum().backward()
+            clock.advance(10_000_000)
+            optimizer.step()
+            clock.advance(40_000_000)
+    assert [round(frame.duration_ns, -6) for frame in sink.frames[3:]] == [50_000_000] * (ITERATIONS - 3)
+
+
 class Wrapper(torch.optim.Optimizer):
     """As ``accelerate.optimizer.AcceleratedOptimizer``: an optimizer by its class, the real one inside."""
 
