@@ -54,10 +54,11 @@ def judge(run: Evidence) -> tuple[Finding, ...]:
 
 
 def _may_be_contention(rule: Rule, finding: Finding) -> bool:
-    """Return whether other processes may have caused a finding: unless it is far above its bound."""
-    if finding.severity == "info" or not (rule.needs_quiet or rule.host_times):
-        return False
+    """Return whether other processes may have caused a finding: unless it has a rhythm, or is far above its bound."""
     shown = finding.evidence
+    has_rhythm = shown.get("every") is not None
+    if finding.severity == "info" or has_rhythm or not (rule.needs_quiet or rule.host_times):
+        return False
     pairs = [(shown[low], shown[bound]) for low, bound in _BOUNDS if low in shown and bound in shown]
     return rule.needs_quiet or any(low < FIRM * bound for low, bound in pairs)
 

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .._core.units import count, ordinal
-from .._stats.intervals import Interval, mean_ratio
+from .._stats.intervals import Interval, mean_from_moments, mean_ratio
 from .._stats.median import median
 from ..frame import Layout, Nanoseconds, Phase
 
@@ -23,6 +23,8 @@ MIN_EXCESS: Final = 0.1
 """The least excess of a long step, as a fraction of the mean step: less is not felt in the run."""
 MIN_TREND: Final = 32
 """Recorded steps whose quarters show a trend."""
+SAME_CAUSE: Final = 0.25
+"""The least excess of a long step, as a fraction of their mean that is weighted by the excess."""
 CAUSE_SHARE: Final = 0.75
 """Fraction of the excess of the long steps that must be in the phases."""
 REGULAR: Final = 0.8
@@ -43,6 +45,14 @@ class RareTime(NamedTuple):
     """The mean excess of a long step."""
     share: Interval
     """All excess over the time of all steps."""
+
+
+class Spread(NamedTuple):
+    """Steps that are long as a whole, their rhythm, and each phase's part of their excess, the largest first."""
+
+    when: str
+    every: int | None
+    parts: list[tuple[Phase, float]]
 
 
 class PhaseSeries:
@@ -79,20 +89,24 @@ class PhaseSeries:
         times = np.sum([column[order] for column in columns], axis=0).astype(np.float64)
         usual = _low_quarter(times)  # below the median, so that every second step is distinguished
         is_long = times > usual + max(usual, MIN_EXCESS * lengths.mean())
+        excess = _of_one_cause(np.where(is_long, times - usual, 0.0))
+        is_long = excess > 0
         found = int(is_long.sum())
         if found < MIN_LONG or found > MOST_LONG * among:
             return None
         when, every = _describe(numbers, is_long)
         if 2 * found > among + 1 and every is None and not when.startswith("the steps"):
             return None
-        excess = np.where(is_long, times - usual, 0.0)
         # Steps with every span longer, as by the wait for a processor, have no cause in these phases.
         longer = float((lengths[is_long] - _low_quarter(lengths)).sum())
         if excess.sum() < CAUSE_SHARE * longer:
             return None
-        return RareTime(
-            tuple(numbers[is_long].tolist()), every, when, float(excess[is_long].mean()), mean_ratio(excess, lengths)
-        )
+        share = mean_ratio(excess, lengths)
+        if every is not None:  # each of these steps is long: only by how much is uncertain
+            share = mean_from_moments(found, float(excess.sum()), float((excess**2).sum())).over(
+                Interval.exact(float(lengths.sum()) / found)
+            )
+        return RareTime(tuple(numbers[is_long].tolist()), every, when, float(excess[is_long].mean()), share)
 
     def quarters(self) -> tuple[float, ...]:
         """Return the median step of each quarter of the recorded steps, in nanoseconds; nothing for fewer than 32."""
@@ -102,21 +116,28 @@ class PhaseSeries:
         order = np.argsort(self._numbers[:among], kind="stable")
         return tuple(float(median(part)) for part in np.array_split(self._lengths[order], 4))
 
-    def spread(self) -> tuple[str, list[tuple[Phase, float]]]:
-        """Return the steps that are long as a whole in words, and each phase's part of their excess, the largest first.
-
-        The words are empty where no steps are.
-        """
+    def spread(self) -> Spread | None:
+        """Return the steps that are long as a whole, and where their excess lies; None where no steps are."""
         among = min(self._count, KEPT_STEPS)
+        if not among:
+            return None
         order = np.argsort(self._numbers[:among], kind="stable")
         lengths = self._lengths[order].astype(np.float64)
-        is_long = lengths > 2 * _low_quarter(lengths) if among else np.zeros(0, dtype=np.bool_)
+        usual = _low_quarter(lengths)
+        excess = _of_one_cause(np.where(lengths > 2 * usual, lengths - usual, 0.0))
+        is_long = excess > 0
         if is_long.sum() < MIN_LONG:
-            return "", []
-        excess = float((lengths[is_long] - _low_quarter(lengths)).sum())
+            return None
         times = {phase: column[order].astype(np.float64) for phase, column in self._phases.items()}
-        parts = [(phase, float((one[is_long] - _low_quarter(one)).sum()) / excess) for phase, one in times.items()]
-        return _describe(self._numbers[order], is_long)[0], sorted(parts, key=lambda part: -part[1])
+        parts = {phase: float((one[is_long] - _low_quarter(one)).sum() / excess.sum()) for phase, one in times.items()}
+        when, every = _describe(self._numbers[order], is_long)
+        return Spread(when, every, sorted(parts.items(), key=lambda part: -part[1]))
+
+
+def _of_one_cause(excess: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Return the excess of long steps without the far shorter ones: a stall of the machine is another matter."""
+    total = float(excess.sum())
+    return excess if not total else np.where(excess >= SAME_CAUSE * float((excess**2).sum()) / total, excess, 0.0)
 
 
 def _low_quarter(values: npt.NDArray[np.float64]) -> float:
@@ -128,10 +149,11 @@ def _describe(numbers: npt.NDArray[np.int64], is_long: npt.NDArray[np.bool_]) ->
     """Return the long steps in words, and the distance between them if they have a rhythm."""
     steps = numbers[is_long]
     first, last = int(steps[0]), int(steps[-1])
-    if is_long[numbers >= first].mean() >= REGULAR and numbers[0] < first:
-        return f"the steps since {first}", None
-    if is_long[numbers <= last].mean() >= REGULAR and last < numbers[-1]:
-        return f"the steps up to {last}", None
+    began, ended = _begin(is_long), _begin(is_long[::-1])
+    if began is not None:
+        return f"the steps since {numbers[began]}", None
+    if ended is not None:
+        return f"the steps up to {numbers[-1 - ended]}", None
     every = int(median(np.diff(steps)))
     within = (numbers >= first) & (numbers <= last)
     rest = numbers % max(every, 1)
@@ -143,3 +165,11 @@ def _describe(numbers: npt.NDArray[np.int64], is_long: npt.NDArray[np.bool_]) ->
     if is_regular and (len(steps) - 1) * log(every) >= log(100):
         return f"every {ordinal(every)} step", every
     return f"{len(steps)} of {count(len(numbers), 'step')}", None
+
+
+def _begin(is_long: npt.NDArray[np.bool_]) -> int | None:
+    """Return the place from which on nearly all steps are long, and before which hardly any is; None without one."""
+    later = is_long[::-1].cumsum()[::-1]
+    shares_after, part = later / np.arange(len(is_long), 0, -1), later / later[0]
+    found = np.flatnonzero(is_long & (shares_after >= REGULAR) & (part >= REGULAR))
+    return int(found[0]) if len(found) and found[0] > 0 else None

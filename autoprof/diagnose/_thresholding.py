@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 from .._core.units import format_ms, format_percent
@@ -13,7 +13,7 @@ from ..summary import Finding, Row, Severity, Work
 from ._calls import NEARLY_ALL
 from ._contention import is_crowded
 from ._evidence import Evidence
-from ._rare import RareTime
+from ._rare import CAUSE_SHARE, RareTime
 
 MARGIN: Final = 0.1
 """A value within a tenth of its bound is near it, neither above nor below: two runs of one program differ by some
@@ -114,10 +114,40 @@ def threshold_time(
     share = ns.over(step or run.step_time)
     evidence = {"mean_ns": round(mean_ns), "p50_ns": round(ns.middle)}
     evidence |= share_evidence(share, bound, run.summary.steps)
-    position = classify(share, bound)
+    position, mean_share = classify(share, bound), mean_ns / run.summary.step_mean_ns
     if position == "above":
-        return ExceededBound(rule, mean_ns, share, mean_ns / run.summary.step_mean_ns, bound, phase, evidence)
+        return ExceededBound(rule, mean_ns, share, mean_share, bound, phase, evidence)
     return inconclusive(rule, share, bound, evidence) if position == "near" else None
+
+
+def or_rare(
+    found: ExceededBound | Finding | None,
+    rule: str,
+    run: Evidence,
+    mean_ns: float,
+    bound: float,
+    phase: Phase,
+    explained_ns: float = 0.0,
+) -> ExceededBound | Finding | None:
+    """Judge a phase by the sum over the run where only some steps spend this time.
+
+    ``found`` is the judgement by the time of each step: it stands, and the steps are named. ``explained_ns`` is the
+    mean time of it that other rules judge.
+    """
+    mean_share = mean_ns / run.summary.step_mean_ns
+    if isinstance(found, ExceededBound):
+        rare = run.series.rare(_together(phase))
+        if rare is None or rare.share.middle < CAUSE_SHARE * mean_share:
+            return found
+        return replace(found, rare=rare, evidence={**rare_evidence(rare, bound, run.summary.steps), **found.evidence})
+    rare = rare_time(run, phase)
+    if rare is None:
+        return found
+    share = Interval(*(max(part - explained_ns / run.summary.step_mean_ns, 0.0) for part in rare.share))
+    if classify(share, bound) != "above":
+        return found
+    evidence = rare_evidence(rare, bound, run.summary.steps)
+    return ExceededBound(rule, mean_ns, share, mean_share, bound, phase, evidence, rare)
 
 
 def threshold_rows(rule: str, run: Evidence, rows: list[Row], bound: float) -> ExceededBound | Finding | None:
@@ -127,13 +157,7 @@ def threshold_rows(rule: str, run: Evidence, rows: list[Row], bound: float) -> E
     """
     mean_ns = sum(row.self_ns for row in rows) / run.summary.steps
     found = threshold_time(rule, run, run.self_time(rows), mean_ns, bound, rows[0].phase)
-    rare = None if isinstance(found, ExceededBound) else rare_time(run, rows[0].phase)
-    if rare is None or classify(rare.share, bound) != "above":
-        return found
-    evidence = rare_evidence(rare, bound, run.summary.steps)
-    return ExceededBound(
-        rule, mean_ns, rare.share, mean_ns / run.summary.step_mean_ns, bound, rows[0].phase, evidence, rare
-    )
+    return or_rare(found, rule, run, mean_ns, bound, rows[0].phase)
 
 
 def rare_time(run: Evidence, phase: Phase) -> RareTime | None:
@@ -141,8 +165,12 @@ def rare_time(run: Evidence, phase: Phase) -> RareTime | None:
 
     On a busy machine it has to have a rhythm: without one it may be the wait for a processor.
     """
-    found = run.series.rare(MODULE_PHASES if phase.traits.in_module else (phase,))
+    found = run.series.rare(_together(phase))
     return None if found is not None and found.every is None and is_crowded(run) else found
+
+
+def _together(phase: Phase) -> tuple[Phase, ...]:
+    return MODULE_PHASES if phase.traits.in_module else (phase,)
 
 
 def rare_evidence(rare: RareTime, bound: float, steps: int) -> dict[str, Any]:

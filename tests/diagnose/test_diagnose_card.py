@@ -132,7 +132,7 @@ def test_a_saved_run_gets_the_verdict_of_the_live_one(tmp_path: Path) -> None:
     live = train(four_layers(clock), clock, wait_ms=500, in_step=stall, config=config)
     (folder,) = tmp_path.iterdir()
     run = autoprof.read_run(folder)
-    assert found(live) == ["data-wait", "jitter"]
+    assert found(live) == ["data-wait", "unattributed"]
     assert run.summary is not None
     assert run.summary.findings == live.findings
     assert run.summary.what_if == live.what_if

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from evidence_builders import evidence_of, finding_of, found
+from evidence_builders import MS, evidence_of, finding_of, found
 
-from autoprof.diagnose import RunFacts, diagnose
+from autoprof._stats import Aggregate
+from autoprof.diagnose import EvidenceCollector, RunFacts, diagnose
+from autoprof.frame import Phase, Span
 from autoprof.summary import Finding, Summary
+from autoprof.testing import make_frame
 
 USUAL = {"data": 0.1, "forward": 4.0, "backward": 6.0, "optimizer": 0.5, "step": 11.0}
 
@@ -82,10 +85,46 @@ def test_a_sampling_of_every_fourth_step_is_no_rhythm_of_the_program() -> None:
     assert "60.0 ms in the steps since 80 " in why(summary, "hot-module")
 
 
+def test_time_in_no_span_has_its_rhythm_too() -> None:
+    """Its mean is uncertain; that it comes every 8th step is not. Jitter does not say it again."""
+    summary = run(range(8, 161, 8), step=60.0)
+    assert found(summary) == ["unattributed"]
+    assert "60.0 ms in every 8th step (40.5 % of the run) are in no module" in why(summary, "unattributed")
+
+
+def test_what_each_step_is_charged_with_is_dated_where_it_began() -> None:
+    """More than half of the steps have it, so the median has it too."""
+    assert "in the steps since 61 " in why(run(range(61, 161), data=60.0), "data-wait")
+
+
+def test_the_module_inside_is_named() -> None:
+    """The model's own excess is less than that of its head: it leaves out another head in these steps."""
+    usual = [Span("model", "", Phase.FORWARD, None, 0, 11 * MS), Span("quick", "quick", Phase.FORWARD, 0, 0, 4 * MS)]
+    rare = [Span("model", "", Phase.FORWARD, None, 0, 67 * MS), Span("slow", "slow", Phase.FORWARD, 0, 0, 60 * MS)]
+    aggregate, collector = Aggregate(), EvidenceCollector()
+    for step in range(1, 121):
+        spans = usual if step % 3 else rare
+        frame = make_frame(spans, step=step, duration_ns=spans[0].host_ns + MS)
+        aggregate.add(frame)
+        collector.add(frame)
+    assert finding_of(diagnose(collector.evidence(aggregate.summary(), RunFacts())), "hot-module").name == "slow"
+
+
+def test_stalls_of_the_machine_hide_no_begin() -> None:
+    """Two steps before it are as long."""
+    assert "60.0 ms in the steps since 81 " in why(run({7, 30, *range(81, 161)}, data=60.0), "data-wait")
+
+
+def test_stalls_of_the_machine_hide_no_rhythm() -> None:
+    """Four steps of 20 ms more, beside eight of 200 ms."""
+    usual, stalled = {**USUAL}, {**USUAL, "data": 20.1, "step": 31.0}
+    long = {**USUAL, "data": 200.1, "step": 211.0}
+    parts = [long if at % 20 == 0 else stalled if at in {23, 57, 116, 131} else usual for at in range(1, 161)]
+    assert "200.0 ms in every 20th step" in why(diagnose(evidence_of(*parts)), "data-wait")
+
+
 def test_jitter_says_only_what_the_long_steps_show() -> None:
-    """Time in no span, with its rhythm; or no phase alone, where several are longer."""
-    outside = run(range(8, 161, 8), step=60.0)
-    assert "60.0 ms more in every 8th step are outside of all spans." in why(outside, "jitter")
+    """No phase alone, where several are longer."""
     several = run(range(8, 161, 8), data=15.0, forward=15.0, optimizer=15.0)
     parts = "in every 8th step the extra time is 33.3 % data, 33.3 % forward, 33.3 % optimizer"
     assert f"No phase alone explains them: {parts}." in why(several, "jitter")

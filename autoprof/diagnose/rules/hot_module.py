@@ -135,9 +135,14 @@ def _innermost_cause(
     for key, ns in zip(rows.keys, rows.totals(step.total_ns).tolist(), strict=True):
         if key.lane == TRAINING_LANE and key.phase in phases:
             extra[key.name][key.phase] = ns - usual.get((key.name, key.phase), 0)
-    having = [(sum(by_phase.values()), name) for name, by_phase in extra.items()]
-    least = min((one for one in having if 2 * one[0] >= excess_ns), default=None)
-    return None if least is None else (least[1], max(extra[least[1]], key=extra[least[1]].__getitem__))
+    having = {name for name, by_phase in extra.items() if 2 * sum(by_phase.values()) >= excess_ns}
+    holding = set()
+    for row, key in enumerate(rows.keys):
+        while key.name in having and (row := rows.parents[row]) >= 0:
+            if rows.keys[row].name != key.name:
+                holding.add(rows.keys[row].name)
+    name = max(having - holding, key=lambda one: sum(extra[one].values()), default=None)
+    return None if name is None else (name, max(extra[name], key=extra[name].__getitem__))
 
 
 def _judge_names(run: Evidence, own: list[OwnTime]) -> Finding | None:

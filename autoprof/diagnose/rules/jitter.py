@@ -13,6 +13,7 @@ from .._contention import FIRM, QUIET, is_crowded
 from .._rare import CAUSE_SHARE
 from .._stacks import UNATTRIBUTED
 from .._thresholding import rare_time, share_evidence
+from . import unattributed
 
 MAX_SHARE: Final = 0.10
 """Time that long steps add to the mean over the median, as a fraction of all time."""
@@ -47,6 +48,9 @@ def judge(run: Evidence) -> Finding | None:
     if position == "below" or is_named_elsewhere(run, outliers, lost_ns):
         return None
     cause = collection_cause(run, outliers) if outliers else None
+    outside = rare_time(run, Phase.OTHER)
+    if cause is None and outside is not None and classify(outside.share, unattributed.MAX_SHARE) == "above":
+        return None  # that rule judges it
     if cause is None and any(rare_time(run, phase) is not None for phase in run.rows):
         return None  # the rule of this phase judges it
     # Outliers that make a pattern: two may be one stall of the machine across two steps.
@@ -115,10 +119,15 @@ def _outside_cause(run: Evidence) -> Cause:
     rare = rare_time(run, Phase.OTHER)
     spans = "put spans around the code between the modules; check what else runs there"
     if rare is None:
-        when, parts = run.series.spread()
-        shares = [f"{format_percent(part)} {_PLACES.get(phase, phase)}" for phase, part in parts if part >= MIN_PART]
-        where = f": in {when} the extra time is {', '.join(shares)}" if when and shares else ""
-        return Cause(None, f"No phase alone explains them{where}.", spans)
+        spread = run.series.spread()
+        shares = (
+            [f"{format_percent(part)} {_PLACES.get(phase, phase)}" for phase, part in spread.parts if part >= MIN_PART]
+            if spread
+            else []
+        )
+        where = f": in {spread.when} the extra time is {', '.join(shares)}" if spread and shares else ""
+        by_others = spread is None or spread.every is None
+        return Cause(None, f"No phase alone explains them{where}.", spans, by_others)
     extra = f"{format_ms(rare.excess_ns)} more in {rare.when} are outside of all spans"
     table = run.facts.stacks.get(UNATTRIBUTED)
     if table is None or not table.dominant:

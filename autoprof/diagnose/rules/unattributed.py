@@ -10,13 +10,14 @@ from ...frame import Phase
 from ...summary import Finding
 from .. import Evidence, ExceededBound, Experiment, Rule, abstain, less_often, threshold_time
 from .._stacks import UNATTRIBUTED
+from .._thresholding import or_rare
 
 MAX_SHARE: Final = 0.15
 """The loop's own statements take little; an expert calls a run healthy when at least 85 % of it is explained."""
 
 
 def judge(run: Evidence) -> Finding | None:
-    """Judge the mean time in no span, without the times that other rules judge."""
+    """Judge the mean time in no span, or that of some steps, without the times that other rules judge."""
     rest = run.unattributed
     if rest is None:
         rest = Interval.exact(run.summary.phases.get(Phase.OTHER, 0) / run.summary.steps)
@@ -24,6 +25,7 @@ def judge(run: Evidence) -> Finding | None:
     rest = Interval(*(max(part - explained_ns, 0.0) for part in rest))
     step = Interval.exact(run.summary.step_mean_ns)
     found = threshold_time("unattributed", run, rest, rest.middle, MAX_SHARE, Phase.OTHER, step=step)
+    found = or_rare(found, "unattributed", run, rest.middle, MAX_SHARE, Phase.OTHER, explained_ns)
     if not isinstance(found, ExceededBound):
         return found
     if run.facts.trains_copy:
@@ -43,8 +45,9 @@ def judge(run: Evidence) -> Finding | None:
         )
     return found.finding(
         f"{found} are in no module, loader, optimizer or span: {table.describe(found.mean_share)}",
-        "do this less often, or outside of the training step: in the loader's workers, on another thread, every Nth "
-        'step; with autoprof.span("…"): gives it a row of its own',
+        "do this less often, or outside of the training step: in the loader's workers, on another thread"
+        + (", every Nth step" if found.rare is None else "")
+        + '; with autoprof.span("…"): gives it a row of its own',
         name=table.dominant,
         gain_ns=found.mean_ns * (table.share(table.named[0]) if table.dominant is None else 1.0),
         evidence=table.evidence(),

@@ -89,7 +89,7 @@ def history_written_each_tenth_step() -> Judge:
         if number % 10 == 0:
             rewrite_history(Path("history.txt"), history)
 
-    judge = fit_with(two_layers(), after, 150).steps().phases("forward", "backward", "other").run_time()
+    judge = fit_with(two_layers(), after, 155).steps().phases("forward", "backward", "other").run_time()
     judge.verdict(("unattributed", "jitter", "logging"), "rewrite_history", also=("unattributed", "jitter"))
     return judge.names("each tenth step", rhythm_of(10), "unattributed", "jitter")
 
@@ -332,6 +332,9 @@ def server_told_of_each_epoch() -> Judge:
             if number == 19:
                 publish_epoch(epoch)
             CLOCK.step()
+    for batch in batches(2):  # nothing ends the last step of a loop: it ends with its update where that is most of it
+        train_step(model, optimizer, batch)
+        CLOCK.step()
     judge = Judge(session).steps().phases("forward", "backward").run_time().excludes_nothing()
     either = ("unattributed", "jitter")
     return judge.verdict(either, "publish_epoch", also=either).names("each 20th step", rhythm_of(20), *either)
@@ -458,7 +461,7 @@ def cause_from_the_middle() -> Judge:
 
     judge = fit_with(two_layers(), after, 160).steps().phases("forward", "backward").run_time()
     judge.verdict(("unattributed", "jitter"), HERE, "check_everything", also=("jitter", "unattributed"))
-    return judge.says("since step 80", r"(?:since|from|after|at|in|before) step (?:7\d|8\d)\b")
+    return judge.says("since step 80", r"(?:since|from|after|at|in|before) (?:step )?(?:7\d|8\d)\b")
 
 
 @program("findings", "the user interrupts the training in step 60, and the report has the cause all the same")
@@ -490,12 +493,10 @@ def short_run(steps: int) -> Judge:
     return judge.steps().phases("forward", "backward", "other").excludes_nothing().silent("jitter", "memory-growth")
 
 
-@program("report", "a run of 8 slow steps: the report says that they are too few for a verdict")
+@program("report", "a run of 8 slow steps, 5 of them judged: the cause, or that no sample names it")
 def eight_steps() -> Judge:
     judge = short_run(8).silent("data-wait", "hot-module", "optimizer", "excluded")
-    if judge.found("unattributed"):
-        return judge.finds("unattributed", "write_picture")
-    return judge.says("too few steps", TOO_FEW)
+    return judge.finds("unattributed", "write_picture|no sample of its stack|too few to name the lines")
 
 
 @program("report", "a run of 12 slow steps: the cause, or that the steps are too few for a verdict")
@@ -511,9 +512,9 @@ def twenty_five_steps() -> Judge:
     return short_run(25).recorded(0.9).verdict("unattributed", HERE, "write_picture|lambda")
 
 
-@program("report", "a healthy run of 8 steps: nothing is accused, and it is not called healthy")
-def eight_healthy_steps() -> Judge:
-    judge = fit_with(Chain(Sleep(30, 50, "stem"), Sleep(20, 40, "body")), steps=8).steps().phases("forward", "backward")
+@program("report", "a healthy run of 7 steps, 4 of them recorded: nothing is accused, and it is not called healthy")
+def seven_healthy_steps() -> Judge:
+    judge = fit_with(Chain(Sleep(30, 50, "stem"), Sleep(20, 40, "body")), steps=7).steps().phases("forward", "backward")
     judge.silent()
     return judge.says("too few steps", TOO_FEW)
 
