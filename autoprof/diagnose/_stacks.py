@@ -12,7 +12,7 @@ from .._capture.marks.codes import KIND_MASK, PAUSE, UNPAUSE
 from .._core.units import format_percent
 from .._resolve import RawStep
 from .._stats.intervals import proportion_factors
-from ..frame import TRAINING_LANE, FrameRun, Layout, Nanoseconds, Phase, StepFrame
+from ..frame import BACKWARD_NAME, TRAINING_LANE, FrameRun, Layout, Nanoseconds, Phase, StepFrame
 from ..probes._call_table import Site
 from ..probes.stacks import Sites, StackProbe, StackSample
 from ._calls import NEARLY_ALL, CallSite, call_site, shorten_path
@@ -131,7 +131,7 @@ class StackMonitor:
         self._layout: Layout | None = None
         self._explained: Nanoseconds = np.empty(0, dtype=np.int64)
         self._holding: Nanoseconds = np.empty(0, dtype=np.int64)
-        """The spans of modules with others inside."""
+        """The spans of modules with others inside, and of the backward in no module."""
 
     def step(self, raw: RawStep) -> None:
         """Take the new samples; those of the step wait for its frame, those of a later step for that step."""
@@ -180,6 +180,7 @@ class StackMonitor:
             phases = layout.phases
             explained = [root for root in layout.roots.tolist() if phases[root] is not Phase.DATA]
             held = {parent for parent, phase in zip(layout.parents, phases, strict=True) if phase.traits.in_module}
+            held |= {at for at, name in enumerate(layout.names) if name == BACKWARD_NAME}
             holding = [at for at in held if at >= 0 and layout.lanes[at] == TRAINING_LANE]
             self._layout, self._explained = layout, np.asarray(explained, dtype=np.int64)
             self._holding = np.asarray(sorted(holding), dtype=np.int64)
@@ -190,7 +191,7 @@ class StackMonitor:
         # Sampling begins when a tenth of the recorded steps is in no span, or waits for data.
         unexplained = self._explained_ns <= 0.9 * self._total_ns
         # A few recorded steps decide it.
-        # It also begins when the own code of modules that hold others takes three tenths.
+        # It also begins when the own code of modules that hold others, or the loss's backward, takes three tenths.
         if self._frames >= 4 and (unexplained or self._own_ns >= 0.3 * self._total_ns):
             self._probe.enable()
 

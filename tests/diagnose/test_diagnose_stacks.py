@@ -14,11 +14,12 @@ from torch import nn
 
 from autoprof._capture.recorder import Recorder
 from autoprof._resolve import RawStep
+from autoprof._stats import Aggregate
 from autoprof.devices import HostClock
-from autoprof.diagnose import RunFacts, StackMonitor, StackTable, diagnose
+from autoprof.diagnose import EvidenceCollector, RunFacts, StackMonitor, StackTable, diagnose
 from autoprof.diagnose._calls import CallSite
 from autoprof.diagnose._stacks import EXCLUDED, UNATTRIBUTED
-from autoprof.frame import FrameRun, Phase, Span
+from autoprof.frame import BACKWARD_NAME, FrameRun, Phase, Span
 from autoprof.probes import stacks
 from autoprof.probes._call_table import Site
 from autoprof.probes.stacks import (
@@ -113,6 +114,22 @@ def test_the_finding_names_the_line_with_its_share_of_the_step() -> None:
     assert finding.name == "train.py:88 save_image"
     assert "train.py:88 save_image, 61.2 %" in finding.why
     assert "update_ema" not in finding.why
+
+
+@pytest.mark.parametrize(("lines", "named"), [((90, 10), True), ((), False)])
+def test_backward_in_no_module_is_named_by_its_lines(lines: tuple[int, ...], named: bool) -> None:
+    """An autograd function of the loss; without such lines it is the loss's arithmetic."""
+    span = Span(BACKWARD_NAME, None, Phase.BACKWARD, None, 50 * MS, 40 * MS)
+    aggregate, collector = Aggregate(), EvidenceCollector()
+    for step in range(1, 21):
+        frame = make_frame([Span("net", "net", Phase.FORWARD, None, 0, 50 * MS), span], step=step, duration_ns=91 * MS)
+        aggregate.add(frame)
+        collector.add(frame)
+    facts = RunFacts(stacks={f"backward {BACKWARD_NAME}": table_of(*lines)})
+    finding = finding_of(diagnose(collector.evidence(aggregate.summary(), facts)), "unattributed")
+    assert (finding is not None) is named
+    if named:
+        assert "40.0 ms (44.0 % of the step) are in the backward pass, but in no module: train.py:88" in finding.why
 
 
 def test_few_samples_name_no_line() -> None:

@@ -1,4 +1,4 @@
-"""Rule ``unattributed``: much of the step is in no module, loader, optimizer or span; names the lines that run then."""
+"""Rule ``unattributed``: much of the step is in no module, loader, optimizer or span; names the lines that ran."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from typing import Final
 
 from ..._core.units import count
 from ..._stats.intervals import Interval
-from ...frame import Phase
+from ...frame import BACKWARD_NAME, Phase
 from ...summary import Finding
-from .. import Evidence, ExceededBound, Experiment, Rule, abstain, less_often, threshold_time
+from .. import Evidence, ExceededBound, Experiment, Rule, abstain, less_often, threshold_rows, threshold_time
 from .._stacks import UNATTRIBUTED
-from .._thresholding import or_rare
+from .._thresholding import is_above, or_rare
 
 MAX_SHARE: Final = 0.15
 """The loop's own statements take little; an expert calls a run healthy when at least 85 % of it is explained."""
@@ -27,7 +27,7 @@ def judge(run: Evidence) -> Finding | None:
     found = threshold_time("unattributed", run, rest, rest.middle, MAX_SHARE, Phase.OTHER, step=step)
     found = or_rare(found, "unattributed", run, rest.middle, MAX_SHARE, Phase.OTHER, explained_ns)
     if not isinstance(found, ExceededBound):
-        return found
+        return _judge_backward(run) or found
     if run.facts.trains_copy:
         return abstain("unattributed", "the modules of a copy of the model, which trains", "instrument the copy")
     table = run.facts.stacks.get(UNATTRIBUTED)
@@ -50,6 +50,25 @@ def judge(run: Evidence) -> Finding | None:
         + '; with autoprof.span("…"): gives it a row of its own',
         name=table.dominant,
         gain_ns=found.mean_ns * (table.share(table.named[0]) if table.dominant is None else 1.0),
+        evidence=table.evidence(),
+    )
+
+
+def _judge_backward(run: Evidence) -> Finding | None:
+    """Judge backward in no module, as far as lines of the program take it: the rest is the loss's arithmetic."""
+    rows = [row for row in run.rows.get(Phase.BACKWARD, []) if row.name == BACKWARD_NAME]
+    found = threshold_rows("unattributed", run, rows, MAX_SHARE) if rows else None
+    table = run.facts.stacks.get(f"{Phase.BACKWARD} {BACKWARD_NAME}")
+    if not isinstance(found, ExceededBound) or table is None or not table.named:
+        return None
+    share = sum(map(table.share, table.named))
+    if not is_above(share * found.mean_share, MAX_SHARE):
+        return None
+    return found.finding(
+        f"{found} are in the backward pass, but in no module: {table.describe(found.mean_share)}",
+        "look at these lines: an autograd function or a hook of a tensor, which the backward pass calls in each step",
+        name=table.dominant,
+        gain_ns=found.mean_ns * share,
         evidence=table.evidence(),
     )
 
