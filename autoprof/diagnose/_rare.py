@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Sequence
+from itertools import pairwise
 from math import log
 from typing import Final, NamedTuple
 
@@ -23,6 +24,10 @@ MIN_EXCESS: Final = 0.1
 """The least excess of a long step, as a fraction of the mean step: less is not felt in the run."""
 MIN_TREND: Final = 32
 """Recorded steps whose quarters show a trend."""
+MIN_RISE: Final = 1.1
+"""Each quarter of the run over the one before, from which on steps get longer."""
+MAX_TIMES: Final = 1.5
+"""The last quarter over the first one."""
 SAME_CAUSE: Final = 0.25
 """The least excess of a long step, as a fraction of their mean that is weighted by the excess."""
 CAUSE_SHARE: Final = 0.75
@@ -53,6 +58,16 @@ class Spread(NamedTuple):
     when: str
     every: int | None
     parts: list[tuple[Phase, float]]
+
+
+class Growth(NamedTuple):
+    """A time that rises: its median in the first and in the last quarter of the run, and what it is above the first."""
+
+    first_ns: float
+    last_ns: float
+    excess_ns: float
+    share: Interval
+    """All excess over the time of all steps."""
 
 
 class PhaseSeries:
@@ -108,13 +123,21 @@ class PhaseSeries:
             )
         return RareTime(tuple(numbers[is_long].tolist()), every, when, float(excess[is_long].mean()), share)
 
-    def quarters(self) -> tuple[float, ...]:
-        """Return the median step of each quarter of the recorded steps, in nanoseconds; nothing for fewer than 32."""
+    def growth(self, phases: Collection[Phase] | None = None) -> Growth | None:
+        """Return the time of some phases, or of the whole step, where it rises from quarter to quarter of the run."""
         among = min(self._count, KEPT_STEPS)
-        if among < MIN_TREND:
-            return ()
+        columns = [self._phases[phase] for phase in phases or () if phase in self._phases]
+        if among < MIN_TREND or (phases is not None and not columns):
+            return None
         order = np.argsort(self._numbers[:among], kind="stable")
-        return tuple(float(median(part)) for part in np.array_split(self._lengths[order], 4))
+        lengths = self._lengths[order].astype(np.float64)
+        times = lengths if phases is None else np.sum([one[order] for one in columns], axis=0).astype(np.float64)
+        quarters = [float(median(part)) for part in np.array_split(times, 4)]
+        rises = all(later >= MIN_RISE * earlier for earlier, later in pairwise(quarters))
+        if not rises or quarters[-1] < MAX_TIMES * quarters[0]:
+            return None
+        excess = np.maximum(times - quarters[0], 0.0)
+        return Growth(quarters[0], quarters[-1], float(excess.mean()), mean_ratio(excess, lengths))
 
     def spread(self) -> Spread | None:
         """Return the steps that are long as a whole, and where their excess lies; None where no steps are."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import pairwise
 from typing import Final
 
 from .._core.units import format_ms, format_percent
@@ -11,10 +10,6 @@ from ..frame import Phase
 from ._contention import is_crowded
 from ._evidence import Evidence
 
-MIN_RISE: Final = 1.1
-"""Each quarter of the run over the one before, from which on steps get longer."""
-MAX_TIMES: Final = 1.5
-"""The last quarter over the first one."""
 MIN_SHARE: Final = 0.05
 """Share of the step from which on the calls of a module are worth a note."""
 
@@ -69,10 +64,7 @@ def _unused_calls(run: Evidence) -> Iterator[str]:
 
 def _trend(run: Evidence) -> Iterator[str]:
     """Yield a note on steps that get longer from quarter to quarter of the run."""
-    quarters = run.series.quarters()
-    if not quarters or is_crowded(run):
-        return
-    rises = all(later >= MIN_RISE * earlier for earlier, later in pairwise(quarters))
-    if rises and quarters[-1] >= MAX_TIMES * quarters[0]:
-        first, last = format_ms(quarters[0]), format_ms(quarters[-1])
+    growth = None if is_crowded(run) else run.series.growth()
+    if growth is not None:
+        first, last = format_ms(growth.first_ns), format_ms(growth.last_ns)
         yield f"steps get longer: from {first} in the first quarter of the run to {last} in the last one"

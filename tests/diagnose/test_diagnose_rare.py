@@ -123,6 +123,16 @@ def test_stalls_of_the_machine_hide_no_rhythm() -> None:
     assert "200.0 ms in every 20th step" in why(diagnose(evidence_of(*parts)), "data-wait")
 
 
+def test_what_takes_longer_in_every_step_is_named() -> None:
+    """The forward rises from 4 to 36 ms over the run."""
+    steps = [{**USUAL, "forward": 4 + 0.2 * at, "step": 11 + 0.2 * at} for at in range(160)]
+    said = why(diagnose(evidence_of(*steps)), "hot-module")
+    assert said.startswith(
+        "forward and backward get longer: from 13.9 ms in the first quarter of the run to 37.9 ms in the last one, "
+        "most of it in block;"
+    )
+
+
 def test_jitter_says_only_what_the_long_steps_show() -> None:
     """No phase alone, where several are longer."""
     several = run(range(8, 161, 8), data=15.0, forward=15.0, optimizer=15.0)

@@ -265,12 +265,12 @@ def test_recompilations_are_found_where_every_step_compiles() -> None:
 
 @pytest.mark.parametrize(("calls", "named"), [(32, True), (1, False)])
 def test_a_model_called_for_each_sample_is_a_batch_in_pieces(calls: int, named: bool) -> None:
-    """15 modules called 32 times a step take 20 µs each; called once they take 640 µs, which is arithmetic."""
+    """15 modules called 32 times a step take 40 µs each; called once they take 1.3 ms, which is arithmetic."""
     aggregate, collector = Aggregate(), EvidenceCollector()
-    each_ns = round(9.6 * MS / calls)
+    each_ns = round(19.2 * MS / calls)
     for number in range(1, 21):
         spans = [Span("Model", "", Phase.FORWARD, None, at * each_ns, each_ns) for at in range(calls)]
-        frame = make_frame(spans, step=number, duration_ns=10 * MS)
+        frame = make_frame(spans, step=number, duration_ns=20 * MS)
         aggregate.add(frame)
         collector.add(frame)
     values = {"host_cpu_cores": 1.0, "host_cpu_busy": 0.5, "host_cpu_waiting": 0.0}

@@ -20,7 +20,7 @@ from ...frame import MODULE_PHASES, TRAINING_LANE, Phase
 from ...summary import Finding, Row, SlowestMember
 from .. import Evidence, ExceededBound, LongStep, Rule, abstain, classify, edit_module, inconclusive, threshold_time
 from .._calls import NEARLY_ALL
-from .._thresholding import rare_evidence, rare_time
+from .._thresholding import rare_evidence, rare_time, share_evidence
 from .jitter import collection_cause, is_named_elsewhere
 
 MAX_TIMES: Final = 3.0
@@ -69,9 +69,9 @@ class SlowSibling(NamedTuple):
 def judge(run: Evidence) -> Finding | None:
     """Compare each module with its like siblings, then the one with most own time with the rest of the model."""
     own = _own_times(run)
-    rare = _judge_rare(run)
-    if rare is not None:
-        return rare
+    found = _judge_rare(run) or _judge_growth(run)
+    if found is not None:
+        return found
     if len(own) < 2:
         return abstain("hot-module", "spans of two modules side by side", "name the model's children as targets")
     if not run.facts.has_model:
@@ -118,6 +118,31 @@ def _judge_rare(run: Evidence) -> Finding | None:
         phase,
         gain_ns=gain_ns,
         evidence=rare_evidence(rare, MIN_EXCESS, run.summary.steps),
+    )
+
+
+def _judge_growth(run: Evidence) -> Finding | None:
+    """Find the module that takes longer from quarter to quarter of the run."""
+    growth = None if run.facts.trains_copy else run.series.growth(MODULE_PHASES)
+    if growth is None or classify(growth.share, MIN_EXCESS) != "above":
+        return None
+    last_ns = growth.last_ns - growth.first_ns
+    names = Counter(filter(None, (_innermost_cause(run, step, last_ns, MODULE_PHASES) for step in run.longest)))
+    if not names:
+        return None
+    name, phase = names.most_common(1)[0][0]
+    first, last = format_ms(growth.first_ns), format_ms(growth.last_ns)
+    share = format_percent(growth.share.middle)
+    return Finding(
+        "hot-module",
+        "warning",
+        f"forward and backward get longer: from {first} in the first quarter of the run to {last} in the last one, "
+        f"most of it in {name}; what they take beyond the first quarter is {share} of the run",
+        f"look for what grows in {name}: inputs, or something that it keeps and goes through in each step",
+        name,
+        phase,
+        gain_ns=round(growth.excess_ns),
+        evidence=share_evidence(growth.share, MIN_EXCESS, run.summary.steps),
     )
 
 

@@ -43,7 +43,7 @@ def judge(run: Evidence) -> Finding | None:
     share, computing = model_ns / max(summary.step_mean_ns, 1), used.own + waited
     flops_per_s = 0.0 if summary.work is None else (summary.work.flops_per_s or 0.0) / max(1 - waited, 0.01)
     in_pieces = model_calls >= MIN_CALLS * micro_steps
-    loops = calls >= MIN_CALLS * leaves * model_calls
+    loops = in_pieces or calls >= MIN_CALLS * leaves * model_calls
     # Processors in use, or waited for: a process that sleeps has another problem.
     if calls < MIN_CALLS * micro_steps or share < MIN_SHARE or computing < 0.8:
         return None
