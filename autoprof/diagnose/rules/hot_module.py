@@ -137,8 +137,8 @@ def _judge_growth(run: Evidence) -> Finding | None:
         "hot-module",
         "warning",
         f"forward and backward get longer: from {first} in the first quarter of the run to {last} in the last one, "
-        f"most of it in {name}; what they take beyond the first quarter is {share} of the run",
-        f"look for what grows in {name}: inputs, or something that it keeps and goes through in each step",
+        f"most of it in {name}; the excess over the first quarter is {share} of the run",
+        f"look for inputs of {name} that grow, or values that it keeps and goes through in each step",
         name,
         phase,
         gain_ns=round(growth.excess_ns),
