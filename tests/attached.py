@@ -4,6 +4,7 @@ import gc
 from typing import Any
 
 from torch import nn
+from torch.optim import optimizer as torch_optimizer
 
 from autoprof._capture.hooks.call_sites import table
 from autoprof._capture.hooks.module import ModuleProbe
@@ -47,3 +48,9 @@ def diagnosis_of(session: Any) -> Diagnosis:
     """Return the diagnosis among the observers of a session."""
     (found,) = (one for one in session._pipeline._observers if isinstance(one, Diagnosis))
     return found
+
+
+def optimizer_hooks() -> list[Any]:
+    """Return the hooks on the steps of all optimizers: those before a step, then those after it."""
+    tables = torch_optimizer._global_optimizer_pre_hooks, torch_optimizer._global_optimizer_post_hooks
+    return [hook for table in tables for hook in table.values()]

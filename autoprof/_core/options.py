@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import ast
-import inspect
-import textwrap
-from itertools import pairwise
+from contextlib import suppress
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
@@ -29,24 +26,11 @@ class Options(BaseModel):
 
 def field_docs(section: type[BaseModel]) -> dict[str, str]:
     """Return the docstrings below the fields of a class and its bases, by the field's name."""
+    from pydantic._internal._docs_extraction import extract_docstrings_from_cls
+
     docs: dict[str, str] = {}
     for cls in reversed(section.__mro__):
         if issubclass(cls, Options) and cls is not Options:
-            docs |= _own_field_docs(cls)
+            with suppress(OSError):  # without its source
+                docs |= extract_docstrings_from_cls(cls, use_inspect=True)
     return docs
-
-
-def _own_field_docs(cls: type) -> dict[str, str]:
-    try:
-        body = ast.parse(textwrap.dedent(inspect.getsource(cls))).body[0]
-    except (OSError, TypeError, SyntaxError):  # made by a function, or without its source
-        return {}
-    return {
-        field.target.id: inspect.cleandoc(below.value.value)
-        for field, below in pairwise(getattr(body, "body", ()))
-        if isinstance(field, ast.AnnAssign)
-        and isinstance(field.target, ast.Name)
-        and isinstance(below, ast.Expr)
-        and isinstance(below.value, ast.Constant)
-        and isinstance(below.value.value, str)
-    }

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 from time import thread_time_ns
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
+from .._capture.hooks.backward import BackwardPasses
 from .._capture.hooks.call_sites import CallEntry
 from .._capture.hooks.entry_probe import EntryProbe
 from .._capture.marks.codes import ENTER, INDEX_MASK, KIND_BITS, KIND_MASK, LEAVE
@@ -24,15 +25,6 @@ DEPTH: Final = 4
 _compiling = torch.compiler.is_dynamo_compiling
 _task = torch._C._current_graph_task_id
 _any_autocast = torch._C._is_any_autocast_enabled
-
-
-class PassCounter(Protocol):
-    """A counter of backward passes since its numbers were last set to 0."""
-
-    begun: int
-    """The passes that ``torch.autograd.backward`` began."""
-    reached: int
-    """The outermost passes that have reached a hook on a module."""
 
 
 class StepCalls(NamedTuple):
@@ -51,7 +43,7 @@ class RootProbe(EntryProbe):
     The arguments are described once for each shape. ``passes`` counts backward passes, where they are marked.
     """
 
-    def __init__(self, model: nn.Module, recorder: Recorder, passes: PassCounter | None = None) -> None:
+    def __init__(self, model: nn.Module, recorder: Recorder, passes: BackwardPasses | None = None) -> None:
         super().__init__(recorder, model)
         self._passes = passes
         self._known: dict[Hashable, int] = {}

@@ -45,20 +45,20 @@ class _DataSet:
 
 
 class ThroughputMeter:
-    """Find the samples of a step: those that the user logs, else those of the loader."""
+    """Find the samples of a step: those of the loader, unless the user logs others.
+
+    A log of as many samples as the loader has given in that step, in whichever steps, says nothing new.
+    """
 
     def __init__(self) -> None:
         self.total_steps: int | None = None
         self._loader: Any = None
-        self._logged_from: int | None = None
-        self._logs_of_one_step: bool | None = None
-        """Whether each log so far had the samples recognised in its step: logged every tenth step, the samples may be
-        those of ten steps, or of one. None before the first one."""
-        self._logged = UnitRates()
-        self._recognised = UnitRates()
+        self._is_logged = False
+        """Whether the units count that the user logs."""
+        self._rates = UnitRates()
         self._sources: dict[Kind, _DataSet] = {}
         self._found: Mapping[str, float] = _NO_SAMPLES
-        """The samples recognised in the last step that had any."""
+        """The samples recognised in the last step that had any: one object for equal steps."""
 
     def add_loader(self, loader: Any) -> None:
         """Register a loader; the longest one with a length defines the epoch."""
@@ -70,46 +70,45 @@ class ThroughputMeter:
 
         The scalars are replaced in ``run``.
         """
-        recognised = [self._complete(run, at, record) for at, record in enumerate(records)]
-        logged_from = self._logged_from
-        samples, gap_samples = zip(*recognised, strict=True)
-        self._recognised.add_run(run, samples, gap_samples)
-        logs = [logged_from is not None and step >= logged_from for step in run.steps]
-        self._logged.add_run(
-            run,
-            [one if at else _NO_SAMPLES for at, one in zip(logs, run.scalars, strict=True)],
-            [one if at else _NO_SAMPLES for at, one in zip(logs, run.gap_scalars, strict=True)],
-        )
+        units: list[Mapping[str, float]] = []
+        gap_units: list[Mapping[str, float]] = []
+        for at, record in enumerate(records):
+            if self._complete(run, at, record):
+                self._rates.forget_units()
+                units, gap_units = [_NO_SAMPLES] * at, [_NO_SAMPLES] * at
+            units.append(run.scalars[at])
+            gap_units.append(run.gap_scalars[at])
+        self._rates.add_run(run, units, gap_units)
 
-    def _complete(self, run: FrameRun, at: int, record: StepRecord) -> tuple[Mapping[str, float], Mapping[str, float]]:
-        """Replace the scalars of one step; return the samples recognised in it, and those in the gap before it."""
+    def _complete(self, run: FrameRun, at: int, record: StepRecord) -> bool:
+        """Replace the scalars of one step; return whether those that the user logs begin to count in it."""
         # The key of `session.log` that sets the length of the run; it is no scalar of the step.
         total = "total_steps"
         scalars = run.scalars[at]
         if scalars and total in scalars:
             self._set_total(scalars[total])
             scalars = run.scalars[at] = {name: value for name, value in scalars.items() if name != total}
-        gap_scalars = run.gap_scalars[at]
-        if self._logged_from is None and any(unit in scalars or unit in gap_scalars for unit in UNITS):
-            self._logged_from = record.step
         samples, gap_samples = self._recognise(record.fetched)
-        if samples is not None and self._logged_from is not None and SAMPLES in scalars:
-            # The largest difference of two counts of the same samples.
-            is_equal = abs(scalars[SAMPLES] - samples) <= 0.05 * samples
-            self._logs_of_one_step = is_equal and self._logs_of_one_step is not False
-        if samples is None:
-            found = _NO_SAMPLES
-        elif samples == self._found.get(SAMPLES):  # as in the step before: one object is passed on
-            found = self._found
-        else:
-            found = self._found = {SAMPLES: samples}
-        gap = _NO_SAMPLES if gap_samples is None else {SAMPLES: gap_samples}
-        if self._logged_from is None:
-            if found:
-                run.scalars[at] = {**scalars, **found} if scalars else found
-            if gap:
-                run.gap_scalars[at] = gap
-        return found, gap
+        if self._is_logged:
+            return False
+        if self._differ(scalars, run.gap_scalars[at], samples):
+            self._is_logged = True
+            return True
+        if samples is not None:
+            if samples != self._found.get(SAMPLES):
+                self._found = {SAMPLES: samples}
+            run.scalars[at] = {**self._found, **scalars} if scalars else self._found
+        if gap_samples is not None:
+            run.gap_scalars[at] = {SAMPLES: gap_samples}
+        return False
+
+    def _differ(self, scalars: Mapping[str, float], in_gap: Mapping[str, float], samples: float | None) -> bool:
+        """Return whether the user logs other units than these samples of the loader."""
+        units = [unit for unit in UNITS if unit in scalars or unit in in_gap]
+        if not units or units != [SAMPLES] or samples is None or self._reason():
+            return bool(units)
+        # The largest difference of two counts of the same samples.
+        return abs(scalars.get(SAMPLES, samples) - samples) > 0.05 * samples
 
     def _recognise(self, fetched: Fetched | None) -> tuple[float | None, float | None]:
         """Return the samples of the step and of the gap before it; None where there are none, or are not known."""
@@ -134,17 +133,13 @@ class ThroughputMeter:
 
     def throughput(self) -> tuple[str, float | None, str, str]:
         """Return the unit, its count per second, the source of the count, and the reason where there is no count."""
-        unit, logged = self._logged.latest()
-        recognised, reason = self._recognised.latest()[1], self._reason()
-        if self._logged_from is not None:
-            if logged is None:
-                return unit, None, "", ""
-            if unit == SAMPLES and self._logs_of_one_step and recognised and not reason:
-                logged = recognised
-            return unit, logged, LOGGED, ""
-        if reason or recognised is None:
+        unit, rate = self._rates.latest()
+        if self._is_logged:
+            return unit, rate, "" if rate is None else LOGGED, ""
+        reason = self._reason()
+        if reason or rate is None:
             return SAMPLES, None, "", reason
-        return SAMPLES, recognised, FETCHED, ""
+        return SAMPLES, rate, FETCHED, ""
 
     def _set_total(self, value: Any) -> None:
         total = float(value)

@@ -39,21 +39,11 @@ Make = Callable[[Any, list[Any]], Any]
 """Make the replacement of a function, given the function and the list of listeners, which changes."""
 
 
-class FunctionSlot(Protocol):
-    """A place that holds a function."""
-
-    def get(self) -> Any:
-        """Return the function, or ``MISSING``."""
-
-    def put(self, value: Any) -> None:
-        """Put a replacement there."""
-
-    def put_back(self, value: Any) -> None:
-        """Put back the value that ``get`` returned before ``put``."""
-
-
 class Attribute:
-    """An attribute of a class, a module or an object; an inherited one is inherited again afterwards."""
+    """An attribute of a class, a module or an object; an inherited one is inherited again afterwards.
+
+    ``get`` returns the function or ``MISSING``, ``put`` replaces it, ``put_back`` undoes that.
+    """
 
     def __init__(self, owner: Any, name: str) -> None:
         self._owner, self._name, self._had = owner, name, True
@@ -85,7 +75,7 @@ class Cell:
     put_back = put
 
 
-def place_of(owner: Any, name: str) -> FunctionSlot:
+def place_of(owner: Any, name: str) -> Attribute | Cell:
     """Return the cell of a function that a decorator of torch holds as ``func``; its attribute for any other."""
     with suppress(AttributeError, ValueError, TypeError):
         return Cell(getattr(owner, name))
@@ -113,7 +103,7 @@ class Replacement:
 
     def __init__(
         self,
-        place: FunctionSlot,
+        place: Attribute | Cell,
         make: Make | None = None,
         *,
         in_compiler: InCompiler = InCompiler.ABSENT,

@@ -23,7 +23,7 @@ from .._core.signals import DeferSignals, raised_by_handler
 from .._core.units import UNITS, count
 from .._process import lifecycle
 from .._resolve import RawStep
-from ..devices import Clock, DeviceClock, Memory, Reading
+from ..devices import Clock, Memory, Reading
 from ..frame import NO_GAP, Gap, Phase
 from .events import (
     Decision,
@@ -207,8 +207,7 @@ class TrainingSteps:
 
     def now_ns(self) -> int:
         """Return the host time on the session's clock."""
-        clock = self._clock
-        return clock.now() if isinstance(clock, DeviceClock) else int(clock.read())
+        return self._clock.now()
 
     # Events and decisions.
 

@@ -70,6 +70,10 @@ class UnitRates:
             rate.since_ns, rate.since_warmups = self._ns, self._warmups
             rate.segment = self._segments
 
+    def forget_units(self) -> None:
+        """Forget the units so far, but not the time: the next log of each covers all of it."""
+        self._rates.clear()
+
     def latest(self) -> tuple[str, float | None]:
         """Return the unit that was logged last, and its count per second; None where there is none."""
         known = [unit for unit in UNITS if unit in self._rates and self._rates[unit].ns]

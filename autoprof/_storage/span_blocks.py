@@ -22,8 +22,6 @@ COLUMNS: Final = (
     "start_ns", "host_ns", "device_start_ns", "device_ns", "host_bound_ns", "memory_start_bytes", "memory_end_bytes",
     "memory_peak_bytes",
 )  # fmt: skip
-OLD_COLUMNS: Final = ("memory_bound_bytes", "memory_reserved_bytes")
-"""Columns of older runs, whose bits follow those of ``COLUMNS``; readers drop them."""
 HEADER: Final = struct.Struct("<4sIHHIBI")
 """Magic, bytes of the stream, columns (a bit each), steps, spans, bytes of an integer, checksum."""
 MAGIC: Final = b"aps2"
@@ -46,7 +44,7 @@ def decode_block(layout: Layout, head: bytes, stream: bytes) -> Mapping[str, Mat
     _, length, bits, steps, spans, width, checksum = HEADER.unpack(head)
     if len(stream) != length or zlib.crc32(stream) != checksum:
         raise ValueError("a block that is not whole")
-    names = [name for at, name in enumerate((*COLUMNS, *OLD_COLUMNS)) if bits >> at & 1]
+    names = [name for at, name in enumerate(COLUMNS) if bits >> at & 1]
     size = len(names) * steps * spans * width
     # The most bytes of a block that are read: a damaged header asks for no gigabytes of memory.
     if spans != len(layout) or size > 2**28 or not 1 <= width <= 8:
@@ -61,7 +59,6 @@ def decode_block(layout: Layout, head: bytes, stream: bytes) -> Mapping[str, Mat
     return {
         name: column.cumsum(axis=1) if name.endswith("start_ns") else column
         for name, column in zip(names, values, strict=True)
-        if name in COLUMNS
     }
 
 

@@ -20,7 +20,7 @@ import numpy as np
 from .._core.units import NS_PER_MS, NS_PER_S, UNITS
 from .._stats.unit_rates import LogPeriods, UnitsSinceLog
 from ..frame import Layout, Nanoseconds, Phase, StepFrame
-from .span_blocks import COLUMNS, OLD_COLUMNS, BlockReader
+from .span_blocks import COLUMNS, BlockReader
 
 LAYOUTS: Final = 128
 """Layouts remembered; a run whose steps all differ writes them again instead of using more memory."""
@@ -163,8 +163,7 @@ class FrameDecoder:
 
     def _columns(self, data: Mapping[str, Any], layout: Layout) -> dict[str, Nanoseconds]:
         if "spans" in data:
-            known = {name: values for name, values in data["spans"].items() if name not in OLD_COLUMNS}
-            columns = {name: _column(values, len(layout)) for name, values in known.items()}
+            columns = {name: _column(values, len(layout)) for name, values in data["spans"].items()}
         elif self._blocks is None:
             raise ValueError("a line without its times, and without their file")
         else:

@@ -73,6 +73,11 @@ class Clock:
     read: Callable[[], Reading] = staticmethod(perf_counter_ns)
     """A function that takes one reading: for a device, an event on this thread's current stream."""
 
+    @property
+    def now(self) -> Callable[[], int]:
+        """The function that reads the host's time."""
+        return self.read
+
     def reader(self, device: int | None) -> Callable[[], Reading]:
         """Return a function that reads another device of the same type; None means the current device."""
         return self.read

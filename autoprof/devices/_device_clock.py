@@ -119,7 +119,6 @@ class DeviceClock(Clock):
 
     @property
     def now(self) -> Callable[[], int]:
-        """The function that reads the host's time."""
         return self._now
 
     def index_of(self, tensor: Tensor) -> int | None:

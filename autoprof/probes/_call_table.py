@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from .._capture.recorder import Recorder
-from ..devices import Clock, DeviceClock
+from ..devices import Clock
 from ._libraries import is_installed
 
 MAX_SITES: Final = 256
@@ -108,7 +108,7 @@ class CallTable:
             return
         self._clock = clock
         self.drop()
-        self.now: Callable[[], int] = clock.now if isinstance(clock, DeviceClock) else clock.read
+        self.now: Callable[[], int] = clock.now
         """Returns the host time in nanoseconds."""
         self._ends: defaultdict[Any, int] = defaultdict(self.now)
         self._ended = self._ends.__missing__

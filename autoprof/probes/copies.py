@@ -8,19 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from threading import get_ident
 from types import MethodType
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from .._capture.marks.codes import ENTER, LEAVE
 from .._capture.recorder import Recorder
 from .._process.replace import Attribute, CallProbe, Replacement, skip_frames
 from ..devices import DEVICES
 from ..frame import Phase
-from ._base import ProbeContext, ProbeFactory
+from ._base import ProbeFactory
+from ._spans import SpanListener
 
 _is_overridden = torch._C._has_torch_function_unary
 
@@ -57,24 +56,6 @@ class TensorMethod:
 
     def __reduce__(self) -> Any:
         return self._method.__reduce__()
-
-
-class CopyListener:
-    """Mark the copies of one session."""
-
-    def __init__(self, recorder: Recorder) -> None:
-        self._recorder = recorder
-        self._code = recorder.label("To device", None, Phase.H2D)
-
-    def enter(self, function: Callable[..., Any], args: tuple[Any, ...]) -> bool:
-        recorder = self._recorder
-        if get_ident() != recorder.thread or torch.compiler.is_dynamo_compiling():
-            return False
-        recorder.mark(self._code | ENTER)
-        return True
-
-    def leave(self) -> None:
-        self._recorder.mark(self._code | LEAVE)
 
 
 def _is_on_host(tensor: Tensor) -> bool:
@@ -134,7 +115,7 @@ class CopyProbe(CallProbe):
     """Time the training thread's copies to the device once the session reads a device's clock."""
 
     def __init__(self, recorder: Recorder) -> None:
-        listener = CopyListener(recorder)
+        listener = SpanListener(recorder, recorder.label("To device", None, Phase.H2D))
         super().__init__([(replacement, listener) for replacement in replacements()])
         self._recorder = recorder
         self._attached = False
@@ -161,8 +142,4 @@ class CopyProbe(CallProbe):
         super().remove()
 
 
-def _make(context: ProbeContext) -> CopyProbe:
-    return CopyProbe(context.recorder)
-
-
-PROBE = ProbeFactory(_make)
+PROBE = ProbeFactory(lambda context: CopyProbe(context.recorder))

@@ -14,7 +14,7 @@ import torch
 
 from .._capture.hooks.backward import BACKWARD
 from .._process.replace import CallProbe, Listener
-from ._base import ProbeContext, ProbeFactory
+from ._base import ProbeFactory
 
 _profiler_enabled: Callable[[], bool] = getattr(torch._C._autograd, "_profiler_enabled", lambda: False)
 
@@ -67,8 +67,4 @@ def _switched_on() -> Iterator[str]:
         yield "sys.setprofile (cProfile)"
 
 
-def _make(context: ProbeContext) -> DebugProbe:
-    return DebugProbe()
-
-
-PROBE = ProbeFactory(_make)
+PROBE = ProbeFactory(lambda _context: DebugProbe())

@@ -14,7 +14,6 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 from .._capture.marks.codes import ENTER, LEAVE, RESUME
 from .._capture.recorder import Recorder
 from .._process.replace import Attribute, CallProbe, Replacement
-from ..devices import DeviceClock
 from ..frame import Phase
 from ._base import ProbeContext, ProbeFactory, StepEvents
 from ._batches import FetchedBatches
@@ -113,7 +112,7 @@ class LoaderProbe(CallProbe):
                 return False
             if isinstance(owner, DataLoader):
                 if owner.num_workers and not owner.persistent_workers and not self._events.is_excluded:
-                    self._prefetch.begin_start(owner.num_workers, self._now_ns())
+                    self._prefetch.begin_start(owner.num_workers, self._recorder.clock.now())
                 return self._begin(owner.dataset, kind=RESUME)  # its workers' start belongs to the first fetch
             begun = self._begin(owner._dataset)
             if not self._events.is_excluded:
@@ -128,7 +127,7 @@ class LoaderProbe(CallProbe):
         try:
             if get_ident() == self._recorder.thread and not self._events.is_excluded:
                 if self._prefetch.is_starting:
-                    self._prefetch.end_start(self._now_ns())
+                    self._prefetch.end_start(self._recorder.clock.now())
                 self._batches.add(iterator, batch, recorded=self._events.is_recording)
         except Exception:  # names private to torch, which other versions may lack, and batches of any class
             return
@@ -136,10 +135,6 @@ class LoaderProbe(CallProbe):
     def leave(self) -> None:
         """Called after it."""
         self.end()
-
-    def _now_ns(self) -> int:
-        clock = self._recorder.clock
-        return clock.now() if isinstance(clock, DeviceClock) else clock.read()
 
     def _count_ready(self, iterator: Any) -> None:
         """Count whether a worker process had prepared the batch; the first one of an epoch cannot be ready."""

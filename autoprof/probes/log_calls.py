@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from .._capture.recorder import Recorder
 from .._process.replace import Attribute, CallProbe, InCompiler, Replacement, call_listeners, never_compile
-from ._base import ProbeContext, ProbeFactory
+from ._base import ProbeFactory
 from ._call_table import CallTable, site_of
 
 WRITERS: Final = (
@@ -97,8 +97,4 @@ def _replace_call(original: Any, listeners: list[Any]) -> Any:
     return call
 
 
-def _make(context: ProbeContext) -> LogProbe:
-    return LogProbe(context.recorder)
-
-
-PROBE = ProbeFactory(_make)
+PROBE = ProbeFactory(lambda context: LogProbe(context.recorder))

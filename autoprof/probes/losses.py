@@ -23,7 +23,7 @@ from .._capture.hooks.module_hooks import Hooks
 from .._capture.recorder import Recorder
 from .._process.replace import Attribute, CallProbe, Listener, Replacement
 from ..frame import MODULE_PHASES, Phase
-from ._base import ProbeContext, ProbeFactory
+from ._base import ProbeFactory
 
 LOSS_NAME: Final = re.compile(r"(Loss|Losses|Criterion|CrossEntropy)\d*$")
 """The names of loss classes that are not derived from torch's."""
@@ -136,8 +136,4 @@ class LossProbe(CallProbe, Listener):
             del _calls[kind]
 
 
-def _make(context: ProbeContext) -> LossProbe:
-    return LossProbe(context.recorder, context.module_hooks, context.model)
-
-
-PROBE = ProbeFactory(_make)
+PROBE = ProbeFactory(lambda context: LossProbe(context.recorder, context.module_hooks, context.model))

@@ -20,7 +20,6 @@ from typing import Final, NamedTuple
 
 from .._capture.recorder import Recorder
 from .._core.units import NS_PER_S
-from ..devices import DeviceClock
 from ._base import ProbeContext, ProbeFactory
 from ._call_table import MAX_FRAMES, Site, file_owner
 
@@ -192,8 +191,7 @@ class StackProbe:
 
     def sample(self, weight_ns: int) -> None:
         """Add a sample that stands for this time. A wait for the GIL makes it longer: code that held it was running."""
-        clock = self._recorder.clock
-        at_ns = clock.now() if isinstance(clock, DeviceClock) else clock.read()
+        at_ns = self._recorder.clock.now()
         users, inner = sites_of(self._frames().get(self._recorder.thread))
         if len(self.samples) < 1024 and inner:
             self.samples.append(StackSample(at_ns, weight_ns, self._excluded, users, inner))

@@ -24,7 +24,7 @@ from .._capture.marks.native import require_extension
 from .._capture.recorder import Recorder
 from .._process.replace import Attribute, InCompiler, Make, Replacement, never_compile
 from ..devices import DeviceClock, EventSource, ask_devices
-from ._base import ProbeContext, ProbeFactory
+from ._base import ProbeFactory
 from ._call_table import CallTable, Site, file_owner, site_of
 from ._libraries import is_installed
 
@@ -185,8 +185,4 @@ for _function in (
     never_compile(_function)
 
 
-def _make(context: ProbeContext) -> SyncProbe:
-    return SyncProbe(context.recorder)
-
-
-PROBE = ProbeFactory(_make)
+PROBE = ProbeFactory(lambda context: SyncProbe(context.recorder))

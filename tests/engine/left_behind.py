@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 import torch
-from attached import hooks_of, open_sessions
+from attached import hooks_of, open_sessions, optimizer_hooks
 from torch import nn
-from torch.optim import optimizer as torch_optimizer
 
 from autoprof._capture import recorder as recording
 from autoprof._capture.hooks.boundary import BoundaryProbe
@@ -49,8 +48,7 @@ def nothing_left(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[No
     assert not left, "a session is still open"
     assert not open_sessions()
     assert recording.active is None, "a recorder is still active"
-    assert not torch_optimizer._global_optimizer_pre_hooks
-    assert not torch_optimizer._global_optimizer_post_hooks
+    assert not optimizer_hooks()
     assert (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)) == handlers, "handlers were not put back"
     assert gc.isenabled(), "the garbage collector is disabled"
     assert not hasattr(nn.Module, "__prepare_scriptable__")

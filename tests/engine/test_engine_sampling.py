@@ -5,9 +5,8 @@ from typing import Any
 
 import pytest
 import torch
-from attached import hooks_of
+from attached import hooks_of, optimizer_hooks
 from torch import nn
-from torch.optim import optimizer as torch_optimizer
 
 import autoprof
 from autoprof import Phase
@@ -79,8 +78,7 @@ def test_an_unsampled_step_makes_no_marks(govern: Any) -> None:
         for _ in range(3):
             session.step()
             assert hooked(model) == 1
-            assert not torch_optimizer._global_optimizer_pre_hooks
-            assert not torch_optimizer._global_optimizer_post_hooks
+            assert not optimizer_hooks()
             assert recording.active is None
             train(model, optimizer)
         session.step()

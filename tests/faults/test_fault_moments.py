@@ -9,11 +9,10 @@ from typing import Any
 
 import pytest
 import torch
-from attached import hooks_of, open_sessions
+from attached import hooks_of, open_sessions, optimizer_hooks
 from engine_laws import check_laws, count, pass_on_each_step
 from moments import Strike
 from torch import nn
-from torch.optim import optimizer as torch_optimizer
 
 import autoprof
 from autoprof import Phase
@@ -250,8 +249,7 @@ def test_ctrl_c_at_any_moment_of_set_up_leaves_nothing(long_stride: int, tmp_pat
         assert not any(hooks_of(model).values()), moment.where
         assert recording.active is None, moment.where
         assert not open_sessions(), moment.where
-        assert not torch_optimizer._global_optimizer_pre_hooks, moment.where
-        assert not torch_optimizer._global_optimizer_post_hooks, moment.where
+        assert not optimizer_hooks(), moment.where
         assert not hasattr(nn.Module, "__prepare_scriptable__"), moment.where
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler, moment.where
         assert set((tmp_path / "runs").iterdir()) == before, moment.where

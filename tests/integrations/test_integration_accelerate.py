@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 import torch
+from attached import optimizer_hooks
 from framework_runs import ending, frames, times
 from torch import nn
-from torch.optim import optimizer as torch_optimizer
 from torch.utils.data import DataLoader, TensorDataset
 
 pytest.importorskip("accelerate", reason="the package accelerate is not installed")
@@ -96,10 +96,10 @@ def test_a_tracker_of_a_later_rank_opens_a_session_too(config: Any, monkeypatch:
 
 def test_a_tracker_of_an_accelerator_that_never_trains_leaves_nothing(config: Any) -> None:
     """``end_training`` removes the hook that waits for the first step."""
-    hooks = dict(torch_optimizer._global_optimizer_post_hooks)
+    hooks = optimizer_hooks()
     tracker = AutoprofTracker(config)
     accelerator = Accelerator(log_with=[tracker], cpu=True)
     accelerator.init_trackers("project")
     accelerator.end_training()
     assert tracker.session is None
-    assert dict(torch_optimizer._global_optimizer_post_hooks) == hooks
+    assert optimizer_hooks() == hooks

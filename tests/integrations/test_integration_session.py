@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from attached import is_marked
 from framework_runs import ending, times
 from torch import nn
 
@@ -51,7 +52,7 @@ def test_steps_end_where_the_framework_says(config: Any) -> None:
     assert "train_runtime" not in summary.scalars
     assert summary.progress is not None
     assert (summary.progress.total_steps, summary.progress.remaining_steps) == (10, 6)
-    assert not [module for module in model.modules() if module._forward_hooks or module._forward_pre_hooks]
+    assert not [module for module in model.modules() if is_marked(module)]
 
 
 def test_excluded_time_has_the_name_of_its_event(config: Any) -> None:

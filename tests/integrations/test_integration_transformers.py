@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import torch
+from attached import is_marked
 from framework_runs import ending, frames, times
 from torch import Tensor, nn
 
@@ -145,7 +146,7 @@ def test_an_exception_goes_on_and_the_next_training_closes_its_session(config: A
     run.train()
     assert ending(first.folder) == AGAIN
     assert first.summary().all_steps == 5
-    assert not [module for module in model.modules() if module._forward_hooks or module._forward_pre_hooks]
+    assert not [module for module in model.modules() if is_marked(module)]
 
 
 def test_results_are_the_same_to_the_last_bit(config: Any, tmp_path: Path) -> None:

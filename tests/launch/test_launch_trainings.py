@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 import torch
+from attached import optimizer_hooks
 from torch import nn
-from torch.optim import optimizer as torch_optimizer
 from tqdm import tqdm
 
 import autoprof
@@ -31,7 +31,7 @@ def trainings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Train
     config = tmp_path / "quiet.yaml"
     config.write_text("sinks: {}\nsample: {budget: null, warmup: 0}\nmonitor: off\nflops: off\n")
     monkeypatch.setattr(lifecycle, "_program_instruments", False)
-    hooks = dict(torch_optimizer._global_optimizer_post_hooks)
+    hooks = optimizer_hooks()
     search = Trainings(LaunchSettings(os.getpid(), str(tmp_path), str(config)), say)
     announced = Announced(torch.optim.Optimizer, "__init__", search.optimizer_made)
     announced.put()
@@ -39,7 +39,7 @@ def trainings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Train
     announced.remove()
     search.close()
     assert not isinstance(vars(nn.Module)["__call__"], Announced)
-    assert dict(torch_optimizer._global_optimizer_post_hooks) == hooks
+    assert optimizer_hooks() == hooks
 
 
 def test_a_message_does_not_continue_a_bar_of_tqdm(capsys: pytest.CaptureFixture[str]) -> None:
