@@ -35,27 +35,6 @@ def join_windows(x: Tensor, window: Size3, size: Size3) -> Tensor:
     return x.permute(0, 1, 4, 2, 5, 3, 6, 7).reshape(x.shape[0], t, h, w, x.shape[-1])
 
 
-def shift_mask(size: Size3, window: Size3, shift: Size3, device: torch.device) -> Tensor:
-    """Mark the pairs of tokens that only the cyclic shift made neighbours: bool (windows, tokens, tokens)."""
-    region = torch.zeros((), dtype=torch.int64, device=device)
-    for n, side, by in zip(size, window, shift, strict=True):
-        position = torch.arange(n, device=device)
-        axis = (position >= n - side).long() + (position >= n - by).long() if by else torch.zeros_like(position)
-        region = region[..., None] * 3 + axis
-    tokens = split_windows(region[None, ..., None], window)[0, :, :, 0]
-    return tokens[:, :, None] != tokens[:, None, :]
-
-
-def relative_index(window: Size3) -> Tensor:
-    """Number the relative positions of a window's tokens: int64 (tokens, tokens)."""
-    axes = torch.meshgrid(*(torch.arange(side) for side in window), indexing="ij")
-    grid = torch.stack(axes).flatten(1)
-    index = torch.zeros((), dtype=torch.int64)
-    for side, distance in zip(window, grid[:, :, None] - grid[:, None, :], strict=True):
-        index = index * (2 * side - 1) + distance + side - 1
-    return index
-
-
 def small_linear(inputs: int, outputs: int) -> nn.Linear:
     """Return the last layer of a residual branch: small weights, so that training starts near the identity."""
     linear = nn.Linear(inputs, outputs)
@@ -71,47 +50,29 @@ class WindowAttention(nn.Module):
     frame finds the sharp detail of its neighbour.
     """
 
-    relative: Tensor
-
-    def __init__(self, dim: int, heads: int, window: Size3, shift: Size3, *, mutual: bool) -> None:
+    def __init__(self, dim: int, heads: int, window: Size3, *, mutual: bool) -> None:
         super().__init__()
         if mutual and window[0] != 2:
             raise ValueError(f"window: mutual attention works on pairs of frames, not on {window[0]}")
-        self.heads, self.window, self.shift, self.mutual = heads, window, shift, mutual
+        self.heads, self.window = heads, window
         self.scale = (dim // heads) ** -0.5
         self.norm = nn.LayerNorm(dim)
         self.qkv = nn.Linear(dim, 3 * dim)
         self.qkv_mutual = nn.Linear(dim, 3 * dim) if mutual else None
         self.project = small_linear(2 * dim if mutual else dim, dim)
-        positions = (2 * window[0] - 1) * (2 * window[1] - 1) * (2 * window[2] - 1)
-        self.bias = nn.Parameter(torch.empty(positions, heads))
-        nn.init.trunc_normal_(self.bias, std=0.02)
-        self.register_buffer("relative", relative_index(window), persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the attention's output; the caller adds it to ``x``."""
         size = cast(Size3, tuple(x.shape[1:4]))
-        # A window that covers a whole axis sees all of it already: no shift along that axis.
-        shift = cast(Size3, tuple(0 if n == side else by
-                                  for n, side, by in zip(size, self.window, self.shift, strict=True)))  # fmt: skip
-        x = self.norm(x)
-        if any(shift):
-            x = torch.roll(x, [-by for by in shift], dims=(1, 2, 3))
-        mask = shift_mask(size, self.window, shift, x.device) if any(shift) else None
-        x = join_windows(self._windows(split_windows(x, self.window), mask), self.window, size)
-        return torch.roll(x, shift, dims=(1, 2, 3)) if any(shift) else x
+        return join_windows(self._windows(split_windows(self.norm(x), self.window)), self.window, size)
 
-    def _windows(self, x: Tensor, mask: Tensor | None) -> Tensor:
-        tokens = x.shape[2]
-        bias = self.bias[self.relative.flatten()].view(tokens, tokens, self.heads).permute(2, 0, 1)
-        out = self._attend(*self._heads(self.qkv(x)), bias, mask)
+    def _windows(self, x: Tensor) -> Tensor:
+        out = self._attend(*self._heads(self.qkv(x)))
         if self.qkv_mutual is not None:
-            half = tokens // 2
-            between = None if mask is None else mask[:, :half, half:]
+            half = x.shape[2] // 2
             q, k, v = self._heads(self.qkv_mutual(x))
-            first = self._attend(q[..., :half, :], k[..., half:, :], v[..., half:, :], None, between)
-            back = None if between is None else between.transpose(1, 2)
-            second = self._attend(q[..., half:, :], k[..., :half, :], v[..., :half, :], None, back)
+            first = self._attend(q[..., :half, :], k[..., half:, :], v[..., half:, :])
+            second = self._attend(q[..., half:, :], k[..., :half, :], v[..., :half, :])
             out = torch.cat([torch.cat([first, second], dim=2), out], dim=-1)
         return cast(Tensor, self.project(out))
 
@@ -121,13 +82,8 @@ class WindowAttention(nn.Module):
         return q * self.scale, k, v
 
     @staticmethod
-    def _attend(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, mask: Tensor | None) -> Tensor:
-        scores = q @ k.transpose(-2, -1)
-        if bias is not None:
-            scores = scores + bias
-        if mask is not None:
-            scores = scores.masked_fill(mask[None, :, None], float("-inf"))
-        return (scores.softmax(dim=-1) @ v).transpose(2, 3).flatten(3)
+    def _attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return ((q @ k.transpose(-2, -1)).softmax(dim=-1) @ v).transpose(2, 3).flatten(3)
 
 
 class FeedForward(nn.Module):
@@ -148,14 +104,12 @@ class FeedForward(nn.Module):
 class TMSA(nn.Module):
     """Attend, then mix channels, both residual and each with its own activation checkpointing."""
 
-    def __init__(self, config: ModelConfig, index: int, *, mutual: bool) -> None:
+    def __init__(self, config: ModelConfig, *, mutual: bool) -> None:
         super().__init__()
         side = config.window if mutual else config.window // 2
         # A window of all frames has half the side, so that a token meets about as many keys either way.
         window = (2 if mutual else config.frames, side, side)
-        # Every second block is shifted by half a window: former borders lie inside a window.
-        shift = (window[0] // 2, side // 2, side // 2) if index % 2 else (0, 0, 0)
-        self.attention = WindowAttention(config.dim, config.heads, window, shift, mutual=mutual)
+        self.attention = WindowAttention(config.dim, config.heads, window, mutual=mutual)
         self.ffn = FeedForward(config.dim)
         self.use_checkpoint_attn = config.use_checkpoint_attn
         self.use_checkpoint_ffn = config.use_checkpoint_ffn

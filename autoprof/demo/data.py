@@ -78,22 +78,11 @@ def glide(photograph: Image, preset: Preset, random: np.random.Generator) -> Flo
     angle = random.uniform(0, 2 * np.pi) + np.linspace(0, random.uniform(-0.6, 0.6), ticks)
     path = np.cumsum(random.uniform(*SPEED) * np.stack([np.sin(angle), np.cos(angle)], axis=1), axis=0)
     path -= path.min(axis=0)
-    # One pixel of slack for the interpolation to the right and below.
-    room = np.array(photograph.shape[:2]) - side - 1 - np.ceil(path.max(axis=0))
-    path += np.floor(random.uniform(0, 1, 2) * (room + 1))
-    top, left = (int(edge) for edge in path.min(axis=0))
-    bottom, right = (int(edge) + side + 2 for edge in path.max(axis=0))
-    linear = (photograph[top:bottom, left:right].astype(np.float32) / 255) ** np.float32(GAMMA)
-    return np.stack([_window(linear, y - top, x - left, side) for y, x in path])
-
-
-def _window(image: Floats, y: float, x: float, side: int) -> Floats:
-    """Cut a square at a fractional place, with bilinear weights."""
-    row, column = int(y), int(x)
-    down, right = np.float32(y - row), np.float32(x - column)
-    part = image[row : row + side + 1, column : column + side + 1]
-    part = part[:-1] * (1 - down) + part[1:] * down
-    return np.asarray(part[:, :-1] * (1 - right) + part[:, 1:] * right, dtype=np.float32)
+    steps = np.rint(path).astype(np.int64)
+    room = np.array(photograph.shape[:2]) - side - steps.max(axis=0)
+    steps += (random.uniform(0, 1, 2) * (room + 1)).astype(np.int64)
+    seen = np.stack([photograph[y : y + side, x : x + side] for y, x in steps.tolist()])
+    return np.asarray((seen.astype(np.float32) / 255) ** np.float32(GAMMA))
 
 
 def simulate(photograph: Image, preset: Preset, random: np.random.Generator) -> Clip:

@@ -1,8 +1,8 @@
 """``VRTWithSpike``: a video-deblurring transformer with a spike-camera branch, like the published model.
 
 Like VRT (arXiv:2201.12288) it is a U of stages of TMSA blocks, with ``stage8`` as a list of reconstruction layers that
-is iterated and never called. Two things are smaller on purpose: three resolutions instead of four, and no warping by
-optical flow, which would need pretrained weights.
+is iterated and never called. Smaller on purpose: three resolutions instead of four, windows that are not shifted and
+have no bias by position, and no warping by optical flow, which would need pretrained weights.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ class Stage(nn.Module):
     def __init__(self, config: ModelConfig, reshape: nn.Module) -> None:
         super().__init__()
         self.reshape = reshape
-        self.residual_group1 = nn.Sequential(*(TMSA(config, i, mutual=True) for i in range(config.depth)))
+        self.residual_group1 = nn.Sequential(*(TMSA(config, mutual=True) for _ in range(config.depth)))
         self.linear1 = small_linear(config.dim, config.dim)
-        self.residual_group2 = nn.Sequential(*(TMSA(config, i, mutual=False) for i in range(max(1, config.depth // 2))))
+        self.residual_group2 = nn.Sequential(*(TMSA(config, mutual=False) for _ in range(max(1, config.depth // 2))))
         self.linear2 = small_linear(config.dim, config.dim)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -70,7 +70,7 @@ class Reconstruction(nn.Module):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        self.blocks = nn.Sequential(*(TMSA(config, i, mutual=False) for i in range(config.reconstruction_depth)))
+        self.blocks = nn.Sequential(*(TMSA(config, mutual=False) for _ in range(config.reconstruction_depth)))
         self.linear = small_linear(config.dim, config.dim)
 
     def forward(self, x: Tensor) -> Tensor:
