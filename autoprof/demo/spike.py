@@ -8,7 +8,7 @@ from typing import Final, cast
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from .attention import FeedForward, small_linear
+from .attention import FeedForward, WindowAttention
 from .presets import ModelConfig
 
 SCALES: Final = 4
@@ -63,39 +63,20 @@ class SpikeEncoder3D(nn.Module):
         return features
 
 
-class TemporalAttention(nn.Module):
-    """Attend along time at each pixel: (pixels, T, C) to the same shape."""
-
-    def __init__(self, dim: int, heads: int) -> None:
-        super().__init__()
-        self.heads = heads
-        self.norm = nn.LayerNorm(dim)
-        self.qkv = nn.Linear(dim, 3 * dim)
-        self.project = small_linear(dim, dim)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Return the attention's output; the caller adds it to ``x``."""
-        n, t, c = x.shape
-        q, k, v = self.qkv(self.norm(x)).view(n, t, 3, self.heads, c // self.heads).permute(2, 0, 3, 1, 4)
-        weights = (q @ k.transpose(-2, -1) * (c // self.heads) ** -0.5).softmax(dim=-1)
-        return cast(Tensor, self.project((weights @ v).transpose(1, 2).flatten(2)))
-
-
 class SpikeTemporalScale(nn.Module):
-    """Apply temporal attention and a feed-forward network to one scale."""
+    """Apply attention along time at each pixel, and a feed-forward network, to one scale."""
 
-    def __init__(self, dim: int, heads: int) -> None:
+    def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        self.attention = TemporalAttention(dim, heads)
+        dim = config.spike_dim
+        self.attention = WindowAttention(dim, config.heads, (config.frames, 1, 1), mutual=False)
         self.ffn = FeedForward(dim)
 
     def forward(self, features: Tensor) -> Tensor:
         """Map (B, C, T, H, W) to (B, T, H, W, C)."""
-        b, c, t, h, w = features.shape
-        x: Tensor = features.permute(0, 3, 4, 2, 1).reshape(b * h * w, t, c)
-        x = x + self.attention(x)
-        x = x + self.ffn(x)
-        return x.view(b, h, w, t, c).permute(0, 3, 1, 2, 4)
+        x: Tensor = features.permute(0, 2, 3, 4, 1)
+        x = x + cast(Tensor, self.attention(x))
+        return x + cast(Tensor, self.ffn(x))
 
 
 class SpikeTemporalSA(nn.Module):
@@ -103,7 +84,7 @@ class SpikeTemporalSA(nn.Module):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        self.scales = nn.ModuleList(SpikeTemporalScale(config.spike_dim, config.heads) for _ in range(SCALES))
+        self.scales = nn.ModuleList(SpikeTemporalScale(config) for _ in range(SCALES))
 
     def forward(self, features: Sequence[Tensor]) -> list[Tensor]:
         """Map four tensors (B, C, T, H / 2^i, W / 2^i) to four (B, T, H / 2^i, W / 2^i, C)."""
