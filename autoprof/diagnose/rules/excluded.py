@@ -14,7 +14,7 @@ from .._thresholding import CRITICAL_SHARE, is_above
 MAX_SHARE: Final = 0.15
 """One tenth for validation and a little for checkpoints is usual; above this the schedule is worth a look."""
 MIN_STEPS: Final = 2
-"""What happened after one step only may be the end of the run: how much of a longer run it would take is unknown, for
+"""Time after one step only may be the end of the run: how much of a longer run it would take is unknown, for
 nothing shows how often it recurs. Time before the first step, as Lightning's sanity check, does not recur."""
 _SAVE_LESS: Final = (
     "save less often (each N minutes), keep only the last files, and write on another thread or with "
