@@ -61,7 +61,7 @@ class Spread(NamedTuple):
 
 
 class Growth(NamedTuple):
-    """A time that rises: its median in the first and in the last quarter of the run, and its mean excess over the first."""
+    """A time that rises: its median in the first and last quarter of the run, and its mean excess over the first."""
 
     first_ns: float
     last_ns: float
