@@ -29,7 +29,6 @@ class Telemetry:
         self._seen: Mapping[str, float] | None = None
         self._started = False
         self._stats: dict[str, MetricStats] = {}
-        self._problem: str | None = None
         if monitor is not None:
             monitor.start()
 
@@ -79,21 +78,16 @@ class Telemetry:
         return dict(self._stats)
 
     def problem(self) -> str | None:
-        """Return why the device was not read any more before ``close``; None if it was."""
-        if self._monitor is not None:
-            failed = self._monitor.problem
-            self._problem = None if failed is None else f"telemetry of the GPU failed: {failed}"
-        return self._problem
+        """Return why the device was not read any more; None if it was."""
+        failed = None if self._monitor is None else self._monitor.problem
+        return None if failed is None else f"telemetry of the GPU failed: {failed}"
 
     def close(self) -> None:
         """Stop reading. In a forked process there is no thread, and its resources belong to the parent."""
-        self.problem()
-        monitor, self._monitor = self._monitor, None
-        if monitor is not None:
-            monitor.close()
-        host, self._host = self._host, None
-        if host is not None:
-            host.close()
+        if self._monitor is not None:
+            self._monitor.close()
+        if self._host is not None:
+            self._host.close()
 
 
 def open_telemetry(device: Device, place: torch.device) -> tuple[Telemetry, str | None]:

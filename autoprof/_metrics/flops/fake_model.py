@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import torch
 from torch import Tensor, nn
-from torch._subclasses.fake_tensor import FakeTensorMode
+from torch._subclasses.fake_tensor import FakeCopyMode, FakeTensorMode
 from torch.nn.modules import module as module_globals
-from torch.overrides import TorchFunctionMode
 
 from ..._core.names import quoted
 from .flop_count import Uncountable
@@ -50,23 +49,6 @@ class _LocalBatchNorm(nn.modules.batchnorm._BatchNorm):
         pass
 
 
-class _FakeOtherTensors(TorchFunctionMode):
-    """Make tensors fake that a deep copy finds outside parameters, buffers and attributes of modules."""
-
-    def __init__(self, mode: FakeTensorMode) -> None:
-        super().__init__()
-        self._mode = mode
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func is Tensor.__deepcopy__:
-            tensor, memo = args
-            if id(tensor) not in memo:
-                memo[id(tensor)] = fake_tensor(tensor, self._mode, "a tensor")
-            return memo[id(tensor)]
-        with torch._C.DisableTorchFunctionSubclass():
-            return func(*args, **(kwargs or {}))
-
-
 def fake_tensor(tensor: Tensor, mode: FakeTensorMode, where: str) -> Tensor:
     """Return a fake leaf tensor of the same shape, strides, type and device; ``Uncountable`` names ``where``."""
     if type(tensor) not in (Tensor, nn.Parameter):
@@ -92,7 +74,7 @@ def fake_copy(model: nn.Module, mode: FakeTensorMode) -> FakeModel:
     for module in model.modules():  # also wrappers, and the modules that only they hold
         _prepare(module, "", mode, memo)
     try:
-        with mode, _FakeOtherTensors(mode):
+        with mode, FakeCopyMode(mode):  # also tensors outside parameters, buffers and attributes of modules
             for node in reversed(nodes):  # modules inside a compiled one first
                 if node.module is not node.inner:
                     memo[id(node.module)] = copy.deepcopy(node.inner, memo)
