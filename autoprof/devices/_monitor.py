@@ -9,10 +9,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Mapping
-from typing import Final, Protocol
-
-FAILURES: Final = 3
-"""Failures in a row after which a reader is not called again."""
+from typing import Protocol
 
 
 class TelemetryReader(Protocol):
@@ -34,13 +31,12 @@ class Monitor:
     def __init__(self, reader: TelemetryReader, period_s: float = 1.0) -> None:
         self._reader: TelemetryReader | None = reader
         self._period_s = period_s
-        self._failures = 0
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self._process = os.getpid()
         self.latest: Mapping[str, float] | None = None
         self.problem: str | None = None
-        """The last failure of the reader."""
+        """The failure after which the reader is not called any more."""
 
     def start(self) -> None:
         """Start reading, at once and then every period."""
@@ -50,14 +46,12 @@ class Monitor:
 
     def read_now(self) -> None:
         """Call the reader once, on the calling thread."""
-        if self._reader is None or self._failures >= FAILURES:
+        if self._reader is None or self.problem is not None:
             return
         try:
             self.latest = self._reader.read()
-            self._failures = 0
-        except Exception as error:
+        except Exception as error:  # the reader itself asks the driver again
             self.latest = None
-            self._failures += 1
             self.problem = f"{type(error).__name__}: {error}"
 
     def close(self, patience_s: float = 2.0) -> None:
