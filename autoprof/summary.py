@@ -266,9 +266,9 @@ class Summary:
     ``memory`` has the last reading of each kind. ``micro_steps`` is the number of micro-batches before one optimizer
     step, in the mean; None without a backward pass. ``excluded`` is host time that belongs to no step. ``loader`` has
     ``workers``, ``fetches`` and ``unready``, the fetches that found no batch ready, and ``starts`` and ``start_ns`` if
-    workers were started again; empty where that is unknown. ``unsampled_ns`` is the host time of all unsampled steps.
-    ``run_steps`` are all steps after the first warm-up, recorded or not, and ``run_ns`` is their host time with
-    autoprof's own work between them. ``start_ns`` and ``end_ns`` are
+    workers were started again; empty where that is unknown. ``unsampled_ns`` is the time of all unsampled steps.
+    ``run_steps`` are all steps after the first warm-up, recorded or not, and ``run_ns`` is their time with
+    autoprof's own work between them; both are the device's time where ``clock`` is. ``start_ns`` and ``end_ns`` are
     processor time of opening and closing the session; None while it is open.
     """
 

@@ -51,7 +51,7 @@ def machine_lines(results: Json) -> list[str]:
     return [
         f"{machine['cpu']}, {machine['usable_cores']} cores{gpu}, {machine['system']}, {machine['date']}",
         f"Python {machine['python']}, torch {machine['torch']}, {machine['threads']} thread(s), "
-        f"perf_counter_ns {machine['clock_ns']:.0f} ns, marks in {machine.get('marks', 'Python')}{load}",
+        f"perf_counter_ns {machine['clock_ns']:.0f} ns{load}",
         _CLOCK_WORDS[results["options"].get("clock", "wall")],
         "Medians over rounds, paired with the bare block of the same round; [95 % interval, bootstrap].",
     ]

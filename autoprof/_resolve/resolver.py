@@ -10,7 +10,7 @@ import numpy as np
 
 from .._capture.marks.codes import ORDINAL_SHIFT, STEP_STRIDE, Label
 from .._capture.marks.mark_batch import MarkBatch
-from ..devices import Reading, Times
+from ..devices import Clock, Reading, Times
 from ..frame import TRAINING_LANE, FrameRun
 from .device import DeviceColumns, DeviceTimer, is_on_one_stream
 from .frames import make_runs
@@ -42,6 +42,8 @@ class Resolver:
         self._labels = labels
         self._mark_ns = mark_ns
         self._pending: deque[RawStep] = deque()
+        self._last_end: tuple[Clock, Reading] | None = None
+        """The end of the last step of a device's clock, kept for the length of the gap after it."""
         self._resolved: deque[FrameRun] = deque()
         self._plans: OrderedDict[tuple[bytes, tuple[int, ...] | None], Plan] = OrderedDict()
         # Steps whose calls a later backward may still refer to.
@@ -75,6 +77,7 @@ class Resolver:
             if oldest.clock.device_type is None or _has_passed(oldest, readings := oldest.readings()):
                 return
             self._pending.popleft()
+            self._release_last_end()
             oldest.clock.release(readings[:-1])
             self.late_steps += 1
 
@@ -136,7 +139,10 @@ class Resolver:
                 break
             pending.popleft()
             self._remember(raw, plan)
-            clock.release(readings[:-1])  # the next step begins with the last one
+            if raw.gap_steps:
+                raw = self._with_device_gap(raw)
+            clock.release(readings[:-1])  # a step without a gap before it begins with the end of the last one
+            self._last_end = clock, raw.end
             raws.append(raw)
             times.append(found)
             if not (pending and plan.repeatable and len(raws) < most and is_on_one_stream(plan, found)):
@@ -159,6 +165,26 @@ class Resolver:
         else:
             plan, columns = self._device_timer.columns(plan, count, times[0])
         self._resolved.extend(make_runs(raws, plan, values, host, columns))
+
+    def _with_device_gap(self, raw: RawStep) -> RawStep:
+        """Return the step with the device's time for the gap before it, where one stream has both ends of the gap.
+
+        The host's time for unsampled steps lacks what the host was further ahead of the device at their end.
+        """
+        ahead_ns = 0
+        if self._last_end is not None and self._last_end[0] is raw.clock:
+            ends = raw.clock.times([self._last_end[1], raw.start])
+            if ends.device is not None and ends.device.place is None:
+                ahead_ns = int(np.diff(ends.device.ns - ends.host_ns)[0])
+        self._release_last_end()
+        return raw._replace(gap_ns=max(raw.gap_ns + ahead_ns, 0))
+
+    def _release_last_end(self) -> None:
+        """Release the end of the last step: no other step begins with it, or that one is given up."""
+        if self._last_end is not None:
+            clock, end = self._last_end
+            clock.release((end,))
+            self._last_end = None
 
     def _plan(self, raw: RawStep, lanes: tuple[int, ...] | None) -> Plan:
         key = raw.mark_batch.raw_codes, lanes

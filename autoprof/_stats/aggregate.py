@@ -60,7 +60,7 @@ class Aggregate:
             self._memory.update(memory)
         for scalars in filter(None, run.scalars):
             self._scalars.update(scalars)
-        count, elapsed_ns = len(run.steps), sum(run.duration_ns)
+        count, elapsed_ns = len(run.steps), sum(run.step_ns)
         self._overhead_ns += run.overhead_ns
         self._observed_ns += elapsed_ns
         self._units.add_run(run, run.scalars, run.gap_scalars)

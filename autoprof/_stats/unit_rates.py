@@ -41,7 +41,7 @@ class UnitRates:
         self, run: FrameRun, units: Sequence[Mapping[str, float]], gap_units: Sequence[Mapping[str, float]]
     ) -> None:
         """Add the steps of a run with the units of each, and of the gap before each."""
-        ns, gaps, first = run.duration_ns, run.gaps, units[0]
+        ns, gaps, first = run.step_ns, run.gaps, units[0]
         self._settling = gaps[-1].steps > 0 or (self._settling and run.warmup)
         if len(ns) > 1 and all(one is first for one in units) and not any(gap.steps for gap in gaps):
             self._add(ns[0], first)  # its period may have begun before a warm-up step

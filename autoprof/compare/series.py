@@ -83,7 +83,7 @@ class _RankReader:
         before, self._before = self._before, frame
         self.unsampled += frame.gap_steps
         self.overhead_ns += frame.overhead_ns
-        self.observed_ns += frame.duration_ns + frame.gap_ns + frame.gap_overhead_ns
+        self.observed_ns += frame.step_ns + frame.gap_ns + frame.gap_overhead_ns
         if frame.warmup:
             self.warmup += 1
         elif frame.device_ns is not None and frame.device_duration_ns is None:
@@ -128,7 +128,7 @@ def _values(frame: StepFrame) -> dict[Key, float]:
     found: dict[Key, float] = {STEP: frame.step_ns, HOST: frame.duration_ns}
     samples = frame.scalars.get("samples")
     if samples is not None and isfinite(samples) and samples > 0:
-        found |= {SAMPLES: samples, SAMPLE_TIME: frame.duration_ns / samples}
+        found |= {SAMPLES: samples, SAMPLE_TIME: frame.step_ns / samples}
     found |= {Key("phase", "", phase): ns for phase, ns in frame.phase_ns().items() if ns > 0}
     return found | {Key("memory", name): one for name, one in frame.memory.items() if name.endswith("_bytes")}
 

@@ -2,11 +2,13 @@
 
 from typing import Any
 
+import pytest
 import torch
 from engine_laws import Watched, check_laws, everything
 from torch import nn
 
 from autoprof import Session
+from autoprof._reports.run_facts import bias_text
 from autoprof._session.pipeline import MAX_WITH_EVENTS
 from autoprof.testing import FakeClock, FakeDevice, ListSink, open_session
 
@@ -52,6 +54,25 @@ def test_device_time_is_the_kernels_own_however_far_the_host_is_ahead() -> None:
     assert frame.duration_ns == 30
     assert frame.device_duration_ns == 7_424
     assert sum(frame.phase_ns().values()) == 7_424
+
+
+def test_unsampled_steps_take_the_devices_time_however_far_the_host_is_ahead() -> None:
+    """The mean of all steps, the throughput and the report agree with the recorded ones; the last gap has no end."""
+    device, sink = FakeDevice(FakeClock()), ListSink()
+    model = nn.Sequential(Kernel(device, 5_000_000, host_ns=1_000_000))
+    config = {**FORWARD_ONLY, "sample": {"every": 4, "warmup": 0, "budget": None}}
+    with open_session(model, config, clock=device.device_clock(), sinks=[sink]) as session:
+        for _ in range(100):
+            model(torch.ones(1))
+            session.log(samples=8)
+            session.step()
+    summary = sink.summary
+    assert summary is not None
+    assert (summary.all_steps, summary.clock) == (100, "device")
+    for mean_ns in (summary.run_mean_ns, summary.unsampled_ns / summary.unsampled_steps, summary.step_mean_ns):
+        assert mean_ns == pytest.approx(5_000_000, rel=0.01)
+    assert summary.throughput == pytest.approx(8 / 0.005, rel=0.01)
+    assert bias_text(summary) is None
 
 
 def test_a_step_waits_its_turn_until_the_device_has_passed_it() -> None:
