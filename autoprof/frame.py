@@ -344,7 +344,6 @@ class FrameRun:
     dropped: int
     untimed: bool
     has_memory: bool
-    duration_ns: Sequence[int]
     step_ns: Sequence[int]
     gaps: Sequence[Gap]
     total_ns: Nanoseconds
@@ -370,7 +369,6 @@ class FrameRun:
             frame.dropped,
             frame.device_ns is not None and frame.device_duration_ns is None,
             frame.memory_start_bytes is not None,
-            [frame.duration_ns],
             [frame.step_ns],
             [Gap(frame.gap_steps, frame.gap_ns, frame.gap_overhead_ns)],
             frame.total_ns[None],

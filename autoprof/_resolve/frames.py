@@ -86,7 +86,6 @@ class _MeasuredSteps:
             raws[0].mark_batch.dropped,
             untimed,
             self.plan.memory is not None,
-            duration_ns,
             duration_ns if untimed else step_ns,
             [Gap(raw.gap_steps, raw.gap_ns, raw.gap_overhead_ns) if raw.gap_steps else NO_GAP for raw in raws],
             self.total[begin:end],

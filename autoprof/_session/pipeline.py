@@ -8,7 +8,7 @@ to each stage in turn. A pass ends when its time is used up, between two frames;
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from time import perf_counter_ns, sleep, thread_time_ns
 from typing import Final
 
@@ -209,6 +209,10 @@ class Pipeline:
         self._steppers = [one for one in self._steppers if one is not observer]
         self._stages = [one for one in self._stages if one is not observer]
         self._notes.warn_once(failure_note(observer, error))
+
+    def add_memory(self, readings: Mapping[str, int]) -> None:
+        """Add readings of memory that are made after the last recorded step."""
+        self._aggregate.add_memory(readings)
 
     # Summaries.
 

@@ -598,6 +598,8 @@ class TrainingSteps:
             self._carry_out(self.detector.end())
             self._end_last()
         self._pipeline.finish(patient=patient)
+        with self._notes.contain("memory"):  # an allocation may have failed in an unsampled step
+            self._pipeline.add_memory(self._memory.failures())
         found = self.number - 1
         if self.detector.lacks_updates:
             self._notes.warn_once(

@@ -102,6 +102,10 @@ class Aggregate:
         cuts = self._cuts or {0: CutStatistics()}
         return max(reversed(cuts.values()), key=lambda cut: cut.steps)
 
+    def add_memory(self, readings: Mapping[str, int]) -> None:
+        """Add the latest readings of memory, of no recorded step."""
+        self._memory.update(readings)
+
     def add_gap(self, steps: int, elapsed_ns: int) -> None:
         """Add unsampled steps; there are none where the run ends as a gap begins."""
         if not steps:
@@ -117,7 +121,8 @@ class Aggregate:
     ) -> Summary:
         """Return the statistics so far, rows in descending order of total time.
 
-        ``gap`` has the steps since the last recorded one, which are counted too.
+        ``gap`` has the steps since the last recorded one, which are counted too. On a device no event shows their time:
+        there they take the mean of the other unsampled ones, or of the recorded ones where there is no other.
         """
         cut = self._shown()
         cut.flush()
@@ -127,6 +132,9 @@ class Aggregate:
         phases[Phase.OTHER] = step_ns - sum(phases.values())
         rows = tuple(cut.rows(p50, p95, on_device=self._clock == "device"))
         other_steps = self.steps - steps
+        if self._clock == "device" and steps:
+            known = (self._unsampled_ns, self.unsampled_steps) if self.unsampled_steps else (step_ns, steps)
+            gap = gap._replace(ns=gap.steps * known[0] // known[1])
         gap_ns = gap.ns + gap.overhead_ns
         overhead_ns, observed_ns = self._overhead_ns + gap.overhead_ns, self._observed_ns + gap_ns
         dropped = sum((one.dropped for one in self._cuts.values()), self.dropped)

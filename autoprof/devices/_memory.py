@@ -47,6 +47,10 @@ class Memory(ABC):
         ``alloc_retries``: the allocator freed its cache to get memory; ``ooms``: it did so and still found none.
         """
 
+    def failures(self) -> dict[str, int]:
+        """Return the counts among the readings, which are of all steps so far."""
+        return {name: count for name, count in self.readings().items() if name in ("alloc_retries", "ooms")}
+
     def on(self, device: int) -> Memory:
         """Return the source for another device of the same type; ``close`` of this source closes it too."""
         return self

@@ -93,6 +93,20 @@ def test_a_span_reached_what_those_in_it_reached() -> None:
     assert spans["0"].memory_peak_bytes == 1310
 
 
+def test_a_failed_allocation_of_an_unsampled_step_is_counted() -> None:
+    """No recorded step follows it, whose readings would have it."""
+    allocator = FakeAllocator(1 << 20)
+    model = nn.Sequential(Work(allocator, 10))
+    config = {"sinks": {}, "sample": {"every": 64, "warmup": 0, "budget": None}}
+    with open_session(model, config, clock=FakeClock(tick_ns=1000), memory=allocator) as session:
+        for _ in range(3):
+            model(torch.ones(1)).sum().backward()
+            session.step()
+        with pytest.raises(MemoryError):
+            allocator.allocate(1 << 21)
+    assert session.summary().memory["ooms"] == 1
+
+
 def test_the_users_counters_read_the_same_with_and_without() -> None:
     """Nothing of ours resets anything."""
     read = []

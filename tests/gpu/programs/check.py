@@ -150,6 +150,7 @@ class Program:
         if "step" in self.truth:
             p50, rel = self.truth["step"]["p50"], self.expected.get("step_tolerance", REL)
             self.near("length of a step (median)", p50, s.step_p50_ns / 1e6, soft=soft, rel=rel)
+            self.near("mean of all steps", self.truth["wall_ms_per_step"], s.run_mean_ns / 1e6, soft=soft, rel=0.2)
         if self.explain:
             same = self.explain.get("steps") == s.steps
             self.say(same, "explain and summary agree on the recorded steps", s.steps, self.explain.get("steps"))
