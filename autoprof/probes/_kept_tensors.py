@@ -9,7 +9,7 @@ from __future__ import annotations
 import dis
 import sys
 from collections import deque
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from heapq import heappop, heappush
@@ -33,6 +33,9 @@ MIN_GROWTH: Final = 4
 """Elements, or operations, by which a variable has to grow before it is named."""
 
 
+Kind = Literal["graph", "tensors"]
+
+
 @dataclass(frozen=True, slots=True)
 class KeptTensors:
     """A variable that grows: its name, the line that adds to it, and its size."""
@@ -40,10 +43,31 @@ class KeptTensors:
     variable: str
     file: str
     line: int
-    kind: Literal["graph", "tensors"]
+    kind: Kind
     """Whether it is one tensor with the graph of many steps, or a container."""
     count: int
     """Operations from the oldest to the newest of the graph, or elements of the container that are no numbers."""
+
+
+class _Holder(NamedTuple):
+    """A variable that holds something: the identity of its value, and the functions that may add to it."""
+
+    identity: int
+    variable: str
+    file: str
+    codes: Sequence[CodeType]
+    kind: Kind
+    size: int
+
+    @property
+    def key(self) -> tuple[str, str, int]:
+        """Return the name, the file, and the first line of the function."""
+        return self.variable, self.file, self.codes[0].co_firstlineno if self.codes else 0
+
+    def described(self) -> KeptTensors:
+        """Return the variable with its line, which takes long to find."""
+        file, line = _place(self.codes, self.variable.rpartition(".")[2], self.file)
+        return KeptTensors(self.variable, file, line, self.kind, self.size)
 
 
 class _Seen(NamedTuple):
@@ -52,12 +76,12 @@ class _Seen(NamedTuple):
     first_step: int
     first_count: int
     last_step: int
-    kept: KeptTensors
+    kept: _Holder
 
     @property
     def grows(self) -> bool:
         """Whether it has grown in at least every second step."""
-        growth = self.kept.count - self.first_count
+        growth = self.kept.size - self.first_count
         return growth >= max(MIN_GROWTH, (self.last_step - self.first_step) / 2)
 
 
@@ -66,14 +90,23 @@ class KeptTensorsProbe:
 
     def __init__(self) -> None:
         self._seen: dict[tuple[str, str, int], _Seen] = {}
+        self._places: dict[int, tuple[str, str, int]] = {}
+        """The keys of the last look by the identity of the object."""
 
     def look(self, frame: FrameType | None, step: int) -> None:
         """Measure the variables of a frame, of those that called it, and of the program's modules."""
-        found = {(one.variable, one.file, one.line): one for one in _holders(frame)}
+        found: dict[tuple[str, str, int], _Holder] = {}
+        places = {}
+        for one in _holders(frame):
+            key = one.key
+            if key not in self._seen:  # the object may be known by another function's name for it
+                key = self._places.get(one.identity, key)
+            found[key], places[one.identity] = one, key
+        self._places = places
         for key, kept in found.items():
             before = self._seen.get(key)
-            if before is None or kept.count < before.kept.count:
-                self._seen[key] = _Seen(step, kept.count, step, kept)
+            if before is None or kept.size < before.kept.size:
+                self._seen[key] = _Seen(step, kept.size, step, kept)
             else:
                 self._seen[key] = before._replace(last_step=step, kept=kept)
         for key in self._seen.keys() - found.keys():
@@ -83,47 +116,47 @@ class KeptTensorsProbe:
     def growing(self) -> tuple[KeptTensors, ...]:
         """Return the variables that have grown at each look, the largest first."""
         grown = [one.kept for one in self._seen.values() if one.grows]
-        return tuple(sorted(grown, key=lambda one: -one.count)[:3])
+        return tuple(one.described() for one in sorted(grown, key=lambda one: -one.size)[:3])
 
 
-def _holders(frame: FrameType | None) -> Iterator[KeptTensors]:
+def _holders(frame: FrameType | None) -> Iterator[_Holder]:
     seen: set[int] = set()
     for _ in range(MAX_FRAMES):
         if frame is None:
             break
         code = frame.f_code
         if file_owner(code.co_filename) == "user":
-            yield from _measure(frame.f_locals, "", code.co_filename, code, seen)
-            yield from _measure(frame.f_globals, "", code.co_filename, code, seen)
+            yield from _measure(frame.f_locals, "", code.co_filename, [code], seen)
+            yield from _measure(frame.f_globals, "", code.co_filename, [code], seen)
         frame = frame.f_back
     for name, module in list(sys.modules.items()):
         file = None if name.partition(".")[0] in _OTHERS else getattr(module, "__file__", None)
         if file and file_owner(file) == "user":
-            yield from _measure(vars(module), f"{name.rpartition('.')[2]}.", file, None, seen)
+            yield from _measure(vars(module), f"{name.rpartition('.')[2]}.", file, [], seen)
 
 
 def _measure(
-    variables: Mapping[str, Any], prefix: str, file: str, code: CodeType | None, seen: set[int], depth: int = 0
-) -> Iterator[KeptTensors]:
+    variables: Mapping[str, Any], prefix: str, file: str, codes: Sequence[CodeType], seen: set[int], depth: int = 0
+) -> Iterator[_Holder]:
     """Yield the variables that hold something, and the attributes of the program's own objects among them."""
     for name, value in list(variables.items()):
         if id(value) in seen or (name.startswith("__") and name.endswith("__")):
             continue
         seen.add(id(value))
-        kind: Literal["graph", "tensors"] = "graph"
+        kind: Kind = "graph"
         if isinstance(value, torch.Tensor):
             size = _graph_age(value.grad_fn)
         elif isinstance(value, (list, dict, set, deque)):
             kind, size = "tensors", _large_in(value)
         else:
             if depth < MAX_DEPTH and _is_own(value):
-                yield from _measure(vars(value), f"{prefix}{name}.", file, code, seen, depth + 1)
+                yield from _measure(vars(value), f"{prefix}{name}.", file, _methods(value), seen, depth + 1)
                 if isinstance(value, torch.nn.Module):
                     for inner, module in value.named_modules(prefix=f"{prefix}{name}"):
-                        yield from _measure(vars(module), f"{inner}.", file, code, seen, MAX_DEPTH)
+                        yield from _measure(vars(module), f"{inner}.", file, _methods(module), seen, MAX_DEPTH)
             continue
         if size:
-            yield KeptTensors(prefix + name, file, 0 if code is None else _line(code, name), kind, size)
+            yield _Holder(id(value), prefix + name, file, codes, kind, size)
 
 
 def _is_own(value: Any) -> bool:
@@ -169,22 +202,40 @@ def _graph_age(root: Any) -> int:
     return int(newest - oldest)
 
 
-def _line(code: CodeType, attribute: str) -> int:
-    """Return the line of a function that adds to a variable: ``total = total + …``, ``kept.append(…)``."""
+def _methods(value: Any) -> list[CodeType]:
+    """Return the code of the methods of an object's class, as far as the program wrote it."""
+    functions = [vars(each).values() for each in type(value).__mro__]
+    codes = [
+        code for several in functions for one in several if isinstance(code := getattr(one, "__code__", None), CodeType)
+    ]
+    return [code for code in codes if file_owner(code.co_filename) == "user"]
+
+
+def _place(codes: Sequence[CodeType], variable: str, file: str) -> tuple[str, int]:
+    """Return the file and the line that adds to a variable, or else sets it; line 0 where no code does."""
+    places = [(code.co_filename, *_lines(code, variable)) for code in codes]
+    return (
+        next(((at, adding) for at, adding, _ in places if adding), None)
+        or next(((at, setting) for at, _, setting in places if setting), None)
+        or (file, 0)
+    )
+
+
+def _lines(code: CodeType, variable: str) -> tuple[int, int]:
+    """Return the lines of a function that add to a variable, ``total = total + …``, ``kept.append(…)``, and set it."""
     starts, line = dict(dis.findlinestarts(code)), code.co_firstlineno
     loaded: set[int] = set()
-    last = code.co_firstlineno
-    adding: list[int] = []
-    is_loaded = False
+    setting = line if variable in code.co_varnames[: code.co_argcount] else 0
+    adding, is_loaded = 0, False
     for instruction in dis.get_instructions(code):
         line = starts.get(instruction.offset) or line
         if is_loaded and instruction.argval in _ADDING:
-            adding.append(line)
-        is_loaded = instruction.argval == attribute and instruction.opname.startswith("LOAD_")
+            adding = line
+        is_loaded = instruction.argval == variable and instruction.opname.startswith("LOAD_")
         if is_loaded:
             loaded.add(line)
-        elif instruction.argval == attribute and instruction.opname.startswith("STORE_"):
-            last = line
+        elif instruction.argval == variable and instruction.opname.startswith("STORE_"):
+            setting = line
             if line in loaded:
-                adding.append(line)
-    return adding[-1] if adding else last
+                adding = line
+    return adding, setting

@@ -114,6 +114,34 @@ class Layer(torch.nn.Linear):
         self.history: list[torch.Tensor] = []
 
 
+class Remembering(Layer):
+    """A layer that adds to them."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return the input."""
+        self.history.append(x)
+        return x
+
+
+def other(probe: KeptTensorsProbe, net: torch.nn.Module, step: int) -> None:
+    """Look from a function with another name for the model."""
+    assert net is not None
+    look(probe, step)
+
+
+def test_what_one_function_and_another_one_hold_is_the_same() -> None:
+    """A look at the end of the run finds other functions; the line is that of the layer."""
+    probe, model = KeptTensorsProbe(), torch.nn.Sequential(Remembering())
+    for _ in range(3):
+        model(torch.ones(1))
+    other(probe, model, 3)
+    for _ in range(9):
+        model(torch.ones(1))
+    look(probe, 12)
+    (kept,) = probe.growing()
+    assert (kept.variable, kept.line) == ("model.0.history", Remembering.forward.__code__.co_firstlineno + 2)
+
+
 SEEN: list[object] = []
 """A list of the module, which a test fills."""
 
