@@ -1,5 +1,9 @@
 """Models of many shapes under the default: phases are whole, blocks are grouped, and the hot part is named."""
 
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -403,3 +407,48 @@ class Experts(Root):
 @program("targets", "a mixture of experts: each step calls two of eight")
 def mixture_of_experts() -> Judge:
     return judge_model(Experts()).named(r"experts\.\*").row(r"experts\.\*", "forward", "expert")
+
+
+@contextmanager
+def two_busy_processes() -> Iterator[None]:
+    """Keep two processors busy meanwhile; the processes end by themselves, too."""
+    spin = "import time\nend = time.monotonic() + 120\nwhile time.monotonic() < end: pass"
+    busy = [subprocess.Popen([sys.executable, "-c", spin]) for _ in range(2)]
+    try:
+        yield
+    finally:
+        for one in busy:
+            one.kill()
+            one.wait()
+
+
+def stages_in_turn(net: Any, x: Tensor) -> Any:
+    """Call the first layer, the stages and the last layer."""
+    x = net.first(x)
+    for stage in net.stages:
+        x = stage(x)
+    return net.last(x)
+
+
+def eight_stages(config: Any = None) -> Judge:
+    """Train eight stages that compute, beside two busy processes."""
+    stages = nn.ModuleList(nn.Sequential(nn.Linear(256, 256), nn.ReLU()) for _ in range(8))
+    model = Parts(stages_in_turn, first=nn.Linear(16, 256), stages=stages, last=nn.Linear(256, 1))
+    torch.set_num_threads(1)  # several would wait for one another at each operation
+    with two_busy_processes():
+        session = autoprof.instrument(model, config, optimizer=(optimizer := sgd(model)))
+        train(model, optimizer, 40)
+        return Judge(session).steps().closes()
+
+
+@program("targets", "beside two busy processes: each of the eight stages that the rules name has its row")
+def rules_on_a_busy_machine() -> Judge:
+    judge = eight_stages({"targets": [{"match": r"stages\.(\d)", "name": r"Model/Stage\1"}]})
+    for stage in range(8):
+        judge.named(rf"Model\.Stage{stage}").named(rf"Model\.Stage{stage}", "backward")
+    return judge.recorded(0.5)
+
+
+@program("targets", "beside two busy processes: the default opens the eight stages under one name")
+def default_on_a_busy_machine() -> Judge:
+    return eight_stages().named(r"stages\.\*").named(r"stages\.\*", "backward").recorded(0.5)
