@@ -19,7 +19,7 @@ A comment above a block changes that:
 - ``<!-- not run: REASON -->`` says why it is not run.
 
 A page's folder has ``examples``, ``configs`` and ``train.py``, which is a copy of ``examples/slow_training.py``. A page
-with ``<!-- runs -->`` finds four short runs in ``runs``: ``base-1``, ``base-2``, ``change-1`` and ``change-2``.
+with ``<!-- runs -->`` finds six short runs in ``runs``: ``base-1`` to ``base-3`` and ``change-1`` to ``change-3``.
 """
 
 from __future__ import annotations
@@ -209,7 +209,7 @@ def part_of(output: str, notes: dict[str, str]) -> str:
 
 
 def sample_runs(folder: Path, python: Sequence[str] = (sys.executable,)) -> Path:
-    """Make the four short runs that pages with ``<!-- runs -->`` find."""
+    """Make the six short runs that pages with ``<!-- runs -->`` find."""
     program = f"""{PRELUDE}
 import pathlib, time, autoprof
 class Wait(torch.nn.Module):
@@ -217,7 +217,8 @@ class Wait(torch.nn.Module):
         time.sleep(0.004)  # so that a busy machine does not hide the difference
         return batch
 model.append(Wait())
-for name, again in (("base-1", 1), ("change-1", 2), ("base-2", 1), ("change-2", 2)):
+for name, again in [("base", 1), ("change", 2)] * 3:
+    number = 1 + len(list(pathlib.Path("runs").glob(f"{{name}}-*")))
     config = {{"output": "made", "sinks": {{"jsonl": {{"flush_s": 0}}, "log": {{}}}}, "sample": {{"budget": None}}}}
     with autoprof.instrument(model, config, optimizer=optimizer) as session:
         for batch, target in list(loader)[:20] * 2:
@@ -226,7 +227,7 @@ for name, again in (("base-1", 1), ("change-1", 2), ("base-2", 1), ("change-2", 
             optimizer.step()
             optimizer.zero_grad()
             session.step()
-    pathlib.Path(session.folder).rename(pathlib.Path("runs") / name)
+    pathlib.Path(session.folder).rename(pathlib.Path("runs") / f"{{name}}-{{number}}")
 """
     (folder / "runs").mkdir(parents=True)
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}

@@ -127,7 +127,7 @@ def test_a_command_is_understood(page: str, command: str, capsys: pytest.Capture
 
 @pytest.fixture(scope="session")
 def runs(tmp_path_factory: pytest.TempPathFactory, forking_python: ForkingPython) -> Path:
-    """The folder of four short runs."""
+    """The folder of six short runs."""
     return sample_runs(tmp_path_factory.mktemp("sample"), forking_python.command)
 
 

@@ -31,10 +31,9 @@ def add(commands: Any) -> None:
 
 
 def _positive(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"{value} is too small; allowed: 1 or more")
-    return value
+    if not text.isdecimal() or not int(text):
+        raise argparse.ArgumentTypeError(f"{text} is not allowed; allowed: 1 or more")
+    return int(text)
 
 
 def run(arguments: argparse.Namespace) -> int:
