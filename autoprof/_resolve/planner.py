@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 from .._capture.marks import codes as marks
 from .._capture.marks.codes import Label
-from ..frame import LOGGED_LANE, Phase
+from ..frame import LOGGED_LANE, TRAINING_LANE, Phase
 from .plan import BackwardCall, Plan, PlannedSpan, as_column
 
 
@@ -143,7 +143,12 @@ class Planner:
             marks.PAUSE: self._pause,
             marks.UNPAUSE: self._unpause,
         }
+        turn = -1
         for at, (code, number) in enumerate(zip(codes, lanes, strict=True)):
+            if number != TRAINING_LANE and at > turn:
+                turn = self._end_of_turn(codes, lanes, at)
+            if at <= turn:
+                number = TRAINING_LANE
             lane = self._lanes.get(number)
             if lane is None:
                 lane = self._lanes[number] = Lane(number)
@@ -174,6 +179,26 @@ class Planner:
     def _overhead_ns(self, codes: Sequence[int]) -> int:
         memory = sum(code & marks.KIND_MASK == marks.MEMORY for code in codes)  # a memory reading counts its own time
         return round((len(codes) - memory) * self._mark_ns)
+
+    def _end_of_turn(self, codes: Sequence[int], lanes: Sequence[int], at: int) -> int:
+        """Return the end of an update by another thread while the training thread runs nothing; -1 where it is none.
+
+        Such an update is a part of the step: forward and backward may run in an executor, and ``step()`` outside of it.
+        """
+        code, training = codes[at], self._lanes.get(TRAINING_LANE)
+        is_update = code & marks.KIND_MASK == marks.ENTER and self._label_of(code).phase is Phase.OPTIMIZER
+        if not is_update or (training is not None and training.stack):
+            return -1
+        leave = code & ~marks.KIND_MASK | marks.LEAVE
+        for end in range(at + 1, len(codes)):
+            if lanes[end] != lanes[at]:
+                return -1
+            if codes[end] == leave:
+                return end
+        return -1
+
+    def _label_of(self, code: int) -> Label:
+        return self._labels[(code >> marks.KIND_BITS) & marks.INDEX_MASK]
 
     # Opening and closing spans on a lane's stack.
 

@@ -352,7 +352,7 @@ class TrainingSteps:
             raw = self._close(opened, held)
             self._pipeline.submit(raw)
             self._count_cost(raw.mark_batch.mark_count, began_ns, began_cpu_ns, counts=not opened.asked)
-            if raw.mark_batch.skipped:
+            if raw.mark_batch.skipped and not raw.warmup:  # the first steps find out which thread trains
                 self._notes.warn_once(
                     "other threads call the model while it trains: their calls are not recorded, only those of the "
                     "training thread"

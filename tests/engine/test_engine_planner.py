@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import pytest
+
 from autoprof import Phase
 from autoprof._capture.marks import codes as marks
 from autoprof._capture.marks.codes import Label
@@ -259,3 +261,21 @@ def test_a_plan_is_kept_for_equal_marks_unless_they_mean_another_call_each_time(
     earlier.codes.append(earlier.codes[0] - marks.STEP_STRIDE)
     earlier.lanes.append(0)
     assert not earlier.plan().repeatable
+
+
+@pytest.mark.parametrize(("is_open", "lane"), [(False, 0), (True, 1)])
+def test_an_update_on_another_thread_is_the_steps_own_where_the_training_thread_runs_nothing(
+    is_open: bool, lane: int
+) -> None:
+    """Forward and backward run in an executor, and ``step()`` outside of it; a forward meanwhile runs beside it."""
+    step = Step("net").label("Optimizer", Phase.OPTIMIZER, frozenset((Phase.OPTIMIZER,)))
+    step.enter("net", 1)
+    if not is_open:
+        step.leave("net", 1)
+    step.lane = 1
+    step.enter("Optimizer").leave("Optimizer")
+    step.lane = 0
+    if is_open:
+        step.leave("net", 1)
+    plan = step.plan()
+    assert plan.layout.lanes[plan.layout.names.index("Optimizer")] == lane
