@@ -106,9 +106,10 @@ def _path(line: CallSite, users: tuple[Site, ...], common: set[tuple[str, int]])
         inside = [user for user in reversed(users[: at or 0]) if not user.function.startswith("<")]
         if not inside:
             return within
-        first = "" if inside[0].function == _called(line) else f" → {inside[0].function}"
+        place = _place(inside[0])
+        first = f", at {place}" if inside[0].function == _called(line) else f" → {inside[0].function} ({place})"
         last = "".join(f" → {user.function}" for user in inside[1:][-2:])
-        return f"{first} ({_place(inside[0])}){last or within}"
+        return f"{first}{last or within}"
     callers = users[0 if at is None else at + 1 :]
     return f", called in {callers[0].function} ({_place(callers[0])})" if callers else ""
 

@@ -262,5 +262,5 @@ def test_a_line_is_named_with_the_calls_inside_it_or_around_it(probe: StackProbe
         *((1060 + ms, "main after draw rest") for ms in range(0, 30, 5)),
     )
     tables = monitor.statistics()
-    assert tables[UNATTRIBUTED].describe(0.5) == "train.py:6 draw (train.py:7) → rest, 50.0 % (6 samples)"
+    assert tables[UNATTRIBUTED].describe(0.5) == "train.py:6 draw, at train.py:7 → rest, 50.0 % (6 samples)"
     assert tables["data Data"].describe(0.3) == "train.py:4 rest, called in decode (train.py:3), 30.0 % (6 samples)"
