@@ -8,7 +8,7 @@ from typing import Final
 
 from .._core.plugins import PartKind
 from ..summary import Finding, Summary
-from ._contention import FIRM, QUIET, is_crowded
+from ._contention import FIRM, QUIET, contention
 from ._evidence import Evidence
 from ._rule import MIN_STEPS, Rule
 from ._setting_notes import new_notes
@@ -30,7 +30,7 @@ def find_rules() -> dict[str, Rule]:
 def judge(run: Evidence) -> tuple[Finding, ...]:
     """Return the findings by gain, then the abstentions; of a run without a recorded step there are no abstentions."""
     rules, steps = find_rules(), run.summary.steps
-    enough, crowded = steps >= MIN_STEPS, is_crowded(run)
+    enough, waited = steps >= MIN_STEPS, _waited_for_others(run)
     few = abstain("", f"recorded steps ({MIN_STEPS} needed, {steps} so far)", "let the run continue")
     found: list[Finding] = []
     for rule in rules.values():
@@ -41,7 +41,7 @@ def judge(run: Evidence) -> tuple[Finding, ...]:
             continue
         if not enough and (finding is None or finding.severity == "info"):
             finding = replace(few, rule=rule.name)
-        if crowded and finding is not None and _may_be_contention(rule, finding):
+        if waited is not None and finding is not None and _may_be_contention(rule, finding, waited):
             finding = abstain(rule.name, QUIET, "stop them and measure again", finding.evidence)
         if finding is not None and (steps or finding.severity != "info"):
             found.append(_without_device(rule, run, finding) if enough else finding)
@@ -53,14 +53,24 @@ def judge(run: Evidence) -> tuple[Finding, ...]:
     return tuple(sorted(found, key=key))  # of equal keys in the order of their rules
 
 
-def _may_be_contention(rule: Rule, finding: Finding) -> bool:
-    """Return whether other processes may have caused a finding: unless it has a rhythm, or is far above its bound."""
+def _waited_for_others(run: Evidence) -> float | None:
+    """Return the share of the time in which the thread waited for a processor of others; None on a quiet machine."""
+    used = contention(run)
+    return (used.waiting or 0.0) if used is not None and used.by_others else None
+
+
+def _may_be_contention(rule: Rule, finding: Finding, waited: float) -> bool:
+    """Return whether other processes may have caused a finding: unless it has a rhythm, or is far above its bound.
+
+    Where the thread waits for a processor most of the time, all of that wait may lie in the time that was found.
+    """
     shown = finding.evidence
     has_rhythm = shown.get("every") is not None
     if finding.severity == "info" or has_rhythm or not (rule.needs_quiet or rule.host_times):
         return False
     pairs = [(shown[low], shown[bound]) for low, bound in _BOUNDS if low in shown and bound in shown]
-    return rule.needs_quiet or any(low < FIRM * bound for low, bound in pairs)
+    is_wait = waited > 0.5 and shown.get("share_low", 1.0) < waited
+    return rule.needs_quiet or is_wait or any(low < FIRM * bound for low, bound in pairs)
 
 
 _BOUNDS: Final = (("share_low", "bound"), ("ratio_low", "ratio_bound"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Sequence
 from itertools import pairwise
 from math import log
@@ -177,16 +176,18 @@ def _describe(numbers: npt.NDArray[np.int64], is_long: npt.NDArray[np.bool_]) ->
         return f"the steps since {numbers[began]}", None
     if ended is not None:
         return f"the steps up to {numbers[-1 - ended]}", None
-    every = int(median(np.diff(steps)))
+    begins = steps[np.diff(steps, prepend=steps[0] - 2) > 1]  # several in a row come at once, as at an epoch's end
+    every = int(median(np.diff(begins))) if len(begins) > 1 else 0
     within = (numbers >= first) & (numbers <= last)
     rest = numbers % max(every, 1)
-    due = within & (rest == Counter(rest[is_long].tolist()).most_common(1)[0][0])
+    long = np.bincount(rest[within & is_long], minlength=max(every, 1))
+    due = np.flatnonzero(long >= REGULAR * np.bincount(rest[within], minlength=max(every, 1)).clip(1))
     # Recorded steps between the due ones show that these are not long. A distance is a multiple of ``every`` by chance
     # once in ``every`` times: all together at most once in a hundred.
-    agrees = (due & is_long).sum() >= REGULAR * max(due.sum(), len(steps))
-    is_regular = every > 1 and agrees and (within & ~due).sum() >= MIN_LONG
-    if is_regular and (len(steps) - 1) * log(every) >= log(100):
-        return f"every {ordinal(every)} step", every
+    agrees = long[due].sum() >= REGULAR * len(steps)
+    is_regular = every > len(due) and agrees and (within & ~np.isin(rest, due)).sum() >= MIN_LONG
+    if is_regular and (len(begins) - 1) * log(every) >= log(100):
+        return f"every {ordinal(every)} step" if len(due) == 1 else f"{len(due)} of every {every} steps", every
     return f"{len(steps)} of {count(len(numbers), 'step')}", None
 
 

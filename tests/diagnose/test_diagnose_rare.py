@@ -44,6 +44,13 @@ def test_the_share_is_that_of_the_whole_run() -> None:
     assert "(40.5 % of the run)" in why(summary, "data-wait")
 
 
+def test_several_steps_in_a_row_have_a_rhythm() -> None:
+    """The last two of twenty batches of each epoch come from a slow disk."""
+    assert "60.0 ms in 2 of every 20 steps" in why(
+        run({at for at in range(161) if at % 20 > 17}, data=60.0), "data-wait"
+    )
+
+
 def test_long_steps_without_a_rhythm_are_counted() -> None:
     """The distances have no common length."""
     summary = run({3, 10, 14, 33, 60, 61, 85, 97, 120, 131, 150, 159}, data=60.0)

@@ -108,7 +108,7 @@ def cold_cache_in_the_first_epoch() -> Judge:
     judge.steps().run_time().verdict("data-wait", "read_cold", also=("jitter",))
     when = (
         r"(?:until|since|up to|in|from|before|after) (?:the )?(?:first )?steps? \d+|steps? \d+ (?:to|-) \d+"
-        r"|(?:first|beginning)[^.;]{0,20}(?:epoch|batches|of the run)"
+        r"|(?:first|beginning)[^.;]{0,20}(?:epoch|batches|of the run)|the steps up to \d+"
     )
     return judge.says("it was the beginning of the run", when)
 
