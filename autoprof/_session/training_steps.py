@@ -161,6 +161,7 @@ class TrainingSteps:
         self._end_unix_ns = 0
         """The wall-clock time at which the last recorded step ended."""
         self._gap = _Gap()
+        self._stride_note = ""
         # The account.
         self.work_ns = 0
         """Processor time of autoprof's own work at the ends of steps so far."""
@@ -406,7 +407,8 @@ class TrainingSteps:
             self._sampler.restart()
         note = self._sampler.note_stride(number)
         if note is not None:
-            self._notes.add(note)
+            self._notes.add(note, instead_of=self._stride_note)
+            self._stride_note = note
         warmup = self._pipeline.took_long() or number <= self._warmup or asked
         if self._recorder.suspended:
             self._recorder.resume()
