@@ -88,7 +88,10 @@ class Recorder:
         shown: bool = True,
     ) -> int:
         """Add a label and return its index, shifted for use in codes; ``phases`` are those that become spans."""
-        label = Label(clean_name(name), fqn, phase, phases or frozenset((phase,)), shown)
+        return self.add_label(Label(clean_name(name), fqn, phase, phases or frozenset((phase,)), shown))
+
+    def add_label(self, label: Label) -> int:
+        """Add a label and return its index, shifted for use in codes."""
         with self._labelling:  # a label that another thread adds between append and len would take this one's index
             self.labels.append(label)
             return (len(self.labels) - 1) << KIND_BITS

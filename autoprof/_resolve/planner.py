@@ -20,6 +20,9 @@ from .._capture.marks.codes import Label
 from ..frame import LOGGED_LANE, TRAINING_LANE, Phase
 from .plan import BackwardCall, Plan, PlannedSpan, as_column
 
+PartKey = tuple[str, str | None, Phase]
+"""The name, fqn and phase of a part of a compiled graph."""
+
 
 @dataclass(slots=True)
 class StackEntry:
@@ -28,7 +31,9 @@ class StackEntry:
     ``span`` is -1 where no span is wanted. A backward pass puts its base (``is_base``) below the backwards it runs; a
     base is ``nested`` inside another pass. ``started`` has, by ordinal, the last span of each call whose backward has
     started above this base. ``is_unattributed`` marks the span above a base while no instrumented module's backward
-    runs. ``interrupted`` are the backwards that a recompute interrupted.
+    runs. ``interrupted`` are the backwards that a recompute interrupted. ``part`` is the label and phase of an entry
+    inside a compiled module, whose marks are parts; an entry that ``is_rest`` ends with the next mark. ``parts`` are
+    the labels that have been inside this call.
     """
 
     span: int
@@ -40,6 +45,9 @@ class StackEntry:
     is_unattributed: bool = False
     interrupted: tuple[StackEntry, ...] = ()
     started: dict[int, int] = field(default_factory=dict)
+    part: tuple[Label, Phase] | None = None
+    is_rest: bool = False
+    parts: set[PartKey] = field(default_factory=set)
 
 
 @dataclass(slots=True)
@@ -54,6 +62,10 @@ class Lane:
     stack: list[StackEntry] = field(default_factory=list)
     last: int = -1
     last_edge: tuple[int, bool] | None = None
+    rest_end: int = -1
+    """The mark that ended the rest of a compiled module's time last."""
+    in_graph: bool = False
+    """Whether the last mark began a part of a graph, which goes on."""
 
     def base(self) -> int | None:
         """Return the position on the stack of the innermost backward pass's base."""
@@ -119,6 +131,8 @@ class Planner:
         self._forwards: dict[int, list[int]] = {}
         self._recomputed: set[BackwardCall] = set()
         self._values: list[int] = []
+        self._parts: set[PartKey] = set()
+        """The labels inside graphs that run in no call of a module."""
         self._pauses = Pauses()
         self._unmatched = 0
 
@@ -136,6 +150,7 @@ class Planner:
             marks.LEAVE: self._leave,
             marks.BACKWARD_START: self._start_backward,
             marks.BACKWARD_END: self._end_backward,
+            marks.PART: self._begin_part,
             marks.GRAPH_BEGIN: self._begin_pass,
             marks.GRAPH_END: self._end_pass,
             marks.LOGGED: self._log,
@@ -157,6 +172,9 @@ class Planner:
                 self._values.append(at)
             if kind == marks.THREAD:
                 continue
+            if lane.stack and lane.stack[-1].is_rest and kind not in marks.VALUE_KINDS:
+                self._close_to(lane, len(lane.stack) - 1, at)
+                lane.rest_end = at
             index = (code >> marks.KIND_BITS) & marks.INDEX_MASK
             handlers[kind](lane, at, kind, index, code >> marks.ORDINAL_SHIFT)
             if kind not in marks.VALUE_KINDS:
@@ -392,6 +410,53 @@ class Planner:
             if entry.is_backward and entry.ordinal >= ordinal:
                 self._close_to(lane, depth, at)
                 return
+
+    # Inside compiled modules.
+
+    def _begin_part(self, lane: Lane, at: int, kind: int, index: int, ordinal: int) -> None:
+        """Close what this part of a graph is not inside of, and open what is missing of its path.
+
+        The graph of a compiled module runs inside the module's own forward, recompute or backward, without marks of
+        its own; a call that the labels do not know (``PartPath``) keeps its time whole.
+        """
+        label, depth = self._labels[index], self._running_module(lane)
+        module = None if depth is None else lane.stack[depth]
+        fqn = None if module is None else self._labels[module.index].fqn
+        path = None if label.inside is None else label.inside.get(fqn)
+        if path is None:
+            return
+        is_end = path.labels == (path.rest,)
+        around = self._spans[module.span].phase if module is not None and module.span >= 0 else label.phase
+        phase = around if label.phase is Phase.FORWARD else label.phase
+        seen = self._parts if module is None else module.parts
+        outside = (i for i, entry in enumerate(lane.stack) if entry.part is None and not entry.is_unattributed)
+        kept = first = max(outside, default=-1) + 1
+        if module is not None and not lane.in_graph and lane.rest_end != at:  # since the mark before the graph
+            self._close_to(lane, first, max(lane.last, 0))
+            self._open_part(lane, max(lane.last, 0), seen, path.rest, around)
+            self._close_to(lane, first, at)
+        lane.in_graph = not is_end
+        for wanted, entry in zip(path.labels, lane.stack[first:], strict=False):
+            if entry.part != (wanted, phase):
+                break
+            kept += 1
+        self._close_to(lane, kept, at)
+        for wanted in () if module is None and is_end else path.labels[kept - first :]:
+            self._open_part(lane, at, seen, wanted, phase)
+            lane.stack[-1].is_rest = is_end
+
+    def _running_module(self, lane: Lane) -> int | None:
+        """Return the position on the stack of the innermost call of a module whose marks are not parts of a graph."""
+        calls = ((at, lane.stack[at].index) for at in range(len(lane.stack) - 1, -1, -1) if not lane.stack[at].is_base)
+        return next((at for at, index in calls if index >= 0 and self._labels[index].fqn is not None), None)
+
+    def _open_part(self, lane: Lane, at: int, seen: set[PartKey], label: Label, phase: Phase) -> None:
+        """Open the span of a part; the parts of one call count as one."""
+        key = label.name, label.fqn, phase
+        lane.stack.append(
+            StackEntry(self._open(lane, at, label, phase, calls=int(key not in seen)), part=(label, phase))
+        )
+        seen.add(key)
 
     # Values and pauses.
 

@@ -48,6 +48,7 @@ from ..probes.log_calls import LogProbe
 from ..probes.stacks import StackProbe
 from ..probes.sync_calls import SyncProbe
 from ..sinks import Config, Sink, close_unused, load_config, open_sinks, writes_files
+from .compiled_graphs import CompiledGraphs
 from .observers import ExcludedTime, MemoryTable, ModuleSources
 from .pipeline import Pipeline
 from .rank_exchange import LateGroup, RankExchange, make_exchange
@@ -281,6 +282,8 @@ class _Builder:
         self._probes = StepProbes(self._context)
         attached.add(self._probes.remove)
         step_probes: list[Probe] = [OptimizerHooks(after=self._footprint.stepped), self._root, *self._probes.sampled]
+        self._graphs = CompiledGraphs(model, recorder)
+        attached.add(self._graphs.remove)
         self._session_probes = SessionProbes(
             model,
             recorder,
@@ -288,6 +291,7 @@ class _Builder:
             self._memory,
             step_probes,
             self._notes.add,
+            self._graphs,
             follow=self._follow,
             follows_backward=follows_backward,
         )
@@ -350,9 +354,10 @@ class _Builder:
         return observers
 
     def _unseen_modules(self) -> UnseenModules:
-        unseen = UnseenModules(self._recorder, self._model, self._selection, self._notes)
+        unseen = UnseenModules(self._recorder, self._model, self._selection, self._graphs, self._notes)
         self._attached.add(keep_calls().remove)
         self._attached.add(around_compiler(_nothing, unseen.compiled).remove)
+        self._attached.add(self._graphs.follow().remove)
         calls = CompiledCalls([(node.inner, node.module) for node in walk(self._model)], unwrap, unseen.found)
         self._attached.add(calls.close)
         calls.begin()

@@ -18,6 +18,7 @@ from .._core.weak import Weak
 from .._targets import NO_RULE, Target, walk
 from ..devices import Memory
 from ..frame import MODULE_PHASES, Phase
+from .compiled_graphs import CompiledGraphs
 
 
 class TargetSet(NamedTuple):
@@ -44,6 +45,7 @@ class SessionProbes:
         memory: Memory,
         step_probes: Sequence[Probe],
         note: Callable[[str], None],
+        graphs: CompiledGraphs,
         *,
         follow: bool,
         follows_backward: bool,
@@ -61,7 +63,8 @@ class SessionProbes:
         """The targets recorded in the open step, or in the last one."""
         self.fqns: frozenset[str] = frozenset()
         """The fqns of the modules that are recorded when called."""
-        self._step_probes = tuple(step_probes)
+        self._graphs = graphs
+        self._step_probes = (*step_probes, graphs)
         self._is_on = False
         self._idling: Sequence[Probe] | None = None
         """The probes of the present targets that stay attached, and mark nothing where they are off; None: unknown."""
@@ -99,6 +102,7 @@ class SessionProbes:
         if chosen is self.set:
             return False
         self.renew()
+        self._graphs.use(chosen.targets)
         self.set, self.fqns = chosen, frozenset(target.fqn for target in chosen.targets)
         return True
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 from weakref import WeakSet, ref
 
 from .._capture.marks.codes import ENTER, INDEX_MASK, KIND_BITS, KIND_MASK
@@ -14,10 +14,16 @@ from .._resolve import RawStep
 from .._resolve.observer import Observer
 from .._targets import Target, find_unseen, unwrap
 from ..frame import FrameRun, Layout
+from .compiled_graphs import CompiledGraphs
+
+COMPILED_ELSEWHERE: Final = (
+    "they were compiled before autoprof.instrument, or by another backend than inductor; call autoprof.instrument "
+    "before the first step"
+)
 
 
 class UnseenModules(Observer):
-    """Note what torch compiled and hooks no longer see, and at the end the first targets that no step has called.
+    """Note what neither hooks nor names in compiled graphs show, and at the end the first targets without a call.
 
     A step in which torch compiled is excluded. Modules of torch's own classes are not named as uncalled: others use
     their weights without a call, as attention does.
@@ -25,8 +31,11 @@ class UnseenModules(Observer):
 
     provides = "notes on modules that hooks do not see"
 
-    def __init__(self, recorder: Recorder, model: Any, targets: Iterable[Target], notes: Notes) -> None:
+    def __init__(
+        self, recorder: Recorder, model: Any, targets: Iterable[Target], graphs: CompiledGraphs, notes: Notes
+    ) -> None:
         self._recorder = recorder
+        self._graphs = graphs
         self._notes = notes
         self._model = ref(model)
         self._old = WeakSet(model.modules())
@@ -68,8 +77,12 @@ class UnseenModules(Observer):
         seen = {code >> KIND_BITS & INDEX_MASK for code in raw.mark_batch.codes if code & KIND_MASK == ENTER}
         labels = [label for at, label in enumerate(self._recorder.labels) if at not in seen]
         expected = raw.instrumented - self._named
-        unseen = {label.fqn: label.fqn or label.name for label in labels if label.fqn in expected}
-        self._named.update(fqn for fqn in unseen if fqn is not None)
+        unseen = {
+            label.fqn: label.fqn or label.name
+            for label in labels
+            if label.fqn is not None and label.fqn in expected and not self._graphs.has_names(label.fqn)
+        }
+        self._named.update(unseen)
         if not unseen:
             return
         names = shorten(visible(", ".join(unseen.values())), 200)
@@ -81,10 +94,9 @@ class UnseenModules(Observer):
                 "time is part of `other`. To see it, compile the model itself: torch.compile(model)"
             )
         else:
+            reason = "; ".join(self._graphs.reasons) or COMPILED_ELSEWHERE
             self._notes.warn_once(
-                f"hooks do not fire inside graphs of torch.compile: step {raw.step} did not call {names}. A compiled "
-                "module is timed as a whole, and recompute in its graph is part of backward; to see parts of it, "
-                "compile them one by one, as in block.compile(), or train some steps without torch.compile"
+                f"torch.compile: no rows for {names}, whose time is in the compiled module around them: {reason}"
             )
 
     def frames(self, run: FrameRun) -> None:
@@ -107,7 +119,8 @@ class UnseenModules(Observer):
             )
             return {}
         known = self._called | self._named
-        names = ", ".join(fqn or "the model itself" for fqn in self._fqns if fqn not in known)
+        missing = (fqn for fqn in self._fqns if fqn not in known and not self._graphs.has_names(fqn))
+        names = ", ".join(fqn or "the model itself" for fqn in missing)
         if names:
             self._notes.warn_once(
                 f"model: never called in a recorded step: {shorten(visible(names), 200)}. Their time, if "

@@ -63,6 +63,8 @@ class Zoom(Observer):
         self._first = {root.name, *(self._parents[one.name].name for one in first if one is not root)}
         self._opened = set(self._first)
         self._over_budget: set[str] = set()
+        self._hidden: set[str] = set()
+        """The groups that were opened, and none of whose parts was ever seen."""
         self._allowed: float | None = None
         """The marks in a step that the budget affords; None before it is known."""
         self._calls: dict[str, float] = {}
@@ -88,9 +90,10 @@ class Zoom(Observer):
         times = self._times = self._adding.sum_up()
         self._adding = RowTimes()
         self._calls.update((name, calls / times.steps) for name, calls in times.calls.items())
-        before = len(self._opened)
+        before = set(self._opened)
+        self._close_hidden()
         self._open_longest(times)
-        if len(self._opened) > before:
+        if self._opened != before:
             self._change()
         else:
             self._due = min(2 * self._due, 512)
@@ -125,13 +128,20 @@ class Zoom(Observer):
 
     # The choice.
 
+    def _close_hidden(self) -> None:
+        """Close the groups without a call of a part, as inside a module that another compiler than inductor runs."""
+        for group in self._closable():
+            if not any(part.name in self._calls for part in group.visible):
+                self._opened.remove(group.name)
+                self._hidden.add(group.name)
+
     def _open_longest(self, times: RowTimes) -> None:
         """Open the longest rows that are affordable."""
         self._over_budget.clear()
         recorded, affordable = self.groups, self._affordable(times)
         marks = self._marks_of(recorded)
         shares = {group.name: self._share(group, times) for group in recorded}
-        closed = [group for group in recorded if group.name not in self._opened and group.visible]
+        closed = [one for one in recorded if one.name not in self._opened | self._hidden and one.visible]
         for group in sorted(closed, key=lambda one: -shares[one.name]):
             if shares[group.name] < OPEN_SHARE:
                 break
@@ -201,8 +211,12 @@ class Zoom(Observer):
         return {group.name: self._stopped(group) for group in self.groups}
 
     def _stopped(self, group: ModuleGroup) -> Stopped | None:
-        if not group.visible:
-            return "hidden" if group.hidden is not None or any(child.hidden for child in group.children) else "leaf"
+        if not group.visible or group.name in self._hidden:
+            return (
+                "hidden"
+                if group.name in self._hidden or group.hidden or any(child.hidden for child in group.children)
+                else "leaf"
+            )
         if group.name in self._opened:
             return None
         return "budget" if group.name in self._over_budget else "small"

@@ -11,7 +11,7 @@ from torch import nn
 
 from .._core.names import clean_name
 from ..frame import MODULE_PHASES, Phase
-from .coverage import hidden_nodes
+from .coverage import scripted_around
 from .structure import Structures
 from .target import NO_RULE, Target
 from .tree import ModuleNode, walk
@@ -30,8 +30,8 @@ class ModuleGroup:
     """The members, each called, in the order of the model."""
     children: tuple[ModuleGroup, ...] = ()
     """The groups of the nearest called modules inside the members; none inside a hidden module."""
-    hidden: str | None = None
-    """``compiled`` or ``scripted`` where hooks on the members do not fire: inside such a module."""
+    hidden: bool = False
+    """Whether hooks on the members do not fire: TorchScript runs the module around them."""
 
     @property
     def class_name(self) -> str:
@@ -46,12 +46,12 @@ class ModuleGroup:
     @property
     def is_recordable(self) -> bool:
         """Whether hooks on the members fire when they are called."""
-        return self.hidden is None and self.nodes[0].called
+        return not self.hidden and self.nodes[0].called
 
     @property
     def visible(self) -> list[ModuleGroup]:
         """The groups inside whose hooks fire, without those that do nothing."""
-        return [child for child in self.children if child.hidden is None and child.class_name != "Identity"]
+        return [child for child in self.children if not child.hidden and child.class_name != "Identity"]
 
     def below(self) -> Iterator[ModuleGroup]:
         """Yield the group and every group inside it, in the order of the model."""
@@ -79,7 +79,7 @@ def group_tree(model: nn.Module) -> ModuleGroup:
 class _Grouping:
     def __init__(self, nodes: list[ModuleNode]) -> None:
         self._structures = Structures(nodes)
-        self._hidden = {node: hidden.kind for node, hidden in hidden_nodes(nodes).items()}
+        self._hidden = scripted_around(nodes)
         self._placed: set[ModuleNode] = set()
 
     def root(self, node: ModuleNode) -> ModuleGroup:
@@ -91,9 +91,9 @@ class _Grouping:
 
     def _group(self, name: str, prefix: str, nodes: tuple[ModuleNode, ...]) -> ModuleGroup:
         """Return the group of these equal nodes; ``prefix`` begins the names inside it."""
-        hidden = self._hidden.get(nodes[0])
+        hidden = nodes[0] in self._hidden
         children: tuple[ModuleGroup, ...] = ()
-        if hidden is None and not isinstance(nodes[0].inner, nn.MultiheadAttention):  # it uses out_proj's weights only
+        if not hidden and not isinstance(nodes[0].inner, nn.MultiheadAttention):  # it uses out_proj's weights only
             children = tuple(self._inside(nodes, prefix))
         return ModuleGroup(name, nodes, children, hidden)
 
@@ -140,12 +140,12 @@ class _Grouping:
         self, parent: ModuleNode, stem: str, family: dict[str, ModuleNode], is_named: bool
     ) -> Iterator[tuple[str, list[str]]]:
         """Yield path and attributes of each set of at least two equal members of a numbered family."""
-        kinds: dict[tuple[int, str | None], list[str]] = {}
+        kinds: dict[tuple[int, bool], list[str]] = {}
         members: dict[ModuleNode, str] = {}
         for attribute, node in family.items():
             members.setdefault(node, attribute)  # one module may stand at several places
         for node, attribute in members.items():
-            kinds.setdefault((self._structures.number(node), self._hidden.get(node)), []).append(attribute)
+            kinds.setdefault((self._structures.number(node), node in self._hidden), []).append(attribute)
         repeated = [alike for alike in kinds.values() if len(alike) > 1]
         if len(kinds) > 1 and parent.called:
             listed = isinstance(parent.inner, nn.Sequential) and not stem

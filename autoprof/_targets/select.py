@@ -101,7 +101,7 @@ def _first_cut(model: nn.Module, nodes: list[ModuleNode]) -> Selection:
         raise TargetError(
             f"model: a {tree.class_name} without a module that is ever called; allowed: one with 'forward'"
         )
-    hidden = {node.fqn for group in tree.below() if group.hidden is not None for node in group.nodes}
+    hidden = {node.fqn for group in tree.below() if group.hidden for node in group.nodes}
     notes = hidden_notes(nodes, [node for node in nodes if node.fqn in hidden])
     targets = {target.fqn: target for group in cut for target in group.targets()}
     return Selection((targets[node.fqn] for node in nodes if node.fqn in targets), notes)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -50,8 +50,6 @@ class ModuleNode:
     children: list[ModuleNode] = field(default_factory=list)
     child_names: list[str] = field(default_factory=list)
     """The attribute of each of the ``children``."""
-    compiled_in: str | None = None
-    """The fqn of the compiled module around this one, whose hooks do not fire."""
 
     @property
     def fqn(self) -> str:
@@ -72,6 +70,17 @@ class ModuleNode:
         """Yield the children with the names of their attributes."""
         return zip(self.child_names, self.children, strict=True)
 
+    def along(self, path: Iterable[str]) -> Iterator[ModuleNode]:
+        """Yield the nodes on a path of attributes, as far as the tree has them; wrappers are no nodes of their own."""
+        node = self
+        for name in path:
+            inner = dict(node.named_children()).get(name)
+            if inner is not None:
+                node = inner
+                yield node
+            elif name not in _WRAPPED_AS.values():
+                return
+
     def called_below(self) -> Iterator[ModuleNode]:
         """Yield the nearest nodes below that are called, looking through containers that are not."""
         pending, seen = list(reversed(self.children)), {self}
@@ -86,17 +95,17 @@ class ModuleNode:
                 pending.extend(reversed(node.children))
 
 
-_Visit = tuple[str, ModuleNode, frozenset[ModuleNode], str | None]
-"""A pending visit: fqn, node, the nodes above it, the compiled module above it."""
+_Visit = tuple[str, ModuleNode, frozenset[ModuleNode]]
+"""A pending visit: fqn, node, the nodes above it."""
 
 
 def walk(model: nn.Module) -> list[ModuleNode]:
     """Return the model's nodes in the order of ``named_modules``, the model first; a shared module is one node."""
     known: dict[int, ModuleNode] = {}
     order: list[ModuleNode] = []
-    pending: list[_Visit] = [("", _node(model, known), frozenset(), None)]
+    pending: list[_Visit] = [("", _node(model, known), frozenset())]
     while pending:
-        fqn, node, above, compiled_in = pending.pop()
+        fqn, node, above = pending.pop()
         # Paths followed to one shared module, so that modules shared within shared ones do not multiply.
         if node in above or len(node.fqns) == 64 or fqn in node.fqns:
             continue
@@ -105,11 +114,9 @@ def walk(model: nn.Module) -> list[ModuleNode]:
             order.append(node)
             node.children = [child for _, child in children]
             node.child_names = [name for name, _ in children]
-            node.compiled_in = compiled_in
         node.fqns.append(fqn)
         below = above | {node}
-        compiled = fqn if node.compiled_in is None and _is_compiled(node) else node.compiled_in
-        pending.extend((f"{fqn}.{name}" if fqn else name, child, below, compiled) for name, child in reversed(children))
+        pending.extend((f"{fqn}.{name}" if fqn else name, child, below) for name, child in reversed(children))
     return order
 
 
@@ -175,8 +182,3 @@ def _has_forward(module: nn.Module, class_name: str) -> bool:
     if any(cls.__name__ == "ScriptModule" for cls in classes):
         return class_name not in ("ModuleList", "ModuleDict")  # a scripted container has the class of a scripted module
     return any("forward" in vars(cls) or "__call__" in vars(cls) for cls in classes)
-
-
-def _is_compiled(node: ModuleNode) -> bool:
-    in_place = vars(node.inner).get("_compiled_call_impl") is not None  # after module.compile()
-    return in_place or "OptimizedModule" in node.class_names

@@ -38,6 +38,7 @@ class Step:
         self.codes: list[int] = []
         self.lanes: list[int] = []
         self.lane = 0
+        self.inner: dict[str, Label] = {}
         self.earlier = {int(ordinal.removeprefix("call")): call for ordinal, call in earlier.items()}
 
     def label(
@@ -74,6 +75,17 @@ class Step:
 
     def end_pass(self, number: int = 90) -> Step:
         return self.mark(marks.GRAPH_END, call=number)
+
+    def part(self, path: str, phase: Phase = FORWARD, *, inside: str | None = "m") -> Step:
+        """Add a mark in the graph of a module: the modules around the next kernels; "end" after the last one."""
+        labels = {name: Label(name, name, FORWARD, MODULE) for name in (*path.split(">"), "rest") if name}
+        labels = {name: self.inner.setdefault(name, label) for name, label in labels.items()}
+        inner = ("rest",) if path == "end" else [name for name in path.split(">") if name]
+        found = marks.PartPath(tuple(labels[name] for name in inner), labels["rest"])
+        self.labels.append(Label("", None, phase, frozenset(), shown=False, inside={inside: found}))
+        self.codes.append(marks.PART | (len(self.labels) - 1) << marks.KIND_BITS)
+        self.lanes.append(self.lane)
+        return self
 
     def on(self, lane: int) -> Step:
         """Put the next marks on another thread's lane."""
@@ -279,3 +291,81 @@ def test_an_update_on_another_thread_is_the_steps_own_where_the_training_thread_
         step.leave("net", 1)
     plan = step.plan()
     assert plan.layout.lanes[plan.layout.names.index("Optimizer")] == lane
+
+
+# Graphs of compiled modules.
+
+
+def test_the_parts_of_a_graph_nest_in_the_call_that_runs_it_and_the_rest_of_the_call_is_a_row() -> None:
+    """What a part shares with the next one goes on."""
+    step = Step("m").enter("m").part("a").part("a>b").part("c").part("").part("end").leave("m")
+    assert step.spans() == [
+        Span("m", FORWARD, 0, 6),
+        Span("m>rest", FORWARD, 0, 1),
+        Span("m>a", FORWARD, 1, 3),
+        Span("m>a>b", FORWARD, 2, 3),
+        Span("m>c", FORWARD, 3, 4),
+        Span("m>rest", FORWARD, 5, 6, calls=0),
+    ]
+
+
+def test_the_parts_of_a_module_in_one_call_count_as_one_call() -> None:
+    """Kernels of other modules run between them."""
+    step = Step("m").enter("m").part("a").part("b").part("a").part("end").leave("m")
+    assert [span.calls for span in step.spans() if span.path == "m>a"] == [1, 0]
+
+
+def test_a_graph_of_backward_runs_in_the_backward_of_its_module() -> None:
+    """A part that is computed again is recompute."""
+    step = Step("m").call("m", 1).begin_pass().start("m", 1)
+    step.part("a", RECOMPUTE).part("a", BACKWARD).part("end", BACKWARD).end_pass()
+    assert step.spans()[2:] == [
+        Span("m", BACKWARD, 3, 7),
+        Span("m>rest", BACKWARD, 3, 4),
+        Span("m>a", RECOMPUTE, 4, 5),
+        Span("m>a", BACKWARD, 5, 6),
+        Span("m>rest", BACKWARD, 6, 7, calls=0),
+    ]
+
+
+def test_a_graph_that_runs_again_in_a_recompute_is_recompute() -> None:
+    """Checkpointing around a compiled block."""
+    step = Step("m").call("m", 1).begin_pass().start("m", 1).mark(marks.RECOMPUTE, "m", 2)
+    step.part("a").part("end").leave("m", 2).end_pass()
+    assert Span("m>m>a", RECOMPUTE, 5, 6) in step.spans()
+
+
+def test_two_graphs_of_one_call_have_its_time_between_them_in_the_rest() -> None:
+    """A graph break."""
+    step = Step("m").enter("m").part("a").part("end").part("b").part("end").leave("m")
+    assert [(span.path, span.start, span.end) for span in step.spans()[1:]] == [
+        ("m>rest", 0, 1),
+        ("m>a", 1, 2),
+        ("m>rest", 2, 3),
+        ("m>b", 3, 4),
+        ("m>rest", 4, 5),
+    ]
+
+
+def test_a_module_called_between_two_graphs_is_no_part_of_the_rest() -> None:
+    """One that torch did not compile."""
+    step = Step("m", "e").enter("m").part("a").part("end").call("e").part("b").part("end").leave("m")
+    assert ("m>e", 3, 4) in [(span.path, span.start, span.end) for span in step.spans()]
+    assert [(span.start, span.end) for span in step.spans() if span.path == "m>rest"] == [
+        (0, 1),
+        (2, 3),
+        (4, 5),
+        (6, 7),
+    ]
+
+
+def test_the_graph_of_a_function_around_the_model_begins_at_the_model() -> None:
+    """No call of a module is marked: torch compiled the function that calls it."""
+    step = Step("m").part("m>a", inside=None).part("m", inside=None).part("end", inside=None)
+    assert step.spans() == [Span("m", FORWARD, 0, 2), Span("m>a", FORWARD, 0, 1)]
+
+
+def test_a_graph_in_an_unknown_call_leaves_its_time_whole() -> None:
+    """The labels know the calls in which the graph may run."""
+    step = Step("m").enter("m").part("a", inside="x").part("end", inside="x").leave("m")
+    assert step.spans() == [Span("m", FORWARD, 0, 3)]

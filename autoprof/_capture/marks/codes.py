@@ -6,6 +6,7 @@ ordinal in the bits above. ``native.h`` repeats the numbers that the extension i
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from ...frame import Phase
@@ -31,6 +32,8 @@ BACKWARD_START: Final = 4
 """The node that made a call's output starts: the backward of that call begins, unless it has begun."""
 BACKWARD_END: Final = 5
 """The node that made a call's input starts: the backward of that call, and of all later calls, is over."""
+PART: Final = 6
+"""In a graph of ``torch.compile`` the kernels of a part begin, or, by the last part's label, the graph ends."""
 GRAPH_BEGIN: Final = 7
 """A backward pass reaches the first hooked node."""
 GRAPH_END: Final = 8
@@ -65,3 +68,13 @@ class Label(NamedTuple):
     phases: frozenset[Phase]
     shown: bool = True
     """Whether its calls become spans; time of hidden calls is counted by phase only."""
+    inside: Mapping[str | None, PartPath] | None = None
+    """Of a ``PART``: what its kernels belong to, by the fqn of the module that runs the graph, None for none."""
+
+
+class PartPath(NamedTuple):
+    """The labels inside a compiled module that a part of its graph belongs to, from the outermost to the innermost."""
+
+    labels: tuple[Label, ...]
+    rest: Label
+    """The label of the module's time outside its graphs' kernels; where it is the path itself, the graph ends."""

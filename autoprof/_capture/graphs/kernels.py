@@ -1,0 +1,124 @@
+"""Which modules does a kernel of inductor work for? Read from the nodes of the graph that it was generated from."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from typing import Any, NamedTuple
+
+from ...frame import Phase
+
+Path = tuple[str, ...]
+"""The attributes that lead from the module whose graph it is to a module inside it."""
+
+
+class Kernel(NamedTuple):
+    """One call of a kernel in generated code: what it calls, the paths of the modules that its outputs belong to."""
+
+    call: str
+    paths: tuple[Path, ...]
+    phase: Phase = Phase.FORWARD
+    is_layout: bool = False
+    """Whether it only copies weights, or inputs, into another layout."""
+
+
+class NodeModules:
+    """The modules that the nodes of one graph belong to.
+
+    ``lines`` has, by the lines of the program that a node stands for, the modules in which these lines ran.
+    """
+
+    def __init__(self, nodes: Iterable[Any], lines: Mapping[str, Set[Path]], *, is_backward: bool) -> None:
+        self._order = {node: at for at, node in enumerate(nodes)}
+        self._lines = lines
+        self._is_backward = is_backward
+        self.roots: set[str] = set()
+        """The names, in the compiled frame, of the modules that the paths begin at."""
+
+    def kernel(self, call: str, buffers: Sequence[Any]) -> Kernel:
+        """Return the kernel that computes these outputs of inductor's IR."""
+        origins = [self._origin(buffer) for buffer in buffers]
+        nodes = [node for node in origins if node is not None]
+        is_layout = bool(nodes) and all(node.op in ("placeholder", "get_attr") for node in nodes)
+        paths = dict.fromkeys(path for path in map(self.path, nodes) if path is not None)
+        return Kernel(call, tuple(paths), self._phase(nodes), is_layout)
+
+    def _origin(self, buffer: Any) -> Any:
+        """Return the node whose value the buffer is; else the last of those that it was computed from."""
+        node = getattr(buffer, "origin_node", None)
+        if node is not None:
+            return node
+        # The last in the order of the graph: the first ones are what the buffer's own operation took in.
+        return max(getattr(buffer, "origins", ()), key=lambda one: self._order.get(one, -1), default=None)
+
+    def _phase(self, nodes: Sequence[Any]) -> Phase:
+        """Return the phase: a forward node in a backward graph is one that the partitioner has computed again."""
+        if not self._is_backward:
+            return Phase.FORWARD
+        tags = {node.meta.get("partitioner_tag") for node in nodes}
+        return Phase.RECOMPUTE if tags == {"is_forward"} else Phase.BACKWARD
+
+    def path(self, node: Any) -> Path | None:
+        """Return the path of the module that a node belongs to.
+
+        A node that torch's passes made has none of its own, as the sum of two gradients, or attention that was found in
+        several operations. It belongs to the module of its line; where several modules share the line, as the blocks in
+        a loop, to that of them near which it lies; else to the module of its nearest inputs, or of its nearest users.
+        """
+        path = self._own(node)
+        if path is not None:
+            return path
+        lines = self._lines.get(node.meta.get("stack_trace", ""), frozenset[Path]())
+        if len(lines) == 1:
+            return next(iter(lines))
+        near = [*self._near(node, lambda one: one.all_input_nodes), *self._near(node, lambda one: one.users)]
+        found = (line for path in near for line in lines if path[: len(line)] == line)
+        return next(found, next(iter(near), None))
+
+    def _near(self, node: Any, neighbours: Callable[[Any], Iterable[Any]]) -> Iterator[Path]:
+        """Yield the paths of the nodes around a node, the nearest first; of those equally near, the last computed."""
+        seen, level = {node}, [node]
+        while level:
+            found = {one for each in level for one in neighbours(each)} - seen
+            level = sorted(found, key=lambda one: -self._order.get(one, -1))
+            seen.update(level)
+            yield from (path for path in map(self._own, level) if path is not None)
+
+    def _own(self, node: Any) -> Path | None:
+        if node.op == "placeholder":
+            return None
+        root_and_path = module_of(node)
+        if root_and_path is None:
+            return None
+        root, path = root_and_path
+        if root:
+            self.roots.add(root)
+        return path
+
+
+def module_of(node: Any) -> tuple[str, Path] | None:
+    """Return where the path of a node's module begins, and the path; None for a node that torch's passes made."""
+    stack = node.meta.get("nn_module_stack") or node.meta.get("fwd_nn_module_stack")
+    if stack:
+        return split(list(stack.values())[-1][0])
+    # An operation in the compiled function itself has a source, and is in no module inside it.
+    has_source = node.meta.get("source_fn_stack") or node.meta.get("fwd_source_fn_stack")
+    return ("", ()) if has_source else None
+
+
+def split(path: str) -> tuple[str, Path]:
+    """Return the name that a path such as ``L['self'].blocks.0`` begins at, and the attributes that follow it."""
+    root, _, inner = path.partition("]")
+    return f"{root}]", tuple(name for name in re.findall(r"\w+", inner) if name != "_modules")
+
+
+def outputs_of(nodes: Sequence[Any]) -> list[Any]:
+    """Return the buffers that the scheduled nodes of one kernel leave to others; all of them where that is unknown."""
+    nodes = [node for node in nodes if getattr(node, "node", None) is not None]  # without markers of reductions
+    inside = {node.get_name() for node in nodes}
+    kept = [
+        node.node
+        for node in nodes
+        if any(user.node.get_name() not in inside for out in node.get_outputs() for user in out.users)
+    ]
+    return kept or [node.node for node in nodes]

@@ -1,0 +1,283 @@
+"""Note the modules of each kernel while inductor generates code, and keep them beside torch's cache.
+
+Nothing that torch caches changes: the notes are a file of their own beside the generated one. A graph that torch takes
+from its cache is the same under any hierarchy of modules, so the file's name has a hash of the hierarchy.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path as FilePath
+from typing import Any, Final, NamedTuple
+
+import wrapt
+
+from ..._core.failures import contain, ignore
+from ..._process.replace import Attribute, InCompiler, Replacement
+from ..._storage.atomic import write_atomic
+from ...frame import Phase
+from ..handle import Handle
+from .kernels import Kernel, NodeModules, Path, module_of, outputs_of
+
+FORMAT: Final = 1
+"""The version of the files with notes."""
+_KERNEL_NOTER: Final = "set_kernel_post_grad_provenance_tracing"
+_KERNEL_NOTERS: Final = ("torch._inductor.debug", "torch._inductor.codegen.cpp", "torch._inductor.codegen.triton")
+_HIERARCHY: Final = "autoprof_hierarchy"
+"""The attribute of torch's ``TracingContext`` that carries the hierarchy to the backward's compilation."""
+
+
+class GraphNotes(NamedTuple):
+    """The kernels of a graph in their order; the name of their modules' root, "" where they have several."""
+
+    root: str
+    kernels: tuple[Kernel, ...]
+
+
+class CompiledGraph(NamedTuple):
+    """A graph that torch has compiled or taken from its cache: its function, its notes, or why it has none."""
+
+    function: Any
+    notes: GraphNotes | None
+    reason: str = ""
+    root: Root | None = None
+
+
+UNKNOWN_BACKEND: Final = "torch generated no Python for it"
+FROM_CACHE: Final = (
+    "torch took the graph from a cache that a run without autoprof has written; `compile: names` compiles it again"
+)
+CUDA_GRAPHS: Final = "CUDA graphs replay its kernels without Python"
+SEVERAL_MODULES: Final = "the graph is that of a function around several modules"
+
+_listeners: list[Callable[[CompiledGraph], None]] = []
+_notes: dict[tuple[str, str], GraphNotes] = {}
+"""The notes of this process, by generated file and hash of the hierarchy."""
+
+
+def follow_graphs(listener: Callable[[CompiledGraph], None]) -> Handle:
+    """Call the listener with each graph that inductor compiles from now on, until the handle is removed."""
+    handle = Handle()
+    _listeners.append(listener)
+    handle.add(lambda: _listeners.remove(listener) if listener in _listeners else None)
+    for place in _PLACES:
+        handle.add(_Held(place).release)
+    return handle
+
+
+class _Held:
+    """A function of inductor that is replaced once its module is imported."""
+
+    def __init__(self, place: _Place) -> None:
+        self._place, self._released = place, False
+        wrapt.register_post_import_hook(self._imported, place.module)  # at once where it is imported
+
+    def _imported(self, module: Any) -> None:
+        with contain(ignore):
+            owner = getattr(module, self._place.owner) if self._place.owner else module
+            if not self._released and hasattr(owner, self._place.name):
+                self._place.replacement(owner).hold(self)
+
+    def release(self) -> None:
+        self._released = True
+        for replacement in self._place.made.values():
+            replacement.release(self)
+
+
+class _Place:
+    """A function of inductor: where it stands, and what is called in its place."""
+
+    def __init__(self, module: str, owner: str, name: str, call: Callable[..., Any]) -> None:
+        self.module, self.owner, self.name, self._call = module, owner, name, call
+        self.made: dict[int, Replacement] = {}
+
+    def replacement(self, owner: Any) -> Replacement:
+        if id(owner) not in self.made:
+            attribute = Attribute(owner, self.name)
+            self.made[id(owner)] = Replacement(attribute, self._wrap, in_compiler=InCompiler.PRESENT)
+        return self.made[id(owner)]
+
+    def _wrap(self, original: Any, _listeners: list[Any]) -> Any:
+        def replaced(*args: Any, **kwargs: Any) -> Any:
+            return self._call(original, *args, **kwargs)
+
+        return replaced
+
+
+class Root(NamedTuple):
+    """A module that the paths of a graph begin at.
+
+    Where ``is_called``, the graph is that of the module's own call, and may serve other modules of its class as well.
+    """
+
+    class_name: str
+    module: weakref.ref[Any]
+    is_called: bool
+
+
+class _Hierarchy(NamedTuple):
+    """The modules of a graph: a hash of its nodes with their paths, the roots of these paths by their names in the
+    compiled frame, and the modules in which each line of the program ran.
+    """
+
+    digest: str
+    roots: dict[str, Root]
+    lines: dict[str, set[Path]]
+
+
+def _compile_fx(original: Any, model: Any, *args: Any, **kwargs: Any) -> Any:
+    """Note the hierarchy of a graph's modules for its compilation, and for that of its backward, which comes later."""
+    with contain(ignore):
+        from torch._guards import TracingContext
+
+        context = TracingContext.try_get()
+        if context is not None and not hasattr(context, _HIERARCHY):
+            setattr(context, _HIERARCHY, _hierarchy(model))
+    return original(model, *args, **kwargs)
+
+
+def _hierarchy(model: Any) -> _Hierarchy:
+    from torch._dynamo.symbolic_convert import InstructionTranslator
+
+    found = [(node, module_of(node)) for node in model.graph.nodes if node.op != "placeholder"]
+    modules = [(node.name, root, path) for node, module in found if module is not None for root, path in [module]]
+    lines: dict[str, set[Path]] = {}
+    for node, module in found:
+        if module is not None and "stack_trace" in node.meta:
+            lines.setdefault(node.meta["stack_trace"], set()).add(module[1])
+    frame = InstructionTranslator.current_tx().output.root_tx
+    roots = {root: _root(root, frame) for _, root, _ in modules if root}
+    return _Hierarchy(hashlib.sha256(repr(modules).encode()).hexdigest()[:16], roots, lines)
+
+
+def _root(name: str, frame: Any) -> Root:
+    """Return the module of a name such as ``L['self']``, a local or a global of a frame that dynamo compiles."""
+    variable = name[3:-2]
+    module = (frame.f_locals if name[0] == "L" else frame.f_globals)[variable]
+    # After a graph break the rest of a function is one of its own, whose name ends in that of the function.
+    is_called = "forward" in frame.f_code.co_name and name[0] == "L" and not variable.startswith("___")
+    return Root(type(module).__name__, weakref.ref(module), is_called)
+
+
+def _current() -> _Hierarchy | None:
+    from torch._guards import TracingContext
+
+    return getattr(TracingContext.try_get(), _HIERARCHY, None)
+
+
+def _compile_to_module(original: Any, graph: Any, *args: Any, **kwargs: Any) -> Any:
+    """Note the kernels of a graph while its code is generated, and keep the notes."""
+    hierarchy = _current()
+    if hierarchy is None or not hierarchy.roots:
+        return original(graph, *args, **kwargs)
+    nodes = NodeModules(graph.graph.nodes, hierarchy.lines, is_backward=bool(graph.is_backward))
+    kernels: list[Kernel] = []
+    with _noting(nodes, kernels):
+        module = original(graph, *args, **kwargs)
+    with contain(ignore):
+        _keep(module.__file__, hierarchy, nodes.roots, kernels)
+    return module
+
+
+@contextmanager
+def _noting(nodes: NodeModules, kernels: list[Kernel]) -> Iterator[None]:
+    """Note each kernel whose call inductor generates inside the block.
+
+    Inductor calls a function for it, whatever its level of tracing, which the modules below have imported by name.
+    """
+    modules = [module for name in _KERNEL_NOTERS if (module := sys.modules.get(name)) is not None]
+    before = [getattr(module, _KERNEL_NOTER) for module in modules]
+
+    def note(scheduled: Any, name: Any = None, is_extern: bool = False) -> None:
+        with contain(ignore):
+            if name:
+                buffers = [scheduled] if is_extern else outputs_of(scheduled)
+                kernels.append(nodes.kernel(name, buffers))
+
+    def noting(original: Any) -> Any:
+        def replaced(scheduled: Any, name: Any = None, is_extern: bool = False, **kwargs: Any) -> Any:
+            note(scheduled, name, is_extern)
+            return original(scheduled, name, is_extern, **kwargs)
+
+        return replaced
+
+    try:
+        for module, original in zip(modules, before, strict=True):
+            setattr(module, _KERNEL_NOTER, noting(original))
+        yield
+    finally:
+        for module, original in zip(modules, before, strict=True):
+            setattr(module, _KERNEL_NOTER, original)
+
+
+def _keep(path: str, hierarchy: _Hierarchy, roots: set[str], kernels: list[Kernel]) -> None:
+    notes = GraphNotes(roots.pop() if len(roots) == 1 else "", tuple(kernels))
+    _notes[path, hierarchy.digest] = notes
+    rows = [[one.call, one.paths, str(one.phase), one.is_layout] for one in kernels]
+    with suppress(OSError):  # a cache that cannot be written
+        write_atomic(
+            _beside(path, hierarchy.digest), json.dumps({"format": FORMAT, "root": notes.root, "kernels": rows})
+        )
+
+
+def _beside(path: str, digest: str) -> FilePath:
+    return FilePath(path).with_suffix(f".{digest}.autoprof.json")
+
+
+def _read_notes(path: str, digest: str) -> GraphNotes | None:
+    """Return the notes on a generated file under this hierarchy, of this process or of an earlier one."""
+    if (path, digest) not in _notes:
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            found = json.loads(_beside(path, digest).read_text())
+            if found["format"] == FORMAT:
+                kernels = [
+                    Kernel(call, tuple(map(tuple, paths)), Phase(phase), is_layout)
+                    for call, paths, phase, is_layout in found["kernels"]
+                ]
+                _notes[path, digest] = GraphNotes(found["root"], tuple(kernels))
+    return _notes.get((path, digest))
+
+
+def _post_compile(original: Any, graph: Any, inputs: Any, constants: Any, options: Any) -> Any:
+    """Report a compiled graph; this runs for one from the cache as well, before its function is wrapped."""
+    found = None
+    with contain(ignore):
+        found = _describe(graph.current_callable)
+    result = original(graph, inputs, constants, options)
+    with contain(ignore):
+        if found is not None and found.notes is not None and options["cudagraphs"]:
+            found = found._replace(notes=None, reason=CUDA_GRAPHS)
+    if found is not None:
+        for listener in _listeners[:]:
+            with contain(ignore):
+                listener(found)
+    return result
+
+
+def _describe(call: Any) -> CompiledGraph | None:
+    """Return a description of a generated function; None for a graph of no module, as that of an optimizer."""
+    hierarchy = _current()
+    if hierarchy is None or not hierarchy.roots:
+        return None
+    function = getattr(call, "__func__", call)
+    path = getattr(function, "__globals__", {}).get("__file__")
+    if path is None:
+        return CompiledGraph(function, None, UNKNOWN_BACKEND)
+    notes = _read_notes(path, hierarchy.digest)
+    if notes is None:
+        return CompiledGraph(function, None, FROM_CACHE)
+    if not notes.root:
+        return CompiledGraph(function, None, SEVERAL_MODULES)
+    return CompiledGraph(function, notes, root=hierarchy.roots[notes.root])
+
+
+_PLACES: Final = (
+    _Place("torch._inductor.compile_fx", "", "compile_fx", _compile_fx),
+    _Place("torch._inductor.graph", "GraphLowering", "compile_to_module", _compile_to_module),
+    _Place("torch._inductor.output_code", "CompiledFxGraph", "post_compile", _post_compile),
+)

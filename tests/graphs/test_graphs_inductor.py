@@ -1,0 +1,274 @@
+"""Modules inside real graphs of inductor, whose operations take an exact time on a fake clock.
+
+The models have matrix products and operations of known length only, for which inductor compiles no C++.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from engine_laws import Watched, check_laws
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from autoprof import Phase
+from autoprof.testing import FakeClock
+
+pytestmark = [  # torch's own, as it compiles
+    pytest.mark.filterwarnings("ignore:`torch.jit.script_method`:DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf"),
+]
+CLOCK = FakeClock()
+X = torch.ones(2, 4)
+STEPS = 4
+
+
+@torch.library.custom_op("autoprof_tests::work", mutates_args=())
+def work(x: Tensor, forward_ns: int, backward_ns: int) -> Tensor:
+    """Take ``forward_ns``, and in the backward ``backward_ns``."""
+    CLOCK.advance(forward_ns)
+    return x.clone()
+
+
+@work.register_fake
+def _(x: Tensor, forward_ns: int, backward_ns: int) -> Tensor:
+    return torch.empty_like(x)
+
+
+def _remember(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    ctx.ns = inputs[2]
+
+
+def _backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
+    return work(gradient.contiguous(), ctx.ns, 0), None, None
+
+
+work.register_autograd(_backward, setup_context=_remember)
+
+
+class Layer(nn.Module):
+    """A matrix product and an operation of known length."""
+
+    def __init__(self, forward_ns: int, backward_ns: int) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 4, bias=False)
+        self.ns = forward_ns, backward_ns
+
+    def forward(self, x: Tensor) -> Tensor:
+        return work(self.linear(x), *self.ns)
+
+
+class Block(nn.Module):
+    """Two layers, and an operation of the block's own."""
+
+    def __init__(self, ns: int) -> None:
+        super().__init__()
+        self.one, self.two = Layer(ns, 2 * ns), Layer(3 * ns, 4 * ns)
+        self.ns = ns
+
+    def forward(self, x: Tensor) -> Tensor:
+        return work(self.two(self.one(x)), 5 * self.ns, 6 * self.ns)
+
+
+def make(*ns: int) -> nn.Sequential:
+    torch.manual_seed(0)
+    return nn.Sequential(*map(Block, ns))
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    """Compile each test's graphs anew."""
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "cache"))
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+CONFIG = {"targets": [{"match": ".*"}], "sample": {"budget": None, "warmup": 1}, "sinks": {}, "step": "manual"}
+
+
+def train(run: Any, model: nn.Module, given: nn.Module | None = None, config: Any = None) -> Watched:
+    """Train some steps under observation, and return what was recorded."""
+    watched = Watched(model if given is None else given, clock=CLOCK, config=CONFIG if config is None else config)
+    for _ in range(STEPS):
+        run(X).sum().backward()
+        watched.step()
+    watched.session.close()
+    return watched
+
+
+def times(watched: Watched) -> dict[str, dict[str, int]]:
+    """Return the times of the last step by fqn and phase."""
+    frame = watched.frames[-1]
+    check_laws(frame)
+    found: dict[str, dict[str, int]] = {}
+    for span in frame.spans:
+        if span.fqn is not None:
+            row = found.setdefault(span.fqn, {})
+            row[str(span.phase)] = row.get(str(span.phase), 0) + span.host_ns
+    return found
+
+
+def expected(**ns: int) -> dict[str, dict[str, int]]:
+    """Return the times of blocks by their names."""
+    found = {}
+    for name, one in ns.items():
+        found[name] = {"forward": 9 * one, "backward": 12 * one}
+        found[f"{name}.one"] = {"forward": one, "backward": 2 * one}
+        found[f"{name}.two"] = {"forward": 3 * one, "backward": 4 * one}
+    return found
+
+
+def without_linear(rows: dict[str, dict[str, int]]) -> dict[str, dict[str, int]]:
+    return {name: row for name, row in rows.items() if name and not name.endswith("linear")}
+
+
+def test_each_module_of_one_graph_has_its_forward_and_backward() -> None:
+    """An operation of a block's own belongs to the block, not to a layer in it."""
+    model = make(100, 1000)
+    watched = train(torch.compile(model, fullgraph=True), model)
+    rows = times(watched)
+    assert without_linear(rows) == expected(**{"0": 100, "1": 1000})
+    assert rows[""] == {"forward": 9900, "backward": 13200}
+    assert not [note for note in watched.session.summary().notes if "torch.compile" in note]
+
+
+@pytest.mark.parametrize("in_place", [True, False])
+def test_blocks_compiled_one_by_one_share_a_graph_and_have_their_own_times(in_place: bool) -> None:
+    """The call around a graph tells which block runs it."""
+    model = make(100, 100, 100)
+    for at in range(3):
+        if in_place:
+            model[at].compile()
+        else:
+            model[at] = torch.compile(model[at])
+    assert without_linear(times(train(model, model))) == expected(**{"0": 100, "1": 100, "2": 100})
+
+
+def test_a_compiled_function_around_the_model_has_the_rows_of_the_model() -> None:
+    model = make(100)
+    rows = times(train(torch.compile(lambda x: model(x)), model))
+    assert without_linear(rows) == expected(**{"0": 100})
+    assert rows[""] == {"forward": 900, "backward": 1200}
+
+
+def test_parts_of_a_function_after_a_graph_break_have_their_rows() -> None:
+    """Torch compiles the rest of the function as one of its own."""
+
+    class Broken(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.a, self.b, self.c = Block(1), Block(10), Block(100)
+
+        def forward(self, x: Tensor) -> Tensor:
+            x = self.b(self.a(x))
+            torch._dynamo.graph_break()
+            return self.c(x)
+
+    model = Broken()
+    assert without_linear(times(train(torch.compile(model), model))) == expected(a=1, b=10, c=100)
+
+
+def test_a_layer_computed_again_in_a_graph_is_recompute() -> None:
+    class Checkpointed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner, self.last = Layer(7, 11), Layer(1, 1)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.last(checkpoint(self.inner, x, use_reentrant=False))
+
+    model = Checkpointed()
+    rows = times(train(torch.compile(model, fullgraph=True), model))
+    assert rows["inner"] == {"forward": 7, "backward": 11, "recompute": 7}
+    assert rows["last"] == {"forward": 1, "backward": 1}
+
+
+def test_the_default_configuration_opens_the_blocks() -> None:
+    model = make(100, 100, 100)
+    config = {"sample": {"budget": None, "warmup": 1}, "sinks": {}, "step": "manual", "flops": "off"}
+    summary = train(torch.compile(model), model, config=config).session.summary()
+    means = {(row.name, row.phase): row.mean_ns for row in summary.rows}
+    assert means["0-2", Phase.FORWARD] == 2700
+    assert means["0-2", Phase.BACKWARD] == 3600
+
+
+def test_a_session_changes_no_graph_and_no_bit_and_leaves_the_code_as_it_was() -> None:
+    def gradients(observed: bool) -> tuple[list[Tensor], int, list[Any]]:
+        torch._dynamo.reset()
+        model = make(1, 2)
+        run = torch.compile(model, fullgraph=True)
+        counters = torch._dynamo.utils.counters
+        counters.clear()
+        if observed:
+            train(run, model)
+        else:
+            for _ in range(STEPS):
+                run(X).sum().backward()
+        from torch._inductor.codecache import PyCodeCache
+
+        codes = [module.Runner.call.__code__ for module in PyCodeCache.modules[-2:]]
+        found = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
+        return found, counters["stats"]["unique_graphs"], [code.co_names for code in codes]
+
+    bare, bare_graphs, bare_names = gradients(False)
+    ours, our_graphs, our_names = gradients(True)
+    assert all(map(torch.equal, bare, ours))
+    assert bare_graphs == our_graphs == 1
+    assert bare_names == our_names
+
+
+def test_a_model_compiled_before_the_session_is_timed_whole_with_the_reason() -> None:
+    model = make(100)
+    run = torch.compile(model)
+    run(X).sum().backward()
+    watched = train(run, model)
+    assert times(watched) == {"": {"forward": 900, "backward": 1200}}
+    (note,) = [note for note in watched.session.summary().notes if "no rows for" in note]
+    assert "compiled before autoprof.instrument" in note
+
+
+PROGRAM = """
+import sys
+import torch
+from test_graphs_inductor import make, train, times, X
+model = make(100)
+run = torch.compile(model)
+if sys.argv[1] == "bare":
+    run(X).sum().backward()
+else:
+    watched = train(run, model)
+    print(sorted(times(watched)), *[note for note in watched.session.summary().notes if "no rows" in note])
+counters = torch._dynamo.utils.counters["inductor"]
+print("misses", counters["fxgraph_cache_miss"] + torch._dynamo.utils.counters["aot_autograd"]["autograd_cache_miss"])
+"""
+
+
+def run_program(*arguments: str) -> str:
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
+    command = [sys.executable, "-c", PROGRAM, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout
+
+
+def test_names_are_known_to_a_later_process_that_takes_the_graph_from_the_cache() -> None:
+    first, second = run_program("observed"), run_program("observed")
+    assert "'0.one'" in first
+    assert first.splitlines()[0] == second.splitlines()[0]
+    assert "misses 0" in second
+
+
+def test_a_graph_from_the_cache_of_a_run_without_autoprof_has_no_names_and_the_reason() -> None:
+    """Torch's cache is the same with and without autoprof, in both directions."""
+    run_program("bare")
+    later = run_program("observed")
+    assert "a cache that a run without autoprof has written" in later
+    assert "misses 0" in later
