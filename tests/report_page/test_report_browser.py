@@ -107,6 +107,20 @@ def test_a_slow_step_is_explained_by_a_click(browser: Browser, page: Path) -> No
     assert "Means per recorded step" in browser.text("#text pre")
 
 
+def test_the_search_finds_what_takes_next_to_no_time(browser: Browser, tmp_path: Path) -> None:
+    """Its share is small, not zero."""
+    rows = [("Net", "forward", -1, 40.0), ("Tiny", "forward", -1, 0.0002)]
+    frames = [frame_of(layout_of(rows), step, [40, 0.0002], 1000) for step in range(1, 9)]
+    run = save_run(tmp_path, frames)
+    assert main(["report", str(run), "--no-open"]) == 0
+    browser.open(run / "report.html")
+    browser.click("#search")
+    browser.type("tiny")
+    browser.press("Enter")
+    assert browser.text("#module h3").startswith("Tiny")
+    assert "<0.1 %" in browser.text("#module")
+
+
 def test_a_chart_says_where_nothing_was_recorded(browser: Browser, tmp_path: Path) -> None:
     """Before a row was opened, while it did not run, and after the last recorded step, the run going on."""
     late = layout_of([("Net", "forward", -1, 40.0), ("Late", "forward", -1, 20.0)])

@@ -112,7 +112,7 @@ def _rows(summary: Summary, history: RunHistory | None) -> Json:
         "fqn": [None if row.fqn is None else safe(row.fqn) for row in summary.rows],
         "phase": [str(row.phase) for row in summary.rows],
         "parent": [] if history is None else history.parents,
-        "share": [round(row.share, 6) for row in summary.rows],
+        "share": [row.share for row in summary.rows],
     }
     for column in ("lane", "calls", "steps", "mean_ns", "p50_ns", "p95_ns", "max_ns", "total_ns", "self_ns"):
         found[column] = [getattr(row, column) for row in summary.rows]
