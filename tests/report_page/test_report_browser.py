@@ -121,6 +121,16 @@ def test_the_search_finds_what_takes_next_to_no_time(browser: Browser, tmp_path:
     assert "<0.1 %" in browser.text("#module")
 
 
+def test_memory_has_its_last_reading(browser: Browser, tmp_path: Path) -> None:
+    """Memory is not read in each recorded step, so the last one may have no reading."""
+    frames = frames_of(30)
+    frames[-1] = replace(frames[-1], memory={})
+    run = save_run(tmp_path, frames)
+    assert main(["report", str(run), "--no-open"]) == 0
+    browser.open(run / "report.html")
+    assert "rss 953.7 MiB" in browser.text("#memory")
+
+
 def test_a_chart_says_where_nothing_was_recorded(browser: Browser, tmp_path: Path) -> None:
     """Before a row was opened, while it did not run, and after the last recorded step, the run going on."""
     late = layout_of([("Net", "forward", -1, 40.0), ("Late", "forward", -1, 20.0)])

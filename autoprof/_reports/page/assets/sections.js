@@ -43,7 +43,7 @@ function memorySection() {
   const columns = series.map(([, values]) => values);
   const lines = series.map(([kind]) => ({ stroke: color(kind), width: 1.5, spanGaps: true, dash: kind.includes("peak") ? [6, 4] : undefined }));
   MOUNTED.push(() => makeChart(holder, { data: [RECORDS.middle, ...columns], series: lines, height: 170, y: byteUnit(...columns), fromZero: false, label: "memory over the steps", onPick: (at) => choose({ step: RECORDS.last[at] }) }));
-  const legend = series.map(([kind, values]) => h("span", {}, swatch("", color(kind)), kind, " ", h("b", {}, formatBytes(values[values.length - 1]))));
+  const legend = series.map(([kind, values]) => h("span", {}, swatch("", color(kind)), kind, " ", h("b", {}, formatBytes(values.findLast((value) => value !== null)))));
   return section("memory", "Memory", "Readings at the end of each step; of several steps, the largest. The axis may not start at zero.", h("div", { class: "legend" }, legend), holder);
 }
 
