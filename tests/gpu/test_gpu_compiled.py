@@ -97,3 +97,61 @@ def test_a_graph_is_captured_while_a_session_is_open() -> None:
         assert torch.equal(captured, model(x))
     assert not session.summary().notes
     assert sink.frames[-1].spans
+
+
+class Work(nn.Module):
+    """Some matrix products, one after another, with an activation after each."""
+
+    def __init__(self, times: int) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(512, 512) for _ in range(times))
+
+    def forward(self, x: Tensor) -> Tensor:
+        for layer in self.layers:
+            x = nn.functional.gelu(layer(x))
+        return x
+
+
+class Three(nn.Module):
+    """Three parts, of which the second has more to do."""
+
+    def __init__(self, times: int) -> None:
+        super().__init__()
+        self.first, self.second, self.third = Work(1), Work(times), Work(1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.third(self.second(self.first(x)))
+
+
+def parts(times: int, mode: str = "default") -> tuple[dict[tuple[str, str], float], Any]:
+    """Return the device's time of each part in milliseconds a step, by fqn and phase, and the summary."""
+    torch._dynamo.reset()
+    model = Three(times).cuda()
+    run: Any = torch.compile(model, mode=mode)
+    config = CONFIG | {"targets": [{"match": r"first|second|third|"}]}
+    x = torch.randn(8192, 512, device="cuda")
+    with autoprof.instrument(model, config) as session:
+        for _ in range(STEPS):
+            run(x).square().mean().backward()
+            session.step()
+    summary = session.summary()
+    return {(row.fqn or "", str(row.phase)): row.p50_ns / 1e6 for row in summary.rows if row.fqn is not None}, summary
+
+
+@pytest.mark.parametrize("phase", ["forward", "backward"])
+def test_a_larger_part_of_a_compiled_model_has_a_longer_row_and_no_other_has(phase: str) -> None:
+    """The rows inside one graph, by the device's clock."""
+    small, _ = parts(1)
+    large, _ = parts(10)
+    assert large["second", phase] > 5 * small["second", phase]
+    for other in ("first", "third"):
+        assert large[other, phase] < 1.5 * small[other, phase] + 0.05
+    inner = sum(large[name, phase] for name in ("first", "second", "third"))
+    assert 0.5 * large["", phase] < inner <= 1.001 * large["", phase]
+
+
+def test_a_model_that_cuda_graphs_replay_is_timed_whole_with_the_reason() -> None:
+    rows, summary = parts(1, "reduce-overhead")
+    assert ("", "forward") in rows
+    assert ("second", "forward") not in rows
+    assert any("CUDA graphs" in note for note in summary.notes)
