@@ -54,7 +54,7 @@ def inconclusive(rule: str, share: Interval, bound: float, evidence: Mapping[str
     """Return the abstention for a share of the step that is too near to its bound, or too uncertain."""
     spread = f"{format_percent(share.low)} to {format_percent(min(share.high, 1.0))}"
     missing = f"inconclusive: {spread} of the step; the bound is {format_percent(bound)}"
-    return abstain(rule, missing, "more recorded steps narrow the interval", evidence)
+    return abstain(rule, missing, "a longer run narrows the interval", evidence)
 
 
 @dataclass(frozen=True, slots=True)

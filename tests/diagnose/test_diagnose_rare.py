@@ -145,3 +145,11 @@ def test_jitter_says_only_what_the_long_steps_show() -> None:
     several = run(range(8, 161, 8), data=15.0, forward=15.0, optimizer=15.0)
     parts = "in every 8th step the extra time is 33.3 % data, 33.3 % forward, 33.3 % optimizer"
     assert f"No phase alone explains them: {parts}." in why(several, "jitter")
+
+
+def test_spans_are_advised_only_where_time_is_in_none() -> None:
+    """Long in data, forward and optimizer alike; and beside them in no span."""
+    several = run(range(8, 161, 8), data=15.0, forward=15.0, optimizer=15.0)
+    assert "spans" not in finding_of(several, "jitter").next
+    outside = run(range(8, 161, 8), data=15.0, forward=15.0, step=15.0)
+    assert finding_of(outside, "jitter").next.startswith("put spans around the code between the modules; compare")

@@ -37,7 +37,7 @@ def judge(run: Evidence) -> Finding | None:
         return None
     if position == "near":
         missing = f"inconclusive: backward is {ratio.low:.1f} to {ratio.high:.1f} x forward, near {MAX_RATIO:.0f} x"
-        return abstain("backward-ratio", missing, "more recorded steps narrow the interval", evidence)
+        return abstain("backward-ratio", missing, "a longer run narrows the interval", evidence)
     steps = run.summary.steps
     excess = {name: _self_ns(backward, name) - USUAL_RATIO * _self_ns(forward, name) for name in names}
     worst = max(excess, key=lambda name: (excess[name], name))

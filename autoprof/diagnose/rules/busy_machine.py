@@ -22,8 +22,8 @@ def judge(run: Evidence) -> Finding | None:
         "busy-machine",
         "warning",
         f"other processes kept {found.others:.1f} of {found.machine_cores} processors busy, this one "
-        f"{found.own + found.children:.1f}{waited}. Steps are longer and vary more for this reason, not because of the "
-        "program",
+        f"{found.own + found.children:.1f}{waited}. Steps are longer for this reason, and may vary more than the "
+        "program makes them",
         "see what else runs (top), stop it or train on processors of your own (taskset, a job's CPU request), and "
         "measure again",
         gain_ns=None if found.waiting is None else round(found.waiting * run.summary.step_mean_ns),

@@ -19,7 +19,7 @@ def judge(run: Evidence) -> Finding | None:
         "debug-mode",
         "critical",
         f"switched on for debugging: {', '.join([*run.facts.environment.debug, *shares])}. Steps take longer for this "
-        "reason, often twice as long, and the other figures of this report include it",
+        "reason, and the other figures of this report include it",
         "switch it off for real trainings, and measure again",
         switches[0] if len(switches) == 1 else None,
         evidence={"switches": switches},

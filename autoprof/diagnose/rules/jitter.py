@@ -56,7 +56,7 @@ def judge(run: Evidence) -> Finding | None:
     # Outliers that make a pattern: two may be one stall of the machine across two steps.
     if len(outliers) < 3 or position == "near":
         missing = f"inconclusive: {len(outliers)} outlier steps, {lost} of all time lost to long steps"
-        return abstain("jitter", missing, "more recorded steps show whether long steps recur", evidence)
+        return abstain("jitter", missing, "a longer run shows whether long steps recur", evidence)
     cause = cause or _outside_cause(run)
     is_known = cause.name is not None and share.low >= FIRM * MAX_SHARE
     if cause.by_others and not is_known and is_crowded(run):
@@ -117,17 +117,17 @@ def collection_cause(run: Evidence, outliers: list[LongStep]) -> Cause | None:
 def _outside_cause(run: Evidence) -> Cause:
     """Return the line outside of all spans that takes the time, if one does."""
     rare = rare_time(run, Phase.OTHER)
-    spans = "put spans around the code between the modules; check what else runs there"
+    spans = "put spans around the code between the modules"
     if rare is None:
         spread = run.series.spread()
-        shares = (
-            [f"{format_percent(part)} {_PLACES.get(phase, phase)}" for phase, part in spread.parts if part >= MIN_PART]
-            if spread
-            else []
-        )
-        where = f": in {spread.when} the extra time is {', '.join(shares)}" if spread and shares else ""
+        parts = [] if spread is None else [(phase, part) for phase, part in spread.parts if part >= MIN_PART]
+        shares = ", ".join(f"{format_percent(part)} {_PLACES.get(phase, phase)}" for phase, part in parts)
+        where = f": in {spread.when} the extra time is {shares}" if spread and shares else ""
         by_others = spread is None or spread.every is None
-        return Cause(None, f"No phase alone explains them{where}.", spans, by_others)
+        compare = "compare these steps with the others, name by name: autoprof report"
+        is_outside = not parts or Phase.OTHER in dict(parts)
+        advice = f"{spans}; {compare}" if is_outside else compare
+        return Cause(None, f"No phase alone explains them{where}.", advice, by_others)
     extra = f"{format_ms(rare.excess_ns)} more in {rare.when} are outside of all spans"
     table = run.facts.stacks.get(UNATTRIBUTED)
     if table is None or not table.dominant:

@@ -73,13 +73,22 @@ def judge(run: Evidence) -> Finding | None:
         f"{kind.removesuffix('_bytes')} memory rose from {format_bytes(first[1])} in step {first[0]} to "
         f"{format_bytes(last[1])} in step {last[0]}, {format_bytes(per_step)} a step, and is still growing{full}"
         f"{_describe_kept(run)}",
-        "look for objects that keep tensors alive: a list of losses or outputs without .detach() or .item(), a growing "
-        "cache"
-        if not run.facts.kept
-        else "keep numbers and not tensors there: .item(), or .detach() where the values are needed; or empty it",
+        _advise(run),
         name=run.facts.kept[0].variable if run.facts.kept else None,
         evidence=evidence,
     )
+
+
+def _advise(run: Evidence) -> str:
+    """Return the advice for the variables that grow; without one the memory may be anything."""
+    if not run.facts.kept:
+        return (
+            "look for objects that live on after a step: a list of losses or outputs without .detach() or .item(), a "
+            "growing cache"
+        )
+    if run.facts.kept[0].kind == "graph":
+        return "add numbers and not tensors there: .item(), or .detach() where the values are needed"
+    return "keep only the last elements there, or numbers in place of tensors and arrays; or empty it now and then"
 
 
 def _describe_kept(run: Evidence) -> str:
