@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import linecache
 import os
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -118,10 +119,13 @@ def summarize_calls(table: CallTable, steps: int, cost_column: int = 0) -> CallS
 
 
 def call_site(site: Site, count: int, ns: int) -> CallSite:
-    """Return a site with its source line, if that is short."""
+    """Return a site with its source line; of a long one with the call alone, as far as the line has it."""
     source = linecache.getline(site.file, site.line).strip()
-    # Length of a source line that is shown; for a longer one the called function is shown.
-    return CallSite(*site, source if len(source) <= 80 else "", count, ns)
+    longest = 80  # characters that are shown
+    if len(source) > longest:
+        call = re.search(rf"[\w.]*\b{re.escape(site.call)}\((?:[^()]|\([^()]*\))*\)", source) if site.call else None
+        source = "" if call is None or len(call[0]) > longest else call[0]
+    return CallSite(*site, source, count, ns)
 
 
 def shorten_path(file: str) -> str:

@@ -50,6 +50,11 @@ class RareTime(NamedTuple):
     share: Interval
     """All excess over the time of all steps."""
 
+    @property
+    def has_pattern(self) -> bool:
+        """Whether these steps have a rhythm, a begin or an end."""
+        return self.every is not None or self.when.startswith("the steps")
+
 
 class Spread(NamedTuple):
     """Steps that are long as a whole, their rhythm, and each phase's part of their excess, the largest first."""

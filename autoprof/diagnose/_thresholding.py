@@ -163,10 +163,10 @@ def threshold_rows(rule: str, run: Evidence, rows: list[Row], bound: float) -> E
 def rare_time(run: Evidence, phase: Phase) -> RareTime | None:
     """Return the time that some steps spend in a phase beyond the others; a module's phases are one.
 
-    On a busy machine it has to have a rhythm: without one it may be the wait for a processor.
+    On a busy machine it has to have a rhythm, a begin or an end: without one it may be the wait for a processor.
     """
     found = run.series.rare(_together(phase))
-    return None if found is not None and found.every is None and is_crowded(run) else found
+    return None if found is not None and not found.has_pattern and is_crowded(run) else found
 
 
 def _together(phase: Phase) -> tuple[Phase, ...]:

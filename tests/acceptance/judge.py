@@ -302,10 +302,14 @@ class Judge:
     def _rules(self) -> str:
         return ", ".join(f.rule for f in self.findings) or "nothing"
 
-    def says(self, truth: str, pattern: str) -> Judge:
-        """Require a sentence in the report, as printed or in ``summary.txt``; line breaks are spaces."""
+    def says(self, truth: str, pattern: str, *rules: str) -> Judge:
+        """Require a sentence in the report, as printed or in ``summary.txt``, of rules that may have abstained.
+
+        Line breaks are spaces.
+        """
+        soft = any(map(self.abstains, rules))
         found = re.search(rf".{{0,40}}({pattern}).{{0,40}}", self.all_text, re.IGNORECASE)
-        return self.add("says", truth, f"… {found[0]} …" if found else "nothing", found is not None, "not said")
+        return self.add("says", truth, f"… {found[0]} …" if found else "nothing", found is not None, "not said", soft)
 
     def is_true(self, subject: str, right: bool, reported: object = "", truth: str = "yes") -> Judge:
         """Add a comparison that the program has made."""

@@ -71,3 +71,10 @@ def test_long_steps_with_a_rhythm_are_the_programs() -> None:
     assert "jitter" in found(on_busy_machine(USUAL, 0.4, USUAL, USUAL, USUAL, LONG))
     data = {**USUAL, "data": 900.0, "step": 1000.0}
     assert found(on_busy_machine(USUAL, 0.4, USUAL, USUAL, USUAL, data)) == ["data-wait", "busy-machine"]
+
+
+def test_long_steps_that_begin_or_end_are_the_programs() -> None:
+    """A cold cache: the first fifth of the steps waits for data, far beyond twice the bound."""
+    cold = {**USUAL, "data": 305.0, "step": 400.0}
+    steps = [cold] * 20 + [USUAL] * 80
+    assert found(on_busy_machine(steps[0], 0.4, *steps[1:], repeat=1)) == ["data-wait", "busy-machine"]

@@ -5,6 +5,7 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 from types import FrameType
 
 import pytest
@@ -17,7 +18,7 @@ from autoprof._resolve import RawStep
 from autoprof._stats import Aggregate
 from autoprof.devices import HostClock
 from autoprof.diagnose import EvidenceCollector, RunFacts, StackMonitor, StackTable, diagnose
-from autoprof.diagnose._calls import CallSite
+from autoprof.diagnose._calls import CallSite, call_site
 from autoprof.diagnose._stacks import EXCLUDED, UNATTRIBUTED
 from autoprof.frame import BACKWARD_NAME, FrameRun, Phase, Span
 from autoprof.probes import stacks
@@ -264,3 +265,10 @@ def test_a_line_is_named_with_the_calls_inside_it_or_around_it(probe: StackProbe
     tables = monitor.statistics()
     assert tables[UNATTRIBUTED].describe(0.5) == "train.py:6 draw, at train.py:7 → rest, 50.0 % (6 samples)"
     assert tables["data Data"].describe(0.3) == "train.py:4 rest, called in decode (train.py:3), 30.0 % (6 samples)"
+
+
+def test_of_a_long_source_line_the_call_is_shown(tmp_path: Path) -> None:
+    """The function's name alone may be as short as ``run``."""
+    source = tmp_path / "train.py"
+    source.write_text(f"trainer.fit({'x' * 60}, after=lambda step: asyncio.run(ask(step, 2)))\n", encoding="utf-8")
+    assert call_site(stacks.Site(str(source), 1, "<lambda>", "run"), 1, 1).source == "asyncio.run(ask(step, 2))"

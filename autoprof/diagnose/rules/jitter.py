@@ -127,7 +127,10 @@ def _outside_cause(run: Evidence) -> Cause:
         compare = "compare these steps with the others, name by name: autoprof report"
         is_outside = not parts or Phase.OTHER in dict(parts)
         advice = f"{spans}; {compare}" if is_outside else compare
-        return Cause(None, f"No phase alone explains them{where}.", advice, by_others)
+        table = run.facts.stacks.get(UNATTRIBUTED)
+        line = table.described if table is not None and table.dominant and Phase.OTHER in dict(parts) else ""
+        took = f" Of the time in no span, {line} takes nearly all." if line else ""
+        return Cause(None, f"No phase alone explains them{where}.{took}", advice, by_others)
     extra = f"{format_ms(rare.excess_ns)} more in {rare.when} are outside of all spans"
     table = run.facts.stacks.get(UNATTRIBUTED)
     if table is None or not table.dominant:

@@ -110,7 +110,7 @@ def cold_cache_in_the_first_epoch() -> Judge:
         r"(?:until|since|up to|in|from|before|after) (?:the )?(?:first )?steps? \d+|steps? \d+ (?:to|-) \d+"
         r"|(?:first|beginning)[^.;]{0,20}(?:epoch|batches|of the run)|the steps up to \d+"
     )
-    return judge.says("it was the beginning of the run", when)
+    return judge.says("it was the beginning of the run", when, "data-wait")
 
 
 class Remainder(Dataset[Tensor]):
