@@ -398,7 +398,7 @@ def hook_on_a_gradient() -> Judge:
 
     model.projection.weight.register_hook(describe_gradient)  # type: ignore[union-attr, operator]
     judge = fit_with(model).steps().phases("forward", "backward", "other")
-    return judge.names("the hook or its module", "describe_gradient|projection", "hot-module", "unattributed")
+    return judge.names("the hook or its module", "describe_gradient|projection", "unattributed", "backward-ratio")
 
 
 @program("findings", "a module that tries its kernels out in the first 40 of 140 steps")

@@ -46,6 +46,7 @@ STEPS: Final = 80
 HERE: Final = r"blind_habits\.py:\d+"
 TOO_FEW: Final = (
     r"too few|too short|few(?:er)? (?:recorded )?steps|(?:needs?|after|at least) \d+ (?:recorded )?steps|\d+ are needed"
+    r"|recorded steps \(\d+ needed"
 )
 """Sentences that say that a run had too few steps for a verdict."""
 
