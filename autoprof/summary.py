@@ -21,7 +21,7 @@ Stopped = Literal["leaf", "small", "budget", "hidden"]
 OTHER_TARGETS: Final = "steps recorded with other targets, before or after the hot path was opened"
 """The key of ``Summary.skipped`` for steps of another set of targets than the one whose rows the summary has."""
 NEGLIGIBLE_BIAS: Final = 0.1
-"""The difference between recorded and unsampled steps, as a fraction, up to which reports do not mention it."""
+"""The difference between recorded steps and all, as a fraction, up to which reports do not mention it."""
 
 VALIDATION: Final = "validation"
 ROLLOUT: Final = "rollout or validation"

@@ -135,17 +135,13 @@ def _step(summary: Summary, full: bool) -> str:
 
 
 def bias_text(summary: Summary) -> str | None:
-    """Phrase by how much recorded steps differ from the others, the cost of recording included; None where little."""
-    if not (summary.unsampled_ns and summary.unsampled_steps):
+    """Phrase by how much recorded steps differ from all, the cost of recording included; None where little."""
+    longer = summary.step_mean_ns / max(summary.run_mean_ns, 1) - 1
+    if not summary.unsampled_steps or abs(longer) < NEGLIGIBLE_BIAS:
         return None
-    others_ns = summary.unsampled_ns / summary.unsampled_steps
-    longer = summary.step_mean_ns / others_ns - 1
-    if abs(longer) < NEGLIGIBLE_BIAS:
-        return None
-    word = "longer" if longer > 0 else "shorter"
-    mean = _format_time(summary.run_mean_ns)
-    share = format_percent(abs(longer))
-    return f"recorded steps are {share} {word} than the others (mean of all: {mean}); the times below are theirs"
+    word, mean = "longer" if longer > 0 else "shorter", _format_time(summary.run_mean_ns)
+    differ = f"{format_percent(abs(longer))} {word}"
+    return f"the mean of all steps is {mean}; the recorded ones, which all figures describe, are {differ}"
 
 
 def _excluded(summary: Summary, most: int) -> str:
