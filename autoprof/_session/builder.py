@@ -357,7 +357,10 @@ class _Builder:
         unseen = UnseenModules(self._recorder, self._model, self._selection, self._graphs, self._notes)
         self._attached.add(keep_calls().remove)
         self._attached.add(around_compiler(_nothing, unseen.compiled).remove)
-        self._attached.add(self._graphs.follow().remove)
+        if self._settings.compile in ("inside", "names"):
+            self._attached.add(self._graphs.follow(again=self._settings.compile == "names").remove)
+        else:
+            self._graphs.reasons.setdefault(f"the configuration has compile: {self._settings.compile}")
         calls = CompiledCalls([(node.inner, node.module) for node in walk(self._model)], unwrap, unseen.found)
         self._attached.add(calls.close)
         calls.begin()

@@ -13,7 +13,7 @@ from torch import nn
 
 from .._capture.graphs.generated import GeneratedCode
 from .._capture.graphs.kernels import Kernel, Path
-from .._capture.graphs.naming import CompiledGraph, Root, follow_graphs
+from .._capture.graphs.naming import CompiledGraph, Root, compile_again, follow_graphs
 from .._capture.handle import Handle
 from .._capture.marks.codes import PART, Label, PartPath
 from .._capture.recorder import Recorder
@@ -65,9 +65,12 @@ class CompiledGraphs:
         self.named: set[str] = set()
         """The fqns of the modules that run a graph with names."""
 
-    def follow(self) -> Handle:
-        """Take the graphs that torch compiles from now on, until the handle is removed."""
-        return follow_graphs(self._take)
+    def follow(self, *, again: bool) -> Handle:
+        """Take the graphs that torch compiles from now on, each ``again``, until the handle is removed."""
+        handle = follow_graphs(self._take)
+        if again:
+            handle.add(compile_again().remove)
+        return handle
 
     def _take(self, graph: CompiledGraph) -> None:
         if graph.notes is None or graph.root is None:

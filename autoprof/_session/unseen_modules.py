@@ -17,8 +17,8 @@ from ..frame import FrameRun, Layout
 from .compiled_graphs import CompiledGraphs
 
 COMPILED_ELSEWHERE: Final = (
-    "they were compiled before autoprof.instrument, or by another backend than inductor; call autoprof.instrument "
-    "before the first step"
+    "torch compiled it before autoprof.instrument, or with another backend than inductor; call autoprof.instrument "
+    "before the first step, or set `compile: names`, which compiles it again"
 )
 
 

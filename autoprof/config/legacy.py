@@ -1,9 +1,9 @@
-"""Keys of earlier configurations → today's keys: the ``LOG:`` block of the first timing logger, and ``compile``."""
+"""Keys of earlier configurations → today's keys: the ``LOG:`` block of the first timing logger."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from pydantic import Field, ValidationError
 
@@ -13,7 +13,6 @@ from .source import Problem
 
 BLOCK: Final = "LOG"
 FOLDER: Final = "SAVE_DIR"
-COMPILE: Final = "compile"
 
 
 class LegacyLog(Options):
@@ -38,8 +37,6 @@ class LegacyFile(Options):
     """The old block."""
     SAVE_DIR: Path | None = None
     """`output`, unless that key is given. It is read only together with `LOG`."""
-    compile: Literal["outside", "inside", "off"] = Field(default="outside", deprecated=True)
-    """No effect: code under `torch.compile` is always timed from outside the compiled region."""
 
 
 def foreign_keys(keys: set[str]) -> set[str]:
@@ -51,9 +48,9 @@ def foreign_keys(keys: set[str]) -> set[str]:
 
 def translate(data: dict[str, Any]) -> tuple[dict[str, Any], list[Problem], list[Problem]]:
     """Replace earlier keys by today's, which take precedence; return the data, the problems, and notes."""
-    keys = (BLOCK, FOLDER, COMPILE) if BLOCK in data else (COMPILE,)
-    if not any(key in data for key in keys):
+    if BLOCK not in data:
         return data, [], []
+    keys = BLOCK, FOLDER
     new = {key: value for key, value in data.items() if key not in keys}
     old = {key: data[key] for key in keys if data.get(key) is not None}
     try:
@@ -61,11 +58,6 @@ def translate(data: dict[str, Any]) -> tuple[dict[str, Any], list[Problem], list
     except ValidationError as error:
         return new, explain(error, LegacyFile), []
     notes = []
-    if old.get(COMPILE, "outside") != "outside":
-        why = "no effect: code under torch.compile is timed from outside the compiled region; remove the key"
-        notes.append(Problem((COMPILE,), why))
-    if BLOCK not in data:
-        return new, [], notes
     log = file.LOG
     merged = {"enabled": log.ENABLE_TIMING_LOG, **new}
     if file.SAVE_DIR is not None:

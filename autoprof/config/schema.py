@@ -101,6 +101,10 @@ class Settings(Options):
     """The steps that are recorded, and the overhead allowed for it."""
     flops: Literal["auto", "off"] = "auto"
     """Count the floating-point operations of a step, once for each shape of its inputs."""
+    compile: Literal["inside", "outside", "off", "names"] = "inside"
+    """The rows of modules under `torch.compile`. `inside`: those inside a graph have their own. `outside`, `off`: a
+    compiled module is timed as a whole. `names`: as `inside`, and each graph is compiled again, without torch's caches,
+    so that its modules are known although it was compiled before, or by a run without autoprof."""
     monitor: Literal["auto", "off"] = "auto"
     """Read the host and the GPU once a second: utilisation, memory, power, clocks, temperature."""
     output: Path = Path("runs")

@@ -79,16 +79,6 @@ def test_only_a_projects_keys_beside_the_block_are_ignored(text):
     assert "the key is unknown" in problems(text)[0]
 
 
-@pytest.mark.parametrize("word", ["inside", "off", "'off'"])
-def test_the_key_compile_has_no_effect_and_a_warning(word, caplog):
-    """Code under ``torch.compile`` is always timed from outside (a bare ``off`` is false in YAML)."""
-    assert parse_config(f"step: manual\ncompile: {word}") == parse_config("step: manual")
-    assert "config:2: compile: no effect" in caplog.text
-    caplog.clear()
-    assert parse_config("compile: outside") == Config()
-    assert not caplog.records
-
-
 @pytest.mark.parametrize("key", [key for key in REMOVED if ": " not in key])
 def test_a_removed_key_is_refused_with_its_replacement(key):
     """Each key of the table is unknown to the schema."""

@@ -120,8 +120,8 @@ def test_names_of_files_and_keys_cannot_act_on_the_terminal():
     report = problems({"\x1b[2J": 1, "step": "\x1b[2J\u202e"})
     assert sorted(report) == [
         r"config: \x1b[2J: the key is unknown; "
-        "allowed: deep, enabled, flight_recorder, flops, functions, memory_snapshot, monitor, output, output_max_mb, "
-        "sample, sinks, step, targets",
+        "allowed: compile, deep, enabled, flight_recorder, flops, functions, memory_snapshot, monitor, output, "
+        "output_max_mb, sample, sinks, step, targets",
         r"config: step: '\x1b[2J\u202e' is unknown; allowed: auto, manual",
     ]
 

@@ -232,7 +232,28 @@ def test_a_model_compiled_before_the_session_is_timed_whole_with_the_reason() ->
     watched = train(run, model)
     assert times(watched) == {"": {"forward": 900, "backward": 1200}}
     (note,) = [note for note in watched.session.summary().notes if "no rows for" in note]
-    assert "compiled before autoprof.instrument" in note
+    assert "compiled it before autoprof.instrument" in note
+
+
+def test_the_key_compile_has_graphs_compiled_again_and_torchs_caches_as_they_were_afterwards() -> None:
+    import torch._functorch.config
+    import torch._inductor.config
+
+    model = make(100)
+    run = torch.compile(model)
+    run(X).sum().backward()
+    before = torch._inductor.config.fx_graph_cache, torch._functorch.config.enable_autograd_cache
+    watched = train(run, model, config=CONFIG | {"compile": "names"})
+    assert without_linear(times(watched)) == expected(**{"0": 100})
+    assert (torch._inductor.config.fx_graph_cache, torch._functorch.config.enable_autograd_cache) == before
+
+
+@pytest.mark.parametrize("word", ["outside", "off"])
+def test_the_key_compile_has_compiled_modules_timed_whole(word: str) -> None:
+    model = make(100)
+    watched = train(torch.compile(model), model, config=CONFIG | {"compile": word})
+    assert times(watched) == {"": {"forward": 900, "backward": 1200}}
+    assert any(f"compile: {word}" in note for note in watched.session.summary().notes)
 
 
 PROGRAM = """

@@ -10,11 +10,12 @@ import hashlib
 import json
 import sys
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path as FilePath
 from typing import Any, Final, NamedTuple
 
+import torch
 import wrapt
 
 from ..._core.failures import contain, ignore
@@ -68,6 +69,38 @@ def follow_graphs(listener: Callable[[CompiledGraph], None]) -> Handle:
     for place in _PLACES:
         handle.add(_Held(place).release)
     return handle
+
+
+def compile_again() -> Handle:
+    """Have torch compile each graph again, without its caches, until the handle is removed."""
+    handle = Handle()
+    for module, keys in _CACHES.items():
+        handle.add(_CachesOff(module, keys).put_back)
+    if "torch._dynamo" in sys.modules:
+        torch.compiler.reset()
+    return handle
+
+
+class _CachesOff:
+    """Switches of torch's caches that are off, once their module is imported."""
+
+    def __init__(self, module: str, keys: Sequence[str]) -> None:
+        self._keys, self._config, self._before = keys, None, dict[str, Any]()
+        self._ended = False
+        wrapt.register_post_import_hook(self._imported, module)  # at once where it is imported
+
+    def _imported(self, config: Any) -> None:
+        if not self._ended:
+            self._config = config
+            self._before = {key: getattr(config, key) for key in self._keys if hasattr(config, key)}
+            for key in self._before:
+                setattr(config, key, False)
+
+    def put_back(self) -> None:
+        self._ended = True
+        for key, value in self._before.items():
+            setattr(self._config, key, value)
+        self._before = {}
 
 
 class _Held:
@@ -276,6 +309,11 @@ def _describe(call: Any) -> CompiledGraph | None:
     return CompiledGraph(function, notes, root=hierarchy.roots[notes.root])
 
 
+_CACHES: Final = {
+    "torch._inductor.config": ("fx_graph_cache", "fx_graph_remote_cache"),
+    "torch._functorch.config": ("enable_autograd_cache", "enable_remote_autograd_cache"),
+}
+"""The switches of torch's caches of graphs, by the module that has them."""
 _PLACES: Final = (
     _Place("torch._inductor.compile_fx", "", "compile_fx", _compile_fx),
     _Place("torch._inductor.graph", "GraphLowering", "compile_to_module", _compile_to_module),
