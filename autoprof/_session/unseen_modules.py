@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 from weakref import WeakSet, ref
 
+from .._capture.graphs.naming import OLD_TORCH, names_kernels
 from .._capture.marks.codes import ENTER, INDEX_MASK, KIND_BITS, KIND_MASK
 from .._capture.recorder import Recorder
 from .._core.names import shorten, visible
@@ -94,7 +95,7 @@ class UnseenModules(Observer):
                 "time is part of `other`. To see it, compile the model itself: torch.compile(model)"
             )
         else:
-            reason = "; ".join(self._graphs.reasons) or COMPILED_ELSEWHERE
+            reason = "; ".join(self._graphs.reasons) or (COMPILED_ELSEWHERE if names_kernels() else OLD_TORCH)
             self._notes.warn_once(
                 f"torch.compile: no rows for {names}, whose time is in the compiled module around them: {reason}"
             )

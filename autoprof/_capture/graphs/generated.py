@@ -56,6 +56,7 @@ class GeneratedCode:
                     return waiting[name].popleft()
                 if name.startswith(_KERNELS):
                     self.unknown.append(name)
+                    return Kernel(name, ())  # it belongs to the graph as a whole
         return None
 
     def with_marks(self, code: MarkCode) -> list[CodeType]:

@@ -53,6 +53,7 @@ UNKNOWN_BACKEND: Final = "torch generated no Python for it"
 FROM_CACHE: Final = (
     "torch took the graph from a cache that a run without autoprof has written; `compile: names` compiles it again"
 )
+OLD_TORCH: Final = "this version of torch does not say what the kernels that it generates compute"
 CUDA_GRAPHS: Final = "CUDA graphs replay its kernels without Python"
 SEVERAL_MODULES: Final = "the graph is that of a function around several modules"
 
@@ -69,6 +70,15 @@ def follow_graphs(listener: Callable[[CompiledGraph], None]) -> Handle:
     for place in _PLACES:
         handle.add(_Held(place).release)
     return handle
+
+
+def names_kernels() -> bool:
+    """Return whether this version of torch has the functions that are followed, or has not imported them yet."""
+    known = (module for place in _PLACES if (module := sys.modules.get(place.module)) is not None)
+    noter = sys.modules.get("torch._inductor.debug")
+    if noter is not None and not hasattr(noter, _KERNEL_NOTER):
+        return False
+    return noter is None or len(list(known)) == len(_PLACES)
 
 
 def compile_again() -> Handle:
@@ -301,6 +311,8 @@ def _describe(call: Any) -> CompiledGraph | None:
     path = getattr(function, "__globals__", {}).get("__file__")
     if path is None:
         return CompiledGraph(function, None, UNKNOWN_BACKEND)
+    if not names_kernels():
+        return CompiledGraph(function, None, OLD_TORCH)
     notes = _read_notes(path, hierarchy.digest)
     if notes is None:
         return CompiledGraph(function, None, FROM_CACHE)

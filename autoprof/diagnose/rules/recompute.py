@@ -47,7 +47,7 @@ def _without_rows(run: Evidence) -> Finding | None:
             "recompute",
             f"recompute spans: the counted FLOPs have {format_flops(flops)} of recompute a step, but none was timed, "
             "so its time is part of backward",
-            "see the notes: it runs inside a compiled graph without names or by another package's checkpointing; or add "
+            "see the notes: it runs in a compiled graph without names or by another package's checkpointing; or add "
             "recompute to the phases of the targets",
             {"counted_flops": flops},
         )
