@@ -117,18 +117,20 @@ def test_the_finding_names_the_line_with_its_share_of_the_step() -> None:
     assert "update_ema" not in finding.why
 
 
-@pytest.mark.parametrize(("lines", "named"), [((90, 10), True), ((), False)])
-def test_backward_in_no_module_is_named_by_its_lines(lines: tuple[int, ...], named: bool) -> None:
-    """An autograd function of the loss; without such lines it is the loss's arithmetic."""
+@pytest.mark.parametrize(
+    ("lines", "trains_copy", "named"), [((90, 10), False, True), ((), False, False), ((90, 10), True, False)]
+)
+def test_backward_in_no_module_is_named_by_its_lines(lines: tuple[int, ...], trains_copy: bool, named: bool) -> None:
+    """An autograd function of the loss. Without such lines it is the loss's arithmetic, or a copy of the model."""
     span = Span(BACKWARD_NAME, None, Phase.BACKWARD, None, 50 * MS, 40 * MS)
     aggregate, collector = Aggregate(), EvidenceCollector()
     for step in range(1, 21):
         frame = make_frame([Span("net", "net", Phase.FORWARD, None, 0, 50 * MS), span], step=step, duration_ns=91 * MS)
         aggregate.add(frame)
         collector.add(frame)
-    facts = RunFacts(stacks={f"backward {BACKWARD_NAME}": table_of(*lines)})
+    facts = RunFacts(stacks={f"backward {BACKWARD_NAME}": table_of(*lines)}, trains_copy=trains_copy)
     finding = finding_of(diagnose(collector.evidence(aggregate.summary(), facts)), "unattributed")
-    assert (finding is not None) is named
+    assert (finding is not None and finding.severity != "info") is named
     if named:
         assert "40.0 ms (44.0 % of the step) are in the backward pass, but in no module: train.py:88" in finding.why
 

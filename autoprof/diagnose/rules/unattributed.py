@@ -27,7 +27,7 @@ def judge(run: Evidence) -> Finding | None:
     found = threshold_time("unattributed", run, rest, rest.middle, MAX_SHARE, Phase.OTHER, step=step)
     found = or_rare(found, "unattributed", run, rest.middle, MAX_SHARE, Phase.OTHER, explained_ns)
     if not isinstance(found, ExceededBound):
-        return _judge_backward(run) or found
+        return found if run.facts.trains_copy else _judge_backward(run) or found
     if run.facts.trains_copy:
         return abstain("unattributed", "the modules of a copy of the model, which trains", "instrument the copy")
     table = run.facts.stacks.get(UNATTRIBUTED)
