@@ -462,7 +462,9 @@ def cause_from_the_middle() -> Judge:
 
     judge = fit_with(two_layers(), after, 160).steps().phases("forward", "backward").run_time()
     judge.verdict(("unattributed", "jitter"), HERE, "check_everything", also=("jitter", "unattributed"))
-    return judge.says("since step 80", r"(?:since|from|after|at|in|before) (?:step )?(?:7\d|8\d)\b")
+    return judge.says(
+        "since step 80", r"(?:since|from|after|at|in|before) (?:step )?(?:7\d|8\d)\b", "unattributed", "jitter"
+    )
 
 
 @program("findings", "the user interrupts the training in step 60, and the report has the cause all the same")
