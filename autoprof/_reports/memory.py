@@ -1,8 +1,8 @@
-"""The memory figure: the finding as its title, memory over the steps, and memory by name."""
+"""The memory figure: memory over the steps, and the finding as its title."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -10,30 +10,16 @@ import numpy as np
 
 from .._core.units import format_bytes
 from ..frame import NOT_MEASURED, Nanoseconds
-from ..summary import MemoryRow, Summary
+from ..summary import Summary
 from .card import memory_capacity
-from .figures import (
-    INK,
-    SMALL,
-    TITLE,
-    TWO_COLUMNS_IN,
-    Legend,
-    bare,
-    blank_figure,
-    legend_of,
-    set_title,
-    settle,
-    styled,
-)
+from .figures import INK, TITLE, TWO_COLUMNS_IN, bare, blank_figure, legend_of, set_title, settle, styled
 from .memory_text import label
-from .text import elide_all, safe, wrap
+from .text import wrap
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-MAX_NAMES: Final = 12
-"""The most names with a bar."""
 _STYLES: Final[Mapping[str, Mapping[str, Any]]] = {
     "allocated_bytes": {"color": "#0072b2", "linewidth": 1.2, "zorder": 3},
     "reserved_bytes": {"color": "#8c8c8c", "linestyle": (0, (1, 1)), "linewidth": 1.4, "zorder": 2},
@@ -42,13 +28,6 @@ _STYLES: Final[Mapping[str, Mapping[str, Any]]] = {
     "rss_peak_bytes": {"color": "#b34700", "linestyle": (0, (5, 2)), "linewidth": 1.4, "zorder": 4},
 }
 """Lines that differ in dashes and lightness as well, for grey print."""
-_PARTS: Final[Mapping[str, tuple[str, str]]] = {
-    "parameters": ("#004c7a", ""),
-    "gradients": ("#f0b84b", ""),
-    "optimizer state": ("#009e73", "////"),
-    "growth": ("#e3b7d1", "...."),
-}
-"""Colours and hatches: dark, light, medium, pale."""
 _UNITS: Final = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"), (1, "B"))
 
 
@@ -61,33 +40,19 @@ class MemoryHistory:
     stride: int = 1
 
 
-def memory_parts(row: MemoryRow) -> tuple[int, ...]:
-    """Return the lengths of the parts of a name's bar, in the order of ``_PARTS``."""
-    held = (row.parameter_bytes or 0) + (row.buffer_bytes or 0)
-    return held, row.gradient_bytes or 0, row.state_bytes or 0, max(row.activation_bytes or 0, 0)
-
-
 def memory_figure(history: MemoryHistory, summary: Summary) -> Figure:
-    """Return the figure: readings over steps, and memory by name, as far as measured."""
-    named = [row for row in summary.memory_table if row.name is not None and any(memory_parts(row))]
-    named.sort(key=lambda row: -sum(memory_parts(row)))
-    shown = named[:MAX_NAMES]
+    """Return the figure of the readings over the steps."""
     capacity = memory_capacity(summary) if "allocated_bytes" in summary.memory else None
     with styled():
-        # Inches above and below the axes: titles, legends, notes.
-        figure = blank_figure(TWO_COLUMNS_IN, max(2.9, 1.35 + 0.155 * len(shown)))
-        is_read = any(len(column) and int(column.max()) >= 0 for column in history.series.values())
-        widths = [*([3.2] if is_read else []), *([2.5] if shown else [])] or [1]
-        axes = list(figure.subplots(1, len(widths), width_ratios=widths, squeeze=False)[0])
+        figure = blank_figure(TWO_COLUMNS_IN, 2.9)
+        axes = figure.subplots()
         title = "\n".join(wrap("", memory_finding(history, summary), 92, room=0))
         figure.suptitle(title, fontsize=TITLE + 1, fontweight="bold", x=0.01, ha="left")
-        legends = []
-        if is_read:
-            _draw_readings(axes[0], history, capacity)
-            legends.append(legend_of(axes[0]))
-        if shown:
-            legends.append(_draw_names(axes[-1], shown))
-        settle(figure, legends, _footnote(history, named))
+        _draw_readings(axes, history, capacity)
+        note = "Readings at the end of each step."
+        if history.stride > 1:
+            note += f" A point is the largest of {history.stride} steps."
+        settle(figure, [legend_of(axes)], note)
     return figure
 
 
@@ -95,13 +60,17 @@ def memory_finding(history: MemoryHistory, summary: Summary) -> str:
     """Return the title: the peak, the device's memory, and the part that holds most of it."""
     peak, word = _peak(history)
     if not peak:
-        return "Memory: no reading above zero" if history.series else "Memory by name"
+        return "Memory: no reading above zero"
     capacity = memory_capacity(summary) if word == "Peak" else None
     text = f"{word} {format_bytes(peak)}" + (f" of {format_bytes(capacity)}" if capacity else "")
     whole = next((row for row in summary.memory_table if row.name is None), None)
     if whole is None or whole.parameter_bytes is None:
         return text
-    parts = dict(zip(_PARTS, memory_parts(whole)[:3], strict=False))
+    parts = {
+        "parameters": whole.parameter_bytes + (whole.buffer_bytes or 0),
+        "gradients": whole.gradient_bytes or 0,
+        "optimizer state": whole.state_bytes or 0,
+    }
     held = sum(parts.values())
     if word != "Peak":
         return f"{text}, of it {format_bytes(held)} for the model and its optimizer"
@@ -144,45 +113,3 @@ def _draw_readings(axes: Axes, history: MemoryHistory, capacity: int | None) -> 
     if len(history.steps) == 1:
         axes.set_xlim(history.steps[0] - 1, history.steps[0] + 1)
     bare(axes)
-
-
-def _draw_names(axes: Axes, names: Sequence[MemoryRow]) -> Legend:
-    places = np.arange(len(names))
-    reached = np.zeros(len(names))
-    for at, (word, (color, hatch)) in enumerate(_PARTS.items()):
-        part = np.array([memory_parts(row)[at] for row in names], dtype=float)
-        if part.any():
-            for bar in axes.barh(places, part, left=reached, height=0.66, color=color, label=word):
-                bar.set(hatch=hatch, edgecolor="white", linewidth=0.5)
-            reached += part
-    most = float(reached.max()) or 1.0
-    for at, row in enumerate(names):
-        text = format_bytes(sum(memory_parts(row)))
-        axes.text(reached[at] + 0.02 * most, at, text, va="center", fontsize=SMALL, color=INK, in_layout=False)
-    axes.set_xlim(0, 1.42 * most)  # room for the text after the longest bar
-    # Leave room for six rows, so that a single bar is not a block.
-    axes.set_ylim(max(len(names), 6) - 0.4, -0.6)
-    labels = elide_all([safe(row.name or "") for row in names], 28)
-    axes.set_yticks(list(places), labels, fontsize=SMALL)
-    for tick in axes.get_yticklabels():
-        tick.set_parse_math(False)  # a name may hold dollar signs
-    set_title(axes, "Memory by name")
-    bare(axes, grid=None)
-    axes.spines["bottom"].set_visible(False)
-    axes.tick_params(axis="y", length=0)
-    axes.set_xticks([])  # the numbers are at the bars
-    return legend_of(axes)
-
-
-def _footnote(history: MemoryHistory, named: Sequence[MemoryRow]) -> str:
-    notes = ["Readings at the end of each step."]
-    if history.stride > 1:
-        notes.append(f"A point is the largest of {history.stride} steps.")
-    if not named:
-        return " ".join([*notes, "No name was measured; set memory: true in a rule to measure its modules."])
-    notes.append("A name includes the modules in it.")
-    if any(memory_parts(row)[3] for row in named):
-        notes.append("growth: the most over a step's calls.")
-    if len(named) > MAX_NAMES:
-        notes.append(f"{len(named) - MAX_NAMES} names with less are not shown.")
-    return " ".join(notes)

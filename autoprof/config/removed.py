@@ -39,7 +39,7 @@ REMOVED: Final[Mapping[str, str]] = {
     "draws it before",
     "sinks.opentelemetry": "use prometheus, which the collector of OpenTelemetry scrapes",
     "sinks.ranks_trace": "remove it: autoprof show RUN --trace FILE writes one trace of all ranks",
-    "sinks.report.max_mb": "remove it: above 64 MB of records, autoprof report writes the page",
+    "sinks.report": "remove it: autoprof report RUN writes the page from the records",
     "sinks.speedscope": "use trace, which speedscope.app reads too",
     **dict.fromkeys(
         ("sinks.trace.first", "sinks.trace.max_mb"),

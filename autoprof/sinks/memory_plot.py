@@ -94,7 +94,7 @@ class MemoryPlotSink:
         # Processor time of importing matplotlib and drawing once, measured: a run that named no sink must afford it.
         if self._budget is not None and self._budget * (self._clock() - self._began_s) < 1.0:
             return
-        if len(self._history) or summary.memory_table:
+        if len(self._history):
             require_address_space(128)  # matplotlib and the drawing take 73 MiB
             write_atomic(self._picture, encode_figure(memory_figure(self._history.snapshot(), summary)))
 
@@ -102,13 +102,13 @@ class MemoryPlotSink:
 def export_memory_plot(saved: SavedSteps, path: Path) -> None:
     """Draw the memory of one rank, in the format of the file's name (PNG without one). Raises ``OutputError``."""
     check_format(path, default="png")
-    history, summary = History(), saved.summary()
+    history = History()
     for frame in saved.frames(saved.rank):
         if frame.memory:
             history.add(frame.step, frame.memory)
-    if not len(history) and not summary.memory_table:
+    if not len(history):
         raise OutputError(f"{path}: there is nothing to draw; the records have no reading of memory")
-    save_figure(memory_figure(history.snapshot(), summary), path, default="png")
+    save_figure(memory_figure(history.snapshot(), saved.summary()), path, default="png")
 
 
 SINK = SinkKind(

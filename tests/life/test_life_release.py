@@ -138,7 +138,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "no FLOPs": config(flops="off"),
     "functions": config(functions=[{"path": "torch.nn.functional:mse_loss", "name": "Loss/MSE"}]),
     "default sinks": {"sample": {"budget": None}},
-    "all files": config(sinks={"jsonl": {}, "report": {}, "prometheus": {}}),
+    "all files": config(sinks={"jsonl": {}, "prometheus": {}}),
     "flight recorder": config(sinks={"jsonl": {}}, flight_recorder={"mode": "on"}),
     "a deep capture": config(sinks={"jsonl": {}}, deep={"steps": [4, 6]}),
     "off": {"enabled": False},

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from report_builders import EVIL, frame_of, frames_of, layout_of, save_run
 
-import autoprof
 from autoprof.cli import main
 
 
@@ -112,19 +111,3 @@ def test_many_modules_fit_into_the_page(tmp_path: Path) -> None:
     run = save_run(tmp_path, frames)
     _report(run)
     assert (run / "report.html").stat().st_size <= 5_000_000
-
-
-def test_the_sink_writes_the_page_at_the_end_of_a_run(tmp_path: Path) -> None:
-    """``sinks: {report: {}}``, after the records."""
-    import torch
-
-    model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.ReLU())
-    settings = {"output": str(tmp_path), "sinks": {"report": {}, "jsonl": {}}, "sample": {"warmup": 1}}
-    session = autoprof.instrument(model, settings)
-    for _ in range(6):
-        model(torch.ones(1, 2)).sum().backward()
-        session.step()
-    assert session.folder is not None
-    session.close()
-    data = PageParts((session.folder / "report.html").read_text("utf-8")).data
-    assert data["run"]["records"]["recorded"] == data["run"]["steps"] > 0
