@@ -39,7 +39,7 @@ FAINT: Final = "#6b6b6b"
 _STYLE: Final[Any] = {
     "font.size": TEXT, "axes.labelsize": TEXT, "xtick.labelsize": 7, "ytick.labelsize": 7, "axes.labelcolor": INK,
     "text.color": INK, "axes.edgecolor": "#999999", "xtick.color": INK, "ytick.color": INK, "axes.linewidth": 0.7,
-    "svg.fonttype": "path", "pdf.fonttype": 42, "hatch.linewidth": 0.5,
+    "svg.fonttype": "path", "pdf.fonttype": 42,
 }  # fmt: skip
 _CJK_FONTS: Final = (
     "Noto Sans CJK SC", "Noto Sans SC", "Source Han Sans SC", "Noto Sans CJK JP", "Noto Sans JP", "PingFang SC",
@@ -186,7 +186,7 @@ def encode_figure(figure: Figure, ending: str = "png") -> bytes:
 
     buffer = BytesIO()
     # These settings take effect when a file is written.
-    settings: Any = {key: _STYLE[key] for key in ("svg.fonttype", "pdf.fonttype", "hatch.linewidth")}
+    settings: Any = {key: _STYLE[key] for key in ("svg.fonttype", "pdf.fonttype")}
     with mpl.rc_context(settings), _without_glyph_warnings():
         figure.savefig(buffer, dpi=DPI, format=ending, metadata={"Date": None} if ending == "svg" else None)
     return buffer.getvalue()

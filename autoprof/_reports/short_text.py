@@ -41,9 +41,9 @@ def render_short(summary: Summary, *, width: int = 80, folder: Path | None = Non
     return [*(crop(safe(line), width).rstrip() for line in lines), *last]
 
 
-def render_html(summary: Summary, folder: Path | None = None) -> str:
+def render_html(summary: Summary) -> str:
     """Return the report as HTML for a notebook: its text in the notebook's own colours, every character escaped."""
-    text = "\n".join(render_short(summary, width=96, folder=folder))
+    text = "\n".join(render_short(summary, width=96))
     return f'<div class="autoprof"><pre style="line-height: 1.2">{escape(text)}</pre></div>'
 
 

@@ -7,7 +7,6 @@ import contextlib
 import os
 import sys
 from collections.abc import Iterator
-from functools import partial
 from typing import Any, Final
 
 from pydantic import Field
@@ -16,13 +15,12 @@ from .._core.notes import has_open_bar
 from .._core.options import Options
 from .._reports.card import verdict_line
 from .._reports.panel import render_panel, render_plain, render_plain_verdict
-from .._reports.short_text import render_html, render_short
+from .._reports.short_text import render_short
 from .._reports.text import in_encoding, safe
 from ..frame import StepFrame
 from ..summary import Summary
 from ._base import RunInfo
 from ._kind import CloseOrder, SinkKind
-from ._notebook import WIDTH, NotebookOutput
 from ._terminal import SPARE_ROWS, PinnedLines
 from ._text_output import TextOutput
 
@@ -42,9 +40,9 @@ class ConsoleOptions(Options):
 class ConsoleSink:
     """Show the run on its stream.
 
-    On a terminal, and in a notebook, the panel is redrawn after N steps, at most twice a second; where it
-    does not fit, and elsewhere, a line is printed at times. A reader that does not read gets no drawing, and one that
-    has left ends them. Where the stream fails otherwise, ``show`` restores the screen as far as possible and raises.
+    On a terminal the panel is redrawn after N steps, at most twice a second; where it does not fit, and elsewhere, a
+    line is printed at times. A reader that does not read gets no drawing, and one that has left ends them. Where the
+    stream fails otherwise, ``show`` restores the screen as far as possible and raises.
     """
 
     def __init__(self, options: ConsoleOptions, run: RunInfo) -> None:
@@ -65,7 +63,6 @@ class ConsoleSink:
         self._is_drawn = False
         """Whether the last statistics are in the panel."""
         self._reader_left = False
-        self._notebook = NotebookOutput.of_this_process()
         self._verdict: str | None = None
         atexit.register(self.restore_screen)
 
@@ -124,16 +121,13 @@ class ConsoleSink:
 
     def _draw(self, summary: Summary, step: int, size: tuple[int, int] | None) -> bool:
         """Draw the panel; return whether there is a place for it."""
-        panel = partial(render_panel, summary, top=self._options.top, step=step)
-        if size is not None:
-            lines = panel(width=size[0], color=self._color)
-            fits = size[1] >= len(lines) + SPARE_ROWS and self._pinned.is_free() and _rich_proxy() is None
-            if fits:
-                self._pinned.draw([in_encoding(line, self._encoding) for line in lines], size)
-            return fits
-        if self._notebook is not None:
-            self._notebook.draw(panel(width=WIDTH, color=False))
-        return self._notebook is not None
+        if size is None:
+            return False
+        lines = render_panel(summary, width=size[0], top=self._options.top, color=self._color, step=step)
+        fits = size[1] >= len(lines) + SPARE_ROWS and self._pinned.is_free() and _rich_proxy() is None
+        if fits:
+            self._pinned.draw([in_encoding(line, self._encoding) for line in lines], size)
+        return fits
 
     def _print_line(self, summary: Summary, step: int, *, on_terminal: bool) -> None:
         line = render_plain(summary, step=step)
@@ -150,7 +144,7 @@ class ConsoleSink:
         self._output.offer(f"{before}{line}\n")
 
     def close(self, summary: Summary) -> None:
-        """Restore the screen and print the short report, which remains; in a notebook, show it as HTML.
+        """Restore the screen and print the short report, which remains.
 
         A reader that does not read for some seconds gets no report; the files of the run have it.
         """
@@ -158,16 +152,8 @@ class ConsoleSink:
         size = PinnedLines.terminal_size(self._stream)
         with contextlib.suppress(BrokenPipeError):
             self._pinned.clear(patient=True)
-            self._print_report(summary, size)
-
-    def _print_report(self, summary: Summary, size: tuple[int, int] | None) -> None:
-        width = min(size[0], 100) if size else 80
-        report = "\n".join(render_short(summary, width=width, folder=self._folder))
-        if self._notebook is not None and size is None:
-            with contextlib.suppress(Exception):  # a kernel that ends may show nothing any more: print the text
-                self._notebook.show(report, render_html(summary, self._folder))
-                return
-        self.print(report)
+            width = min(size[0], 100) if size else 80
+            self.print("\n".join(render_short(summary, width=width, folder=self._folder)))
 
     def print(self, text: str) -> None:
         """Remove the panel and print text that stays on the screen."""
