@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import platform
-import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from importlib import metadata
-from pathlib import Path
 from typing import Final
 
 from .._capture.marks.native import require_extension
 from .._core.names import shorten, visible
-from .._process.switch import SWITCH, is_off
 from ..errors import SessionError
-from ..sinks import Config, parse_config, writes_files
+from ..sinks import Config, parse_config
 from .report import OK, PROBLEM, UNKNOWN, WARNING, Report, Result
 from .subject import RETURNS, Subject
 from .trial import STEPS, Outcome, Trials
@@ -32,8 +28,7 @@ def examine(
     """
     settings = parse_config("targets: [{match: '.*'}]") if config is None else config
     progress("checking the installation")
-    installation = [check_versions(), _check_switch(settings), check_output(settings)]
-    return Report(subject.name, (*installation, *_compare(subject, settings, progress)))
+    return Report(subject.name, (check_versions(), *_compare(subject, settings, progress)))
 
 
 def check_versions(distribution: str = "torch-autoprof") -> Result:
@@ -64,31 +59,6 @@ def check_versions(distribution: str = "torch-autoprof") -> Result:
         return Result("versions", PROBLEM, "; ".join(problems), advice, found)
     shown = ", ".join(f"{name} {found[name]}" for name in ("python", "torch", "numpy") if name in found)
     return Result("versions", OK, shown, data=found)
-
-
-def _check_switch(config: Config) -> Result:
-    """Check that recording is switched on."""
-    if is_off(os.environ):
-        return Result("switch", WARNING, f"{SWITCH}={os.environ[SWITCH]} is set: no session records anything")
-    if not config.enabled:
-        return Result("switch", WARNING, "the configuration has enabled: false: nothing is recorded")
-    return Result("switch", OK, "recording is switched on")
-
-
-def check_output(config: Config) -> Result:
-    """Write a temporary file in the output folder, or in the folder where it would be made."""
-    if not writes_files(config.sinks):
-        return Result("output", OK, "the configuration writes no files")
-    folder = Path(os.path.abspath(config.output))
-    existing = next(place for place in (folder, *folder.parents) if os.path.lexists(place))
-    try:
-        with tempfile.TemporaryFile(dir=existing) as file:
-            file.write(b"autoprof")
-    except OSError as error:
-        reason = f"{existing} is a file" if existing.is_file() else f"{existing}: {error.strerror or error}"
-        advice = "set output to another folder in the configuration"
-        return Result("output", PROBLEM, f"runs cannot be written to {folder} ({reason})", advice)
-    return Result("output", OK, f"runs go to {folder}")
 
 
 def _compare(subject: Subject, config: Config, progress: Callable[[str], None]) -> Iterator[Result]:
