@@ -50,7 +50,6 @@ def add(commands: Any) -> None:
         metavar="NAME",
         help="draw only this plot or this column of the log (loss, 'step time', …); may be repeated",
     )
-    parser.add_argument("--x", choices=("step", "time", "tokens"), default="step", help="x axis of the figure (step)")
     parser.add_argument(
         "--smooth", type=int, metavar="N", help="records of the moving average; 1: none (default: a hundredth of all)"
     )
@@ -80,7 +79,7 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         print_lines(render_report(df, width=terminal_width()))
     if output is not None:
-        figure = plot_metrics(df, output, x=arguments.x, smooth=arguments.smooth, plots=arguments.plot)
+        figure = plot_metrics(df, output, smooth=arguments.smooth, plots=arguments.plot)
         notes: list[str] = getattr(figure, "notes", [])
         print("\n".join([f"figure: {output}", *notes]), file=sys.stderr if arguments.json else sys.stdout)
     return 0

@@ -36,15 +36,17 @@ _MAX_COLUMNS: Final = 6
 
 
 def plot_metrics(
-    df: pd.DataFrame, output: str | os.PathLike[str] | None = "training_metrics.png", *, x: str = "step",
-    smooth: int | None = None, plots: Collection[str] = (),
-) -> Figure:  # fmt: skip
-    """Draw a table of ``load_logs`` and save the figure.
+    df: pd.DataFrame,
+    output: str | os.PathLike[str] | None = "training_metrics.png",
+    *,
+    smooth: int | None = None,
+    plots: Collection[str] = (),
+) -> Figure:
+    """Draw a table of ``load_logs`` over its steps and save the figure.
 
     Args:
         df: the table, or any DataFrame with columns such as ``loss`` and ``throughput``.
         output: the file (.png, .svg, .pdf); None saves nothing.
-        x: ``step``, ``time`` or ``tokens``.
         smooth: records of the moving average; 1 for none, None for a hundredth of the records.
         plots: only these plots (``loss``, ``step time``, …) or columns; one alone is as wide as a column of a paper.
 
@@ -53,36 +55,24 @@ def plot_metrics(
         missing.
 
     Raises:
-        AutoprofError: nothing to draw, an unknown axis or format, or a file that cannot be written.
+        AutoprofError: nothing to draw, an unknown plot or format, or a file that cannot be written.
     """
     if not len(df):
         raise AutoprofError("plot_metrics: the table is empty; allowed: a table of load_logs with at least one row")
-    table = _with_axis(df, x)
+    table = df if "step" in df else df.assign(step=range(1, len(df) + 1))
     chosen, notes = _choose_plots(table, plots)
     if not chosen:
         names = ", ".join(str(name) for name in df.columns)
         raise AutoprofError(f"plot_metrics: nothing to draw in the columns {names}; allowed: a column of numbers")
-    figure = _draw(table, chosen, notes, "minutes" if x == "time" else x, smooth)
+    figure = _draw(table, chosen, notes, smooth)
     if output is not None:
         style.save_figure(figure, output)
     return figure
 
 
-def _with_axis(df: pd.DataFrame, x: str) -> pd.DataFrame:
-    """Return the table with the x axis as ``_x``, and a column ``run``."""
-    columns = {"step": "step", "time": "elapsed_s", "tokens": "tokens"}
-    if x not in columns:
-        raise AutoprofError(f"x: {x!r} is not an axis; {nearest(x, columns)}")
-    table = df if "step" in df else df.assign(step=range(1, len(df) + 1))
-    if columns[x] not in table or not table[columns[x]].notna().any():
-        raise AutoprofError(f"x: {x!r} is not in the log; allowed: 'step'")
-    run = table["run"].astype(str) if "run" in table else ""
-    return table.assign(_x=table[columns[x]] / (60 if x == "time" else 1), run=run)
-
-
 def _choose_plots(table: pd.DataFrame, wanted: Collection[str]) -> tuple[dict[str, list[str]], list[str]]:
     """Return the columns of each plot, of all or of the wanted ones, and notes on those that are not drawn."""
-    numbers = table.select_dtypes("number").drop(columns="_x")
+    numbers = table.select_dtypes("number").drop(columns="step")
     names = [str(name) for name in numbers if np.isfinite(numbers[name]).any()]
     found = {plot: [name for name in names if re.fullmatch(columns, name)] for plot, columns in _PLOTS.items()}
     found["time by name"].sort(key=lambda name: -float(table[name].mean()))
@@ -109,9 +99,7 @@ def _choose_plots(table: pd.DataFrame, wanted: Collection[str]) -> tuple[dict[st
     return chosen, notes
 
 
-def _draw(
-    table: pd.DataFrame, chosen: Mapping[str, list[str]], notes: list[str], x_label: str, smooth: int | None
-) -> Figure:
+def _draw(table: pd.DataFrame, chosen: Mapping[str, list[str]], notes: list[str], smooth: int | None) -> Figure:
     from matplotlib.figure import Figure
 
     class MetricsFigure(Figure):
@@ -122,7 +110,8 @@ def _draw(
         def _repr_png_(self) -> bytes:
             return style.encode_figure(self)
 
-    runs = {safe(name): rows for name, rows in table.groupby("run", sort=False)}
+    named = table.assign(run=table["run"].astype(str) if "run" in table else "")
+    runs = {safe(name): rows for name, rows in named.groupby("run", sort=False)}
     if len(runs) > len(style.COLORS):
         notes.append(f"{len(runs) - len(style.COLORS)} more runs are not drawn.")
         runs = dict([*runs.items()][: len(style.COLORS)])
@@ -136,7 +125,7 @@ def _draw(
         places = list(figure.subplots(count, columns, squeeze=False).flat)
         legends = [_draw_plot(axes, runs, *entry, smooth) for entry, axes in zip(chosen.items(), places, strict=False)]
         for axes in places[: len(chosen)]:
-            axes.set_xlabel(x_label)
+            axes.set_xlabel("step")
         for axes in places[len(chosen) :]:
             axes.remove()
         if len(runs) == 1:
@@ -193,9 +182,9 @@ def _draw_plot(
 
 
 def _line_of(table: pd.DataFrame, name: str) -> pd.DataFrame:
-    """Return the finite values of a column: mean, min and max over the ranks, by x."""
-    known = table[["_x", name]].replace([np.inf, -np.inf], np.nan).dropna()
-    return known[name].groupby(known["_x"]).agg(["mean", "min", "max"])
+    """Return the finite values of a column: mean, min and max over the ranks, by step."""
+    known = table[["step", name]].replace([np.inf, -np.inf], np.nan).dropna()
+    return known[name].groupby(known["step"]).agg(["mean", "min", "max"])
 
 
 def _draw_line(axes: Axes, line: pd.DataFrame, smooth: int | None, **look: Any) -> None:

@@ -1,29 +1,20 @@
-"""One log file as lines: compressed or not, in any encoding."""
+"""One log file as lines: compressed by gzip or not, in any encoding."""
 
 from __future__ import annotations
 
-import bz2
 import codecs
 import gzip
-import lzma
 import re
 import zlib
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from ..errors import OutputError
 
 STANDARD_INPUT: Final = Path("-")
 """The path that means standard input. A file of this name is ``./-``."""
-_COMPRESSIONS: Final[dict[bytes, Callable[[Any], Any]]] = {
-    b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ\x00": lzma.open,
-}  # fmt: skip
-_WIDE_ENCODINGS: Final = {
-    codecs.BOM_UTF32_LE: "utf-32", codecs.BOM_UTF32_BE: "utf-32", codecs.BOM_UTF16_LE: "utf-16",
-    codecs.BOM_UTF16_BE: "utf-16",
-}  # fmt: skip
-"""Encodings by their byte order mark."""
+_WIDE: Final = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+"""The byte order marks of UTF-16."""
 _LINE_ENDS: Final = re.compile(r"(?:\x1b\[\d*[ABEF])+|\r\n?")
 """Line ends other than a line feed; nested progress bars move the cursor to another line."""
 _INVISIBLE: Final = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|[\ufeff\0]")
@@ -57,10 +48,9 @@ class LogFile:
         is_standard = self.path == STANDARD_INPUT
         try:
             with open(0 if is_standard else self.path, "rb", closefd=not is_standard) as file:
-                begin = file.peek(8)
-                opener = next((one for magic, one in _COMPRESSIONS.items() if begin.startswith(magic)), None)
-                data: bytes = (file if opener is None else opener(file)).read()
-        except (EOFError, OSError, zlib.error, lzma.LZMAError) as error:
+                data = file.read()
+            data = gzip.decompress(data) if data.startswith(b"\x1f\x8b") else data
+        except (EOFError, OSError, zlib.error) as error:
             if getattr(error, "errno", None) is None:  # the error of a decompressor
                 self.is_damaged = True
                 return b""
@@ -68,13 +58,14 @@ class LogFile:
             raise OutputError(f"{self.name}: cannot be read: {reason}; allowed: a readable file") from error
         data = data.lstrip(b"\0")
         head = data[: 1 << 20]
-        is_text = head.count(0) <= len(head) // 100 or head.startswith(tuple(_WIDE_ENCODINGS))
+        is_text = head.count(0) <= len(head) // 100 or head.startswith(_WIDE)
         return data if is_text else b""
 
     def _decode(self, data: bytes) -> str:
-        encoding = next((name for mark, name in _WIDE_ENCODINGS.items() if data.startswith(mark)), "utf-8")
+        if data.startswith(_WIDE):
+            return data.decode("utf-16", "replace")
         try:
-            return data.decode(encoding, "strict" if encoding == "utf-8" else "replace")
+            return data.decode("utf-8")
         except UnicodeDecodeError:
             decoded = [_decode_line(line) for line in data.split(b"\n")]
         count = sum(encoding != "utf-8" for _, encoding in decoded)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from .._core.units import NS_PER_S, count, format_span
-from .._reports.text import elide, fit, safe
+from .._reports.text import elide, render_rows, safe
 from .fields import FIELDS, METRICS, unknown_columns
 
 if TYPE_CHECKING:
@@ -45,19 +45,15 @@ def _records(table: pd.DataFrame) -> str:
 
 def _columns(table: pd.DataFrame, width: int) -> list[str]:
     """Return a row for each measurement, then for each column whose name is not known; of many for the first."""
-    max_columns, number_width = 24, 10
+    max_columns = 24
     names = [name for name in table if name in METRICS] + unknown_columns(table)
-    name_width = max(width - 2 - 5 * number_width, _MIN_TEXT_WIDTH)
-    heads = "".join(f"{word:>{number_width}}" for word in ("first", "last", "min", "median", "max"))
-    rows = [f"  {fit('column', name_width)}{heads}"]
+    rows = [["column", "first", "last", "min", "median", "max"]]
     for name in names[:max_columns]:
         known = table[name][np.isfinite(table[name])]
         if len(known):
             unit = f" ({FIELDS[name].unit})" if name in FIELDS and FIELDS[name].unit else ""
             numbers = (known.iloc[0], known.iloc[-1], known.min(), known.median(), known.max())
             shown = (f"{value:,.0f}" if 1000 <= abs(value) < 1e8 else f"{value:.4g}" for value in numbers)
-            cells = "".join(f"{text:>{number_width}}" for text in shown)
-            rows.append(f"  {fit(f'{name}{unit}', name_width)}{cells}")
-    if len(names) > max_columns:
-        rows.append(f"  and {len(names) - max_columns} more: --json has all")
-    return rows
+            rows.append([f"{name}{unit}", *shown])
+    more = [f"  and {len(names) - max_columns} more: --json has all"] if len(names) > max_columns else []
+    return [*(f"  {line}" for line in render_rows(rows, max(width - 2, 72))), *more]

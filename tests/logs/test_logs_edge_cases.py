@@ -1,9 +1,7 @@
 """Edge cases of real logs: units, ranks, restarts, encodings, incomplete lines, damaged files."""
 
-import bz2
 import gzip
 import json
-import lzma
 import math
 import sys
 from pathlib import Path
@@ -188,11 +186,10 @@ def _changed(data: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("harm", [_changed, lambda data: data[:-200]], ids=["changed", "cut"])
-@pytest.mark.parametrize("compress", [gzip.compress, bz2.compress, lzma.compress], ids=["gzip", "bzip2", "xz"])
-def test_damaged_compressed_data_are_not_read(tmp_path: Path, compress: Any, harm: Any) -> None:
+def test_damaged_compressed_data_are_not_read(tmp_path: Path, harm: Any) -> None:
     """Changed bytes decompress to other numbers, and a cut file has no checksum: no value is certain."""
     path = tmp_path / "a.log.z"
-    path.write_bytes(harm(compress("\n".join(LINES).encode())))
+    path.write_bytes(harm(gzip.compress("\n".join(LINES).encode())))
     with pytest.raises(AutoprofError, match="the compressed data are cut or damaged"):
         load_logs(path)
     (tmp_path / "b.log").write_text("\n".join(LINES) + "\n")

@@ -64,8 +64,6 @@ def test_the_figure_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str
         str(FIXTURES / "nanogpt.log"),
         "-o",
         str(figure),
-        "--x",
-        "time",
         "--smooth",
         "3",
     ]
