@@ -6,7 +6,7 @@ less than the whole step.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -88,8 +88,6 @@ class RankComparison:
     """The mean communication of each rank in a step; empty where ranks do not communicate."""
     pure_comm_ns: int | None = None
     """The mean communication of the rank that comes last in each step, and so waits for no other."""
-    places: tuple[SpanKey, ...] = ()
-    """The row with most of the excess of each compared rank."""
 
     @property
     def compared(self) -> tuple[int, ...]:
@@ -153,16 +151,7 @@ def compare_ranks(records: Mapping[int, RankRecord], *, world_size: int | None =
         unclear=unclear,
         comm_ns=tuple(round(float(ns)) for ns in comm.mean(axis=1)) if comm.any() else (),
         pure_comm_ns=round(float(comm.min(axis=0).mean())) if comm.any() else None,
-        places=_places(compared.rows, {(one.name, one.phase) for one in slow}),
     )
-
-
-def _places(rows: Sequence[AlignedRow], named: Collection[SpanKey]) -> tuple[SpanKey, ...]:
-    """Return for each rank the row with the largest mean excess; a ``named`` one inside a row stands for it."""
-    own = [row for row in rows if row.key != COMM_ROW]
-    excess = np.stack([(row.times - median_of_others(row.times)).mean(axis=1) for row in own])
-    keys = [next((key for key in row.inside if key in named), row.key) for row in own]
-    return tuple(keys[at] for at in excess.argmax(axis=0))
 
 
 def name_ranks(ranks: Sequence[int]) -> str:

@@ -38,7 +38,6 @@ class FolderRecords:
     folder: str
     world_size: int
     records: Mapping[int, RankRecord]
-    hosts: Mapping[int, str]
     left_out: tuple[LeftOut, ...]
 
 
@@ -70,8 +69,7 @@ def read_folder(folder: Path, world_size: int | None = None) -> FolderRecords:
             records[rank] = record
         else:
             left_out.append(LeftOut(rank, "has no readable step after its warm-up"))
-    hosts = {rank: host for rank, info in infos.items() if isinstance(host := info.get("host"), str)}
-    return FolderRecords(str(folder), world_size, records, hosts, tuple(left_out))
+    return FolderRecords(str(folder), world_size, records, tuple(left_out))
 
 
 def _read_info(folder: Path, rank: int) -> Mapping[str, Any]:

@@ -10,9 +10,8 @@ import numpy as np
 
 from .._core.names import visible
 from .._core.units import NS_PER_MS, count, format_ms, format_percent
-from .._ranks import FolderRecords, LeftOut, RankComparison, median_of_others, phrase_slow
-from ..frame import Phase
-from .text import GAP, cells, crop, fit, render_rows, safe, wrap
+from .._ranks import FolderRecords, LeftOut, RankComparison, median_of_others, name_ranks, phrase_slow
+from .text import crop, render_rows, safe, wrap
 
 MIN_WIDTH: Final = 80
 
@@ -54,13 +53,11 @@ def _verdict(comparison: RankComparison) -> str:
 
 
 class _Row(NamedTuple):
-    """One rank: its median own work, its excess over the others', and the row of its profile with most of it."""
+    """One rank: its median own work, and its excess over the others'."""
 
     rank: int
     own_ns: int
     excess_ns: int
-    name: str | None = None
-    phase: str | None = None
 
 
 def _rows(comparison: RankComparison) -> list[_Row]:
@@ -69,21 +66,14 @@ def _rows(comparison: RankComparison) -> list[_Row]:
         return []
     own_ns = np.array(comparison.own_ns)
     excess_ns = own_ns - median_of_others(own_ns)
-    found = zip(comparison.compared, own_ns, excess_ns, comparison.places, strict=True)
-    return [
-        _Row(rank, int(own), round(float(excess)), *((name, str(phase)) if excess > 0 else ()))
-        for rank, own, excess, (name, phase) in found
-    ]
+    found = zip(comparison.compared, own_ns, excess_ns, strict=True)
+    return [_Row(rank, int(own), round(float(excess))) for rank, own, excess in found]
 
 
 def _table(rows: Sequence[_Row], width: int, top: int) -> Iterator[str]:
     shown = sorted(rows, key=lambda row: (-row.excess_ns, row.rank))[:top]
     lines = [[f"rank {row.rank}", _ms(row.own_ns), _signed(row.excess_ns)] for row in shown]
-    left = render_rows([["rank", "own ms", "excess ms"], *lines], width)
-    room = max(width - max(map(cells, left)) - GAP, 0)
-    places = ["most of it in", *(_place(row) for row in shown)]
-    for line, place in zip(left, places, strict=True):
-        yield line + " " * GAP + fit(place, room)
+    yield from render_rows([["rank", "own ms", "excess ms"], *lines], width)
     if rest := sorted(row.excess_ns for row in rows if row not in shown):
         yield f"{count(len(rest), 'further rank')}: {_signed(rest[0])} to {_signed(rest[-1])} ms (--top 0: all)"
 
@@ -96,23 +86,13 @@ def _signed(ns: float) -> str:
     return f"{ns / NS_PER_MS:+.2f}"
 
 
-def _place(row: _Row) -> str:
-    return "" if row.name is None or row.phase is None else f"{Phase.add(row.phase).short} {visible(row.name)}"
-
-
 def _left_out(entries: Sequence[LeftOut], width: int) -> Iterator[str]:
-    groups: dict[str, list[int]] = {}
+    ranks: dict[str, list[int]] = {}
     for entry in entries:
-        groups.setdefault(entry.why, []).append(entry.rank)
-    yield "left out"
-    for at, (why, ranks) in enumerate(groups.items()):
-        if at == 12:
-            yield f"  {count(len(groups) - at, 'further reason')} (--json has the whole list)"
-            return
-        shown = ", ".join(map(str, sorted(ranks)[:12]))
-        where = f"{'rank' if len(ranks) == 1 else 'ranks'} {shown}"
-        where += f", … ({len(ranks):,})" if len(ranks) > 12 else ""
-        yield from wrap("", f"{where}: {visible(why)}", width, 2)
+        ranks.setdefault(entry.why, []).append(entry.rank)
+    yield "left out (--json has the whole list)"
+    for why, named in ranks.items():
+        yield from wrap("", f"{name_ranks(named)}: {visible(why)}", width, 2)
 
 
 def ranks_to_dict(found: FolderRecords, comparison: RankComparison) -> dict[str, Any]:
@@ -122,6 +102,6 @@ def ranks_to_dict(found: FolderRecords, comparison: RankComparison) -> dict[str,
         "world_size": found.world_size,
         "compared_ranks": sorted(found.records),
         "comparison": asdict(comparison),
-        "ranks": [{**row._asdict(), "host": found.hosts.get(row.rank)} for row in _rows(comparison)],
+        "ranks": [row._asdict() for row in _rows(comparison)],
         "left_out": [entry._asdict() for entry in found.left_out],
     }

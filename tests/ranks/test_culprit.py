@@ -305,10 +305,3 @@ def test_a_slow_network_accuses_no_rank() -> None:
     found = compare_ranks(longer)
     assert found.slow == ()
     assert found.pure_comm_ns == pytest.approx(32 * MS, rel=0.01)
-
-
-def test_each_rank_has_the_row_with_most_of_its_excess() -> None:
-    """As the table of all ranks shows it."""
-    found = compare_ranks(with_fault(1, MIDDLE_FORWARD, 20.0, always, ranks=80, rank=70))
-    assert len(found.places) == 80
-    assert found.places[70] == ("middle", Phase.FORWARD)
