@@ -1,0 +1,239 @@
+"""Models of many families: are all kernels joined and owned, is nothing of torch's compilation changed, and no bit?"""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from collections.abc import Iterator
+from typing import Any, Final
+
+import torch
+from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves
+
+from autoprof._capture.graphs.generated import GeneratedCode
+from autoprof._capture.graphs.naming import CompiledGraph, follow_graphs
+from autoprof.frame import StepFrame
+
+from . import models
+from .case import PHASES, Case, prepare
+from .rows import RUNTIME, Frames, open_session
+
+STEPS: Final = 16
+WARM: Final = 4
+BITS: Final = 3
+"""Steps whose outputs, gradients and parameters are compared bit by bit."""
+BY_NAME: Final = {case.name: case for case in models.MODELS}
+names = list(BY_NAME)
+_NOTER: Final = "set_kernel_post_grad_provenance_tracing"
+_NOTERS: Final = ("torch._inductor.debug", "torch._inductor.codegen.cpp", "torch._inductor.codegen.triton")
+
+
+class Sites:
+    """The calls of kernels in the code that inductor generates, with the bytes that inductor expects each to move."""
+
+    def __init__(self) -> None:
+        self.counts = dict.fromkeys(("joined", "unknown", "missing", "owned", "bytes", "bytes_unowned"), 0)
+        self.graphs: list[str] = []
+        """For each graph an empty text, or the reason why it has no names."""
+        self._bytes: list[int] = []
+        import torch._inductor.codegen.cpp
+        import torch._inductor.codegen.triton  # noqa: F401
+
+        for name in _NOTERS:
+            module = sys.modules[name]
+            setattr(module, _NOTER, self._measuring(getattr(module, _NOTER)))
+        follow_graphs(self._take)
+
+    def _measuring(self, original: Any) -> Any:
+        def noted(scheduled: Any, name: Any = None, is_extern: bool = False) -> Any:
+            if name:
+                self._bytes.append(_bytes_of(scheduled, is_extern))
+            return original(scheduled, name, is_extern)
+
+        return noted
+
+    def _take(self, graph: CompiledGraph) -> None:
+        sizes, self._bytes = self._bytes, []
+        self.graphs.append("" if graph.notes is not None else graph.reason)
+        if graph.notes is None:
+            return
+        code = GeneratedCode(graph.function, graph.notes.kernels)
+        self.counts["joined"] += len(code.kernels)
+        self.counts["unknown"] += len(code.unknown)
+        self.counts["missing"] += code.missing
+        self.counts["owned"] += sum(bool(kernel.paths) for kernel in code.kernels)
+        if len(sizes) == len(graph.notes.kernels):  # no graph from the cache
+            self.counts["bytes"] += sum(sizes)
+            pairs = zip(graph.notes.kernels, sizes, strict=True)
+            self.counts["bytes_unowned"] += sum(size for kernel, size in pairs if not kernel.paths)
+
+
+def _bytes_of(scheduled: Any, is_extern: bool) -> int:
+    from torch._inductor.virtualized import V
+
+    scheduler: Any = V.graph.scheduler
+    nodes = [scheduler.name_to_buf[scheduled.get_name()].defining_op] if is_extern else scheduled
+    nodes = [node for node in nodes if hasattr(node, "get_read_write_buffers_sizes")]
+    inside = {node.get_name() for node in nodes}
+    moved: dict[str, int] = {}
+    for node in nodes:
+        kept = {
+            out.get_name()
+            for out in node.get_outputs()
+            if any(user.node.get_name() not in inside for user in out.users)
+        }
+        own = {out.get_name() for one in nodes for out in one.get_outputs()}
+        for buffer, size in node.get_read_write_buffer_accesses(include_reads=True, include_writes=True).items():
+            if buffer not in own or buffer in kept:
+                moved[buffer] = max(moved.get(buffer, 0), size)
+    return sum(moved.values())
+
+
+def measure(name: str, former: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Train with autoprof, compiling; in a second process, given the first one's result, bare and with autoprof."""
+    case = BY_NAME[name]
+    try:
+        if former is None:
+            return {"verdict": "first process only", "family": models.FAMILY[name], **_observed(case)}
+        if former["verdict"] == "not run":
+            return former
+        bare = _bare(case)
+        torch._dynamo.reset()
+        again = _observed(case)
+    except ModuleNotFoundError as error:
+        return {"verdict": "not run", "error": f"{error.name} is not installed"}
+    wrong = list(_problems(former, bare, again))
+    return former | {"verdict": "wrong" if wrong else "right", "wrong": wrong, "bare": bare, "again": again}
+
+
+def _problems(first: dict[str, Any], bare: dict[str, Any], again: dict[str, Any]) -> Iterator[str]:
+    sites = first["sites"]
+    if sites["unknown"] or sites["missing"]:
+        yield f"calls of kernels without a name: {sites['unknown']}, names without a call: {sites['missing']}"
+    if sites["owned"] < 0.99 * sites["joined"]:
+        yield f"kernels with an owner: {sites['owned']} of {sites['joined']}"
+    for reason in sorted({*first["graphs"], *again["graphs"]} - {""}):
+        yield f"a graph without names: {reason}"
+    if first["bits"] != bare["bits"] or again["bits"] != bare["bits"]:
+        yield "other bits than the bare model"
+    for count in ("graphs", "breaks", "recompilations"):
+        for one in (first, again):
+            if one["compile"][count] != bare["compile"][count]:
+                yield f"{count}: {one['compile'][count]} instead of {bare['compile'][count]}"
+    for who, one in (("a bare run", bare), ("a second run", again)):
+        if one["compile"]["misses"]:
+            yield f"cache misses of {who} after the first: {one['compile']['misses']}"
+    if first["rows"] != again["rows"]:
+        yield f"other rows in a second process: {sorted(set(first['rows']) ^ set(again['rows']))[:6]}"
+
+
+def _bare(case: Case) -> dict[str, Any]:
+    torch._dynamo.utils.counters.clear()
+    training = prepare(case)
+    bits = _Bits(training)
+    for at in range(BITS):
+        bits.add(training.step(at)[0])
+    return {"bits": bits.digest(), "compile": _compilation()}
+
+
+def _observed(case: Case) -> dict[str, Any]:
+    torch._dynamo.utils.counters.clear()
+    sites, sink = Sites(), Frames()
+    training = prepare(case)
+    bits = _Bits(training)
+    session = open_session(training, sink)
+    for at in range(STEPS):
+        output = training.step(at)[0]
+        if at < BITS:
+            bits.add(output)
+        if at == BITS - 1:
+            digest = bits.digest()
+            bits.remove()
+    session.close()
+    frames = [frame for frame in sink.frames if frame.step > WARM]
+    kinds, layout = _shares(frames, training.model), frames[-1].layout if frames else None
+    rows = {f"{row} {phase}" for row, phase in zip(layout.names, layout.phases, strict=True)} if layout else set()
+    return {
+        "bits": digest, "compile": _compilation(), "sites": sites.counts, "graphs": sites.graphs, "shares": kinds,
+        "rows": sorted(rows), "reasons": sink.reasons,
+    }  # fmt: skip
+
+
+def _compilation() -> dict[str, int]:
+    counters = torch._dynamo.utils.counters
+    return {
+        "graphs": counters["stats"]["unique_graphs"],
+        "breaks": sum(counters["graph_break"].values()),
+        "recompilations": sum(counters["recompiles"].values()) if "recompiles" in counters else 0,
+        "hits": counters["inductor"]["fxgraph_cache_hit"] + counters["aot_autograd"]["autograd_cache_hit"],
+        "misses": counters["inductor"]["fxgraph_cache_miss"] + counters["aot_autograd"]["autograd_cache_miss"],
+    }
+
+
+class _Bits:
+    """A hash of outputs, gradients before each update, and the parameters at the end."""
+
+    def __init__(self, training: Any) -> None:
+        self._hash = hashlib.sha256()
+        self._model = training.model
+        self._handle = training.optimizer.register_step_pre_hook(lambda *_: self._add_gradients())
+
+    def _add_gradients(self) -> None:
+        for parameter in self._model.parameters():
+            self._add(parameter.grad)
+
+    def add(self, output: Any) -> None:
+        """Add what the model returned."""
+        for one in tree_leaves(dict(output) if hasattr(output, "items") else output):
+            self._add(one)
+
+    def _add(self, tensor: Any) -> None:
+        if isinstance(tensor, Tensor):
+            self._hash.update(tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+
+    def digest(self) -> str:
+        """Return the hash with that of the parameters and buffers of now."""
+        for tensor in self._model.state_dict().values():
+            self._add(tensor)
+        return self._hash.hexdigest()
+
+    def remove(self) -> None:
+        """Leave the optimizer as it was."""
+        self._handle.remove()
+
+
+def _shares(frames: list[StepFrame], model: nn.Module) -> dict[str, float]:
+    """Return the share of the model's time in rows of several modules, and in those of several blocks."""
+    blocks = set(_blocks(model, ""))
+    sums = dict.fromkeys(("fused", "across", "layout", "runtime", "all"), 0.0)
+    for frame in frames:
+        layout = frame.layout
+        own = layout.self_ns(frame.total_ns)
+        for at, name in enumerate(layout.names):
+            outer = layout.parents[at]
+            if str(layout.phases[at]) not in PHASES or (layout.fqns[at] is None and "[" not in name):
+                continue
+            sums["all"] += own[at]
+            if "[fused: " in name:
+                sums["fused"] += own[at]
+                around = layout.fqns[outer] if outer >= 0 else None
+                sums["across"] += 0 if any(f"{around}.".startswith(f"{block}.") for block in blocks) else own[at]
+            sums["layout"] += own[at] if "[weight layout]" in name else 0
+            sums["runtime"] += own[at] if RUNTIME in name else 0
+    return {kind: float(ns / sums["all"]) for kind, ns in sums.items() if sums["all"]}
+
+
+def _blocks(module: nn.Module, path: str) -> Iterator[str]:
+    """Yield the blocks of a model: the elements of the outermost lists of modules with children; else its children."""
+    for name, child in module.named_children():
+        inner = f"{path}.{name}" if path else name
+        if not _is_list(module) and any(map(_is_list, child.modules())):
+            yield from _blocks(child, inner)
+        else:
+            yield inner
+
+
+def _is_list(module: nn.Module) -> bool:
+    elements = list(module.children()) if isinstance(module, (nn.ModuleList, nn.Sequential)) else []
+    return sum(any(True for _ in element.children()) for element in elements) >= 2

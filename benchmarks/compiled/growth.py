@@ -1,0 +1,62 @@
+"""Does the row of a module that does ten times the work grow, and no other row?"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from . import ten_times
+from .case import Build, Case, prepare
+from .rows import Frames, open_session, typical, typical_rows
+
+STEPS: Final = 40
+WARM: Final = 4
+GROWN: Final = 0.8
+"""The least share of the phase's growth in the row of the module."""
+LEAST_MS: Final = 1.0
+"""A phase that grows by less is not judged."""
+OTHERS: Final = 0.1
+OTHERS_MS: Final = 0.4
+"""The most that another row may grow, as a share of the phase's growth, or in milliseconds."""
+PAIRS: Final = {name: (small, large, path) for name, small, large, path in ten_times.PAIRS}
+names = list(PAIRS)
+Rows = dict[tuple[str, str], float]
+
+
+def measure(name: str) -> dict[str, Any]:
+    """Train both models of a pair; return how the rows grew."""
+    small, large, path = PAIRS[name]
+    before, before_ms, reasons = _train(name, small)
+    after, after_ms, more = _train(name, large)
+    phases: dict[str, Any] = {}
+    wrong: list[str] = []
+    for at, phase in enumerate(("forward", "backward")):
+        grown = after_ms[at] - before_ms[at]
+        if grown < LEAST_MS:
+            continue
+        row = after.get((phase, path), 0.0) - before.get((phase, path), 0.0)
+        phases[phase] = {"step": grown, "row": row}
+        if row < GROWN * grown:
+            wrong.append(f"{path} {phase}: grew by {row:.2f} ms of {grown:.2f} ms")
+        for key in sorted(after.keys() | before.keys()):
+            other = after.get(key, 0.0) - before.get(key, 0.0)
+            if key[0] == phase and _is_beside(key[1], path) and other > max(OTHERS * grown, OTHERS_MS):
+                wrong.append(f"{key[1]} {phase}: grew by {other:.2f} ms, {path} by {row:.2f} ms")
+    verdict = "not judged" if not phases else "wrong" if wrong else "right"
+    return {
+        "verdict": verdict, "path": path, "phases": phases, "wrong": wrong, "reasons": [*reasons, *more],
+        "note": ten_times.DETAILS[name]["note"],
+    }  # fmt: skip
+
+
+def _is_beside(row: str, path: str) -> bool:
+    """Return whether a row is that of a module that is neither around the grown one nor inside it."""
+    return bool(row) and not f"{path}.".startswith(f"{row}.") and not f"{row}.".startswith(f"{path}.")
+
+
+def _train(name: str, build: Build) -> tuple[Rows, list[float], list[str]]:
+    training, sink = prepare(Case(name, build)), Frames()
+    session = open_session(training, sink)
+    times = [training.step(at)[1:] for at in range(STEPS)]
+    session.close()
+    typicals = [typical(phase) for phase in zip(*times[WARM:], strict=True)]
+    return typical_rows([one for one in sink.frames if one.step > WARM]), typicals, sink.reasons

@@ -1,0 +1,106 @@
+"""The rows of recorded steps, by module and beside the modules."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable
+from typing import Any, Final
+
+import autoprof
+from autoprof.frame import StepFrame
+from autoprof.summary import Summary
+
+from .case import PHASES, Training
+
+RUNTIME: Final = "[compiled runtime]"
+CONFIG: Final[dict[str, Any]] = {
+    "targets": [{"match": ".*"}],
+    "sample": {"budget": None},
+    "sinks": {},
+    "flight_recorder": {"mode": "off"},
+    "flops": "off",
+    "monitor": "off",
+}
+"""Every module is a target and every step is recorded."""
+
+
+class Frames:
+    """A sink that keeps the recorded steps."""
+
+    def __init__(self) -> None:
+        self.frames: list[StepFrame] = []
+        self.notes: list[str] = []
+
+    def write(self, frame: StepFrame) -> None:
+        """Keep the step."""
+        self.frames.append(frame)
+
+    def close(self, summary: Summary) -> None:
+        """Keep the notes."""
+        self.notes = list(summary.notes)
+
+    @property
+    def reasons(self) -> list[str]:
+        """The notes on modules without rows."""
+        return [note for note in self.notes if "torch.compile" in note or "no call of the model" in note]
+
+
+def open_session(training: Training, sink: Frames, **config: Any) -> Any:
+    """Open a session on the model of a case, or on the module that the case's compilation made of it.
+
+    A key whose value is None is left to the default.
+    """
+    from torch import nn
+
+    target = training.run if isinstance(training.run, nn.Module) else training.model
+    options = CONFIG | ({} if training.case.train else {"step": "manual"}) | config
+    options = {key: value for key, value in options.items() if value is not None}
+    optimizer = training.optimizer if training.case.train else None
+    return autoprof.instrument(target, options, optimizer=optimizer, sinks=[sink])
+
+
+def own_operations(frame: StepFrame, paths: Collection[str]) -> dict[str, list[float]]:
+    """Return the milliseconds of modules in each phase, with the modules inside, counting the own time of ``paths``.
+
+    A fused kernel's row counts for the module around it; the rows of the compiled runtime do not count.
+    """
+    layout = frame.layout
+    own = layout.self_ns(frame.total_ns)
+    found: dict[str, list[float]] = defaultdict(lambda: [0.0] * len(PHASES))
+    for at, phase in enumerate(map(str, layout.phases)):
+        if phase not in PHASES or RUNTIME in layout.names[at]:
+            continue
+        around = at
+        while around >= 0 and layout.fqns[around] is None:
+            around = layout.parents[around]
+        if around < 0 or layout.fqns[around] not in paths:
+            continue
+        counted = set()
+        while around >= 0:
+            fqn = layout.fqns[around]
+            if fqn is not None and fqn not in counted:
+                counted.add(fqn)
+                found[fqn][PHASES.index(phase)] += own[at] / 1e6
+            around = layout.parents[around]
+    return found
+
+
+def rows(frame: StepFrame) -> dict[tuple[str, str], float]:
+    """Return the milliseconds of each row by phase: a module by its path, another row by its name."""
+    found: dict[tuple[str, str], float] = defaultdict(float)
+    for span in frame.spans:
+        if str(span.phase) in PHASES:
+            found[str(span.phase), span.name if span.fqn is None else span.fqn] += span.host_ns / 1e6
+    return found
+
+
+def typical_rows(frames: Iterable[StepFrame]) -> dict[tuple[str, str], float]:
+    """Return the lower quartile of each row over the steps."""
+    steps = [rows(frame) for frame in frames]
+    return {key: typical(step.get(key, 0.0) for step in steps) for key in {key for step in steps for key in step}}
+
+
+def typical(times: Iterable[float]) -> float:
+    """Return the lower quartile: on a shared machine other programs only ever add time."""
+    ordered = sorted(times)
+    return ordered[len(ordered) // 4]
