@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import torch
 from engine_laws import Watched, check_laws
-from torch import Tensor, nn
+from torch import Tensor, distributed, nn
 from torch.utils.checkpoint import checkpoint
 
 from autoprof import Phase
@@ -174,6 +174,23 @@ def test_parts_of_a_function_after_a_graph_break_have_their_rows() -> None:
 
     model = Broken()
     assert without_linear(times(train(torch.compile(model), model))) == expected(a=1, b=10, c=100)
+
+
+def test_a_model_in_ddp_whose_graph_is_split_has_the_rows_of_its_modules(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """DDP has a graph compiled in as many parts as it sends gradients in."""
+    monkeypatch.setattr(distributed, "_DEFAULT_FIRST_BUCKET_BYTES", 64)
+    distributed.init_process_group("gloo", init_method=f"file://{tmp_path / 'store'}", rank=0, world_size=1)
+    try:
+        model = make(1, 10, 100)
+        parallel = nn.parallel.DistributedDataParallel(model, bucket_cap_mb=0.0001)
+        torch._dynamo.utils.counters.clear()
+        rows = times(train(torch.compile(parallel), model, given=parallel))
+        assert torch._dynamo.utils.counters["inductor"]["fxgraph_cache_miss"] > 2  # forward and backward, and split
+        assert without_linear(rows) == expected(**{"0": 1, "1": 10, "2": 100})
+    finally:
+        distributed.destroy_process_group()
 
 
 def test_a_layer_computed_again_in_a_graph_is_recompute() -> None:

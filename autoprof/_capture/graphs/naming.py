@@ -172,6 +172,11 @@ class _Hierarchy(NamedTuple):
     roots: dict[str, Root]
     lines: dict[str, set[Path]]
 
+    def joined(self, other: _Hierarchy) -> _Hierarchy:
+        """Return both: DDP has the graph of a model split, and all backwards are compiled after the last forward."""
+        lines = {line: self.lines.get(line, set()) | other.lines.get(line, set()) for line in self.lines | other.lines}
+        return _Hierarchy(_digest((self.digest, other.digest)), self.roots | other.roots, lines)
+
 
 def _compile_fx(original: Any, model: Any, *args: Any, **kwargs: Any) -> Any:
     """Note the hierarchy of a graph's modules for its compilation, and for that of its backward, which comes later."""
@@ -179,8 +184,10 @@ def _compile_fx(original: Any, model: Any, *args: Any, **kwargs: Any) -> Any:
         from torch._guards import TracingContext
 
         context = TracingContext.try_get()
-        if context is not None and not hasattr(context, _HIERARCHY):
-            setattr(context, _HIERARCHY, _hierarchy(model))
+        if context is not None:
+            before = getattr(context, _HIERARCHY, None)
+            found = _hierarchy(model)
+            setattr(context, _HIERARCHY, found if before is None else before.joined(found))
     return original(model, *args, **kwargs)
 
 
@@ -195,7 +202,11 @@ def _hierarchy(model: Any) -> _Hierarchy:
             lines.setdefault(node.meta["stack_trace"], set()).add(module[1])
     frame = InstructionTranslator.current_tx().output.root_tx
     roots = {root: _root(root, frame) for _, root, _ in modules if root}
-    return _Hierarchy(hashlib.sha256(repr(modules).encode()).hexdigest()[:16], roots, lines)
+    return _Hierarchy(_digest(modules), roots, lines)
+
+
+def _digest(value: Any) -> str:
+    return hashlib.sha256(repr(value).encode()).hexdigest()[:16]
 
 
 def _root(name: str, frame: Any) -> Root:
