@@ -1,7 +1,6 @@
 """The allocator's snapshot, of a deep capture or when memory runs out: ``memory_snapshot_rank0_oom.pickle``.
 
-The file has the format of ``torch.cuda.memory._dump_snapshot``, for pytorch.org/memory_viz; the oldest part of the
-history is left out where it exceeds the size limit.
+The file has the format of ``torch.cuda.memory._dump_snapshot``, for pytorch.org/memory_viz.
 """
 
 from __future__ import annotations
@@ -10,16 +9,10 @@ import os
 import pickle
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final
 
 from .._core.failures import contain, describe
-from .._core.units import format_bytes
 from .._storage.atomic import write_atomic
 from ..devices import AllocatorHistory
-from ..errors import OutputError
-
-MAX_BYTES: Final = 256 * 2**20
-"""The largest size of a file: pytorch.org/memory_viz loads it into a browser."""
 
 
 class AllocatorRecording:
@@ -38,13 +31,9 @@ class AllocatorRecording:
             self._started = True
 
     def write(self, path: Path) -> None:
-        """Write a snapshot. Raises ``OutputError`` where it is too large even without its history."""
-        if self.history is None:
-            return
-        content = bounded(self.history.snapshot())
-        if content is None:
-            raise OutputError(f"{path.name} is not written: without any history it exceeds {format_bytes(MAX_BYTES)}")
-        write_atomic(path, content)
+        """Write a snapshot."""
+        if self.history is not None:
+            write_atomic(path, pickle.dumps(self.history.snapshot()))
 
     def stop(self) -> None:
         """Stop the recording that ``start`` began."""
@@ -91,16 +80,6 @@ class OomSnapshot:
     def _fail(self, error: Exception) -> None:
         self._left = 0
         self._warn(f"memory_snapshot is off after {describe(error)}")
-
-
-def bounded(snapshot: dict[str, Any], limit: int = MAX_BYTES) -> bytes | None:
-    """Pickle a snapshot into at most ``limit`` bytes; drop the older half of its history until it fits."""
-    while len(content := pickle.dumps(snapshot)) > limit:
-        traces = snapshot.get("device_traces") or []
-        if not any(traces):
-            return None
-        snapshot = {**snapshot, "device_traces": [trace[(len(trace) + 1) // 2 :] for trace in traces]}
-    return content
 
 
 _open_snapshots: list[OomSnapshot] = []

@@ -164,12 +164,6 @@ class Frames:
         self.bad_lines = 0
 
     @property
-    def size_bytes(self) -> int:
-        """The size of all files of the records."""
-        names = (name for number in parts_of(self.path) for name in part_names(number))
-        return sum(one.stat().st_size for name in names if (one := self.path.with_name(name)).is_file())
-
-    @property
     def has_removed_steps(self) -> bool:
         """Whether parts were removed to limit the size."""
         numbers = parts_of(self.path)

@@ -33,7 +33,7 @@ REMOVED: Final[Mapping[str, str]] = {
     ),
     "sinks.console.interval_s": _FIXED,
     "sinks.console.line_interval_s": _FIXED,
-    "sinks.csv": "remove it: autoprof show RUN --csv FILE writes the table from the records",
+    "sinks.csv": "remove it: autoprof.logs.load_logs(RUN).to_csv(FILE) writes a table of the records",
     "sinks.jsonl.every": _EVERY,
     "sinks.memory_plot.redraw_s": "remove it: the picture is drawn at the end; autoprof show RUN --memory-plot FILE "
     "draws it before",

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Callable, Iterable, Iterator
-from importlib import metadata
 from typing import Final
+
+import numpy as np
+import torch
 
 from .._capture.marks.native import require_extension
 from .._core.names import shorten, visible
@@ -28,37 +30,18 @@ def examine(
     """
     settings = parse_config("targets: [{match: '.*'}]") if config is None else config
     progress("checking the installation")
-    return Report(subject.name, (check_versions(), *_compare(subject, settings, progress)))
+    return Report(subject.name, (check_installation(), *_compare(subject, settings, progress)))
 
 
-def check_versions(distribution: str = "torch-autoprof") -> Result:
-    """Compare Python and every required package with the ranges that the distribution declares."""
-    from packaging.requirements import Requirement  # a dependency of matplotlib
-    from packaging.specifiers import SpecifierSet
-
-    try:
-        about = metadata.metadata(distribution)
-    except metadata.PackageNotFoundError:
-        message = f"{distribution} is not installed as a package, so its version ranges are unknown"
-        return Result("versions", UNKNOWN, message, "install it with pip")
-    needed = [Requirement(line) for line in metadata.requires(distribution) or ()]
-    allowed = {one.name: one.specifier for one in needed if one.marker is None or one.marker.evaluate({"extra": ""})}
-    found = {"python": platform.python_version(), **{name: metadata.version(name) for name in allowed}}
-    allowed["python"] = SpecifierSet(about["Requires-Python"] or "")
-    problems = [
-        f"{name} {version} is outside {allowed[name]}"
-        for name, version in found.items()
-        if not allowed[name].contains(version, prereleases=True)
-    ]
+def check_installation() -> Result:
+    """Check that the extension fits these sources; ``pip check`` compares the packages with their ranges."""
+    found = {"python": platform.python_version(), "torch": str(torch.__version__), "numpy": np.__version__}
     try:
         require_extension()
     except SessionError as error:
-        problems.append(str(error))
-    if problems:
         advice = "pip install --upgrade --force-reinstall torch-autoprof"
-        return Result("versions", PROBLEM, "; ".join(problems), advice, found)
-    shown = ", ".join(f"{name} {found[name]}" for name in ("python", "torch", "numpy") if name in found)
-    return Result("versions", OK, shown, data=found)
+        return Result("installation", PROBLEM, str(error), advice, found)
+    return Result("installation", OK, ", ".join(f"{name} {version}" for name, version in found.items()), data=found)
 
 
 def _compare(subject: Subject, config: Config, progress: Callable[[str], None]) -> Iterator[Result]:

@@ -229,7 +229,7 @@ def _drop_spoiled(table: pd.DataFrame, records: Records) -> None:
 
 
 def _derive(table: pd.DataFrame, records: Records) -> pd.DataFrame:
-    """Add ``throughput`` and ``elapsed_s`` where they follow from other columns, each with a note."""
+    """Add ``throughput`` from the step time, with a note, and ``elapsed_s`` from the times of the records."""
     import pandas as pd
 
     if "batch_size" in table and "step_time_s" in table and "throughput" not in table:
@@ -244,10 +244,6 @@ def _derive(table: pd.DataFrame, records: Records) -> pd.DataFrame:
         if "elapsed_s" not in table:
             table["elapsed_s"] = seconds - seconds.min()
         table["timestamp"] = pd.to_datetime((seconds * 1e6).round(), unit="us", errors="coerce")
-    elif "step_time_s" in table and "rank" not in table and "elapsed_s" not in table:
-        each = table["step_time_s"] * table["step"].diff().fillna(1).clip(lower=1)
-        table["elapsed_s"] = each.fillna(0).cumsum()
-        records.notes.append("elapsed_s: sum of step times, without validation and saving")
     return table
 
 

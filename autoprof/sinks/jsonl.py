@@ -9,8 +9,7 @@ from .._storage.records import REMOVED_STEPS, RecordWriter
 from ..frame import StepFrame
 from ..summary import Summary
 from ._base import RunInfo, folder_of
-from ._csv_table import export_steps
-from ._kind import CloseOrder, Export, SinkKind
+from ._kind import CloseOrder, SinkKind
 
 
 class JsonlOptions(Options):
@@ -46,5 +45,4 @@ SINK = SinkKind(
     default=JsonlOptions(),
     grows=True,
     close_order=CloseOrder.FILES,
-    exports=(Export("csv", "a table with a row for each step", export_steps),),
 )

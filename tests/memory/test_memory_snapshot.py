@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 import autoprof
-from autoprof._flight.snapshot import AllocatorRecording, OomSnapshot, bounded
+from autoprof._flight.snapshot import AllocatorRecording, OomSnapshot
 from autoprof.devices import AllocatorHistory
 from autoprof.errors import ConfigError
 from autoprof.sinks import load_config
@@ -117,19 +117,6 @@ def test_without_a_device_it_says_so(tmp_path: Path) -> None:
     one.close()
     assert notes == ["memory_snapshot: there is no CUDA device, so no snapshot is written"]
     assert (history.calls, history.observers) == ([], [])
-
-
-def test_a_file_has_a_largest_size() -> None:
-    """The older half of the history goes until it fits; the blocks that are held stay."""
-    snapshot = {"segments": [1], "device_traces": [list(range(10_000)), list(range(10))]}
-    content = bounded(snapshot, 6_000)
-    assert content is not None
-    kept = pickle.loads(content)
-    assert len(content) <= 6_000
-    assert kept["segments"] == [1]
-    assert kept["device_traces"][0][-1] == 9_999
-    assert bounded({"segments": list(range(10_000)), "device_traces": [[]]}, 100) is None
-    assert len(snapshot["device_traces"][0]) == 10_000
 
 
 # In a session, and against torch's own functions.

@@ -129,15 +129,6 @@ def test_one_trace_shows_all_ranks(two_ranks: tuple[Path, dict[int, list[StepFra
     assert names == ["step 2", "step 3"]
 
 
-def test_tables_of_all_ranks_are_one(two_ranks: tuple[Path, dict[int, list[StepFrame]]], tmp_path: Path) -> None:
-    """The rank is a column."""
-    table = tmp_path / "steps.csv"
-    assert main(["show", str(two_ranks[0]), "--csv", str(table)]) == 0
-    assert [line.split(",")[:2] for line in table.read_text("utf-8").splitlines()[1:]] == [
-        ["0", "1"], ["0", "2"], ["0", "3"], ["1", "1"], ["1", "2"], ["1", "3"], ["1", "4"],
-    ]  # fmt: skip
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
