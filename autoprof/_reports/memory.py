@@ -14,7 +14,6 @@ from ..summary import Summary
 from .card import memory_capacity
 from .figures import INK, TITLE, TWO_COLUMNS_IN, bare, blank_figure, legend_of, set_title, settle, styled
 from .memory_text import label
-from .text import wrap
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -46,7 +45,7 @@ def memory_figure(history: MemoryHistory, summary: Summary) -> Figure:
     with styled():
         figure = blank_figure(TWO_COLUMNS_IN, 2.9)
         axes = figure.subplots()
-        title = "\n".join(wrap("", memory_finding(history, summary), 92, room=0))
+        title = memory_finding(history, summary)
         figure.suptitle(title, fontsize=TITLE + 1, fontweight="bold", x=0.01, ha="left")
         _draw_readings(axes, history, capacity)
         note = "Readings at the end of each step."
@@ -57,27 +56,12 @@ def memory_figure(history: MemoryHistory, summary: Summary) -> Figure:
 
 
 def memory_finding(history: MemoryHistory, summary: Summary) -> str:
-    """Return the title: the peak, the device's memory, and the part that holds most of it."""
+    """Return the title: the peak and the device's memory."""
     peak, word = _peak(history)
     if not peak:
         return "Memory: no reading above zero"
     capacity = memory_capacity(summary) if word == "Peak" else None
-    text = f"{word} {format_bytes(peak)}" + (f" of {format_bytes(capacity)}" if capacity else "")
-    whole = next((row for row in summary.memory_table if row.name is None), None)
-    if whole is None or whole.parameter_bytes is None:
-        return text
-    parts = {
-        "parameters": whole.parameter_bytes + (whole.buffer_bytes or 0),
-        "gradients": whole.gradient_bytes or 0,
-        "optimizer state": whole.state_bytes or 0,
-    }
-    held = sum(parts.values())
-    if word != "Peak":
-        return f"{text}, of it {format_bytes(held)} for the model and its optimizer"
-    parts["activations and other tensors"] = max(peak - held, 0)
-    most, size = max(parts.items(), key=lambda part: part[1])
-    share = f"{format_bytes(size)}, {100 * size / peak:.0f} %"
-    return f"{text}, held mostly by {most} ({share})" if 2 * size >= peak else f"{text}; largest part: {most} ({share})"
+    return f"{word} {format_bytes(peak)}" + (f" of {format_bytes(capacity)}" if capacity else "")
 
 
 def _peak(history: MemoryHistory) -> tuple[int, str]:

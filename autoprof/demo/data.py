@@ -33,7 +33,7 @@ LUMINANCE: Final = np.array([0.2126, 0.7152, 0.0722], dtype=np.float32)
 SPEED: Final = (0.8, 2.0)
 """Slowest and fastest motion, in pixels per sub-frame."""
 TICKS: Final = 16
-"""Ticks of the spike camera per sub-frame: it reads out far faster than anything moves."""
+"""The most spikes of a pixel per sub-frame."""
 
 
 class Clip(NamedTuple):
@@ -60,18 +60,6 @@ def load_photographs() -> list[Image]:
         ) from error
 
 
-def integrate_and_fire(light: Floats, charge: Floats, ticks: int = TICKS) -> Floats:
-    """Turn linear light (N, H, W) in [0, 1] into the spikes that fire under it, per tick, same shape.
-
-    Each pixel adds the light of every tick to its charge, fires when it reaches one and keeps the remainder: after
-    any number of ticks its spikes differ from the light it received by less than one. ``charge`` (H, W) in [0, 1) is
-    where the pixels start; those of a real spike camera are out of step with each other (Dong et al., DCC 2017).
-    """
-    received = charge + ticks * np.cumsum(light, axis=0, dtype=np.float64)
-    fired = np.diff(np.floor(np.concatenate([charge[None], received])), axis=0)
-    return np.asarray(fired / ticks, dtype=np.float32)
-
-
 def glide(photograph: Image, preset: Preset, random: np.random.Generator) -> Floats:
     """Cut the sub-frames of one clip: linear light (T * S, H, W, 3) in [0, 1], moving on a slightly curved path."""
     ticks, side = preset.model.frames * preset.model.spike_bins, preset.crop
@@ -89,12 +77,12 @@ def simulate(photograph: Image, preset: Preset, random: np.random.Generator) -> 
     """Simulate one clip: blurred frames, the spikes of the same time, and the sharp frames in the middle."""
     light = glide(photograph, preset, random)
     frames, bins, side = preset.model.frames, preset.model.spike_bins, preset.crop
-    charge = random.uniform(0, 1, (side, side)).astype(np.float32)
-    spike = integrate_and_fire(np.clip(light @ LUMINANCE, 0, 1), charge)
+    # A spike camera counts light in whole spikes; its pixels are out of step with each other.
+    spike = np.floor(TICKS * np.clip(light @ LUMINANCE, 0, 1) + random.uniform(0, 1, light.shape[:3])) / TICKS
     exposures = light.reshape(frames, bins, side, side, 3)
     return Clip(
         rgb=_display(exposures.mean(axis=1)),
-        spike=torch.from_numpy(spike.reshape(frames, bins, side, side)),
+        spike=torch.from_numpy(spike.reshape(frames, bins, side, side).astype(np.float32)),
         sharp=_display(exposures[:, bins // 2]),
     )
 

@@ -26,7 +26,7 @@ def build_table(records: Records) -> pd.DataFrame:
     table = _fill_steps(_fill_ranks(table, records), frame, records)
     table = _merge(_drop_superseded(table, records), records)
     _drop_spoiled(table, records)
-    return _order(_derive(table, records))
+    return _order(_with_elapsed(table))
 
 
 def _keys(frame: pd.DataFrame, records: Records, *fields: str) -> list[str]:
@@ -228,13 +228,10 @@ def _drop_spoiled(table: pd.DataFrame, records: Records) -> None:
             records.notes.append(f"{name}: includes the validation in {int(spoiled.sum())} records, dropped there")
 
 
-def _derive(table: pd.DataFrame, records: Records) -> pd.DataFrame:
-    """Add ``throughput`` from the step time, with a note, and ``elapsed_s`` from the times of the records."""
+def _with_elapsed(table: pd.DataFrame) -> pd.DataFrame:
+    """Add ``elapsed_s`` from the times of the records."""
     import pandas as pd
 
-    if "batch_size" in table and "step_time_s" in table and "throughput" not in table:
-        table["throughput"] = table["batch_size"] / table["step_time_s"]
-        records.notes.append("throughput: batch size / step time")
     # So many seconds are counted since 1970.
     if "elapsed_s" in table and table["elapsed_s"].min() > 1e8:  # TensorBoard's "Wall time" is a date
         elapsed = table.pop("elapsed_s")

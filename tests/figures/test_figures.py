@@ -18,7 +18,7 @@ from autoprof.compat.timer_logs import timeline_figure
 from autoprof.frame import NOT_MEASURED
 from autoprof.logs import plot_metrics
 from autoprof.logs.formats.global_timer import TimerRecord
-from autoprof.summary import MemoryRow, Summary, WhatIf
+from autoprof.summary import Summary, WhatIf
 
 GIB = 1 << 30
 ODD = [
@@ -28,15 +28,10 @@ ODD = [
 MANY = [f"model/layers/{at}/self_attn" for at in range(40)]
 
 
-def held(name: str | None, parameters: int, gradients: int = 0, state: int = 0) -> MemoryRow:
-    """Return the memory of a name; None is the whole run."""
-    return MemoryRow(name, parameters, 0, gradients, state)
-
-
-def summary_of(*rows: MemoryRow, capacity: int | None = None) -> Summary:
-    """Return a summary with this memory, on a device of this capacity."""
+def summary_of(*, capacity: int | None = None) -> Summary:
+    """Return a summary of a run on a device of this capacity."""
     what_if = () if capacity is None else (WhatIf("x", 1, None, capacity // 2, None, "", memory_share=0.5),)
-    return replace(Summary.empty(), memory={"allocated_bytes": 1}, memory_table=rows, what_if=what_if)
+    return replace(Summary.empty(), memory={"allocated_bytes": 1}, what_if=what_if)
 
 
 def history(steps: int) -> MemoryHistory:
@@ -50,8 +45,7 @@ def history(steps: int) -> MemoryHistory:
 @pytest.mark.parametrize("steps", [1, 2048])
 def test_the_memory_figure(steps: int) -> None:
     """With any number of steps."""
-    whole = held(None, 3 * GIB, 3 * GIB, 6 * GIB)
-    assert problems(memory_figure(history(steps), summary_of(whole, capacity=80 * GIB))) == []
+    assert problems(memory_figure(history(steps), summary_of(capacity=80 * GIB))) == []
 
 
 @pytest.mark.parametrize(
@@ -65,19 +59,12 @@ def test_the_memory_figure_without_readings(readings: dict[str, Any]) -> None:
 
 
 def test_the_title_of_the_memory_figure_is_its_finding() -> None:
-    """The peak, the device's memory, and the part that holds most of it."""
+    """The peak, and the device's memory where it is known."""
     peak = MemoryHistory(np.arange(2), {"peak_bytes": np.array([50 * GIB, 58 * GIB])})
-    whole = held(None, 3 * GIB, 3 * GIB, 6 * GIB)
-    assert memory_finding(peak, summary_of(whole, capacity=80 * GIB)) == (
-        "Peak 58.00 GiB of 80.00 GiB, held mostly by activations and other tensors (46.00 GiB, 79 %)"
-    )
-    even = held(None, 10 * GIB, 10 * GIB, 20 * GIB)
-    assert memory_finding(peak, summary_of(even)) == "Peak 58.00 GiB; largest part: optimizer state (20.00 GiB, 34 %)"
+    assert memory_finding(peak, summary_of(capacity=80 * GIB)) == "Peak 58.00 GiB of 80.00 GiB"
     assert memory_finding(peak, summary_of()) == "Peak 58.00 GiB"
     rss = MemoryHistory(np.arange(2), {"rss_bytes": np.array([GIB, GIB])})
-    assert memory_finding(rss, summary_of(held(None, GIB // 2))) == (
-        "Process peak 1.00 GiB, of it 512.0 MiB for the model and its optimizer"
-    )
+    assert memory_finding(rss, summary_of()) == "Process peak 1.00 GiB"
 
 
 def training(steps: int, **others: Any) -> pd.DataFrame:

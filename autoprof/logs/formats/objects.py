@@ -50,9 +50,7 @@ def read_document(lines: Sequence[str]) -> Records | None:
     try:
         data = json.loads("\n".join(filled))
     except (ValueError, RecursionError):
-        inside = sum(line.startswith((" ", "\t", "}", "]", "{")) for line in filled)
-        is_incomplete = (first in ("{", "[") or first.startswith("[{")) and inside >= 0.8 * len(filled) - 1
-        return records if is_incomplete else None
+        return None
     found = _longest_list(data)
     if len(filled) == 1 and len(found) < 2:
         return None
@@ -126,8 +124,6 @@ def _numbers(records: Records, key: str, value: Any) -> Iterator[tuple[str, Valu
         numbers = [Value(number_of(item)) for item in value if isinstance(item, (int, float))]
         if meaning is not None and meaning.field == "gpu_util" and len(numbers) == len(value):
             yield from ((f"gpu_util_{gpu}", number) for gpu, number in enumerate(numbers))
-        elif len(numbers) == 1:
-            yield key, numbers[0]
     elif isinstance(value, str) and len(value) < 80:
         position = re.fullmatch(r"(\d+)/\d+", value)  # a counter with its end
         is_counter = meaning is not None and meaning.field in COUNTERS
