@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack, suppress
-from functools import cache
 from itertools import chain
 from math import isfinite
-from threading import get_ident
 from typing import TYPE_CHECKING, Any, Final
 
 from torch import nn
 
 from .._process import lifecycle
 from .._process.ranks import launch_name, world_size
-from .._process.replace import Attribute, CallProbe, Replacement
 from .._session.builder import FoundTraining, open_session
 from .._session.session import Session
 from ..errors import SessionError
@@ -64,7 +61,6 @@ class Training:
         self._manual = manual
         self._is_open = self._ends_steps = self._owns = False
         self._excluded: ExitStack | None = None
-        self._saving: CallProbe | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         return Training(self._config, self._sinks, manual=self._manual).__dict__
@@ -82,12 +78,10 @@ class Training:
         total_steps: float | None = None,
         epoch_batches: float | None = None,
         run_name: str | None = None,
-        saves: tuple[type, tuple[str, ...]] | None = None,
     ) -> None:
         """Open a session, or use the one that the program opened on the same model.
 
         ``run_name`` is the name that all ranks give to the run; None for the usual one.
-        ``saves`` are the methods of a class that save checkpoints: their calls are excluded from steps.
         """
         self.end(AGAIN)
         session = _session_of_program(model)
@@ -103,11 +97,6 @@ class Training:
         self.set_total(total_steps)
         if epoch_batches is not None and isfinite(epoch_batches):
             session.loader(range(int(epoch_batches)))  # its length is the number of fetches in an epoch
-        if saves is not None:
-            owner, names = saves
-            listener = _SavingListener(self)
-            self._saving = CallProbe([(_replacement(owner, name), listener) for name in names])
-            self._saving.attach()
 
     def _settings(self) -> Config:
         from ..sinks import load_config
@@ -168,9 +157,6 @@ class Training:
             return
         self.include()
         self._is_open = False
-        saving, self._saving = self._saving, None
-        if saving is not None:
-            saving.remove()
         if self._owns and self.session is not None:
             self.session.end(how)
 
@@ -179,35 +165,11 @@ class Training:
         self.end("closed" if error is None else f"error: {type(error).__name__}: {error}")
 
 
-class _SavingListener:
-    """Exclude each call from the step in which it happens. A ``Listener``."""
-
-    def __init__(self, training: Training) -> None:
-        self._training = training
-        self._thread = get_ident()
-
-    def enter(self, function: Callable[..., Any], args: tuple[Any, ...]) -> bool:
-        """Begin the excluded time, unless another is open."""
-        if get_ident() != self._thread or self._training.is_excluded:
-            return False
-        self._training.exclude(SAVING)
-        return True
-
-    def leave(self) -> None:
-        """End the excluded time."""
-        self._training.include()
-
-
 def length_of(loader: Any) -> int | None:
     """Return the number of a loader's batches; None where it has no length, as with an iterable data set."""
     with suppress(Exception):  # the program's own method may raise anything
         return len(loader)
     return None
-
-
-@cache
-def _replacement(owner: type, name: str) -> Replacement:
-    return Replacement(Attribute(owner, name))
 
 
 def _name_of_ranks(name: str | None) -> str | None:

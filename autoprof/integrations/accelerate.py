@@ -32,7 +32,7 @@ class AutoprofTracker(GeneralTracker):
     optimizer step, and so in every rank of several. It closes with ``accelerator.end_training()``. ``config`` and
     ``sinks`` are those of ``autoprof.instrument``. A step is an optimizer step. The length of the run is
     ``total_steps``, or one of the keys ``max_train_steps``, ``total_steps``, ``num_training_steps``, ``max_steps`` in
-    the configuration of ``init_trackers``. Validation, ``save_state`` and ``save_model`` are excluded.
+    the configuration of ``init_trackers``. Validation and the writing of checkpoints are excluded.
     """
 
     name = "autoprof"
@@ -133,7 +133,6 @@ class AutoprofTracker(GeneralTracker):
             accelerator._optimizers,
             total_steps=total_steps,
             epoch_batches=length_of(loaders[0]) if len(loaders) == 1 else None,
-            saves=(type(accelerator), ("save_state", "save_model")),
         )
 
 

@@ -62,7 +62,6 @@ class AutoprofLightningCallback(*_callback_classes()):  # type: ignore[misc]
             total_steps=_steps_to_go(trainer) if pl_module.automatic_optimization else None,
             epoch_batches=trainer.num_training_batches,
             run_name=_run_name(trainer),
-            saves=(type(trainer), ("save_checkpoint",)),
         )
 
     def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:

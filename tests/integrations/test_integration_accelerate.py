@@ -68,7 +68,7 @@ def test_steps_are_those_of_the_optimizer(config: Any, tmp_path: Path, optimizer
     assert summary.micro_steps == 4
     assert summary.progress is not None
     assert (summary.progress.total_steps, summary.progress.remaining_steps) == (6, 0)
-    assert times(summary) == {"validation": 2, "checkpoint saving": 2}
+    assert times(summary) == {"validation": 2, "safetensors": 2, "torch.save": 4}
     assert all("loss" in one for one in frames(tracker.session.folder))
     assert ending(tracker.session.folder) == "closed"
 

@@ -102,7 +102,7 @@ def test_a_fit_with_validation_and_checkpoints(lightning: Any, config: Any, tmp_
     assert summary.progress is not None
     assert summary.progress.total_steps == 18
     assert summary.progress.epoch_steps == pytest.approx(6, rel=0.2)  # the end of an epoch is a fetch too
-    assert times(summary)["validation"] == times(summary)["checkpoint saving"] == 3
+    assert times(summary)["validation"] == times(summary)["torch.save"] == 3
     steps = frames(callback.session.folder)
     assert all(one["lr"] == 0.1 and one["loss"] >= 0 for one in steps)
     assert [one["epoch"] for one in steps] == [0] * 6 + [1] * 6 + [2] * 6
