@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from . import ten_times
 from .case import Build, Case, prepare
-from .rows import Frames, open_session, typical, typical_rows
+from .rows import Frames, least_rows, open_session
 
 STEPS: Final = 40
 WARM: Final = 4
@@ -58,5 +58,5 @@ def _train(name: str, build: Build) -> tuple[Rows, list[float], list[str]]:
     session = open_session(training, sink)
     times = [training.step(at)[1:] for at in range(STEPS)]
     session.close()
-    typicals = [typical(phase) for phase in zip(*times[WARM:], strict=True)]
-    return typical_rows([one for one in sink.frames if one.step > WARM]), typicals, sink.reasons
+    least = [min(phase) for phase in zip(*times[WARM:], strict=True)]
+    return least_rows([one for one in sink.frames if one.step > WARM]), least, sink.reasons

@@ -94,13 +94,7 @@ def rows(frame: StepFrame) -> dict[tuple[str, str], float]:
     return found
 
 
-def typical_rows(frames: Iterable[StepFrame]) -> dict[tuple[str, str], float]:
-    """Return the lower quartile of each row over the steps."""
+def least_rows(frames: Iterable[StepFrame]) -> dict[tuple[str, str], float]:
+    """Return the least time of each row over the steps: on a shared machine other programs only ever add time."""
     steps = [rows(frame) for frame in frames]
-    return {key: typical(step.get(key, 0.0) for step in steps) for key in {key for step in steps for key in step}}
-
-
-def typical(times: Iterable[float]) -> float:
-    """Return the lower quartile: on a shared machine other programs only ever add time."""
-    ordered = sorted(times)
-    return ordered[len(ordered) // 4]
+    return {key: min(step.get(key, 0.0) for step in steps) for key in {key for step in steps for key in step}}

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections import OrderedDict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -302,6 +303,46 @@ def test_names_are_known_to_a_later_process_that_takes_the_graph_from_the_cache(
     assert "'0.one'" in first
     assert first.splitlines()[0] == second.splitlines()[0]
     assert "misses 0" in second
+
+
+def test_a_graph_from_the_cache_of_another_hierarchy_has_the_names_of_its_own() -> None:
+    """Torch's cache does not know names: the same operations under other names are the same graph."""
+    first = make(100, 1000)
+    train(torch.compile(first), first)
+    torch._dynamo.reset()
+    misses = torch._dynamo.utils.counters["inductor"]["fxgraph_cache_miss"]
+    renamed = nn.Sequential(OrderedDict(left=nn.Sequential(Block(100)), right=Block(1000)))
+    rows = without_linear(times(train(torch.compile(renamed), renamed)))
+    assert torch._dynamo.utils.counters["inductor"]["fxgraph_cache_miss"] == misses
+    left = expected(**{"left": 100, "left.0": 100})
+    assert rows == expected(right=1000) | {
+        name: row for name, row in left.items() if name not in ("left.one", "left.two")
+    }
+
+
+def test_two_modules_that_were_one_where_the_cached_graph_is_from_are_not_guessed() -> None:
+    class Operation(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return work(x, 5, 7)
+
+    class Twice(nn.Module):
+        def __init__(self, *inner: nn.Module) -> None:
+            super().__init__()
+            self.linear, self.inner = nn.Linear(4, 4, bias=False), nn.ModuleList(inner)
+
+        def forward(self, x: Tensor) -> Tensor:
+            x = self.linear(x)
+            for at in range(2):
+                x = self.inner[at % len(self.inner)](x)
+            return x
+
+    one = Twice(Operation())
+    assert times(train(torch.compile(one), one))["inner.0"] == {"forward": 10, "backward": 14}
+    torch._dynamo.reset()
+    two = Twice(Operation(), Operation())
+    watched = train(torch.compile(two), two)
+    assert times(watched) == {"": {"forward": 10, "backward": 14}}
+    assert any("or one with other modules" in note for note in watched.session.summary().notes)
 
 
 def test_a_graph_from_the_cache_of_a_run_without_autoprof_has_no_names_and_the_reason() -> None:

@@ -25,7 +25,7 @@ from ...frame import Phase
 from ..handle import Handle
 from .kernels import Kernel, NodeModules, Path, module_of, outputs_of
 
-FORMAT: Final = 1
+FORMAT: Final = 2
 """The version of the files with notes."""
 _KERNEL_NOTER: Final = "set_kernel_post_grad_provenance_tracing"
 _KERNEL_NOTERS: Final = ("torch._inductor.debug", "torch._inductor.codegen.cpp", "torch._inductor.codegen.triton")
@@ -51,7 +51,8 @@ class CompiledGraph(NamedTuple):
 
 UNKNOWN_BACKEND: Final = "torch generated no Python for it"
 FROM_CACHE: Final = (
-    "torch took the graph from a cache that a run without autoprof has written; `compile: names` compiles it again"
+    "torch took the graph from a cache that a run without autoprof has written, or one with other modules; "
+    "`compile: names` compiles it again"
 )
 OLD_TORCH: Final = "this version of torch does not say what the kernels that it generates compute"
 CUDA_GRAPHS: Final = "CUDA graphs replay its kernels without Python"
@@ -164,18 +165,20 @@ class Root(NamedTuple):
 
 
 class _Hierarchy(NamedTuple):
-    """The modules of a graph: a hash of its nodes with their paths, the roots of these paths by their names in the
-    compiled frame, and the modules in which each line of the program ran.
+    """The modules of a graph: its nodes, each with root and path of its module, and a hash of them; the roots by their
+    names in the compiled frame, and the modules in which each line of the program ran.
     """
 
     digest: str
+    modules: list[tuple[str, str, Path]]
     roots: dict[str, Root]
     lines: dict[str, set[Path]]
 
     def joined(self, other: _Hierarchy) -> _Hierarchy:
         """Return both: DDP has the graph of a model split, and all backwards are compiled after the last forward."""
         lines = {line: self.lines.get(line, set()) | other.lines.get(line, set()) for line in self.lines | other.lines}
-        return _Hierarchy(_digest((self.digest, other.digest)), self.roots | other.roots, lines)
+        modules = [*self.modules, *other.modules]
+        return _Hierarchy(_digest(modules), modules, self.roots | other.roots, lines)
 
 
 def _compile_fx(original: Any, model: Any, *args: Any, **kwargs: Any) -> Any:
@@ -202,7 +205,7 @@ def _hierarchy(model: Any) -> _Hierarchy:
             lines.setdefault(node.meta["stack_trace"], set()).add(module[1])
     frame = InstructionTranslator.current_tx().output.root_tx
     roots = {root: _root(root, frame) for _, root, _ in modules if root}
-    return _Hierarchy(_digest(modules), roots, lines)
+    return _Hierarchy(_digest(modules), modules, roots, lines)
 
 
 def _digest(value: Any) -> str:
@@ -273,28 +276,49 @@ def _keep(path: str, hierarchy: _Hierarchy, roots: set[str], kernels: list[Kerne
     notes = GraphNotes(roots.pop() if len(roots) == 1 else "", tuple(kernels))
     _notes[path, hierarchy.digest] = notes
     rows = [[one.call, one.paths, str(one.phase), one.is_layout] for one in kernels]
+    kept = {"format": FORMAT, "root": notes.root, "modules": hierarchy.modules, "kernels": rows}
     with suppress(OSError):  # a cache that cannot be written
-        write_atomic(
-            _beside(path, hierarchy.digest), json.dumps({"format": FORMAT, "root": notes.root, "kernels": rows})
-        )
+        write_atomic(_beside(path, hierarchy.digest), json.dumps(kept))
 
 
 def _beside(path: str, digest: str) -> FilePath:
     return FilePath(path).with_suffix(f".{digest}.autoprof.json")
 
 
-def _read_notes(path: str, digest: str) -> GraphNotes | None:
-    """Return the notes on a generated file under this hierarchy, of this process or of an earlier one."""
-    if (path, digest) not in _notes:
-        with suppress(OSError, ValueError, KeyError, TypeError):
-            found = json.loads(_beside(path, digest).read_text())
-            if found["format"] == FORMAT:
-                kernels = [
-                    Kernel(call, tuple(map(tuple, paths)), Phase(phase), is_layout)
-                    for call, paths, phase, is_layout in found["kernels"]
-                ]
-                _notes[path, digest] = GraphNotes(found["root"], tuple(kernels))
-    return _notes.get((path, digest))
+def _read_notes(path: str, hierarchy: _Hierarchy) -> GraphNotes | None:
+    """Return the notes on a generated file under this hierarchy, of this process or of an earlier one.
+
+    The notes of another hierarchy serve as well, where each module of it stands for one of this one.
+    """
+    key = path, hierarchy.digest
+    if key not in _notes:
+        others = sorted(FilePath(path).parent.glob(f"{FilePath(path).stem}.*.autoprof.json"))
+        for file in (_beside(path, hierarchy.digest), *others):
+            with suppress(OSError, ValueError, KeyError, TypeError):
+                found = json.loads(file.read_text())
+                if found["format"] == FORMAT:
+                    _notes[key] = _translate(found, hierarchy)
+                    break
+    return _notes.get(key)
+
+
+def _translate(found: Any, hierarchy: _Hierarchy) -> GraphNotes:
+    """Return the notes of a file with the modules to which the same nodes belong in this hierarchy.
+
+    Raises ``KeyError`` where the nodes are others, or those of one module belong to several here.
+    """
+    paths: dict[Path, Path] = {}
+    roots: set[str] = set()
+    for (name, root, path), (same, new_root, new_path) in zip(found["modules"], hierarchy.modules, strict=True):
+        if name != same or paths.setdefault(tuple(path), new_path) != new_path:
+            raise KeyError(name)
+        if root == found["root"]:
+            roots.add(new_root)
+    kernels = [
+        Kernel(call, tuple(paths[tuple(path)] for path in old), Phase(phase), is_layout)
+        for call, old, phase, is_layout in found["kernels"]
+    ]
+    return GraphNotes(roots.pop() if len(roots) == 1 else "", tuple(kernels))
 
 
 def _post_compile(original: Any, graph: Any, inputs: Any, constants: Any, options: Any) -> Any:
@@ -324,7 +348,7 @@ def _describe(call: Any) -> CompiledGraph | None:
         return CompiledGraph(function, None, UNKNOWN_BACKEND)
     if not names_kernels():
         return CompiledGraph(function, None, OLD_TORCH)
-    notes = _read_notes(path, hierarchy.digest)
+    notes = _read_notes(path, hierarchy)
     if notes is None:
         return CompiledGraph(function, None, FROM_CACHE)
     if not notes.root:
