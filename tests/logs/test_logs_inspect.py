@@ -19,13 +19,12 @@ FIXTURES = Path(__file__).parent / "fixtures"
 
 
 def test_the_report_has_the_facts_of_the_log(capsys: pytest.CaptureFixture[str]) -> None:
-    """Rows, steps, loss, throughput with its P10, step time, memory, and the lines that were skipped."""
+    """Rows, steps, loss, step time, memory, and the lines that were skipped."""
     assert main(["inspect", str(FIXTURES / "megatron.log")]) == 0
     out = capsys.readouterr().out
     for word in (
         "20 rows, steps 10 to 200",
         "  loss ",
-        "  throughput (samples/s) ",
         "  step_time_s (s) ",
         "  memory (GiB) ",
         " 5.531",
