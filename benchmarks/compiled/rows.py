@@ -86,11 +86,17 @@ def own_operations(frame: StepFrame, paths: Collection[str]) -> dict[str, list[f
 
 
 def rows(frame: StepFrame) -> dict[tuple[str, str], float]:
-    """Return the milliseconds of each row by phase: a module by its path, another row by its name."""
+    """Return the milliseconds of each row by phase: a module by its path, another row as ``path/[its name]``."""
     found: dict[tuple[str, str], float] = defaultdict(float)
-    for span in frame.spans:
-        if str(span.phase) in PHASES:
-            found[str(span.phase), span.name if span.fqn is None else span.fqn] += span.host_ns / 1e6
+    spans = frame.spans
+    for span in spans:
+        if str(span.phase) not in PHASES:
+            continue
+        name = span.fqn
+        if name is None and "[" in span.name and span.parent is not None:
+            name = f"{spans[span.parent].fqn or ''}/{span.name[span.name.index('[') :]}"
+        if name is not None:
+            found[str(span.phase), name] += span.host_ns / 1e6
     return found
 
 

@@ -27,7 +27,7 @@ RESULTS = {
     },
     "growth": {
         "linear": {
-            "verdict": "wrong", "path": "mid", "phases": {"forward": {"step": 10.0, "row": 9.0}},
+            "verdict": "wrong", "path": "mid", "phases": {"forward": {"step": 10.0, "row": 9.0, "fused": 0.5}},
             "wrong": ["act grew"], "note": "",
         },
     },
@@ -52,7 +52,7 @@ def test_each_figure_stands_beside_its_bound() -> None:
 def test_each_model_has_a_line_and_each_problem_a_sentence() -> None:
     page = render(RESULTS)
     assert "1 of 2 models right" in page
-    assert "| linear | `mid` | 10.0, 9.0 | - | wrong |  |" in page
+    assert "| linear | `mid` | 10.0, 9.0 + 0.5 | - | wrong |  |" in page
     assert "- linear: `act grew`" in page
     assert "- moved: timed whole: why" in page
     assert "- t5: not run: `x is not installed`" in page
