@@ -307,11 +307,18 @@ def test_names_are_known_to_a_later_process_that_takes_the_graph_from_the_cache(
 
 def test_a_graph_from_the_cache_of_another_hierarchy_has_the_names_of_its_own() -> None:
     """Torch's cache does not know names: the same operations under other names are the same graph."""
+
+    class Renamed(nn.Sequential):
+        def forward(self, x: Tensor) -> Tensor:
+            for layer in self:
+                x = layer(x)
+            return x
+
     first = make(100, 1000)
     train(torch.compile(first), first)
     torch._dynamo.reset()
     misses = torch._dynamo.utils.counters["inductor"]["fxgraph_cache_miss"]
-    renamed = nn.Sequential(OrderedDict(left=nn.Sequential(Block(100)), right=Block(1000)))
+    renamed = Renamed(OrderedDict(left=nn.Sequential(Block(100)), right=Block(1000)))
     rows = without_linear(times(train(torch.compile(renamed), renamed)))
     assert torch._dynamo.utils.counters["inductor"]["fxgraph_cache_miss"] == misses
     left = expected(**{"left": 100, "left.0": 100})

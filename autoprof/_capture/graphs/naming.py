@@ -165,7 +165,7 @@ class Root(NamedTuple):
 
 
 class _Hierarchy(NamedTuple):
-    """The modules of a graph: its nodes, each with root and path of its module, and a hash of them; the roots by their
+    """The modules of a graph: its operations, each with root and path of its module, and their hash; the roots by their
     names in the compiled frame, and the modules in which each line of the program ran.
     """
 
@@ -198,7 +198,10 @@ def _hierarchy(model: Any) -> _Hierarchy:
     from torch._dynamo.symbolic_convert import InstructionTranslator
 
     found = [(node, module_of(node)) for node in model.graph.nodes if node.op != "placeholder"]
-    modules = [(node.name, root, path) for node, module in found if module is not None for root, path in [module]]
+    # The name of a node is that of a variable of the program, which the graph in torch's cache does not have.
+    modules = [
+        (getattr(node.target, "__name__", str(node.target)), *module) for node, module in found if module is not None
+    ]
     lines: dict[str, set[Path]] = {}
     for node, module in found:
         if module is not None and "stack_trace" in node.meta:
@@ -303,9 +306,9 @@ def _read_notes(path: str, hierarchy: _Hierarchy) -> GraphNotes | None:
 
 
 def _translate(found: Any, hierarchy: _Hierarchy) -> GraphNotes:
-    """Return the notes of a file with the modules to which the same nodes belong in this hierarchy.
+    """Return the notes of a file with the modules to which the same operations belong in this hierarchy.
 
-    Raises ``KeyError`` where the nodes are others, or those of one module belong to several here.
+    Raises ``KeyError`` where the operations are others, or those of one module belong to several here.
     """
     paths: dict[Path, Path] = {}
     roots: set[str] = set()
