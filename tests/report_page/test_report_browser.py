@@ -131,12 +131,22 @@ def test_memory_has_its_last_reading(browser: Browser, tmp_path: Path) -> None:
     assert "rss 953.7 MiB" in browser.text("#memory")
 
 
-def test_the_steps_that_were_not_recorded_are_counted(browser: Browser, tmp_path: Path) -> None:
-    """A chart ends at the last recorded step, the run going on; a click still chooses a step."""
-    run = save_run(tmp_path, frames_of(100), edit=lambda summary: replace(summary, unsampled_steps=60))
+def test_a_chart_says_where_nothing_was_recorded(browser: Browser, tmp_path: Path) -> None:
+    """Before a row was opened, while it did not run, and after the last recorded step, the run going on."""
+    late = layout_of([("Net", "forward", -1, 40.0), ("Late", "forward", -1, 20.0)])
+    early = layout_of([("Net", "forward", -1, 40.0)])
+    frames = [frame_of(late, step, [40, 20], 100) for step in (*range(41, 61), *range(81, 101))]
+    frames += [frame_of(early, step, [40], 100) for step in (*range(1, 41), *range(61, 81))]
+    frames.sort(key=lambda frame: frame.step)
+    run = save_run(tmp_path, frames, edit=lambda summary: replace(summary, unsampled_steps=60))
     assert main(["report", str(run), "--no-open"]) == 0
-    browser.open(run / "report.html")
-    assert "recorded steps of 160" in browser.text("#steps")
+    browser.open(run / "report.html", "#module=Late")
+    left = "[...document.querySelectorAll('{} .absent')].map((one) => one.offsetLeft / one.parentElement.clientWidth)"
+    assert browser.evaluate(left.format("#module-chart")) == pytest.approx([0, 59 / 159, 99 / 159], abs=0.01)
+    assert browser.text("#module-chart .absent") == "nothing recorded"
+    for chart in ("#step-chart", "#phase-chart", "#memory-chart"):
+        assert browser.evaluate(left.format(chart)) == pytest.approx([99 / 159], abs=0.01)
+    assert "100 recorded steps of 160" in browser.text("#steps")
 
 
 def test_an_unknown_module_in_a_link_is_a_sentence(browser: Browser, page: Path) -> None:

@@ -43,11 +43,37 @@ function bandTo(colors) {
   };
 }
 
+// Where no column has a value, as pairs of steps; where a line spans gaps, only those at the ends.
+function stepsWithout(steps, columns, spans) {
+  const found = [];
+  let from = null;
+  steps.forEach((step, at) => {
+    const empty = columns.every((column) => column[at] === null);
+    if (empty && from === null) from = Math.max(at - 1, 0);
+    if (from === null || (empty && at < steps.length - 1)) return;
+    if (!spans || !from || empty) found.push([steps[from], step]);
+    from = null;
+  });
+  return found;
+}
+
+// Say it where there is room for the words.
+function markAbsent(plot, absent) {
+  const clip = (step) => Math.min(Math.max(plot.valToPos(step, "x"), 0), plot.over.clientWidth);
+  const marks = absent.map((steps) => steps.map(clip)).filter(([left, right]) => right - left > 64);
+  plot.over.querySelectorAll(".absent").forEach((one) => one.remove());
+  plot.over.append(...marks.map(([left, right]) => h("div", { class: "absent", style: { left: `${left}px`, width: `${right - left}px` } }, "nothing recorded")));
+}
+
 // A chart of columns over the steps. `y` has the scale and unit of the axis: uPlot gets scaled values, so that its
 // ticks are round. `onHover` and `onPick` get an index.
 function makeChart(holder, { data, series, bands, height, y, label, fromZero = true, onHover, onPick, sync }) {
   const [scale, unit] = y;
-  const [steps, ...columns] = data;
+  // The axis reaches to the last step of the run, recorded or not.
+  const end = Math.max(RUN.allSteps, RECORDS.last[RECORDS.last.length - 1]);
+  const beyond = end > data[0][data[0].length - 1];
+  const [steps, ...columns] = beyond ? data.map((column, at) => [...column, at ? null : end]) : data;
+  const absent = stepsWithout(steps, columns, series.some((one) => one.spanGaps));
   const width = () => Math.max(holder.clientWidth, 200);
   let dragged = false;
   const release = (plot, _target, handler) => (event) => {
@@ -67,14 +93,14 @@ function makeChart(holder, { data, series, bands, height, y, label, fromZero = t
     ],
     series: [{}, ...series.map((one) => ({ spanGaps: false, points: { show: data[0].length < 2 }, ...one }))],
     bands,
-    hooks: { setCursor: [(plot) => onHover && onHover(plot.cursor.idx ?? null)] },
+    hooks: { setCursor: [(plot) => onHover && onHover(plot.cursor.idx < data[0].length ? plot.cursor.idx : null)], draw: [(plot) => markAbsent(plot, absent)] },
   };
   const scaled = columns.map((column) => column.map((value) => (value === null ? null : value / scale)));
   const chart = new uPlot(options, [steps, ...scaled], holder);
   chart.root.setAttribute("role", "img");
   chart.root.setAttribute("aria-label", label);
   chart.over.addEventListener("click", () => {
-    if (!dragged && onPick && chart.cursor.idx != null) onPick(chart.cursor.idx);
+    if (!dragged && onPick && chart.cursor.idx < data[0].length) onPick(chart.cursor.idx);
     dragged = false;
   });
   new ResizeObserver(() => {
