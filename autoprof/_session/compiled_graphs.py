@@ -174,7 +174,7 @@ class _GraphLabels:
         """Return the code of the mark at the begin of a kernel, or of the one after the last."""
         inside = {caller.fqn: self._path(caller, kernel) for caller in self._callers}
         phase = Phase.FORWARD if kernel is None else kernel.phase
-        key = phase, tuple(tuple(label.name for label in path.labels) for path in inside.values())
+        key = phase, tuple(tuple((label.name, label.fqn) for label in path.labels) for path in inside.values())
         if key not in self._codes:
             label = Label("", None, phase, frozenset(), shown=False, inside=inside)
             self._codes[key] = self._recorder.add_label(label) | PART

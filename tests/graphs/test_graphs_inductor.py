@@ -216,6 +216,7 @@ def test_the_default_configuration_opens_the_blocks() -> None:
     means = {(row.name, row.phase): row.mean_ns for row in summary.rows}
     assert means["0-2", Phase.FORWARD] == 2700
     assert means["0-2", Phase.BACKWARD] == 3600
+    assert next(row.calls for row in summary.rows if (row.name, row.phase) == ("0-2", Phase.FORWARD)) == 9
 
 
 def test_a_session_changes_no_graph_and_no_bit_and_leaves_the_code_as_it_was() -> None:
