@@ -247,3 +247,29 @@ def test_a_compiled_function_around_the_model_is_noted_once() -> None:
     (note,) = [note for note in notes if "called" in note]
     assert "A function around the model is compiled" in note
     assert backend.count == 1
+
+
+class Called(nn.Module):
+    """A layer with a ``__call__`` of its own, as those of transformers have for checkpointing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(4, 4)
+
+    def __call__(self, *args: Any) -> Any:
+        return super().__call__(*args)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.inner(x)
+
+
+def test_layers_with_a_call_of_their_own_are_compiled_once() -> None:
+    """Torch guards their graph by an attribute of ``nn.Module``."""
+    backend = Graphs()
+    model = nn.Sequential(Called(), Called())
+    run = torch.compile(model, backend=backend, fullgraph=True)
+    with Watched(model, config=everything(step="manual")) as watched:
+        for _ in range(4):
+            run(X).sum().backward()
+            watched.step()
+    assert backend.count == 1

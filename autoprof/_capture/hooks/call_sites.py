@@ -1,10 +1,11 @@
 """Call functions around the calls of modules, without a hook on any module.
 
 ``nn.Module.__call__`` asks for the class attribute ``_compiled_call_impl`` and calls it in place of ``_call_impl``.
-While a session is open, a table takes the attribute's place: for a module in the table it returns the module's *site*,
-which calls its entries and, between them, what torch would have called. Nothing is stored in a module. So copies,
-pickles and replicas of a module have no marks, compiled graphs have no guard of ours, and code that asks whether a
-module has hooks finds none.
+While a session is open, a table takes the attribute's place in the classes of marked modules: for a module in the
+table it returns the module's *site*, which calls its entries and, between them, what torch would have called. Nothing
+is stored in a module. So copies, pickles and replicas of a module have no marks, and code that asks whether a module
+has hooks finds none. ``nn.Module`` itself stays as it is: graphs of models whose classes have a ``__call__`` of their
+own, as the layers of transformers, are guarded by its attribute.
 
 The table and its sites are in C: ``marks/call_site.c``.
 """
@@ -39,26 +40,55 @@ def _alias_replica(original: Any, listeners: list[Any]) -> Any:
     return _replicate_for_data_parallel
 
 
-_ATTRIBUTE: Final = Replacement(Attribute(nn.Module, NAME), lambda _original, _listeners: table)
+_attributes: Final[dict[type, Replacement]] = {}
+"""The replaced attributes by the class that has them."""
+_keepers: Final[list[Handle]] = []
 _REPLICATE: Final = Replacement(
     Attribute(nn.Module, "_replicate_for_data_parallel"), _alias_replica, in_compiler=InCompiler.PRESENT
 )
 
 
 def keep_calls() -> Handle:
-    """Keep the table in place until the handle is removed."""
+    """Keep the table in place, also while it has no sites, until the handle is removed."""
     handle = Handle()
-    for replacement in (_ATTRIBUTE, _REPLICATE):
-        replacement.hold(handle)
-        handle.add(partial(replacement.release, handle))
+    _keepers.append(handle)
+    handle.add(partial(_keep_no_longer, handle))
+    _REPLICATE.hold(handle)
+    handle.add(partial(_REPLICATE.release, handle))
     return handle
+
+
+def _keep_no_longer(handle: Handle) -> None:
+    if handle in _keepers:
+        _keepers.remove(handle)
+    _release()
 
 
 def site_of(module: nn.Module) -> Any:
     """Return the site of a module; have the table in place."""
-    if not _ATTRIBUTE.in_place:
-        _ATTRIBUTE.hold(table)  # for as long as it has sites, where no session keeps it
+    place_table(module)
     return table.site(module)
+
+
+def place_table(module: nn.Module) -> None:
+    """Have the table in place in the class of a module, where its ``forward`` is.
+
+    A class that torch derives from it for a while, as for a parametrization, inherits the attribute.
+    """
+    kind = type(module)
+    written = (cls for cls in kind.__mro__ if "forward" in vars(cls) and cls is not nn.Module)
+    kind = next(written, kind)
+    if kind not in _attributes:
+        _attributes[kind] = Replacement(Attribute(kind, NAME), lambda _original, _listeners: table)
+        _attributes[kind].hold(table)
+
+
+def _release() -> None:
+    """Leave the attributes of all classes as they were, unless there are sites or sessions."""
+    if not len(table) and not _keepers:
+        while _attributes:
+            _, replacement = _attributes.popitem()
+            replacement.release(table)
 
 
 def drop_site(module: nn.Module) -> None:
@@ -66,5 +96,4 @@ def drop_site(module: nn.Module) -> None:
     site = table.find(module)
     if site is not None and not site.entries and not site.before:
         table.drop(module)
-    if not len(table):
-        _ATTRIBUTE.release(table)
+    _release()
