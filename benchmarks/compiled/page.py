@@ -119,8 +119,8 @@ def _growth(results: Results) -> Iterator[str]:
     yield f"## One module does ten times the work: {_counted(results, 'right')} of {_judged(results)} pairs right"
     yield ""
     yield (
-        "Milliseconds by which the least phase and the least row of 36 steps grew, and the rows of kernels that "
-        "compute parts of the module and of another one. Less than 2 ms is not judged."
+        "Milliseconds by which the phase, the module's row, and the rows of kernels that compute parts of it and of "
+        "another module grew. A phase that grew by less than 2 ms is not judged."
     )
     yield ""
     yield "| pair | module | forward: step, row + fused rows | backward: step, row + fused rows | verdict | |"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from typing import Any, Final
 
 import autoprof
@@ -98,9 +98,3 @@ def rows(frame: StepFrame) -> dict[tuple[str, str], float]:
         if name is not None:
             found[str(span.phase), name] += span.host_ns / 1e6
     return found
-
-
-def least_rows(frames: Iterable[StepFrame]) -> dict[tuple[str, str], float]:
-    """Return the least time of each row over the steps: on a shared machine other programs only ever add time."""
-    steps = [rows(frame) for frame in frames]
-    return {key: min(step.get(key, 0.0) for step in steps) for key in {key for step in steps for key in step}}
