@@ -12,6 +12,7 @@ import sys
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path as FilePath
 from typing import Any, Final, NamedTuple
 
@@ -69,7 +70,8 @@ def follow_graphs(listener: Callable[[CompiledGraph], None]) -> Handle:
     _listeners.append(listener)
     handle.add(lambda: _listeners.remove(listener) if listener in _listeners else None)
     for place in _PLACES:
-        handle.add(_Held(place).release)
+        place.hold(handle)
+        handle.add(partial(place.release, handle))
     return handle
 
 
@@ -114,37 +116,39 @@ class _CachesOff:
         self._before = {}
 
 
-class _Held:
-    """A function of inductor that is replaced once its module is imported."""
+class _Place:
+    """A function of inductor, and the function that is called in its place while a session holds it."""
 
-    def __init__(self, place: _Place) -> None:
-        self._place, self._released = place, False
-        wrapt.register_post_import_hook(self._imported, place.module)  # at once where it is imported
+    def __init__(self, module: str, owner: str, name: str, call: Callable[..., Any]) -> None:
+        self.module, self._owner, self._name, self._call = module, owner, name, call
+        self._holders: list[Handle] = []
+        self._replacement: Replacement | None = None
+        self._awaited = False
+
+    def hold(self, holder: Handle) -> None:
+        """Replace the function, once its module is imported."""
+        self._holders.append(holder)
+        if self._replacement is not None:
+            self._replacement.hold(holder)
+        elif not self._awaited:
+            self._awaited = True
+            wrapt.register_post_import_hook(self._imported, self.module)  # at once where it is imported
 
     def _imported(self, module: Any) -> None:
         with contain(ignore):
-            owner = getattr(module, self._place.owner) if self._place.owner else module
-            if not self._released and hasattr(owner, self._place.name):
-                self._place.replacement(owner).hold(self)
+            owner = getattr(module, self._owner) if self._owner else module
+            if hasattr(owner, self._name):
+                made = Replacement(Attribute(owner, self._name), self._wrap, in_compiler=InCompiler.PRESENT)
+                self._replacement = made
+                for holder in self._holders:
+                    made.hold(holder)
 
-    def release(self) -> None:
-        self._released = True
-        for replacement in self._place.made.values():
-            replacement.release(self)
-
-
-class _Place:
-    """A function of inductor: where it stands, and what is called in its place."""
-
-    def __init__(self, module: str, owner: str, name: str, call: Callable[..., Any]) -> None:
-        self.module, self.owner, self.name, self._call = module, owner, name, call
-        self.made: dict[int, Replacement] = {}
-
-    def replacement(self, owner: Any) -> Replacement:
-        if id(owner) not in self.made:
-            attribute = Attribute(owner, self.name)
-            self.made[id(owner)] = Replacement(attribute, self._wrap, in_compiler=InCompiler.PRESENT)
-        return self.made[id(owner)]
+    def release(self, holder: Handle) -> None:
+        """Put the function back once no session holds it."""
+        if holder in self._holders:
+            self._holders.remove(holder)
+        if self._replacement is not None:
+            self._replacement.release(holder)
 
     def _wrap(self, original: Any, _listeners: list[Any]) -> Any:
         def replaced(*args: Any, **kwargs: Any) -> Any:
