@@ -7,6 +7,7 @@ gains.
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -27,7 +28,8 @@ class Attention(nn.Module):
         batch, length, _ = x.shape
         q, k, v = self.qkv(x).view(batch, length, 3, HEADS, WIDTH // HEADS).permute(2, 0, 3, 1, 4)
         y = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
-        return self.out(y.transpose(1, 2).reshape(batch, length, WIDTH))
+        out: Tensor = self.out(y.transpose(1, 2).reshape(batch, length, WIDTH))
+        return out
 
 
 class MLP(nn.Module):
@@ -38,7 +40,8 @@ class MLP(nn.Module):
         self.up, self.down = nn.Linear(WIDTH, 4 * WIDTH), nn.Linear(4 * WIDTH, WIDTH)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.down(nn.functional.gelu(self.up(x)))
+        out: Tensor = self.down(nn.functional.gelu(self.up(x)))
+        return out
 
 
 class Block(nn.Module):
@@ -51,7 +54,8 @@ class Block(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         x = x + self.attn(self.norm1(x))
-        return x + self.mlp(self.norm2(x))
+        out: Tensor = x + self.mlp(self.norm2(x))
+        return out
 
 
 class GPT(nn.Module):
@@ -67,7 +71,8 @@ class GPT(nn.Module):
         x = self.embed(ids)
         for block in self.blocks:
             x = block(x)
-        return self.head(x)
+        out: Tensor = self.head(x)
+        return out
 
 
 def main(kind: str) -> None:
@@ -82,7 +87,8 @@ def main(kind: str) -> None:
         ids = torch.randint(0, WORDS, (BATCH, LENGTH + 1), device=device)
         with torch.autocast(device, torch.bfloat16):
             out = run(ids[:, :-1])
-        nn.functional.cross_entropy(out.flatten(0, 1).float(), ids[:, 1:].flatten()).backward()
+        loss: Any = nn.functional.cross_entropy(out.flatten(0, 1).float(), ids[:, 1:].flatten())
+        loss.backward()
         optimizer.step()
         optimizer.zero_grad()
     session.close()
