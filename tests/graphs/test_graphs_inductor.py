@@ -153,6 +153,33 @@ def test_blocks_compiled_one_by_one_share_a_graph_and_have_their_own_times(in_pl
     assert without_linear(times(train(model, model))) == expected(**{"0": 100, "1": 100, "2": 100})
 
 
+class Decorated(Block):
+    """A block whose forward is wrapped by a function that takes it among others, as in transformers."""
+
+    @staticmethod
+    def _wrapped(function: Any) -> Any:
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
+            return function(*args, **kwargs)
+
+        return wrapper
+
+    forward = _wrapped(Block.forward)
+
+
+@pytest.mark.parametrize("one_by_one", [True, False])
+def test_a_forward_that_a_decorator_wraps_has_the_rows_of_its_module(one_by_one: bool) -> None:
+    model = nn.Sequential(Decorated(10), Decorated(10))
+    for block in model:
+        if one_by_one:
+            block.compile()
+    run = model if one_by_one else torch.compile(model)
+    assert without_linear(times(train(run, model))) == expected(**{"0": 10, "1": 10})
+    if not one_by_one:
+        alone = Decorated(5)
+        rows = times(train(torch.compile(alone), alone))
+        assert rows["one"] == {"forward": 5, "backward": 10}
+
+
 def test_a_compiled_function_around_the_model_has_the_rows_of_the_model() -> None:
     model = make(100)
     rows = times(train(torch.compile(lambda x: model(x)), model))

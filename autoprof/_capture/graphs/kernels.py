@@ -107,9 +107,13 @@ def module_of(node: Any) -> tuple[str, Path] | None:
 
 
 def split(path: str) -> tuple[str, Path]:
-    """Return the name that a path such as ``L['self'].blocks.0`` begins at, and the attributes that follow it."""
-    root, _, inner = path.partition("]")
-    return f"{root}]", tuple(name for name in re.findall(r"\w+", inner) if name != "_modules")
+    """Return where a path such as ``L['self'].blocks.0`` begins, and the attributes that follow.
+
+    It begins at a variable, or at an element of one: ``L['args'][0].blocks``, where a decorator wraps the forward.
+    """
+    found = re.match(r"[^]]*](\[\d+])*", path)
+    root = found[0] if found else ""
+    return root, tuple(name for name in re.findall(r"\w+", path[len(root) :]) if name != "_modules")
 
 
 def outputs_of(nodes: Sequence[Any]) -> list[Any]:

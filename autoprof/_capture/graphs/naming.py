@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import sys
 import weakref
 from collections.abc import Callable, Iterator, Sequence
@@ -220,11 +221,14 @@ def _digest(value: Any) -> str:
 
 
 def _root(name: str, frame: Any) -> Root:
-    """Return the module of a name such as ``L['self']``, a local or a global of a frame that dynamo compiles."""
-    variable = name[3:-2]
+    """Return the module of a name such as ``L['self']``, of a local or a global of a frame that dynamo compiles."""
+    variable, *at = re.findall(r"\w+", name[1:])
     module = (frame.f_locals if name[0] == "L" else frame.f_globals)[variable]
+    for index in at:
+        module = module[int(index)]
     # After a graph break the rest of a function is one of its own, whose name ends in that of the function.
-    is_called = "forward" in frame.f_code.co_name and name[0] == "L" and not variable.startswith("___")
+    is_forward = "forward" in frame.f_code.co_name or frame.f_code is getattr(type(module).forward, "__code__", None)
+    is_called = is_forward and name[0] == "L" and not variable.startswith("___")
     return Root(type(module).__name__, weakref.ref(module), is_called)
 
 
