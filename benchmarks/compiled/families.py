@@ -113,6 +113,8 @@ def _problems(first: dict[str, Any], bare: dict[str, Any], again: dict[str, Any]
         yield f"calls of kernels without a name: {sites['unknown']}, names without a call: {sites['missing']}"
     if sites["owned"] < 0.99 * sites["joined"]:
         yield f"kernels with an owner: {sites['owned']} of {sites['joined']}"
+    if not first["graphs"] or not again["graphs"]:
+        yield "autoprof has seen no graph"
     for reason in sorted({*first["graphs"], *again["graphs"]} - {""}):
         yield f"a graph without names: {reason}"
     if first["bits"] != bare["bits"] or again["bits"] != bare["bits"]:
