@@ -12,7 +12,7 @@ SITES = {"joined": 98, "unknown": 1, "missing": 1, "owned": 98, "bytes": 1000, "
 
 def family(bits: str = "a", **more: Any) -> dict[str, Any]:
     """Return the result of a model in its three runs."""
-    again = {"bits": "a", "compile": COMPILE}
+    again = {"bits": "a", "compile": COMPILE, "shares": {"across": 0.04}}
     return {
         "verdict": "right", "family": "transformer", "bits": bits, "compile": COMPILE, "sites": SITES, "wrong": [],
         "shares": {"across": 0.03, "runtime": 0.1}, "bare": {"bits": "a", "compile": COMPILE}, "again": again, **more,
