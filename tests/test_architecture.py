@@ -47,8 +47,8 @@ MAX_ROOMS = 20
 ROOM_OF = {name: room for room, names in ROOMS.items() for name in names.split()}
 ORDER = list(ROOMS)
 HOLDS = {
-    "OpenSession": "LoaderProbe TrainingHooks TrainingSteps SessionProbes Pipeline Metrics UnseenModules Recorder "
-    "Notes",
+    "OpenSession": "LoaderProbe TrainingHooks TrainingSteps SessionProbes Pipeline Metrics UnseenModules CompiledGraphs "
+    "Recorder Notes",
     "LoaderProbe": "TrainingHooks Prefetch FetchedBatches Recorder",
     "TrainingHooks": "TrainingSteps Recorder",
     "TrainingSteps": "StepDetector SessionProbes Sampler Zoom Pipeline ExcludedTime Footprint Recorder Notes",
@@ -62,8 +62,9 @@ HOLDS = {
     "Diagnosis": "Footprint Recorder",
     "Sampler": "Zoom",
     "Zoom": "SessionProbes Recorder",
-    "SessionProbes": "Footprint Recorder Notes",
-    "UnseenModules": "Recorder Notes",
+    "SessionProbes": "CompiledGraphs Footprint Recorder Notes",
+    "UnseenModules": "Recorder CompiledGraphs Notes",
+    "CompiledGraphs": "Recorder",
     "Resolver": "",
     "Aggregate": "",
     "Footprint": "",
