@@ -47,8 +47,8 @@ MAX_ROOMS = 20
 ROOM_OF = {name: room for room, names in ROOMS.items() for name in names.split()}
 ORDER = list(ROOMS)
 HOLDS = {
-    "OpenSession": "LoaderProbe TrainingHooks TrainingSteps SessionProbes Pipeline Metrics UnseenModules CompiledGraphs "
-    "Recorder Notes",
+    "OpenSession": "LoaderProbe TrainingHooks TrainingSteps SessionProbes Pipeline Metrics UnseenModules "
+    "CompiledGraphs Recorder Notes",
     "LoaderProbe": "TrainingHooks Prefetch FetchedBatches Recorder",
     "TrainingHooks": "TrainingSteps Recorder",
     "TrainingSteps": "StepDetector SessionProbes Sampler Zoom Pipeline ExcludedTime Footprint Recorder Notes",
