@@ -109,6 +109,13 @@ def test_versions_of_torch_spell_paths_in_several_ways(path: str) -> None:
     assert split(path) == ("L['self']", ("blocks", "0"))
 
 
+def test_a_module_outside_the_model_works_for_the_module_that_calls_it() -> None:
+    """Models of transformers call an activation that is a global of their file."""
+    stack = {"1": ("L['self'].head", object), "2": ("G['gelu']", object)}
+    node = Node(nn_module_stack=stack)
+    assert paths([node], Buffer(node=node))[0] == ["head"]
+
+
 class Scheduled:
     """A scheduled node of inductor with its buffer, read by those that ``used_by`` names."""
 

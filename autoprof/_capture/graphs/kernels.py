@@ -100,7 +100,9 @@ def module_of(node: Any) -> tuple[str, Path] | None:
     """Return where the path of a node's module begins, and the path; None for a node that torch's passes made."""
     stack = node.meta.get("nn_module_stack") or node.meta.get("fwd_nn_module_stack")
     if stack:
-        return split(list(stack.values())[-1][0])
+        paths = [split(path) for path, _ in stack.values()]
+        # A module outside the model, as a global activation, works for the module that calls it.
+        return next(one for one in reversed(paths) if one[0] == paths[0][0])
     # An operation in the compiled function itself has a source, and is in no module inside it.
     has_source = node.meta.get("source_fn_stack") or node.meta.get("fwd_source_fn_stack")
     return ("", ()) if has_source else None

@@ -227,7 +227,9 @@ def _root(name: str, frame: Any) -> Root:
     for index in at:
         module = module[int(index)]
     # After a graph break the rest of a function is one of its own, whose name ends in that of the function.
-    is_forward = "forward" in frame.f_code.co_name or frame.f_code is getattr(type(module).forward, "__code__", None)
+    is_forward = "forward" in frame.f_code.co_name or frame.f_code is getattr(
+        getattr(type(module), "forward", None), "__code__", None
+    )
     is_called = is_forward and name[0] == "L" and not variable.startswith("___")
     return Root(type(module).__name__, weakref.ref(module), is_called)
 
