@@ -54,7 +54,11 @@ def main(arguments: list[str] | None = None) -> int:
         for name in import_module(f".{MODULES.get(part, part)}", __package__).names:
             if (options.only and name not in options.only.split(",")) or (name in measured and not options.again):
                 continue
-            measured[name] = measure(part, name, options)
+            before = measured.get(name)
+            measured[name] = {**measure(part, name, options)}
+            if before:  # a result that is measured again stays in sight
+                former = {key: before[key] for key in ("verdict", "wrong", "error") if key in before}
+                measured[name]["former"] = [*before.get("former", ()), former]
             lines = f"{part} {name}: {measured[name]['verdict']}", *measured[name].get("wrong", ())
             print(*lines, sep="\n  ", flush=True)
             results["machine"] = describe()

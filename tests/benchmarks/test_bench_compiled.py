@@ -34,7 +34,8 @@ RESULTS = {
     "models": {"gpt": family(), "vae": family("b"), "t5": {"verdict": "not run", "error": "x is not installed"}},
     "cost": {
         "gpt": {
-            "verdict": "right", "bare_ms": 5.0, "spans": 9, "recorded": {"ratio": 1.004}, "unrecorded": {"ratio": 1.0}
+            "verdict": "measured", "bare_ms": 5.0, "spans": 9, "blocks_ms": {"bare": [5.0]},
+            "recorded": {"ratio": 1.004}, "unrecorded": {"ratio": 1.0}
         },
     },
 }  # fmt: skip
@@ -56,6 +57,14 @@ def test_each_model_has_a_line_and_each_problem_a_sentence() -> None:
     assert "- linear: `act grew`" in page
     assert "- moved: timed whole: why" in page
     assert "- t5: not run: `x is not installed`" in page
+
+
+def test_a_result_that_was_measured_again_keeps_the_former_one_in_sight() -> None:
+    former = [{"verdict": "wrong", "wrong": ["other bits than the bare model"]}]
+    page = render({"models": {"gpt": family(former=former)}, "remarks": ["the machine was busy"]})
+    assert "parameters against the bare model | equal | 0 of 1 equal |" in page
+    assert "- gpt: measured again; before: wrong: `other bits than the bare model`" in page
+    assert "- the machine was busy" in page
 
 
 def test_a_part_that_has_not_run_has_no_table() -> None:
