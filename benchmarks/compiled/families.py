@@ -119,7 +119,7 @@ def _problems(first: dict[str, Any], bare: dict[str, Any], again: dict[str, Any]
         yield f"a graph without names: {reason}"
     if first["bits"] != bare["bits"] or again["bits"] != bare["bits"]:
         yield "other bits than the bare model"
-    for count in ("graphs", "breaks", "recompilations"):
+    for count in ("graphs", "breaks"):
         for one in (first, again):
             if one["compile"][count] != bare["compile"][count]:
                 yield f"{count}: {one['compile'][count]} instead of {bare['compile'][count]}"
@@ -167,7 +167,6 @@ def _compilation() -> dict[str, int]:
     return {
         "graphs": counters["stats"]["unique_graphs"],
         "breaks": sum(counters["graph_break"].values()),
-        "recompilations": sum(counters["recompiles"].values()) if "recompiles" in counters else 0,
         "hits": counters["inductor"]["fxgraph_cache_hit"] + counters["aot_autograd"]["autograd_cache_hit"],
         "misses": counters["inductor"]["fxgraph_cache_miss"] + counters["aot_autograd"]["autograd_cache_miss"],
     }

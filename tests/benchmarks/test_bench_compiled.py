@@ -6,7 +6,7 @@ from typing import Any
 
 from benchmarks.compiled.page import render
 
-COMPILE = {"graphs": 1, "breaks": 0, "recompilations": 0, "hits": 3, "misses": 0}
+COMPILE = {"graphs": 1, "breaks": 0, "hits": 3, "misses": 0}
 SITES = {"joined": 98, "unknown": 1, "missing": 1, "owned": 98, "bytes": 1000, "bytes_unowned": 5}
 
 
