@@ -87,29 +87,6 @@ def test_validation_that_was_recognised_before_its_event_is_counted_once(config:
     assert summary.all_steps == 4
 
 
-class Loop:
-    """A framework's trainer that saves checkpoints."""
-
-    def save(self) -> str:
-        """Save nothing."""
-        return "saved"
-
-
-def test_the_methods_that_save_are_excluded_during_the_training(config: Any) -> None:
-    """Their results come back, and the class has its own methods again at the end."""
-    before, model = vars(Loop)["save"], mlp()
-    training, optimizer = opened(config, model, saves=(Loop, ("save",)))
-    train(training, model, optimizer, 2)
-    assert Loop().save() == "saved"
-    train(training, model, optimizer, 2)
-    training.fail(ValueError("no more"))
-    assert training.session is not None
-    assert training.session.folder is not None
-    assert times(training.session.summary()) == {"checkpoint saving": 1}
-    assert ending(training.session.folder) == "error: ValueError: no more"
-    assert vars(Loop)["save"] is before
-
-
 def test_a_training_that_begins_again_closes_its_first_session(config: Any) -> None:
     """A framework may retry with a smaller batch."""
     model = mlp()

@@ -51,8 +51,11 @@ def test_no_line_is_wider_than_asked_for(width: int) -> None:
     assert "… and 18 more names with less" in lines
 
 
-def test_show_prints_the_table_of_a_saved_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The same lines as in summary.txt, which is as wide as a narrow terminal; a pipe has more room."""
+def test_show_prints_the_table_of_a_saved_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same lines as in summary.txt, which is as wide as a narrow terminal; a wide one has more room."""
+    monkeypatch.setenv("COLUMNS", "200")
     model = nn.Sequential(nn.Linear(8, 8))
     optimizer = torch.optim.Adam(model.parameters())
     config = {"output": str(tmp_path), "sinks": {"jsonl": {}}}
