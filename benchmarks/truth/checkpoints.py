@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -43,11 +42,8 @@ def checkpoint_ranges(around: Callable[[], str]) -> Iterator[None]:
 
         def __enter__(self) -> Any:
             frame = self._frame()
-            recompute = inspect.unwrap(frame.recompute_fn)
-            free = dict(zip(recompute.__code__.co_freevars, recompute.__closure__, strict=True))
-            if "fn" not in free:
-                raise LookupError(f"{recompute}, {recompute.__code__}: no function fn in {free}")
-            self._cell = free["fn"]
+            recompute = frame.recompute_fn
+            self._cell = recompute.__closure__[recompute.__code__.co_freevars.index("fn")]
             self._function = self._cell.cell_contents
             self._cell.cell_contents = _in_range(self._function, names.get(frame, ""))
             return super().__enter__()

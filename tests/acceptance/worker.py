@@ -8,6 +8,7 @@ from pathlib import Path
 
 import torch
 
+from .parts import clock_checkpoints
 from .registry import programs
 
 
@@ -15,6 +16,7 @@ def main(name: str, result: Path) -> int:
     """Run the program; an exception that leaves it is part of the result."""
     torch.manual_seed(0)
     torch.set_num_threads(1)
+    clock_checkpoints()
     began = time.perf_counter()
     try:
         checks = [check.to_dict() for check in programs()[name].run().checks]

@@ -214,10 +214,10 @@ def test_rules_are_recorded_whatever_they_cost() -> None:
     model, sink = nn.Sequential(*(nn.Linear(2, 2) for _ in range(40))), ListSink()
     config = {"targets": [{"match": ".*"}], "sinks": {}, "step": "manual", "flops": "off"}
     with autoprof.instrument(model, config, sinks=[sink]) as session:
-        for _ in range(100):
+        for _ in range(500):  # the first are recorded at any cost
             model(torch.ones(1, 2)).sum().backward()
             session.step()
-    assert len(sink.frames) < 100
+    assert len(sink.frames) < 500
     assert {sum(s.phase is Phase.FORWARD for s in frame.spans) for frame in sink.frames} == {41}
 
 
