@@ -41,7 +41,7 @@ class StackTable:
         """The lines that certainly have a good part of the time, the longest first."""
         if self.samples < MIN_SAMPLES:
             return ()
-        return tuple(line for line in self.lines if self.share_low(line) > 0.2)
+        return tuple(line for line in self.lines if self.share_low(line) > 0.1)
 
     def share(self, line: CallSite) -> float:
         """Return the line's share of this kind of time."""

@@ -7,11 +7,13 @@ that run now, of the program's modules, and the attributes of their objects.
 from __future__ import annotations
 
 import dis
+import gc
 import sys
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
+from functools import _lru_cache_wrapper
 from heapq import heappop, heappush
 from types import CodeType, FrameType
 from typing import Any, Final, Literal, NamedTuple
@@ -148,6 +150,9 @@ def _measure(
             size = _graph_age(value.grad_fn)
         elif isinstance(value, (list, dict, set, deque)):
             kind, size = "tensors", _large_in(value)
+        elif isinstance(value, _lru_cache_wrapper):
+            kind, size = "tensors", _large_in(_cached_results(value))
+            codes = [value.__wrapped__.__code__] if hasattr(value.__wrapped__, "__code__") else []
         else:
             if depth < MAX_DEPTH and _is_own(value):
                 yield from _measure(vars(value), f"{prefix}{name}.", file, _methods(value), seen, depth + 1)
@@ -169,13 +174,31 @@ def _is_own(value: Any) -> bool:
 
 
 def _large_in(container: Collection[Any]) -> int:
-    """Return the number of elements that may be large: all but numbers, short texts, and pairs of these."""
+    """Return the number of elements that may be large."""
     count = 0
     with suppress(RuntimeError):  # another thread changes it
         for _, element in zip(range(MAX_ELEMENTS), _values(container), strict=False):
-            parts = _values(element) if isinstance(element, (tuple, dict)) else (element,)
-            count += any(not isinstance(one, (int, float, str, bytes, complex, type(None))) for one in parts)
+            count += _may_be_large(element)
     return len(container) if count == MAX_ELEMENTS else count
+
+
+def _may_be_large(element: Any, depth: int = 3) -> bool:
+    """Return whether an element is more than numbers, texts, and records of these."""
+    if isinstance(element, (int, float, str, bytes, complex, type(None))):
+        return False
+    is_record = is_dataclass(element) and hasattr(element, "__dict__")
+    if not depth or not (is_record or isinstance(element, (tuple, dict))):
+        return True
+    parts = _values(vars(element) if is_record else element)
+    return any(_may_be_large(part, depth - 1) for part in parts)
+
+
+def _cached_results(function: Any) -> dict[Any, Any]:
+    """Return the results that a function with an unlimited ``functools.cache`` keeps."""
+    if function.cache_parameters()["maxsize"] is not None:
+        return {}
+    kept = (one for one in gc.get_referents(function) if isinstance(one, dict) and "__wrapped__" not in one)
+    return next(kept, {})
 
 
 def _values(container: Collection[Any]) -> Collection[Any]:
@@ -212,11 +235,12 @@ def _methods(value: Any) -> list[CodeType]:
 
 
 def _place(codes: Sequence[CodeType], variable: str, file: str) -> tuple[str, int]:
-    """Return the file and the line that adds to a variable, or else sets it; line 0 where no code does."""
+    """Return the file and the line that adds to a variable, or sets it, or defines the cached function; else line 0."""
     places = [(code.co_filename, *_lines(code, variable)) for code in codes]
     return (
         next(((at, adding) for at, adding, _ in places if adding), None)
         or next(((at, setting) for at, _, setting in places if setting), None)
+        or next(((code.co_filename, code.co_firstlineno) for code in codes if code.co_name == variable), None)
         or (file, 0)
     )
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections import deque
+from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import torch
@@ -71,6 +73,40 @@ def test_numbers_may_be_kept() -> None:
         losses.append(1.0)
         look(probe, step)
     assert names(probe) == []
+
+
+@dataclass
+class Record:
+    """What is known of one step."""
+
+    number: int
+    phases: dict[str, int]
+
+
+def test_records_of_numbers_may_be_kept() -> None:
+    """A list of small records, with a dictionary of numbers in each, costs nothing worth a name."""
+    probe = KeptTensorsProbe()
+    records: list[Record] = []
+    for step in range(6):
+        records.append(Record(step, {"forward": step}))
+        look(probe, step)
+    assert names(probe) == []
+
+
+@cache
+def mask(step: int) -> torch.Tensor:
+    """Return a tensor that is kept for each argument."""
+    return torch.ones(step + 1)
+
+
+def test_a_function_with_an_unlimited_cache_is_named_with_its_line() -> None:
+    """The results that ``functools.cache`` keeps are in no container of the program."""
+    probe = KeptTensorsProbe()
+    for step in range(6):
+        mask(step)
+        look(probe, step)
+    (kept,) = probe.growing()
+    assert (kept.variable, kept.line) == ("mask", mask.__wrapped__.__code__.co_firstlineno)
 
 
 class Trainer:
