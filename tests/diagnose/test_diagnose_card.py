@@ -32,7 +32,7 @@ def test_the_card_has_verdict_why_and_next() -> None:
     lines = render_card(diagnose(evidence_of(SLOW, repeat=20)))
     assert lines[0] == "Verdict   [critical] data-wait: data (up to 100.0 ms a step could be saved)"
     assert lines[1] == "Why       each step waits 100.0 ms (50.0 % of the step) for its batch"
-    assert lines[2].startswith("Next      let the loader work ahead")
+    assert lines[2].startswith("Next      no worker process loads the batches")
 
 
 def test_the_card_of_a_healthy_run_says_that_nothing_stands_out() -> None:

@@ -12,15 +12,21 @@ from .. import Evidence, ExceededBound, Experiment, Rule, abstain, describe_long
 MAX_SHARE: Final = 0.10
 """A loader that keeps up is waited for by microseconds; a tenth of the step is a machine idle one hour in ten."""
 
+_CHEAPER: Final = (
+    "or make each sample cheaper (decode and crop once, store the result); where samples are tiny, a dataset with "
+    "__getitems__ reads a whole batch at once"
+)
 _LOAD_AHEAD: Final = (
-    "let the loader work ahead: more num_workers, persistent_workers, a larger prefetch_factor; or make each sample "
-    "cheaper (decode and crop once, store the result); where samples are tiny, a dataset with __getitems__ reads a "
-    "whole batch at once"
+    f"let the loader work ahead: more num_workers, persistent_workers, a larger prefetch_factor; {_CHEAPER}"
+)
+_LOAD_BESIDE: Final = (
+    "no worker process loads the batches: a torch DataLoader does with num_workers=; any other source of batches can "
+    f"fetch the next one on a thread while the model trains; {_CHEAPER}"
 )
 _KEEP_WORKERS: Final = "set persistent_workers=True: the workers are then started once, not in each epoch"
 _OPEN_AHEAD: Final = (
-    "open the next file or shard, or do the other work of these batches, before it is needed: more num_workers and a "
-    "larger prefetch_factor, or a thread that loads it while the model trains"
+    "open the next file or shard, or do the other work of these batches, before it is needed: in worker processes "
+    "(num_workers and prefetch_factor of a torch DataLoader), or on a thread while the model trains"
 )
 
 
@@ -40,7 +46,8 @@ def judge(run: Evidence) -> Finding | None:
     loader = dict(run.summary.loader)
     table = run.facts.stacks.get(f"{Phase.DATA} {max(rows, key=lambda row: row.self_ns).name}")
     lines = f": {table.describe(found.mean_share)}" if table is not None and table.named else ""
-    who, advice = ("each step", _LOAD_AHEAD) if found.rare is None else ("training", _OPEN_AHEAD)
+    ahead = _LOAD_AHEAD if loader else _LOAD_BESIDE
+    who, advice = ("each step", ahead) if found.rare is None else ("training", _OPEN_AHEAD)
     if found.rare is not None and 2 * loader.get("starts", 0) >= len(found.rare.steps):
         advice = _KEEP_WORKERS
     return found.finding(

@@ -22,8 +22,9 @@ def judge(run: Evidence) -> Finding | None:
         return found
     return found.finding(
         f"copies to the device take {found}{describe_longest(run, rows)}",
-        "use pin_memory=True in the loader and .to(device, non_blocking=True), and copy the next "
-        "batch while this one trains; send fewer bytes (uint8 images, normalised on the device)",
+        "where the batch is not in pinned memory yet, pin it (pin_memory=True in the loader) and copy with "
+        "non_blocking=True, the next batch while this one trains; send fewer bytes (uint8 images, normalised on the "
+        "device)",
         name=dominant_name(rows),
     )
 
