@@ -34,7 +34,7 @@ def children() -> Iterator[Children]:
 
 DEFAULT = "{'console': {}, 'memory_plot': {}}"
 """Added to the sinks of ``PROGRAM``: those of a configuration without the key ``sinks``."""
-RECEIVERS = ("mlflow", "prometheus", "wandb")
+RECEIVERS = ("prometheus", "wandb")
 
 
 def _signal(name: str) -> str:

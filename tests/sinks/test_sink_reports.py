@@ -14,7 +14,6 @@ from autoprof.errors import MissingExtra, OutputError
 from autoprof.frame import StepFrame
 from autoprof.sinks import RunInfo, Sinks, make_sinks
 from autoprof.sinks._metrics_sink import QUEUE_SIZE, MetricsOptions, MetricsReport, MetricsSink, SlowSink
-from autoprof.sinks.mlflow import MlflowOptions
 from autoprof.sinks.prometheus import PrometheusOptions
 from autoprof.sinks.tensorboard import TensorboardOptions
 from autoprof.sinks.wandb import WandbOptions
@@ -155,7 +154,6 @@ def test_each_report_is_of_the_steps_since_the_last_one() -> None:
 OPTIONAL = {
     "tensorboard": (TensorboardOptions(), "tensorboard.summary.writer.event_file_writer"),
     "wandb": (WandbOptions(mode="offline"), "wandb"),
-    "mlflow": (MlflowOptions(), "mlflow"),
     "prometheus": (PrometheusOptions(port=0), "prometheus_client"),
 }
 

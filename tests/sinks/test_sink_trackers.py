@@ -9,10 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import mlflow
 import pytest
 import wandb
-from mlflow.tracking import MlflowClient
 from prometheus_client.parser import text_string_to_metric_families
 from sink_builders import Clock, frame_of, summary_of
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
@@ -21,7 +19,6 @@ from wandb.proto.wandb_internal_pb2 import Record
 from autoprof._storage.runs import RunFolder
 from autoprof.errors import OutputError
 from autoprof.sinks._base import RunInfo, Sink
-from autoprof.sinks.mlflow import MlflowOptions, MlflowSink
 from autoprof.sinks.prometheus import PrometheusOptions, PrometheusSink
 from autoprof.sinks.tensorboard import TensorboardOptions, TensorboardSink
 from autoprof.sinks.wandb import WandbOptions, WandbSink
@@ -130,60 +127,6 @@ def test_the_steps_of_a_program_s_own_wandb_run_stay_its_own(tmp_path: Path, clo
     rows = [row for row in records(tmp_path) if "mine" in row]
     assert [row["mine"] for row in rows] == ["1", "2"]
     assert rows[0]["autoprof/step"] == "4"
-
-
-# MLflow
-
-
-@pytest.fixture
-def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """A store of files, which MLflow asks to be allowed."""
-    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
-    before = mlflow.get_tracking_uri()
-    yield (tmp_path / "mlruns").as_uri()
-    mlflow.set_tracking_uri(before)
-
-
-def test_mlflow_gets_a_run_of_its_own(tmp_path: Path, clock: Clock, store: str) -> None:
-    """Its own client reads the metrics, by step; the run is finished."""
-    run = run_info(tmp_path, clock)
-    sink = MlflowSink(MlflowOptions(tracking_uri=store, **EACH), run)
-    feed(sink)
-    sink.close(summary_of([]))
-    client = MlflowClient(tracking_uri=store)
-    found = client.get_run(sink.run_id)
-    assert run.folder is not None
-    assert (found.info.status, found.info.run_name) == ("FINISHED", run.folder.path.name)
-    history = client.get_metric_history(sink.run_id, "autoprof/step_ms")
-    assert [(one.step, one.value) for one in history] == [(2, 1500.0), (4, 3500.0)]
-    assert history[0].timestamp == 1_763_640_000_000
-    assert found.data.metrics["autoprof/scalar/loss"] == 0.25
-
-
-def test_mlflow_joins_the_active_run(tmp_path: Path, clock: Clock, store: str) -> None:
-    """The program's own run gets the metrics, and stays active."""
-    mlflow.set_tracking_uri(store)
-    mlflow.set_experiment("mine")
-    with mlflow.start_run() as own:
-        sink = MlflowSink(MlflowOptions(**EACH), run_info(tmp_path, clock))
-        feed(sink)
-        sink.close(summary_of([]))
-        assert mlflow.active_run() is not None
-        assert sink.run_id == own.info.run_id
-    assert MlflowClient().get_run(own.info.run_id).data.metrics["autoprof/step_ms"] == 3500.0
-
-
-def test_mlflow_without_its_server_is_an_error_at_once(
-    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """MLflow itself repeats its requests for minutes before it says so."""
-    monkeypatch.setenv("no_proxy", "*")
-    with socket.create_server(("127.0.0.1", 0)) as closed:
-        port = closed.getsockname()[1]
-    with pytest.raises(
-        OutputError, match=rf"sinks\.mlflow: no server answers at http://127\.0\.0\.1:{port} \(.*refused"
-    ):
-        MlflowSink(MlflowOptions(tracking_uri=f"http://127.0.0.1:{port}"), run_info(tmp_path, clock))
 
 
 # Prometheus
