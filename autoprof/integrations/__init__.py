@@ -1,4 +1,4 @@
 """Callbacks that record the trainings of a framework, each in one line.
 
-A module has the name of its framework, and imports it: ``transformers``, ``lightning``, ``accelerate``.
+A module has the name of its framework, and imports it: ``transformers``, ``lightning``.
 """

@@ -51,19 +51,16 @@ class Training:
         self,
         config: str | os.PathLike[str] | Mapping[str, Any] | Config | None,
         sinks: Iterable[Sink],
-        *,
-        manual: bool = True,
     ) -> None:
         self.session: Session | None = None
         """The session of the latest training, open or closed."""
         self._config = config
         self._sinks = tuple(sinks)
-        self._manual = manual
-        self._is_open = self._ends_steps = self._owns = False
+        self._is_open = self._owns = False
         self._excluded: ExitStack | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return Training(self._config, self._sinks, manual=self._manual).__dict__
+        return Training(self._config, self._sinks).__dict__
 
     @property
     def is_open(self) -> bool:
@@ -93,25 +90,19 @@ class Training:
                 model, self._settings(), optimizer=_known(optimizers), sinks=self._sinks, found=found
             )
         self.session, self._is_open = session, True
-        self._ends_steps = self._owns and self._manual
-        self.set_total(total_steps)
+        if total_steps is not None and isfinite(total_steps) and total_steps >= 1:
+            self.log(total_steps=int(total_steps))
         if epoch_batches is not None and isfinite(epoch_batches):
             session.loader(range(int(epoch_batches)))  # its length is the number of fetches in an epoch
 
     def _settings(self) -> Config:
         from ..sinks import load_config
 
-        settings = load_config(self._config)
-        return settings.model_copy(update={"step": "manual"}) if self._manual else settings
-
-    def set_total(self, total_steps: float | None) -> None:
-        """Set the length of the run in steps, if it is known."""
-        if total_steps is not None and isfinite(total_steps) and total_steps >= 1:
-            self.log(total_steps=int(total_steps))
+        return load_config(self._config).model_copy(update={"step": "manual"})
 
     def end_step(self) -> None:
         """End a step, unless the program ends the steps itself."""
-        if self._is_open and self._ends_steps and self.session is not None:
+        if self._is_open and self._owns and self.session is not None:
             self.session.step()
 
     def log(self, **scalars: Any) -> None:
