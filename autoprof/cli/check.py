@@ -5,10 +5,13 @@ from __future__ import annotations
 import argparse
 import contextlib
 import sys
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import AutoprofError
-from ._common import add_command, print_json, print_lines, terminal_width
+from ._common import add_command, print_json, print_lines
+
+if TYPE_CHECKING:
+    from .._targets import Selection
 
 MODEL_HELP: Final = (
     "a function or class that returns a model when it is called without arguments, as package.module:name or "
@@ -24,13 +27,12 @@ def add(commands: Any) -> None:
         help="check a configuration, and show what it selects in a model",
         description=(
             "Check a configuration file: every problem is reported with its line. With MODEL, show the modules of the "
-            "model as a tree, and the name that the configuration gives to each module that it selects; without a "
-            "file, the modules with which a run without a configuration begins. Siblings that are alike share a line."
+            "model that the configuration selects, by the name that it gives to them; without a file, the modules with "
+            "which a run without a configuration begins."
         ),
         examples={
             "autoprof check autoprof.yaml": "check a file",
             "autoprof check train:make_model autoprof.yaml": "the modules that the file selects",
-            "autoprof check src/net.py:Net --depth 2": "the first two levels of the model",
             "autoprof check --schema > autoprof.schema.json": "the JSON Schema, for an editor",
         },
     )
@@ -40,7 +42,6 @@ def add(commands: Any) -> None:
         nargs="*",
         help=f"{MODEL_HELP}, then a YAML file; either alone",
     )
-    parser.add_argument("--depth", type=int, metavar="N", help="levels shown below the model (default: all selected)")
     parser.add_argument("--json", action="store_true", help="print the selected modules as JSON")
     parser.add_argument("--schema", action="store_true", help="print the JSON Schema of configurations")
 
@@ -50,7 +51,6 @@ def run(arguments: argparse.Namespace) -> int:
     from .._targets import select_targets
     from ..config.json_schema import json_schema
     from ..sinks import Config, load_config
-    from ._model_tree import render_model
 
     if arguments.schema:
         print_json(json_schema(Config))
@@ -60,8 +60,6 @@ def run(arguments: argparse.Namespace) -> int:
     models = [one for one in checked if one not in files]
     if not checked or max(len(files), len(models)) > 1:
         raise AutoprofError("check: allowed: MODEL, MODEL FILE.yaml, or FILE.yaml")
-    if arguments.depth is not None and arguments.depth < 1:
-        raise AutoprofError(f"--depth: {arguments.depth} is not a number of levels; allowed: 1 or more")
     config = load_config(files[0] if files else None)
     if not models:
         print(f"{files[0]}: ok, {len(config.targets)} rules and {len(config.functions)} functions")
@@ -75,8 +73,24 @@ def run(arguments: argparse.Namespace) -> int:
         ]
         print_json({"targets": targets, "notes": list(selection.notes)})
         return 0
-    print_lines(render_model(model, selection, arguments.depth, max(terminal_width(), 80)))
+    print_lines(_selected(selection))
     return 0
+
+
+def _selected(selection: Selection) -> list[str]:
+    """Return a line for each name with the first and the last of its modules, then the notes."""
+    from .._reports.text import cells, pad
+
+    fqns: dict[str, list[str]] = {}
+    for one in selection:
+        if one.shown:
+            fqns.setdefault(one.name, []).append(one.fqn)
+    modules = [found[0] if len(found) == 1 else f"{found[0]} … {found[-1]} ({len(found)})" for found in fqns.values()]
+    width = max(map(cells, ["name", *fqns]))
+    lines = [
+        f"{pad(name, width)}  {of_name}" for name, of_name in zip(["name", *fqns], ["modules", *modules], strict=True)
+    ]
+    return [*lines, *(f"note: {note}" for note in selection.notes)]
 
 
 def load_model(name: str) -> Any:
