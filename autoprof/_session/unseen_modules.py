@@ -87,15 +87,17 @@ class UnseenModules(Observer):
         if not unseen:
             return
         names = shorten(visible(", ".join(unseen.values())), 200)
+        reason = "; ".join(self._graphs.reasons)
         if not any(self._recorder.labels[at].fqn is not None for at in seen):
             self._model_hidden = True
             self._notes.warn_once(
                 f"hooks do not fire inside graphs of torch.compile: step {raw.step} called no module of the model: "
                 f"{names}. A function around the model is compiled, so that the model's forward is not measured: its "
-                "time is part of `other`. To see it, compile the model itself: torch.compile(model)"
+                f"time is part of `other`{reason and f' ({reason})'}. To see it, compile the model itself: "
+                "torch.compile(model)"
             )
         else:
-            reason = "; ".join(self._graphs.reasons) or (COMPILED_ELSEWHERE if names_kernels() else OLD_TORCH)
+            reason = reason or (COMPILED_ELSEWHERE if names_kernels() else OLD_TORCH)
             self._notes.warn_once(
                 f"torch.compile: no rows for {names}, whose time is in the compiled module around them: {reason}"
             )

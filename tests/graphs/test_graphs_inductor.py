@@ -20,6 +20,7 @@ from torch import Tensor, distributed, nn
 from torch.utils.checkpoint import checkpoint
 
 from autoprof import Phase
+from autoprof._capture.graphs.naming import follow_graphs
 from autoprof.testing import FakeClock
 
 pytestmark = [  # torch's own, as it compiles
@@ -279,6 +280,23 @@ def test_a_model_compiled_before_the_session_is_timed_whole_with_the_reason() ->
     assert times(watched) == {"": {"forward": 900, "backward": 1200}}
     (note,) = [note for note in watched.session.summary().notes if "no rows for" in note]
     assert "compiled it before autoprof.instrument" in note
+
+
+def test_a_graph_that_autoprof_fails_to_read_has_that_reason() -> None:
+    models = {"first": make(100)}
+    watched = train(torch.compile(lambda x: models["first"](x)), models["first"])
+    (note,) = [note for note in watched.session.summary().notes if "torch.compile" in note]
+    assert "autoprof could not read the graph (TypeError: " in note
+
+
+def test_a_graph_whose_file_is_gone_has_that_reason() -> None:
+    handle = follow_graphs(lambda graph: Path(graph.function.__globals__["__file__"]).unlink())
+    model = make(100)
+    watched = train(torch.compile(model), model)
+    handle.remove()
+    assert times(watched) == {"": {"forward": 900, "backward": 1200}}
+    (note,) = [note for note in watched.session.summary().notes if "no rows for" in note]
+    assert "autoprof could not read the graph (FileNotFoundError: " in note
 
 
 def test_the_key_compile_has_graphs_compiled_again_and_torchs_caches_as_they_were_afterwards() -> None:

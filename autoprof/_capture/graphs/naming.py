@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple
 import torch
 import wrapt
 
-from ..._core.failures import contain, ignore
+from ..._core.failures import contain, describe, ignore
 from ..._process.replace import Attribute, InCompiler, Replacement
 from ..._storage.atomic import write_atomic
 from ...frame import Phase
@@ -59,6 +59,7 @@ FROM_CACHE: Final = (
 OLD_TORCH: Final = "this version of torch does not say what the kernels that it generates compute"
 CUDA_GRAPHS: Final = "CUDA graphs replay its kernels without Python"
 SEVERAL_MODULES: Final = "the graph is that of a function around several modules"
+UNREADABLE: Final = "autoprof could not read the graph ({})"
 
 _listeners: list[Callable[[CompiledGraph], None]] = []
 _notes: dict[tuple[str, str], GraphNotes] = {}
@@ -171,19 +172,25 @@ class Root(NamedTuple):
 
 class _Hierarchy(NamedTuple):
     """The modules of a graph: its operations, each with root and path of its module, and their hash; the roots by their
-    names in the compiled frame, and the modules in which each line of the program ran.
+    names in the compiled frame, and the modules in which each line of the program ran. ``failure`` is the error of
+    reading them.
     """
 
     digest: str
     modules: list[tuple[str, str, Path]]
     roots: dict[str, Root]
     lines: dict[str, set[Path]]
+    failure: str = ""
 
     def joined(self, other: _Hierarchy) -> _Hierarchy:
         """Return both: DDP has the graph of a model split, and all backwards are compiled after the last forward."""
         lines = {line: self.lines.get(line, set()) | other.lines.get(line, set()) for line in self.lines | other.lines}
         modules = [*self.modules, *other.modules]
-        return _Hierarchy(_digest(modules), modules, self.roots | other.roots, lines)
+        failure = self.failure or other.failure
+        return _Hierarchy(_digest(modules), modules, self.roots | other.roots, lines, failure)
+
+
+_NO_MODULES: Final = _Hierarchy("", [], {}, {})
 
 
 def _compile_fx(original: Any, model: Any, *args: Any, **kwargs: Any) -> Any:
@@ -193,15 +200,13 @@ def _compile_fx(original: Any, model: Any, *args: Any, **kwargs: Any) -> Any:
 
         context = TracingContext.try_get()
         if context is not None:
-            before = getattr(context, _HIERARCHY, None)
-            found = _hierarchy(model)
-            setattr(context, _HIERARCHY, found if before is None else before.joined(found))
+            before = getattr(context, _HIERARCHY, _NO_MODULES)
+            with contain(lambda error: setattr(context, _HIERARCHY, before._replace(failure=describe(error)))):
+                setattr(context, _HIERARCHY, before.joined(_hierarchy(model)))
     return original(model, *args, **kwargs)
 
 
 def _hierarchy(model: Any) -> _Hierarchy:
-    from torch._dynamo.symbolic_convert import InstructionTranslator
-
     found = [(node, module_of(node)) for node in model.graph.nodes if node.op != "placeholder"]
     # The name of a node is that of a variable of the program, which the graph in torch's cache does not have.
     modules = [
@@ -211,8 +216,7 @@ def _hierarchy(model: Any) -> _Hierarchy:
     for node, module in found:
         if module is not None and "stack_trace" in node.meta:
             lines.setdefault(node.meta["stack_trace"], set()).add(module[1])
-    frame = InstructionTranslator.current_tx().output.root_tx
-    roots = {root: _root(root, frame) for _, root, _ in modules if root}
+    roots = {root: _root(root) for _, root, _ in modules if root}
     return _Hierarchy(_digest(modules), modules, roots, lines)
 
 
@@ -220,8 +224,11 @@ def _digest(value: Any) -> str:
     return hashlib.sha256(repr(value).encode()).hexdigest()[:16]
 
 
-def _root(name: str, frame: Any) -> Root:
-    """Return the module of a name such as ``L['self']``, of a local or a global of a frame that dynamo compiles."""
+def _root(name: str) -> Root:
+    """Return the module of a name such as ``L['self']``, of a local or a global of the frame that dynamo compiles."""
+    from torch._dynamo.symbolic_convert import InstructionTranslator
+
+    frame = InstructionTranslator.current_tx().output.root_tx
     variable, *at = re.findall(r"\w+", name[1:])
     module = (frame.f_locals if name[0] == "L" else frame.f_globals)[variable]
     for index in at:
@@ -234,16 +241,16 @@ def _root(name: str, frame: Any) -> Root:
     return Root(type(module).__name__, weakref.ref(module), is_called)
 
 
-def _current() -> _Hierarchy | None:
+def _current() -> _Hierarchy:
     from torch._guards import TracingContext
 
-    return getattr(TracingContext.try_get(), _HIERARCHY, None)
+    return getattr(TracingContext.try_get(), _HIERARCHY, _NO_MODULES)
 
 
 def _compile_to_module(original: Any, graph: Any, *args: Any, **kwargs: Any) -> Any:
     """Note the kernels of a graph while its code is generated, and keep the notes."""
     hierarchy = _current()
-    if hierarchy is None or not hierarchy.roots:
+    if not hierarchy.roots:
         return original(graph, *args, **kwargs)
     nodes = NodeModules(graph.graph.nodes, hierarchy.lines, is_backward=bool(graph.is_backward))
     kernels: list[Kernel] = []
@@ -336,24 +343,26 @@ def _translate(found: Any, hierarchy: _Hierarchy) -> GraphNotes:
 
 def _post_compile(original: Any, graph: Any, inputs: Any, constants: Any, options: Any) -> Any:
     """Report a compiled graph; this runs for one from the cache as well, before its function is wrapped."""
-    found = None
-    with contain(ignore):
-        found = _describe(graph.current_callable)
+    function = getattr(graph, "current_callable", None)
     result = original(graph, inputs, constants, options)
-    with contain(ignore):
-        if found is not None and found.notes is not None and options["cudagraphs"]:
-            found = found._replace(notes=None, reason=CUDA_GRAPHS)
-    if found is not None:
-        for listener in _listeners[:]:
-            with contain(ignore):
-                listener(found)
+    for listener in _listeners[:]:
+        with contain(partial(_fail, listener)):
+            if (found := _describe(function)) is not None:
+                is_replayed = found.notes is not None and options["cudagraphs"]
+                listener(found._replace(notes=None, reason=CUDA_GRAPHS) if is_replayed else found)
     return result
+
+
+def _fail(listener: Callable[[CompiledGraph], None], error: Exception) -> None:
+    listener(CompiledGraph(None, None, UNREADABLE.format(describe(error))))
 
 
 def _describe(call: Any) -> CompiledGraph | None:
     """Return a description of a generated function; None for a graph of no module, as that of an optimizer."""
     hierarchy = _current()
-    if hierarchy is None or not hierarchy.roots:
+    if hierarchy.failure:
+        return CompiledGraph(None, None, UNREADABLE.format(hierarchy.failure))
+    if not hierarchy.roots:
         return None
     function = getattr(call, "__func__", call)
     path = getattr(function, "__globals__", {}).get("__file__")
