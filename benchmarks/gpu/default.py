@@ -22,7 +22,8 @@ VOCABULARY: Final = 8192
 CONTEXT: Final = 512
 STEPS: Final = 300
 TURNS: Final = 10
-TURN_S: Final = 0.5
+TURN_S: Final = 2.5
+"""A pass comes each two seconds at most: in shorter turns it would count twice."""
 
 
 def gpt(target: Target, layers: int, width: int, batch: int) -> Workload:
@@ -57,7 +58,7 @@ def default_runs(target: Target, progress: Progress, *, quick: bool) -> dict[str
             is_shared=True,
             turn_s=0.05 if quick else TURN_S,
             count=1 if quick else TURNS,
-            settling=2 if quick else 60,
+            settling=2 if quick else 200,
             progress=progress,
         )
     return found
