@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import OutputError, nearest
 from ..frame import Phase
@@ -108,61 +108,34 @@ def set_title(axes: Axes, text: str, pad: float | None = None) -> None:
     axes.set_title(text, loc="left", fontsize=TITLE, color=INK, fontweight="bold", pad=pad)
 
 
-class Legend(NamedTuple):
-    """The entries of a legend, to be placed above the axes by ``settle``."""
-
-    axes: Axes
-    handles: Sequence[Any]
-    labels: Sequence[str]
-
-
-def legend_of(*parts: Axes) -> Legend:
-    """Return the legend of the first axes for the labelled elements of all; an entry for each label."""
-    found: dict[str, Any] = {}
-    for part in parts:
-        for handle, label in zip(*part.get_legend_handles_labels(), strict=True):
-            found.setdefault(label, handle)
-    return Legend(parts[0], list(found.values()), list(found))
-
-
-def settle(figure: Figure, legends: Sequence[Legend], note: str = "") -> None:
+def settle(figure: Figure, note: str = "") -> None:
     """Lay out the figure with each legend between its axes and their title, so that none covers data.
 
-    Labels that do not fit into the width of the axes lose their middle. The layout is fixed in the current style.
+    Twin axes share a legend. Labels wider than the axes lose their middle. The layout is fixed in the current style.
     """
     if note:
         text = "\n".join(wrap("", note, int(20.5 * figure.get_figwidth()), room=0))
         figure.supxlabel(text, fontsize=SMALL, color=FAINT, x=0.01, ha="left", parse_math=False)
     figure.draw_without_rendering()
-    pads: dict[int, float] = {}
-    for legend in legends:
-        if legend.handles:
-            row = _row_of(legend.axes)
-            if not legend.axes.get_title(loc="left"):
-                set_title(legend.axes, " ")  # a title has its room reserved, a legend has not
-            pads[row] = max(pads.get(row, 0.0), _place(legend))
-    for axes in figure.axes:  # the titles of a row are on one line
-        if (title := axes.get_title(loc="left")) and _row_of(axes) in pads:
-            set_title(axes, title, pads[_row_of(axes)] - (TITLE if title.isspace() else 0))
+    for axes in figure.axes:
+        twins = [axes, *(one for one in figure.axes if one is not axes and axes.get_shared_x_axes().joined(axes, one))]
+        entries = [entry for one in twins for entry in zip(*one.get_legend_handles_labels(), strict=True)]
+        title = axes.get_title(loc="left")
+        if title and entries:
+            set_title(axes, title, _add_legend(axes, {label: handle for handle, label in entries}))
     figure.draw_without_rendering()
     figure.set_layout_engine("none")  # the layout stands: writing the file does not compute it again
 
 
-def _row_of(axes: Axes) -> int:
-    place = axes.get_subplotspec()
-    return 0 if place is None else int(place.rowspan.start)
-
-
-def _place(legend: Legend) -> float:
-    """Draw the legend above its axes; return the points that the title must be above them."""
+def _add_legend(axes: Axes, handles: Mapping[str, Any]) -> float:
+    """Draw a legend above these axes; return the points that the title must be above them."""
     # A label of a legend is not made shorter than this.
     fewest_cells = 8
-    axes, labels = legend.axes, list(legend.labels)
+    labels, columns = list(handles), len(handles)
     room = axes.get_window_extent().width
-    columns = len(labels)
     while True:
         drawn = axes.legend(
-            legend.handles, labels, loc="lower left", bbox_to_anchor=(0, 1), ncols=columns, frameon=False,
+            handles.values(), labels, loc="lower left", bbox_to_anchor=(0, 1), ncols=columns, frameon=False,
             fontsize=SMALL, borderaxespad=0.3, borderpad=0, handlelength=1.8, columnspacing=1.1, handletextpad=0.5,
             labelspacing=0.25, labelcolor=INK,
         )  # fmt: skip
@@ -172,12 +145,11 @@ def _place(legend: Legend) -> float:
         width = drawn.get_window_extent().width
         longest = max(map(cells, labels))
         if width <= room or (columns == 1 and longest <= fewest_cells):
-            break
+            return float(drawn.get_window_extent().height) * 72 / axes.figure.dpi + 6
         if columns > 1:
             columns -= 1
         else:
             labels = [elide(label, max(int(longest * room / width) - 1, fewest_cells)) for label in labels]
-    return float(drawn.get_window_extent().height) * 72 / axes.figure.dpi + 6
 
 
 def encode_figure(figure: Figure, ending: str = "png") -> bytes:

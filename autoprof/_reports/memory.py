@@ -12,7 +12,7 @@ from .._core.units import format_bytes
 from ..frame import NOT_MEASURED, Nanoseconds
 from ..summary import Summary
 from .card import memory_capacity
-from .figures import INK, TITLE, TWO_COLUMNS_IN, bare, blank_figure, legend_of, set_title, settle, styled
+from .figures import INK, TITLE, TWO_COLUMNS_IN, bare, blank_figure, set_title, settle, styled
 from .memory_text import label
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def memory_figure(history: MemoryHistory, summary: Summary) -> Figure:
         note = "Readings at the end of each step."
         if history.stride > 1:
             note += f" A point is the largest of {history.stride} steps."
-        settle(figure, [legend_of(axes)], note)
+        settle(figure, note)
     return figure
 
 

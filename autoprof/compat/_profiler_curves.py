@@ -14,7 +14,7 @@ from torch._C._autograd import DeviceType
 
 from .._core.units import format_bytes
 from .._flight.capture import Capture
-from .._reports.figures import COLORS, TWO_COLUMNS_IN, bare, blank_figure, legend_of, set_title, settle, styled
+from .._reports.figures import COLORS, TWO_COLUMNS_IN, bare, blank_figure, set_title, settle, styled
 from .._reports.text import elide_all, safe
 from ..devices import HostMemory
 
@@ -148,5 +148,5 @@ def _figure(draw: Any, note: str) -> Figure:
         axes.set_ylim(bottom=0)
         axes.locator_params(axis="x", integer=True)
         bare(axes)
-        settle(figure, [legend_of(axes)], note)
+        settle(figure, note)
     return figure

@@ -14,7 +14,6 @@ from .._reports.figures import (
     TWO_COLUMNS_IN,
     bare,
     blank_figure,
-    legend_of,
     save_figure,
     set_title,
     settle,
@@ -142,5 +141,5 @@ def timeline_figure(frame: pd.DataFrame) -> Figure:
         bare(axes, grid="x")
         axes.tick_params(axis="y", length=0)
         left_out = f" The {len(frame) - max_bars} shortest are not drawn." if len(frame) > max_bars else ""
-        settle(figure, [legend_of(axes)], f"Bars: host time, from start to stop.{left_out}")
+        settle(figure, f"Bars: host time, from start to stop.{left_out}")
     return figure

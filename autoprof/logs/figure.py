@@ -123,7 +123,8 @@ def _draw(table: pd.DataFrame, chosen: Mapping[str, list[str]], notes: list[str]
         width = style.TWO_COLUMNS_IN if columns == 2 else style.ONE_COLUMN_IN
         figure: Any = style.blank_figure(width, 2.35 * count + 0.45, MetricsFigure)
         places = list(figure.subplots(count, columns, squeeze=False).flat)
-        legends = [_draw_plot(axes, runs, *entry, smooth) for entry, axes in zip(chosen.items(), places, strict=False)]
+        for entry, axes in zip(chosen.items(), places, strict=False):
+            _draw_plot(axes, runs, *entry, smooth)
         for axes in places[: len(chosen)]:
             axes.set_xlabel("step")
         for axes in places[len(chosen) :]:
@@ -132,14 +133,14 @@ def _draw(table: pd.DataFrame, chosen: Mapping[str, list[str]], notes: list[str]
             name = elide(next(iter(runs)), 44)
             figure.suptitle(name, fontsize=style.TITLE, color=style.FAINT, x=0.01, ha="left", parse_math=False)
         figure.notes = notes
-        style.settle(figure, legends, " ".join(notes))
+        style.settle(figure, " ".join(notes))
     drawn: Figure = figure
     return drawn
 
 
 def _draw_plot(
     axes: Axes, runs: Mapping[str, pd.DataFrame], title: str, columns: Sequence[str], smooth: int | None
-) -> style.Legend:
+) -> None:
     """Draw the columns of a plot: a colour for each, or for each run of several, with a line style for each column."""
     lines = [
         (run, at, name, line)
@@ -170,7 +171,7 @@ def _draw_plot(
         note = f"up to {highest:.3g}" if is_cut else ""
         axes.set_title(note, loc="right", fontsize=style.SMALL, color=style.FAINT)
     if title != "loss" or not any("lr" in table for table in runs.values()):
-        return style.legend_of(axes)
+        return
     right = axes.twinx()
     for table in runs.values():
         rates = _line_of(table, "lr")["mean"] if "lr" in table else []
@@ -178,7 +179,6 @@ def _draw_plot(
     right.set_ylabel("lr", color=style.FAINT)
     right.yaxis.set_major_formatter(lambda value, _: f"{value:.3g}")
     right.set_ylim(0)
-    return style.legend_of(axes, right)
 
 
 def _line_of(table: pd.DataFrame, name: str) -> pd.DataFrame:
