@@ -7,18 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from report_builders import MS, ROWS, frame_of, frames_of, layout_of, save_run, summary_of
+from report_builders import MS, ROWS, frame_of, frames_of, layout_of, save_run
 
 from autoprof._reports.page.history import BINS, SLOW_STEPS, RunHistory, read_history
 from autoprof._reports.page.payload import run_payload
 from autoprof._storage.runs import read_run
 from autoprof.diagnose import saved_summary
 
-ROWS_OF = summary_of(frames_of(3)).rows
-
 
 def _history(run: Path) -> RunHistory:
-    return read_history(run / "rank0/steps.jsonl", ROWS_OF)
+    return read_history(run / "rank0/steps.jsonl", saved_summary(read_run(run)))
 
 
 def test_a_long_run_has_no_more_bins_than_its_limit(tmp_path: Path) -> None:
@@ -38,8 +36,10 @@ def test_a_row_that_did_not_occur_is_no_zero(tmp_path: Path) -> None:
     """The mean is over the steps with it."""
     layout = layout_of(ROWS[:2])
     frames = [frame_of(layout, step, [10, 40], 100) for step in range(1, 1 + BINS)]
-    history = read_history(save_run(tmp_path, [*frames, *frames_of(2 * BINS)[BINS:]]) / "rank0/steps.jsonl", ROWS_OF)
-    optimizer = next(at for at, row in enumerate(ROWS_OF) if row.name == "optimizer")
+    run = save_run(tmp_path, [*frames, *frames_of(2 * BINS)[BINS:]])
+    history = _history(run)
+    rows = saved_summary(read_run(run)).rows
+    optimizer = next(at for at, row in enumerate(rows) if row.name == "optimizer")
     assert np.isnan(history.bins[0].mean()[1 + optimizer])
     assert history.bins[-1].mean()[1 + optimizer] == 5 * MS
 

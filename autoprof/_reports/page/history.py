@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import heapq
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import lru_cache
 from math import ceil
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from ..._stats.rows import RowKey, step_rows
-from ..._storage.records import Frames, record_files
+from ..._storage.records import Frames
 from ...frame import Layout, Nanoseconds, StepFrame
-from ...summary import Row
+from ...summary import Summary
 
 Times = npt.NDArray[np.float32]
 """Nanoseconds; NaN where a row did not occur."""
@@ -60,8 +58,7 @@ class StepBin:
         return means
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class SlowStep:
+class SlowStep(NamedTuple):
     """One of the slowest steps, with the time of each row."""
 
     frame: StepFrame
@@ -75,19 +72,20 @@ class RunHistory:
     for none.
     """
 
-    def __init__(self, most_steps: int, rows: Sequence[Row]) -> None:
-        self.stride = max(ceil(most_steps / BINS), 1)
+    def __init__(self, summary: Summary) -> None:
+        self.stride = max(ceil(summary.steps / BINS), 1)
         self.steps = self.bad_lines = 0
         self.bins: list[StepBin] = []
-        self.parents = [-1] * min(len(rows), MAX_ROWS)
-        self._index = {RowKey(row.name, row.phase, row.lane): at for at, row in enumerate(rows[:MAX_ROWS])}
-        self._of_layout: dict[Layout, Nanoseconds] = {}
-        self._slow: list[tuple[int, int, SlowStep]] = []
+        rows = summary.rows[:MAX_ROWS]
+        self.parents = [-1] * len(rows)
+        self._index = {RowKey(row.name, row.phase, row.lane): at for at, row in enumerate(rows)}
+        self._columns_of = lru_cache(maxsize=128)(self._columns)
+        self._slow: list[SlowStep] = []
 
     @property
     def slow(self) -> list[SlowStep]:
         """The slowest steps, the longest first."""
-        return [slow for _, _, slow in sorted(self._slow, key=lambda one: (-one[0], one[1]))]
+        return sorted(self._slow, key=lambda one: -one.frame.step_ns)[:SLOW_STEPS]
 
     def add(self, frame: StepFrame) -> None:
         """Add one step; a warm-up step is ignored."""
@@ -99,20 +97,14 @@ class RunHistory:
             empty = np.zeros(len(times), dtype=np.int64)
             self.bins.append(StepBin(frame.step, frame.step, empty.astype(np.float64), empty, times))
         self.bins[-1].add(frame, times)
-        if len(self._slow) < SLOW_STEPS or frame.step_ns > self._slow[0][0]:
-            # The count differs also for a step that is recorded twice.
-            entry = frame.step_ns, self.steps, SlowStep(frame, times[1:])
-            (heapq.heappush if len(self._slow) < SLOW_STEPS else heapq.heapreplace)(self._slow, entry)
+        self._slow.append(SlowStep(frame, times[1:]))
+        if len(self._slow) == 2 * SLOW_STEPS:
+            self._slow = self.slow
 
     def _times(self, frame: StepFrame) -> Times:
         """Return the length of a step and the times of its rows."""
-        columns = self._of_layout.get(frame.layout)
-        if columns is None:
-            if len(self._of_layout) >= 128:
-                self._of_layout.clear()
-            columns = self._of_layout[frame.layout] = self._columns(frame.layout)
         times = np.full(1 + len(self.parents), np.nan, dtype=np.float32)
-        times[columns] = step_rows(frame.layout).totals(frame.total_ns)
+        times[self._columns_of(frame.layout)] = step_rows(frame.layout).totals(frame.total_ns)
         times[0] = frame.step_ns
         return times
 
@@ -126,20 +118,11 @@ class RunHistory:
         return np.asarray(places, dtype=np.int64) + 1
 
 
-def read_history(path: Path, rows: Sequence[Row]) -> RunHistory:
-    """Read a ``steps.jsonl``; ``rows`` are those of the summary, the longest first."""
+def read_history(path: Path, summary: Summary) -> RunHistory:
+    """Read the ``steps.jsonl`` of a run with this summary."""
     frames = Frames(path)
-    history = RunHistory(_count_lines(path), rows)
+    history = RunHistory(summary)
     for frame in frames:
         history.add(frame)
     history.bad_lines = frames.bad_lines
     return history
-
-
-def _count_lines(path: Path) -> int:
-    """Count the lines of records, in blocks: they may have gigabytes."""
-    lines = 0
-    for part in record_files(path):
-        with part.open("rb") as file:
-            lines += sum(block.count(b"\n") for block in iter(partial(file.read, 1 << 20), b""))
-    return lines

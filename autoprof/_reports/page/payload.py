@@ -28,7 +28,7 @@ TEXT_WIDTH: Final = 120
 def run_payload(run: Run, summary: Summary, *, rank: int | None = None) -> Json:
     """Return one run; ``rank`` selects the records, None those of the lowest rank."""
     chosen = rank if rank is not None else run.ranks[0] if run.ranks else None
-    history = None if chosen is None else read_history(run.rank_frames(chosen).path, summary.rows)
+    history = None if chosen is None else read_history(run.rank_frames(chosen).path, summary)
     return {
         "name": safe(run.path.resolve().name),
         "about": _about(run),
