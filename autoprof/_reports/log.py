@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Final
 
@@ -10,10 +10,9 @@ from .._core.units import NS_PER_MS, above, format_bytes, format_percent
 from ..frame import UNTIMED_LANE, StepFrame
 from ..summary import Summary
 from .memory_text import readings
-from .name_averages import NameAverages
-from .name_tree import name_tree
+from .name_tree import NameAverages, NameNode, name_tree
 from .summary_text import render_summary
-from .text import elide, pad, printable, safe
+from .text import elide, pad, safe
 
 RULE: Final = "=" * 80
 LABEL: Final = 40
@@ -31,7 +30,7 @@ def render_step(frame: StepFrame, averages: NameAverages, clock_limit_ns: int = 
     """
     averages.count(frame)
     step = _StepLines(frame, averages.of(frame.layout), clock_limit_ns)
-    covered_ns = step.write(step.tree.children[0])
+    covered_ns = step.write(step.tree.roots)
     step.write_rest("other", 0, frame.step_ns - covered_ns)
     total = f"Total{'-' * (LABEL - 5)}: {frame.step_ns / NS_PER_MS:10.3f}ms"
     step.lines += ["", total, ""]
@@ -55,20 +54,20 @@ class _StepLines:
         self._limit_ns = limit_ns
         self._percent = 100 / frame.step_ns if frame.step_ns else 0.0
 
-    def write(self, siblings: Sequence[int]) -> int:
+    def write(self, siblings: Iterable[NameNode]) -> int:
         """Append the lines of these nodes and all below; return their time."""
         covered = 0
-        for index in sorted(siblings, key=lambda index: -self._totals_ns[index]):
-            total, node, average = self._totals_ns[index], self.tree.nodes[index], self._averages[index]
+        for node in sorted(siblings, key=lambda node: -self._totals_ns[node.index]):
+            total, average, depth = self._totals_ns[node.index], self._averages[node.index], len(node.path)
             covered += total
             limit_ns = node.calls * self._limit_ns
-            text = self._numbers(name_cells(node.label, node.depth), total, limit_ns)
+            text = self._numbers(name_cells(node.label, depth - 1), total, limit_ns)
             mean = "" if average is None else f" [avg: {_ms(average, limit_ns):>10}ms]"
             self.lines.append(f"{text}{mean}{SUM_OF_PARTS if node.is_header else ''}")
-            if below := self.tree.children[index + 1]:
-                rest = total - self.write(below)
+            if node.children:
+                rest = total - self.write(node.children.values())
                 if rest and not node.is_header:
-                    self.write_rest("self", node.depth + 1, rest)
+                    self.write_rest("self", depth, rest)
         return covered
 
     def write_rest(self, name: str, depth: int, ns: int) -> None:
@@ -107,7 +106,7 @@ def _facts(frame: StepFrame, clock_limit_ns: int) -> str:
         facts.append(f"dropped {frame.dropped}")
     if untimed := frame.layout.lanes.count(UNTIMED_LANE):
         facts.append(f"without a device time {untimed}")
-    return printable(" | ".join(facts))
+    return safe(" | ".join(facts))
 
 
 def _scalar(name: str, value: float) -> str:

@@ -9,13 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable
 from dataclasses import dataclass, field
+from itertools import accumulate
 from posixpath import commonpath
-from typing import NamedTuple
+from typing import Final
 
 import numpy as np
 
 from .._stats.layout_cache import cached_by_layout
-from ..frame import LOGGED_LANE, TRAINING_LANE, Layout, Nanoseconds
+from ..frame import LOGGED_LANE, TRAINING_LANE, Layout, Nanoseconds, StepFrame
+
+MAX_PLACES: Final = 4096
+"""The most averages in memory; further names (a program may make up a new one each step) have none."""
 
 
 def parent_name(name: str, names: Container[str]) -> str | None:
@@ -26,51 +30,36 @@ def parent_name(name: str, names: Container[str]) -> str | None:
     return prefix or None
 
 
-class NameNode(NamedTuple):
-    """One name at one place. ``label`` is the name without its parent's; ``parent`` is an index, -1 for a root.
+@dataclass(slots=True, eq=False)
+class NameNode:
+    """One name at one place, with its outermost spans there. ``label`` is the name without its parent's.
 
     ``path`` has the names from the root. ``is_separate`` nodes are not part of the step's time: other threads and
     logged durations. ``calls`` is the number of spans in its time, 0 for durations measured by another clock.
     """
 
-    path: tuple[str, ...]
-    label: str
-    parent: int
-    depth: int
-    is_header: bool
-    is_separate: bool
-    calls: int
-
-
-@dataclass(slots=True)
-class _NodeDraft:
-    """A node while the tree is built, with its outermost spans."""
-
     name: str
     spans: list[int] = field(default_factory=list)
-    children: dict[str, _NodeDraft] = field(default_factory=dict)
+    children: dict[str, NameNode] = field(default_factory=dict)
     is_header: bool = False
+    is_separate: bool = False
+    index: int = 0
+    path: tuple[str, ...] = ()
+    label: str = ""
+    calls: int = 0
 
 
 class NameTree:
-    """The tree of one layout: ``nodes`` with parents first; ``children[i + 1]`` are those of node ``i``."""
+    """The tree of one layout: all ``nodes``, parents first; ``roots`` of the step's time, and ``separate`` roots."""
 
     def __init__(self, layout: Layout) -> None:
         self.nodes: list[NameNode] = []
-        self._spans: list[int] = []
-        self._starts: list[int] = []
         others = {lane for lane in layout.lanes if lane > TRAINING_LANE}
-        self._add(_nest(layout, {TRAINING_LANE}), layout, (), -1, is_separate=False)
-        self._add([*_nest(layout, others), *_nest_logged(layout)], layout, (), -1, is_separate=True)
-        self.children: list[list[int]] = [[] for _ in range(len(self.nodes) + 1)]
-        for index, node in enumerate(self.nodes):
-            if not node.is_separate or node.parent >= 0:
-                self.children[node.parent + 1].append(index)
-
-    @property
-    def separate(self) -> list[int]:
-        """The roots that are not part of the step's time."""
-        return [index for index, node in enumerate(self.nodes) if node.is_separate and node.parent < 0]
+        self.roots = self._place(_nest(layout, {TRAINING_LANE}), layout, NameNode(""))
+        separate = [*_nest(layout, others), *_nest_logged(layout)]
+        self.separate = self._place(separate, layout, NameNode("", is_separate=True))
+        self._spans = [span for node in self.nodes for span in node.spans]
+        self._starts = list(accumulate((len(node.spans) for node in self.nodes[:-1]), initial=0))
 
     def totals_ns(self, span_ns: Nanoseconds) -> Nanoseconds:
         """Return the total of each node from the spans' times."""
@@ -79,43 +68,41 @@ class NameTree:
         totals: Nanoseconds = np.add.reduceat(span_ns[self._spans], self._starts)
         return totals
 
-    def _add(
-        self, drafts: Iterable[_NodeDraft], layout: Layout, path: tuple[str, ...], parent: int, *, is_separate: bool
-    ) -> None:
-        above = path[-1] + "/" if path else ""
-        under_header = parent >= 0 and self.nodes[parent].is_header
-        for draft in _with_headers(list(drafts), above, under_header=under_header):
-            own, index = (*path, draft.name), len(self.nodes)
-            calls = sum(layout.lanes[span] != LOGGED_LANE for span in draft.spans)
-            label = draft.name.removeprefix(above)
-            self.nodes.append(NameNode(own, label, parent, len(path), draft.is_header, is_separate, calls))
-            self._starts.append(len(self._spans))
-            self._spans += draft.spans
-            self._add(draft.children.values(), layout, own, index, is_separate=is_separate)
+    def _place(self, siblings: Iterable[NameNode], layout: Layout, above: NameNode) -> list[NameNode]:
+        """Add these nodes and all below them to the tree; return them with their headers."""
+        prefix = above.path[-1] + "/" if above.path else ""
+        placed = list(_with_headers(list(siblings), prefix, under_header=above.is_header))
+        for node in placed:
+            node.index, node.path, node.is_separate = len(self.nodes), (*above.path, node.name), above.is_separate
+            node.label = node.name.removeprefix(prefix)
+            node.calls = sum(layout.lanes[span] != LOGGED_LANE for span in node.spans)
+            self.nodes.append(node)
+            node.children = {one.name: one for one in self._place(node.children.values(), layout, node)}
+        return placed
 
 
-def _nest(layout: Layout, lanes: set[int]) -> Iterable[_NodeDraft]:
+def _nest(layout: Layout, lanes: set[int]) -> Iterable[NameNode]:
     """Nest the spans of these lanes by the names of the spans around them; a name inside itself is one node."""
-    roots: dict[str, _NodeDraft] = {}
-    chains: dict[int, tuple[_NodeDraft, ...]] = {}
+    roots: dict[str, NameNode] = {}
+    chains: dict[int, tuple[NameNode, ...]] = {}
     for span, (name, parent, lane) in enumerate(zip(layout.names, layout.parents, layout.lanes, strict=True)):
         if lane not in lanes:
             continue
         chain = chains.get(parent, ())
         if all(draft.name != name for draft in chain):
-            draft = (chain[-1].children if chain else roots).setdefault(name, _NodeDraft(name))
+            draft = (chain[-1].children if chain else roots).setdefault(name, NameNode(name))
             draft.spans.append(span)
             chain = (*chain, draft)
         chains[span] = chain
     return roots.values()
 
 
-def _nest_logged(layout: Layout) -> Iterable[_NodeDraft]:
+def _nest_logged(layout: Layout) -> Iterable[NameNode]:
     """Nest logged durations, which have no parent span, by their names."""
-    drafts: dict[str, _NodeDraft] = {}
+    drafts: dict[str, NameNode] = {}
     for span, (name, lane) in enumerate(zip(layout.names, layout.lanes, strict=True)):
         if lane == LOGGED_LANE:
-            drafts.setdefault(name, _NodeDraft(name)).spans.append(span)
+            drafts.setdefault(name, NameNode(name)).spans.append(span)
     for name, draft in drafts.items():
         parent = parent_name(name, drafts)
         if parent is None:
@@ -124,10 +111,10 @@ def _nest_logged(layout: Layout) -> Iterable[_NodeDraft]:
             drafts[parent].children[name] = draft
 
 
-def _with_headers(siblings: list[_NodeDraft], prefix: str, *, under_header: bool) -> Iterable[_NodeDraft]:
+def _with_headers(siblings: list[NameNode], prefix: str, *, under_header: bool) -> Iterable[NameNode]:
     """Put siblings that share an unmeasured prefix below a header of that name."""
     measured = {draft.name for draft in siblings}
-    groups: dict[str, list[_NodeDraft]] = {}
+    groups: dict[str, list[NameNode]] = {}
     for draft in siblings:
         first, slash, _ = draft.name.removeprefix(prefix).partition("/")
         if slash and draft.name.startswith(prefix) and prefix + first not in measured:
@@ -140,10 +127,39 @@ def _with_headers(siblings: list[_NodeDraft], prefix: str, *, under_header: bool
             continue
         name = commonpath([draft.name.rpartition("/")[0] for draft in group])
         spans = [span for draft in group for span in draft.spans]
-        yield _NodeDraft(name, spans, {draft.name: draft for draft in group}, is_header=True)
+        yield NameNode(name, spans, {draft.name: draft for draft in group}, is_header=True)
 
 
 @cached_by_layout
 def name_tree(layout: Layout) -> NameTree:
     """Return the tree of a layout."""
     return NameTree(layout)
+
+
+class NameAverages:
+    """The running average of every name at its place in the tree, over recorded steps with it. Bounded."""
+
+    def __init__(self) -> None:
+        self._sums: dict[tuple[tuple[str, ...], bool, bool], tuple[int, int]] = {}
+        """The nanoseconds and the steps of each place."""
+
+    def count(self, frame: StepFrame) -> None:
+        """Add a step's frame, unless it is warm-up."""
+        if frame.warmup:
+            return
+        tree = name_tree(frame.layout)
+        for node, ns in zip(tree.nodes, tree.totals_ns(frame.total_ns).tolist(), strict=True):
+            place = _place(node)
+            total_ns, steps = self._sums.get(place, (0, 0))
+            if steps or len(self._sums) < MAX_PLACES:
+                self._sums[place] = total_ns + ns, steps + 1
+
+    def of(self, layout: Layout) -> list[float | None]:
+        """Return the average so far of each node in nanoseconds, None where there is none."""
+        sums = (self._sums.get(_place(node)) for node in name_tree(layout).nodes)
+        return [None if one is None else one[0] / one[1] for one in sums]
+
+
+def _place(node: NameNode) -> tuple[tuple[str, ...], bool, bool]:
+    """Return the place of a name, which may also be one of another thread and one of logged durations."""
+    return node.path, node.is_separate, node.is_separate and not node.calls and not node.is_header

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 from .._core.units import NS_PER_MS, format_percent
 from .._reports.log import LABEL, RULE, SUM_OF_PARTS, name_cells
-from .._reports.name_averages import NameAverages
 from .._reports.name_lines import name_lines, walk
-from .._reports.name_tree import NameTree, name_tree
+from .._reports.name_tree import NameAverages, NameNode, name_tree
 from .._reports.text import fit
 from ..frame import Phase, StepFrame
 from ..summary import Summary
@@ -25,26 +25,25 @@ def render_timing_step(frame: StepFrame, averages: NameAverages, covered_ns: int
     averages.count(frame)
     totals_ns = tree.totals_ns(frame.total_ns).tolist()
     lines = ["", RULE, f"Step {frame.step}", RULE]
-    _add_names(lines, tree, tree.separate, totals_ns, averages.of(frame.layout), frame.step_ns)
+    _add_names(lines, tree.separate, totals_ns, averages.of(frame.layout), frame.step_ns)
     lines.append(f"{name_cells('other', 0)}: {_share(frame.step_ns - covered_ns, frame.step_ns)}")
     return "\n".join([*lines, "", f"Total{'-' * (LABEL - 5)}: {_ms(frame.step_ns)}", ""])
 
 
 def _add_names(
     lines: list[str],
-    tree: NameTree,
-    siblings: list[int],
+    siblings: Iterable[NameNode],
     values_ns: list[int],
     averages: list[float | None],
     step_ns: int,
 ) -> None:
-    for index in sorted(siblings, key=lambda index: -values_ns[index]):
-        node, ns, average = tree.nodes[index], values_ns[index], averages[index]
+    for node in sorted(siblings, key=lambda node: -values_ns[node.index]):
+        ns, average, depth = values_ns[node.index], averages[node.index], len(node.path) - 1
         mean = "" if average is None else f" [avg: {_ms(average)}]"
         suffix = SUM_OF_PARTS if node.is_header else ""
-        value = _ms(ns) if node.depth else _share(ns, step_ns)
-        lines.append(f"{name_cells(node.label, node.depth)}: {value}{mean}{suffix}")
-        _add_names(lines, tree, tree.children[index + 1], values_ns, averages, step_ns)
+        value = _ms(ns) if depth else _share(ns, step_ns)
+        lines.append(f"{name_cells(node.label, depth)}: {value}{mean}{suffix}")
+        _add_names(lines, node.children.values(), values_ns, averages, step_ns)
 
 
 def render_timing_summary(summary: Summary, name_width: int = LABEL) -> list[str]:

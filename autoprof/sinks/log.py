@@ -9,7 +9,7 @@ from pydantic import Field
 
 from .._core.options import Options
 from .._reports.log import render_log_summary, render_step
-from .._reports.name_averages import NameAverages
+from .._reports.name_tree import NameAverages
 from .._storage.atomic import open_replacing
 from .._storage.line_file import LineFile
 from ..diagnose import SavedSteps

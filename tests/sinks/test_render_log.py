@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from sink_builders import acts, frame_of, layout_of
 
 from autoprof._reports.log import render_log_summary, render_step
-from autoprof._reports.name_averages import NameAverages
+from autoprof._reports.name_tree import NameAverages
 from autoprof._reports.summary_text import render_summary
 from autoprof.summary import Summary
 
