@@ -34,12 +34,14 @@ function axis(extra) {
   return { stroke: stroke("--faint"), grid: color, ticks: { ...color, size: 4 }, font: "11px system-ui, sans-serif", ...extra };
 }
 
-// For each colour a line of means, preceded by a line of maxima where a bin has several steps, and a band between them.
-function bandTo(colors) {
-  const binned = RECORDS.stride > 1;
+// For each name, colour, maxima and means a line; where a bin has several steps, a band from the means to the maxima.
+function bandTo(entries) {
+  const line = ([label, color]) => ({ label, stroke: color, width: 1.5 });
+  if (RECORDS.stride === 1) return { columns: entries.map(([, , , mean]) => mean), series: entries.map(line) };
   return {
-    series: colors.flatMap((color) => [{ stroke: binned ? faint(color, 0.35) : "transparent", width: 1 }, { stroke: color, width: 1.5 }]),
-    bands: binned ? colors.map((color, at) => ({ series: [2 * at + 1, 2 * at + 2], fill: faint(color, 0.2) })) : undefined,
+    columns: entries.flatMap(([, , most, mean]) => [most, mean]),
+    series: entries.flatMap(([label, color]) => [{ label: `${label} max`, stroke: faint(color, 0.35), width: 1 }, line([label, color])]),
+    bands: entries.map(([, color], at) => ({ series: [2 * at + 1, 2 * at + 2], fill: faint(color, 0.2) })),
   };
 }
 
@@ -65,15 +67,18 @@ function markAbsent(plot, absent) {
   plot.over.append(...marks.map(([left, right]) => h("div", { class: "absent", style: { left: `${left}px`, width: `${right - left}px` } }, "nothing recorded")));
 }
 
-// A chart of columns over the steps. `y` has the scale and unit of the axis: uPlot gets scaled values, so that its
-// ticks are round. `onHover` and `onPick` get an index.
-function makeChart(holder, { data, series, bands, height, y, label, fromZero = true, onHover, onPick, sync }) {
+// A chart of columns over the steps; series with labels are in a legend that has the values at the pointer. `y` has the
+// scale and unit of the axis: uPlot gets scaled values, so that its ticks are round. `onPick` gets an index.
+function makeChart(holder, { columns, series, bands, height, y, label, fromZero = true, onPick, sync }) {
   const [scale, unit] = y;
   // The axis reaches to the last step of the run, recorded or not.
-  const end = Math.max(RUN.allSteps, RECORDS.last[RECORDS.last.length - 1]);
-  const beyond = end > data[0][data[0].length - 1];
-  const [steps, ...columns] = beyond ? data.map((column, at) => [...column, at ? null : end]) : data;
-  const absent = stepsWithout(steps, columns, series.some((one) => one.spanGaps));
+  const bins = RECORDS.middle.length;
+  const end = Math.max(RUN.allSteps, RECORDS.last[bins - 1]);
+  const beyond = end > RECORDS.middle[bins - 1];
+  const steps = beyond ? [...RECORDS.middle, end] : RECORDS.middle;
+  const drawn = beyond ? columns.map((column) => [...column, null]) : columns;
+  const absent = stepsWithout(steps, drawn, series.some((one) => one.spanGaps));
+  const hovered = (_plot, _value, _series, at) => (at in RECORDS.first ? stepsText(RECORDS.first[at], RECORDS.last[at]) : "–");
   const width = () => Math.max(holder.clientWidth, 200);
   let dragged = false;
   const release = (plot, _target, handler) => (event) => {
@@ -83,7 +88,7 @@ function makeChart(holder, { data, series, bands, height, y, label, fromZero = t
   const options = {
     width: width(),
     height,
-    legend: { show: false },
+    legend: { show: series.some((one) => one.label) },
     padding: [8, 12, 0, 0],
     cursor: { y: false, points: { size: 6 }, drag: { x: true, y: false, dist: 6 }, sync: sync ? { key: sync, setSeries: false } : undefined, bind: { mouseup: release } },
     scales: { x: { time: false }, y: fromZero ? { range: (_plot, _low, high) => [0, 1.06 * high || 1] } : {} },
@@ -91,16 +96,16 @@ function makeChart(holder, { data, series, bands, height, y, label, fromZero = t
       axis({ size: 26, values: (_plot, splits) => splits.map((step) => (Number.isInteger(step) ? step.toLocaleString("en") : "")) }),
       axis({ size: 84, values: (_plot, splits) => splits.map((value) => `${Number(value.toPrecision(6))} ${unit}`) }),
     ],
-    series: [{}, ...series.map((one) => ({ spanGaps: false, points: { show: data[0].length < 2 }, ...one }))],
+    series: [{ label: "at", value: hovered }, ...series.map((one) => ({ spanGaps: false, points: { show: bins < 2 }, value: (_plot, value) => formatNs(value === null ? null : value * scale), ...one }))],
     bands,
-    hooks: { setCursor: [(plot) => onHover && onHover(plot.cursor.idx < data[0].length ? plot.cursor.idx : null)], draw: [(plot) => markAbsent(plot, absent)] },
+    hooks: { draw: [(plot) => markAbsent(plot, absent)] },
   };
-  const scaled = columns.map((column) => column.map((value) => (value === null ? null : value / scale)));
+  const scaled = drawn.map((column) => column.map((value) => (value === null ? null : value / scale)));
   const chart = new uPlot(options, [steps, ...scaled], holder);
   chart.root.setAttribute("role", "img");
   chart.root.setAttribute("aria-label", label);
   chart.over.addEventListener("click", () => {
-    if (!dragged && onPick && chart.cursor.idx < data[0].length) onPick(chart.cursor.idx);
+    if (!dragged && onPick && chart.cursor.idx < bins) onPick(chart.cursor.idx);
     dragged = false;
   });
   new ResizeObserver(() => {

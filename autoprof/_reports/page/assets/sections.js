@@ -28,7 +28,7 @@ function cardSection() {
 }
 
 function otherFinding(one) {
-  const gain = one.gain ? ` · up to ${formatNs(one.gain)} a step` : "";
+  const gain = one.gain_ns ? ` · up to ${formatNs(one.gain_ns)} a step` : "";
   const place = [one.name, one.phase, one.rank === null ? null : `rank ${one.rank}`].filter(Boolean).join(" ");
   const head = h("summary", {}, h("span", { class: `badge ${one.severity}` }, one.severity), h("b", {}, one.rule), ` ${place}`, h("span", { class: "faint" }, gain));
   const link = BY_NAME.has(one.name) ? h("p", {}, moduleLink(one.name, `Show ${one.name}`)) : null;
@@ -42,7 +42,7 @@ function memorySection() {
   const holder = h("div", { class: "chart", id: "memory-chart" });
   const columns = series.map(([, values]) => values);
   const lines = series.map(([kind]) => ({ stroke: color(kind), width: 1.5, spanGaps: true, dash: kind.includes("peak") ? [6, 4] : undefined }));
-  MOUNTED.push(() => makeChart(holder, { data: [RECORDS.middle, ...columns], series: lines, height: 170, y: byteUnit(...columns), fromZero: false, label: "memory over the steps", onPick: (at) => choose({ step: RECORDS.last[at] }) }));
+  MOUNTED.push(() => makeChart(holder, { columns, series: lines, height: 170, y: byteUnit(...columns), fromZero: false, label: "memory over the steps", onPick: (at) => choose({ step: RECORDS.last[at] }) }));
   const legend = series.map(([kind, values]) => h("span", {}, swatch("", color(kind)), kind, " ", h("b", {}, formatBytes(values.findLast((value) => value !== null)))));
   return section("memory", "Memory", "Readings at the end of each step; of several steps, the largest. The axis may not start at zero.", h("div", { class: "legend" }, legend), holder);
 }

@@ -6,10 +6,9 @@ const MOST_SLOW = 16;
 function stepSection() {
   if (!RECORDS) return null;
   const slow = RECORDS.slow.filter((one) => one.ns > SLOW * (RUN.p50 || 1)).slice(0, MOST_SLOW);
-  const hover = h("p", { class: "hover faint", id: "step-hover" });
   const times = h("div", { class: "chart", id: "step-chart" });
   const phases = h("div", { class: "chart", id: "phase-chart" });
-  MOUNTED.push(() => mountSteps(times, phases, hover, slow));
+  MOUNTED.push(() => mountSteps(times, phases, slow));
   LISTENERS.push((changed) => changed.has("step") && drawStep());
   const chips = slow.map((one) => h("a", { href: hashFor({ step: one.step }), "data-step": one.step }, `${one.step.toLocaleString("en")} `, h("b", {}, formatNs(one.ns))));
   const binned = RECORDS.stride > 1 ? ", in bins: line mean, band to max" : "";
@@ -17,7 +16,6 @@ function stepSection() {
     "steps",
     "Steps over time",
     `${plural(RECORDS.recorded, "recorded step")} of ${RUN.allSteps.toLocaleString("en")}${binned}. Drag to zoom, double-click to see all, click a step to see its parts.`,
-    hover,
     times,
     h("h4", {}, "Phases of a step", h("span", { class: "faint" }, " mean")),
     phases,
@@ -26,34 +24,26 @@ function stepSection() {
   );
 }
 
-function mountSteps(times, phases, hover, slow) {
-  const { middle, first, last, mean, most, stride } = RECORDS;
+function mountSteps(times, phases, slow) {
+  const { first, last, mean, most } = RECORDS;
   const names = PHASES.filter((phase) => RECORDS.phases[phase].some((ns) => ns > 0));
-  const show = (at) => {
-    if (at === null) return replace(hover, `p50 ${formatNs(RUN.p50)}, p95 ${formatNs(RUN.p95)}, max ${formatNs(RUN.most)}`);
-    const text = stride === 1 ? formatNs(mean[at]) : `mean ${formatNs(mean[at])}, max ${formatNs(most[at])}`;
-    const parts = names.map((phase) => [phase, RECORDS.phases[phase][at]]).filter(([, ns]) => ns > 0.01 * mean[at]);
-    replace(hover, `${stepsText(first[at], last[at])}: ${[text, ...parts.map(([phase, ns]) => `${phase} ${formatNs(ns)}`)].join(" · ")}`);
-  };
   const onPick = (at) => {
     const inside = slow.find((one) => one.step >= first[at] && one.step <= last[at]);
     choose({ step: inside ? inside.step : last[at] });
   };
-  const shared = { onHover: show, onPick, sync: "steps" };
-  makeChart(times, { ...shared, data: [middle, most, mean], ...bandTo([css("--accent")]), height: 200, y: timeUnit(most), label: "length of the steps" });
-  // Layers over a line of zeros: a band is filled between a layer and the one below it.
-  const stacked = [middle.map(() => 0)];
-  for (const phase of names) stacked.push(RECORDS.phases[phase].map((ns, at) => ns + stacked[stacked.length - 1][at]));
+  const shared = { onPick, sync: "steps" };
+  makeChart(times, { ...shared, ...bandTo([["length", css("--accent"), most, mean]]), height: 200, y: timeUnit(most), label: "length of the steps" });
+  // Each phase with those below it, the whole first: a smaller area covers the lower part of a larger one.
+  const sums = [];
+  for (const phase of names) sums.unshift(RECORDS.phases[phase].map((ns, at) => ns + (sums.length ? sums[0][at] : 0)));
   makeChart(phases, {
     ...shared,
-    data: [middle, ...stacked],
-    series: [{ stroke: "transparent" }, ...names.map((phase) => ({ stroke: phaseColor(phase), width: 0.5 }))],
-    bands: names.map((phase, at) => ({ series: [at + 2, at + 1], fill: phaseColor(phase) })),
+    columns: sums,
+    series: names.toReversed().map((phase) => ({ label: phase, stroke: phaseColor(phase), fill: phaseColor(phase), width: 0.5, value: (_plot, _value, _series, at) => formatNs(RECORDS.phases[phase][at]) })),
     height: 150,
-    y: timeUnit(stacked[stacked.length - 1]),
+    y: timeUnit(...sums),
     label: "phases of the steps",
   });
-  show(null);
   drawStep();
 }
 

@@ -150,17 +150,15 @@ function drawModule() {
   const longest = rows.reduce((a, b) => (ROWS.total_ns[b] > ROWS.total_ns[a] ? b : a));
   const fqn = rows.map((row) => ROWS.fqn[row]).find((one) => one && one !== name);
   const chart = h("div", { class: "chart", id: "module-chart" });
-  const hover = h("p", { class: "hover faint" });
   replace(
     panel,
     h("h3", {}, name, h("span", { class: "faint" }, rows.length > 1 ? ` mostly ${ROWS.phase[longest]}` : ` ${ROWS.phase[longest]}`), fqn ? h("code", { class: "fqn" }, fqn) : null),
     RUN.findings.filter((one) => one.name === name).map((one) => h("p", { class: `found ${one.severity}` }, h("b", {}, one.rule), " ", one.why)),
     phaseTable(rows),
     h("h4", {}, "Over the steps"),
-    hover,
     chart,
   );
-  drawHistory(chart, hover, rows);
+  drawHistory(chart, rows);
 }
 
 function phaseTable(rows) {
@@ -177,20 +175,13 @@ function phaseTable(rows) {
   return table(heads, lines);
 }
 
-function drawHistory(holder, hover, rows) {
+function drawHistory(holder, rows) {
   const found = RECORDS ? rows.filter((row) => row < RECORDS.rowMean.length) : [];
   if (!found.length) {
     replace(holder, h("p", { class: "faint" }, RECORDS ? "This page has no room for the histories of the shortest rows." : "There are no records of steps, so there is no history."));
     return;
   }
-  const { first, last, middle, stride, rowMean, rowMost } = RECORDS;
-  const data = [middle, ...found.flatMap((row) => [rowMost[row], rowMean[row]])];
-  const show = (at) => {
-    const about = stride > 1 ? `line: mean, band: to max, of ${plural(stride, "recorded step")} a bin` : "each recorded step";
-    const parts = at === null ? [] : found.map((row) => `${ROWS.phase[row]} ${formatNs(rowMean[row][at])}${stride > 1 ? ` (max ${formatNs(rowMost[row][at])})` : ""}`);
-    replace(hover, at === null ? about : `${stepsText(first[at], last[at])}: ${parts.join(" · ")}`);
-  };
-  show(null);
-  const colors = found.map((row) => phaseColor(ROWS.phase[row]));
-  makeChart(holder, { data, ...bandTo(colors), height: 200, y: timeUnit(...data.slice(1)), label: "time of the module over the steps", onHover: show, onPick: (at) => choose({ step: last[at] }) });
+  const { last, rowMean, rowMost } = RECORDS;
+  const lines = bandTo(found.map((row) => [ROWS.phase[row], phaseColor(ROWS.phase[row]), rowMost[row], rowMean[row]]));
+  makeChart(holder, { ...lines, height: 200, y: timeUnit(...lines.columns), label: "time of the module over the steps", onPick: (at) => choose({ step: last[at] }) });
 }
