@@ -42,8 +42,9 @@ def verdict_line(summary: Summary, *, gain: bool = True) -> str | None:
 
 def render_card(summary: Summary, *, width: int = 80) -> list[str]:
     """Return the card as plain text, no line wider than ``width`` cells; no lines where there is no finding."""
-    found = render_findings(summary, width=width)
-    return [*found, *(line for block in render_outlook(summary, width=width) for line in ["", *block])]
+    lines = render_findings(summary, width=width)
+    lines += [line for block in render_outlook(summary, width=width) for line in ["", *block]]
+    return [crop(safe(line), width).rstrip() for line in lines]
 
 
 def render_findings(summary: Summary, *, width: int) -> list[str]:
@@ -52,7 +53,7 @@ def render_findings(summary: Summary, *, width: int) -> list[str]:
     for finding in [one for one in summary.findings if one.severity != "info"][1:]:
         lines += ["", *wrap("also", f"[{finding.severity}] {_title(finding)}", width)]
         lines += [*wrap("  why", finding.why, width), *wrap("  next", finding.next, width)]
-    return [crop(safe(line), width).rstrip() for line in lines]
+    return lines
 
 
 def render_outlook(summary: Summary, *, width: int) -> list[list[str]]:
@@ -60,7 +61,7 @@ def render_outlook(summary: Summary, *, width: int) -> list[list[str]]:
     blocks = [list(_table(summary, width))] if summary.what_if and summary.findings else []
     if any(finding.severity == "info" and not _lacks_steps(finding) for finding in summary.findings):
         blocks.append(list(_unjudged(summary, width)))
-    return [[crop(safe(line), width).rstrip() for line in block] for block in blocks]
+    return blocks
 
 
 def card_facts(summary: Summary) -> list[tuple[str, str]]:
@@ -72,14 +73,8 @@ def card_facts(summary: Summary) -> list[tuple[str, str]]:
         return [("Verdict", f"[{found.severity}] {_title(found)}"), ("Why", found.why), ("Next", found.next)]
     state = run_state(summary)
     if state == "unclear":
-        return [
-            ("Verdict", _unclear(summary)),
-            ("Why", "no rule found anything in the rest of it"),
-            (
-                "Next",
-                'put with autoprof.span("..."): around the code between the modules to see which part takes the time',
-            ),
-        ]
+        remedy = 'put with autoprof.span("..."): around the code between the modules to see which part takes the time'
+        return [("Verdict", _unclear(summary)), ("Why", "no rule found anything in the rest of it"), ("Next", remedy)]
     if state == "too few steps":
         return [("Verdict", f"not judged: {summary.findings[0].evidence.get('missing', 'no recorded step')}")]
     return [

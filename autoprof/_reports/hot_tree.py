@@ -42,11 +42,6 @@ class TreeRow:
     """The whole name; empty for a row of operations outside all names."""
 
     @property
-    def is_below_limit(self) -> bool:
-        """Whether one of its times is too short for the clock."""
-        return any(0 < ns < self.limit_ns for ns in (self.total_ns, *self.parts))
-
-    @property
     def is_split(self) -> bool:
         """Whether it has time in a phase with a column of its own."""
         return any(self.parts)
@@ -97,7 +92,7 @@ def _join_chains(rows: Sequence[TreeRow], cells: int) -> list[TreeRow]:
         below: list[list[TreeRow]] = []
         while trees and trees[-1][0].depth > row.depth:
             below.append(trees.pop())
-        below.sort(key=_by_time)
+        below.sort(key=lambda tree: -tree[0].total_ns)
         named = [tree for tree in below if tree[0].name != SELF]
         only = _joined(row, named[0][0]) if len(named) == 1 else None
         if only is None or text_cells(only.name) + 2 * row.depth > cells:
@@ -105,11 +100,7 @@ def _join_chains(rows: Sequence[TreeRow], cells: int) -> list[TreeRow]:
         else:
             trees.append([only, *(replace(one, depth=one.depth - 1) for one in named[0][1:])])
     trees.reverse()
-    return [row for tree in sorted(trees, key=_by_time) for row in tree]
-
-
-def _by_time(tree: list[TreeRow]) -> float:
-    return -tree[0].total_ns
+    return [row for tree in sorted(trees, key=lambda tree: -tree[0].total_ns) for row in tree]
 
 
 def _joined(outer: TreeRow, inner: TreeRow) -> TreeRow | None:

@@ -56,27 +56,18 @@ def memory_figure(history: MemoryHistory, summary: Summary) -> Figure:
 
 
 def memory_finding(history: MemoryHistory, summary: Summary) -> str:
-    """Return the title: the peak and the device's memory."""
-    peak, word = _peak(history)
-    if not peak:
-        return "Memory: no reading above zero"
-    capacity = memory_capacity(summary) if word == "Peak" else None
-    return f"{word} {format_bytes(peak)}" + (f" of {format_bytes(capacity)}" if capacity else "")
-
-
-def _peak(history: MemoryHistory) -> tuple[int, str]:
-    """Return the largest reading, of the device if there is one, and its word."""
+    """Return the title: the peak, of the device if it has readings, and the device's memory."""
     for keys, word in ((("peak_bytes", "allocated_bytes"), "Peak"), (("rss_peak_bytes", "rss_bytes"), "Process peak")):
-        columns = [history.series[key] for key in keys if key in history.series]
-        most = max((int(column.max()) for column in columns if len(column)), default=0)
-        if most > 0:
-            return most, word
-    return 0, ""
+        peak = max((int(history.series[key].max(initial=0)) for key in keys if key in history.series), default=0)
+        capacity = memory_capacity(summary) if word == "Peak" else None
+        if peak > 0:
+            return f"{word} {format_bytes(peak)}" + (f" of {format_bytes(capacity)}" if capacity else "")
+    return "Memory: no reading above zero"
 
 
 def _draw_readings(axes: Axes, history: MemoryHistory, capacity: int | None) -> None:
     series = {key: column for key, column in history.series.items() if key.endswith("_bytes")}
-    most = max((int(column.max()) for column in series.values() if len(column)), default=0)
+    most = max((int(column.max(initial=0)) for column in series.values()), default=0)
     # The device's memory is drawn where it is near the peak; else only the title names it.
     capacity = capacity if capacity and capacity <= 2.5 * most else None
     scale, unit = next(entry for entry in _UNITS if max(most, 1) >= entry[0])

@@ -152,13 +152,6 @@ def render_plain(summary: Summary, *, step: int, top: int = 3) -> str:
     return safe(line)
 
 
-def render_plain_verdict(summary: Summary) -> str | None:
-    """Return the verdict in one line of at most 100 cells, with its gain where there is room; None before one."""
-    for gain in (True, False):
-        verdict = verdict_line(summary, gain=gain)
-        if verdict is None:
-            return None
-        text = safe(f"autoprof | verdict: {verdict}")
-        if cells(text) <= LINE:
-            return text
-    return elide(text, LINE)
+def render_plain_verdict(summary: Summary) -> str:
+    """Return the verdict in one line of at most 100 cells."""
+    return elide(safe(f"autoprof | verdict: {verdict_line(summary)}"), LINE)

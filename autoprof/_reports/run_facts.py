@@ -75,8 +75,6 @@ def run_facts(summary: Summary, *, full: bool = False) -> Iterator[Fact]:
         yield "excluded", _excluded(summary, len(summary.excluded) if full else 3)
     if summary.steps:
         yield "overhead", _overhead(summary)
-    if full and summary.clock_limit_ns:
-        yield "clock", f"cannot resolve spans below {format_ns(summary.clock_limit_ns)}: they are shown as <"
     skipped = {reason: number for reason, number in summary.skipped.items() if reason != OTHER_TARGETS}
     for word, reasons in (("dropped", summary.dropped), ("skipped", skipped)):
         if reasons:

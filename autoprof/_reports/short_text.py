@@ -13,8 +13,8 @@ from ..summary import Summary
 from .card import card_facts, other_findings
 from .hot_tree import hot_tree
 from .run_facts import FULL, NOTHING, PAGE, headline, run_facts, shown_path
-from .text import GAP, crop, render_rows, safe, wrap
-from .tree_text import clock_legend, column_unit, name_cells, render_tree
+from .text import crop, render_rows, safe, wrap
+from .tree_text import column_unit, name_cells, render_tree
 
 LINES: Final = 39
 """The most lines; the console puts an empty line before them."""
@@ -33,9 +33,14 @@ def render_short(summary: Summary, *, width: int = 80, folder: Path | None = Non
     width = max(width, 80)
     head = ["─" * width, *_head(summary, width)]
     end = phase_lines(summary, width) if summary.steps else []
-    last = _last(folder)
+    last: list[str] = []
+    if folder is not None:  # whole however long it is, for copying
+        last = ["", f"all figures: {FULL}; a page: {PAGE}; the run's folder:", safe(shown_path(folder))]
     room = LINES - len(head) - len(end) - len(last) - 6  # the head and the last lines of the tree, blank lines
-    tree = _tree(summary, width, min(max(room, 3), 14)) if summary.steps else []
+    tree = []
+    if summary.steps:
+        rows = hot_tree(summary, min(max(room, 3), 14), name_cells(summary, width))
+        tree = render_tree(rows, summary, width)
     blocks = [block for block in (head, tree, end) if block]
     lines = [line for at, block in enumerate(blocks) for line in (["", *block] if at else block)]
     return [*(crop(safe(line), width).rstrip() for line in lines), *last]
@@ -79,13 +84,8 @@ def _notes(notes: Sequence[Sequence[str]], room: int, width: int) -> Iterator[st
         yield from wrap("", f"and {count(len(notes) - shown, 'more note')}: {FULL}", width, LABEL)
 
 
-def _tree(summary: Summary, width: int, room: int) -> list[str]:
-    tree = hot_tree(summary, room, name_cells(summary, width))
-    return [*render_tree(tree, summary, width), *clock_legend(tree, summary)]
-
-
 def phase_lines(summary: Summary, width: int) -> list[str]:
-    """Return the time and the share of each phase as columns, in as many tables as the width needs."""
+    """Return the time and the share of each phase as columns, at most eight in a table: these fit into 80 cells."""
     unit_ns, unit = column_unit(summary)
     whole = max(summary.total_step_ns, 1)
     limit = summary.clock_limit_ns * summary.steps / whole
@@ -94,20 +94,6 @@ def phase_lines(summary: Summary, width: int) -> list[str]:
     times = [format_short(ns / summary.steps, summary.clock_limit_ns, unit_ns, none="0") for _, ns in shown]
     shares = [format_percent(ns / whole, limit) for _, ns in shown]
     columns = list(zip([word for word, _ in shown], times, shares, strict=True))
-    lines: list[str] = []
-    while columns:
-        fitting = next(n for n in range(len(columns), 0, -1) if n == 1 or _width(columns[:n]) <= width)
-        lines += render_rows([*zip(("phase", f"{unit}/step", "share"), *columns[:fitting], strict=True)], width)
-        columns = columns[fitting:]
-    return lines
-
-
-def _width(columns: Sequence[Sequence[str]]) -> int:
-    return len("ms/step") + sum(GAP + max(map(len, column)) for column in columns)
-
-
-def _last(folder: Path | None) -> list[str]:
-    """Return the run's folder, whole however long it is, for copying."""
-    if folder is None:
-        return []
-    return ["", f"all figures: {FULL}; a page: {PAGE}; the run's folder:", safe(shown_path(folder))]
+    heads = "phase", f"{unit}/step", "share"
+    tables = (zip(heads, *columns[at : at + 8], strict=True) for at in range(0, len(columns), 8))
+    return [line for table in tables for line in render_rows([*table], width)]

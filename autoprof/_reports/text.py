@@ -34,13 +34,10 @@ def in_encoding(text: str, encoding: str) -> str:
     return "".join(one if one.encode(encoding, "ignore") else "?" * cells(one) for one in text.translate(_IN_ASCII))
 
 
-def printable(text: str) -> str:
+@lru_cache(maxsize=4096)
+def safe(text: str) -> str:
     """Return a text without control characters and lone surrogates."""
     return visible(text).encode("utf-8", "replace").decode("utf-8")
-
-
-safe = lru_cache(maxsize=4096)(printable)
-"""``printable`` for names, which it remembers."""
 
 
 def cells(text: str) -> int:

@@ -75,7 +75,7 @@ def render_tree(
     if tree.hidden:
         most = format_percent(tree.hidden_share)
         lines.append(f"… and {count(tree.hidden, 'more name')}, each at most {most} of the step")
-    return [*lines, *_legend(tree)]
+    return [*lines, *_legend(tree, summary)]
 
 
 def _row_name(row: TreeRow, *, calls: bool = True) -> str:
@@ -87,17 +87,12 @@ def _row_name(row: TreeRow, *, calls: bool = True) -> str:
     return safe(f"{'  ' * min(row.depth, 6)}{row.name}{number}{phase}{marks}")
 
 
-def _legend(tree: HotTree) -> list[str]:
+def _legend(tree: HotTree, summary: Summary) -> list[str]:
     lines = []
     if any(row.is_unopened for row in tree.rows):
         lines.append("+ its parts are not recorded: that would cost more than the budget")
     if any(row.is_host_bound for row in tree.rows):
         lines.append("* host-bound: for most of this time the device waited for the host's launches")
+    if any(0 < ns < row.limit_ns for row in tree.rows for ns in (row.total_ns, *row.parts)):
+        lines.append(f"< the clock cannot resolve spans below {format_ns(summary.clock_limit_ns)}")
     return lines
-
-
-def clock_legend(tree: HotTree, summary: Summary) -> list[str]:
-    """Return the meaning of times that are shown as less than the clock's limit, if these rows have some."""
-    if not any(row.is_below_limit for row in tree.rows):
-        return []
-    return [f"< the clock cannot resolve spans below {format_ns(summary.clock_limit_ns)}"]

@@ -89,34 +89,22 @@ def _about(run: Run) -> list[list[str]]:
 
 
 def _findings(summary: Summary) -> list[Json]:
-    return [
-        {
-            "rule": one.rule,
-            "severity": one.severity,
-            "why": safe(one.why),
-            "next": safe(one.next),
-            "name": None if one.name is None else safe(one.name),
-            "phase": None if one.phase is None else str(one.phase),
-            "rank": one.rank,
-            "gain": one.gain_ns,
-        }
-        for one in summary.findings
-        if one.severity != "info"
-    ]
+    keys = "rule", "severity", "why", "next", "name", "phase", "rank", "gain_ns"
+    found = [one for one in summary.findings if one.severity != "info"]
+    return [{key: _shown(getattr(one, key)) for key in keys} for one in found]
 
 
 def _rows(summary: Summary, history: RunHistory | None) -> Json:
     """Return the rows as columns, the longest first; the first ones have a history."""
-    found: Json = {
-        "name": [safe(row.name) for row in summary.rows],
-        "fqn": [None if row.fqn is None else safe(row.fqn) for row in summary.rows],
-        "phase": [str(row.phase) for row in summary.rows],
-        "parent": [] if history is None else history.parents,
-        "share": [row.share for row in summary.rows],
-    }
-    for column in ("lane", "calls", "steps", "mean_ns", "p50_ns", "p95_ns", "max_ns", "total_ns", "self_ns"):
-        found[column] = [getattr(row, column) for row in summary.rows]
+    counts = "lane", "calls", "steps", "mean_ns", "p50_ns", "p95_ns", "max_ns", "total_ns", "self_ns"
+    found: Json = {"parent": [] if history is None else history.parents}
+    for column in ("name", "fqn", "phase", "share", *counts):
+        found[column] = [_shown(getattr(row, column)) for row in summary.rows]
     return found
+
+
+def _shown(value: Any) -> Any:
+    return safe(str(value)) if isinstance(value, str) else value
 
 
 def _history(history: RunHistory) -> Json:
