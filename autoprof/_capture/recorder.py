@@ -35,7 +35,8 @@ class Recorder:
         self.buffer: MarkBuffer = require_extension().MarkBuffer(0, MAX_MARKS)
         self.thread = threading.get_ident()
         """Identifier of the training thread."""
-        self._use(clock)
+        self._on_change: list[Callable[[], None]] = []
+        self.use_clock(clock)
         self.number = _next_number()
         """Number of the recorder, in the order of creation."""
         self.labels: list[Label] = []
@@ -43,7 +44,6 @@ class Recorder:
         self.untimed: dict[str, int] = {}
         self._user: dict[str, int] = {}
         self._labelling = threading.Lock()
-        self._on_change: list[Callable[[], None]] = []
         self.at_step_end: list[Callable[[], None]] = []
         """Functions that clear containers of plain values at the end of each step."""
 
@@ -67,16 +67,13 @@ class Recorder:
 
     def use_clock(self, clock: Clock) -> None:
         """Read another clock, or another device, from now on. The buffer must be empty."""
-        self._use(clock)
-        self._changed()
-
-    def _use(self, clock: Clock) -> None:
         if isinstance(clock, DeviceClock):
             clock.use_native(extension.EventReader)
         self.clock = clock
         self.read = clock.read
         self.on_device = clock.device_type is not None
         """Whether readings are a device's."""
+        self._changed()
 
     def label(
         self,

@@ -163,12 +163,6 @@ def _ended_by_interrupt() -> bool:
     return trace is not None and trace.tb_frame.f_back is None
 
 
-def _end_all(how: str) -> None:
-    for session in reversed(_open[:]):
-        with contextlib.suppress(Exception):
-            session.end(how)
-
-
 def ended_well() -> bool:
     """Return whether no exception ended the program, as far as the interpreter knows when it exits."""
     return not hasattr(sys, "last_type")
@@ -199,7 +193,9 @@ def finish_termination() -> None:
     if not _terminated:
         return
     try:
-        _end_all(TERMINATED)
+        for session in reversed(_open[:]):
+            with contextlib.suppress(Exception):
+                session.end(TERMINATED)
     finally:
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, signal.SIG_DFL)

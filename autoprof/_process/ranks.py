@@ -43,13 +43,8 @@ LAUNCHERS: Final = (
 """The launchers that are known, in the order in which they are asked: one may start another."""
 
 
-def group_is_ready() -> bool:
-    """Return whether ``torch.distributed`` has a process group."""
-    return torch.distributed.is_available() and torch.distributed.is_initialized()
-
-
 def _rank_and_world_size() -> tuple[int, int]:
-    if group_is_ready():
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
         return torch.distributed.get_rank(), torch.distributed.get_world_size()
     return ranks_of(os.environ) or _incomplete(os.environ)
 

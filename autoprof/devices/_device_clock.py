@@ -32,7 +32,7 @@ class EventSource:
 
     @property
     def native(self) -> Mapping[str, Any]:
-        """The functions of torch that a reading in C calls (``_c.pyi``); nothing where readings are in Python."""
+        """The functions of torch that a reading in C calls (``event_reader.c``); none where readings are in Python."""
         return {}
 
     def here(self, device: int | None = None) -> Place | None:
@@ -111,7 +111,7 @@ class DeviceClock(Clock):
             self._pools[place[0]] = [Stamp(self._source.new()) for _ in range(256)]
 
     def use_native(self, make_reader: Callable[..., Callable[[], Stamp]]) -> None:
-        """Have the usual reading made by an object in C: ``_c.pyi`` has the arguments of ``make_reader``."""
+        """Have the usual reading made by an object in C: ``event_reader.c`` has the arguments of ``make_reader``."""
         if self._native is None:
             self._native = make_reader
             self._readers.clear()

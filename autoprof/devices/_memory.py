@@ -134,14 +134,12 @@ class AllocatorMemory(Memory):
         self._others: dict[int, AllocatorMemory] = {device: self}
 
     def on(self, device: int) -> Memory:
-        """Return the source for another device of the same type."""
         if device not in self._others:
             other = self._others[device] = AllocatorMemory(device, self._stats, self._capacity)
             other._others = self._others
         return self._others[device]
 
     def level_bytes(self) -> int:
-        """Return the bytes allocated to tensors."""
         return int(self._stats(self._device)["allocated_bytes"]["all"]["current"])
 
     def at_mark(self) -> tuple[int, ...]:
@@ -165,7 +163,6 @@ class AllocatorMemory(Memory):
         return found
 
     def capacity_bytes(self) -> int | None:
-        """Return the device's memory."""
         return self._capacity(self._device)
 
     def close(self) -> None:

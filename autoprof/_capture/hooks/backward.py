@@ -166,27 +166,23 @@ class BackwardPasses:
 
 def make_pass_nodes(recorder: Recorder, passes: BackwardPasses) -> NodeMarks:
     """Return the marks of a recorder's autograd nodes, whose prehook marks that a node runs."""
-    read = recorder.clock.reader(None)
     buffer = recorder.buffer
 
-    def update() -> None:
-        nonlocal read
-        read = recorder.clock.reader(None)  # autograd makes a node's device and stream current
-
-    recorder.on_change(update)
+    def clock_reader() -> Callable[[], Any]:
+        return recorder.clock.reader(None)  # autograd makes a node's device and stream current
 
     def mark_node(mark: Any, _gradients: Any) -> None:
-        # The hot path: it runs on the thread and stream of the backward pass.
+        # It runs on the thread and stream of the backward pass.
         try:
             if _graph_task() != buffer.running:
                 passes.begin(_graph_task())
             # Calls of an earlier step have ordinals lower by that many steps.
             offset = max(mark.serial - buffer.serial, -MAX_STEPS_BACK) * STEP_STRIDE
-            passes.append(mark.code + offset, read(), get_ident())
+            passes.append(mark.code + offset, clock_reader()(), get_ident())
         except Exception:
             recorder.handle_failure("backward hooks")
 
-    return make_node_marks(recorder, mark_node, lambda: read, lambda: not passes.several)
+    return make_node_marks(recorder, mark_node, clock_reader, lambda: not passes.several)
 
 
 BACKWARD: Final = Replacement(Attribute(torch.autograd, "backward"), in_compiler=InCompiler.PRESENT)

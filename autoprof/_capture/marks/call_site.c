@@ -1,25 +1,16 @@
 /* CallTable: the modules whose calls are marked. CallSite: one of them. CallEntry: the functions around its calls.
 
-The table takes the place of the class attribute `torch.nn.Module._compiled_call_impl`, which `Module.__call__` asks for
-before it calls `_call_impl`. It is a data descriptor: for a module in the table it returns the module's site, which
-marks the call and then calls the function that torch would have called; for every other module it returns the value
-that the module itself holds under that name. Nothing is stored in a module, so copies and pickles of it have no
-marks. */
+The table is a data descriptor in place of the class attribute `_compiled_call_impl` (hooks/call_sites.py). For a module
+in the table it returns the module's site; for every other one, the value that the module itself holds under that name. */
 
 #include "native.h"
 
-enum { MIN_SLOTS = 64, FEW_ARGUMENTS = 6 };
-
-typedef struct {
-    void *module; /* NULL: free. Not kept alive: its weak reference removes it */
-    PyObject *site;
-} slot;
+enum { FEW_ARGUMENTS = 6 };
 
 typedef struct {
     PyObject_HEAD
     module_state *state; /* borrowed: the type of this object holds the module */
-    slot *slots;
-    Py_ssize_t used, capacity; /* capacity: a power of two, or 0 */
+    PyObject *sites;     /* dict: the sites by the addresses of their modules, whose weak references remove them */
 } CallTable;
 
 /* The functions called around the calls of a module. `owner` is the first argument of each function. */
@@ -46,64 +37,20 @@ typedef struct {
 
 /* The table. */
 
-static size_t place_of(CallTable *self, void *module) {
-    size_t mask = (size_t)self->capacity - 1, at = ((size_t)module >> 4) * 0x9E3779B97F4A7C15ULL >> 20 & mask;
-    while (self->slots[at].module != NULL && self->slots[at].module != module)
-        at = (at + 1) & mask;
-    return at;
+/* Return the site of a module, borrowed; NULL without an exception where it has none. */
+static PyObject *find_site(CallTable *self, PyObject *module) {
+    PyObject *address = self->sites == NULL ? NULL : PyLong_FromVoidPtr(module);
+    PyObject *site = address == NULL ? NULL : PyDict_GetItemWithError(self->sites, address);
+    Py_XDECREF(address);
+    return site;
 }
 
-static PyObject *find_site(CallTable *self, void *module) {
-    return self->used ? self->slots[place_of(self, module)].site : NULL;
-}
-
-static int resize_table(CallTable *self, Py_ssize_t capacity) {
-    slot *before = self->slots, *slots = PyMem_Calloc((size_t)capacity, sizeof *slots);
-    Py_ssize_t count = self->capacity;
-    if (slots == NULL) {
-        PyErr_NoMemory();
-        return -1;
-    }
-    self->slots = slots;
-    self->capacity = capacity;
-    for (Py_ssize_t i = 0; i < count; i++)
-        if (before[i].module != NULL)
-            self->slots[place_of(self, before[i].module)] = before[i];
-    PyMem_Free(before);
-    return 0;
-}
-
-/* Insert a site; steals the reference. */
-static int insert_site(CallTable *self, void *module, PyObject *site) {
-    if (2 * (self->used + 1) > self->capacity &&
-        resize_table(self, self->capacity ? 2 * self->capacity : MIN_SLOTS) < 0) {
-        Py_DECREF(site);
-        return -1;
-    }
-    slot *place = self->slots + place_of(self, module);
-    PyObject *before = place->site;
-    self->used += place->module == NULL;
-    *place = (slot){module, site};
-    Py_XDECREF(before);
-    return 0;
-}
-
-/* Remove the site of a module, which may be gone; the slots behind it move up. */
-static void remove_site(CallTable *self, void *module) {
-    if (!self->used)
-        return;
-    size_t mask = (size_t)self->capacity - 1, at = place_of(self, module);
-    PyObject *site = self->slots[at].site;
-    if (site == NULL)
-        return;
-    self->slots[at] = (slot){NULL, NULL};
-    self->used--;
-    for (size_t next = (at + 1) & mask; self->slots[next].module != NULL; next = (next + 1) & mask) {
-        slot moved = self->slots[next];
-        self->slots[next] = (slot){NULL, NULL};
-        self->slots[place_of(self, moved.module)] = moved;
-    }
-    Py_DECREF(site); /* last: it may run a finalizer */
+/* Remove the site at an address, whose module may be gone. */
+static PyObject *remove_site(PyObject *sites, PyObject *address) {
+    int known = sites == NULL ? 0 : PyDict_Contains(sites, address);
+    if (known < 0 || (known && PyDict_DelItem(sites, address) < 0))
+        return NULL;
+    Py_RETURN_NONE;
 }
 
 static PyObject *call_table_get(PyObject *op, PyObject *module, PyObject *Py_UNUSED(type)) {
@@ -111,8 +58,8 @@ static PyObject *call_table_get(PyObject *op, PyObject *module, PyObject *Py_UNU
     if (module == NULL || module == Py_None)
         Py_RETURN_NONE;
     PyObject *site = find_site(self, module);
-    if (site != NULL)
-        return Py_NewRef(site);
+    if (site != NULL || PyErr_Occurred())
+        return Py_XNewRef(site);
     PyObject *held = PyObject_GenericGetDict(module, NULL), *own = NULL;
     if (held == NULL)
         return NULL;
@@ -140,15 +87,13 @@ static int call_table_set(PyObject *op, PyObject *module, PyObject *value) {
 }
 
 static PyObject *forget_module(PyObject *key, PyObject *Py_UNUSED(reference)) {
-    PyObject *table = PyTuple_GET_ITEM(key, 0);
-    remove_site((CallTable *)table, PyLong_AsVoidPtr(PyTuple_GET_ITEM(key, 1)));
-    Py_RETURN_NONE;
+    return remove_site(PyTuple_GET_ITEM(key, 0), PyTuple_GET_ITEM(key, 1));
 }
 
 static PyMethodDef forget_method = {"forget_module", forget_module, METH_O, NULL};
 
 static PyObject *reference_to(CallTable *self, PyObject *module) {
-    PyObject *key = Py_BuildValue("(ON)", self, PyLong_FromVoidPtr(module));
+    PyObject *key = Py_BuildValue("(ON)", self->sites, PyLong_FromVoidPtr(module));
     PyObject *forget = key == NULL ? NULL : PyCFunction_New(&forget_method, key);
     PyObject *reference = forget == NULL ? NULL : PyWeakref_NewRef(module, forget);
     Py_XDECREF(key);
@@ -170,20 +115,24 @@ static CallSite *make_site(CallTable *self, PyObject *module, PyObject *source) 
 
 static CallSite *add_site(CallTable *self, PyObject *module, PyObject *source) {
     CallSite *site = make_site(self, module, source);
-    return site == NULL || insert_site(self, module, Py_NewRef(site)) < 0 ? NULL : site;
+    PyObject *address = site == NULL ? NULL : PyLong_FromVoidPtr(module);
+    if (address == NULL || PyDict_SetItem(self->sites, address, (PyObject *)site) < 0)
+        Py_CLEAR(site);
+    Py_XDECREF(address);
+    return site;
 }
 
 static PyObject *call_table_site(PyObject *op, PyObject *module) {
     CallTable *self = (CallTable *)op;
     PyObject *known = find_site(self, module);
-    if (known != NULL)
-        return Py_NewRef(known);
+    if (known != NULL || PyErr_Occurred())
+        return Py_XNewRef(known);
     return (PyObject *)add_site(self, module, NULL);
 }
 
 static PyObject *call_table_find(PyObject *op, PyObject *module) {
     PyObject *known = find_site((CallTable *)op, module);
-    return Py_NewRef(known != NULL ? known : Py_None);
+    return known != NULL || PyErr_Occurred() ? Py_XNewRef(known) : Py_NewRef(Py_None);
 }
 
 static PyObject *call_table_alias(PyObject *op, PyObject *args, PyObject *kwargs) {
@@ -201,12 +150,15 @@ static PyObject *call_table_alias(PyObject *op, PyObject *args, PyObject *kwargs
 }
 
 static PyObject *call_table_drop(PyObject *op, PyObject *module) {
-    remove_site((CallTable *)op, module);
-    Py_RETURN_NONE;
+    PyObject *address = PyLong_FromVoidPtr(module);
+    PyObject *done = address == NULL ? NULL : remove_site(((CallTable *)op)->sites, address);
+    Py_XDECREF(address);
+    return done;
 }
 
 static Py_ssize_t call_table_length(PyObject *op) {
-    return ((CallTable *)op)->used;
+    PyObject *sites = ((CallTable *)op)->sites;
+    return sites == NULL ? 0 : PyDict_GET_SIZE(sites);
 }
 
 static PyObject *call_table_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
@@ -219,32 +171,16 @@ static PyObject *call_table_new(PyTypeObject *type, PyObject *args, PyObject *kw
         return NULL;
     }
     CallTable *self = (CallTable *)type->tp_alloc(type, 0);
-    if (self != NULL)
-        self->state = state;
+    if (self == NULL)
+        return NULL;
+    self->state = state;
+    if ((self->sites = PyDict_New()) == NULL)
+        Py_CLEAR(self);
     return (PyObject *)self;
 }
 
-static int call_table_traverse(PyObject *op, visitproc visit, void *arg) {
-    CallTable *self = (CallTable *)op;
-    for (Py_ssize_t i = 0; i < self->capacity; i++)
-        Py_VISIT(self->slots[i].site);
-    Py_VISIT(Py_TYPE(op));
-    return 0;
-}
-
-static int call_table_clear(PyObject *op) {
-    CallTable *self = (CallTable *)op;
-    slot *slots = self->slots;
-    Py_ssize_t count = self->capacity;
-    self->slots = NULL;
-    self->capacity = self->used = 0;
-    for (Py_ssize_t i = 0; i < count; i++)
-        Py_XDECREF(slots[i].site);
-    PyMem_Free(slots);
-    return 0;
-}
-
-DEFINE_DEALLOC(call_table)
+#define CALL_TABLE_FIELDS(DO) DO(sites)
+DEFINE_COLLECTION(CallTable, call_table, CALL_TABLE_FIELDS)
 
 static PyMethodDef table_methods[] = {
     {"site", call_table_site, METH_O, "Return the site of a module, a new one where it has none."},
@@ -281,17 +217,12 @@ static PyObject *keywords_of(running_call *running) {
 
 /* Mark the begin of a call; `token` is the result of the entry's function in Python, or NULL. */
 static int enter_entry(CallEntry *self, running_call *running, marked_call *call, PyObject **token) {
-    if (self->context != NULL) {
-        switch (enter_call(self->context, call, running->args, running->kwargs)) {
-        case HOOK_DONE:
-            return 0;
-        case HOOK_FAILED:
-            return report_hook_failure(self->on_error, self->owner, running->shown);
-        case HOOK_FALLBACK:
-            break;
-        }
-    }
-    if (self->enter == Py_None)
+    hook_outcome outcome = HOOK_FALLBACK;
+    if (self->context != NULL)
+        outcome = enter_call(self->context, call, running->args, running->kwargs);
+    if (outcome == HOOK_FAILED)
+        return report_hook_failure(self->on_error, self->owner, running->shown);
+    if (outcome == HOOK_DONE || self->enter == Py_None)
         return 0;
     *token = PyObject_CallFunctionObjArgs(self->enter, self->owner, running->shown, running->args,
                                           keywords_of(running), NULL);
@@ -301,17 +232,10 @@ static int enter_entry(CallEntry *self, running_call *running, marked_call *call
 }
 
 static int leave_entry(CallEntry *self, running_call *running, marked_call *call, PyObject *token, PyObject *output) {
-    if (self->context != NULL) {
-        switch (leave_call(self->context, call, output)) {
-        case HOOK_DONE:
-            return 0;
-        case HOOK_FAILED:
-            return report_hook_failure(self->on_error, self->owner, running->shown);
-        case HOOK_FALLBACK:
-            break;
-        }
-    }
-    if (self->leave == Py_None)
+    hook_outcome outcome = self->context == NULL ? HOOK_FALLBACK : leave_call(self->context, call, output);
+    if (outcome == HOOK_FAILED)
+        return report_hook_failure(self->on_error, self->owner, running->shown);
+    if (outcome == HOOK_DONE || self->leave == Py_None)
         return 0;
     PyObject *last = token != NULL ? Py_NewRef(token) : PyLong_FromLongLong(call->ordinal), *done = NULL;
     if (last != NULL)

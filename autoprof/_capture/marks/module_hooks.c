@@ -25,15 +25,6 @@ static hook_outcome pass_over(HookContext *self, marked_call *call) {
     return HOOK_DONE;
 }
 
-/* Get the code of a call's first mark: that of a forward, or of one that a backward pass recomputes. */
-static int entering_code(HookContext *self, long long *code) {
-    long long task;
-    if (current_graph_task(self->module, &task) < 0)
-        return -1;
-    *code |= task == -1 ? MARK_ENTER : MARK_RECOMPUTE;
-    return 0;
-}
-
 /* Get the number of a node; that of a leaf's is 2**64 - 1. */
 static int number_of(HookContext *self, PyObject *node, unsigned long long *number) {
     PyObject *value = PyObject_CallMethodNoArgs(node, self->module->str__sequence_nr);
@@ -100,18 +91,19 @@ static int takes_tensors(HookContext *self, PyObject *inputs, PyObject *keywords
 
 hook_outcome enter_call(HookContext *self, marked_call *call, PyObject *args, PyObject *kwargs) {
     int tracks = self->nodes != NULL;
-    long long code = call->code;
+    long long task;
     if (is_idle(self) || !is_usual(self) || !has_room(self) ||
         (tracks && !takes_tensors(self, args, kwargs)))
         return pass_over(self, call);
-    if (entering_code(self, &code) < 0)
+    if (current_graph_task(self->module, &task) < 0)
         return HOOK_FAILED;
     if (tracks) {
         call->ordinal = self->buffer->ordinal += ORDINAL_STRIDE;
         if (track_inputs(self, args, call->ordinal) < 0)
             return HOOK_FAILED;
     }
-    return append_reading(self, call->ordinal | code) < 0 ? HOOK_FAILED : HOOK_DONE;
+    long long kind = task == -1 ? MARK_ENTER : MARK_RECOMPUTE;
+    return append_reading(self, call->ordinal | call->code | kind) < 0 ? HOOK_FAILED : HOOK_DONE;
 }
 
 /* Get the node that made the output: None if there is none. A call that ends by an exception returns None. Python

@@ -1,4 +1,4 @@
-/* Shared declarations of the extension that records marks. `_c.pyi` describes its interface to Python.
+/* Shared declarations of the extension that records marks.
 
 mark_buffer.c   MarkBuffer: the marks of the open step
 event_reader.c  EventReader: a reading of a device's clock
@@ -167,7 +167,8 @@ typedef struct HookContext {
     PyObject *fallback, *on_error; /* of a context of nodes: the prehook in Python, the function for its exceptions */
     PyObject *read_clock;
     unsigned long training_thread;
-    char enabled, reads_host_clock;
+    char enabled; /* whether usual cases are handled in C */
+    char reads_host_clock;
 } HookContext;
 
 typedef enum {

@@ -66,18 +66,11 @@ static PyObject *node_mark_call(PyObject *op, PyObject *const *args, size_t narg
     PyObject *done = NULL;
     Py_INCREF(context); /* a reading in Python may run anything */
     Py_INCREF(op);
-    switch (append_node(context, self)) {
-    case HOOK_FALLBACK:
+    hook_outcome outcome = append_node(context, self);
+    if (outcome == HOOK_FALLBACK)
         done = PyObject_CallFunctionObjArgs(context->fallback, op, args[0], NULL);
-        break;
-    case HOOK_FAILED:
-        if (report_hook_failure(context->on_error, op, args[0]) == 0)
-            done = Py_NewRef(Py_None);
-        break;
-    case HOOK_DONE:
+    else if (outcome == HOOK_DONE || report_hook_failure(context->on_error, op, args[0]) == 0)
         done = Py_NewRef(Py_None);
-        break;
-    }
     Py_DECREF(op);
     Py_DECREF(context);
     return done;

@@ -1,4 +1,6 @@
-/* TimedMethod: a method of tensors that is timed where it may wait for a device; others cost a few nanoseconds. */
+/* TimedMethod: a method of tensors that is timed where it may wait for a device; others cost a few nanoseconds. A look-up
+on an object returns the method bound to it, or `watch(bound, object, name)` where the attribute `is_here` of a listener,
+called with the object, is true. Without `of_tensor` it is `watch(bound, None, name)` wherever there is a listener. */
 
 #include "native.h"
 
