@@ -37,6 +37,7 @@ REMOVED: Final[Mapping[str, str]] = {
     "sinks.jsonl.every": _EVERY,
     "sinks.memory_plot.redraw_s": "remove it: the picture is drawn at the end; autoprof show RUN --memory-plot FILE "
     "draws it before",
+    "sinks.mlflow": "use tensorboard, wandb or prometheus; docs/extending/sink.md adds a tracker of your own",
     "sinks.opentelemetry": "use prometheus, which the collector of OpenTelemetry scrapes",
     "sinks.ranks_trace": "remove it: autoprof show RUN --trace FILE writes one trace of all ranks",
     "sinks.report": "remove it: autoprof report RUN writes the page from the records",
