@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from .._core.units import NS_PER_MS, NS_PER_S
+from .._core.units import NS_PER_MS
 from .._ranks import CallKey, call_ends
 from ..frame import StepFrame
 from ._timeline import StepPlacement
@@ -40,18 +40,6 @@ class RankTimeline:
 
     shifts: Mapping[int, ClockShift] = field(default_factory=dict)
     origin_unix_ns: int | None = None
-
-    def describe(self, rank: int) -> str | None:
-        """Return in words how a rank's clock was corrected; None where it has the clock of the first rank."""
-        shift = self.shifts.get(rank, ClockShift())
-        if shift.error_ns is None:
-            return f"clock not aligned: too few collectives in common with rank {min(self.shifts)}"
-        if not shift.calls:
-            return None
-        return (
-            f"clock {shift.offset_ns / NS_PER_S:+.6f} s ± {shift.error_ns / NS_PER_MS:.3f} ms against rank "
-            f"{min(self.shifts)} ({shift.calls} collectives)"
-        )
 
     @property
     def summary(self) -> str | None:

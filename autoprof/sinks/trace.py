@@ -36,12 +36,10 @@ class TraceEncoder:
     """Turn the frames of one rank into trace events.
 
     ``origin_unix_ns`` is the start of the timeline, by default the first step's start; ranks in one file share it.
-    ``label`` is shown beside the rank's name.
     """
 
-    def __init__(self, rank: int = 0, *, origin_unix_ns: int | None = None, label: str | None = None) -> None:
+    def __init__(self, rank: int = 0, *, origin_unix_ns: int | None = None) -> None:
         self._rank = rank
-        self._label = label
         # Ranks are processes; the distance between their numbers leaves numbers for the tracks of each.
         self._pid = (rank + 1) * 100_000
         self._slicer = Slicer(origin_unix_ns)
@@ -77,11 +75,8 @@ class TraceEncoder:
 
     def _process(self) -> list[Event]:
         origin = {"origin_unix_ns": str(self._slicer.placement.origin_unix_ns)}
-        facts: list[tuple[str, Event]] = [
-            ("process_name", {"name": f"rank {self._rank}", **origin}),
-            *([] if self._label is None else [("process_labels", {"labels": self._label})]),
-        ]
-        return [{"ph": "M", "pid": self._pid, "tid": self._pid, "name": name, "args": args} for name, args in facts]
+        args = {"name": f"rank {self._rank}", **origin}
+        return [{"ph": "M", "pid": self._pid, "tid": self._pid, "name": "process_name", "args": args}]
 
     def _begin_track(self, track: Track, row: int) -> list[Event]:
         tid = self._tids[track, row] = self._pid + len(self._tids) + 1
@@ -180,7 +175,7 @@ def _write_events(path: Path, events: Iterable[Event]) -> None:
 
 def _all_events(saved: SavedSteps, timeline: RankTimeline) -> Iterator[Event]:
     for rank in saved.ranks:
-        encoder = TraceEncoder(rank, origin_unix_ns=timeline.origin_unix_ns, label=timeline.describe(rank))
+        encoder = TraceEncoder(rank, origin_unix_ns=timeline.origin_unix_ns)
         for frame in saved.frames(rank):
             yield from encoder.events(timeline.place(rank, frame))
 

@@ -82,7 +82,7 @@ def test_on_a_device_calls_have_its_times() -> None:
 
 
 def test_ranks_of_two_hosts_are_on_one_timeline(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A clock that is an hour ahead is corrected, and the trace states by how much and how well."""
+    """A clock that is an hour ahead is corrected, and the command states how well."""
     steps = range(1, 31)
     slow = [step(at, late_reduce_ms=7.5 * (at % 2), begin=BEGIN + 3600 * S, leaves_ms=at % 7) for at in steps]
     usual = [step(at, late_reduce_ms=7.5 - 7.5 * (at % 2)) for at in steps]
@@ -91,15 +91,11 @@ def test_ranks_of_two_hosts_are_on_one_timeline(tmp_path: Path, capsys: pytest.C
     begins = sorted((event["pid"], event["ts"]) for event in events if event["name"] == "step 3")
     assert [pid for pid, _ in begins] == [100_000, 200_000, 300_000]
     assert all(0 <= ts <= 500 for _, ts in begins)
-    labels = {event["pid"]: event["args"]["labels"] for event in events if event["name"] == "process_labels"}
-    assert labels == {300_000: "clock +3600.000000 s ± 9.000 ms against rank 0 (60 collectives)"}
     assert "clocks aligned to ± 9.000 ms by collectives" in capsys.readouterr().err
 
 
 def test_a_clock_without_a_common_call_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """It is shown as it is, and the trace says that it is not aligned."""
+    """It is shown as it is, and the command says that it is not aligned."""
     alone = frame_of((("Layer", "forward", -1, 10),), step=1)
-    events = trace(write_run(tmp_path, [[step(1)], [alone]], ["a", "b"]))
-    (label,) = (event["args"]["labels"] for event in events if event["name"] == "process_labels")
-    assert label == "clock not aligned: too few collectives in common with rank 0"
+    trace(write_run(tmp_path, [[step(1)], [alone]], ["a", "b"]))
     assert "too few collectives in common to align the clock of rank 1" in capsys.readouterr().err

@@ -18,7 +18,6 @@ _METADATA = {
     "process_name": "name",
     "thread_name": "name",
     "thread_sort_index": "sort_index",
-    "process_labels": "labels",
 }
 
 
