@@ -16,10 +16,10 @@ from autoprof.sinks import load_config
 SHIPPED = (files("autoprof.demo") / "vrt_spike.yaml").read_text(encoding="utf-8")
 
 
-def test_both_copies_are_the_same() -> None:
-    """What users read in configs/ is what the wheel carries."""
+def test_both_copies_have_the_same_content() -> None:
+    """What users read in configs/ is what the wheel carries, which has no comments."""
     read = Path(__file__).parents[2] / "configs" / "vrt_spike.yaml"
-    assert read.read_text(encoding="utf-8") == SHIPPED
+    assert yaml.safe_load(read.read_text(encoding="utf-8")) == yaml.safe_load(SHIPPED)
 
 
 def test_the_names_are_those_that_the_users_know() -> None:
