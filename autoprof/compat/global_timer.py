@@ -175,18 +175,7 @@ class MyTimer:
 
 
 _timer = MyTimer()
-
-
-def start(name: str) -> None:
-    """Start an interval of the process's timer."""
-    _timer.start(name)
-
-
-def stop(name: str) -> None:
-    """End an interval of the process's timer."""
-    _timer.stop(name)
-
-
-def dump() -> Path:
-    """Append the intervals closed since the last dump to ``time_log/timer_rank{N}.log``; return the log."""
-    return _timer.dump()
+"""The process's timer, whose methods are functions of this module."""
+start = _timer.start
+stop = _timer.stop
+dump = _timer.dump
