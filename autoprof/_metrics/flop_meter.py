@@ -170,14 +170,14 @@ class FlopMeter:
         # With one sequence of shapes the median is the time of a step; else the mean time belongs to the mean FLOPs.
         step_ns = summary.step_p50_ns if len(self._steps) == 1 else summary.step_mean_ns
         device = self._peak or DevicePeak(reason="the device is not known yet")
-        found = utilization(mean, step_ns, device.peak, device.flags, why_no_peak=device.reason)
+        found = utilization(mean, step_ns, device.peak, device.flags)
         form = "" if device.peak is None else f" ({device.peak.form_factor})"
         return Work(
             flops=_by_phase(mean),
             flops_per_s=found.model_flops_per_s,
             mfu=found.mfu,
             hfu=found.hfu,
-            no_peak=found.reason,
+            no_peak=found.reason or device.reason,
             peak=None if device.peak is None else f"{device.name}{form}",
             notes=mean.notes,
             rows=tuple(_rows(summary, parts, device)),
@@ -260,7 +260,7 @@ def _rates(work: FlopCount, line: Line, steps: int, device: DevicePeak) -> Utili
     timed = dict(zip(MODULE_PHASES, line.parts, strict=True))
     if any(work.flops(phases=phase) and not ns for phase, ns in timed.items()):
         return Utilization()
-    return utilization(work, sum(timed.values()) / steps, device.peak, device.flags, why_no_peak=device.reason)
+    return utilization(work, sum(timed.values()) / steps, device.peak, device.flags)
 
 
 def peak_of(model: nn.Module, place: torch.device) -> DevicePeak:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from .._core.units import NS_PER_S
 from ..devices import Arithmetic, Peak, Tf32Flags
-from ..frame import Phase
-from .flops.flop_count import MODEL_PHASES, FlopCount, Kind
+from .flops.flop_count import HARDWARE_PHASES, MODEL_PHASES, FlopCount, Kind
 
 _BY_DTYPE: Final[Mapping[str, Arithmetic]] = {
     "float32": "fp32",
@@ -22,9 +20,8 @@ _BY_DTYPE: Final[Mapping[str, Arithmetic]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Utilization:
-    """Fractions of the peak; None, with the reason, where no figure is possible."""
+class Utilization(NamedTuple):
+    """Fractions of the peak; None where no figure is possible, with the reason if the peak is known."""
 
     mfu: float | None = None
     """Of the model's FLOPs, forward and backward: recompute does not count (Chowdhery et al. 2022)."""
@@ -43,31 +40,25 @@ def arithmetic(kind: Kind, flags: Tf32Flags, peak: Peak) -> Arithmetic | None:
     return chosen if chosen in peak.tflops else None
 
 
-def utilization(
-    work: FlopCount,
-    duration_ns: float,
-    peak: Peak | None,
-    flags: Tf32Flags,
-    why_no_peak: str | None = None,
-) -> Utilization:
-    """Return MFU and HFU of one device over a duration: of the whole model.
+def utilization(work: FlopCount, duration_ns: float, peak: Peak | None, flags: Tf32Flags) -> Utilization:
+    """Return MFU and HFU of one device over a duration.
 
     Each kind of arithmetic has its own peak: the figure is the time at the device's peaks over the duration. A figure
     above one is impossible and gives a reason instead.
     """
-    if work.reason is not None:
-        return Utilization(reason=work.reason)
     if not duration_ns > 0:
         return Utilization(reason=f"no time to divide by: {duration_ns:g} ns")
     seconds = duration_ns / NS_PER_S
     rate = (work.flops(MODEL_PHASES) or 0) / seconds
     if peak is None:
-        return Utilization(model_flops_per_s=rate, reason=why_no_peak or "no peak is known for this device")
-    model = _seconds_at_peak(work.kinds(MODEL_PHASES), peak, flags)
-    recompute = _seconds_at_peak(work.kinds((Phase.RECOMPUTE,)), peak, flags)
-    if isinstance(model, str) or isinstance(recompute, str):
-        return Utilization(model_flops_per_s=rate, reason=model if isinstance(model, str) else str(recompute))
-    mfu, hfu = model / seconds, (model + recompute) / seconds
+        return Utilization(model_flops_per_s=rate)
+    unknown = [kind.dtype for kind in work.kinds() if arithmetic(kind, flags, peak) is None]
+    if unknown:
+        return Utilization(model_flops_per_s=rate, reason=f"no peak of the device is known for {unknown[0]}")
+    mfu, hfu = (
+        sum(peak_seconds(kind, flops, peak, flags)[0] or 0.0 for kind, flops in work.kinds(phases).items()) / seconds
+        for phases in (MODEL_PHASES, HARDWARE_PHASES)
+    )
     if hfu > 1:
         reason = f"{hfu:.2f} of the peak is impossible: a type, a count or a time is wrong"
         return Utilization(model_flops_per_s=rate, reason=reason)
@@ -81,13 +72,3 @@ def peak_seconds(kind: Kind, flops: int, peak: Peak | None, flags: Tf32Flags) ->
     chosen, half = arithmetic(kind, flags, peak), peak.tflops.get("bf16", peak.tflops.get("fp16"))
     now = None if chosen is None else flops / (peak.tflops[chosen] * 1e12)
     return now, None if half is None else flops / (half * 1e12)
-
-
-def _seconds_at_peak(kinds: Mapping[Kind, int], peak: Peak, flags: Tf32Flags) -> float | str:
-    seconds = 0.0
-    for kind, flops in kinds.items():
-        chosen = arithmetic(kind, flags, peak)
-        if chosen is None:
-            return f"no peak of the device is known for {kind.dtype}"
-        seconds += flops / (peak.tflops[chosen] * 1e12)
-    return seconds

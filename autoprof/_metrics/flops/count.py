@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from inspect import unwrap
 from threading import get_ident
@@ -32,7 +32,7 @@ from ..._core.names import quoted, shorten, visible
 from ..._core.signals import raised_by_handler
 from ...devices import ask_devices
 from .call_inputs import ModelCall, TensorSpec, autocast_types, rebuild
-from .fake_model import FakeModel, fake_copy
+from .fake_model import fake_copy
 from .flop_count import FlopCount, Uncountable
 from .formulas import formulas
 from .operator_counter import OperatorCounter
@@ -75,9 +75,9 @@ def _count(model: nn.Module, call: ModelCall, mode: FakeTensorMode, counter: Ope
         raise Uncountable("a CUDA graph is being captured")
     with unseen_by_modes(), torch.inference_mode(False), torch.enable_grad(), _random_restored(model):
         counter.formulas = formulas()
-        fakes = fake_copy(model, mode)
-        _run(fakes, call, mode, counter)
-    return fakes.notes
+        modules, notes = fake_copy(model, mode)
+        _run(modules, call, mode, counter)
+    return notes
 
 
 @contextmanager
@@ -114,11 +114,11 @@ def _torch_muted() -> Iterator[None]:
         logger.removeFilter(of_others)
 
 
-def _run(fakes: FakeModel, call: ModelCall, mode: FakeTensorMode, counter: OperatorCounter) -> None:
-    module = fakes.modules[""]
+def _run(modules: Mapping[str, nn.Module], call: ModelCall, mode: FakeTensorMode, counter: OperatorCounter) -> None:
+    module = modules[""]
     if module.training != call.training:
         module.train(call.training)
-    counter.follow_modules(fakes.modules)
+    counter.follow_modules(modules)
 
     def tensor(spec: TensorSpec) -> Tensor:
         made = torch.empty(spec.shape, dtype=spec.dtype, device=spec.device)

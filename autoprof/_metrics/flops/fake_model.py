@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -34,14 +33,6 @@ _GLOBAL_HOOKS: Final = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class FakeModel:
-    """The copies of the model's modules by fqn, and notes on its omissions."""
-
-    modules: Mapping[str, nn.Module]
-    notes: tuple[str, ...]
-
-
 class _LocalBatchNorm(nn.modules.batchnorm._BatchNorm):
     """Replaces ``SyncBatchNorm``, which would wait for other ranks; neither has counted operations."""
 
@@ -63,8 +54,11 @@ def fake_tensor(tensor: Tensor, mode: FakeTensorMode, where: str) -> Tensor:
     return made.requires_grad_(needs_grad)
 
 
-def fake_copy(model: nn.Module, mode: FakeTensorMode) -> FakeModel:
-    """Copy the model without compiling and distributing wrappers; ``Uncountable`` where that is impossible."""
+def fake_copy(model: nn.Module, mode: FakeTensorMode) -> tuple[dict[str, nn.Module], tuple[str, ...]]:
+    """Copy the model without compiling and distributing wrappers; ``Uncountable`` where that is impossible.
+
+    Return the copies of its modules by fqn, and notes on what is not copied.
+    """
     from ..._targets.tree import walk  # targets import the configuration's packages, which is slow
 
     nodes = walk(model)
@@ -91,8 +85,7 @@ def fake_copy(model: nn.Module, mode: FakeTensorMode) -> FakeModel:
         if isinstance(copied, nn.SyncBatchNorm):
             copied.__class__ = _LocalBatchNorm  # type: ignore[assignment]
         copies[node.fqn] = copied
-    notes = (f"without the FLOPs of hooks on {', '.join(noted)}",) if noted else ()
-    return FakeModel(copies, notes)
+    return copies, (f"without the FLOPs of hooks on {', '.join(noted)}",) if noted else ()
 
 
 def _refuse(nodes: Sequence[ModuleNode]) -> None:

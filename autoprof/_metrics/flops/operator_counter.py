@@ -8,6 +8,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Final
 from weakref import ref
 
@@ -45,7 +46,6 @@ class OperatorCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.formulas: Mapping[Any, Formula] = {}
         self._mode = mode
         self._created: list[ref[Tensor]] = []
-        self._decomposable: dict[Any, bool] = {}
         self._in_backward = False
         self._stacks: dict[int, list[str]] = {}
         self._numbers = [-1]
@@ -54,8 +54,8 @@ class OperatorCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def follow_modules(self, modules: Mapping[str, nn.Module]) -> None:
         """Hook the modules of the copy, to know where each begins and ends."""
         for fqn, module in modules.items():
-            module.register_forward_pre_hook(self._entering(fqn), prepend=True)
-            module.register_forward_hook(self._leaving(fqn), always_call=True)
+            module.register_forward_pre_hook(partial(self._enter, fqn), prepend=True)
+            module.register_forward_hook(partial(self._leave, fqn), always_call=True)
 
     @contextmanager
     def backward(self) -> Iterator[None]:
@@ -82,9 +82,6 @@ class OperatorCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if name not in {"lift", "lift_fresh", "lift_fresh_copy"}:
             args, kwargs = self._all_fake(func, args), self._all_fake(func, kwargs)
         formula = self.formulas.get(packet)
-        if formula is None and self._decomposes(func):
-            with self:
-                return func.decompose(*args, **kwargs)
         result = func(*args, **kwargs)
         self._created += [ref(one) for one in tree_leaves(result) if isinstance(one, Tensor)]
         flops = 0 if formula is None else formula(*args, **kwargs, out_val=result)
@@ -108,16 +105,6 @@ class OperatorCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if leaked is None:
             return None
         return f"the forward keeps a tensor of shape {tuple(leaked.shape)} outside of the model"
-
-    def _decomposes(self, func: Any) -> bool:
-        composite = torch._C.DispatchKey.CompositeImplicitAutograd
-        known = self._decomposable.get(func)
-        if known is None:
-            known = composite in func.py_kernels or torch._C._dispatch_has_kernel_for_dispatch_key(
-                func.name(), composite
-            )
-            self._decomposable[func] = known
-        return known
 
     def _count(self, packet: str, name: str, args: Any, flops: int) -> None:
         dtype = next((arg.dtype for arg in args if isinstance(arg, Tensor)), None)
@@ -151,25 +138,19 @@ class OperatorCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._numbers.append(max(number, self._numbers[-1]))
         self._owners.append(owner)
 
-    def _entering(self, fqn: str) -> Any:
-        def enter(module: nn.Module, args: Any) -> None:
-            self._stacks.setdefault(_task() if self._in_backward else _NOT_IN_BACKWARD, []).append(fqn)
-            self._mark(fqn, _next_number())
+    def _enter(self, fqn: str, module: nn.Module, args: Any) -> None:
+        self._stacks.setdefault(_task() if self._in_backward else _NOT_IN_BACKWARD, []).append(fqn)
+        self._mark(fqn, _next_number())
 
-        return enter
-
-    def _leaving(self, fqn: str) -> Any:
-        def leave(module: nn.Module, args: Any, output: Any) -> None:
-            error = sys.exc_info()[1]
-            if error is not None and (self.failure is None or self.failure[0] is not error):
-                self.failure = (error, fqn)
-            task = _task() if self._in_backward else _NOT_IN_BACKWARD
-            stack = self._stacks[task]
-            stack.pop()
-            outside = "" if task == _NOT_IN_BACKWARD else self._owner_of_node()
-            self._mark(stack[-1] if stack else outside, _next_number())
-
-        return leave
+    def _leave(self, fqn: str, module: nn.Module, args: Any, output: Any) -> None:
+        error = sys.exc_info()[1]
+        if error is not None and (self.failure is None or self.failure[0] is not error):
+            self.failure = (error, fqn)
+        task = _task() if self._in_backward else _NOT_IN_BACKWARD
+        stack = self._stacks[task]
+        stack.pop()
+        outside = "" if task == _NOT_IN_BACKWARD else self._owner_of_node()
+        self._mark(stack[-1] if stack else outside, _next_number())
 
     def _all_fake(self, func: Any, value: Any) -> Any:
         """Return the arguments with fake tensors in the place of real ones, which are not part of the model."""
