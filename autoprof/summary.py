@@ -176,12 +176,10 @@ class MetricStats:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Length of an epoch and of the rest of the run, by the mean of all steps; None is unknown."""
+    """Length of the rest of the run, by the mean of all steps; None is unknown."""
 
     source: str
     """Where the number of samples came from; empty where there is none."""
-    epoch_steps: float | None = None
-    epoch_ns: int | None = None
     total_steps: int | None = None
     remaining_steps: int | None = None
     remaining_ns: int | None = None

@@ -6,6 +6,7 @@ from itertools import compress
 from typing import Any
 
 from autoprof._capture.marks.codes import KIND_MASK, VALUE_KINDS
+from autoprof._metrics import Metrics
 
 OPTIONS = {"sinks": {}, "step": "manual", "sample": {"every": 1, "warmup": 0, "budget": None}}
 
@@ -15,7 +16,7 @@ def throw_marks_away(session: Any) -> None:
 
     The model's calls are taken as well: until then it has a second hook, which finds the first of them.
     """
-    root = session._metrics._root
+    root = next(one for one in session._pipeline._observers if isinstance(one, Metrics))._root
     taken = root.recorder.take()
     root.take(taken)
     clock = root.recorder.clock

@@ -47,7 +47,7 @@ MAX_ROOMS = 20
 ROOM_OF = {name: room for room, names in ROOMS.items() for name in names.split()}
 ORDER = list(ROOMS)
 HOLDS = {
-    "OpenSession": "LoaderProbe TrainingHooks TrainingSteps SessionProbes Pipeline Metrics UnseenModules "
+    "OpenSession": "LoaderProbe TrainingHooks TrainingSteps SessionProbes Pipeline UnseenModules "
     "CompiledGraphs Recorder Notes",
     "LoaderProbe": "TrainingHooks Prefetch FetchedBatches Recorder",
     "TrainingHooks": "TrainingSteps Recorder",

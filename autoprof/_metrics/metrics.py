@@ -39,10 +39,6 @@ class Metrics(Observer):
         """The records of the closed steps whose frames have not come yet, in order."""
         self._steps = 0
 
-    def add_loader(self, loader: Any) -> None:
-        """Register a loader that the session wraps; the longest one defines the epoch."""
-        self._throughput.add_loader(loader)
-
     def step(self, raw: RawStep) -> RawStep:
         """Take the model calls and the batches of a step that has just ended."""
         self._steps = raw.step
@@ -73,10 +69,8 @@ class Metrics(Observer):
         if problem is not None and problem not in summary.notes:
             summary = summary.with_note(problem)
         work = None if self._flops is None else self._flops.work(summary)
-        unit, rate, source, reason = self._throughput.throughput()
         done = max(self._steps, summary.all_steps)  # the last steps of a run may be unsampled
-        progress = self._throughput.progress(summary, done, source, reason if summary.steps else "")
-        return replace(summary, throughput=rate, throughput_unit=unit, progress=progress, metrics=stats, work=work)
+        return replace(self._throughput.annotate(summary, done), metrics=stats, work=work)
 
     def finish(self, *, complete: bool) -> Mapping[str, Any]:
         """Take a last reading and stop telemetry; with ``complete`` also count the FLOPs that were postponed."""

@@ -1,15 +1,16 @@
-"""Samples of a step, length of an epoch, time to the end of the run."""
+"""Samples of a step, time to the end of the run."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from math import isfinite
 from typing import Any, Final, NamedTuple
 
-from .._core.signals import raised_by_handler
 from .._core.units import UNITS
 from .._stats.unit_rates import UnitRates
-from ..frame import FrameRun, Phase
+from ..frame import FrameRun
 from ..probes import Fetched, Kind
 from ..summary import Progress, Summary
 from .model_calls import StepCalls
@@ -35,15 +36,6 @@ class StepRecord(NamedTuple):
     warmup: bool = False
 
 
-class _DataSet:
-    """The samples of one kind of data set, the steps that fetched them, and those that fetched from several sets."""
-
-    __slots__ = ("samples", "several", "steps")
-
-    def __init__(self) -> None:
-        self.steps, self.several, self.samples = 0, 0, 0.0
-
-
 class ThroughputMeter:
     """Find the samples of a step: those of the loader, unless the user logs others.
 
@@ -52,18 +44,17 @@ class ThroughputMeter:
 
     def __init__(self) -> None:
         self.total_steps: int | None = None
-        self._loader: Any = None
         self._is_logged = False
         """Whether the units count that the user logs."""
         self._rates = UnitRates()
-        self._sources: dict[Kind, _DataSet] = {}
+        self._samples: defaultdict[Kind, float] = defaultdict(float)
+        """The samples of each kind of data set."""
+        self._steps: defaultdict[Kind, int] = defaultdict(int)
+        """The steps that fetched from each kind."""
+        self._several: defaultdict[Kind, int] = defaultdict(int)
+        """Those of them that fetched from several data sets."""
         self._found: Mapping[str, float] = _NO_SAMPLES
         """The samples recognised in the last step that had any: one object for equal steps."""
-
-    def add_loader(self, loader: Any) -> None:
-        """Register a loader; the longest one with a length defines the epoch."""
-        if _length(loader) is not None and (_length(self._loader) or 0) < (_length(loader) or 0):
-            self._loader = loader
 
     def add_run(self, run: FrameRun, records: Sequence[StepRecord]) -> None:
         """Add steps in a row. Their scalars lose ``total_steps``, and get the recognised samples if the user logs none.
@@ -112,70 +103,51 @@ class ThroughputMeter:
 
     def _recognise(self, fetched: Fetched | None) -> tuple[float | None, float | None]:
         """Return the samples of the step and of the gap before it; None where there are none, or are not known."""
-        if fetched is not None:
-            for source, samples in fetched.samples.items():
-                known = self._sources.setdefault(source, _DataSet())
-                known.steps += 1
-                known.several += fetched.sources > 1
-                known.samples += samples
-        if fetched is None or not self._sources:
+        if fetched is None:
             return None, None
-        main = max(self._sources, key=lambda source: self._sources[source].samples)
-        return fetched.samples.get(main), fetched.gap_samples.get(main)
+        for kind, samples in fetched.samples.items():
+            self._samples[kind] += samples
+            self._steps[kind] += 1
+            self._several[kind] += fetched.sources > 1
+        main = self._main()
+        return (None, None) if main is None else (fetched.samples.get(main), fetched.gap_samples.get(main))
+
+    def _main(self) -> Kind | None:
+        """Return the kind of data set that gave most samples; None before the first."""
+        return max(self._samples, key=lambda kind: self._samples[kind], default=None)
 
     def _reason(self) -> str:
         """Return the reason why the recognised samples give no throughput; empty where they do."""
-        if not self._sources:
+        main = self._main()
+        if main is None:
             return UNKNOWN
-        main = max(self._sources.values(), key=lambda source: source.samples)
         # The largest share of steps that fetch from several data sets: the first validation, or the begin of an epoch.
-        return SEVERAL_LOADERS if main.several > 0.1 * main.steps + 1 else ""
+        return SEVERAL_LOADERS if self._several[main] > 0.1 * self._steps[main] + 1 else ""
 
-    def throughput(self) -> tuple[str, float | None, str, str]:
-        """Return the unit, its count per second, the source of the count, and the reason where there is no count."""
+    def annotate(self, summary: Summary, done: int) -> Summary:
+        """Return the summary with the throughput, and with the run's progress after ``done`` steps."""
         unit, rate = self._rates.latest()
-        if self._is_logged:
-            return unit, rate, "" if rate is None else LOGGED, ""
-        reason = self._reason()
-        if reason or rate is None:
-            return SAMPLES, None, "", reason
-        return SAMPLES, rate, FETCHED, ""
+        reason = "" if self._is_logged else self._reason()
+        if not self._is_logged:
+            unit, rate = SAMPLES, None if reason else rate
+        source = "" if rate is None else LOGGED if self._is_logged else FETCHED
+        progress = self._progress(summary, done, source, reason if summary.steps else "")
+        return replace(summary, throughput=rate, throughput_unit=unit, progress=progress)
 
     def _set_total(self, value: Any) -> None:
         total = float(value)
         if isfinite(total) and total >= 1:
             self.total_steps = round(total)
 
-    def progress(self, summary: Summary, done: int, source: str = "", reason: str = "") -> Progress | None:
-        """Return the run's progress after ``done`` steps."""
-        epoch = self._epoch_steps(summary)
+    def _progress(self, summary: Summary, done: int, source: str, reason: str) -> Progress | None:
         step_ns = summary.run_mean_ns if summary.steps else None
         remaining = None if self.total_steps is None else max(self.total_steps - done, 0)
-        if not source and not reason and epoch is None and remaining is None:
+        if not source and not reason and remaining is None:
             return None
         return Progress(
             source=source,
             no_throughput=f"{reason}; {ADVICE}" if reason else "",
-            epoch_steps=epoch,
-            epoch_ns=None if epoch is None or step_ns is None else round(epoch * step_ns),
             total_steps=self.total_steps,
             remaining_steps=remaining,
             remaining_ns=None if remaining is None or step_ns is None else round(remaining * step_ns),
         )
-
-    def _epoch_steps(self, summary: Summary) -> float | None:
-        """Return the steps of an epoch: the loader's batches over the fetches of a step."""
-        length = _length(self._loader)
-        fetched = next((row for row in summary.rows if row.phase is Phase.DATA and row.name == "Data"), None)
-        if length is None or fetched is None or not fetched.calls:
-            return None
-        return length * summary.steps / fetched.calls
-
-
-def _length(loader: Any) -> int | None:
-    try:
-        return len(loader)
-    except Exception as error:  # an iterable data set has no length; the user's own method may raise anything
-        if raised_by_handler(error):
-            raise
-        return None

@@ -12,16 +12,12 @@ from .text import render_rows
 
 
 def progress_text(summary: Summary) -> str:
-    """Phrase the length of an epoch and the time to finish; empty where neither is known."""
-    progress, phrases = summary.progress, []
-    if progress is None:
+    """Phrase the time to finish; empty where it is unknown."""
+    progress = summary.progress
+    if progress is None or progress.remaining_steps is None or progress.remaining_ns is None:
         return ""
-    if progress.epoch_steps is not None and progress.epoch_ns is not None:
-        phrases.append(f"an epoch of {progress.epoch_steps:.0f} steps takes {format_span(progress.epoch_ns)}")
-    if progress.remaining_steps is not None and progress.remaining_ns is not None:
-        left = f": {format_span(progress.remaining_ns)}" if progress.remaining_steps else ""
-        phrases.append(f"{progress.remaining_steps} of {progress.total_steps} steps to go{left}")
-    return ", ".join(phrases)
+    left = f": {format_span(progress.remaining_ns)}" if progress.remaining_steps else ""
+    return f"{progress.remaining_steps} of {progress.total_steps} steps to go{left}"
 
 
 def brief_work(work: Work | None) -> list[str]:

@@ -220,12 +220,12 @@ class _Builder:
             spend=sampler.spend_on_rows,
         )
         steps = self._steps(lambda: named if zoom is None else zoom.chosen, pipeline, excluded)
-        session = self._begin(steps, pipeline, metrics)
+        session = self._begin(steps, pipeline)
         if self._exchange is not None:
             self._exchange.start()
         return session
 
-    def _begin(self, steps: TrainingSteps, pipeline: Pipeline, metrics: Metrics) -> Session:
+    def _begin(self, steps: TrainingSteps, pipeline: Pipeline) -> Session:
         """Claim the modules, attach the probes that stay, and open the first step."""
         hooks = TrainingHooks(
             self._model,
@@ -240,7 +240,6 @@ class _Builder:
             steps,
             hooks,
             reporting.find(LoaderProbe),
-            metrics,
             memory=self._memory,
             notes=self._notes,
             folder=self._folder,

@@ -14,7 +14,6 @@ from .._capture.handle import Handle
 from .._core.failures import contain, describe, ignore
 from .._core.notes import Notes
 from .._core.signals import raised_by_handler
-from .._metrics import Metrics
 from .._process import lifecycle
 from .._storage.runs import RunFolder
 from .._targets import Target
@@ -96,7 +95,6 @@ class OpenSession(Session):
         steps: TrainingSteps,
         hooks: TrainingHooks,
         loader_probe: LoaderProbe,
-        metrics: Metrics,
         *,
         memory: Memory,
         notes: Notes,
@@ -110,7 +108,6 @@ class OpenSession(Session):
         self._hooks = hooks
         self._work = steps.work
         self._loader_probe = loader_probe
-        self._metrics = metrics
         self._memory = memory
         self._notes = notes
         self._attached = attached
@@ -162,7 +159,6 @@ class OpenSession(Session):
     def loader(self, iterable: Loader) -> Loader:
         if self._ended:
             return iterable
-        self._metrics.add_loader(iterable)
         wrapped: Any = TimedLoader(iterable, self._loader_probe)
         return wrapped  # type: ignore[no-any-return]
 
@@ -224,7 +220,7 @@ class OpenSession(Session):
     def _let_go(self) -> None:
         """Let go of each part that knows the model, its optimizers or a loader; no call needs them any more."""
         self._last_targets = self._steps.targets
-        del self._pipeline, self._hooks, self._steps, self._loader_probe, self._metrics, self._memory
+        del self._pipeline, self._hooks, self._steps, self._loader_probe, self._memory
 
     def abandon(self) -> None:
         """Record nothing more and touch no file: this process is a fork of the session's own."""

@@ -73,7 +73,6 @@ class Training:
         optimizers: Iterable[Any],
         *,
         total_steps: float | None = None,
-        epoch_batches: float | None = None,
         run_name: str | None = None,
     ) -> None:
         """Open a session, or use the one that the program opened on the same model.
@@ -92,8 +91,6 @@ class Training:
         self.session, self._is_open = session, True
         if total_steps is not None and isfinite(total_steps) and total_steps >= 1:
             self.log(total_steps=int(total_steps))
-        if epoch_batches is not None and isfinite(epoch_batches):
-            session.loader(range(int(epoch_batches)))  # its length is the number of fetches in an epoch
 
     def _settings(self) -> Config:
         from ..sinks import load_config
@@ -154,13 +151,6 @@ class Training:
     def fail(self, error: BaseException | None) -> None:
         """Close the session of a training that an exception ended."""
         self.end("closed" if error is None else f"error: {type(error).__name__}: {error}")
-
-
-def length_of(loader: Any) -> int | None:
-    """Return the number of a loader's batches; None where it has no length, as with an iterable data set."""
-    with suppress(Exception):  # the program's own method may raise anything
-        return len(loader)
-    return None
 
 
 def _name_of_ranks(name: str | None) -> str | None:

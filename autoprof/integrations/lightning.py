@@ -60,7 +60,6 @@ class AutoprofLightningCallback(*_callback_classes()):  # type: ignore[misc]
             trainer.strategy.model or pl_module,
             trainer.optimizers,
             total_steps=_steps_to_go(trainer) if pl_module.automatic_optimization else None,
-            epoch_batches=trainer.num_training_batches,
             run_name=_run_name(trainer),
         )
 

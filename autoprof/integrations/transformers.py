@@ -12,7 +12,7 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 from .._launch.models import find_wrapper
 from .._process.ranks import world_size
 from ..summary import VALIDATION
-from ._training import SAVING, Training, length_of
+from ._training import SAVING, Training
 
 if TYPE_CHECKING:
     from .._session.session import Session
@@ -51,7 +51,6 @@ class AutoprofCallback(TrainerCallback):
         control: TrainerControl,
         model: nn.Module | None = None,
         optimizer: Any = None,
-        train_dataloader: Any = None,
         **kwargs: Any,
     ) -> None:
         """Open the session."""
@@ -63,7 +62,6 @@ class AutoprofCallback(TrainerCallback):
             find_wrapper(model),
             () if optimizer is None else (optimizer,),
             total_steps=state.max_steps - state.global_step,
-            epoch_batches=length_of(train_dataloader),
         )
         if getattr(args, "eval_on_start", False):
             self._training.exclude(VALIDATION)

@@ -31,7 +31,7 @@ def seed(*, saved: int | None = 5 * GIB, progress: bool = True, **changes: Any) 
     rows = tuple(replace(row, memory_growth_bytes=saved, memory_peak_bytes=28 * GIB) for row in seen.summary.rows)
     summary = replace(seen.summary, rows=rows)
     summary = tabulate(summary, {None: MemoryRow(None, 6 * GIB, 0, 6 * GIB, 12 * GIB)})
-    length = Progress("logged", 2960.0, round(17.7 * HOUR), 53100, 53100, round(88.5 * HOUR)) if progress else None
+    length = Progress("logged", 53100, 53100, round(88.5 * HOUR)) if progress else None
     return replace(seen, summary=replace(summary, progress=length))
 
 

@@ -101,7 +101,6 @@ def test_a_fit_with_validation_and_checkpoints(lightning: Any, config: Any, tmp_
     assert summary.all_steps == run.global_step == 18
     assert summary.progress is not None
     assert summary.progress.total_steps == 18
-    assert summary.progress.epoch_steps == pytest.approx(6, rel=0.2)  # the end of an epoch is a fetch too
     assert times(summary)["validation"] == times(summary)["torch.save"] == 3
     steps = frames(callback.session.folder)
     assert all(one["lr"] == 0.1 and one["loss"] >= 0 for one in steps)

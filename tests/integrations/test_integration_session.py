@@ -42,7 +42,7 @@ def opened(config: Any, model: nn.Module, **facts: Any) -> tuple[Training, torch
 def test_steps_end_where_the_framework_says(config: Any) -> None:
     """Forwards and optimizer steps in between end none; numbers have the session's names."""
     model = mlp()
-    training, optimizer = opened(config, model, total_steps=10.0, epoch_batches=8)
+    training, optimizer = opened(config, model, total_steps=10.0)
     train(training, model, optimizer)
     training.end()
     assert training.session is not None

@@ -12,7 +12,7 @@ from flops_models import GPT, tokens
 from torch import Tensor, nn
 
 import autoprof
-from autoprof._metrics import flop_meter
+from autoprof._metrics import Metrics, flop_meter
 from autoprof._metrics.flop_meter import OUTSIDE, PASSES, DevicePeak, FlopMeter
 from autoprof._metrics.flops import Kind, describe
 from autoprof._metrics.model_calls import StepCalls
@@ -245,7 +245,7 @@ def metered(peak: DevicePeak, model: nn.Module, step_ns: int) -> Work:
     summary = trained(model, *[batch(8)] * 4, flops="off")
     clock = FakeClock(tick_ns=1)
     session = open_session(model, CONFIG, clock=clock)
-    meter = session._metrics._flops
+    meter = next(one for one in session._pipeline._observers if isinstance(one, Metrics))._flops
     assert meter is not None
     meter._peak = peak
     for _ in range(4):

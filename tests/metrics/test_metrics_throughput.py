@@ -1,4 +1,4 @@
-"""Throughput, the epoch's length and the time to the end, from logged scalars or the batches of a loader."""
+"""Throughput and the time to the end, from logged scalars or the batches of a loader."""
 
 from __future__ import annotations
 
@@ -22,14 +22,11 @@ STEP_NS = 1_000_000_000
 CONFIG = {"sinks": {}, "step": "manual", "sample": {"warmup": 1, "budget": None}, "flops": "off"}
 
 
-def trained(model: nn.Module, *steps: Any, config: Any = None, loader: Any = None, **logged: Any) -> Summary:
+def trained(model: nn.Module, *steps: Any, config: Any = None, **logged: Any) -> Summary:
     """Train one step of a second for each of ``steps``, which makes the model's calls; return the run's summary."""
     clock = FakeClock()
     with open_session(model, {**CONFIG, **(config or {})}, clock=clock) as session:
-        batches = None if loader is None else iter(session.loader(loader))
         for step in steps:
-            if batches is not None:
-                next(batches)
             step(model)
             session.log(**logged)
             clock.advance(STEP_NS)
@@ -243,13 +240,6 @@ def test_the_report_says_why_there_is_no_throughput() -> None:
     """And what would give one."""
     text = " ".join(" ".join(render_summary(trained(nn.Linear(4, 4), *[batch(8)] * 4))).split())
     assert f"throughput unknown: {UNKNOWN}; {ADVICE}" in text
-
-
-def test_the_epoch_is_as_long_as_the_loader() -> None:
-    """Batches of the loader over those that a step fetches, by the mean of the steps."""
-    pace = trained(nn.Linear(4, 4), *[batch(8)] * 4, loader=[0] * 50).progress
-    assert pace is not None
-    assert (pace.epoch_steps, pace.epoch_ns) == (50.0, 50 * STEP_NS)
 
 
 def test_the_time_to_the_end_follows_from_the_number_of_steps() -> None:

@@ -29,7 +29,7 @@ WORK = Work(
     {"forward": 2 * TERA, "recompute": TERA, "backward": 4 * TERA}, 6 * TERA, 0.342, 0.401,
     peak="NVIDIA H100 80GB HBM3 (SXM5)", rows=ROWS,
 )  # fmt: skip
-PROGRESS = Progress("session.log", 500.0, 500 * 10**9, 1000, 900, 900 * 10**9)
+PROGRESS = Progress("session.log", 1000, 900, 900 * 10**9)
 
 
 @pytest.fixture
@@ -47,8 +47,7 @@ throughput 2.00 samples/s
 work       forward 2.00 TFLOP, recompute 1.00 TFLOP, backward 4.00 TFLOP a step;
            6.00 TFLOP/s without recompute; MFU 34.2 %, HFU 40.1 % of the peak of
            NVIDIA H100 80GB HBM3 (SXM5)
-progress   an epoch of 500 steps takes 8 min 20 s, 900 of 1000 steps to go: 15
-           min 00 s
+progress   900 of 1000 steps to go: 15 min 00 s
 GPU        busy 87 % (10 % to 100 %), memory 20.00 GiB (19.00 GiB to 21.00 GiB),
            power 650 W (500 W to 700 W), SM clock 1755 MHz (1200 MHz to 1980
            MHz), 64 °C, throttled 3.0 % of the time, throttled by power cap 2.5
