@@ -118,13 +118,11 @@ def _brief(value: Any, depth: int) -> Hashable:
         return None if value.is_nested else value.shape, value.dtype  # nested tensors of padded layout have no shape
     if value is None or isinstance(value, (bool, str)):
         return value
+    if depth and isinstance(value, (tuple, list, Mapping)) and len(value) > most:
+        return type(value), len(value)
     if depth and isinstance(value, (tuple, list)):
-        if len(value) > most:
-            return type(value), len(value)
         return tuple([_brief(item, depth - 1) for item in value])
     if depth and isinstance(value, Mapping):
-        if len(value) > most:
-            return type(value), len(value)
         return tuple([(str(name), _brief(item, depth - 1)) for name, item in value.items()])
     if depth and hasattr(type(value), "__dataclass_fields__"):
         return tuple([_brief(getattr(value, name, None), depth - 1) for name in type(value).__dataclass_fields__])

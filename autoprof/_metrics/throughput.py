@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import isfinite
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from .._core.units import UNITS
 from .._stats.unit_rates import UnitRates
@@ -77,7 +77,9 @@ class ThroughputMeter:
         total = "total_steps"
         scalars = run.scalars[at]
         if scalars and total in scalars:
-            self._set_total(scalars[total])
+            steps = float(scalars[total])
+            if isfinite(steps) and steps >= 1:
+                self.total_steps = round(steps)
             scalars = run.scalars[at] = {name: value for name, value in scalars.items() if name != total}
         samples, gap_samples = self._recognise(record.fetched)
         if self._is_logged:
@@ -133,11 +135,6 @@ class ThroughputMeter:
         source = "" if rate is None else LOGGED if self._is_logged else FETCHED
         progress = self._progress(summary, done, source, reason if summary.steps else "")
         return replace(summary, throughput=rate, throughput_unit=unit, progress=progress)
-
-    def _set_total(self, value: Any) -> None:
-        total = float(value)
-        if isfinite(total) and total >= 1:
-            self.total_steps = round(total)
 
     def _progress(self, summary: Summary, done: int, source: str, reason: str) -> Progress | None:
         step_ns = summary.run_mean_ns if summary.steps else None

@@ -11,8 +11,8 @@ from torch.utils.data import BatchSampler
 
 TENSORS: Final = 8
 """Tensors of a batch whose shapes are compared with the loader's batch size."""
-SOURCES: Final = 64
-"""Data sets that are distinguished in one step."""
+MAX_KINDS: Final = 64
+"""Kinds of data sets whose ratios are kept."""
 
 
 Kind = tuple[type[Any], int]
@@ -51,11 +51,9 @@ class FetchedBatches:
             if source[1] == 1 and any(shape[0] != 1 for shape in shapes):  # its data set may make whole batches
                 return
             size = _size(shapes, expected)
-            if len(self._sources) < SOURCES:
-                self._sources.add(id(iterator._dataset))
+            self._sources.add(id(iterator._dataset))
             self._ratio[source] = size / expected
-            if source in self._samples or len(self._samples) < SOURCES:
-                self._samples[source] = self._samples.get(source, 0.0) + size
+            self._samples[source] = self._samples.get(source, 0.0) + size
         elif source in self._ratio:
             self._gap_samples[source] = self._gap_samples.get(source, 0.0) + expected * self._ratio[source]
 
@@ -66,7 +64,7 @@ class FetchedBatches:
         found = Fetched(self._samples, self._gap_samples, len(self._sources))
         self._sources.clear()
         self._samples, self._gap_samples = {}, {}
-        if len(self._ratio) > SOURCES:
+        if len(self._ratio) > MAX_KINDS:
             self._ratio = {source: self._ratio[source] for source in found.samples}
         return found
 

@@ -53,11 +53,6 @@ class WaitKernel:
         self._listeners: list[Listener] = []
         self._library: Any = None
 
-    @property
-    def registered(self) -> bool:
-        """Whether waits pass through the kernel."""
-        return self._library is not None
-
     def listen(self, listener: Listener) -> None:
         """Have a listener called around each wait from now on."""
         operator = getattr(torch.ops._c10d_functional, "wait_tensor", None)

@@ -56,18 +56,14 @@ class CompilationProbe:
         self._open_count = 0
         self._last: Any = None
         self._handle = Handle()
-        self._attached = False
 
     def attach(self) -> None:
         """Count from now on."""
-        if not self._attached:
-            self._attached = True
-            self._handle.add(around_compiler(self._begin, self._end).remove)
+        self._handle.add(around_compiler(self._begin, self._end).remove)
 
     def remove(self) -> None:
         """Count no more."""
         self._handle.remove()
-        self._attached = False
 
     detach = remove
 

@@ -132,9 +132,7 @@ class LoaderProbe(CallProbe):
         except Exception:  # names private to torch, which other versions may lack, and batches of any class
             return
 
-    def leave(self) -> None:
-        """Called after it."""
-        self.end()
+    leave = end
 
     def _count_ready(self, iterator: Any) -> None:
         """Count whether a worker process had prepared the batch; the first one of an epoch cannot be ready."""

@@ -11,6 +11,7 @@ import builtins
 import logging
 import sys
 from collections.abc import Callable, Iterator
+from functools import cache
 from threading import get_ident
 from typing import Any, Final
 
@@ -39,7 +40,7 @@ class LogProbe(CallProbe):
         self.table = CallTable(recorder)
         self.open_in = -1
         """The serial of the step of the open call, -1 where none is open: calls inside it belong to it."""
-        super().__init__((replacement, _LogListener(self, name)) for replacement, name in _find_replacements())
+        super().__init__((_replacement(owner, name), _LogListener(self, call)) for owner, name, call in _places())
 
 
 class _LogListener:
@@ -70,15 +71,10 @@ class _LogListener:
             self._probe.recorder.handle_failure("calls that log")
 
 
-_replacements: dict[tuple[Any, str], Replacement] = {}
-
-
-def _find_replacements() -> Iterator[tuple[Replacement, str]]:
-    for owner, name, call in _places():
-        if (owner, name) not in _replacements:
-            in_compiler = InCompiler.RETIRED if owner is builtins else InCompiler.ABSENT
-            _replacements[owner, name] = Replacement(Attribute(owner, name), _replace_call, in_compiler=in_compiler)
-        yield _replacements[owner, name], call
+@cache
+def _replacement(owner: Any, name: str) -> Replacement:
+    in_compiler = InCompiler.RETIRED if owner is builtins else InCompiler.ABSENT
+    return Replacement(Attribute(owner, name), _replace_call, in_compiler=in_compiler)
 
 
 def _places() -> Iterator[tuple[Any, str, str]]:

@@ -128,8 +128,6 @@ class StackProbe:
 
     def take(self) -> list[StackSample]:
         """Return the samples since the last call."""
-        if not self.samples:
-            return []
         samples, self.samples = self.samples, []
         return samples
 

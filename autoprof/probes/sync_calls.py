@@ -12,7 +12,7 @@ They are written in C, for most calls wait for nothing: AdamW reads ``step.item(
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cache, partial, wraps
 from threading import get_ident
 from time import thread_time_ns
@@ -155,19 +155,17 @@ def _timed_function(original: Any, _listeners: list[Any]) -> Any:
 @cache
 def replacements() -> tuple[Replacement, ...]:
     """Return the replacements of the tensor methods, and of the waiting calls of all kinds of devices."""
-    return tuple(_find_replacements())
-
-
-def _find_replacements() -> Iterator[Replacement]:
-    for name in METHODS:
-        yield Replacement(Attribute(torch.Tensor, name), _timed_method(name, True), listeners=listeners)
+    made = [
+        Replacement(Attribute(torch.Tensor, name), _timed_method(name, True), listeners=listeners) for name in METHODS
+    ]
     calls = ask_devices(lambda device: tuple(device.waiting_calls()))
     for owner, name in dict.fromkeys(call for _, found in calls for call in found):  # several kinds share one
         place = Attribute(owner, name)
         if isinstance(owner, type):
-            yield Replacement(place, _timed_method(name, False), listeners=listeners)
+            made.append(Replacement(place, _timed_method(name, False), listeners=listeners))
         else:
-            yield Replacement(place, _timed_function, in_compiler=InCompiler.RETIRED, listeners=listeners)
+            made.append(Replacement(place, _timed_function, in_compiler=InCompiler.RETIRED, listeners=listeners))
+    return tuple(made)
 
 
 for _function in (

@@ -57,7 +57,8 @@ def count_call(model: nn.Module, call: ModelCall) -> FlopCount:
     try:
         with outside_state_restored(model.modules()), _torch_muted():
             notes = _count(model, call, mode, counter)  # in its own frame, so that the copy ends with it
-        reason = _missing_formulas(counter)
+        missing = ", ".join(f"{name} ({calls} times)" for name, calls in counter.uncounted.most_common())
+        reason = shorten(f"no formula for {missing}", REASON_LIMIT) if missing else ""
     except BaseException as error:  # a forward may raise SystemExit
         if raised_by_handler(error):
             raise
@@ -149,13 +150,6 @@ def _tensors(value: Any) -> Iterator[Tensor]:
             yield leaf
         elif hasattr(type(leaf), "__dataclass_fields__"):
             yield from _tensors([getattr(leaf, name, None) for name in type(leaf).__dataclass_fields__])
-
-
-def _missing_formulas(counter: OperatorCounter) -> str | None:
-    if not counter.uncounted:
-        return None
-    named = ", ".join(f"{name} ({calls} times)" for name, calls in counter.uncounted.most_common())
-    return shorten(f"no formula for {named}", REASON_LIMIT)
 
 
 def _reason(error: BaseException, counter: OperatorCounter) -> str:

@@ -7,7 +7,7 @@ multiplication and an addition as two; elementwise operators and products of two
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from math import prod
 from typing import Any, Final
 
@@ -81,41 +81,30 @@ def _convolution_backward(
     torch's own formula ignores the groups in the weight's gradient: a depthwise one is ``groups`` times too high.
     """
     places = inputs.shape[2:] if transposed else grad.shape[2:]
-    forward = 2 * int(inputs.shape[0]) * _size(places) * _size(weight.shape)
-    return forward * (bool(output_mask[0]) + bool(output_mask[1]))
+    forward = 2 * inputs.shape[0] * prod(places) * prod(weight.shape)
+    return int(forward * (bool(output_mask[0]) + bool(output_mask[1])))
 
 
 def _cudnn_rnn(inputs: Any, weights: Any, *_: Any, **__: Any) -> int:
     """Multiply every token with every matrix of every layer and direction once."""
-    return 2 * _tokens(inputs) * sum(_size(weight.shape) for weight in weights if len(weight.shape) == 2)
-
-
-def _cudnn_rnn_backward(inputs: Any, weights: Any, *_: Any, **__: Any) -> int:
-    return 2 * _cudnn_rnn(inputs, weights)
+    matrices = [weight.shape for weight in weights if len(weight.shape) == 2]
+    return 2 * _tokens(inputs) * sum(int(prod(shape)) for shape in matrices)
 
 
 def _mkldnn_rnn(inputs: Any, input_weight: Any, hidden_weight: Any, *_: Any, **__: Any) -> int:
-    return 2 * _tokens(inputs) * (_size(input_weight.shape) + _size(hidden_weight.shape))
-
-
-def _mkldnn_rnn_backward(inputs: Any, input_weight: Any, hidden_weight: Any, *_: Any, **__: Any) -> int:
-    return 2 * _mkldnn_rnn(inputs, input_weight, hidden_weight)
-
-
-def _size(shape: Iterable[int]) -> int:
-    return int(prod(shape))
+    return int(2 * _tokens(inputs) * (prod(input_weight.shape) + prod(hidden_weight.shape)))
 
 
 def _tokens(inputs: Any) -> int:
     """Count the time steps of all sequences; the last dimension is the features, also of packed sequences."""
-    return _size(inputs.shape[:-1])
+    return int(prod(inputs.shape[:-1]))
 
 
 _OWN: Final[dict[str, Formula]] = {
     "_cudnn_rnn": _cudnn_rnn,
-    "_cudnn_rnn_backward": _cudnn_rnn_backward,
+    "_cudnn_rnn_backward": lambda *args, **_: 2 * _cudnn_rnn(*args),
     "mkldnn_rnn_layer": _mkldnn_rnn,
-    "mkldnn_rnn_layer_backward": _mkldnn_rnn_backward,
+    "mkldnn_rnn_layer_backward": lambda *args, **_: 2 * _mkldnn_rnn(*args),
 }
 
 _FLASH: Final = "_scaled_dot_product_flash_attention"

@@ -103,27 +103,19 @@ def _restore(saved: _Saved) -> None:
         if _content(value) is not before:
             value.cell_contents = before
     elif isinstance(value, (dict, type)):
-        now = dict(value if isinstance(value, dict) else vars(value))
+        put: Any = setattr if isinstance(value, type) else dict.__setitem__
+        remove: Any = delattr if isinstance(value, type) else dict.__delitem__
+        now = dict(vars(value) if isinstance(value, type) else value)
         for name in now.keys() | before.keys():
             old, new = before.get(name, _MISSING), now.get(name, _MISSING)
             if old is not new and (whole or _holds_fake(new)):
-                _set_entry(value, name, old)
+                if old is _MISSING:
+                    remove(value, name)
+                else:
+                    put(value, name, old)
     elif any(map(_holds_fake, value)):
         value.clear()
         (value.update if isinstance(value, set) else value.extend)(before)
-
-
-def _set_entry(value: Any, name: Any, old: Any) -> None:
-    """Set or remove one entry of a dictionary or attribute of a class."""
-    if isinstance(value, dict):
-        if old is _MISSING:
-            del value[name]
-        else:
-            value[name] = old
-    elif old is _MISSING:
-        delattr(value, name)
-    else:
-        setattr(value, name, old)
 
 
 def _content(cell: CellType) -> Any:
