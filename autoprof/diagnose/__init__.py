@@ -7,13 +7,13 @@ from ._calls import CallStatistics
 from ._diagnosis import CallMonitor, Diagnosis
 from ._environment import Environment
 from ._evidence import Evidence, EvidenceCollector, LongStep
-from ._experiment import Change, Experiment, Operation, Quantity, edit_module, less_often, longest_call
+from ._experiment import Change, Experiment, Operation, Quantity, edit_module, less_often
 from ._facts import RunFacts
 from ._judge import diagnose, find_rules, judge
 from ._optimizers import OptimizerInfo, describe_optimizer
 from ._python_threads import PythonThread, ThreadMonitor
 from ._rule import MIN_STEPS, Rule
-from ._saved import SavedSteps, evidence_of_run, facts_of_run, saved_summary
+from ._saved import SavedSteps, evidence_of_run, saved_summary
 from ._stacks import StackMonitor, StackTable
 from ._thresholding import (
     ExceededBound,
@@ -56,12 +56,10 @@ __all__ = [
     "dominant_name",
     "edit_module",
     "evidence_of_run",
-    "facts_of_run",
     "find_rules",
     "inconclusive",
     "judge",
     "less_often",
-    "longest_call",
     "saved_summary",
     "threshold_rows",
     "threshold_time",

@@ -39,7 +39,7 @@ class CallSite:
     @property
     def location(self) -> str:
         """The file and line: ``train.py:42``."""
-        return f"{shorten_path(self.file)}:{self.line}" if self.file else "other places"
+        return format_place(self.file, self.line) if self.file else "other places"
 
     @property
     def label(self) -> str:
@@ -128,13 +128,16 @@ def call_site(site: Site, count: int, ns: int) -> CallSite:
     return CallSite(*site, source, count, ns)
 
 
-def shorten_path(file: str) -> str:
-    """Return the path relative to the working directory, or the last two parts of a path outside it."""
+def format_place(file: str, line: int) -> str:
+    """Return ``train.py:42``: the path from the working directory, or the last two parts of a path outside it."""
+    if not file:
+        return "an unknown place"
     try:
         relative = os.path.relpath(file)
     except (OSError, ValueError):  # the directory is gone; another drive
         relative = os.pardir
-    return os.path.join(*file.split(os.sep)[-2:]) if relative.startswith(os.pardir) else relative
+    short = os.path.join(*file.split(os.sep)[-2:]) if relative.startswith(os.pardir) else relative
+    return f"{short}:{line}" if line else short
 
 
 def idle_after_waits_ns(frame: StepFrame, begun_ns: int, waits: Iterable[TimedCall]) -> int | None:
@@ -167,11 +170,6 @@ class CompileStatistics:
     compiled_steps: int
     ns: int
     functions: tuple[CompiledFunction, ...] = ()
-
-
-def location_of(one: CompiledFunction) -> str:
-    """Return the file and line of a function: ``model.py:42``."""
-    return f"{shorten_path(one.file)}:{one.line}" if one.file else "an unknown place"
 
 
 def summarize_compilations(counted: CompilationProbe, steps: int, run_ns: int) -> CompileStatistics:

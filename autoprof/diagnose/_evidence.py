@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from heapq import heappush, heappushpop
 from typing import Final, NamedTuple
 
 from .._stats.intervals import Interval, mean_from_moments, median_from_quantiles
@@ -81,7 +80,7 @@ class EvidenceCollector:
     """Collect the longest steps and memory readings from frames, in constant memory."""
 
     def __init__(self) -> None:
-        self._longest: list[tuple[int, int, LongStep]] = []
+        self._longest: list[LongStep] = []
         self._memory_kind: str | None = None
         self._memory: list[tuple[int, int, int | None]] = []
         """Step, level and the process's highest level so far."""
@@ -109,24 +108,18 @@ class EvidenceCollector:
         self._series.add(run.steps, run.step_ns, run.layout, run.total_ns)
         inside = run.total_ns.take(run.layout.roots, axis=1).sum(axis=1).tolist()
         for at, step in enumerate(run.steps):
-            step_ns = run.step_ns[at]
-            if self._add(step, step_ns, inside[at], run.memory[at]):
+            step_ns, memory = run.step_ns[at], run.memory[at]
+            self._steps += 1
+            unattributed_ns = step_ns - inside[at]
+            self._unattributed_ns += unattributed_ns
+            self._squares += float(unattributed_ns) ** 2
+            if memory:
+                self._add_memory(step, memory)
+            if len(self._longest) < LONGEST_STEPS or step_ns > self._longest[-1].step_ns:
                 # A view of the times would keep the whole matrix alive.
-                self._keep(LongStep(step, step_ns, run.layout, run.total_ns[at].copy()))
-
-    def _add(self, step: int, step_ns: int, inside_ns: int, memory: Mapping[str, int]) -> bool:
-        """Add a step with ``inside_ns`` in spans; return whether it is one of the longest."""
-        self._steps += 1
-        unattributed_ns = step_ns - inside_ns
-        self._unattributed_ns += unattributed_ns
-        self._squares += float(unattributed_ns) ** 2
-        if memory:
-            self._add_memory(step, memory)
-        return len(self._longest) < LONGEST_STEPS or step_ns > self._longest[0][0]
-
-    def _keep(self, long: LongStep) -> None:
-        push = heappush if len(self._longest) < LONGEST_STEPS else heappushpop
-        push(self._longest, (long.step_ns, self._steps, long))  # the count differs also for a step recorded twice
+                self._longest.append(LongStep(step, step_ns, run.layout, run.total_ns[at].copy()))
+                self._longest.sort(key=lambda one: -one.step_ns)
+                del self._longest[LONGEST_STEPS:]
 
     def _add_memory(self, step: int, memory: Mapping[str, int]) -> None:
         if self._memory_kind is None:
@@ -161,7 +154,7 @@ class EvidenceCollector:
 
     def longest(self) -> tuple[LongStep, ...]:
         """Return the longest steps, the longest first."""
-        return tuple(entry[2] for entry in sorted(self._longest, key=lambda entry: (-entry[0], entry[1])))
+        return tuple(self._longest)
 
     def evidence(self, summary: Summary, facts: RunFacts) -> Evidence:
         """Return the evidence for the rules."""

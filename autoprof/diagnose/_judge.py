@@ -68,13 +68,10 @@ def _may_be_contention(rule: Rule, finding: Finding, waited: float) -> bool:
     has_rhythm = shown.get("every") is not None
     if finding.severity == "info" or has_rhythm or not (rule.needs_quiet or rule.host_times):
         return False
-    pairs = [(shown[low], shown[bound]) for low, bound in _BOUNDS if low in shown and bound in shown]
-    is_wait = waited > 0.5 and shown.get("share_low", 1.0) < waited
-    return rule.needs_quiet or is_wait or any(low < FIRM * bound for low, bound in pairs)
-
-
-_BOUNDS: Final = (("share_low", "bound"), ("ratio_low", "ratio_bound"))
-"""The keys of a finding's evidence for the low end of an interval, and its bound."""
+    if rule.needs_quiet or "share_low" not in shown:
+        return rule.needs_quiet
+    least = max(FIRM * shown.get("bound", 0.0), waited if waited > 0.5 else 0.0)
+    return bool(shown["share_low"] < least)
 
 
 def _without_device(rule: Rule, run: Evidence, finding: Finding) -> Finding:

@@ -37,11 +37,6 @@ class SavedSteps:
             if frame.step >= first and (last is None or frame.step <= last):
                 yield frame
 
-    def all_frames(self) -> Iterator[StepFrame]:
-        """Yield the frames of all ranks."""
-        for rank in self.ranks:
-            yield from self.frames(rank)
-
     def origin_unix_ns(self) -> int | None:
         """Return the start of the first of these steps on any rank, None where there is no step."""
         firsts = (next(self.frames(rank), None) for rank in self.ranks)
@@ -55,11 +50,10 @@ class SavedSteps:
 def evidence_of_run(run: Run) -> Evidence:
     """Return the evidence of a saved run; without a saved summary it is computed from the records."""
     aggregate, collector = _read(run.frames if run.ranks else (), summarize=run.summary is None)
-    return collector.evidence(run.summary or aggregate.summary(), facts_of_run(run, collector))
+    return collector.evidence(run.summary or aggregate.summary(), _facts(run))
 
 
-def facts_of_run(run: Run, collector: EvidenceCollector) -> RunFacts:
-    """Return the facts of a saved run."""
+def _facts(run: Run) -> RunFacts:
     facts = RunFacts.of_run_info(run.info)
     if facts.world_size <= 1:
         return facts
@@ -79,7 +73,7 @@ def saved_summary(run: Run, rank: int | None = None) -> Summary:
     if frames.has_removed_steps:
         notes.append("steps were removed from the records to keep the run's folder below output_max_mb")
     table = tabulate(aggregate.summary(notes=tuple(notes)), {})
-    return diagnose(collector.evidence(table, facts_of_run(run, collector)))
+    return diagnose(collector.evidence(table, _facts(run)))
 
 
 def _read(frames: Iterable[StepFrame], *, summarize: bool = True) -> tuple[Aggregate, EvidenceCollector]:

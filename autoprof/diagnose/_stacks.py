@@ -15,7 +15,7 @@ from .._stats.intervals import proportion_factors
 from ..frame import BACKWARD_NAME, TRAINING_LANE, FrameRun, Layout, Nanoseconds, Phase, StepFrame
 from ..probes._call_table import Site
 from ..probes.stacks import Sites, StackProbe, StackSample
-from ._calls import NEARLY_ALL, CallSite, call_site, shorten_path
+from ._calls import NEARLY_ALL, CallSite, call_site, format_place
 
 UNATTRIBUTED: Final = "unattributed"
 """The key of samples in no span; those in a span have its phase and name, those in excluded time ``EXCLUDED``."""
@@ -106,16 +106,12 @@ def _path(line: CallSite, users: tuple[Site, ...], common: set[tuple[str, int]])
         inside = [user for user in reversed(users[: at or 0]) if not user.function.startswith("<")]
         if not inside:
             return within
-        place = _place(inside[0])
+        place = format_place(*inside[0][:2])
         first = f", at {place}" if inside[0].function == _called(line) else f" → {inside[0].function} ({place})"
         last = "".join(f" → {user.function}" for user in inside[1:][-2:])
         return f"{first}{last or within}"
     callers = users[0 if at is None else at + 1 :]
-    return f", called in {callers[0].function} ({_place(callers[0])})" if callers else ""
-
-
-def _place(site: Site) -> str:
-    return f"{shorten_path(site.file)}:{site.line}"
+    return f", called in {callers[0].function} ({format_place(*callers[0][:2])})" if callers else ""
 
 
 class StackMonitor:

@@ -23,7 +23,6 @@ SETTING_OF: Final = {
     "loader.pin_memory": "pin_memory",
     "checkpointing": "gradient_checkpointing",
     "optimizer.fused": "fused_optimizer",
-    "optimizer.state_bits": "optimizer_state_bits",
     "batch_size": "batch_size",
     "precision": "precision",
     "attention": "attention",

@@ -21,7 +21,6 @@ SETTINGS: Final[dict[str, Any]] = {
     "pin_memory": True,
     "gradient_checkpointing": False,
     "fused_optimizer": True,
-    "optimizer_state_bits": 32,
     "batch_size": 64,
     "precision": "bfloat16",
     "attention": "sdpa",

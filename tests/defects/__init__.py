@@ -26,7 +26,6 @@ DEFECTS: Final = (
     Defect("backward-ratio", "backward 15 x forward", modules.train_with_slow_backward),
     Defect("hot-module", "one block ten times its siblings", modules.train_with_hot_layer),
     Defect("optimizer", "optimizer in a Python loop", modules.train_with_looping_optimizer),
-    Defect("optimizer", "Adam's state in a full memory", memory.train_with_large_state),
     Defect("small-batch", "a batch of one sample", modules.train_with_tiny_modules),
     Defect("launch-bound", "tiny kernels, slow launches", modules.train_with_slow_launches),
     Defect("precision", "float32 instead of 16 bits", modules.train_in_float32),

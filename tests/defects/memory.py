@@ -17,7 +17,6 @@ from .training import (
     GIB,
     MEMORY_CONFIG,
     STEPS,
-    WIDTH,
     Checkpointed,
     Layer,
     diagnose_again,
@@ -38,21 +37,6 @@ def train_checkpointed(broken: bool, allocator: FakeAllocator | None = None, **s
 def train_checkpointed_with_free_memory(broken: bool) -> Summary:
     """Checkpoint on a device whose free memory holds everything that checkpointing saves."""
     return train_checkpointed(broken, FakeAllocator(16 * GIB, base_bytes=GIB), config=MEMORY_CONFIG)
-
-
-def train_with_large_state(broken: bool) -> Summary:
-    """Keep Adam's state on a device that it fills; the healthy twin has a device with free memory."""
-    clock = FakeClock()
-    layers = [Layer(clock) for _ in range(4)]
-    for layer in layers:
-        layer.linear = nn.Linear(WIDTH, 128 * WIDTH)
-    model = nn.Sequential(*layers)
-    for layer in layers[1:]:
-        layer.linear = nn.Linear(128 * WIDTH, 128 * WIDTH)
-    parameters = sum(one.nbytes for one in model.parameters())
-    allocator = FakeAllocator((5 if broken else 40) * parameters, base_bytes=4 * parameters)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
-    return train(model, clock, steps=16, config=MEMORY_CONFIG, memory=allocator, optimizer=optimizer)
 
 
 def train_with_leak(broken: bool) -> Summary:

@@ -172,20 +172,6 @@ def state_of(kind: str = "AdamW", **changes: object) -> OptimizerInfo:
     return replace(fact, **changes)  # type: ignore[arg-type]
 
 
-def judged_state(peak: int, capacity: int, fact: OptimizerInfo) -> list[str]:
-    facts = RunFacts(memory_capacity_bytes=capacity * GIB, optimizers=(fact,))
-    summary = diagnose(evidence_of(STEP, repeat=20, facts=facts, memory={"peak_bytes": peak * GIB}))
-    return [finding.next for finding in summary.findings if finding.rule == "optimizer" and finding.severity != "info"]
-
-
-def test_the_state_of_the_optimizer_matters_if_memory_is_short() -> None:
-    """12 of 32 GiB on a card of 48 is a finding. On one of 80, or with half the state, it is none."""
-    (advice,) = judged_state(32, 48, state_of())
-    assert advice.startswith("bitsandbytes.optim.AdamW8bit frees about 9.00 GiB of state")
-    assert judged_state(32, 80, state_of()) == []
-    assert judged_state(32, 48, state_of(state_bytes=6 * GIB)) == []
-
-
 def test_only_existing_faster_versions_are_advised() -> None:
     """No fused form is promised where torch has none."""
     slow = {**STEP, "optimizer": 60, "step": 160}

@@ -92,16 +92,6 @@ def test_unmeasured_savings_leave_the_memory_unknown() -> None:
     assert "was not measured" in found["no checkpointing"].assumed
 
 
-def test_the_hosts_launches_do_not_grow_with_the_batch() -> None:
-    """The host launches the same work once for any batch."""
-    seen = seed()
-    rows = tuple(replace(row, host_bound=0.5) for row in seen.summary.rows)
-    slow = replace(seen, summary=replace(seen.summary, rows=rows, clock="device"))
-    launches = (1855 + 2100) // 2 * MS
-    assert table(slow)["batch x 2"].step_ns == pytest.approx((220 + 2 * 5780) * MS - launches, abs=MS)
-    assert "of the host's launches" in table(slow)["batch x 2"].assumed
-
-
 @pytest.mark.parametrize("width", [80, 200])
 @pytest.mark.parametrize("pace", [True, False])
 def test_the_table_is_aligned(width: int, pace: bool) -> None:

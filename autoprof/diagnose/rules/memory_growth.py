@@ -8,7 +8,7 @@ from ..._core.units import format_bytes
 from ..._stats.intervals import slope
 from ...summary import Finding
 from .. import Evidence, Experiment, Rule, abstain
-from .._calls import shorten_path
+from .._calls import format_place
 from .._evidence import enough_growth
 from .._thresholding import is_above
 
@@ -97,8 +97,7 @@ def _describe_kept(run: Evidence) -> str:
     for one in run.facts.kept:
         is_graph = one.kind == "graph"
         keeps = "refers to the graphs of earlier steps" if is_graph else f"holds {one.count:,} elements, and grows"
-        line = f":{one.line}" if one.line else ""
-        said += f"; {one.variable} ({shorten_path(one.file)}{line}) {keeps}"
+        said += f"; {one.variable} ({format_place(one.file, one.line)}) {keeps}"
     return said
 
 

@@ -7,7 +7,7 @@ from typing import Final
 from ..._core.units import format_ns, format_percent
 from ...summary import Finding, Severity
 from .. import Evidence, Experiment, Rule, abstain
-from .._calls import location_of
+from .._calls import format_place
 from .._thresholding import is_above
 
 MAX_SHARE: Final = 0.05
@@ -22,10 +22,10 @@ def judge(run: Evidence) -> Finding | None:
     compiled = run.facts.compiled
     if compiled is None:
         return abstain("recompile", "the count of compilations", "TORCH_LOGS=recompiles prints them")
-    functions = [one for one in compiled.functions if one.count or one.gave_up]
-    count, gave_up = sum(one.count for one in functions), [one for one in functions if one.gave_up]
+    functions = compiled.functions
     if not functions:
         return None
+    count, gave_up = sum(one.count for one in functions), [one for one in functions if one.gave_up]
     share = compiled.ns / max(compiled.run_ns, 1)
     if not gave_up and (count < MIN_COUNT or not is_above(share, MAX_SHARE)):
         return None
@@ -38,7 +38,7 @@ def judge(run: Evidence) -> Finding | None:
         severity,
         f"torch compiled again in {compiled.compiled_steps} of {compiled.steps} steps ({count} times, "
         f"{format_ns(compiled.ns)} in total, {format_percent(share)} of the time of all steps): {worst.function} at "
-        f"{location_of(worst)}{because}{limit}",
+        f"{format_place(worst.file, worst.line)}{because}{limit}",
         "use the same shapes in every step (pad or bucket the batches, drop_last=True), mark changing dimensions with "
         "torch._dynamo.mark_dynamic or dynamic=True, and turn changing numbers into tensors",
         worst.function,
@@ -52,7 +52,7 @@ def judge(run: Evidence) -> Finding | None:
             "functions": [
                 {
                     "function": one.function,
-                    "where": location_of(one),
+                    "where": format_place(one.file, one.line),
                     "count": one.count,
                     "reason": one.reason,
                     "gave_up": one.gave_up,

@@ -18,8 +18,6 @@ MIN_SHARE: Final = 0.5
 """Share of forward, backward and optimizer in the step: where others take longer, the batch is not the matter."""
 MAX_FLOPS_PER_S: Final = 2e9
 """A core does ten times as much in products of matrices: from here on arithmetic takes a good part of the time."""
-MIN_STEPS: Final = 5
-"""Recorded steps: a call of a module in each of them is known well from fewer steps than a step is."""
 MIN_CALLS: Final = 8
 """Fewer calls in a step are as short as the loop's own statements. From as many calls of the whole model in a backward
 pass its batch is in pieces; from as many of each module in a forward the model loops over time steps or tokens."""
@@ -29,7 +27,7 @@ def judge(run: Evidence) -> Finding | None:
     """Judge the mean time of the model's smallest modules in forward and backward."""
     leaves, used, summary = run.facts.leaf_modules, contention(run), run.summary
     rows = [row for row in summary.rows if row.parent is None and row.fqn is not None and row.phase.traits.in_module]
-    if summary.steps < MIN_STEPS or summary.clock == "device" or run.facts.environment.device not in ("", "cpu"):
+    if summary.clock == "device" or run.facts.environment.device not in ("", "cpu"):
         return None
     if leaves is None or used is None or not rows:
         return abstain("small-batch", "the time of the whole model, and processor use", "set monitor: auto, on Linux")
@@ -88,10 +86,4 @@ def _leaf_calls(run: Evidence) -> float:
     return sum(row.calls / max(row.steps, 1) for row in forward if row.name not in holding)
 
 
-RULE = Rule(
-    "small-batch",
-    judge,
-    order=62,
-    needs_steps=False,  # judged above
-    experiment=Experiment("batch_size", "increase", quantity="sample_ns"),
-)
+RULE = Rule("small-batch", judge, order=62, experiment=Experiment("batch_size", "increase", quantity="sample_ns"))
