@@ -65,7 +65,7 @@ class ThroughputMeter:
         gap_units: list[Mapping[str, float]] = []
         for at, record in enumerate(records):
             if self._complete(run, at, record):
-                self._rates.forget_units()
+                self._rates = UnitRates()
                 units, gap_units = [_NO_SAMPLES] * at, [_NO_SAMPLES] * at
             units.append(run.scalars[at])
             gap_units.append(run.gap_scalars[at])

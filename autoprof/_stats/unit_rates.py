@@ -3,84 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from math import isfinite
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from .._core.units import NS_PER_S, UNITS
-from ..frame import FrameRun, StepFrame
-
-
-@dataclass(slots=True)
-class _Rate:
-    """The units of one kind, with the time of their periods: from each log to the next.
-
-    The ``since`` are the totals of the run at the last log.
-    """
-
-    units: float = 0.0
-    ns: int = 0
-    since_ns: int = 0
-    since_warmups: int = 0
-    segment: int = 0
-
-
-class UnitRates:
-    """Add up units and the time that they took: all steps since the last log of that unit, recorded or not.
-
-    A period with a warm-up step in it is left out. The settling steps after a gap are training time like any other, and
-    so is autoprof's own work.
-    """
-
-    def __init__(self) -> None:
-        self._rates: dict[str, _Rate] = {}
-        self._ns = self._warmups = self._segments = 0
-        self._settling = False
-
-    def add_run(
-        self, run: FrameRun, units: Sequence[Mapping[str, float]], gap_units: Sequence[Mapping[str, float]]
-    ) -> None:
-        """Add the steps of a run with the units of each, and of the gap before each."""
-        ns, gaps, first = run.step_ns, run.gaps, units[0]
-        self._settling = gaps[-1].steps > 0 or (self._settling and run.warmup)
-        if len(ns) > 1 and all(one is first for one in units) and not any(gap.steps for gap in gaps):
-            self._add(ns[0], first)  # its period may have begun before a warm-up step
-            self._add(sum(ns) - ns[0], first, len(ns) - 1)
-            return
-        for length_ns, one, gap, in_gap in zip(ns, units, gaps, gap_units, strict=True):
-            if gap.steps:
-                self._add(gap.ns + gap.overhead_ns, in_gap)
-            self._warmups += run.warmup and not self._settling
-            self._add(length_ns, one)
-
-    def _add(self, ns: int, units: Mapping[str, float], logs: int = 1) -> None:
-        self._ns += ns
-        self._segments += 1
-        for unit in UNITS if units else ():
-            value = units.get(unit)
-            if value is None:
-                continue
-            rate = self._rates.get(unit)
-            if rate is None:
-                rate = self._rates[unit] = _Rate()
-            # Where a value is no number, the time until now belongs to no unit.
-            if isfinite(value) and self._warmups == rate.since_warmups:
-                rate.units += value * logs
-                rate.ns += self._ns - rate.since_ns
-            rate.since_ns, rate.since_warmups = self._ns, self._warmups
-            rate.segment = self._segments
-
-    def forget_units(self) -> None:
-        """Forget the units so far, but not the time: the next log of each covers all of it."""
-        self._rates.clear()
-
-    def latest(self) -> tuple[str, float | None]:
-        """Return the unit that was logged last, and its count per second; None where there is none."""
-        known = [unit for unit in UNITS if unit in self._rates and self._rates[unit].ns]
-        if not known:
-            return UNITS[0], None
-        unit = max(known, key=lambda one: self._rates[one].segment)
-        return unit, _per_second(self._rates[unit].units, self._rates[unit].ns)
+from ..frame import NO_GAP, FrameRun, Gap, StepFrame
 
 
 class UnitsSinceLog(NamedTuple):
@@ -92,19 +19,16 @@ class UnitsSinceLog(NamedTuple):
     @property
     def per_second(self) -> float | None:
         """The units a second; None where no number holds it."""
-        return _per_second(self.units, self.ns)
-
-
-def _per_second(units: float, ns: int) -> float | None:
-    rate = units * NS_PER_S / ns if ns > 0 else float("inf")
-    return rate if isfinite(rate) else None  # JSON has no infinity
+        rate = self.units * NS_PER_S / self.ns if self.ns > 0 else float("inf")
+        return rate if isfinite(rate) else None  # JSON has no infinity
 
 
 class LogPeriods:
-    """Find the steps that each log of a unit covers, for the records of single steps: all since the log before.
+    """Find the steps that each log of a unit covers, all since the log before, recorded or not.
 
     The units logged in a gap belong to the next log. Where frames are missing, the log that follows covers an unknown
-    time, and has no period; nor has one that covers a warm-up step without a log, which takes longer than others.
+    time, and has no period; nor has one that covers a warm-up step without a log, which takes longer than others. The
+    settling steps after a gap are training time like any other.
     """
 
     def __init__(self) -> None:
@@ -112,18 +36,34 @@ class LogPeriods:
         self._since_ns: dict[str, int] = {}
         self._in_gaps: dict[str, float] = {}
         self._unknown: set[str] = set()
-        self._settling = False
+        self.is_settling = False
+        """Whether the last step is a warm-up step after a gap, or after one like it."""
 
     def add(self, frame: StepFrame) -> dict[str, UnitsSinceLog]:
         """Add the next frame of the run; return the period that ends with it for each unit that it has."""
-        if frame.step - frame.gap_steps != self._last_step + 1:
+        gap = Gap(frame.gap_steps, frame.gap_ns, frame.gap_overhead_ns)
+        steps = frame.step, frame.step
+        return self.add_steps(*steps, frame.step_ns, gap, frame.scalars, frame.gap_scalars, warmup=frame.warmup)
+
+    def add_steps(
+        self,
+        first: int,
+        last: int,
+        ns: int,
+        gap: Gap,
+        scalars: Mapping[str, float],
+        gap_scalars: Mapping[str, float],
+        *,
+        warmup: bool,
+    ) -> dict[str, UnitsSinceLog]:
+        """Add the next recorded step, or several without a gap between them that have these scalars together."""
+        if first - gap.steps != self._last_step + 1:
             self._unknown.update(UNITS)
-        self._last_step = frame.step
-        self._ns += frame.gap_ns + frame.gap_overhead_ns + frame.step_ns
-        self._settling = frame.gap_steps > 0 or (self._settling and frame.warmup)
-        scalars, gap = frame.scalars, frame.gap_scalars
-        found = self._periods(scalars, gap) if scalars or gap else {}
-        if frame.warmup and not self._settling:
+        self._last_step = last
+        self._ns += gap.ns + gap.overhead_ns + ns
+        self.is_settling = gap.steps > 0 or (self.is_settling and warmup)
+        found = self._periods(scalars, gap_scalars) if scalars or gap_scalars else {}
+        if warmup and not self.is_settling:
             self._unknown.update(unit for unit in UNITS if unit not in scalars)
         return found
 
@@ -141,3 +81,38 @@ class LogPeriods:
             elif isfinite(units):
                 found[unit] = UnitsSinceLog(units, ns)
         return found
+
+
+class UnitRates:
+    """Add up the units of a run and the time that they took. A period with a warm-up step in it is left out."""
+
+    def __init__(self) -> None:
+        self._periods = LogPeriods()
+        self._sums: dict[str, UnitsSinceLog] = {}
+        self._latest = UNITS[0]
+
+    def add_run(
+        self, run: FrameRun, units: Sequence[Mapping[str, float]], gap_units: Sequence[Mapping[str, float]]
+    ) -> None:
+        """Add the steps of a run with the units of each, and of the gap before each."""
+        steps, ns, gaps, count = run.steps, run.step_ns, run.gaps, len(run.steps)
+        alike = count > 1 and all(one is units[0] for one in units) and not any(gap.steps for gap in gaps)
+        for at in range(1 if alike else count):
+            self._add(run, steps[at], steps[at], ns[at], gaps[at], units[at], gap_units[at])
+        if alike:  # the first one may end a longer period
+            rest = {unit: units[0][unit] * (count - 1) for unit in UNITS if unit in units[0]}
+            self._add(run, steps[1], steps[-1], sum(ns) - ns[0], NO_GAP, rest, {})
+
+    def _add(self, run: FrameRun, *steps: Any) -> None:
+        found = self._periods.add_steps(*steps, warmup=run.warmup)
+        if not found or (run.warmup and not self._periods.is_settling):
+            return
+        self._latest = next(iter(found))
+        for unit, (count, ns) in found.items():
+            known = self._sums.get(unit, UnitsSinceLog(0.0, 0))
+            self._sums[unit] = UnitsSinceLog(known.units + count, known.ns + ns)
+
+    def latest(self) -> tuple[str, float | None]:
+        """Return the unit that was logged last, and its count per second; None where there is none."""
+        known = self._sums.get(self._latest)
+        return self._latest, None if known is None else known.per_second

@@ -141,11 +141,11 @@ def test_throughput_is_samples_per_second_of_the_steps_that_logged_them() -> Non
 def test_autoprofs_own_work_is_part_of_the_time_that_samples_take() -> None:
     """In the settling steps after a gap, however long it is, and at both ends of the gap."""
     settling = one_span(
-        5, duration_ns=200 * MS, overhead_ns=150 * MS, warmup=True, gap_steps=1, scalars={"samples": 8.0},
+        5, step=3, duration_ns=200 * MS, overhead_ns=150 * MS, warmup=True, gap_steps=1, scalars={"samples": 8.0},
         gap_ns=100 * MS, gap_overhead_ns=100 * MS, gap_scalars={"samples": 8.0},
     )  # fmt: skip
-    step = one_span(5, duration_ns=100 * MS, scalars={"samples": 8.0})
-    summary = collect([step, settling, step]).summary()
+    first, last = (one_span(5, step, duration_ns=100 * MS, scalars={"samples": 8.0}) for step in (1, 4))
+    summary = collect([first, settling, last]).summary()
     assert summary.throughput == 4 * 8 / 0.6
     assert (summary.run_steps, summary.run_ns, summary.unsampled_ns) == (4, 600 * MS, 100 * MS)
     assert summary.overhead == 150 / 600
