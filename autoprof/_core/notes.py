@@ -36,10 +36,8 @@ class Notes:
             self._notes.append(note)
             logger.warning(note)
 
-    def add(self, note: str, *, instead_of: str = "") -> None:
-        """Keep a note for the reports alone, in place of another: nothing is logged, so a step may call this."""
-        if instead_of in self._notes:
-            self._notes.remove(instead_of)
+    def add(self, note: str) -> None:
+        """Keep a note for the reports alone: nothing is logged, so a step may call this."""
         if note not in self._notes:
             self._notes.append(note)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -97,16 +97,8 @@ class _MarkTimes:
         return waited
 
 
-@dataclass(frozen=True, slots=True)
-class _StreamPlan:
-    """A plan with its spans on the lanes of their streams, and the spans with a device time.
-
-    ``untimed`` counts the others by their reason.
-    """
-
-    plan: Plan
-    timed: npt.NDArray[np.bool_]
-    untimed: Counter[str]
+_StreamPlan: TypeAlias = tuple[Plan, npt.NDArray[np.bool_], Counter[str]]
+"""A plan with its spans on the lanes of their streams, the spans with a device time, and the others by reason."""
 
 
 class DeviceTimer:
@@ -132,16 +124,16 @@ class DeviceTimer:
         duration_ns = passed.on_step_stream(end) if all(complete) else None
         waited, starts, ends = passed.host_bound(lag), plan.starts + 1, plan.ends + 1
         in_step = int(waited[passed.stream == passed.step_stream].max(initial=0))
-        found = self._stream_plan(plan, passed, device.places)
+        on_streams, timed, untimed = self._stream_plan(plan, passed, device.places)
         start, ns, bound = (
-            np.where(found.timed, column, NOT_MEASURED)[None]
+            np.where(timed, column, NOT_MEASURED)[None]
             for column in (passed.ns[starts], passed.ns[ends] - passed.ns[starts], waited[ends] - waited[starts])
         )
         columns = DeviceColumns(start, ns, bound, (duration_ns,), (in_step,), self.event_ns * len(times.host_ns))
         if duration_ns is None:  # host time is used instead, in which every thread is one timeline
             return plan, columns
-        self.untimed.update(found.untimed)
-        return found.plan, columns
+        self.untimed.update(untimed)
+        return on_streams, columns
 
     def columns_of_run(self, plan: Plan, marks: int, times: Sequence[Times]) -> DeviceColumns:
         """Return the device times of steps in a row that are on one stream."""
@@ -191,7 +183,7 @@ def _by_stream(plan: Plan, passed: _MarkTimes, numbers: list[int]) -> _StreamPla
         untimed[NO_DEVICE_TIME if unseen[i] else TWO_STREAMS if two_streams[i] else ACROSS_PAUSE] += 1
     streams = [numbers[at] if at >= 0 else None for at in np.where(timed, begun, NOT_MEASURED).tolist()]
     layout = _on_lanes(plan.layout, streams)
-    return _StreamPlan(replace(plan, layout=layout), timed, untimed)
+    return replace(plan, layout=layout), timed, untimed
 
 
 def _on_lanes(layout: Layout, streams: list[int | None]) -> Layout:

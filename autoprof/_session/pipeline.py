@@ -89,7 +89,7 @@ class Pipeline:
         self._steppers = [one for one in observers if _overrides(one, "step")]
         self._stages = [one for one in observers if _overrides(one, "frames")]
         self.summarizer = Summarizer(recorder, self._resolver, self._aggregate, self._limit, observers, notes)
-        self._sinks = SinkGroup(sinks, self.summarizer.summary, notes, self._now_ns)
+        self._sinks = SinkGroup(sinks, self.summarizer.summary, notes)
         self._unwritten: deque[StepFrame] = deque()
         """Frames that the sinks have not received yet; all other stages have."""
         self._gc_paused = GcPaused()

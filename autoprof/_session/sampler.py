@@ -110,7 +110,7 @@ class Sampler(Observer):
         self._events_ns = 0
         """The device's time for the events of the last one."""
         self._reserved: list[tuple[int, int]] = []
-        self._noted_stride, self._limited_from = self.stride, 0
+        self._is_noted = False
 
     @property
     def active(self) -> bool:
@@ -153,18 +153,12 @@ class Sampler(Observer):
         if (first, first + count) in self._reserved:
             self._reserved.remove((first, first + count))
 
-    def note_stride(self, step: int) -> str | None:
-        """Return, once, a note that the budget changes which steps are recorded from this one on.
-
-        It has the first such step too, and stands for the notes before it.
-        """
-        stride = self.stride
-        if stride == self._noted_stride:
+    def note_limit(self, step: int) -> str | None:
+        """Return, once, a note that the budget chooses which steps are recorded from this one on."""
+        if self._is_noted or self.stride == self._every:
             return None
-        self._noted_stride, self._limited_from = stride, self._limited_from or step
-        which = "every step" if stride == 1 else f"one of {stride} steps"
-        since = "" if step == self._limited_from else f" {self._limited_from} on, not every step is recorded; from step"
-        return f"to keep the budget: from step{since} {step} on, {which}" + ("" if since else " is recorded")
+        self._is_noted = True
+        return f"to keep the budget: from step {step} on, not every step is recorded"
 
     def frames(self, run: FrameRun) -> None:
         """Note how long the device waited for the host in these steps."""

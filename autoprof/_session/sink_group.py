@@ -4,19 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Final
 
 from .._core.failures import contain, describe, ignore
 from .._core.notes import Notes
-from .._core.units import NS_PER_S
 from ..frame import StepFrame
 from ..sinks import CalibratedSink, LiveSink, Sink
 from ..summary import Summary
-
-SHOW_SHARE: Final = 0.02
-"""The part of the time that live summaries may take: one of 10 ms is shown every half second."""
-MAX_SHOW_NS: Final = NS_PER_S
-"""The longest time between two live summaries of a sink that is due, however long one takes."""
 
 
 class SinkGroup:
@@ -25,19 +18,14 @@ class SinkGroup:
     ``summary`` returns the statistics of the run so far.
     """
 
-    def __init__(
-        self, sinks: Iterable[Sink], summary: Callable[[], Summary], notes: Notes, now_ns: Callable[[], int]
-    ) -> None:
+    def __init__(self, sinks: Iterable[Sink], summary: Callable[[], Summary], notes: Notes) -> None:
         self._sinks = list(sinks)
         self._summary = summary
         self._notes = notes
-        self._now_ns = now_ns
         self._limit_ns = 0
         self._step = 0
         self._written = False
         """Whether a frame was written since the last live summary."""
-        self._show_from_ns = 0
-        """The time before which no live summary is computed: the last one took long."""
 
     @property
     def has_sinks(self) -> bool:
@@ -64,8 +52,7 @@ class SinkGroup:
 
     def show(self) -> None:
         """Show a live summary to the sinks that are due, where there is a new frame."""
-        began_ns = self._now_ns()
-        if not self._written or began_ns < self._show_from_ns:
+        if not self._written:
             return
         due: list[LiveSink] = []
         for sink in self._sinks[:]:
@@ -80,7 +67,6 @@ class SinkGroup:
                 with self._containing(sink):
                     sink.show(summary, self._step)
         self._written = False
-        self._show_from_ns = began_ns + min(round((self._now_ns() - began_ns) / SHOW_SHARE), MAX_SHOW_NS)
 
     def _switch_off_all(self, sinks: Iterable[Sink], error: Exception) -> None:
         for sink in sinks:

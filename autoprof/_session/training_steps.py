@@ -161,7 +161,6 @@ class TrainingSteps:
         self._end_unix_ns = 0
         """The wall-clock time at which the last recorded step ended."""
         self._gap = _Gap()
-        self._stride_note = ""
         # The account.
         self.work_ns = 0
         """Processor time of autoprof's own work at the ends of steps so far."""
@@ -405,10 +404,9 @@ class TrainingSteps:
         asked = True in [listener(number) for listener in self._listeners]
         if probes.use(self._choose()):
             self._sampler.restart()
-        note = self._sampler.note_stride(number)
+        note = self._sampler.note_limit(number)
         if note is not None:
-            self._notes.add(note, instead_of=self._stride_note)
-            self._stride_note = note
+            self._notes.add(note)
         warmup = self._pipeline.took_long() or number <= self._warmup or asked
         if self._recorder.suspended:
             self._recorder.resume()

@@ -5,25 +5,20 @@ from typing import Any
 import pytest
 
 from autoprof._core.notes import Notes
-from autoprof._session.sink_group import MAX_SHOW_NS, SHOW_SHARE, SinkGroup
+from autoprof._session.sink_group import SinkGroup
 from autoprof.frame import StepFrame
 from autoprof.summary import Summary
 from autoprof.testing import ListSink, make_frame
 
-MS = 1_000_000
-
 
 class Summaries:
-    """Compute summaries, each of which takes some time; they are numbered."""
+    """Compute summaries, which are numbered."""
 
-    def __init__(self, ns: int = 0) -> None:
-        self.ns = ns
-        self.now_ns = 10**12
+    def __init__(self) -> None:
         self.begun = 0
 
     def __call__(self) -> Summary:
         self.begun += 1
-        self.now_ns += self.ns
         return Summary.empty((f"summary {self.begun}",))
 
 
@@ -70,10 +65,10 @@ def frame(step: int) -> StepFrame:
     return make_frame([], step=step, duration_ns=1000)
 
 
-def outputs(*sinks: Any, summaries: Summaries | None = None) -> tuple[SinkGroup, Notes, Summaries]:
-    """Return outputs to these sinks, whose seconds are those of the summaries."""
-    notes, source = Notes(), summaries or Summaries()
-    out = SinkGroup(sinks, source, notes, lambda: source.now_ns)
+def outputs(*sinks: Any) -> tuple[SinkGroup, Notes, Summaries]:
+    """Return outputs to these sinks."""
+    notes, source = Notes(), Summaries()
+    out = SinkGroup(sinks, source, notes)
     for sink in sinks:
         sink.ready = True
     return out, notes, source
@@ -96,23 +91,3 @@ def test_a_sink_that_fails_is_closed_with_the_summary_so_far_and_called_no_more(
     assert notes.all == (f"Sink is off after ValueError: {fails}",)
     assert len(whole.of(fails)) >= 2
     assert whole.calls[-1] == ("close", ("the end",))
-
-
-# Live summaries.
-
-
-@pytest.mark.parametrize(("ns", "pause_ns"), [(0, 0), (10 * MS, round(10 * MS / SHOW_SHARE)), (10**10, MAX_SHOW_NS)])
-def test_a_summary_that_takes_long_is_computed_the_less_often(ns: int, pause_ns: int) -> None:
-    """It takes a fiftieth of the time; nobody waits for longer than a second."""
-    sink = Sink()
-    out, _, source = outputs(sink, summaries=Summaries(ns))
-    out.write(frame(1))
-    began_ns = source.now_ns
-    out.show()
-    out.write(frame(2))
-    source.now_ns = max(began_ns + pause_ns - 1, began_ns)
-    out.show()
-    assert source.begun == (1 if pause_ns else 2)
-    source.now_ns = began_ns + pause_ns
-    out.show()
-    assert source.begun == 2

@@ -48,7 +48,7 @@ class Console:
         self.summaries = summaries or Summaries()
         self.notes = Notes()
         self.sink = ConsoleSink(ConsoleOptions(**options), RunInfo(None, 0, stream, clock))  # type: ignore[arg-type]
-        self.outputs = SinkGroup([self.sink], self.summaries, self.notes, lambda: round(clock.now * 1e9))
+        self.outputs = SinkGroup([self.sink], self.summaries, self.notes)
 
     @property
     def asked(self) -> int:
