@@ -1,12 +1,5 @@
 """Every exception that autoprof raises on purpose.
 
-AutoprofError
-├── ConfigError      an invalid configuration; lists all of its problems
-├── TargetError      a rule that selects no module of this model
-├── SessionError     an invalid use of a session (two on one model, a step after close)
-├── OutputError      a run folder or file that cannot be created, written or read
-└── MissingExtra     a missing optional package that a sink or command needs
-
 A message has the form ``where: the problem with this value; the allowed values, or the nearest one``.
 """
 

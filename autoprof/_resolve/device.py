@@ -106,6 +106,7 @@ class DeviceTimer:
 
     def __init__(self) -> None:
         self.untimed: Counter[str] = Counter()
+        """The number of spans without device time, by reason."""
         self.event_ns = 0
         """The device's time for an event, as far as it is known."""
         self._lag = LaunchLag()

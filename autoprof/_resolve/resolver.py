@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, OrderedDict, deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -38,7 +38,7 @@ class Resolver:
     def __init__(self, labels: Sequence[Label], mark_ns: float) -> None:
         self.late_steps = 0
         self.unmatched = 0
-        self._device_timer = DeviceTimer()
+        self.device_timer = DeviceTimer()
         self._labels = labels
         self._mark_ns = mark_ns
         self._pending: deque[RawStep] = deque()
@@ -53,15 +53,6 @@ class Resolver:
     def waiting(self) -> int:
         """The number of steps that wait for the device."""
         return len(self._pending)
-
-    @property
-    def untimed(self) -> Counter[str]:
-        """The number of spans without device time, by reason."""
-        return self._device_timer.untimed
-
-    def use_event_cost(self, ns: int) -> None:
-        """Set the device's time for an event."""
-        self._device_timer.event_ns = ns
 
     def give_up(self) -> None:
         """Give up the steps that still wait for the device, and count them."""
@@ -161,9 +152,9 @@ class Resolver:
             values[:, plan.values] = [[raw.mark_batch.readings[value] for value in at] for raw in raws]
         self.unmatched += plan.unmatched * len(raws)
         if is_on_one_stream(plan, times[0]):
-            columns: DeviceColumns | None = self._device_timer.columns_of_run(plan, count, times)
+            columns: DeviceColumns | None = self.device_timer.columns_of_run(plan, count, times)
         else:
-            plan, columns = self._device_timer.columns(plan, count, times[0])
+            plan, columns = self.device_timer.columns(plan, count, times[0])
         self._resolved.extend(make_runs(raws, plan, values, host, columns))
 
     def _with_device_gap(self, raw: RawStep) -> RawStep:

@@ -445,7 +445,7 @@ class _Builder:
             folder.rank,
             targets=self._named,
             reserve=self._sampler.reserve,
-            summary=pipeline.summary,
+            summary=pipeline.summarizer.summary,
             warn=warn,
             take_request=(lambda: False) if flight is None else flight.take_request,
         )

@@ -8,17 +8,6 @@ from __future__ import annotations
 from typing import Any, NamedTuple, TypeAlias
 
 
-class OutermostModuleCall(NamedTuple):
-    """An outermost call of a module, by the position of its first mark."""
-
-    start: int
-    fqn: str
-
-
-Calls: TypeAlias = tuple[OutermostModuleCall, ...] | None
-"""The outermost calls of modules since the position that the detector named; None where they are unknown."""
-
-
 class ForwardBegins(NamedTuple):
     """A forward begins, of the model or of a module that the program calls in its place."""
 
@@ -62,14 +51,16 @@ class UpdateEnds(NamedTuple):
     position: int = 0
     moved: bool = True
     """Whether it changed parameters."""
-    calls: Calls = None
+    calls: tuple[str, ...] = ()
+    """The fqns of the modules called since the position that the detector named, without the calls inside calls."""
 
 
 class BackwardBegins(NamedTuple):
     """A backward pass begins."""
 
     thread: int
-    calls: Calls = None
+    calls: tuple[str, ...] = ()
+    """As those of ``UpdateEnds``."""
 
 
 class ModeChanged(NamedTuple):

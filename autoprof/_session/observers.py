@@ -59,13 +59,10 @@ class ExcludedTime(Observer):
             self._last_step[name] = step
             spent[2] += 1
 
-    def all(self) -> tuple[Excluded, ...]:
-        """Return the counts so far, in order of first appearance."""
-        return tuple(Excluded(name, *counts) for name, counts in self._spent.items())
-
     def annotate(self, summary: Summary) -> Summary:
         """Return the summary with these counts."""
-        return replace(summary, excluded=self.all(), loader=self._prefetch.counts())
+        excluded = tuple(Excluded(name, *counts) for name, counts in self._spent.items())
+        return replace(summary, excluded=excluded, loader=self._prefetch.counts())
 
 
 class ModuleSources(Observer):

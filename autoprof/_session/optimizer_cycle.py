@@ -34,19 +34,16 @@ class OptimizerCycle:
         self._symbols: dict[int, str] = {}
         self._history = ""
         self._open = ""
-        self._owned = self._waits = False
+        self._waits = False
+        self.has_stepped = False
+        """Whether an optimizer of the model has stepped in the open training step."""
         self.held = 1
         """The training steps that the open one turned out to hold."""
 
     @property
-    def has_stepped(self) -> bool:
-        """Whether an optimizer of the model has stepped in the open training step."""
-        return self._owned
-
-    @property
     def is_whole(self) -> bool:
         """Whether the next optimizer step belongs to another training step."""
-        if not self._owned:
+        if not self.has_stepped:
             return False
         if len(self._symbols) <= 1 >= self._expected:
             return True
@@ -59,7 +56,7 @@ class OptimizerCycle:
 
     def add(self, key: int, *, owned: bool = True) -> None:
         """Add a step of the optimizer ``key``; one that is not ``owned`` by the model never makes a step whole."""
-        self._owned = self._owned or owned
+        self.has_stepped = self.has_stepped or owned
         symbol = self._symbols.get(key)
         if symbol is None:
             if len(self._symbols) >= OPTIMIZERS:
@@ -77,7 +74,7 @@ class OptimizerCycle:
 
     def begin_step(self) -> None:
         """Begin another training step."""
-        self._open, self._owned, self._waits, self.held = "", False, False, 1
+        self._open, self.has_stepped, self._waits, self.held = "", False, False, 1
 
     def _due(self) -> str | None:
         """Return the optimizer that followed most often after the latest ones; a tie goes to one that has stepped.

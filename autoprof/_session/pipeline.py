@@ -175,7 +175,7 @@ class Pipeline:
         require_address_space()
         self._sinks.calibrate(self._limit.span_ns())
         if self._holds_events:
-            self._resolver.use_event_cost(self._limit.event_ns())
+            self._resolver.device_timer.event_ns = self._limit.event_ns()
         while self._pass_on_next(wait):
             if until_ns is not None and self._processor_ns() >= until_ns:
                 return not (self._unwritten or self._resolver.waiting)
@@ -213,12 +213,6 @@ class Pipeline:
     def add_memory(self, readings: Mapping[str, int]) -> None:
         """Add readings of memory that are made after the last recorded step."""
         self._aggregate.add_memory(readings)
-
-    # Summaries.
-
-    def summary(self) -> Summary:
-        """Return the statistics of all frames so far."""
-        return self.summarizer.summary()
 
     # The end.
 

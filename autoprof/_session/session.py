@@ -180,7 +180,7 @@ class OpenSession(Session):
                 self._pipeline.flush()
                 self._steps.count_gap()
             lifecycle.finish_termination()
-        return self._pipeline.summary()
+        return self._pipeline.summarizer.summary()
 
     def _with_new_notes(self, summary: Summary) -> Summary:
         """Return the summary with the notes made since: of a sink that could not be closed, or of a later call."""

@@ -20,7 +20,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from ..summary import VALIDATION
 from . import events
-from .events import Calls, Decision, Event
+from .events import Decision, Event
 from .optimizer_cycle import OptimizerCycle
 
 MAX_ENTRIES: Final = 16
@@ -357,7 +357,7 @@ class StepDetector:
         if rule is StepRule.TRAINS_IN_UPDATE:
             self._closure = True
         elif rule is StepRule.TRAINED_UNSEEN:
-            found = self._follow_next(event.calls, self._between_at)
+            found = self._follow_next(event.calls)
             if found or not self._saw_forward:
                 self._end_if_whole()
             else:
@@ -494,13 +494,12 @@ class StepDetector:
 
     # The modules that the program calls in place of the model.
 
-    def _follow_next(self, calls: Calls, since: int = 0) -> bool:
+    def _follow_next(self, calls: tuple[str, ...]) -> bool:
         """No training forward was reported: have the next module in the order of the calls reported, too.
 
         Return False where there is none.
         """
-        fqns = dict.fromkeys(call.fqn for call in calls or () if call.start >= since)
-        return any(self._follow(fqn) for fqn in fqns)
+        return any(map(self._follow, calls))
 
     def _follow(self, fqn: str) -> bool:
         """Have the forwards of this module reported; return False where they are already, or there is no room."""

@@ -52,7 +52,7 @@ class Summarizer:
             "marks without a counterpart": resolver.unmatched,
             **{f"failures in {where}": count for where, count in self._recorder.failures.items()},
             **self._recorder.untimed,
-            **resolver.untimed,
+            **resolver.device_timer.untimed,
             **self._notes.skipped,
         }
         skipped = {reason: count for reason, count in lost.items() if count}

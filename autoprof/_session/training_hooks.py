@@ -83,16 +83,16 @@ class TrainingHooks:
         if auto:
             for hooks in self._optimizer_hooks():
                 hooks.attach()
-        for module in [*self._entries.values()]:
-            self._boundary(module).attach()
+        for boundary in self._boundaries():
+            boundary.attach()
         if auto:
             self._attach_backward()
         for optimizer in running_steps() if auto else ():
             self._steps.report(UpdateBegins(id(optimizer)))
         self._steps.start()
 
-    def _boundary(self, module: nn.Module) -> BoundaryProbe:
-        return BoundaryProbe(module, self.forward_begins)
+    def _boundaries(self) -> list[BoundaryProbe]:
+        return [BoundaryProbe(module, self.forward_begins) for module in [*self._entries.values()]]
 
     def _attach_backward(self) -> None:
         if self._backward is None:
@@ -115,9 +115,8 @@ class TrainingHooks:
 
     def _removes(self) -> list[Callable[[], object]]:
         """Return the functions that remove all hooks but that after optimizer steps, which may be running."""
-        boundaries = [self._boundary(module).detach for module in [*self._entries.values()]]
         before = self._optimizer_hooks()[1].detach
-        return [self._detach_backward, before, *boundaries]
+        return [self._detach_backward, before, *(boundary.detach for boundary in self._boundaries())]
 
     # Calls of the program.
 
@@ -161,8 +160,8 @@ class TrainingHooks:
         self._asleep, self._slept = steps, 0
         self._optimizer_hooks()[1].detach()
         self._detach_backward()
-        for module in [*self._entries.values()]:
-            self._boundary(module).detach()
+        for boundary in self._boundaries():
+            boundary.detach()
 
     def wake(self) -> None:
         """Attach the hooks again, and count the steps since. The detector sees the last update, as if it had slept."""
@@ -171,8 +170,8 @@ class TrainingHooks:
         slept, self._asleep = self._slept, 0
         self._optimizer_hooks()[1].attach()
         self._attach_backward()
-        for module in [*self._entries.values()]:
-            self._boundary(module).attach()
+        for boundary in self._boundaries():
+            boundary.attach()
         if slept and self._usual is not None:
             self._steps.skip(self._usual, slept - 1, self._updated_ns)
             self._updates.append(self._usual)
@@ -236,7 +235,9 @@ class TrainingHooks:
     def _carry_out(self, decisions: Sequence[Decision]) -> None:
         for decision in decisions:
             if isinstance(decision, EndStep):
-                self._usual = self._updates[0] if len(self._updates) == 1 and self._may_sleep else None
+                # Updates of an optimizer count the steps where it ends them, and nothing else needs each step's end.
+                may_sleep = self._steps.detector.auto and self._steps.may_skip
+                self._usual = self._updates[0] if len(self._updates) == 1 and may_sleep else None
                 self._updates.clear()
             elif isinstance(decision, (Exclude, Include)):
                 self._watch_validation(decision)
@@ -249,16 +250,11 @@ class TrainingHooks:
                     module = None if model is None else find_module(model, decision.fqn)
                     if module is not None and id(module) not in self._entries:
                         self._entries[id(module)] = module
-                        self._boundary(module).attach()
+                        BoundaryProbe(module, self.forward_begins).attach()
         if self._steps.is_off:
             for remove in self._removes():
                 with contain(ignore):
                     remove()
-
-    @property
-    def _may_sleep(self) -> bool:
-        """Whether updates of an optimizer count the steps: it ends them, and nothing else needs each step's end."""
-        return self._steps.detector.auto and self._steps.may_skip
 
     def _watch_validation(self, decision: Exclude | Include) -> None:
         """Have a backward pass reported that ends validation; where steps end without calls all are."""

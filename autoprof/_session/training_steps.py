@@ -32,7 +32,6 @@ from .events import (
     Exclude,
     ExcludeOpen,
     Include,
-    OutermostModuleCall,
     PauseBegins,
     PauseEnds,
 )
@@ -236,10 +235,10 @@ class TrainingSteps:
                 except Exception:
                     self._recorder.handle_failure("events")
 
-    def _calls_since(self, start: int) -> tuple[OutermostModuleCall, ...]:
-        """Return the outermost calls of modules that the training thread made since this position."""
+    def _calls_since(self, start: int) -> tuple[str, ...]:
+        """Return the fqns of the modules that the training thread called since this position, outermost calls only."""
         buffer, labels = self._recorder.buffer, self._recorder.labels
-        calls: list[OutermostModuleCall] = []
+        calls: dict[str, None] = {}
         inside, paused = -1, False
         for at in range(start, len(buffer), 2):
             code = buffer[at]
@@ -249,7 +248,7 @@ class TrainingSteps:
             if paused or kind not in (ENTER, LEAVE) or (at and buffer[at - 2] & KIND_MASK == THREAD):
                 continue
             if inside < 0 and kind == ENTER and (fqn := labels[code >> KIND_BITS & INDEX_MASK].fqn) is not None:
-                calls.append(OutermostModuleCall(at, fqn))
+                calls[fqn] = None
                 inside = code & ~KIND_MASK
             elif kind == LEAVE and code & ~KIND_MASK == inside:
                 inside = -1

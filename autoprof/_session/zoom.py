@@ -211,12 +211,10 @@ class Zoom(Observer):
         return {group.name: self._stopped(group) for group in self.groups}
 
     def _stopped(self, group: ModuleGroup) -> Stopped | None:
-        if not group.visible or group.name in self._hidden:
-            return (
-                "hidden"
-                if group.name in self._hidden or group.hidden or any(child.hidden for child in group.children)
-                else "leaf"
-            )
+        if group.name in self._hidden:
+            return "hidden"
+        if not group.visible:
+            return "hidden" if group.hidden or any(child.hidden for child in group.children) else "leaf"
         if group.name in self._opened:
             return None
         return "budget" if group.name in self._over_budget else "small"

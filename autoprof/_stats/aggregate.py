@@ -65,7 +65,7 @@ class Aggregate:
         self._observed_ns += elapsed_ns
         self._units.add_run(run, run.scalars, run.gap_scalars)
         for gap in run.gaps:
-            self._add_gap_before(gap)
+            self._add_gap(gap)
         self._settling = run.gaps[-1].steps > 0 or (self._settling and run.warmup)
         if self._settling or not run.warmup:  # the settling steps after a gap count
             self._run_steps += count
@@ -81,12 +81,14 @@ class Aggregate:
                 self._clock = "device"
             cut.add_run(run)
 
-    def _add_gap_before(self, gap: Gap) -> None:
+    def _add_gap(self, gap: Gap) -> None:
         """Add the gap before a recorded step, whose overhead counts autoprof's own work already."""
-        if gap.steps:
-            self.add_gap(gap.steps, gap.ns)
-            self._observed_ns += gap.overhead_ns
-            self._run_ns += gap.overhead_ns
+        elapsed_ns = gap.ns + gap.overhead_ns
+        self.unsampled_steps += gap.steps
+        self._unsampled_ns += gap.ns
+        self._observed_ns += elapsed_ns
+        self._run_steps += gap.steps
+        self._run_ns += elapsed_ns
 
     def _open_cut(self, number: int) -> CutStatistics:
         if len(self._cuts) >= MAX_CUTS:
@@ -105,16 +107,6 @@ class Aggregate:
     def add_memory(self, readings: Mapping[str, int]) -> None:
         """Add the latest readings of memory, of no recorded step."""
         self._memory.update(readings)
-
-    def add_gap(self, steps: int, elapsed_ns: int) -> None:
-        """Add unsampled steps; there are none where the run ends as a gap begins."""
-        if not steps:
-            return
-        self.unsampled_steps += steps
-        self._unsampled_ns += elapsed_ns
-        self._observed_ns += elapsed_ns
-        self._run_steps += steps
-        self._run_ns += elapsed_ns
 
     def summary(
         self, *, notes: tuple[str, ...] = (), skipped: Mapping[str, int] | None = None, gap: Gap = NO_GAP

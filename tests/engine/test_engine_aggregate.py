@@ -12,6 +12,7 @@ from autoprof import Finding, Phase, Row, Span, StepFrame, Summary
 from autoprof._stats import Aggregate
 from autoprof._stats.aggregate import OTHER_TARGETS
 from autoprof._stats.cut_statistics import MAX_ROWS
+from autoprof.frame import Gap
 from autoprof.testing import make_frame
 
 MS = 1_000_000
@@ -125,8 +126,7 @@ def test_the_mean_of_the_run_has_every_step_after_the_warm_up() -> None:
     aggregate.add(one_span(5, duration_ns=8 * MS, warmup=True))
     aggregate.add(one_span(5, duration_ns=6 * MS))
     aggregate.add(one_span(5, duration_ns=500 * MS, warmup=True))
-    aggregate.add_gap(10, 60 * MS)
-    summary = aggregate.summary()
+    summary = aggregate.summary(gap=Gap(10, 60 * MS))
     assert (summary.run_steps, summary.run_ns) == (103, (600 + 360 + 16 + 6 + 60) * MS)
     assert summary.run_mean_ns == summary.run_ns / 103
 

@@ -234,7 +234,7 @@ def test_an_observer_that_fails_with_a_step_is_called_no_more(fails: str) -> Non
     assert calls[-1] == fails
     assert seen == ["b step 1", "b frames [1]", "b step 2", "b frames [2]"]
     assert bench.passed == [1, 2]
-    assert bench.pipeline.summary().steps == 2
+    assert bench.pipeline.summarizer.summary().steps == 2
     assert bench.notes.all == (f"no throughput after ValueError: {fails}",)
 
 

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from autoprof._session import events
-from autoprof._session.events import OutermostModuleCall
 from autoprof._session.step_detector import MIN_UPDATES, StepDetector
 
 TRAIN = "forward backward update"
@@ -26,7 +25,7 @@ class Program:
         self.detector = StepDetector(**options)
         self.outcomes: list[str] = []
         self.loaders: dict[str, Loader] = {}
-        self.calls: list[OutermostModuleCall] = []
+        self.calls: dict[str, int] = {}
         self.position, self.thread = 0, 0
 
     def run(self, text: str) -> str:
@@ -55,11 +54,10 @@ class Program:
         """Report an event, with the calls that it needs."""
         since = self.detector.calls_needed(event)
         if since is not None:
-            calls = tuple(call for call in self.calls if call.start >= since)
-            event = event._replace(calls=calls)
+            event = event._replace(calls=tuple(fqn for fqn, start in self.calls.items() if start >= since))
         for decision in self.detector.decide(event):
             if isinstance(decision, events.EndStep):
-                self.calls, self.position = [], 0
+                self.calls, self.position = {}, 0
             self.outcomes.append(outcome(decision))
 
     def _forward(self, *how: str) -> None:
@@ -68,7 +66,7 @@ class Program:
         self.report(events.ForwardBegins(module, module == 1, training, graded, self.thread, inference))
 
     def _call(self, fqn: str) -> None:
-        self.calls.append(OutermostModuleCall(self.position, fqn))
+        self.calls[fqn] = self.position
         self.position += 4
 
     def _backward(self) -> None:
