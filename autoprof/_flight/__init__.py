@@ -1,7 +1,7 @@
 """The flight recorder: the last steps of each rank, hangs, and deep captures of chosen or requested steps."""
 
 from .ranks import HANG_REPORT, RankLine, describe_ranks, last_states, rank_lines, standing_out
-from .recorder import FlightRecorder, open_flight_recorder
+from .recorder import FlightRecorder
 from .ring import FILE, State, read_flight
 
 __all__ = [
@@ -12,7 +12,6 @@ __all__ = [
     "State",
     "describe_ranks",
     "last_states",
-    "open_flight_recorder",
     "rank_lines",
     "read_flight",
     "standing_out",

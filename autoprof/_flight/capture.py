@@ -107,7 +107,8 @@ class Capture:
         self._targets = tuple(targets)
         self._warn = warn
         self._replace = replace
-        self._recording = AllocatorRecording(history) if options.snapshot else None
+        allocator = AllocatorHistory() if history is None else history
+        self._recording = AllocatorRecording(allocator) if options.snapshot and allocator.available() else None
         self._profiler = Profiler(self._stop_for_other_profiler)
         self._named: NamedRanges | None = None
         self._process = os.getpid()
@@ -156,7 +157,7 @@ class Capture:
             self._write_trace()
         if self.profile is not None and self.options.names.tables:
             self._attempt(self._write_tables)
-        if self._recording is not None and self._recording.history is not None:
+        if self._recording is not None:
             self._attempt(partial(self._end_snapshot, self._recording))
 
     def averages(self) -> EventList:
@@ -201,9 +202,9 @@ class Capture:
         self.files, self.refused, self.profile, self.steps = [], None, None, []
         self._named = NamedRanges(self._targets, self.note, self.encoded_names)
         self._named.attach()
-        if self._recording is not None:
-            if self._recording.history is None:
-                self.note("deep capture: there is no CUDA device, so no snapshot of the allocator is written")
+        if options.snapshot and self._recording is None:
+            self.note("deep capture: there is no CUDA device, so no snapshot of the allocator is written")
+        elif self._recording is not None:
             self._attempt(self._recording.start)
 
     def _free_stem(self) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from typing import Final, NamedTuple
+from typing import Final
 
 from .._core.names import visible
 from .._core.units import NS_PER_S, count, format_ns, format_span
@@ -58,13 +58,6 @@ class RankLine:
         return "" if self.flight is None else visible(str(self.flight.text.get("site") or ""))
 
 
-class RanksText(NamedTuple):
-    """The states of all ranks: one sentence, and the lines of a table."""
-
-    verdict: str
-    table: list[str]
-
-
 def rank_lines(run: Path, world_size: int) -> list[RankLine]:
     """Read the files of all ranks; of a run that has none, return none."""
     lines = []
@@ -73,8 +66,7 @@ def rank_lines(run: Path, world_size: int) -> list[RankLine]:
         try:
             lines.append(RankLine(rank, read_flight(path)))
         except FileNotFoundError:
-            why = "no file here: on another machine, or it never began"
-            lines.append(RankLine(rank, None, why))
+            lines.append(RankLine(rank, None, "no file here: on another machine, or it never began"))
         except (OSError, ValueError) as error:
             lines.append(RankLine(rank, None, f"its file cannot be read ({type(error).__name__})"))
     return lines if any(line.flight is not None for line in lines) else []
@@ -118,10 +110,10 @@ def _is_stuck(flight: Flight) -> bool:
     return flight.last_unix_ns - flight.began_unix_ns > max(3 * flight.usual_ns, NS_PER_S)
 
 
-def describe_ranks(lines: Sequence[RankLine], width: int = 100) -> RanksText:
-    """Return the sentence and the table of the last states."""
+def describe_ranks(lines: Sequence[RankLine], width: int = 100) -> tuple[str, list[str]]:
+    """Return one sentence on the last states, and the lines of their table."""
     ranks, why = standing_out(lines)
-    return RanksText(_verdict(lines, ranks, why), _table(lines, ranks, why, width))
+    return _verdict(lines, ranks, why), _table(lines, ranks, why, width)
 
 
 def _verdict(lines: Sequence[RankLine], ranks: Sequence[int], why: str) -> str:
@@ -157,7 +149,6 @@ def _table(lines: Sequence[RankLine], marked: Sequence[int], why: str, width: in
 
 
 def _cells(line: RankLine, latest_unix_ns: int, marked: bool) -> tuple[str, ...]:
-    """Return the cells of a rank's line in the table."""
     flight, name = line.flight, f"{line.rank}{' *' if marked else ''}"
     if flight is None:
         return name, "", "", "", "", line.doing(), ""

@@ -11,7 +11,6 @@ import sys
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from pathlib import Path
 from time import perf_counter_ns, sleep
 from typing import TYPE_CHECKING, Any, Final
 
@@ -24,7 +23,7 @@ from ..probes.stacks import is_blocked
 from .ranks import HANG_REPORT, RankLine, describe_ranks, rank_lines
 from .ring import FILE, FlightFile, State, StepRing
 from .stack import Activity, read_activity
-from .watch import Hang, Look, StepWatch
+from .watch import Hang, StepWatch
 
 REQUEST: Final = "capture.request"
 """The name of the file that asks for a deep capture, in the folder of a rank."""
@@ -36,51 +35,28 @@ if TYPE_CHECKING:
     from ..config import FlightOptions
 
 
-def open_flight_recorder(
-    wanted: FlightOptions,
-    folder: RunFolder,
-    recorder: Recorder,
-    *,
-    names: Mapping[int, str],
-    warn: Callable[[str], None],
-) -> FlightRecorder | None:
-    """Return the flight recorder of a run, not started; None where it is off, or its file cannot be written."""
-    ranks = world_size()
-    if wanted.mode == "off" or (wanted.mode == "auto" and ranks == 1):
-        return None
-    flight = FlightRecorder(recorder, folder.path, folder.rank, ranks, names=names, warn=warn, hang_s=wanted.hang_s)
-    try:
-        flight.write_state({})
-    except OSError as error:
-        warn(f"the flight recorder is off: {FILE} cannot be written ({error.strerror})")
-        return None
-    return flight
-
-
 class FlightRecorder:
     """Write the state of one rank's training thread until ``close``."""
 
     def __init__(
         self,
+        run: RunFolder,
         recorder: Recorder,
-        run: Path,
-        rank: int,
-        world_size: int,
-        *,
         names: Mapping[int, str],
         warn: Callable[[str], None],
+        *,
         hang_s: float,
     ) -> None:
         self.ring = StepRing(perf_counter_ns())
         self._recorder = recorder
         self._requested = False
         self._captures_left = MAX_CAPTURES
-        self._run_folder = run
-        self._rank = rank
-        self._world_size = world_size
+        self._run_folder = run.path
+        self._rank = run.rank
+        self._world_size = world_size()
         self._names = names
         self._warn = warn
-        self._folder = run / f"rank{rank}"
+        self._folder = run.rank_path
         self._file = FlightFile(self._folder / FILE)
         self.watch = StepWatch(self.ring, self._look, hang_s=hang_s)
         self._thread_id = recorder.thread
@@ -90,6 +66,27 @@ class FlightRecorder:
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="autoprof flight recorder", daemon=True)
         self._process = os.getpid()
+
+    @classmethod
+    def open(
+        cls,
+        wanted: FlightOptions,
+        run: RunFolder,
+        recorder: Recorder,
+        *,
+        names: Mapping[int, str],
+        warn: Callable[[str], None],
+    ) -> FlightRecorder | None:
+        """Return the flight recorder of a run, not started; None where it is off, or its file cannot be written."""
+        if wanted.mode == "off" or (wanted.mode == "auto" and world_size() == 1):
+            return None
+        flight = cls(run, recorder, names, warn, hang_s=wanted.hang_s)
+        try:
+            flight.write_state({})
+        except OSError as error:
+            warn(f"the flight recorder is off: {FILE} cannot be written ({error.strerror})")
+            return None
+        return flight
 
     def start(self) -> None:
         """Start the thread."""
@@ -136,7 +133,9 @@ class FlightRecorder:
         """Look at the training; write its state, take requests, report a hang."""
         now_ns = perf_counter_ns()
         look, hang = self.watch.poll(now_ns)
-        self.write_state(_text(look))
+        text = {**look.activity._asdict(), "waits": look.waits}
+        del text["signature"]
+        self.write_state(text)
         self._look_for_request()
         if hang is not None and self._hangs < 5:
             self._hangs += 1
@@ -199,13 +198,6 @@ class FlightRecorder:
         lines: list[RankLine] = rank_lines(self._run_folder, self._world_size)
         if hang is None:  # it has ended meanwhile
             return
-        text = describe_ranks(lines)
-        write_atomic(self._run_folder / HANG_REPORT, "\n".join([str(hang), "", *text.table]) + "\n")
-        self._warn(f"{hang}: {text.verdict}; {self._run_folder / HANG_REPORT} has the state of every rank")
-
-
-def _text(look: Look) -> dict[str, Any]:
-    """Return the work of the training thread as the file has it."""
-    fields = look.activity._asdict()
-    del fields["signature"]
-    return {**fields, "waits": look.waits}
+        verdict, table = describe_ranks(lines)
+        write_atomic(self._run_folder / HANG_REPORT, "\n".join([str(hang), "", *table]) + "\n")
+        self._warn(f"{hang}: {verdict}; {self._run_folder / HANG_REPORT} has the state of every rank")

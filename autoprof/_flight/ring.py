@@ -112,8 +112,9 @@ def read_flight(path: Path) -> Flight:
     """Read a rank's file, also while its process runs. Raises ``OSError``, or ``ValueError`` for another content."""
     try:
         values = json.loads(path.read_bytes())
-        process = values.pop("host"), values.pop("process"), values.pop("process_start")
-        flight = Flight(is_running=_is_running(*process), **{**values, "state": State(values["state"])})
+        host, process, start = values.pop("host"), values.pop("process"), values.pop("process_start")
+        is_running = None if host != host_number() or not start else process_start(process) == start
+        flight = Flight(is_running=is_running, **{**values, "state": State(values["state"])})
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise ValueError(f"{path}: it is no flight recorder's file of this version") from error
     if not isinstance(flight.text, dict):
@@ -129,7 +130,3 @@ def process_start(process: int | str) -> int:
             return 0 if fields[0] in (b"Z", b"X") else int(fields[19])
     except (OSError, IndexError, ValueError):
         return 0
-
-
-def _is_running(host: int, process: int, start: int) -> bool | None:
-    return None if host != host_number() or not start else process_start(process) == start

@@ -18,28 +18,25 @@ from ..devices import AllocatorHistory
 class AllocatorRecording:
     """A recording of the allocator for a snapshot. One that the user has started goes on."""
 
-    def __init__(self, history: AllocatorHistory | None = None) -> None:
-        found = AllocatorHistory() if history is None else history
-        self.history = found if found.available() else None
-        """The allocator's history; None without a CUDA device."""
+    def __init__(self, history: AllocatorHistory) -> None:
+        self._history = history
         self._started = False
 
     def start(self) -> None:
         """Record from now on."""
-        if self.history is not None and not self.history.recording():
-            self.history.start(entries=100_000, stacks="python")
+        if not self._history.recording():
+            self._history.start(entries=100_000, stacks="python")
             self._started = True
 
     def write(self, path: Path) -> None:
         """Write a snapshot."""
-        if self.history is not None:
-            write_atomic(path, pickle.dumps(self.history.snapshot()))
+        write_atomic(path, pickle.dumps(self._history.snapshot()))
 
     def stop(self) -> None:
         """Stop the recording that ``start`` began."""
-        if self.history is not None and self._started:
+        if self._started:
             self._started = False
-            self.history.stop()
+            self._history.stop()
 
 
 class OomSnapshot:
@@ -50,18 +47,18 @@ class OomSnapshot:
     ) -> None:
         self._path = folder / f"memory_snapshot_rank{rank}_oom.pickle"
         self._warn = warn
-        self._recording = AllocatorRecording(history)
+        self._history = AllocatorHistory() if history is None else history
         self._left = 4
         """Snapshots that may be written, each over the last: a search for the largest batch runs out many times."""
         self._process = os.getpid()
 
     def open(self) -> None:
         """Wait for the memory to run out."""
-        if self._recording.history is None:
+        if not self._history.available():
             self._warn("memory_snapshot: there is no CUDA device, so no snapshot is written")
             return
         _open_snapshots.append(self)
-        self._recording.history.on_oom(_memory_ran_out)
+        self._history.on_oom(_memory_ran_out)
 
     def close(self) -> None:
         """Write no more."""
@@ -74,7 +71,7 @@ class OomSnapshot:
             return
         self._left -= 1
         with contain(self._fail):
-            self._recording.write(self._path)
+            write_atomic(self._path, pickle.dumps(self._history.snapshot()))
             self._warn(f"memory ran out: {self._path.name} has the allocator's blocks at that moment")
 
     def _fail(self, error: Exception) -> None:

@@ -24,11 +24,6 @@ class Announced:
             self._announce(instance)
         return self._method.__get__(instance, owner)
 
-    @property
-    def in_place(self) -> bool:
-        """Whether calls are announced."""
-        return vars(self._owner).get(self._name) is self
-
     def put(self) -> None:
         """Announce calls from now on; not where another package has replaced the method meanwhile."""
         if vars(self._owner).get(self._name) is self._method:
@@ -36,5 +31,5 @@ class Announced:
 
     def remove(self) -> None:
         """Put the original back."""
-        if self.in_place:
+        if vars(self._owner).get(self._name) is self:
             setattr(self._owner, self._name, self._method)

@@ -16,10 +16,6 @@ class ImportHook:
         self._name = name
         self._imported = imported
 
-    def install(self) -> None:
-        """Wait for the module."""
-        sys.meta_path.insert(0, self)
-
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
         """Called before each import; return None for all other modules."""
         if name != self._name:

@@ -127,7 +127,6 @@ def find_wrapper(model: nn.Module) -> nn.Module:
     """Return the wrapper that a framework has put around a model for several ranks; the model if there is none."""
     if world_size() == 1:
         return model
-    # The classes that a framework puts around a model whose ranks train together.
     wrappers = [
         one
         for one in _living_modules()

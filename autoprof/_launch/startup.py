@@ -23,7 +23,7 @@ def begin(folder: str) -> None:
     settings = LaunchSettings.read(os.environ)
     if settings is not None:
         launch = Launch(settings)
-        ImportHook("torch.optim.optimizer", launch.optimizers_imported).install()
+        sys.meta_path.insert(0, ImportHook("torch.optim.optimizer", launch.optimizers_imported))
         if settings.pid == os.getpid():
             atexit.register(partial(launch.report, settings.pid))
     sys.path[:] = [one for one in sys.path if one != folder]
@@ -57,7 +57,6 @@ class Launch:
         Announced(module.Optimizer, "__init__", self._optimizer_made).put()
 
     def _optimizer_made(self, optimizer: Any) -> None:
-        """Called before each optimizer is initialised."""
         if self._failed:
             return
         try:
@@ -74,7 +73,8 @@ class Launch:
         """Say why nothing was recorded, if nothing was and the program ended well. Called at exit."""
         if os.getpid() != pid or self._failed or hasattr(sys, "last_type"):
             return
-        if _program_has_session():
+        lifecycle = sys.modules.get("autoprof._process.lifecycle")  # import nothing that the program has not imported
+        if lifecycle is not None and lifecycle.program_has_session():
             say(
                 "the program opens a session itself (autoprof.instrument or a framework callback): "
                 "its configuration and output folder apply, not those of autoprof run"
@@ -100,12 +100,6 @@ def say(message: str) -> None:
 
         before = "\n" if has_open_bar() else ""
         print(f"{before}autoprof run: {message}", file=sys.stderr, flush=True)
-
-
-def _program_has_session() -> bool:
-    """Return whether the program has opened a session itself; import nothing that it has not imported."""
-    lifecycle = sys.modules.get("autoprof._process.lifecycle")
-    return lifecycle is not None and lifecycle.program_has_session()
 
 
 def _has_children() -> bool:

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from .._session.session import Session
     from ..sinks import Config
 
-_dispatch_modes = getattr(torch._C, "_len_torch_dispatch_stack", lambda: 0)
-
 
 class Trainings:
     """Find the trainings of one process, one after another, and hold the session of the present one.
@@ -80,7 +78,11 @@ class Trainings:
 
     def _module_called(self, module: nn.Module) -> None:
         """Called before each call of a module while a new optimizer's parameters have not been called."""
-        if not torch.is_grad_enabled() or _dispatch_modes() or torch._C._get_tracing_state() is not None:
+        if (
+            not torch.is_grad_enabled()
+            or torch._C._len_torch_dispatch_stack()
+            or torch._C._get_tracing_state() is not None
+        ):
             return
         if not self._lock.acquire(blocking=False):
             return
@@ -166,11 +168,7 @@ class Trainings:
         self._number += 1
         count = sum(1 for ref in self._optimizers if ref() is not None)
         # Optimizers that step in turn; more of them step inside the backward, one for each parameter.
-        found = FoundTraining(
-            self._run_name(),
-            sys.stderr,
-            count if count <= 8 else 0,
-        )
+        found = FoundTraining(self._run_name(), sys.stderr, count if count <= 8 else 0)
         session = open_session(model, self._config(), optimizer=None, sinks=(), found=found)
         self.session, self._covered = session, frozenset(id(one) for one in model.parameters())
         self._opened = True
@@ -195,9 +193,9 @@ class Trainings:
     def _config(self) -> Config:
         from ..sinks import load_config
 
-        settings = self._settings
-        config = load_config(settings.config)
-        return config.model_copy(update={"output": Path(settings.folder) / (settings.output or config.output)})
+        config = load_config(self._settings.config)
+        output = Path(self._settings.folder) / (self._settings.output or config.output)
+        return config.model_copy(update={"output": output})
 
     def _run_name(self) -> str | None:
         """Return the name that all ranks give to the run of this training; None for a single process."""

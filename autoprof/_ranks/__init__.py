@@ -3,10 +3,9 @@
 from .calls import UNKNOWN_MEMBERS, CallKey, call_ends
 from .causes import Cause
 from .comparison import MIN_COMMON_STEPS, RankComparison, SlowRank, compare_ranks, name_ranks
-from .excess import MIN_SHARE, Kind
+from .excess import MIN_SHARE, median_of_others
 from .exchange import Exchange, RankPlace
-from .median_of_others import median_of_others
-from .monitor import RankMonitor, compare_saved, read_ranks
+from .monitor import RankMonitor, compare_saved
 from .phrases import phrase_slow
 from .record import OwnWork, RankRecord, SpanKey
 from .record_reader import FolderRecords, LeftOut, read_folder, read_record
@@ -19,7 +18,6 @@ __all__ = [
     "Cause",
     "Exchange",
     "FolderRecords",
-    "Kind",
     "LeftOut",
     "OwnWork",
     "RankComparison",
@@ -35,6 +33,5 @@ __all__ = [
     "name_ranks",
     "phrase_slow",
     "read_folder",
-    "read_ranks",
     "read_record",
 ]

@@ -11,8 +11,7 @@ import numpy.typing as npt
 from .._stats.median import median
 from ..frame import Phase
 from .aligned import align_rows
-from .excess import Kind
-from .median_of_others import median_of_others
+from .excess import Kind, median_of_others
 from .record import BATCH_SCALARS, CLOCK_SCALAR, CPU_WAIT_SCALAR, WAIT_ROWS, RankRecord, SpanKey
 
 Cause = Literal["data", "copies", "batches", "clock", "busy machine", "machine", "module", "optimizer", "user", "host"]

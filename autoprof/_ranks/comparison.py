@@ -17,16 +17,7 @@ from .._stats.median import median
 from ..frame import Nanoseconds, Phase
 from .aligned import AlignedRow, align_rows, row_times
 from .causes import Cause, find_cause
-from .excess import (
-    MIN_SHARE,
-    Excess,
-    Kind,
-    Times,
-    late_steps,
-    persistent_excess,
-    rare_excess,
-)
-from .median_of_others import median_of_others
+from .excess import MIN_SHARE, Excess, Kind, Times, late_steps, median_of_others, persistent_excess, rare_excess
 from .record import COMM_ROW, OUTSIDE_ROW, WAIT_ROWS, RankRecord, SpanKey
 
 MIN_COMMON_STEPS: Final = 10

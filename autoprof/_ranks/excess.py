@@ -17,7 +17,6 @@ import numpy.typing as npt
 from .._stats.intervals import Interval, median_of_values
 from .._stats.median import median
 from ..frame import Nanoseconds
-from .median_of_others import median_of_others
 
 Times = npt.NDArray[np.float64]
 Kind = Literal["persistent", "recurring", "one-off"]
@@ -59,6 +58,22 @@ class LateSteps(NamedTuple):
     late_ns: dict[int, dict[int, float]]
 
 
+def median_of_others(times: npt.ArrayLike) -> npt.NDArray[np.float64]:
+    """Return for each rank the median of the other ranks' times, in each column.
+
+    ``times`` has one row for each of at least two ranks. Unlike a mean, the median ignores another slow rank.
+    """
+    values = np.asarray(times, dtype=np.float64)
+    order = np.argsort(values, axis=0, kind="stable")
+    place = np.argsort(order, axis=0, kind="stable")
+    ascending = np.take_along_axis(values, order, axis=0)
+    low, high = (len(values) - 2) // 2, (len(values) - 1) // 2  # the middle places among the others
+    lower = np.where(place <= low, ascending[low + 1], ascending[low])
+    upper = np.where(place <= high, ascending[high + 1], ascending[high])
+    middle: npt.NDArray[np.float64] = (lower + upper) / 2
+    return middle
+
+
 def persistent_excess(times: Times, step_ns: float, comparisons: int, *, min_share: float = MIN_SHARE) -> list[Excess]:
     """Return the ranks that take longer than the others in most steps; ``times`` is by rank and step.
 
@@ -91,17 +106,12 @@ def late_steps(times: Times, step_ns: float, own_ns: float) -> LateSteps:
     """Return the steps in which ranks are later than usual in one row; ``own_ns`` is the usual time of all rows."""
     excess = times - median_of_others(times)
     beyond = excess - np.maximum(median(excess, axis=1), 0)[:, None]
-    bound = late_bound(beyond, step_ns)
+    bound = max(2 * MIN_SHARE * step_ns, 2 * SPREADS * 1.4826 * float(median(np.abs(beyond))))
     found: dict[int, dict[int, float]] = {}
     for at, index in np.argwhere(beyond >= bound).tolist():
         found.setdefault(at, {})[index] = float(beyond[at, index])
     usual = float(median(times))
     return LateSteps(min(max(usual / max(own_ns, 1.0), 1 / 20), 1.0), found)
-
-
-def late_bound(beyond: Times, step_ns: float) -> float:
-    """Return the time beyond the usual from which a step is late."""
-    return max(2 * MIN_SHARE * step_ns, 2 * SPREADS * 1.4826 * float(median(np.abs(beyond))))
 
 
 def rare_excess(
@@ -114,7 +124,7 @@ def rare_excess(
     """
     ranks, count = lengths.shape
     step_ns = float(median(lengths))
-    sizes_of = [{at: np.array(_event_sizes(late)) for at, late in row.late_ns.items()} for row in rows]
+    sizes_of = [{at: _event_sizes(late) for at, late in row.late_ns.items()} for row in rows]
     everything = np.concatenate([np.zeros(0), *(sizes for by_rank in sizes_of for sizes in by_rank.values())])
     largest = np.zeros(ranks)
     sums = np.zeros(ranks)
@@ -129,8 +139,8 @@ def rare_excess(
             if sizes.sum() < min_share * step_ns * count:
                 continue
             events = events_of(late)
-            event = find_single_event(late, events)
-            if event is not None:
+            if 2 * (sizes.sum() - sizes.max()) <= sizes.max():  # one event is much larger than all others
+                event = events[int(sizes.argmax())]
                 least_ns = max(ONE_OFF_NS, ONE_OFF_STEPS * step_ns, 2 * np.delete(largest, at).max())
                 ns, longer_ns = sum(late[index] for index in event), (lengths[at, event] - step_ns).sum()
                 if ns >= least_ns and 2 * longer_ns >= ns:
@@ -141,26 +151,12 @@ def rare_excess(
             large = int((sizes >= least_ns).sum())
             chance = binomial_tail(large, int((everything >= least_ns).sum()), row.weight / ranks)
             if period is not None:
-                chance *= chance_of_period(period, large, count)
+                chance *= min(float(period) ** (1 - large) * count, 1.0)  # that events at random are so far apart
             alone = period is not None or sums[at] >= 2 * np.delete(sums, at).max()
             is_surprising = chance * ranks * len(rows) <= ERROR
             if alone and is_surprising and len(events) >= MIN_RECURRING and 2 * len(late) < count:
                 found.append((number, Excess(at, "recurring", _mean(late, count), tuple(sorted(late)), period)))
     return sorted(found, key=lambda entry: -entry[1].ns.middle)
-
-
-def find_single_event(late: dict[int, float], events: list[list[int]]) -> list[int] | None:
-    """Return the steps of the event that is much larger than all others; None where there is none."""
-    sums = _event_sizes(late)
-    *others, largest = sorted(sums)
-    if 2 * sum(others) > largest:
-        return None
-    return events[sums.index(largest)]
-
-
-def chance_of_period(period: int, events: int, count: int) -> float:
-    """Return at most the chance that events at random in ``count`` steps lie this many steps apart."""
-    return min(float(period) ** (1 - events) * count, 1.0)
 
 
 def find_period(steps: Nanoseconds, late: Mapping[int, float]) -> int | None:
@@ -188,11 +184,7 @@ def find_period(steps: Nanoseconds, late: Mapping[int, float]) -> int | None:
 
 
 def binomial_tail(least: int, count: int, chance: float) -> float:
-    """Return the probability of at least ``least`` successes among ``count``."""
-    if least <= 0 or chance >= 1:
-        return 1.0
-    if chance <= 0 or least > count:
-        return 0.0
+    """Return the probability of at least ``least`` successes among ``count``; ``chance`` is between 0 and 1."""
     logs = (
         lgamma(count + 1) - lgamma(n + 1) - lgamma(count - n + 1) + n * log(chance) + (count - n) * log1p(-chance)
         for n in range(least, count + 1)
@@ -228,9 +220,8 @@ def events_of(late: dict[int, float]) -> list[list[int]]:
     return events
 
 
-def _event_sizes(late: dict[int, float]) -> list[float]:
-    """Return the time of each event."""
-    return [sum(late[index] for index in event) for event in events_of(late)]
+def _event_sizes(late: dict[int, float]) -> Times:
+    return np.array([sum(late[index] for index in event) for event in events_of(late)])
 
 
 def _mean(late: dict[int, float], count: int) -> Interval:

@@ -125,7 +125,8 @@ class Exchange:
         if self.connected:
             if self.place.rank:
                 self._send(closing=closing)
-                self._read_rate()
+                if self._store.check(["rate"]):
+                    self._rates.agreed_rate = float(self._store.get("rate"))
             else:
                 self._collect()
                 if not self._stop.is_set() and self._clock() >= self._compared_at:
@@ -149,10 +150,6 @@ class Exchange:
         self._store.set(f"message/{self.place.rank}", encode(message))
         if not self.messages:
             self._store.append("joined", f"{self.place.rank},")
-
-    def _read_rate(self) -> None:
-        if self._store.check(["rate"]):
-            self._rates.agreed_rate = float(self._store.get("rate"))
 
     def _collect(self) -> None:
         """Read the messages of all ranks, and put the rate there that all afford."""
@@ -182,13 +179,9 @@ class Exchange:
             return
         self.exchange(closing=True)
         until = self._clock() + CLOSING_S
-        while not self.place.rank and self._clock() < until and self._awaited():
+        while not self.place.rank and self._clock() < until and any(one.status == "alive" for one in self.states()):
             time.sleep(0.02)
             self.exchange()
-
-    def _awaited(self) -> bool:
-        """Return whether a rank that is alive has not sent its last message."""
-        return any(state.status == "alive" for state in self.states())
 
     # On the training thread.
 

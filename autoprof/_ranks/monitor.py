@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from ..errors import OutputError
 from .comparison import RankComparison, compare_ranks
 from .exchange import Exchange
+from .record import RankRecord
 from .record_reader import read_folder
-
-
-def read_ranks(run: Path, world_size: int) -> RankComparison:
-    """Compare the ranks whose records are in a run's folder."""
-    try:
-        records = read_folder(run, world_size).records
-    except OutputError:
-        records = {}
-    return compare_ranks(records, world_size=world_size)
 
 
 def compare_saved(run: Path, world_size: int, saved: RankComparison | None) -> RankComparison:
@@ -27,7 +21,10 @@ def compare_saved(run: Path, world_size: int, saved: RankComparison | None) -> R
     # Steps compared below which the records are read: they may have more.
     if saved is not None and saved.missing is None and not saved.absent and saved.steps >= 64:
         return saved
-    read = read_ranks(run, world_size)
+    records: Mapping[int, RankRecord] = {}
+    with suppress(OutputError):
+        records = read_folder(run, world_size).records
+    read = compare_ranks(records, world_size=world_size)
     return read if saved is None or _extent(read) > _extent(saved) else saved
 
 

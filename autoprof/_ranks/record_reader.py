@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from .._storage.records import part_names, parts_of
-from .._storage.runs import read_json
+from .._storage.runs import read_json, shared_folder
 from .._storage.span_blocks import BlockReader
 from .._storage.steps_jsonl import BAD_LINE, FrameDecoder
 from ..errors import OutputError
@@ -49,9 +50,7 @@ def read_folder(folder: Path, world_size: int | None = None) -> FolderRecords:
         raise OutputError(
             f"{folder}: has no folders of ranks; allowed: the folder of a run, which contains rank0, rank1, …"
         )
-    infos = {rank: _read_info(folder, rank) for rank in ranks}
-    sizes = (size for info in infos.values() if isinstance(size := info.get("world_size"), int))
-    world_size = max(world_size or max(sizes, default=0), max(ranks) + 1)
+    world_size = max(world_size or max(_recorded_size(folder, rank) for rank in ranks), max(ranks) + 1)
     records: dict[int, RankRecord] = {}
     left_out = []
     # Steps read of all ranks together, some 100 MB of times; of more ranks, fewer steps each.
@@ -72,37 +71,25 @@ def read_folder(folder: Path, world_size: int | None = None) -> FolderRecords:
     return FolderRecords(str(folder), world_size, records, tuple(left_out))
 
 
-def _read_info(folder: Path, rank: int) -> Mapping[str, Any]:
-    """Return a rank's ``run.json``, that of rank 0 being the run's; empty where it cannot be read."""
-    path = folder / "run.json" if rank == 0 else folder / f"rank{rank}" / "run.json"
-    try:
-        found = read_json(path)
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, Mapping) else {}
+def _recorded_size(folder: Path, rank: int) -> int:
+    """Return the number of ranks in a rank's ``run.json``; 0 where it cannot be read."""
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        return int(read_json(shared_folder(folder, rank) / "run.json")["world_size"])
+    return 0
 
 
 def read_record(path: Path, steps: int = MAX_STEPS) -> RankRecord:
     """Read the last ``steps`` of a record without warm-up."""
-    work = OwnWork(steps)
-    for frame in read_last_frames(path, steps):
-        work.add(frame)
-    return work.record()
-
-
-def read_last_frames(path: Path, steps: int) -> list[StepFrame]:
-    """Return the last ``steps`` frames of a record, in order."""
-    found: list[StepFrame] = []
+    work, frames = OwnWork(steps), list[StepFrame]()
     for number in reversed(parts_of(path)):
         lines_name, spans_name = part_names(number)
-        blocks = BlockReader(path.with_name(spans_name))
-        try:
-            found = _last_frames(path.with_name(lines_name), blocks, steps - len(found)) + found
-        finally:
-            blocks.close()
-        if len(found) >= steps:
+        with closing(BlockReader(path.with_name(spans_name))) as blocks:
+            frames = _last_frames(path.with_name(lines_name), blocks, steps - len(frames)) + frames
+        if len(frames) >= steps:
             break
-    return found
+    for frame in frames:
+        work.add(frame)
+    return work.record()
 
 
 def _last_frames(path: Path, blocks: BlockReader, steps: int) -> list[StepFrame]:

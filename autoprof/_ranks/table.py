@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
-from typing import Final, Literal, TypeVar
+from typing import Final, Literal, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -23,14 +23,12 @@ RankStatus = Literal["alive", "late", "closed", "missing"]
 """``closed``: it has sent its last message. ``missing``: it has never sent one."""
 
 
-@dataclass(frozen=True, slots=True)
-class RankState:
-    """A rank as rank 0 sees it."""
+class RankState(NamedTuple):
+    """A rank as rank 0 sees it, and its last step that is known."""
 
     rank: int
     status: RankStatus
     step: int | None = None
-    """Its last step that is known."""
 
 
 @dataclass(slots=True)
@@ -39,12 +37,6 @@ class _RankMessages:
 
     last_s: float
     messages: deque[Message]
-
-    @property
-    def step(self) -> int | None:
-        """The last step that is known."""
-        steps = [int(message.record.steps[-1]) for message in self.messages if len(message.record.steps)]
-        return max(steps, default=None)
 
 
 def kept_messages(world_size: int) -> int:
@@ -94,10 +86,11 @@ class RankTable:
         entry = self._entries.get(rank)
         if entry is None:
             return RankState(rank, "missing")
+        step = max((int(one.record.steps[-1]) for one in entry.messages if len(one.record.steps)), default=None)
         if entry.messages[-1].closing:
-            return RankState(rank, "closed", entry.step)
+            return RankState(rank, "closed", step)
         is_late = now - entry.last_s > LATE_INTERVALS * interval_s
-        return RankState(rank, "late" if is_late else "alive", entry.step)
+        return RankState(rank, "late" if is_late else "alive", step)
 
     def records(self) -> dict[int, RankRecord]:
         """Return the steps of each rank, from all messages that are kept."""

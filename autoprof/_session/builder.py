@@ -259,7 +259,7 @@ class _Builder:
         """Make the parts that write marks; nothing but functions is attached yet."""
         model, recorder, settings, attached = self._model, self._recorder, self._settings, self._attached
         for i, rule in enumerate(settings.functions):
-            where = settings.source.place(f"functions[{i}].path")
+            where = settings.source.place(("functions", i, "path"))
             attached.add(probe_function(rule.path, rule.label, where).remove)
         self._footprint = Footprint(model, self._memory_names())
         hooks = make_hooks(recorder)
@@ -388,7 +388,7 @@ class _Builder:
             mark_ns=self._mark_ns,
             cost_meters=meters,
             warmup=self._settings.sample.warmup,
-            listeners=self._listeners(pipeline, flight),
+            listeners=self._listeners(flight),
             pause_listeners=(stacks.exclude,) if flight is None else (stacks.exclude, flight.ring.pause),
             flight=flight,
         )
@@ -424,7 +424,7 @@ class _Builder:
         calls = CallMonitor(find(SyncProbe), find(LogProbe), find(CompilationProbe), find(DebugProbe))
         return Diagnosis(facts, self._footprint, calls, ranks, StackMonitor(find(StackProbe)), ThreadMonitor())
 
-    def _listeners(self, pipeline: Pipeline, flight: FlightRecorder | None) -> list[StepListener]:
+    def _listeners(self, flight: FlightRecorder | None) -> list[StepListener]:
         """Begin the snapshot and the captures that the settings ask for, or the flight recorder."""
         settings, folder, warn = self._settings, self._folder, self._notes.warn_once
         if folder is None:
@@ -445,12 +445,10 @@ class _Builder:
             folder.rank,
             targets=self._named,
             reserve=self._sampler.reserve,
-            summary=pipeline.summarizer.summary,
             warn=warn,
             take_request=(lambda: False) if flight is None else flight.take_request,
         )
         self._attached.add(captures.close)
-        captures.begin()
         if flight is not None:
             flight.start()
         return [captures.step_begins]
@@ -459,13 +457,13 @@ class _Builder:
         """Make the flight recorder; None where it is off, or where this run writes no files."""
         if self._folder is None:
             return None
-        from .._flight import open_flight_recorder
+        from .._flight import FlightRecorder
 
         names = {id(node.inner): node.fqn.replace(".", "/") for node in walk(self._model) if node.fqn}
         if self._tree is None:
             names |= {id(target.module): target.name for target in self._named}
         wanted, warn = self._settings.flight_recorder, self._notes.warn_once
-        flight = open_flight_recorder(wanted, self._folder, self._recorder, names=names, warn=warn)
+        flight = FlightRecorder.open(wanted, self._folder, self._recorder, names=names, warn=warn)
         if flight is not None:
             self._attached.add(flight.close)
         return flight

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
 
@@ -113,12 +114,7 @@ class RecordWriter:
 
     def _open_part(self) -> tuple[AppendFile, AppendFile]:
         lines_name, spans_name = part_names(self._number)
-        lines = AppendFile(self._folder / lines_name)
-        try:
-            return lines, AppendFile(self._folder / spans_name)
-        except BaseException:
-            lines.close()
-            raise
+        return AppendFile(self._folder / lines_name), AppendFile(self._folder / spans_name)
 
     def _begin_part(self) -> None:
         self._whole.append((self._number, self._size))
@@ -172,11 +168,8 @@ class Frames:
     def __iter__(self) -> Iterator[StepFrame]:
         self.bad_lines = 0
         for path, number in zip(record_files(self.path), parts_of(self.path), strict=False):
-            blocks = BlockReader(path.with_name(part_names(number)[1]))
-            try:
+            with closing(BlockReader(path.with_name(part_names(number)[1]))) as blocks:
                 yield from self._part(path, FrameDecoder(blocks))
-            finally:
-                blocks.close()
 
     def _part(self, path: Path, decoder: FrameDecoder) -> Iterator[StepFrame]:
         try:

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from .._core.names import file_name
+from .._process.hosts import host_number
 from ..errors import OutputError
 from ..summary import Summary
 from .atomic import write_atomic
@@ -89,16 +90,21 @@ class RunFolder:
 
     def write_summary(self, summary: Summary, report: Sequence[str]) -> None:
         """Write ``summary.json``, and the lines of the report to ``summary.txt``; ranks but 0 in their own folders."""
-        where = self.path if self.rank == 0 else self.rank_path
+        where = shared_folder(self.path, self.rank)
         write_atomic(where / "summary.json", json.dumps(summary.to_dict(), indent=1, ensure_ascii=False) + "\n")
         write_atomic(where / "summary.txt", "\n".join(report) + "\n")
 
     @property
     def _info_path(self) -> Path:
-        return (self.path if self.rank == 0 else self.rank_path) / "run.json"
+        return shared_folder(self.path, self.rank) / "run.json"
 
     def _write_info(self) -> None:
         write_atomic(self._info_path, json.dumps(self.info, indent=1, ensure_ascii=False, default=str) + "\n")
+
+
+def shared_folder(run: Path, rank: int) -> Path:
+    """Return the folder of a rank's ``run.json`` and summary; those of rank 0 are the run's."""
+    return run if rank == 0 else run / f"rank{rank}"
 
 
 def _claim(root: Path, name: str | None, shared: str | None) -> Path:
@@ -126,7 +132,7 @@ def _describe(rank: int, world_size: int, config: Mapping[str, Any] | None, devi
         "command": shlex.join([sys.executable, *sys.argv]),
         "versions": {"python": platform.python_version(), "torch": _version("torch"), "autoprof": _version()},
         "host": f"{uname.node} ({uname.system}-{uname.release}-{uname.machine})",
-        "boot_id": _boot_id(),
+        "host_number": host_number(),
         "rank": rank,
         "world_size": world_size,
         "devices": list(devices),
@@ -139,14 +145,6 @@ def _describe(rank: int, world_size: int, config: Mapping[str, Any] | None, devi
 
 def _now() -> str:
     return datetime.now(timezone.utc).astimezone().isoformat(timespec="seconds")
-
-
-def _boot_id() -> str | None:
-    """Return the id of the running system, which differs between hosts of one name; None where it has none."""
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip() or None
-    except (OSError, ValueError):
-        return None
 
 
 def _version(distribution: str = "torch-autoprof") -> str | None:
@@ -180,18 +178,13 @@ class Run:
 
     def clock(self, rank: int) -> str | None:
         """Return a name of the clock that a rank read, equal for ranks of one host; None where it is unknown."""
-        info: Any = self.info
-        if rank != 0:
-            try:
-                info = read_json(self.path / f"rank{rank}" / "run.json")
-            except (OSError, ValueError):
-                return None
-        found = isinstance(info, Mapping) and (info.get("boot_id") or info.get("host"))
-        return found if isinstance(found, str) else None
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+            return str(read_json(shared_folder(self.path, rank) / "run.json")["host_number"])
+        return None
 
     def rank_summary(self, rank: int) -> Summary | None:
         """Return the summary of one rank, None where it did not write one."""
-        path = (self.path if rank == 0 else self.path / f"rank{rank}") / "summary.json"
+        path = shared_folder(self.path, rank) / "summary.json"
         if not path.is_file():
             return None
         try:

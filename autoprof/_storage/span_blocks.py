@@ -94,7 +94,9 @@ class BlockReader:
                 self._file = self._path.open("rb")
             self._file.seek(offset)
             head = self._file.read(HEADER.size)
-            return head, self._file.read(stream_length(head))
+            if len(head) < HEADER.size or head[:4] != MAGIC:
+                raise ValueError("no block begins here")
+            return head, self._file.read(min(HEADER.unpack(head)[1], 2**28))
         except OSError as error:
             raise ValueError(f"{self._path}: cannot be read ({error.strerror})") from error
 
@@ -103,16 +105,6 @@ class BlockReader:
         if self._file is not None:
             self._file.close()
             self._file = None
-
-
-def stream_length(head: bytes) -> int:
-    """Return the number of bytes behind a header. Raises ``ValueError`` for bytes that are none."""
-    if len(head) < HEADER.size or head[:4] != MAGIC:
-        raise ValueError("no block begins here")
-    length = int(HEADER.unpack(head)[1])
-    if length > 2**28:
-        raise ValueError(f"a block of {length} bytes")
-    return length
 
 
 def _differences(name: str, column: Matrix) -> Matrix:

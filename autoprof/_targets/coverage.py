@@ -7,7 +7,7 @@ from collections.abc import Collection
 import torch
 from torch import nn
 
-from .._core.names import quoted, shorten, visible
+from .._core.names import shorten, visible
 from .tree import ModuleNode, walk
 
 
@@ -32,17 +32,6 @@ def scripted_around(nodes: list[ModuleNode]) -> dict[ModuleNode, str]:
 def hidden_notes(nodes: list[ModuleNode], chosen: Collection[ModuleNode]) -> list[str]:
     """Name the chosen modules that no hook sees."""
     scripted = scripted_around(nodes)
-    inside = [node for node in nodes if node in chosen and node in scripted]
-    if not inside:
-        return []
-    around = list(dict.fromkeys(scripted[node] for node in inside))
-    which = shorten(visible(", ".join(node.fqn for node in inside)), 200)
-    return [f"model: hooks do not fire inside {_around(around)}: {which}"]
-
-
-def _around(fqns: list[str]) -> str:
-    if fqns == [""]:
-        return "the model, which is scripted"
-    if len(fqns) == 1:
-        return f"the scripted module {quoted(fqns[0])}"
-    return f"the {len(fqns)} scripted modules {', '.join(map(quoted, fqns[:3]))}" + (", …" if len(fqns) > 3 else "")
+    inside = [node.fqn for node in nodes if node in chosen and node in scripted]
+    which = shorten(visible(", ".join(inside)), 200)
+    return [f"model: hooks do not fire inside modules that TorchScript runs: {which}"] if inside else []

@@ -14,6 +14,7 @@ from typing import Any, Final
 from torch import nn
 
 from .._core.names import visible
+from .._core.units import count
 from .groups import ModuleGroup
 from .tree import ModuleNode, walk
 
@@ -53,8 +54,8 @@ class CutRules:
         deepest = max((rule["match"] for rule in rules), key=lambda match: match.count("."), default="")
         head = _HEAD.format(
             file=visible(file),
-            rows=_counted(len(cut), "row"),
-            modules=_counted(sum(one.group.blocks for one in cut), "module"),
+            rows=count(len(cut), "row"),
+            modules=count(sum(one.group.blocks for one in cut), "module"),
             example=visible(f"{deepest}\\.\\w+" if deepest else r"\w+"),
         )
         lines = ["targets:" if cut else "targets: []"]
@@ -99,23 +100,17 @@ def _any_number(words: Sequence[str]) -> str:
 
 
 def _one_of(words: Sequence[str]) -> str:
-    """Return a pattern of exactly these words."""
     return re.escape(words[0]) if len(words) == 1 else f"(?:{'|'.join(map(re.escape, words))})"
 
 
 def _comment(one: CutGroup) -> str:
     words = [one.group.class_name]
     if one.group.blocks > 1:
-        words.append(_counted(one.group.blocks, "module"))
+        words.append(count(one.group.blocks, "module"))
     if one.share is not None:
         words.append(f"{one.share:.1%} of the step")
     return ", ".join(words) + (f"; {one.reason}" if one.reason else "")
 
 
-def _counted(number: int, word: str) -> str:
-    return f"{number} {word}{'s' * (number != 1)}"
-
-
 def _scalar(text: str) -> str:
-    """Return the text as a YAML scalar in quotes."""
     return "'" + text.replace("'", "''") + "'" if text.isprintable() else json.dumps(text)

@@ -67,9 +67,6 @@ class ModuleGroup:
         return tuple(Target(node.module, node.fqn, self.name, phases, False, NO_RULE) for node in self.nodes)
 
 
-_Places = dict[str, tuple[ModuleNode, ...]]
-
-
 def group_tree(model: nn.Module) -> ModuleGroup:
     """Return the model as a group with all groups inside it; a shared module is in the first of its groups."""
     nodes = walk(model)
@@ -117,7 +114,7 @@ class _Grouping:
         return {attribute: tuple(nodes) for attribute, nodes in found.items()}
 
     def _alike(
-        self, parent: ModuleNode, places: _Places, is_named: bool
+        self, parent: ModuleNode, places: dict[str, tuple[ModuleNode, ...]], is_named: bool
     ) -> Iterator[tuple[str, tuple[ModuleNode, ...]]]:
         """Yield path and nodes of each group among the children of equal parents, in the order of the model.
 

@@ -86,11 +86,8 @@ def _name(rule: TargetRule, node: ModuleNode) -> str | None:
     match = next(filter(None, map(rule.match_pattern.fullmatch, node.fqns)), None)
     if match is None:
         return None
-    return clean_name(_default_name(node, match.string) if rule.name is None else match.expand(rule.name))
-
-
-def _default_name(node: ModuleNode, fqn: str) -> str:
-    return fqn.replace(".", "/") or node.class_name
+    default = match.string.replace(".", "/") or node.class_name
+    return clean_name(default if rule.name is None else match.expand(rule.name))
 
 
 def _first_cut(model: nn.Module, nodes: list[ModuleNode]) -> Selection:

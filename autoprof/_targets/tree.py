@@ -95,15 +95,11 @@ class ModuleNode:
                 pending.extend(reversed(node.children))
 
 
-_Visit = tuple[str, ModuleNode, frozenset[ModuleNode]]
-"""A pending visit: fqn, node, the nodes above it."""
-
-
 def walk(model: nn.Module) -> list[ModuleNode]:
     """Return the model's nodes in the order of ``named_modules``, the model first; a shared module is one node."""
     known: dict[int, ModuleNode] = {}
     order: list[ModuleNode] = []
-    pending: list[_Visit] = [("", _node(model, known), frozenset())]
+    pending: list[tuple[str, ModuleNode, frozenset[ModuleNode]]] = [("", _node(model, known), frozenset())]
     while pending:
         fqn, node, above = pending.pop()
         # Paths followed to one shared module, so that modules shared within shared ones do not multiply.

@@ -101,8 +101,8 @@ def _last_states(run: Run) -> list[str]:
     if not lines:
         return []
     width = terminal_width()
-    text = describe_ranks(lines, width)
-    return ["The last state of each rank", *map(safe, text.table), *wrap("", text.verdict, width, 0), ""]
+    verdict, table = describe_ranks(lines, width)
+    return ["The last state of each rank", *map(safe, table), *wrap("", verdict, width, 0), ""]
 
 
 def _saved_steps(run: Run, arguments: argparse.Namespace) -> SavedSteps:

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 from .._core.names import quoted, visible
 from ..errors import nearest
 from .removed import replacement
-from .source import MAX_PROBLEMS, KeyPath, Problem, dotted
+from .source import KeyPath, Problem, dotted
 
 _ALLOWED: Final = {
     "bool_type": "true or false",
@@ -24,11 +24,11 @@ _ALLOWED: Final = {
 
 
 def explain(error: ValidationError, model: type[BaseModel]) -> list[Problem]:
-    """Translate the errors of the validation of ``model``: all, or more than are reported."""
+    """Translate the errors of the validation of ``model``."""
     findings = error.errors(include_url=False)
     around = {key[:depth] for key in (finding["loc"] for finding in findings) for depth in range(len(key))}
     own = [finding for finding in findings if finding["loc"] not in around]  # not the list around invalid items
-    return [Problem(finding["loc"], _sentence(finding, model)) for finding in own[: MAX_PROBLEMS + 1]]
+    return [Problem(finding["loc"], _sentence(finding, model)) for finding in own]
 
 
 def shown(value: Any) -> str:

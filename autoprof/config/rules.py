@@ -99,7 +99,7 @@ def _compile(pattern: str) -> re.Pattern[str]:
     except re.error as error:
         at = "" if error.pos is None else f" at character {error.pos + 1}"
         problem = f"{quoted(pattern)} is not a regular expression: {error.msg}{at}; allowed: the syntax of Python's re"
-    raise ValueError(problem)
+        raise ValueError(problem) from None
 
 
 def _check_template(template: str, pattern: re.Pattern[str]) -> None:

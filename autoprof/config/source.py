@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from operator import itemgetter
@@ -19,8 +18,6 @@ KeyPath = tuple[str | int, ...]
 
 MAX_DEPTH: Final = 50
 """The most levels of nesting: a mapping that contains itself has no end."""
-MAX_PROBLEMS: Final = 100
-"""The largest number of problems that one error reports: a text with more is no configuration."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +30,8 @@ class Source:
     where: str = field(default=IN_PYTHON, compare=False)
     lines: Mapping[KeyPath, int] = field(default_factory=dict, compare=False)
 
-    def place(self, key: KeyPath | str, line: int | None = None) -> str:
-        """Return ``file:line: dotted.key`` for a key in either form, without the line if it is unknown."""
-        key = undotted(key) if isinstance(key, str) else key
+    def place(self, key: KeyPath, line: int | None = None) -> str:
+        """Return ``file:line: dotted.key`` for a key, without the line if it is unknown."""
         line = line or self.line(key)
         position = f"{self.where}:{line}" if line else self.where
         return f"{position}: {dotted(key)}" if key else position
@@ -55,11 +51,6 @@ def dotted(key: KeyPath) -> str:
     return "".join(words).removeprefix(".")
 
 
-def undotted(text: str) -> KeyPath:
-    """Return the key of a text, the inverse of ``dotted``."""
-    return tuple(int(index) if index else word for index, word in re.findall(r"\[(\d+)\]|([^.\[\]]+)", text))
-
-
 @dataclass(frozen=True, slots=True)
 class Problem:
     """The problem of a key and the allowed values; ``line`` if it is not the line of the key."""
@@ -73,7 +64,4 @@ def config_error(source: Source, problems: Iterable[Problem]) -> ConfigError:
     """Return the error that reports the problems together, in the order of their lines."""
     lined = [(problem.line or source.line(problem.key) or 0, problem) for problem in problems]
     lined.sort(key=itemgetter(0))
-    shown = [f"{source.place(problem.key, line)}: {problem.text}" for line, problem in lined[:MAX_PROBLEMS]]
-    if len(lined) > MAX_PROBLEMS:
-        shown.append(f"{source.where}: more problems than these {MAX_PROBLEMS}; is this a configuration of autoprof?")
-    return ConfigError(shown)
+    return ConfigError([f"{source.place(problem.key, line)}: {problem.text}" for line, problem in lined])

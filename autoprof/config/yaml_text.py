@@ -82,27 +82,16 @@ class _Keys:
                 self.lines[inside] = item.start_mark.line + 1
                 self.find(item, inside)
         elif isinstance(node, yaml.MappingNode):
-            self._find_in_mapping(node, key)
-
-    def _find_in_mapping(self, node: yaml.MappingNode, key: KeyPath) -> None:
-        merge = f"{_YAML}merge"
-        written: dict[str, int] = {}
-        merged_first = sorted(node.value, key=lambda pair: pair[0].tag != merge)
-        for name_node, value in merged_first:
-            line = name_node.start_mark.line + 1
-            if name_node.tag == merge:
-                merged = value.value if isinstance(value, yaml.SequenceNode) else [value]
-                for part in merged:
-                    self.find(part, key)
-                continue
-            name = str(name_node.value)
-            inside = (*key, name)
-            self.lines[inside] = line
-            if name in written:
-                text = f"the key is on line {written[name]} as well; allowed: once"
-                self.repeated.append(Problem(inside, text))
-            written[name] = line
-            self.find(value, inside)
+            written: dict[str, int] = {}
+            for name_node, value in node.value:
+                name = str(name_node.value)
+                inside = (*key, name)
+                self.lines[inside] = name_node.start_mark.line + 1
+                if name in written:
+                    text = f"the key is on line {written[name]} as well; allowed: once"
+                    self.repeated.append(Problem(inside, text))
+                written[name] = self.lines[inside]
+                self.find(value, inside)
 
 
 def _syntax_problem(error: yaml.YAMLError, text: str, where: str) -> str:
@@ -111,13 +100,8 @@ def _syntax_problem(error: yaml.YAMLError, text: str, where: str) -> str:
         return f"{where}:{line}: the character U+{error.character:04X} is not allowed in YAML; allowed: printable text"
     if not isinstance(error, yaml.MarkedYAMLError) or error.problem_mark is None:
         return f"{where}: not YAML: {shorten(visible(str(error)), MAX_SHOWN)}; allowed: YAML 1.1"
-    problem = str(error.problem)
-    place = f"{where}:{error.problem_mark.line + 1}"
-    if "'\\t'" in problem:
-        return f"{place}: indented with a tab; allowed: spaces for indentation"
-    if "another document" in problem:
-        return f"{place}: a second document begins with '---'; allowed: one document in a file"
-    context = f" ({error.context})" if error.context else ""
-    column = error.problem_mark.column + 1
-    shown = shorten(visible(problem + context), MAX_SHOWN)
-    return f"{place}: not YAML at column {column}: {shown}; check the indentation and the quotes"
+    mark, context = error.problem_mark, f" ({error.context})" if error.context else ""
+    shown = shorten(visible(f"{error.problem}{context}"), MAX_SHOWN)
+    return (
+        f"{where}:{mark.line + 1}: not YAML at column {mark.column + 1}: {shown}; check the indentation and the quotes"
+    )

@@ -131,7 +131,7 @@ def test_a_configuration_knows_its_source_without_being_different_for_it(write):
     config = load_config(path := write("\n\noutput: out"))
     assert config == load_config({"output": "out"})
     assert config.source.place(("output",)) == f"{path}:3: output"
-    assert config.source.place("targets[0].match") == f"{path}: targets[0].match"
+    assert config.source.place(("targets", 0, "match")) == f"{path}: targets[0].match"
 
 
 def test_a_configuration_can_be_pickled_and_hashed():
@@ -140,4 +140,4 @@ def test_a_configuration_can_be_pickled_and_hashed():
     copy = pickle.loads(pickle.dumps(config))
     assert copy == config
     assert hash(copy) == hash(config)
-    assert copy.source.place("targets[0]") == "train.yaml:1: targets[0]"
+    assert copy.source.place(("targets", 0)) == "train.yaml:1: targets[0]"

@@ -11,7 +11,7 @@ import pytest
 from evidence_builders import MS, evidence_of, finding_of
 
 import autoprof
-from autoprof._ranks import RankComparison, read_ranks
+from autoprof._ranks import RankComparison, compare_saved
 from autoprof._storage.steps_jsonl import FrameEncoder
 from autoprof.cli import main
 from autoprof.diagnose import RunFacts, diagnose
@@ -57,7 +57,7 @@ def judge(facts: RankComparison | None, **more: Any) -> Any:
 def test_the_slow_rank_is_named_with_its_phase_and_module(tmp_path: Path) -> None:
     """All steps have one length, but the ranks' own work has not."""
     quick, slow = [frame(n) for n in range(1, 41)], [frame(n, forward=50) for n in range(1, 41)]
-    finding = judge(read_ranks(write(tmp_path, quick, slow, quick), 3))
+    finding = judge(compare_saved(write(tmp_path, quick, slow, quick), 3, None))
     assert (finding.rank, finding.name, finding.phase) == (1, "encoder", Phase.FORWARD)
     assert finding.gain_ns == 20 * MS
     assert finding.why == (
@@ -68,7 +68,7 @@ def test_the_slow_rank_is_named_with_its_phase_and_module(tmp_path: Path) -> Non
 
 def test_records_on_another_machine_are_named_as_missing(tmp_path: Path) -> None:
     """An abstention that names the ranks."""
-    finding = judge(read_ranks(write(tmp_path, [frame(n) for n in range(1, 41)]), 3))
+    finding = judge(compare_saved(write(tmp_path, [frame(n) for n in range(1, 41)]), 3, None))
     assert finding.severity == "info"
     assert "the steps of ranks 1, 2: on another machine" in finding.evidence["missing"]
 
@@ -80,7 +80,7 @@ def test_only_the_ends_of_long_records_are_read(tmp_path: Path, monkeypatch: pyt
     quick, slow = [frame(n) for n in range(1, 1001)], [frame(n, forward=50) for n in range(1, 1001)]
     run = write(tmp_path, quick, slow)
     assert (run / "rank0" / "steps.jsonl").stat().st_size > 100_000
-    facts = read_ranks(run, 2)
+    facts = compare_saved(run, 2, None)
     assert (facts.rank, facts.missing) == (1, None)
     assert 10 <= facts.steps < 100
 

@@ -56,14 +56,14 @@ def test_no_rank_of_a_healthy_run_that_was_killed_stands_out() -> None:
     began = {"began_unix_ns": NOW - S // 50}
     lines = [line(0, WAITS, **began), line(1, WORKS, **began)]
     assert standing_out(lines) == ([], "")
-    assert describe_ranks(lines).verdict == "no rank stands out; 1 of 2 ranks: waits in all_reduce"
+    assert describe_ranks(lines)[0] == "no rank stands out; 1 of 2 ranks: waits in all_reduce"
 
 
 def test_the_table_has_a_line_for_each_rank() -> None:
     """The rank that stands out has an asterisk, and a reason below."""
-    text = describe_ranks([line(0, WAITS), line(1, WORKS)])
-    assert text.verdict == "rank 1 did not wait, and the others waited: middle, forward at model.py:5 forward"
-    assert text.table == [
+    verdict, table = describe_ranks([line(0, WAITS), line(1, WORKS)])
+    assert verdict == "rank 1 did not wait, and the others waited: middle, forward at model.py:5 forward"
+    assert table == [
         "rank  steps    usual  open step  last sign  state                line",
         "0        40  10.0 ms       10 s          0  waits in all_reduce  train.py:9 main",
         "1 *      40  10.0 ms       10 s          0  middle, forward      model.py:5 forward",
@@ -94,7 +94,7 @@ def test_states_in_words(text: dict[str, Any], changed: dict[str, Any], expected
 def test_of_many_ranks_the_table_has_those_that_stand_out() -> None:
     """A thousand ranks are 32 lines and a count."""
     lines = [line(rank, WORKS if rank == 777 else WAITS) for rank in range(1000)]
-    table = describe_ranks(lines).table
+    _, table = describe_ranks(lines)
     assert len(table) == 33 + 2
     assert any(row.startswith("777 *") for row in table)
     assert table[-1] == "and 968 more ranks"

@@ -54,7 +54,7 @@ def write_run(folder: Path, ranks: Sequence[Sequence[StepFrame]], hosts: Sequenc
     """Write the records of ranks as runs do."""
     for rank, frames in enumerate(ranks):
         made = RunFolder.create(folder, rank=rank, world_size=len(ranks), name="run")
-        made.note("boot_id", hosts[rank])
+        made.note("host_number", hosts[rank])
         encoder = FrameEncoder()
         (made.rank_path / "steps.jsonl").write_text("".join(map(encoder.encode, frames)), encoding="utf-8")
     return folder / "run"
