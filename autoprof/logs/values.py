@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from datetime import datetime, timezone
 from typing import Final, NamedTuple
@@ -46,14 +45,6 @@ def parse_value(text: str) -> Value | None:
 def to_float(text: str) -> float:
     """Convert a text that ``NUMBER`` matches."""
     return float(text.replace(",", "").rstrip("."))
-
-
-def number_of(value: float) -> float:
-    """Convert a number of JSON; one beyond the range of floats is infinite, as if it had been written as a float."""
-    try:
-        return float(value)
-    except OverflowError:
-        return math.inf if value > 0 else -math.inf
 
 
 def _parse_date(text: str) -> Value | None:

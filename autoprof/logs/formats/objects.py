@@ -11,10 +11,11 @@ from typing import Any, Final
 
 from ..fields import COUNTERS, METRICS, SETTINGS, names_validation, normalize_key
 from ..records import Records
-from ..values import Value, number_of, parse_value
+from ..values import Value, parse_value
 from ._pairs import take_counters, take_prefix, take_time
 
 _MEASURED: Final = METRICS - SETTINGS
+_DECODER: Final = json.JSONDecoder(parse_int=float)  # an integer beyond the range of floats is infinite
 _KINDS: Final = frozenset({"mode", "split", "phase", "stage", "subset", "kind", "event", "type"})
 """Keys that may mark a record as one of validation."""
 _VALIDATION_BEFORE: Final = re.compile(r"(?i)(?<![\w/.])(?:val|valid|validation|eval|evaluation|test|dev)\b\W*$")
@@ -48,7 +49,7 @@ def read_document(lines: Sequence[str]) -> Records | None:
         return None
     records = Records("json document")
     try:
-        data = json.loads("\n".join(filled))
+        data = _DECODER.decode("\n".join(filled))
     except (ValueError, RecursionError):
         return None
     found = _longest_list(data)
@@ -119,9 +120,9 @@ def _numbers(records: Records, key: str, value: Any) -> Iterator[tuple[str, Valu
     meaning = records.meaning(key)
     if isinstance(value, (int, float)):
         if not isinstance(value, bool):
-            yield key, Value(number_of(value))
+            yield key, Value(float(value))
     elif isinstance(value, list):
-        numbers = [Value(number_of(item)) for item in value if isinstance(item, (int, float))]
+        numbers = [Value(float(item)) for item in value if isinstance(item, (int, float))]
         if meaning is not None and meaning.field == "gpu_util" and len(numbers) == len(value):
             yield from ((f"gpu_util_{gpu}", number) for gpu, number in enumerate(numbers))
     elif isinstance(value, str) and len(value) < 80:
@@ -140,7 +141,7 @@ def _find_objects(line: str) -> Iterator[tuple[dict[str, Any], str]]:
     at, end, found = line.find("{"), 0, False
     while at >= 0:
         try:
-            data, stop = json.JSONDecoder().raw_decode(line, at)
+            data, stop = _DECODER.raw_decode(line, at)
         except ValueError:
             stop = at + 1
         except RecursionError:
