@@ -32,7 +32,7 @@ def run(args: argparse.Namespace) -> int:
     if args.output is not None:
         config = config.model_copy(update={"output": args.output})
     began = time.perf_counter()
-    losses = train(args.size, args.steps, args.device, config).losses
+    losses = train(args.size, args.steps, args.device, config)
     seconds = time.perf_counter() - began
     print(f"trained {len(losses)} steps of size {args.size} on {args.device} in {seconds:.0f} s")
     tenth = -(-len(losses) // 10)

@@ -46,14 +46,12 @@ def small_linear(inputs: int, outputs: int) -> nn.Linear:
 class WindowAttention(nn.Module):
     """Attend within windows of space and time: (B, T, H, W, C) to the same shape.
 
-    With ``mutual``, windows hold two frames, and each frame also attends to the other one, where a blurred
+    With ``mutual``, windows must hold two frames, and each frame also attends to the other one, where a blurred
     frame finds the sharp detail of its neighbour.
     """
 
     def __init__(self, dim: int, heads: int, window: Size3, *, mutual: bool) -> None:
         super().__init__()
-        if mutual and window[0] != 2:
-            raise ValueError(f"window: mutual attention works on pairs of frames, not on {window[0]}")
         self.heads, self.window = heads, window
         self.scale = (dim // heads) ** -0.5
         self.norm = nn.LayerNorm(dim)
