@@ -2,12 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from ._base import (
-    CalibratedSink,
-    LiveSink,
-    RunInfo,
-    Sink,
-)
+from ._base import CalibratedSink, LiveSink, RunInfo, Sink
 from ._kind import SINKS, CloseOrder, Export, SinkKind
 from ._make import close_unused, make_sinks, open_sinks, writes_files
 

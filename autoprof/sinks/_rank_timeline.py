@@ -24,14 +24,13 @@ Ends = dict[CallKey, int]
 
 
 class ClockShift(NamedTuple):
-    """The difference of a rank's clock to that of the lowest rank, from ``calls`` in common.
+    """The difference of a rank's clock to that of the lowest rank.
 
     ``error_ns`` limits its error; 0 for ranks on one clock, None where the difference is unknown.
     """
 
     offset_ns: int = 0
     error_ns: int | None = 0
-    calls: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +43,7 @@ class RankTimeline:
     @property
     def summary(self) -> str | None:
         """The error of the clocks in words; None where all ranks have one clock."""
-        errors = [shift.error_ns for shift in self.shifts.values() if shift.calls and shift.error_ns is not None]
+        errors = [shift.error_ns for shift in self.shifts.values() if shift.error_ns]
         parts = [f"clocks aligned to ± {max(errors) / NS_PER_MS:.3f} ms by collectives"] if errors else []
         unknown = [str(rank) for rank, shift in self.shifts.items() if shift.error_ns is None]
         if unknown:
@@ -100,4 +99,4 @@ def _align(ends: Ends, reference: Ends) -> ClockShift:
     offset_ns = int(np.sort(differences)[len(differences) // 2])
     distances = np.sort(np.abs(differences - offset_ns))
     # The error is three times the distance that four fifths of the calls are within: a few ranks leave late.
-    return ClockShift(offset_ns, 3 * int(distances[(len(distances) - 1) * 4 // 5]) + 1, len(differences))
+    return ClockShift(offset_ns, 3 * int(distances[(len(distances) - 1) * 4 // 5]) + 1)

@@ -110,5 +110,4 @@ def test_the_clocks_of_two_real_ranks_agree_within_the_stated_error(trained: Pat
     run = autoprof.read_run(trained)
     shift = align_ranks({rank: run.rank_frames(rank) for rank in run.ranks}, {}, 1).shifts[1]
     assert shift.error_ns is not None
-    assert shift.calls >= 30
     assert abs(shift.offset_ns) <= shift.error_ns + MS
