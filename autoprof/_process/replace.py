@@ -97,13 +97,13 @@ class InCompiler(Enum):
 class Replacement:
     """One function, replaced as long as a session holds it.
 
-    ``make`` makes the replacement; the default calls the listeners before and after each call. Several replacements
-    may share one list of ``listeners``.
+    ``place`` has the methods of ``Attribute``. ``make`` makes the replacement; the default calls the listeners before
+    and after each call. Several replacements may share one list of ``listeners``.
     """
 
     def __init__(
         self,
-        place: Attribute | Cell,
+        place: Any,
         make: Make | None = None,
         *,
         in_compiler: InCompiler = InCompiler.ABSENT,

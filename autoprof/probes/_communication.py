@@ -6,7 +6,6 @@ operator has none, passes its arguments on to the next kernel and marks the wait
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import pairwise
 from typing import Any, Final
 from zlib import crc32
@@ -14,7 +13,7 @@ from zlib import crc32
 import torch
 import torch.distributed as dist
 
-from .._process.replace import Listener
+from .._process.replace import Listener, call_listeners
 from .._ranks import UNKNOWN_MEMBERS
 
 _BELOW: Final = torch._C._dispatch_keyset_full_after(torch._C.DispatchKey.BackendSelect)
@@ -46,48 +45,32 @@ def has_ranks() -> bool:
     return dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
 
 
-class WaitKernel:
-    """The kernel of all sessions of the process: registered while any of them records."""
+class WaitOperator:
+    """The place of a kernel of ``wait_tensor`` in torch's dispatcher."""
 
     def __init__(self) -> None:
-        self._listeners: list[Listener] = []
+        self._kernel: Any = None
         self._library: Any = None
 
-    def listen(self, listener: Listener) -> None:
-        """Have a listener called around each wait from now on."""
-        operator = getattr(torch.ops._c10d_functional, "wait_tensor", None)
-        if self._library is None and operator is not None:
-            library: Any = torch.library.Library
-            self._library = library("_c10d_functional", "IMPL")
-            # The key is below those of autograd and of Python's modes, and no guard of torch excludes it: DTensor
-            # communicates inside the dispatch of another operator, where autograd's keys are off.
-            self._library.impl("wait_tensor", self._kernel(operator.default), "BackendSelect", with_keyset=True)
-        if listener not in self._listeners:
-            self._listeners.append(listener)
+    def get(self) -> Any:
+        return self._kernel or torch.ops._c10d_functional.wait_tensor.default
 
-    def ignore(self, listener: Listener) -> None:
-        """Have it called no more; the kernel stays, idle."""
-        if listener in self._listeners:
-            self._listeners.remove(listener)
+    def put(self, value: Any) -> None:
+        library: Any = torch.library.Library
+        self._kernel, self._library = value, library("_c10d_functional", "IMPL")
+        # The key is below those of autograd and of Python's modes, and no guard of torch excludes it: DTensor
+        # communicates inside the dispatch of another operator, where autograd's keys are off.
+        self._library.impl("wait_tensor", value, "BackendSelect", with_keyset=True)
 
-    def unregister(self) -> None:
-        """Give torch its own operator back once there are no listeners."""
-        if self._library is not None and not self._listeners:
-            library, self._library = self._library, None
-            library._destroy()
-
-    def _kernel(self, operator: Any) -> Callable[..., Any]:
-        listeners, passes_on = self._listeners, operator.redispatch
-
-        def wait_tensor(keys: Any, *args: Any, **kwargs: Any) -> Any:
-            entered = [listener for listener in listeners[:] if listener.enter(wait_tensor, args)]
-            try:
-                return passes_on(keys & _BELOW, *args, **kwargs)
-            finally:
-                for listener in reversed(entered):
-                    listener.leave()
-
-        return wait_tensor
+    def put_back(self, value: Any) -> None:
+        self._kernel = None
+        self._library._destroy()
 
 
-WAIT_KERNEL: Final = WaitKernel()
+def mark_waits(operator: Any, listeners: list[Listener]) -> Any:
+    """Return a kernel that calls the listeners around each call of the next kernel."""
+
+    def wait_tensor(keys: Any, *args: Any, **kwargs: Any) -> Any:
+        return operator.redispatch(keys & _BELOW, *args, **kwargs)
+
+    return call_listeners(wait_tensor, listeners)

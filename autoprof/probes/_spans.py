@@ -19,20 +19,26 @@ class SpanListener:
         self._recorder = recorder
         self._code = code
         self._wanted = wanted
-        self._open_in = -1
-        """The serial of the step of the open call, -1 where none is open. A Ctrl-C may leave the serial of an old
-        step here, which is not that of the open one."""
+        self._open_code = self._open_in = -1
+        """The code and the step's serial of the open call, -1 where none is open. A Ctrl-C may leave those of an old
+        step here."""
 
     def enter(self, function: Callable[..., Any], args: tuple[Any, ...]) -> bool:
         recorder = self._recorder
         if self._open_in == recorder.serial or get_ident() != recorder.thread or torch.compiler.is_dynamo_compiling():
             return False
-        if self._wanted is not None and not self._wanted(args):
+        code = self.code_of(function, args)
+        if code < 0:
             return False
-        self._open_in = recorder.serial
-        recorder.mark(self._code | ENTER)
+        self._open_code, self._open_in = code, recorder.serial
+        recorder.mark(code | ENTER)
         return True
 
+    def code_of(self, function: Callable[..., Any], args: tuple[Any, ...]) -> int:
+        """Return the code of a call's span; -1 where it gets none."""
+        return self._code if self._wanted is None or self._wanted(args) else -1
+
     def leave(self) -> None:
+        if self._open_in == self._recorder.serial:
+            self._recorder.mark(self._open_code | LEAVE)
         self._open_in = -1
-        self._recorder.mark(self._code | LEAVE)

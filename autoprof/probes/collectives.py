@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 import weakref
 from collections.abc import Callable, Iterator
-from threading import get_ident
 from typing import Any, Final
 
 import torch
@@ -19,11 +18,12 @@ import torch.distributed as dist
 
 from .._capture.marks.codes import ENTER, LEAVE
 from .._capture.recorder import Recorder
-from .._process.replace import Attribute, CallProbe, Replacement, place_of
+from .._process.replace import Attribute, CallProbe, InCompiler, Replacement, place_of
 from .._ranks import UNKNOWN_MEMBERS
 from ..frame import Phase
 from ._base import ProbeContext, ProbeFactory
-from ._communication import WAIT_KERNEL, has_ranks, members_label
+from ._communication import WaitOperator, has_ranks, mark_waits, members_label
+from ._spans import SpanListener
 
 COLLECTIVES: Final = (
     "all_gather", "all_gather_coalesced", "all_gather_into_tensor", "all_gather_object", "all_gather_single",
@@ -40,30 +40,34 @@ _NOT_IN_GROUP: Final = getattr(getattr(dist, "GroupMember", None), "NON_GROUP_ME
 """The group as torch gives it to a rank that is not in it: a call there communicates nothing."""
 
 
+_listeners: list[Any] = []
+"""The listeners of all replacements: recorded steps begin and end by one change."""
+
+
 def _replacements() -> Iterator[Replacement]:
-    listeners: list[Any] = []  # shared: recorded steps begin and end by one change
     if dist.is_available():
         for name in COLLECTIVES:
             if hasattr(dist, name):
-                yield Replacement(place_of(dist, name), listeners=listeners)
-        yield Replacement(Attribute(torch._C._distributed_c10d.Work, "wait"), listeners=listeners)
+                yield Replacement(place_of(dist, name), listeners=_listeners)
+        yield Replacement(Attribute(torch._C._distributed_c10d.Work, "wait"), listeners=_listeners)
 
 
 REPLACEMENTS: Final = tuple(_replacements())
+WAIT: Final = Replacement(WaitOperator(), mark_waits, in_compiler=InCompiler.PRESENT, listeners=_listeners)
+"""The waits for functional collectives; replaced only in a process that communicates."""
 
 
-class CommListener:
+class CommListener(SpanListener):
     """Mark the collectives of one session; a wait inside a collective belongs to it.
 
     A call of some ranks has their numbers in its name: calls of one name on several ranks are then the same call.
     """
 
     def __init__(self, recorder: Recorder) -> None:
-        self._recorder = recorder
+        super().__init__(recorder, -1)
         self._codes: dict[str, int] = {}
         self._members: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
         """The words for the ranks of each group."""
-        self._open_code = self._open_in = -1
         self._one_queue = os.environ.get(ONE_QUEUE) == "1"
         self._forward_stream: Any = None
         """The stream of the model's last forward, where there is one queue for all streams."""
@@ -73,12 +77,8 @@ class CommListener:
         if self._one_queue and self._recorder.on_device:
             self._forward_stream = self._recorder.clock.place(None)
 
-    def enter(self, function: Callable[..., Any], args: tuple[Any, ...]) -> bool:
+    def code_of(self, function: Callable[..., Any], args: tuple[Any, ...]) -> int:
         recorder = self._recorder
-        if get_ident() != recorder.thread or torch.compiler.is_dynamo_compiling():
-            return False
-        if self._open_in == recorder.serial:
-            return False
         if (
             self._forward_stream is not None
             and recorder.on_device
@@ -86,11 +86,11 @@ class CommListener:
         ):
             if function.__name__ != "wait":  # also inside a collective
                 recorder.count_untimed(UNTIMED_STREAM)
-            return False
+            return -1
         name = function.__name__
         for one in args:
             if one is _NOT_IN_GROUP:
-                return False
+                return -1
             if issubclass(type(one), _Group):  # ``isinstance`` asks a tensor for its class, which is slow
                 name += self._label(one)
         code = self._codes.get(name)
@@ -99,20 +99,13 @@ class CommListener:
             code = self._codes.get(name)
         if code is None:
             code = self._codes[name] = recorder.label(f"Comm/{name}", None, Phase.COMM)
-        self._open_code, self._open_in = code, recorder.serial  # after a Ctrl-C, the serial of an old step
-        recorder.mark(code | ENTER)
-        return True
+        return code
 
     def _label(self, group: Any) -> str:
         label = self._members.get(group)
         if label is None:
             label = self._members[group] = members_label(group)
         return label
-
-    def leave(self) -> None:
-        if self._open_in == self._recorder.serial:
-            self._recorder.mark(self._open_code | LEAVE)
-        self._open_in = -1
 
 
 class ReducerWait:
@@ -166,44 +159,12 @@ class ReducerWait:
             self._recorder.mark(self._code | LEAVE)
 
 
-class CommProbe(CallProbe):
-    """Mark the waits for communication."""
-
-    def __init__(self, recorder: Recorder) -> None:
-        self._recorder = recorder
-        self._failed = False
-        self.listener = CommListener(recorder)
-        super().__init__([(replacement, self.listener) for replacement in REPLACEMENTS])
-
-    def attach(self) -> None:
-        """Mark from now on."""
-        super().attach()
-        if self._failed or not has_ranks():
-            return
-        try:
-            WAIT_KERNEL.listen(self.listener)
-        except Exception:
-            self._failed = True
-            self._recorder.handle_failure("communication")
-
-    def detach(self) -> None:
-        """Mark no more."""
-        super().detach()
-        WAIT_KERNEL.ignore(self.listener)
-
-    def remove(self) -> None:
-        """Put the original functions and the operator back once no session needs the replacements."""
-        super().remove()
-        WAIT_KERNEL.ignore(self.listener)
-        WAIT_KERNEL.unregister()
-
-
-def _make(context: ProbeContext) -> CommProbe:
-    probe = CommProbe(context.recorder)
+def _make(context: ProbeContext) -> CallProbe:
+    listener = CommListener(context.recorder)
     wait = ReducerWait(context.recorder, context.model)
-    context.training_forward_calls.extend((wait.find_wrapper, probe.listener.find_stream))
+    context.training_forward_calls.extend((wait.find_wrapper, listener.find_stream))
     context.module_hooks.passes.add_end_observer(wait)
-    return probe
+    return CallProbe([(one, listener) for one in (*REPLACEMENTS, *([WAIT] if has_ranks() else []))])
 
 
 PROBE = ProbeFactory(_make)
