@@ -84,6 +84,5 @@ class Metrics(Observer):
         return {}
 
     def close(self) -> None:
-        """Stop reading telemetry."""
         if self._telemetry is not None:
             self._telemetry.close()

@@ -58,7 +58,6 @@ class RootProbe(EntryProbe):
         """The first call with each shape, by number."""
 
     def enter(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Record a call of the model."""
         if _compiling():
             return
         began = thread_time_ns()

@@ -113,7 +113,6 @@ class StepProbes:
         """Attached in sampled steps."""
 
     def find(self, kind: type[P]) -> P:
-        """Return the probe of this class."""
         return next(probe for probe in (*self.always, *self.sampled) if isinstance(probe, kind))
 
     def remove(self) -> None:

@@ -122,7 +122,6 @@ class CallTable:
         self._pending.append((link, site, self.now()))
 
     def add(self, site: Site, start_ns: int, end_ns: int) -> None:
-        """Add a call that is over."""
         if len(self._open) < 4096:
             self._open.append((site, start_ns, end_ns))
         else:

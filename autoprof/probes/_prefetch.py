@@ -12,7 +12,6 @@ class Prefetch:
         self._begun_before = False
 
     def add(self, workers: int, *, ready: bool) -> None:
-        """Count one fetch."""
         self._workers = workers
         self._fetches += 1
         self._unready += not ready

@@ -3,11 +3,6 @@
 from __future__ import annotations
 
 from .._capture.hooks.backward import BackwardProbe
-from ._base import ProbeContext, ProbeFactory
+from ._base import ProbeFactory
 
-
-def _make(context: ProbeContext) -> BackwardProbe | None:
-    return BackwardProbe(context.module_hooks.passes) if context.follows_backward else None
-
-
-PROBE = ProbeFactory(_make)
+PROBE = ProbeFactory(lambda context: BackwardProbe(context.module_hooks.passes) if context.follows_backward else None)

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import torch
 import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
 
 from .._capture.marks.codes import ENTER, LEAVE
 from .._capture.recorder import Recorder
@@ -117,23 +118,17 @@ class ReducerWait:
         self._code = -1
         self._ddp: weakref.ref[Any] | None = None
         self._open = False
-        self._ddp_class: Any = None
-        if dist.is_available():
-            from torch.nn.parallel import DistributedDataParallel
-
-            self._ddp_class = DistributedDataParallel
-            inside = next((one for one in model.modules() if isinstance(one, DistributedDataParallel)), None)
-            if inside is not None:
-                self._follow(inside)
+        inside = next((one for one in model.modules() if isinstance(one, DistributedDataParallel)), None)
+        if inside is not None:
+            self._follow(inside)
 
     def find_wrapper(self) -> None:
         """Remember the DDP module whose forward is running: the model may have been wrapped after set-up."""
-        active = None if self._ddp_class is None else getattr(self._ddp_class, "_active_ddp_module", None)
+        active = getattr(DistributedDataParallel, "_active_ddp_module", None)
         if active is not None and (self._ddp is None or self._ddp() is not active):
             self._follow(active)
 
     def _follow(self, ddp: Any) -> None:
-        """Mark the waits for the reducer of this module from now on."""
         name = f"Comm/DDP{members_label(getattr(ddp, 'process_group', None))}"
         code = self._codes.get(name)
         if code is None:  # two models may train in turn: each name has one label
@@ -153,7 +148,6 @@ class ReducerWait:
             recorder.handle_failure("marks")
 
     def end(self) -> None:
-        """Mark that the backward pass returns."""
         if self._open:
             self._open = False
             self._recorder.mark(self._code | LEAVE)

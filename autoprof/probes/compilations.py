@@ -14,7 +14,7 @@ from typing import Any
 
 from .._capture.compiler import around_compiler
 from .._capture.handle import Handle
-from ._base import ProbeContext, ProbeFactory
+from ._base import ProbeFactory
 
 
 @dataclass(slots=True)
@@ -58,11 +58,9 @@ class CompilationProbe:
         self._handle = Handle()
 
     def attach(self) -> None:
-        """Count from now on."""
         self._handle.add(around_compiler(self._begin, self._end).remove)
 
     def remove(self) -> None:
-        """Count no more."""
         self._handle.remove()
 
     detach = remove
@@ -111,8 +109,4 @@ def _metrics() -> list[Any]:
     return []
 
 
-def _make(context: ProbeContext) -> CompilationProbe:
-    return CompilationProbe()
-
-
-PROBE = ProbeFactory(_make, always=True)
+PROBE = ProbeFactory(lambda _context: CompilationProbe(), always=True)

@@ -126,18 +126,15 @@ class CopyProbe(CallProbe):
             self.attach()
 
     def attach(self) -> None:
-        """Hear of copies from now on."""
         self._attached = True
         if self._recorder.on_device:
             super().attach()
 
     def detach(self) -> None:
-        """Hear of no more copies."""
         self._attached = False
         super().detach()
 
     def remove(self) -> None:
-        """Put the methods back."""
         self._attached = False
         super().remove()
 

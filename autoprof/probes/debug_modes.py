@@ -19,25 +19,18 @@ from ._base import ProbeFactory
 _profiler_enabled: Callable[[], bool] = getattr(torch._C._autograd, "_profiler_enabled", lambda: False)
 
 
-class _BackwardListener(Listener):
-    """Read the switches before each backward pass."""
-
-    def __init__(self, seen: set[str]) -> None:
-        self._seen = seen
-
-    def enter(self, function: Callable[..., Any], args: tuple[Any, ...]) -> bool:
-        self._seen.update(_switched_on())
-        return False
-
-
-class DebugProbe(CallProbe):
-    """Count the recorded steps in which each switch was on."""
+class DebugProbe(CallProbe, Listener):
+    """Count the recorded steps in which each switch was on; it also listens to calls of ``backward``."""
 
     def __init__(self) -> None:
         self.seen: set[str] = set()
         """The switches that were on when a backward pass of the open step began."""
-        super().__init__([(BACKWARD, _BackwardListener(self.seen))])
+        super().__init__([(BACKWARD, self)])
         self.counts: Counter[str] = Counter()
+
+    def enter(self, function: Callable[..., Any], args: tuple[Any, ...]) -> bool:
+        self.seen.update(_switched_on())
+        return False
 
     def detach(self) -> None:
         """Put ``torch.autograd.backward`` back: a wrapper would cost time in each unsampled step."""

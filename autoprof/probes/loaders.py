@@ -97,7 +97,6 @@ class LoaderProbe(CallProbe):
         return True
 
     def end(self) -> None:
-        """End the fetch that began last."""
         if get_ident() == self._recorder.thread:
             self._open_in = -1
         self._recorder.mark(self._code | LEAVE)

@@ -44,11 +44,9 @@ class _LossClass(HookOwner):
         return None if self._failed else self._before(self, self.module, args, kwargs)
 
     def leave(self, call: Any, args: Any, kwargs: Any, output: Any) -> None:
-        """Mark that it is over."""
         self._after(self, self.module, args, kwargs, output, call)
 
     def fail(self, module: nn.Module, error: Exception | None = None) -> None:
-        """Count a failure of ours and mark no more."""
         self._failed = True
         self._recorder.handle_failure("losses")
 
@@ -71,11 +69,7 @@ def _replace_call(original: Any, listeners: list[LossProbe]) -> Any:
     return __call__
 
 
-def _call_of(kind: type) -> Replacement:
-    return Replacement(Attribute(kind, "__call__"), _replace_call)
-
-
-_calls: dict[type, Replacement] = {_Loss: _call_of(_Loss)}
+_calls: dict[type, Replacement] = {}
 """The replaced ``__call__`` of each class, for all sessions."""
 
 
@@ -105,8 +99,7 @@ class LossProbe(CallProbe, Listener):
 
     def __init__(self, recorder: Recorder, hooks: Hooks, model: nn.Module) -> None:
         for kind in _loss_classes():
-            if kind not in _calls:
-                _calls[kind] = _call_of(kind)
+            _calls.setdefault(kind, Replacement(Attribute(kind, "__call__"), _replace_call))
         super().__init__([(replacement, self) for replacement in _calls.values()])
         self._recorder = recorder
         self._hooks = hooks

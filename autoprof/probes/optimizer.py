@@ -17,7 +17,7 @@ from .._capture.marks.codes import ENTER, LEAVE, RESUME
 from .._capture.recorder import Recorder
 from .._process.replace import Attribute, Replacement
 from ..frame import OPTIMIZER_NAME, Phase
-from ._base import ProbeContext, ProbeFactory
+from ._base import ProbeFactory
 
 
 class OptimizerProbe(OptimizerHooks):
@@ -50,7 +50,6 @@ class OptimizerProbe(OptimizerHooks):
             wrapper.ignore(self)
 
     def remove(self) -> None:
-        """Remove the hooks for good."""
         self.detach()
         for wrapper in self._wrappers:
             wrapper.release(self)
@@ -104,7 +103,6 @@ class OptimizerProbe(OptimizerHooks):
             self.leave()
 
     def leave(self) -> None:
-        """Called after a step."""
         if self._inside:
             self._inside -= 1
             self._recorder.mark(self._code | LEAVE)
@@ -131,8 +129,4 @@ _STEPS: WeakKeyDictionary[type, Replacement] = WeakKeyDictionary()
 """The replaced steps of classes around optimizers."""
 
 
-def _make(context: ProbeContext) -> OptimizerProbe:
-    return OptimizerProbe(context.recorder, context.optimizers)
-
-
-PROBE = ProbeFactory(_make)
+PROBE = ProbeFactory(lambda context: OptimizerProbe(context.recorder, context.optimizers))

@@ -105,7 +105,6 @@ class StackProbe:
         self._update()
 
     def detach(self) -> None:
-        """Sample no more in steps."""
         self._in_step = False
 
     def exclude(self, on: bool) -> None:
@@ -117,7 +116,6 @@ class StackProbe:
             self._update()
 
     def remove(self) -> None:
-        """Stop the thread."""
         self._in_step = self._excluded = self.enabled = False
         self._stopping = True
         self._release()
@@ -127,7 +125,6 @@ class StackProbe:
             self._ended.release()
 
     def take(self) -> list[StackSample]:
-        """Return the samples since the last call."""
         samples, self.samples = self.samples, []
         return samples
 

@@ -90,17 +90,14 @@ class SyncProbe:
         self._listen()
 
     def attach(self) -> None:
-        """Record calls from now on."""
         self._attached = True
         self._listen()
 
     def detach(self) -> None:
-        """Record no more; the replacements stay until ``remove``."""
         self._attached = False
         self._listen()
 
     def remove(self) -> None:
-        """Put the originals back once no session needs the replacements."""
         self.detach()
         held, self._held = self._held, ()
         for replacement in held:
@@ -118,7 +115,6 @@ class SyncProbe:
             listeners.remove(self)
 
     def count_failure(self) -> None:
-        """Count a failure of ours."""
         self._recorder.handle_failure("calls that wait for the device")
 
 

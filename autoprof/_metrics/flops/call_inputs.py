@@ -51,7 +51,6 @@ class ModelCall:
     training: bool = True
     autocast: tuple[tuple[str, torch.dtype], ...] = ()
     trained: tuple[bool, ...] = ()
-    """For each parameter whether it gets a gradient."""
     backward: bool = True
     """Whether the step had a backward pass through the call."""
 

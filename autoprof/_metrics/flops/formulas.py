@@ -44,10 +44,7 @@ def formulas() -> dict[Any, Formula]:
     from torch.utils.flop_counter import flop_registry  # its first import searches for triton
 
     aten = torch.ops.aten
-    own: dict[Any, Formula] = {}
-    for name, formula in _OWN.items():
-        if (packet := getattr(aten, name, None)) is not None:
-            own[packet] = formula
+    own: dict[Any, Formula] = {getattr(aten, name): formula for name, formula in _OWN.items()}
     # torch 2.4 keeps a formula registered for an operator under its overloads, and looks for the operator.
     registered = {getattr(key, "overloadpacket", key): formula for key, formula in flop_registry.items()}
     for name, same_as in _LIKE.items():

@@ -32,17 +32,14 @@ class AttentionDetector:
         """Follow one operator of a forward; return the FLOPs of an attention that it ends, and whether by SDPA."""
         # Used only by the math kernel of `scaled_dot_product_attention`.
         softmax_of_sdpa = "_safe_softmax"
-        found = None
         first = next((one for one in args if isinstance(one, Tensor)), None)
         # torch's operators for batched matrix products, also from `@` and `einsum`.
         if name in {"bmm", "baddbmm"}:
             operands = args[1:] if name == "baddbmm" else args
             scores = self._find(next(iter(operands), None))
-            if scores is not None and scores.is_weights:
-                found = scores.flops + flops, scores.by_sdpa
             if isinstance(result, Tensor):
                 self._followed[id(result)] = _Followed(ref(result), flops, False, False)
-            return found
+            return (scores.flops + flops, scores.by_sdpa) if scores is not None and scores.is_weights else None
         if name in ("_softmax", softmax_of_sdpa):
             scores = self._find(first)
             over_last = first is not None and len(args) > 1 and args[1] in (-1, first.dim() - 1)
