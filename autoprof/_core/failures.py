@@ -2,33 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from types import TracebackType
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from .signals import raised_by_handler
 
 
-class contain:
-    """A ``with`` block that passes an ``Exception`` raised inside to ``handle`` and suppresses it.
+@contextmanager
+def contain(handle: Callable[[Exception], object]) -> Iterator[None]:
+    """Pass an ``Exception`` that is raised inside the block to ``handle`` and suppress it.
 
     An exception that a signal handler raised goes on, and so does one that is no ``Exception``.
     """
-
-    __slots__ = ("_handle",)
-
-    def __init__(self, handle: Callable[[Exception], object]) -> None:
-        self._handle = handle
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> bool:
-        if not isinstance(error, Exception) or raised_by_handler(error):
-            return False
-        self._handle(error)
-        return True
+    try:
+        yield
+    except Exception as error:
+        if raised_by_handler(error):
+            raise
+        handle(error)
 
 
 def ignore(_error: Exception) -> None:

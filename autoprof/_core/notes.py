@@ -6,6 +6,7 @@ import logging
 import sys
 from collections import Counter
 from collections.abc import Iterable
+from contextlib import AbstractContextManager
 
 from .failures import contain, describe
 
@@ -41,10 +42,6 @@ class Notes:
         if note not in self._notes:
             self._notes.append(note)
 
-    def skip(self, reason: str) -> None:
-        """Count a step that is in no statistic."""
-        self.skipped[reason] += 1
-
-    def contain(self, where: str) -> contain:
+    def contain(self, where: str) -> AbstractContextManager[None]:
         """Return a ``with`` block whose failure becomes the note ``{where}: {error}``."""
         return contain(lambda error: self.warn_once(f"{where}: {describe(error)}"))

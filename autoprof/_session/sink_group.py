@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from functools import partial
 
 from .._core.failures import contain, describe, ignore
@@ -72,7 +73,7 @@ class SinkGroup:
         for sink in sinks:
             self._switch_off(sink, error)
 
-    def _containing(self, sink: Sink) -> contain:
+    def _containing(self, sink: Sink) -> AbstractContextManager[None]:
         return contain(partial(self._switch_off, sink))
 
     def _switch_off(self, sink: Sink, error: Exception) -> None:

@@ -632,7 +632,7 @@ class TrainingSteps:
         else:
             self._gap = opened.gap
             if self._recorder.has_phase(Phase.FORWARD):
-                self._notes.skip("steps unfinished at the end")
+                self._notes.skipped["steps unfinished at the end"] += 1
         self.count_gap()
 
     def _end_of_loop(self, opened: OpenStep) -> int | None:

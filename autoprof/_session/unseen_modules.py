@@ -71,7 +71,7 @@ class UnseenModules(Observer):
         if raw.warmup or not compiled:
             return raw
         # The reason for an excluded step: compiling takes seconds that no other step takes.
-        self._notes.skip("steps in which torch compiled, excluded as warm-up")
+        self._notes.skipped["steps in which torch compiled, excluded as warm-up"] += 1
         return raw._replace(warmup=True)
 
     def _name_unseen(self, raw: RawStep) -> None:
