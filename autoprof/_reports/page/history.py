@@ -24,7 +24,7 @@ BINS: Final = 512
 """The most bins of steps."""
 MAX_ROWS: Final = 400
 """Rows with a history, the longest ones: a page has at most 5 MB."""
-SLOW_STEPS: Final = 32
+SLOW_STEPS: Final = 16
 """The slowest steps, which are kept with the times of all their rows."""
 
 

@@ -47,12 +47,6 @@ function section(id, title, about, ...children) {
   return h("section", { id, "aria-labelledby": `${id}-title` }, head, ...children);
 }
 
-// A strip of parts, each with its share of the whole and its colour.
-function strip(parts) {
-  const spans = parts.map(([share, background]) => h("span", { style: { width: `${100 * Math.min(Math.max(share, 0), 1)}%`, background } }));
-  return h("span", { class: "meter" }, spans);
-}
-
 function moduleLink(name, text = name) {
   return h("a", { href: hashFor({ module: name }), class: "name", title: name }, text);
 }

@@ -1,11 +1,10 @@
 // Steps over time: their length, their phases, and the slowest ones to click.
 
 const SLOW = 1.25; // a slow step takes this many median steps
-const MOST_SLOW = 16;
 
 function stepSection() {
   if (!RECORDS) return null;
-  const slow = RECORDS.slow.filter((one) => one.ns > SLOW * (RUN.p50 || 1)).slice(0, MOST_SLOW);
+  const slow = RECORDS.slow.filter((one) => one.ns > SLOW * (RUN.p50 || 1));
   const times = h("div", { class: "chart", id: "step-chart" });
   const phases = h("div", { class: "chart", id: "phase-chart" });
   MOUNTED.push(() => mountSteps(times, phases, slow));
@@ -88,10 +87,10 @@ function longerRows(values, length) {
   const rows = ROWS.all.filter((row) => ROWS.lane[row] === 0 && own[row] > 0.002 * length).sort((a, b) => own[b] - own[a]).slice(0, 8);
   if (!rows.length) return h("p", { class: "faint" }, "No name took longer than usual: the difference is in the phases.");
   return table(
-    ["name", "phase", "here", "usually", "longer by", ""],
+    ["name", "phase", "here", "usually", "longer by"],
     rows.map((row) => {
       const phase = ROWS.phase[row];
-      return [moduleLink(ROWS.name[row]), [swatch(phase), phase], formatNs(values[row]), formatNs(ROWS.p50_ns[row]), formatChange(own[row]), strip([[own[row] / own[rows[0]], phaseColor(phase)]])];
+      return [moduleLink(ROWS.name[row]), [swatch(phase), phase], formatNs(values[row]), formatNs(ROWS.p50_ns[row]), formatChange(own[row])];
     }),
   );
 }
@@ -99,12 +98,11 @@ function longerRows(values, length) {
 function phaseDifferences(phases) {
   const usual = new Map(RUN.phases.map(([phase, ns]) => [phase, ns / Math.max(RUN.steps, 1)]));
   const names = PHASES.filter((phase) => phases.get(phase) || usual.get(phase));
-  const most = Math.max(...phases.values(), 1);
   return table(
-    ["phase", "here", "mean step", "difference", ""],
+    ["phase", "here", "mean step", "difference"],
     names.map((phase) => {
       const [here, mean] = [phases.get(phase), usual.get(phase) || 0];
-      return [[swatch(phase), phase], formatNs(here), formatNs(mean), formatChange(here - mean), strip([[here / most, phaseColor(phase)]])];
+      return [[swatch(phase), phase], formatNs(here), formatNs(mean), formatChange(here - mean)];
     }),
   );
 }

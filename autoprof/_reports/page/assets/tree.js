@@ -49,15 +49,6 @@ function background(node) {
   return `linear-gradient(90deg, ${stops.join(", ")}) bottom / 100% 5px no-repeat`;
 }
 
-// The text that the browser shows while the pointer is over a block.
-function hint(node) {
-  const inside = node.children.reduce((sum, one) => sum + one.ns, 0);
-  const lines = [node.name || node.label, `${formatTime(node.ns, node.calls)} a step · ${formatShare(node.ns / TREE.ns)}`];
-  if (node.children.length && node !== TREE) lines.push(`self ${formatNs(node.ns - inside)}`);
-  if (node.calls) lines.push(`${formatCount(node.calls)} calls a step`);
-  return [...lines, ...sharesOf(node).map(([phase, ns]) => `${phase} ${formatNs(ns)}`)].join("\n");
-}
-
 function pick(node) {
   const isZoomed = (STATE.zoom || "") === node.key && (!node.name || STATE.module === node.name);
   const zoom = isZoomed ? node.parent && node.parent.key : node.children.length ? node.key : STATE.zoom;
@@ -88,30 +79,24 @@ function placesOf(focus, width) {
 }
 
 function block([node, left, width, depth, kind]) {
-  const share = `${formatNs(node.ns)} a step, ${formatShare(node.ns / TREE.ns)}`;
-  const label = node.short ? `${plural(node.short.length, "short name")}: ${share}` : `${node.label}: ${share}`;
+  const share = `${formatTime(node.ns, node.calls)} a step, ${formatShare(node.ns / TREE.ns)}`;
+  const label = node.short ? `${plural(node.short.length, "short name")}: ${share}; zoom to see them` : `${node.name || node.label}: ${share}`;
   const narrow = width < Math.min(6.4 * node.label.length + 12, 46);
   const chosen = node.name && node.name === STATE.module && !node.short;
   const style = { left: `${left}px`, width: `${Math.max(width - 1, 1)}px`, top: `${depth * ROW_PX}px` };
   if (!node.short) style.background = background(node);
   const classes = ["block", kind, narrow ? "narrow" : "", chosen ? "chosen" : ""].join(" ");
-  const title = node.short ? `${label}; zoom to see them` : hint(node);
-  return h("button", { type: "button", class: classes, style, title, "aria-label": label, onclick: () => pick(node.short ? node.parent : node) }, h("span", {}, node.label));
+  return h("button", { type: "button", class: classes, style, title: label, "aria-label": label, onclick: () => pick(node.short ? node.parent : node) }, h("span", {}, node.label));
 }
 
 function treeSection() {
   if (!TREE.children.length) return null;
   const holder = h("div", { class: "icicle", role: "group", "aria-label": "Time of a step by module" });
-  const crumbs = h("p", { class: "crumbs" });
   const draw = () => {
     const focus = (STATE.zoom && nodeOf(STATE.zoom)) || TREE;
     const places = placesOf(focus, holder.clientWidth);
     holder.style.height = `${(Math.max(...places.map(([, , , depth]) => depth)) + 1) * ROW_PX}px`;
     replace(holder, places.map(block));
-    const path = [];
-    for (let node = focus; node; node = node.parent) path.unshift(node);
-    const links = path.flatMap((node, at) => [at ? " › " : "", h("a", { href: hashFor({ zoom: node.key || null }) }, node.label)]);
-    replace(crumbs, path.length > 1 ? links : h("span", { class: "faint" }, "click a block to zoom"));
   };
   LISTENERS.push((changed) => (changed.has("zoom") || changed.has("module")) && draw());
   LISTENERS.push((changed) => changed.has("module") && drawModule());
@@ -121,9 +106,8 @@ function treeSection() {
   return section(
     "tree",
     "Where a step goes",
-    `A block is as wide as its mean time in ${plural(RUN.steps, "recorded step")}, and its strip has the phases; the blocks below it ran inside it, longest first.`,
+    `A block is as wide as its mean time in ${plural(RUN.steps, "recorded step")}, and its strip has the phases; the blocks below it ran inside it, longest first. Click a block to zoom, the one above it to zoom out.`,
     h("div", { class: "legend" }, legend),
-    crumbs,
     holder,
     h("div", { id: "module", class: "panel" }),
   );
