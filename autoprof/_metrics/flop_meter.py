@@ -197,8 +197,7 @@ class FlopMeter:
 
 
 def _rows(summary: Summary, parts: Parts, device: DevicePeak) -> Iterable[WorkRow]:
-    grouped = name_lines(summary)
-    lines = {line.name: line for line, _, _ in walk(grouped.roots)}
+    lines = {line.name: line for line, _, _ in walk(name_lines(summary)[0])}
     for name, (work, flops) in parts.items():
         line = lines.get(name)
         if line is None or not any(flops.values()):

@@ -66,7 +66,7 @@ def hot_tree(summary: Summary, room: int, cells: int) -> HotTree:
 
 def separate_tree(summary: Summary, room: int, cells: int) -> HotTree:
     """Return the longest rows that are not part of the step's time: of other threads, and logged durations."""
-    lines = name_lines(summary).separate if summary.steps else []
+    lines = name_lines(summary)[1] if summary.steps else []
     return _longest_rows(list(_rows(summary, lines, 0, "")), room, cells)
 
 
@@ -122,7 +122,7 @@ def tree_rows(summary: Summary) -> Iterator[TreeRow]:
     """Yield every row, parents first, siblings in descending order of time; no row without a recorded step."""
     if not summary.steps:
         return
-    phases, roots = summary.phases, name_lines(summary).roots
+    phases, (roots, _) = summary.phases, name_lines(summary)
     other = Line("other (in no span)", total_ns=phases.get(Phase.OTHER, 0))
     model = Line(
         "model (in no name)", total_ns=summary.total_step_ns - other.total_ns - sum(one.total_ns for one in roots)

@@ -57,22 +57,18 @@ class Line:
         self.parts = [forward, recompute + moved, backward - moved]
 
 
-@dataclass(frozen=True, slots=True)
-class Lines:
-    """The lines of a summary: ``roots`` add up to the step; ``separate`` are of other threads and logged durations."""
+def name_lines(summary: Summary) -> tuple[list[Line], list[Line]]:
+    """Merge a summary's rows by name; return the roots of the step's time, then those outside it.
 
-    roots: list[Line]
-    separate: list[Line]
-
-
-def name_lines(summary: Summary) -> Lines:
-    """Merge a summary's rows by name. Every list is in descending order of time."""
+    The first add up to the step; the others are of other threads and logged durations. Every list is in descending
+    order of time.
+    """
     lanes: dict[int, list[Row]] = {TRAINING_LANE: []}
     for row in _longest_first(summary.rows):
         lanes.setdefault(row.lane, []).append(row)
     roots = _merge(lanes.pop(TRAINING_LANE))
     separate = [line for lane, rows in lanes.items() for line in _merge(rows, by_name=lane == LOGGED_LANE)]
-    return Lines(roots, sorted(separate, key=by_time))
+    return roots, sorted(separate, key=by_time)
 
 
 def _longest_first(rows: Iterable[Row]) -> list[Row]:

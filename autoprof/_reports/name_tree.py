@@ -55,9 +55,9 @@ class NameTree:
     def __init__(self, layout: Layout) -> None:
         self.nodes: list[NameNode] = []
         others = {lane for lane in layout.lanes if lane > TRAINING_LANE}
-        self.roots = self._place(_nest(layout, {TRAINING_LANE}), layout, NameNode(""))
+        self.roots = self._add(_nest(layout, {TRAINING_LANE}), layout, NameNode(""))
         separate = [*_nest(layout, others), *_nest_logged(layout)]
-        self.separate = self._place(separate, layout, NameNode("", is_separate=True))
+        self.separate = self._add(separate, layout, NameNode("", is_separate=True))
         self._spans = [span for node in self.nodes for span in node.spans]
         self._starts = list(accumulate((len(node.spans) for node in self.nodes[:-1]), initial=0))
 
@@ -68,7 +68,7 @@ class NameTree:
         totals: Nanoseconds = np.add.reduceat(span_ns[self._spans], self._starts)
         return totals
 
-    def _place(self, siblings: Iterable[NameNode], layout: Layout, above: NameNode) -> list[NameNode]:
+    def _add(self, siblings: Iterable[NameNode], layout: Layout, above: NameNode) -> list[NameNode]:
         """Add these nodes and all below them to the tree; return them with their headers."""
         prefix = above.path[-1] + "/" if above.path else ""
         placed = list(_with_headers(list(siblings), prefix, under_header=above.is_header))
@@ -77,7 +77,7 @@ class NameTree:
             node.label = node.name.removeprefix(prefix)
             node.calls = sum(layout.lanes[span] != LOGGED_LANE for span in node.spans)
             self.nodes.append(node)
-            node.children = {one.name: one for one in self._place(node.children.values(), layout, node)}
+            node.children = {one.name: one for one in self._add(node.children.values(), layout, node)}
         return placed
 
 

@@ -37,7 +37,8 @@ def render_panel(summary: Summary, *, width: int, top: int, color: bool, step: i
     wide = 70
     inner = width - 2
     dot = " · "
-    title = ["autoprof", *([] if step is None else [f"step {step}"]), *_speed(summary)]
+    speed = [f"{format_ms(summary.step_mean_ns)}/step", *_pace(summary)] if summary.steps else ["warming up"]
+    title = ["autoprof", *([] if step is None else [f"step {step}"]), *speed]
     while len(title) > 2 and cells(dot.join(title)) > width - 4:
         title.pop()
     texts, total = [f"{count(summary.warmup_steps, 'warm-up step')} so far, excluded from all statistics"], ""
@@ -84,12 +85,6 @@ def _phases(summary: Summary, width: int) -> str:
     if len(text) <= width:
         return text
     return " ".join([f"{phase.short} {format_round_percent(share, limit)}%" for phase, share in shares])
-
-
-def _speed(summary: Summary) -> list[str]:
-    if not summary.steps:
-        return ["warming up"]
-    return [f"{format_ms(summary.step_mean_ns)}/step", *_pace(summary)]
 
 
 def _pace(summary: Summary) -> list[str]:

@@ -72,14 +72,10 @@ def _rows(comparison: RankComparison) -> list[_Row]:
 
 def _table(rows: Sequence[_Row], width: int, top: int) -> Iterator[str]:
     shown = sorted(rows, key=lambda row: (-row.excess_ns, row.rank))[:top]
-    lines = [[f"rank {row.rank}", _ms(row.own_ns), _signed(row.excess_ns)] for row in shown]
+    lines = [[f"rank {row.rank}", f"{row.own_ns / NS_PER_MS:.2f}", _signed(row.excess_ns)] for row in shown]
     yield from render_rows([["rank", "own ms", "excess ms"], *lines], width)
     if rest := sorted(row.excess_ns for row in rows if row not in shown):
         yield f"{count(len(rest), 'further rank')}: {_signed(rest[0])} to {_signed(rest[-1])} ms (--top 0: all)"
-
-
-def _ms(ns: float) -> str:
-    return f"{ns / NS_PER_MS:.2f}"
 
 
 def _signed(ns: float) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from html import escape
 from pathlib import Path
 from typing import Final
@@ -12,7 +12,7 @@ from ..frame import Phase
 from ..summary import Summary
 from .card import card_facts, other_findings
 from .hot_tree import hot_tree
-from .run_facts import FULL, NOTHING, PAGE, headline, run_facts, shown_path
+from .run_facts import FULL, NOTHING, PAGE, Fact, headline, run_facts, shown_path
 from .text import crop, render_rows, safe, wrap
 from .tree_text import column_unit, name_cells, render_tree
 
@@ -20,10 +20,6 @@ LINES: Final = 39
 """The most lines; the console puts an empty line before them."""
 HEAD_LINES: Final = 24
 """The most lines of the texts above the tree, which has room for the rows that take most of the time below them."""
-NOTE_LINES: Final = 5
-"""Lines that the notes get even where the other texts are long."""
-MOST_OTHERS: Final = 3
-"""Further findings named."""
 LABEL: Final = 11
 """Cells of the labels at the left edge."""
 
@@ -53,35 +49,24 @@ def render_html(summary: Summary) -> str:
 
 
 def _head(summary: Summary, width: int) -> Iterator[str]:
-    """Yield the card, the other findings, the facts of the run and its notes, in at most ``HEAD_LINES`` lines."""
+    """Yield the card, the other findings, the facts of the run and its notes, in about ``HEAD_LINES`` lines."""
     yield from wrap("", headline(summary), width, 0)
     if not summary.steps:
         yield from wrap("", NOTHING, width, 0)
-    others = other_findings(summary)
-    texts = [*card_facts(summary), *(("also", text) for text in others[:MOST_OTHERS])]
-    if len(others) > MOST_OTHERS:
-        texts.append(("", f"and {count(len(others) - MOST_OTHERS, 'more finding')}: {FULL}"))
-    texts += run_facts(summary)
+    also = [("also", text) for text in other_findings(summary)]
+    notes = [("note", note) for note in summary.notes]
+    texts = [*card_facts(summary), *_first(also, 3, "finding"), *run_facts(summary), *_first(notes, 4, "note")]
     blocks = [wrap(label, text, width, LABEL) for label, text in texts]
-    notes = [wrap("note", note, width, LABEL) for note in summary.notes]
-    room = HEAD_LINES - min(sum(map(len, notes)), NOTE_LINES)
-    while blocks and sum(map(len, blocks)) > room:  # the longest text loses its end first
-        longest = max(blocks, key=len)
-        longest.pop()
+    while sum(map(len, blocks)) > HEAD_LINES and len(longest := max(blocks, key=len)) > 1:
+        longest.pop()  # the longest text loses its end first
         longest[-1] = f"{crop(longest[-1], width - 2).rstrip()} …"
     yield from (line for block in blocks for line in block)
-    yield from _notes(notes, HEAD_LINES - sum(map(len, blocks)), width)
 
 
-def _notes(notes: Sequence[Sequence[str]], room: int, width: int) -> Iterator[str]:
-    """Yield whole notes as far as there is room; the others are counted."""
-    shown = 0
-    while shown < len(notes) and len(notes[shown]) + (shown + 1 < len(notes)) <= room:
-        yield from notes[shown]
-        room -= len(notes[shown])
-        shown += 1
-    if shown < len(notes):
-        yield from wrap("", f"and {count(len(notes) - shown, 'more note')}: {FULL}", width, LABEL)
+def _first(texts: list[Fact], most: int, word: str) -> list[Fact]:
+    """Return the first texts, and the number of the others."""
+    rest = len(texts) - most
+    return [*texts[:most], *([("", f"and {count(rest, f'more {word}')}: {FULL}")] if rest > 0 else [])]
 
 
 def phase_lines(summary: Summary, width: int) -> list[str]:

@@ -13,10 +13,6 @@ from .._core.names import visible
 
 LABEL: Final = 10
 """Cells of the labels at the left edge of a card."""
-GAP: Final = 2
-"""The least blanks before a number."""
-
-
 _IN_ASCII: Final = str.maketrans("┌│└─█░·…×→µ", "+|+-#.-~x>u")
 """The characters of reports for encodings that lack them, one cell each."""
 
@@ -108,7 +104,7 @@ def render_rows(rows: Sequence[Sequence[str]], width: int, *, least: Sequence[in
     """
     shown = [[safe(cell) for cell in row] for row in rows]
     names, *columns = zip(*shown, strict=True)
-    widths = [max(map(cells, column)) + GAP for column in columns]
+    widths = [max(map(cells, column)) + 2 for column in columns]  # two blanks before a number
     widths = [max(one, other) for one, other in zip(widths, least or widths, strict=True)]
     first = min(max(width - sum(widths), 0), max(map(cells, names)))
     lines = []

@@ -49,8 +49,8 @@ def _add_names(
 def render_timing_summary(summary: Summary, name_width: int = LABEL) -> list[str]:
     """Return the summary: average, minimum and maximum per step of each name, and the steps in which it occurred."""
     lines = [RULE, f"Timing Summary (Total {summary.steps} steps)", RULE]
-    grouped = name_lines(summary)
-    for line, depth, name in (*walk(grouped.roots), *walk(grouped.separate)):
+    roots, separate = name_lines(summary)
+    for line, depth, name in (*walk(roots), *walk(separate)):
         row = line.rows[0]
         calls = f"  calls={row.calls}" if row.calls != row.steps else ""
         label = fit(name_cells(name, depth).rstrip(), name_width) if name_width < LABEL else name_cells(name, depth)

@@ -83,7 +83,7 @@ def test_a_long_report_keeps_its_length_and_ends_with_the_folder(judged: Summary
     assert lines[-1] == "/runs/one"
     text = "\n".join(lines)
     assert "and 5 more findings: autoprof show --full" in text
-    assert "and 8 more notes: autoprof show --full" in text
+    assert "and 5 more notes: autoprof show --full" in text
     assert "more names, each at most 1.0 % of the step" in text
 
 
