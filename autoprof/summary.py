@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 ClockName = Literal["host", "device"]
 Severity = Literal["info", "warning", "critical"]
 Stopped = Literal["leaf", "small", "budget", "hidden"]
-"""Reason for which the modules inside a row have no rows of their own."""
+"""Reason for which the modules inside a row have no rows: there are none, they are a small part of the step, recording
+them would cost too much, hooks do not fire there."""
 
 OTHER_TARGETS: Final = "steps recorded with other targets, before or after the hot path was opened"
 """The key of ``Summary.skipped`` for steps of another set of targets than the one whose rows the summary has."""
@@ -52,8 +53,7 @@ class Row:
     in which the device waited for the host; None without a device. ``memory_growth_bytes`` is the largest growth of
     memory over the row's calls of one step. The largest level known within a call, warm-up included, is
     ``memory_peak_bytes``. ``stopped`` is the reason for which the modules inside have no
-    rows: ``leaf`` (there are none), ``small`` (a small part of the step), ``budget`` (recording them would cost too
-    much), ``hidden`` (hooks do not fire inside). ``slowest`` is the slowest of several modules that share the row.
+    rows, see ``Stopped``. ``slowest`` is the slowest of several modules that share the row.
     """
 
     name: str

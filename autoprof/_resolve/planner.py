@@ -71,11 +71,6 @@ class Lane:
         """Return the position on the stack of the innermost backward pass's base."""
         return next((i for i in range(len(self.stack) - 1, -1, -1) if self.stack[i].is_base), None)
 
-    def started(self) -> dict[int, int]:
-        """Return the calls whose backward has started in the innermost backward pass."""
-        base = self.base()
-        return {} if base is None else self.stack[base].started
-
     def innermost(self) -> int:
         """Return the innermost open span, or -1."""
         return next((entry.span for entry in reversed(self.stack) if entry.span >= 0), -1)
@@ -144,7 +139,7 @@ class Planner:
         """
         handlers = {
             marks.ENTER: self._enter,
-            marks.RECOMPUTE: self._enter_recompute,
+            marks.RECOMPUTE: self._enter,
             marks.CHECKPOINT: self._checkpoint,
             marks.RESUME: self._enter,
             marks.LEAVE: self._leave,
@@ -181,6 +176,7 @@ class Planner:
                 lane.last = at
                 self._open_remainder(lane, at)
         end = len(codes)
+        memory = sum(code & marks.KIND_MASK == marks.MEMORY for code in codes)  # a memory reading counts its own time
         self._pauses.finish(end)
         for lane in self._lanes.values():
             self._close_to(lane, 0, max(lane.last, 0) if cut else end)
@@ -190,13 +186,9 @@ class Planner:
             pauses=tuple(self._pauses.found),
             calls=self._calls,
             unmatched=self._unmatched,
-            overhead_ns=self._overhead_ns(codes),
+            overhead_ns=round((end - memory) * self._mark_ns),
             repeatable=not cut and min(codes, default=0) >= 0,
         )
-
-    def _overhead_ns(self, codes: Sequence[int]) -> int:
-        memory = sum(code & marks.KIND_MASK == marks.MEMORY for code in codes)  # a memory reading counts its own time
-        return round((len(codes) - memory) * self._mark_ns)
 
     def _end_of_turn(self, codes: Sequence[int], lanes: Sequence[int], at: int) -> int:
         """Return the end of an update by another thread while the training thread runs nothing; -1 where it is none.
@@ -260,6 +252,9 @@ class Planner:
 
     def _enter(self, lane: Lane, at: int, kind: int, index: int, ordinal: int) -> None:
         label = self._labels[index]
+        if kind == marks.RECOMPUTE and label.phase is Phase.RECOMPUTE:
+            self._recompute_checkpoint(lane, at, index, ordinal)
+            return
         interrupted: tuple[StackEntry, ...] = ()
         phase = Phase.RECOMPUTE if kind == marks.RECOMPUTE else label.phase
         if kind == marks.RECOMPUTE:
@@ -321,12 +316,6 @@ class Planner:
         around = next((entry.ordinal for entry in calls if entry.ordinal > 0), None)
         self._calls[ordinal] = BackwardCall(target, around)
 
-    def _enter_recompute(self, lane: Lane, at: int, kind: int, index: int, ordinal: int) -> None:
-        if self._labels[index].phase is Phase.RECOMPUTE:
-            self._recompute_checkpoint(lane, at, index, ordinal)
-        else:
-            self._enter(lane, at, kind, index, ordinal)
-
     def _recompute_checkpoint(self, lane: Lane, at: int, index: int, ordinal: int) -> None:
         """Open the span of a recomputation, in the backward of the innermost target that contains the call.
 
@@ -387,7 +376,8 @@ class Planner:
             if outer in running:
                 break
             missing.append((outer, call))
-        started = lane.started()
+        base = lane.base()
+        started = {} if base is None else lane.stack[base].started
         for outer, call in reversed(missing):
             self._open_backward(lane, at, outer, call.index, calls=0 if outer in started else 1)
             started[outer] = lane.stack[-1].span

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -45,7 +45,7 @@ class Resolver:
         self._last_end: tuple[Clock, Reading] | None = None
         """The end of the last step of a device's clock, kept for the length of the gap after it."""
         self._resolved: deque[FrameRun] = deque()
-        self._plans: OrderedDict[tuple[bytes, tuple[int, ...] | None], Plan] = OrderedDict()
+        self._plans: dict[tuple[bytes, tuple[int, ...] | None], Plan] = {}
         # Steps whose calls a later backward may still refer to.
         self._history: deque[tuple[int, Plan]] = deque(maxlen=16)
 
@@ -186,11 +186,9 @@ class Resolver:
             codes = tuple(raw.mark_batch.codes)
             plan = planner.plan(codes, lanes or (TRAINING_LANE,) * len(codes), cut=cut)
             if plan.repeatable:
+                if len(self._plans) >= PLANS:
+                    del self._plans[next(iter(self._plans))]
                 self._plans[key] = plan
-                if len(self._plans) > PLANS:
-                    self._plans.popitem(last=False)
-        elif len(self._plans) > PLANS // 2:
-            self._plans.move_to_end(key)
         return plan
 
     def _remember(self, raw: RawStep, plan: Plan) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from threading import get_ident
-from time import perf_counter_ns, thread_time_ns
+from time import thread_time_ns
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
 import torch
@@ -214,7 +214,6 @@ class _Builder:
             sinks=[*made, *sinks],
             folder=folder,
             notes=self._notes,
-            now_ns=perf_counter_ns,
             # The budget that passes keep to where there is no budget for marks.
             pass_share=PASSES_PART * (self._budget or 0.01),
             spend=sampler.spend_on_rows,
@@ -355,7 +354,7 @@ class _Builder:
     def _unseen_modules(self) -> UnseenModules:
         unseen = UnseenModules(self._recorder, self._model, self._selection, self._graphs, self._notes)
         self._attached.add(keep_calls().remove)
-        self._attached.add(around_compiler(_nothing, unseen.compiled).remove)
+        self._attached.add(around_compiler(lambda: None, unseen.compiled).remove)
         if self._settings.compile in ("inside", "names"):
             self._attached.add(self._graphs.follow(again=self._settings.compile == "names").remove)
         else:
@@ -467,7 +466,3 @@ class _Builder:
         if flight is not None:
             self._attached.add(flight.close)
         return flight
-
-
-def _nothing() -> None:
-    """Do nothing where torch starts to compile."""

@@ -135,7 +135,7 @@ class OpenSession(Session):
     def follow_steps(self, listener: StepListener, count: int) -> Callable[[], None]:
         """Record the next steps and pass the number of each to ``listener``; return the function that ends this."""
         if self._ended:
-            return _nothing
+            return lambda: None
         self._hooks.wake()
         return self._steps.follow(listener, count)
 
@@ -227,7 +227,3 @@ class OpenSession(Session):
         self._closed = self._ended = True
         self._pipeline.abandon()
         self._detach()
-
-
-def _nothing() -> None:
-    """End following the steps of a session that has ended."""

@@ -256,7 +256,8 @@ class StepDetector:
         if happening is Happening.TRAINING_FORWARD and event.training:
             self._trained.add(event.module)
         if rule is StepRule.TRAINS:
-            self._train(event)
+            self._begin_training(event)
+            self._between, self._saw_forward = False, True
         elif rule is StepRule.TRAINS_IN_UPDATE:
             self._train_in_update(event)
         elif rule is StepRule.EVALUATES:
@@ -391,10 +392,6 @@ class StepDetector:
         self._decisions.append(events.Include(name if is_outermost or in_validation else None))
 
     # Training.
-
-    def _train(self, event: events.ForwardBegins) -> None:
-        self._begin_training(event)
-        self._between, self._saw_forward = False, True
 
     def _train_in_update(self, event: events.ForwardBegins) -> None:
         self._begin_training(event)

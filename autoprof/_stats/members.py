@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from functools import lru_cache
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -22,11 +22,8 @@ class _Members(NamedTuple):
     starts: Nanoseconds
 
 
-class MemberPlaces(NamedTuple):
-    """The modules of a layout's shared rows, and their places in ``MemberTimes``."""
-
-    members: _Members
-    at: Nanoseconds
+MemberPlaces: TypeAlias = tuple[_Members, Nanoseconds]
+"""The modules of a layout's shared rows, and their places in ``MemberTimes``."""
 
 
 @lru_cache
@@ -70,7 +67,7 @@ class MemberTimes:
         at = [self._index.setdefault(key, len(self._index)) for key in members.keys]
         more = len(self._index) - self._total.shape[1]
         self._total = np.concatenate([self._total, np.zeros((3, more))], axis=1)
-        return MemberPlaces(members, np.asarray(at, dtype=np.int64))
+        return members, np.asarray(at, dtype=np.int64)
 
     def add(self, places: MemberPlaces, total_ns: Nanoseconds) -> None:
         """Add steps of one layout (steps × spans)."""
