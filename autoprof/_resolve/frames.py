@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, Final
 
+import numpy as np
+
 from ..frame import NO_GAP, NOT_MEASURED, FrameRun, Gap, Layout, Nanoseconds, Phase, StepFrame
 from .device import DeviceColumns
 from .memory import NO_MEMORY, memory_columns
@@ -28,7 +30,7 @@ def make_runs(
         times = _without_pauses(times, plan.pauses)
     host = times.take(plan.ends, axis=1)
     host -= times.take(plan.starts, axis=1)
-    spans = plan.logged_spans
+    spans = np.flatnonzero(plan.logged >= 0)
     if len(spans):
         host[:, spans] = values[:, plan.logged[spans]]
         if device is not None:

@@ -101,11 +101,6 @@ class Plan:
         return {}
 
     @cached_property
-    def logged_spans(self) -> Nanoseconds:
-        """The spans whose duration was measured elsewhere (``log_timing``)."""
-        return np.flatnonzero(self.logged >= 0)
-
-    @cached_property
     def shown(self) -> ShownSpans:
         """The spans that a frame has: all but the hidden ones."""
         return ShownSpans(self.layout, self.hidden)

@@ -196,7 +196,8 @@ class Planner:
         Such an update is a part of the step: forward and backward may run in an executor, and ``step()`` outside of it.
         """
         code, training = codes[at], self._lanes.get(TRAINING_LANE)
-        is_update = code & marks.KIND_MASK == marks.ENTER and self._label_of(code).phase is Phase.OPTIMIZER
+        label = self._labels[(code >> marks.KIND_BITS) & marks.INDEX_MASK]
+        is_update = code & marks.KIND_MASK == marks.ENTER and label.phase is Phase.OPTIMIZER
         if not is_update or (training is not None and training.stack):
             return -1
         leave = code & ~marks.KIND_MASK | marks.LEAVE
@@ -206,9 +207,6 @@ class Planner:
             if codes[end] == leave:
                 return end
         return -1
-
-    def _label_of(self, code: int) -> Label:
-        return self._labels[(code >> marks.KIND_BITS) & marks.INDEX_MASK]
 
     # Opening and closing spans on a lane's stack.
 

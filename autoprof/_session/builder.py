@@ -347,7 +347,7 @@ class _Builder:
         else:
             observers.append(RankExchange(exchange, shows=rank() == 0))
             self._undo.add(exchange.finish)
-        if self._sampler.active:
+        if self._marks_budget is not None:
             observers.append(self._sampler)
         return observers
 

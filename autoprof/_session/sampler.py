@@ -113,11 +113,6 @@ class Sampler(Observer):
         self._is_noted = False
 
     @property
-    def active(self) -> bool:
-        """Whether there is a budget to keep."""
-        return self._budget is not None
-
-    @property
     def affordable_rate(self) -> float:
         """The part of the steps that this rank affords."""
         return 1 / self.k

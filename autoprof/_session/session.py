@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import replace
 from pathlib import Path
 from time import thread_time_ns
 from types import TracebackType
@@ -173,7 +172,7 @@ class OpenSession(Session):
 
     def summary(self) -> Summary:
         if self._last_summary is not None:
-            return self._with_new_notes(self._last_summary)
+            return self._last_summary
         if not self._closed and not self.busy:
             self._hooks.wake()
             with self._work:
@@ -181,11 +180,6 @@ class OpenSession(Session):
                 self._steps.count_gap()
             lifecycle.finish_termination()
         return self._pipeline.summarizer.summary()
-
-    def _with_new_notes(self, summary: Summary) -> Summary:
-        """Return the summary with the notes made since: of a sink that could not be closed, or of a later call."""
-        new = [note for note in self._notes.all if note not in summary.notes]
-        return replace(summary, notes=(*summary.notes, *new)) if new else summary
 
     # The end.
 

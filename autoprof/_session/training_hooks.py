@@ -240,7 +240,9 @@ class TrainingHooks:
                 self._usual = self._updates[0] if len(self._updates) == 1 and may_sleep else None
                 self._updates.clear()
             elif isinstance(decision, (Exclude, Include)):
-                self._watch_validation(decision)
+                # A backward pass may end validation; where steps end without calls all are reported.
+                if decision.recognised and not self._steps.detector.auto:
+                    self._attach_backward() if isinstance(decision, Exclude) else self._detach_backward()
             elif isinstance(decision, TrainsInUpdate):
                 self._optimizer_hooks()[0].move_last()  # hooks change where the step ends with the optimizer's
                 self._ends_with_update = True
@@ -255,11 +257,6 @@ class TrainingHooks:
             for remove in self._removes():
                 with contain(ignore):
                     remove()
-
-    def _watch_validation(self, decision: Exclude | Include) -> None:
-        """Have a backward pass reported that ends validation; where steps end without calls all are."""
-        if decision.recognised and not self._steps.detector.auto:
-            self._attach_backward() if isinstance(decision, Exclude) else self._detach_backward()
 
     # ``StepEvents``, called by probes.
 

@@ -91,7 +91,7 @@ class CutStatistics:
             self.flush()
             self._blocks.clear()
         rows, table = step_rows(layout), self.table
-        row_of = np.full(len(rows), -1, dtype=np.int64)
+        row_of = np.full(len(rows.keys), -1, dtype=np.int64)
         for i, key in enumerate(rows.keys):
             if key.lane == UNTIMED_LANE:  # counted by its reason where it was found
                 continue

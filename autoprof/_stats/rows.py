@@ -58,9 +58,6 @@ class StepRows:
         self._outer, self._outer_starts = _group(rows, np.asarray(outermost, dtype=bool))
         self.outermost = np.flatnonzero(outermost)
 
-    def __len__(self) -> int:
-        return len(self.keys)
-
     def totals(self, ns: Nanoseconds) -> Nanoseconds:
         """Sum the spans' ``ns`` (last axis: spans) by row; a span inside another of its row is not counted again."""
         return _sums(ns, self._outer, self._outer_starts)
