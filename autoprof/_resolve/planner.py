@@ -20,9 +20,6 @@ from .._capture.marks.codes import Label
 from ..frame import LOGGED_LANE, TRAINING_LANE, Phase
 from .plan import BackwardCall, Plan, PlannedSpan, as_column
 
-PartKey = tuple[str, str | None, Phase]
-"""The name, fqn and phase of a part of a compiled graph."""
-
 
 @dataclass(slots=True)
 class StackEntry:
@@ -47,7 +44,7 @@ class StackEntry:
     started: dict[int, int] = field(default_factory=dict)
     part: tuple[Label, Phase] | None = None
     is_rest: bool = False
-    parts: set[PartKey] = field(default_factory=set)
+    parts: set[tuple[Label, Phase]] = field(default_factory=set)
 
 
 @dataclass(slots=True)
@@ -126,7 +123,7 @@ class Planner:
         self._forwards: dict[int, list[int]] = {}
         self._recomputed: set[BackwardCall] = set()
         self._values: list[int] = []
-        self._parts: set[PartKey] = set()
+        self._parts: set[tuple[Label, Phase]] = set()
         """The labels inside graphs that run in no call of a module."""
         self._pauses = Pauses()
         self._unmatched = 0
@@ -438,13 +435,11 @@ class Planner:
         calls = ((at, lane.stack[at].index) for at in range(len(lane.stack) - 1, -1, -1) if not lane.stack[at].is_base)
         return next((at for at, index in calls if index >= 0 and self._labels[index].fqn is not None), None)
 
-    def _open_part(self, lane: Lane, at: int, seen: set[PartKey], label: Label, phase: Phase) -> None:
+    def _open_part(self, lane: Lane, at: int, seen: set[tuple[Label, Phase]], label: Label, phase: Phase) -> None:
         """Open the span of a part; the parts of one call count as one."""
-        key = label.name, label.fqn, phase
-        lane.stack.append(
-            StackEntry(self._open(lane, at, label, phase, calls=int(key not in seen)), part=(label, phase))
-        )
-        seen.add(key)
+        part = label, phase
+        lane.stack.append(StackEntry(self._open(lane, at, label, phase, calls=int(part not in seen)), part=part))
+        seen.add(part)
 
     # Values and pauses.
 

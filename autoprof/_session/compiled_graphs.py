@@ -174,7 +174,7 @@ class _GraphLabels:
         """Return the code of the mark at the begin of a kernel, or of the one after the last."""
         inside = {caller.fqn: self._path(caller, kernel) for caller in self._callers}
         phase = Phase.FORWARD if kernel is None else kernel.phase
-        key = phase, tuple(tuple((label.name, label.fqn) for label in path.labels) for path in inside.values())
+        key = phase, tuple(inside.values())
         if key not in self._codes:
             label = Label("", None, phase, frozenset(), shown=False, inside=inside)
             self._codes[key] = self._recorder.add_label(label) | PART
@@ -189,9 +189,10 @@ class _GraphLabels:
 
         A kernel of two modules is credited to neither: it has a row of its own in the module around both.
         """
-        ways = list(dict.fromkeys(self._way(caller, path) for path in kernel.paths)) or [self._way(caller, ())]
+        found = [self._way(caller, path) for path in kernel.paths or [()]]
+        ways = list({tuple(label.fqn for label in way): way for way in found}.values())  # two calls are one module
         columns = zip(*ways, strict=False)
-        shared = tuple(labels[0] for labels in takewhile(lambda labels: len(set(map(id, labels))) == 1, columns))
+        shared = tuple(labels[0] for labels in takewhile(lambda labels: len({one.fqn for one in labels}) == 1, columns))
         around = shared[-1].fqn or "" if shared else caller.fqn or ""
         if len(ways) > 1:
             inner = dict.fromkeys(way[len(shared)] if len(way) > len(shared) else None for way in ways)
@@ -202,10 +203,11 @@ class _GraphLabels:
         """Return the labels of the targets inside the caller on the way to a module."""
         found = [*self._nodes[""].along(caller.root.fqn.split(".")), *caller.root.along(path)]
         if caller.fqn is None:
-            found.insert(0, self._nodes[""])
+            found.insert(0, (self._nodes[""], 0))
         else:
-            found = [node for node in found if node.fqn.startswith(f"{caller.fqn}." if caller.fqn else "")]
-        return tuple(self._targets[node.fqn] for node in found if node.fqn in self._targets)
+            found = [one for one in found if one[0].fqn.startswith(f"{caller.fqn}." if caller.fqn else "")]
+        targets = ((self._targets.get(node.fqn), earlier) for node, earlier in found)
+        return tuple(target._replace(earlier=earlier) for target, earlier in targets if target is not None)
 
     def _fused(self, around: str, inner: Iterable[Label | None]) -> str:
         """Return the name of a kernel that computes parts of several modules."""

@@ -70,14 +70,18 @@ class ModuleNode:
         """Yield the children with the names of their attributes."""
         return zip(self.child_names, self.children, strict=True)
 
-    def along(self, path: Iterable[str]) -> Iterator[ModuleNode]:
-        """Yield the nodes on a path of attributes, as far as the tree has them; wrappers are no nodes of their own."""
+    def along(self, path: Iterable[str]) -> Iterator[tuple[ModuleNode, int]]:
+        """Yield the nodes on a path of attributes, as far as the tree has them; wrappers are no nodes of their own.
+
+        With each node comes the number of earlier calls, which follows the attribute: 1 in ``fc@1``.
+        """
         node = self
-        for name in path:
+        for attribute in path:
+            name, _, earlier = attribute.partition("@")
             inner = dict(node.named_children()).get(name)
             if inner is not None:
                 node = inner
-                yield node
+                yield node, int(earlier or 0)
             elif name not in _WRAPPED_AS.values():
                 return
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from ...frame import Phase
 
 Path = tuple[str, ...]
-"""The attributes that lead from the module whose graph it is to a module inside it."""
+"""The attributes that lead from the module of the graph to one inside it; ``fc@1`` is ``fc``'s second call."""
 
 
 class Kernel(NamedTuple):
@@ -69,11 +69,9 @@ class NodeModules:
         if path is not None:
             return path
         lines = self._lines.get(node.meta.get("stack_trace", ""), frozenset[Path]())
-        if len(lines) == 1:
-            return next(iter(lines))
         near = [*self._near(node, lambda one: one.all_input_nodes), *self._near(node, lambda one: one.users)]
-        found = (line for path in near for line in lines if path[: len(line)] == line)
-        return next(found, next(iter(near), None))
+        found = (path[: len(line)] for path in near for line in lines if without_calls(path)[: len(line)] == line)
+        return next(found, next(iter(lines if len(lines) == 1 else near), None))
 
     def _near(self, node: Any, neighbours: Callable[[Any], Iterable[Any]]) -> Iterator[Path]:
         """Yield the paths of the nodes around a node, the nearest first; of those equally near, the last computed."""
@@ -100,12 +98,20 @@ def module_of(node: Any) -> tuple[str, Path] | None:
     """Return where the path of a node's module begins, and the path; None for a node that torch's passes made."""
     stack = node.meta.get("nn_module_stack") or node.meta.get("fwd_nn_module_stack")
     if stack:
-        paths = [split(path) for path, _ in stack.values()]
+        found = {split(path): str(key).partition("@") for key, (path, _) in stack.items()}
+        paths = list(found)
         # A module outside the model, as a global activation, works for the module that calls it.
-        return next(one for one in reversed(paths) if one[0] == paths[0][0])
+        root, path = next(one for one in reversed(paths) if one[0] == paths[0][0])
+        ends = (found.get((root, path[: at + 1]), ("", "", "")) for at in range(len(path)))
+        return root, tuple(name + "".join(end[1:]) for name, end in zip(path, ends, strict=True))
     # An operation in the compiled function itself has a source, and is in no module inside it.
     has_source = node.meta.get("source_fn_stack") or node.meta.get("fwd_source_fn_stack")
     return ("", ()) if has_source else None
+
+
+def without_calls(path: Path) -> Path:
+    """Return the attributes of a path alone."""
+    return tuple(name.partition("@")[0] for name in path)
 
 
 def split(path: str) -> tuple[str, Path]:

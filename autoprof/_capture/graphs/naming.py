@@ -25,9 +25,9 @@ from ..._process.replace import Attribute, InCompiler, Replacement
 from ..._storage.atomic import write_atomic
 from ...frame import Phase
 from ..handle import Handle
-from .kernels import Kernel, NodeModules, Path, module_of, outputs_of
+from .kernels import Kernel, NodeModules, Path, module_of, outputs_of, without_calls
 
-FORMAT: Final = 2
+FORMAT: Final = 3
 """The version of the files with notes."""
 _KERNEL_NOTER: Final = "set_kernel_post_grad_provenance_tracing"
 _KERNEL_NOTERS: Final = ("torch._inductor.debug", "torch._inductor.codegen.cpp", "torch._inductor.codegen.triton")
@@ -215,7 +215,7 @@ def _hierarchy(model: Any) -> _Hierarchy:
     lines: dict[str, set[Path]] = {}
     for node, module in found:
         if module is not None and "stack_trace" in node.meta:
-            lines.setdefault(node.meta["stack_trace"], set()).add(module[1])
+            lines.setdefault(node.meta["stack_trace"], set()).add(without_calls(module[1]))
     roots = {root: _root(root) for _, root, _ in modules if root}
     return _Hierarchy(_digest(modules), modules, roots, lines)
 

@@ -70,6 +70,8 @@ class Label(NamedTuple):
     """Whether its calls become spans; time of hidden calls is counted by phase only."""
     inside: Mapping[str | None, PartPath] | None = None
     """Of a ``PART``: what its kernels belong to, by the fqn of the module that runs the graph, None for none."""
+    earlier: int = 0
+    """Of a module inside a graph: its earlier calls in the graph."""
 
 
 class PartPath(NamedTuple):
