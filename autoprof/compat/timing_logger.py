@@ -18,7 +18,7 @@ import shutil
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -30,7 +30,7 @@ from .._capture.hooks.function import log_timing as record_in_session
 from .._capture.marks.codes import MAX_MARKS
 from .._core.failures import contain, describe
 from .._core.names import clean_name
-from .._core.units import NS_PER_S
+from .._core.units import NS_PER_S, format_percent
 from .._process.ranks import rank as rank_here
 from .._reports.card import HEALTHY, render_card
 from .._reports.log import LABEL
@@ -38,9 +38,9 @@ from .._reports.name_tree import NameAverages, parent_name
 from .._stats import Aggregate
 from .._storage.line_file import LineFile
 from ..devices import HostClock
-from ..diagnose import MIN_STEPS, Evidence, RunFacts, diagnose
+from ..diagnose import MIN_STEPS
 from ..errors import OutputError
-from ..frame import TRAINING_LANE, Phase
+from ..frame import Phase
 from ..sinks._base import RunInfo
 from ..sinks.console import ConsoleOptions, ConsoleSink
 from ..summary import Finding, Summary
@@ -205,16 +205,11 @@ class TimingLogger:
             summary = self._aggregate.summary(skipped=skipped)
             other_ns = summary.total_step_ns - self._covered_ns
             bare = replace(summary, phases={Phase.USER: self._covered_ns, Phase.OTHER: other_ns})
-            # The rules search modules; here each name is treated as one.
-            rows = tuple(replace(row, fqn=row.name, lane=TRAINING_LANE) for row in bare.rows)
-            evidence = Evidence(replace(bare, rows=rows), RunFacts(has_model=False))
-            judged = diagnose(evidence) if bare.steps else bare
-            # The rule that applies to durations without phases. The others would only report missing signals.
-            return replace(bare, findings=tuple(one for one in judged.findings if one.rule == "hot-module"))
+            return replace(bare, findings=tuple(_dominating(bare)))
 
     def bottlenecks(self) -> tuple[Finding, ...]:
         """Return the finding on a name that dominates, if there is one."""
-        return tuple(finding for finding in self.summary().findings if finding.severity != "info")
+        return self.summary().findings
 
     def print_summary(self) -> None:
         """Print the statistics and the verdict below the panel, and write the statistics to the log."""
@@ -246,6 +241,22 @@ class TimingLogger:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _dominating(summary: Summary) -> Iterator[Finding]:
+    """Yield the finding on the name that takes half of the step and three times as long as the next one."""
+    rows = sorted(summary.rows, key=lambda row: (-row.self_ns, row.name))
+    if len(rows) < 2 or summary.steps < MIN_STEPS:
+        return
+    hot, beside = rows[:2]
+    share, times = hot.self_ns / max(summary.total_step_ns, 1), hot.self_ns / max(beside.self_ns, 1)
+    if share >= 0.5 and times >= 3.0:
+        why = (
+            f"{hot.name} takes {format_percent(share)} of the step, {times:.1f} x as long as {beside.name}, the "
+            "longest name beside it"
+        )
+        advice = "look there first: time its parts under names of their own; the possible gain was not measured"
+        yield Finding("hot-module", "warning", why, advice, hot.name, hot.phase)
 
 
 def _create_log(folder: Path, rank: int) -> Path:

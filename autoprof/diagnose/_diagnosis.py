@@ -37,13 +37,7 @@ LOOK_PAUSE: Final = 500
 class CallMonitor:
     """Collect the calls and compilations that the probes saw, step by step, on the training thread."""
 
-    def __init__(
-        self,
-        syncs: SyncProbe,
-        logs: LogProbe,
-        compilations: CompilationProbe,
-        debug: DebugProbe,
-    ) -> None:
+    def __init__(self, syncs: SyncProbe, logs: LogProbe, compilations: CompilationProbe, debug: DebugProbe) -> None:
         self._syncs = syncs
         self._logs = logs
         self._debug = debug

@@ -24,8 +24,6 @@ DEBUG_VARIABLES: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """Variables that slow a training down, with the values that do; none: every value but those of ``OFF``."""
 OFF: Final = ("0", "OFF", "FALSE", "NO", "")
-LOCAL_WORLD_SIZE: Final = "LOCAL_WORLD_SIZE"
-"""The variable in which torchrun passes the number of ranks on this machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +43,7 @@ class Environment:
     @classmethod
     def read(cls, device: str, variables: Mapping[str, str]) -> Environment:
         """Read the environment at set-up; neither the device nor other ranks are queried."""
-        local = variables.get(LOCAL_WORLD_SIZE, "").strip()
+        local = variables.get("LOCAL_WORLD_SIZE", "").strip()  # of torchrun
         return cls(
             device,
             int(local) if local.isdecimal() else None,

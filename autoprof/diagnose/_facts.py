@@ -43,8 +43,6 @@ class RunFacts:
     """Compilations by ``torch.compile``; None where they were not counted."""
     ranks: RankComparison | None = None
     """Comparison of the ranks; None with a single rank, and on all ranks but 0."""
-    has_model: bool = True
-    """Whether names are modules of a model; False for the names of a ``TimingLogger``."""
     leaf_modules: int | None = None
     """Modules of the model that hold no others; None where they were not counted."""
     environment: Environment = field(default_factory=Environment)

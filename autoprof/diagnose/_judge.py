@@ -11,7 +11,7 @@ from ..summary import Finding, Summary
 from ._contention import FIRM, QUIET, contention
 from ._evidence import Evidence
 from ._rule import MIN_STEPS, Rule
-from ._setting_notes import new_notes
+from ._setting_notes import setting_notes
 from ._thresholding import abstain
 from ._what_if import what_if
 
@@ -29,8 +29,9 @@ def find_rules() -> dict[str, Rule]:
 
 def judge(run: Evidence) -> tuple[Finding, ...]:
     """Return the findings by gain, then the abstentions; of a run without a recorded step there are no abstentions."""
-    rules, steps = find_rules(), run.summary.steps
-    enough, waited = steps >= MIN_STEPS, _waited_for_others(run)
+    rules, steps, used = find_rules(), run.summary.steps, contention(run)
+    enough, crowded = steps >= MIN_STEPS, used is not None and used.by_others
+    waited = 0.0 if used is None else used.waiting or 0.0
     few = abstain("", f"recorded steps ({MIN_STEPS} needed, {steps} so far)", "let the run continue")
     found: list[Finding] = []
     for rule in rules.values():
@@ -41,7 +42,7 @@ def judge(run: Evidence) -> tuple[Finding, ...]:
             continue
         if not enough and (finding is None or finding.severity == "info"):
             finding = replace(few, rule=rule.name)
-        if waited is not None and finding is not None and _may_be_contention(rule, finding, waited):
+        if crowded and finding is not None and _may_be_contention(rule, finding, waited):
             finding = abstain(rule.name, QUIET, "stop them and measure again", finding.evidence)
         if finding is not None and (steps or finding.severity != "info"):
             found.append(_without_device(rule, run, finding) if enough else finding)
@@ -53,12 +54,6 @@ def judge(run: Evidence) -> tuple[Finding, ...]:
     return tuple(sorted(found, key=key))  # of equal keys in the order of their rules
 
 
-def _waited_for_others(run: Evidence) -> float | None:
-    """Return the share of the time in which the thread waited for a processor of others; None on a quiet machine."""
-    used = contention(run)
-    return (used.waiting or 0.0) if used is not None and used.by_others else None
-
-
 def _may_be_contention(rule: Rule, finding: Finding, waited: float) -> bool:
     """Return whether other processes may have caused a finding: unless it has a rhythm, or is far above its bound.
 
@@ -66,10 +61,8 @@ def _may_be_contention(rule: Rule, finding: Finding, waited: float) -> bool:
     """
     shown = finding.evidence
     has_rhythm = shown.get("every") is not None
-    if finding.severity == "info" or has_rhythm or not (rule.needs_quiet or rule.host_times):
+    if finding.severity == "info" or has_rhythm or not rule.host_times or "share_low" not in shown:
         return False
-    if rule.needs_quiet or "share_low" not in shown:
-        return rule.needs_quiet
     least = max(FIRM * shown.get("bound", 0.0), waited if waited > 0.5 else 0.0)
     return bool(shown["share_low"] < least)
 
@@ -84,4 +77,5 @@ def _without_device(rule: Rule, run: Evidence, finding: Finding) -> Finding:
 
 def diagnose(run: Evidence) -> Summary:
     """Return the summary with its findings, its what-if table and the notes on settings."""
-    return replace(run.summary, findings=judge(run), what_if=what_if(run), notes=run.summary.notes + new_notes(run))
+    notes = dict.fromkeys([*run.summary.notes, *setting_notes(run)])  # those of a saved summary are there already
+    return replace(run.summary, findings=judge(run), what_if=what_if(run), notes=tuple(notes))

@@ -20,12 +20,11 @@ class Rule:
 
     ``judge`` returns a finding, an abstention (severity ``info``), or None where nothing stands out. ``order`` is the
     position among abstentions and among findings of equal gain; rules of equal order follow by name.
-    ``needs_device``: on the CPU it has nothing to judge, and says only that. ``needs_quiet``: it abstains where other
-    processes hold the processors. ``host_times``: it abstains there if its ``share_low`` is below twice its ``bound``,
-    and the wait for a processor may be the reason. ``comes_first``: its findings make the other figures doubtful,
-    whatever the gain. ``needs_steps``: it judges recorded steps, and
-    abstains while there are few; the others count events of any step. ``experiment``: the change that would
-    confirm a finding, for ``autoprof explain``.
+    ``needs_device``: on the CPU it has nothing to judge, and says only that. ``host_times``: it abstains where other
+    processes hold the processors, if its ``share_low`` is below twice its ``bound``, and the wait for a processor may
+    be the reason. ``comes_first``: its findings make the other figures doubtful, whatever the gain. ``needs_steps``: it
+    judges recorded steps, and abstains while there are few; the others count events of any step. ``experiment``: the
+    change that would confirm a finding, for ``autoprof explain``.
     """
 
     name: str
@@ -33,7 +32,6 @@ class Rule:
     # Order of a rule that sets none: after the built-in ones.
     order: int = 1000
     needs_device: bool = False
-    needs_quiet: bool = False
     host_times: bool = True
     comes_first: bool = False
     needs_steps: bool = True

@@ -14,12 +14,8 @@ MIN_SHARE: Final = 0.05
 """Share of the step from which on the calls of a module are worth a note."""
 
 
-def new_notes(run: Evidence) -> tuple[str, ...]:
-    """Return the notes that the summary does not have yet."""
-    return tuple(note for note in _notes(run) if note not in run.summary.notes)
-
-
-def _notes(run: Evidence) -> Iterator[str]:
+def setting_notes(run: Evidence) -> Iterator[str]:
+    """Yield the notes on a run."""
     environment = run.facts.environment
     threads, cores, ranks = environment.threads or 0, environment.cores or 0, environment.local_ranks or 1
     if environment.device in ("", "cpu") and cores and threads * ranks > cores:

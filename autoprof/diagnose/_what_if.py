@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from ..frame import Phase
 from ..summary import WhatIf
-from ._checkpointing import saved_bytes
 from ._evidence import Evidence
 from ._rule import MIN_STEPS
 
@@ -36,6 +35,21 @@ def what_if(run: Evidence) -> tuple[WhatIf, ...]:
         assumed = f"the measured recompute is gone, the rest of the step stays; {kept}"
         table.append(_change(run, "no checkpointing", assumed, total_ns - recompute_ns, saved))
     return tuple(table)
+
+
+def saved_bytes(run: Evidence) -> int | None:
+    """Return the most memory that checkpointing saves; None where it was not measured.
+
+    It is the memory that the outermost recomputed modules keep while their backward runs. Without checkpointing the
+    run needs at most this much more, because the largest of them is part of the peak already. A module that only
+    checkpoints its children, whose own memory was not measured, is left out.
+    """
+    recomputed = run.rows.get(Phase.RECOMPUTE, [])
+    rows = [row for row in recomputed if row.memory_growth_bytes is not None or row.self_ns > 0.1 * row.total_ns]
+    names = {row.name for row in rows}
+    growths = [row.memory_growth_bytes for row in rows if row.parent not in names or row.parent == row.name]
+    known = [max(growth, 0) for growth in growths if growth is not None]
+    return sum(known) if known and len(known) == len(growths) and "peak_bytes" in run.summary.memory else None
 
 
 def _change(

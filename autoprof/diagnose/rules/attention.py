@@ -60,8 +60,10 @@ _WRITTEN_OUT: Final = (
 )
 
 
-def _experiment(finding: Finding) -> Experiment:
-    return Experiment("attention", value="sdpa", target=finding.name)
-
-
-RULE = Rule("attention", judge, order=90, needs_device=True, experiment=_experiment)
+RULE = Rule(
+    "attention",
+    judge,
+    order=90,
+    needs_device=True,
+    experiment=lambda finding: Experiment("attention", value="sdpa", target=finding.name),
+)

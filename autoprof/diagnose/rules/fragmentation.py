@@ -31,8 +31,7 @@ def judge(run: Evidence) -> Finding | None:
     if unused < MIN_BYTES or not is_above(share, MIN_SHARE):
         return None
     retries = memory.get("alloc_retries", 0)
-    times = "once" if retries == 1 else f"{retries} times"
-    failed = f"; {times} no piece was large enough and the allocator released its cache" if retries else ""
+    failed = f"; {times(retries)} no piece was large enough and the allocator released its cache" if retries else ""
     return Finding(
         "fragmentation",
         "critical" if retries >= MIN_RETRIES else "warning",
@@ -53,6 +52,11 @@ def is_fragmented(memory: Mapping[str, int]) -> bool:
     """Return whether the reserved memory would suffice in one piece: then fragmentation causes the retries."""
     unused = memory.get("reserved_bytes", 0) - memory.get("peak_bytes", 0)
     return unused >= MIN_BYTES and unused >= MIN_SHARE * memory["reserved_bytes"]
+
+
+def times(count: int) -> str:
+    """Return a number of events as text."""
+    return "once" if count == 1 else f"{count} times"
 
 
 RULE = Rule(

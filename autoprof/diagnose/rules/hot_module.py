@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from statistics import median
 from typing import Final, NamedTuple
 
@@ -27,8 +26,6 @@ MAX_TIMES: Final = 3.0
 """Blocks of one structure differ by some percent; three times as long is another cause than the structure."""
 MIN_EXCESS: Final = 0.1
 """The least excess over the siblings, as a share of the step."""
-MAX_NAME_SHARE: Final = 0.5
-"""A name given by hand that takes half of the step determines its length."""
 MIN_SHARE: Final = 0.4
 """Own time over the step, from which a module with next to no arithmetic is named."""
 MAX_SLOWER: Final = 50.0
@@ -51,7 +48,6 @@ class OwnTime(NamedTuple):
     """The own time of one name in a step, over the phases of its calls, with its longest row."""
 
     name: str
-    parent: str | None
     ns: Interval
     row: Row
 
@@ -74,21 +70,18 @@ def judge(run: Evidence) -> Finding | None:
         return found
     if len(own) < 2:
         return abstain("hot-module", "spans of two modules side by side", "name the model's children as targets")
-    if not run.facts.has_model:
-        return _judge_names(run, own)
     return _judge_siblings(run, own) or _judge_work(run, own) or _judge_forward(run, own)
 
 
 def _own_times(run: Evidence) -> list[OwnTime]:
     rows: dict[str, list[Row]] = defaultdict(list)
     for row in run.summary.rows:
-        in_module = row.phase.traits.in_module or not run.facts.has_model
-        if row.lane == TRAINING_LANE and row.fqn is not None and in_module:
+        if row.lane == TRAINING_LANE and row.fqn is not None and row.phase.traits.in_module:
             rows[row.name].append(row)
     found = []
     for name, several in rows.items():
         longest = max(several, key=lambda row: row.self_ns)
-        found.append(OwnTime(name, longest.parent, run.self_time(several), longest))
+        found.append(OwnTime(name, run.self_time(several), longest))
     return found
 
 
@@ -170,29 +163,17 @@ def _innermost_cause(
     return None if name is None else (name, max(extra[name], key=extra[name].__getitem__))
 
 
-def _judge_names(run: Evidence, own: list[OwnTime]) -> Finding | None:
-    """Find the name that dominates, where names are given by hand and nothing is known of the arithmetic in them."""
-    hot, beside, *_ = sorted(own, key=lambda one: (-one.ns.middle, one.name))
-    times = hot.ns.over(beside.ns)
-    found = _judge_both(run, hot.ns, MAX_NAME_SHARE, times, hot.row)
-    if not isinstance(found, ExceededBound):
-        return found
-    finding = found.finding(
-        f"{hot.name} takes {format_percent(found.share.middle)} of the step, {times.middle:.1f} x as long as "
-        f"{beside.name}, the longest name beside it",
-        "look there first: time its parts under names of their own; the possible gain was not measured",
-        name=hot.name,
-        evidence={"times_next": round(times.middle, 2), "next": beside.name},
-    )
-    return replace(finding, gain_ns=None)
-
-
 def _judge_siblings(run: Evidence, own: list[OwnTime]) -> Finding | None:
     """Find the module that takes much longer than the others of its structure."""
     slow = max([*_slow_rows(run, own), *_slow_members(run)], key=lambda one: one.excess.middle, default=None)
-    found = None if slow is None else _judge_both(run, slow.excess, MIN_EXCESS, slow.times, slow.row)
-    if slow is None or not isinstance(found, ExceededBound):
-        return found if isinstance(found, Finding) else None
+    position = "below" if slow is None else classify(slow.times, MAX_TIMES)
+    if slow is None or position == "below":
+        return None
+    found = threshold_time("hot-module", run, slow.excess, slow.excess.middle, MIN_EXCESS, slow.row.phase)
+    if not isinstance(found, ExceededBound):
+        return found
+    if position == "near":
+        return inconclusive("hot-module", found.share, MIN_EXCESS, found.evidence)
     return found.finding(
         f"{slow.module} takes {slow.times.middle:.1f} x as long as the median of its {slow.siblings} siblings of the "
         f"same structure: {format_ms(slow.excess.middle)} more in each step",
@@ -207,20 +188,11 @@ def _judge_siblings(run: Evidence, own: list[OwnTime]) -> Finding | None:
     )
 
 
-def _judge_both(run: Evidence, ns: Interval, bound: float, times: Interval, row: Row) -> ExceededBound | Finding | None:
-    """Compare a time of each step with its bound, and ``times``, that over another time, with ``MAX_TIMES``."""
-    position = classify(times, MAX_TIMES)
-    found = None if position == "below" else threshold_time("hot-module", run, ns, ns.middle, bound, row.phase)
-    if position == "near" and isinstance(found, ExceededBound):
-        return inconclusive("hot-module", found.share, bound, found.evidence)
-    return found
-
-
 def _slow_rows(run: Evidence, own: list[OwnTime]) -> Iterator[SlowSibling]:
     """Yield the longest of each group of modules whose names differ only in their numbers."""
     groups: dict[tuple[str, str], list[OwnTime]] = defaultdict(list)
     for one in own:
-        groups[_NUMBER.sub("*", one.name), _NUMBER.sub("*", one.parent or "")].append(one)
+        groups[_NUMBER.sub("*", one.name), _NUMBER.sub("*", one.row.parent or "")].append(one)
     held = {row.name: row.parameter_bytes for row in run.summary.memory_table}
     for group in groups.values():
         hot = max(group, key=lambda one: one.ns.middle / _members(one))
@@ -272,7 +244,7 @@ def _judge_work(run: Evidence, own: list[OwnTime]) -> Finding | None:
     if work is None or work.reason is not None or not isinstance(found, ExceededBound):
         return None
     counted, total = {row.name: sum(row.flops.values()) for row in work.rows}, sum(work.flops.values())
-    inside = sum(counted.get(one.name, 0) for one in own if one.parent == hot.name and one.name != hot.name)
+    inside = sum(counted.get(one.name, 0) for one in own if one.row.parent == hot.name and one.name != hot.name)
     if hot.name not in counted or not total:
         return None
     flops = max(counted[hot.name] - inside, 0)

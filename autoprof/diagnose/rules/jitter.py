@@ -19,7 +19,6 @@ MAX_SHARE: Final = 0.10
 """Time that long steps add to the mean over the median, as a fraction of all time."""
 MIN_PART: Final = 0.1
 """Part of the extra time from which on a phase is named."""
-_PLACES: Final = {Phase.OTHER: "in no span"}
 GARBAGE: Final = "garbage collection"
 
 
@@ -116,23 +115,22 @@ def collection_cause(run: Evidence, outliers: list[LongStep]) -> Cause | None:
 
 def _outside_cause(run: Evidence) -> Cause:
     """Return the line outside of all spans that takes the time, if one does."""
-    rare = rare_time(run, Phase.OTHER)
+    rare, table = rare_time(run, Phase.OTHER), run.facts.stacks.get(UNATTRIBUTED)
     spans = "put spans around the code between the modules"
     if rare is None:
         spread = run.series.spread()
         parts = [] if spread is None else [(phase, part) for phase, part in spread.parts if part >= MIN_PART]
-        shares = ", ".join(f"{format_percent(part)} {_PLACES.get(phase, phase)}" for phase, part in parts)
+        places = ((part, "in no span" if phase is Phase.OTHER else phase) for phase, part in parts)
+        shares = ", ".join(f"{format_percent(part)} {place}" for part, place in places)
         where = f": in {spread.when} the extra time is {shares}" if spread and shares else ""
         by_others = spread is None or spread.every is None
         compare = "compare these steps with the others, name by name: autoprof report"
         is_outside = not parts or Phase.OTHER in dict(parts)
         advice = f"{spans}; {compare}" if is_outside else compare
-        table = run.facts.stacks.get(UNATTRIBUTED)
         line = table.described if table is not None and table.dominant and Phase.OTHER in dict(parts) else ""
         took = f" Of the time in no span, {line} takes nearly all." if line else ""
         return Cause(None, f"No phase alone explains them{where}.{took}", advice, by_others)
     extra = f"{format_ms(rare.excess_ns)} more in {rare.when} are outside of all spans"
-    table = run.facts.stacks.get(UNATTRIBUTED)
     if table is None or not table.dominant:
         return Cause(None, f"{extra}.", spans)
     advice = "do this less often, or outside of the training step: on another thread, in the loader's workers"

@@ -8,7 +8,7 @@ from ..._core.units import format_bytes, format_percent
 from ...summary import Finding, Severity
 from .. import Evidence, Experiment, Rule, abstain
 from .._optimizers import advise_smaller
-from .fragmentation import MIN_RETRIES, is_fragmented
+from .fragmentation import MIN_RETRIES, is_fragmented, times
 
 MAX_SHARE: Final = 0.9
 """Peak over capacity: above this one longer sample may end the run."""
@@ -36,9 +36,9 @@ def judge(run: Evidence) -> Finding | None:
     if full:
         why += ", so a longer sample may run out of memory"
     if retries:
-        why += f"; the allocator released its cache and tried again {_times(retries)}, waiting for the device each time"
+        why += f"; the allocator released its cache and tried again {times(retries)}, waiting for the device each time"
     if ooms:
-        why += f"; memory ran out {_times(ooms)}"
+        why += f"; memory ran out {times(ooms)}"
     smaller = advise_smaller(run.facts.optimizers or ())
     return Finding(
         "memory-pressure",
@@ -48,10 +48,6 @@ def judge(run: Evidence) -> Finding | None:
         + (f"; {smaller}" if smaller else ", or use an 8-bit optimizer"),
         evidence=evidence,
     )
-
-
-def _times(count: int) -> str:
-    return "once" if count == 1 else f"{count} times"
 
 
 RULE = Rule("memory-pressure", judge, order=160, experiment=Experiment("batch_size", "decrease", quantity="peak_bytes"))

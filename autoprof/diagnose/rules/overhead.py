@@ -6,10 +6,10 @@ from math import ceil
 from typing import Final
 
 from ..._core.units import format_percent
-from ..._stats.intervals import Interval
 from ...summary import Finding
-from .. import Evidence, Experiment, Rule, abstain, classify
-from .._thresholding import MARGIN
+from .. import Evidence, Experiment, Rule, abstain
+from .._contention import QUIET, is_crowded
+from .._thresholding import is_above
 
 MIN_STEPS: Final = 50
 """Recorded steps from which on the cost of later ones is known."""
@@ -28,17 +28,18 @@ def judge(run: Evidence) -> Finding | None:
         return abstain("overhead", missing, "let the run continue", {"overhead": summary.overhead})
     share = summary.overhead
     evidence = {"share": round(share, 5), "bound": budget, "steps": summary.steps}
-    if classify(Interval(share, share, share), budget) != "above":
+    if not is_above(share, budget):
         return None
-    recorded = summary.steps + summary.warmup_steps
-    all_steps = recorded + summary.unsampled_steps
+    recorded, all_steps = summary.steps + summary.warmup_steps, summary.all_steps
     run_ns = all_steps * max(summary.step_mean_ns, 1)
     # Recorded steps before autoprof first decides by its cost: they may cost any multiple of the budget.
     later = share * max(recorded - 32, 0) / recorded - (ONE_OFF_NS / run_ns if share < 1 else 0)
-    if later < budget * (1 + MARGIN):
+    if not is_above(later, budget):
         needed = ceil(all_steps * share / budget)
         missing = f"steps: {needed} needed for the budget to cover the first recorded ones, {all_steps} so far"
         return abstain("overhead", missing, "let the run continue: less is recorded than in its first steps", evidence)
+    if is_crowded(run):
+        return abstain("overhead", QUIET, "stop them and measure again", evidence)
     return Finding(
         "overhead",
         "warning",
@@ -51,4 +52,4 @@ def judge(run: Evidence) -> Finding | None:
     )
 
 
-RULE = Rule("overhead", judge, order=200, needs_quiet=True, experiment=Experiment("profiler.targets", "decrease"))
+RULE = Rule("overhead", judge, order=200, experiment=Experiment("profiler.targets", "decrease"))

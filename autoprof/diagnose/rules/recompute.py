@@ -8,7 +8,7 @@ from ..._core.units import format_bytes, format_flops
 from ...frame import Phase
 from ...summary import Finding
 from .. import Evidence, ExceededBound, Experiment, Rule, abstain, describe_longest, dominant_name, threshold_rows
-from .._checkpointing import saved_bytes
+from .._what_if import saved_bytes
 
 MAX_SHARE: Final = 0.05
 """Checkpointing a whole model costs about one more forward, a quarter to a third of the step (Chen et al. 2016,
@@ -68,14 +68,10 @@ def _describe_memory(peak: int | None, saved: int | None, free: int | None) -> s
     return f"it saves at most {format_bytes(saved)} and {format_bytes(free)} were free at the peak: {verdict}"
 
 
-def _experiment(finding: Finding) -> Experiment:
-    return Experiment("checkpointing", value=False, target=finding.name)
-
-
 RULE = Rule(
     "recompute",
     judge,
     order=30,
     host_times=False,  # forwards run a second time on any machine
-    experiment=_experiment,
+    experiment=lambda finding: Experiment("checkpointing", value=False, target=finding.name),
 )

@@ -89,15 +89,11 @@ _OTHER_ADVICE: Final = (
 )
 
 
-def _experiment(finding: Finding) -> Experiment:
-    return Experiment("rank.work", "edit", target=str(finding.rank))
-
-
 RULE = Rule(
     "straggler",
     judge,
     order=190,
     host_times=False,  # each rank is compared with the others, which wait for the same processors
     needs_steps=False,  # the ranks are compared in steps of all targets, this run's statistics are of one set of them
-    experiment=_experiment,
+    experiment=lambda finding: Experiment("rank.work", "edit", target=str(finding.rank)),
 )

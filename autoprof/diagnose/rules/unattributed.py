@@ -33,14 +33,9 @@ def judge(run: Evidence) -> Finding | None:
     table = run.facts.stacks.get(UNATTRIBUTED)
     if table is None or not table.named:
         samples = 0 if table is None else table.samples
-        word = "is" if samples == 1 else "are"
-        few = (
-            f"{count(samples, 'sample')} of its stack {word} too few to name"
-            if samples
-            else "no sample of its stack names"
-        )
         return found.finding(
-            f"{found} are in no module, loader, optimizer or span; {few} the lines",
+            f"{found} are in no module, loader, optimizer or span; its stack has {count(samples, 'sample')}, too few "
+            "to name the lines",
             'put with autoprof.span("…"): around the code between them to see which part takes the time',
         )
     return found.finding(
