@@ -63,7 +63,9 @@ class RootProbe(EntryProbe):
         began = thread_time_ns()
         try:
             if _task() == -1:
-                key = _brief(args, DEPTH), _brief(kwargs, DEPTH) if kwargs else None, module.training, *_modes()
+                casts = _any_autocast() and (torch.is_autocast_enabled("cuda"), torch.is_autocast_enabled("cpu"))
+                given = _brief(args, DEPTH), _brief(kwargs, DEPTH) if kwargs else None
+                key = given, module.training, torch.is_grad_enabled(), casts
                 number = self._known.get(key)
                 if number is None:
                     number = self._add_shape(module, key, args, kwargs)
@@ -126,14 +128,6 @@ def _brief(value: Any, depth: int) -> Hashable:
     if depth and hasattr(type(value), "__dataclass_fields__"):
         return tuple([_brief(getattr(value, name, None), depth - 1) for name in type(value).__dataclass_fields__])
     return id(type(value))
-
-
-def _modes() -> tuple[bool, Hashable]:
-    """Return the modes on which FLOPs depend; autocast by type only for the two common ones, which is cheap."""
-    return torch.is_grad_enabled(), _any_autocast() and (
-        torch.is_autocast_enabled("cuda"),
-        torch.is_autocast_enabled("cpu"),
-    )
 
 
 skip_frames(RootProbe.enter, callees=True)  # dynamo would compile it beside the graph of a compiled model

@@ -91,10 +91,7 @@ PROBES: Final = PartKind("probe", "autoprof.probes", "PROBE", ProbeFactory)
 
 
 class StepProbes:
-    """The probes of one session that report events, where the context has ``events``, or else all others.
-
-    Nothing is attached when they are made.
-    """
+    """The probes of one session that report events, where the context has ``events``, or else all others."""
 
     def __init__(self, context: ProbeContext) -> None:
         self._handle = Handle()

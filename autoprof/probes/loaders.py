@@ -50,10 +50,7 @@ START = Replacement(Attribute(DataLoader, "__iter__"))
 
 
 class LoaderProbe(CallProbe):
-    """Time the fetches of one session. A fetch inside another one (a wrapped ``DataLoader``) belongs to it.
-
-    It is also the listener of torch's loaders.
-    """
+    """Time the fetches of one session. A fetch inside another one (a wrapped ``DataLoader``) belongs to it."""
 
     def __init__(self, recorder: Recorder, events: StepEvents, prefetch: Prefetch, batches: FetchedBatches) -> None:
         super().__init__([(START, self), (NEXT, self)])

@@ -13,8 +13,6 @@ from typing import Any, Final
 
 import torch
 
-from .flop_count import Family
-
 Formula = Callable[..., int]
 
 
@@ -62,11 +60,6 @@ def is_heavy(namespace: str, name: str) -> bool:
     if name in _HARMLESS_NAMES or name.endswith(("lstm_cell", "gru_cell", "lstm_cell_backward", "gru_cell_backward")):
         return False  # the cells' products are separate operators
     return any(_HEAVY_WORDS.fullmatch(word) for word in name.lower().split("_"))
-
-
-def family(name: str) -> Family:
-    """Return the family of an operator: TF32 has a flag for each family."""
-    return "conv" if "conv" in name else "matmul"
 
 
 def _convolution_backward(

@@ -20,7 +20,7 @@ from torch.utils._pytree import tree_leaves
 
 from ...frame import Phase
 from .flop_count import FlopKey, Kind, Uncountable
-from .formulas import Formula, family, is_heavy
+from .formulas import Formula, is_heavy
 from .unfused_attention import AttentionDetector
 
 _task = torch._C._current_graph_task_id
@@ -112,7 +112,8 @@ class OperatorCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self.uncounted[f"{packet} of complex numbers"] += 1
             return
         phase, owner = self._owner()
-        self.rows[FlopKey(owner, phase, Kind(str(dtype).removeprefix("torch."), family(name)))] += int(flops)
+        kind = Kind(str(dtype).removeprefix("torch."), "conv" if "conv" in name else "matmul")
+        self.rows[FlopKey(owner, phase, kind)] += int(flops)
 
     def _owner(self) -> tuple[Phase, str]:
         task = _task() if self._in_backward else _NOT_IN_BACKWARD
