@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Final
 
+from .._stats.layout_cache import cached_by_layout
 from ..frame import NOT_MEASURED, TRAINING_LANE, Layout, Phase, StepFrame
 
 MEETINGS: Final = ("DDP", "all_gather", "all_reduce", "all_to_all", "barrier", "reduce_scatter")
@@ -38,7 +38,7 @@ def call_ends(frame: StepFrame, begin_ns: int) -> dict[CallKey, int]:
     }
 
 
-@lru_cache
+@cached_by_layout
 def _columns(layout: Layout) -> tuple[list[tuple[int, str, int]], list[int]]:
     """Return the spans of calls with their names and numbers, and of waits for calls started earlier in the step."""
     meetings, waits = list[tuple[int, str, int]](), list[int]()

@@ -11,12 +11,12 @@ from collections import defaultdict, deque
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
+from .._stats.layout_cache import cached_by_layout
 from ..frame import TRAINING_LANE, Layout, Nanoseconds, Phase, StepFrame
 
 SpanKey = tuple[str, Phase]
@@ -117,7 +117,7 @@ class OwnWork:
         return RankRecord(numbers, lengths, own_ns, dict(rows), parents, dict(scalars))
 
 
-@lru_cache
+@cached_by_layout
 def _columns(layout: Layout) -> tuple[list[tuple[int, SpanKey]], dict[SpanKey, SpanKey]]:
     """Return the columns of the training thread, each with its row, and the rows around rows of own work."""
     keys: dict[int, SpanKey] = {}

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable
 from dataclasses import dataclass, field
-from functools import lru_cache
 from itertools import accumulate
 from posixpath import commonpath
 from typing import Final
 
 import numpy as np
 
+from .._stats.layout_cache import cached_by_layout
 from ..frame import LOGGED_LANE, TRAINING_LANE, Layout, Nanoseconds, StepFrame
 
 MAX_PLACES: Final = 4096
@@ -130,7 +130,7 @@ def _with_headers(siblings: list[NameNode], prefix: str, *, under_header: bool) 
         yield NameNode(name, spans, {draft.name: draft for draft in group}, is_header=True)
 
 
-@lru_cache
+@cached_by_layout
 def name_tree(layout: Layout) -> NameTree:
     """Return the tree of a layout."""
     return NameTree(layout)

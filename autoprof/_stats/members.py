@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
 from ..frame import Layout, Nanoseconds
 from ..summary import SlowestMember
+from .layout_cache import cached_by_layout
 from .median import median
 from .rows import RowKey, step_rows
 
@@ -26,7 +26,7 @@ MemberPlaces: TypeAlias = tuple[_Members, Nanoseconds]
 """The modules of a layout's shared rows, and their places in ``MemberTimes``."""
 
 
-@lru_cache
+@cached_by_layout
 def _members(layout: Layout) -> _Members:
     rows = step_rows(layout)
     spans: dict[tuple[int, str], list[int]] = defaultdict(list)

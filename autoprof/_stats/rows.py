@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from ..frame import Layout, Nanoseconds, Phase
+from .layout_cache import cached_by_layout
 
 
 class RowKey(NamedTuple):
@@ -83,7 +83,7 @@ def _sums(ns: Nanoseconds, spans: Nanoseconds, starts: Nanoseconds) -> Nanosecon
     return np.add.reduceat(ns[..., spans], starts, axis=-1)
 
 
-@lru_cache
+@cached_by_layout
 def step_rows(layout: Layout) -> StepRows:
     """Return the rows of a layout."""
     return StepRows(layout)

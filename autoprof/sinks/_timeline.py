@@ -10,11 +10,11 @@ grid is finer than the resolution of any clock that autoprof reads.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
 from typing import Final, NamedTuple
 
 import numpy as np
 
+from .._stats.layout_cache import cached_by_layout
 from ..frame import LOGGED_LANE, NOT_MEASURED, STREAM_LANES, UNTIMED_LANE, Layout, Nanoseconds, StepFrame
 
 GRID_NS: Final = 125
@@ -81,7 +81,7 @@ class Rows:
         return len(stacks)
 
 
-@lru_cache
+@cached_by_layout
 def _spans_by_track(layout: Layout) -> tuple[dict[Track, list[int]], dict[Track, list[int]]]:
     """Return the spans of each track of the host, and of each of the device."""
     host: dict[Track, list[int]] = {}
