@@ -387,7 +387,7 @@ class _Builder:
             mark_ns=self._mark_ns,
             cost_meters=meters,
             warmup=self._settings.sample.warmup,
-            listeners=self._listeners(flight),
+            listeners=self._listeners(pipeline, flight),
             pause_listeners=(stacks.exclude,) if flight is None else (stacks.exclude, flight.ring.pause),
             flight=flight,
         )
@@ -423,7 +423,7 @@ class _Builder:
         calls = CallMonitor(find(SyncProbe), find(LogProbe), find(CompilationProbe), find(DebugProbe))
         return Diagnosis(facts, self._footprint, calls, ranks, StackMonitor(find(StackProbe)), ThreadMonitor())
 
-    def _listeners(self, flight: FlightRecorder | None) -> list[StepListener]:
+    def _listeners(self, pipeline: Pipeline, flight: FlightRecorder | None) -> list[StepListener]:
         """Begin the snapshot and the captures that the settings ask for, or the flight recorder."""
         settings, folder, warn = self._settings, self._folder, self._notes.warn_once
         if folder is None:
@@ -444,10 +444,12 @@ class _Builder:
             folder.rank,
             targets=self._named,
             reserve=self._sampler.reserve,
+            summary=pipeline.summarizer.summary,
             warn=warn,
             take_request=(lambda: False) if flight is None else flight.take_request,
         )
         self._attached.add(captures.close)
+        captures.begin()
         if flight is not None:
             flight.start()
         return [captures.step_begins]

@@ -15,7 +15,6 @@ REMOVED: Final[Mapping[str, str]] = {
         ("deep.activities", "deep.memory", "deep.shapes", "deep.snapshot", "deep.stacks"),
         "use autoprof.deep_capture(model, …) around the steps, which has this option",
     ),
-    "deep.on": "name the steps in deep.steps, such as [100, 102]",
     "deep.window": "remove it: three steps are captured",
     "deep.max_mib": "remove it: a trace has at most a million events",
     "deep.patterns": "remove it: autoprof.compat.profiler_wrapper draws the calls of patterns",
