@@ -7,10 +7,14 @@ Nothing is switched on for it: dynamo calls back when it begins and ends, and ke
 from __future__ import annotations
 
 import sys
+import weakref
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from time import perf_counter_ns
 from typing import Any
+
+from torch import nn
 
 from .._capture.compiler import around_compiler
 from .._capture.handle import Handle
@@ -19,7 +23,10 @@ from ._base import ProbeFactory
 
 @dataclass(slots=True)
 class CompiledFunction:
-    """A function that was compiled again ``count`` times in recorded steps; ``gave_up``: torch stopped compiling it."""
+    """A function that was compiled again ``count`` times in recorded steps, for ``modules`` of the model.
+
+    ``gave_up``: torch stopped compiling it.
+    """
 
     function: str = ""
     file: str = ""
@@ -27,9 +34,13 @@ class CompiledFunction:
     count: int = 0
     reason: str = ""
     gave_up: bool = False
+    modules: tuple[str, ...] = ()
 
-    def add(self, metrics: Any, recorded: bool) -> None:
-        """Count one compilation by dynamo's metrics; one in a warm-up step only gives the function's name."""
+    def add(self, metrics: Any, recorded: bool, modules: Mapping[str, str]) -> None:
+        """Count one compilation by dynamo's metrics; one in a warm-up step only gives the function's name.
+
+        ``modules`` has the module of each compilation by its identifier.
+        """
         if metrics.co_name:  # where dynamo gives up, its metrics have no name
             self.function, self.file, self.line = metrics.co_name, metrics.co_filename, metrics.co_firstlineno
         attempt = str(metrics.compile_id).rpartition("/")[2].partition("_")[0]  # 0/1_2: attempt 1, restarted twice
@@ -37,16 +48,23 @@ class CompiledFunction:
             return
         gave_up = "limit" in str(metrics.fail_reason or "")[:80] and not metrics.co_name
         self.gave_up = self.gave_up or gave_up
-        self.count += not gave_up
+        self.count += bool(metrics.co_name)  # a backward, which is compiled when it first runs, has no name
+        module = modules.get(str(metrics.compile_id), "")
+        if module and module not in self.modules:
+            self.modules = (*self.modules, module)
         reason = str(getattr(metrics, "recompile_reason", None) or "")
-        reason = " ".join(reason.partition(": ")[2].split() or reason.split())
-        self.reason = reason[:300] or self.reason
+        earlier, _, text = reason.partition(": ")
+        if modules.get(earlier, module) == module:  # blocks share a function: the graph of another one is no reason
+            self.reason = " ".join(text.split() or reason.split())[:300] or self.reason
 
 
 class CompilationProbe:
     """The compilations of one session's recorded steps. For the training thread only. A ``Probe``."""
 
-    def __init__(self) -> None:
+    def __init__(self, model: nn.Module) -> None:
+        self._model: Any = weakref.ref(model)
+        self._modules: dict[str, str] = {}
+        """The names of the modules that torch compiled, by dynamo's identifiers of the compilations."""
         self.functions: dict[str, CompiledFunction] = {}
         self.ns = 0
         self.steps = 0
@@ -71,6 +89,19 @@ class CompilationProbe:
                 metrics = _metrics()
                 self._last = metrics[-1] if metrics else None
             self._begun_ns = perf_counter_ns()
+            with suppress(Exception):  # no module of the model, or another version of torch
+                self._note_module()
+
+    def _note_module(self) -> None:
+        """Note the module whose method dynamo begins to compile: the first argument of the frame that it was given."""
+        at: Any = sys._getframe()
+        while at.f_globals["__name__"] != "torch._dynamo.convert_frame" or "frame" not in at.f_locals:
+            at = at.f_back  # None in the end, where no frame is compiled, as for a backward
+        frame, model = at.f_locals["frame"], self._model()
+        module = frame.f_locals[frame.f_code.co_varnames[0]]
+        name = next(name for name, one in model.named_modules() if one is module)
+        compile_id = str(sys.modules["torch._guards"].CompileContext.current_compile_id())
+        self._modules[compile_id] = name or type(module).__name__
 
     def _end(self) -> None:
         if self._begun_ns is not None:
@@ -89,7 +120,7 @@ class CompilationProbe:
             with suppress(Exception):  # another version of torch may have other fields
                 frame = str(metrics.compile_id).rpartition("/")[0]
                 if frame in self.functions or len(self.functions) < 64:
-                    self.functions.setdefault(frame, CompiledFunction()).add(metrics, recorded)
+                    self.functions.setdefault(frame, CompiledFunction()).add(metrics, recorded, self._modules)
         if recorded:
             self.ns += self._open_ns
             self.steps += 1
@@ -109,4 +140,4 @@ def _metrics() -> list[Any]:
     return []
 
 
-PROBE = ProbeFactory(lambda _context: CompilationProbe(), always=True)
+PROBE = ProbeFactory(lambda context: CompilationProbe(context.model), always=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from ..._core.names import shorten
 from ..._core.units import format_ns, format_percent
 from ...summary import Finding, Severity
 from .. import Evidence, Experiment, Rule, abstain
@@ -32,12 +33,13 @@ def judge(run: Evidence) -> Finding | None:
     worst = (gave_up or functions)[0]
     limit = f"; torch has stopped compiling {worst.function} and runs it uncompiled from then on" if gave_up else ""
     because = f", because {worst.reason}" if worst.reason else ""
+    name = f"{worst.function} of {shorten(', '.join(worst.modules), 80)}" if worst.modules else worst.function
     severity: Severity = "critical" if gave_up else "warning"
     return Finding(
         "recompile",
         severity,
         f"torch compiled again in {compiled.compiled_steps} of {compiled.steps} steps ({count} times, "
-        f"{format_ns(compiled.ns)} in total, {format_percent(share)} of the time of all steps): {worst.function} at "
+        f"{format_ns(compiled.ns)} in total, {format_percent(share)} of the time of all steps): {name} at "
         f"{format_place(worst.file, worst.line)}{because}{limit}",
         "use the same shapes in every step (pad or bucket the batches, drop_last=True), mark changing dimensions with "
         "torch._dynamo.mark_dynamic or dynamic=True, and turn changing numbers into tensors",
@@ -52,6 +54,7 @@ def judge(run: Evidence) -> Finding | None:
             "functions": [
                 {
                     "function": one.function,
+                    "modules": list(one.modules),
                     "where": format_place(one.file, one.line),
                     "count": one.count,
                     "reason": one.reason,
