@@ -98,13 +98,15 @@ def measure(name: str, former: dict[str, Any] | None = None) -> dict[str, Any]:
             return {"verdict": "first process only", "family": models.FAMILY[name], **_observed(case)}
         if former["verdict"] == "not run":
             return former
-        bare = _bare(case)
-        torch._dynamo.reset()
+        bare, control = _bare(case), _bare(case)
         again = _observed(case)
     except ModuleNotFoundError as error:
         return {"verdict": "not run", "error": f"{error.name} is not installed"}
     wrong = list(_problems(former, bare, again))
-    return former | {"verdict": "wrong" if wrong else "right", "wrong": wrong, "bare": bare, "again": again}
+    found = former | {"bare": bare, "again": again, "bits_vary": control["bits"] != bare["bits"]}
+    if not found["bits_vary"] and {former["bits"], again["bits"]} != {bare["bits"]}:
+        wrong.append("other bits than the bare model")
+    return found | {"verdict": "wrong" if wrong else "right", "wrong": wrong}
 
 
 def _problems(first: dict[str, Any], bare: dict[str, Any], again: dict[str, Any]) -> Iterator[str]:
@@ -117,8 +119,6 @@ def _problems(first: dict[str, Any], bare: dict[str, Any], again: dict[str, Any]
         yield "autoprof has seen no graph"
     for reason in sorted({*first["graphs"], *again["graphs"]} - {""}):
         yield f"a graph without names: {reason}"
-    if first["bits"] != bare["bits"] or again["bits"] != bare["bits"]:
-        yield "other bits than the bare model"
     for count in ("graphs", "breaks"):
         for one in (first, again):
             if one["compile"][count] != bare["compile"][count]:
@@ -136,7 +136,9 @@ def _bare(case: Case) -> dict[str, Any]:
     bits = _Bits(training)
     for at in range(BITS):
         bits.add(training.step(at)[0])
-    return {"bits": bits.digest(), "compile": _compilation()}
+    found = {"bits": bits.digest(), "compile": _compilation()}
+    torch._dynamo.reset()
+    return found
 
 
 def _observed(case: Case) -> dict[str, Any]:

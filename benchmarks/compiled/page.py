@@ -170,7 +170,8 @@ def _models(results: Results) -> Iterator[str]:
         unowned = f"{sites['bytes_unowned'] / max(1, sites['bytes']):.1%}"
         yield _line(
             name, one["family"], one["compile"]["graphs"], f"{sites['joined']} of {calls}, {sites['owned']}", unowned,
-            _share(_across(one)), _share(shares.get("runtime")), one["verdict"],
+            _share(_across(one)), _share(shares.get("runtime")),
+            one["verdict"] + "; bits differ in the bare model itself" * one.get("bits_vary", False),
         )  # fmt: skip
 
 
