@@ -529,7 +529,7 @@ def stages_in_random_order() -> Judge:
 
 
 @program("targets", "the user's hooks: two stay, one comes and goes in each step; after close() two are left")
-def hooks_of_the_user() -> Judge:
+def hooks_that_come_and_go() -> Judge:
     model = Parts(lambda self, x: self.second(self.first(x)), first=Sleep(2, 3, "first"), second=Unlike(1, 2, "second"))
     optimizer = sgd(model)
     seen: dict[str, Any] = {}
