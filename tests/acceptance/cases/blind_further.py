@@ -737,7 +737,7 @@ def record_curves(curves: dict[str, list[Tensor]], number: int) -> None:
 
 
 @program("defects", "a dictionary of lists, of which each step extends one by a MiB: variable and line are named")
-def dictionary_of_lists() -> Judge:
+def curves_in_a_dictionary() -> Judge:
     model = two_layers()
     optimizer = sgd(model)
     curves: dict[str, list[Tensor]] = defaultdict(list)
