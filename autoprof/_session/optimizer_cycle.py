@@ -7,7 +7,7 @@ from typing import Final
 HISTORY: Final = 64
 """Optimizer steps remembered."""
 OPTIMIZERS: Final = 8
-"""Optimizers that are distinguished; a program that makes new ones all the time has no order to learn."""
+"""Optimizers that are distinguished: those that stepped last."""
 
 
 class OptimizerCycle:
@@ -57,16 +57,29 @@ class OptimizerCycle:
     def add(self, key: int, *, owned: bool = True) -> None:
         """Add a step of the optimizer ``key``; one that is not ``owned`` by the model never makes a step whole."""
         self.has_stepped = self.has_stepped or owned
-        symbol = self._symbols.get(key)
-        if symbol is None:
-            if len(self._symbols) >= OPTIMIZERS:
-                return
-            symbol = self._symbols[key] = chr(ord("a") + len(self._symbols))
+        symbol = self._symbols.pop(key, "") or self._new_symbol()
+        if not symbol:
+            return
+        self._symbols[key] = symbol  # the last one
         self._history = (self._history + symbol)[-HISTORY:]
         self.held += self.holds_another(key)
         if symbol not in self._open:
             self._open += symbol
         self._waits = False
+
+    def _new_symbol(self) -> str:
+        """Return a free symbol, or that of the optimizer that stepped longest ago; none if the open step has that one.
+
+        A program may make new optimizers all the time, such as one for each client of a federated round.
+        """
+        if len(self._symbols) < OPTIMIZERS:
+            return chr(ord("a") + len(self._symbols))
+        oldest = next(iter(self._symbols))
+        if self._symbols[oldest] in self._open:
+            return ""
+        symbol = self._symbols.pop(oldest)
+        self._history = self._history.replace(symbol, "")
+        return symbol
 
     def holds_another(self, key: int) -> bool:
         """Return whether a step of the optimizer ``key`` shows that the open step holds another training step."""

@@ -94,6 +94,12 @@ def test_each_step_is_whole_where_each_has_an_optimizer_of_its_own() -> None:
     assert loop.ended(letters) == list(letters)
 
 
+def test_a_program_that_makes_an_optimizer_for_each_client_has_a_step_for_each_update() -> None:
+    """Federated rounds: 20 clients in turn, each with an optimizer of its own that makes five updates."""
+    updates = "".join(letter * 5 for letter in "abcdefghijklmnopqrst")
+    assert Loop().ended(updates) == list(updates)
+
+
 def test_a_new_order_is_learnt_once_the_old_one_is_forgotten() -> None:
     """A GAN that goes on with its generator alone."""
     steps = Loop().ended("dg" * 8 + "g" * 2 * HISTORY)
