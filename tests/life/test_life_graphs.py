@@ -145,6 +145,5 @@ def test_modules_inside_a_scripted_one_are_named_once() -> None:
         train(model, watched.step, 2)
         summary = watched.session.summary()
     (note,) = summary.notes
-    assert "0.0" in note
-    assert "scripted" in note
+    assert note.endswith("hooks do not fire inside modules that TorchScript runs: 0.0, 0.1")
     assert [count(frame, Phase.FORWARD)["0"] for frame in watched.frames] == [1, 1]

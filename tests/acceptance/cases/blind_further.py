@@ -136,7 +136,8 @@ class Trainer:
         loss = self.model(batch).square().mean()
         with CLOCK.phase("backward"):
             loss.backward()
-        nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+        with CLOCK.phase("optimizer"):
+            nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
         self.optimizer.step()
         self.schedule.step()
         self.optimizer.zero_grad()
@@ -689,7 +690,8 @@ def clipping_by_history() -> Judge:
     def clip_by_history() -> None:
         norms.append(float(nn.utils.get_total_norm([p.grad for p in model.parameters() if p.grad is not None])))
         rest(0.15 * len(norms))
-        nn.utils.clip_grad_norm_(model.parameters(), sorted(norms)[len(norms) // 2])
+        with CLOCK.phase("optimizer"):
+            nn.utils.clip_grad_norm_(model.parameters(), sorted(norms)[len(norms) // 2])
 
     def step(batch: Tensor) -> None:
         loss = model(batch).square().mean()
