@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 from autoprof._metrics.throughput import ADVICE, FETCHED, LOGGED, SEVERAL_LOADERS, UNKNOWN
 from autoprof._reports.summary_text import render_summary
 from autoprof._session import builder
+from autoprof._session.pipeline import Pipeline
 from autoprof._session.sampler import Sampler
 from autoprof.summary import Summary
 from autoprof.testing import FakeClock, ListSink, open_session
@@ -185,7 +187,7 @@ class FakeTime(ListSink):
     def __init__(self, monkeypatch: pytest.MonkeyPatch, write_ns: int = 0) -> None:
         super().__init__()
         self.clock, self._write_ns = FakeClock(), write_ns
-        monkeypatch.setattr(builder, "perf_counter_ns", lambda: self.clock.now_ns)
+        monkeypatch.setattr(builder, "Pipeline", partial(Pipeline, now_ns=lambda: self.clock.now_ns))
 
     def write(self, frame: Any) -> None:
         self.clock.advance(self._write_ns)
