@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from math import isfinite
+from math import isfinite, isnan, nan
 from typing import Final, NamedTuple
 
 from .._core.units import UNITS
 from .._stats.unit_rates import UnitRates
 from ..frame import FrameRun
-from ..probes import Fetched, Kind
+from ..probes import Fetched
 from ..summary import Progress, Summary
 from .model_calls import StepCalls
 
@@ -47,12 +46,10 @@ class ThroughputMeter:
         self._is_logged = False
         """Whether the units count that the user logs."""
         self._rates = UnitRates()
-        self._samples: defaultdict[Kind, float] = defaultdict(float)
-        """The samples of each kind of data set."""
-        self._steps: defaultdict[Kind, int] = defaultdict(int)
-        """The steps that fetched from each kind."""
-        self._several: defaultdict[Kind, int] = defaultdict(int)
-        """Those of them that fetched from several data sets."""
+        self._steps = self._several = 0
+        """The recorded steps with fetches, and those of them that fetched from several data sets."""
+        self._has_unknown = False
+        """Whether samples have been fetched since those of a step were last known that nothing counted."""
         self._found: Mapping[str, float] = _NO_SAMPLES
         """The samples recognised in the last step that had any: one object for equal steps."""
 
@@ -98,39 +95,37 @@ class ThroughputMeter:
     def _differ(self, scalars: Mapping[str, float], in_gap: Mapping[str, float], samples: float | None) -> bool:
         """Return whether the user logs other units than these samples of the loader."""
         units = [unit for unit in UNITS if unit in scalars or unit in in_gap]
-        if not units or units != [SAMPLES] or samples is None or self._reason():
+        if not units or units != [SAMPLES] or samples is None or self._feeds_several():
             return bool(units)
         # The largest difference of two counts of the same samples.
         return abs(scalars.get(SAMPLES, samples) - samples) > 0.05 * samples
 
     def _recognise(self, fetched: Fetched | None) -> tuple[float | None, float | None]:
-        """Return the samples of the step and of the gap before it; None where there are none, or are not known."""
+        """Return the samples of the step and of the gap before it; None where there are none, or are not known.
+
+        Those of the gap are NaN in the first known step after unknown ones: its log covers more than is counted.
+        """
         if fetched is None:
             return None, None
-        for kind, samples in fetched.samples.items():
-            self._samples[kind] += samples
-            self._steps[kind] += 1
-            self._several[kind] += fetched.sources > 1
-        main = self._main()
-        return (None, None) if main is None else (fetched.samples.get(main), fetched.gap_samples.get(main))
+        self._steps += fetched.samples is not None
+        self._several += fetched.several
+        samples, gap_samples = (None if one is None or isnan(one) else one for one in fetched[:2])
+        self._has_unknown |= gap_samples != fetched.gap_samples
+        if samples is not None and self._has_unknown:
+            gap_samples = nan
+        self._has_unknown = samples is None and (self._has_unknown or fetched.samples is not None)
+        return samples, gap_samples
 
-    def _main(self) -> Kind | None:
-        """Return the kind of data set that gave most samples; None before the first."""
-        return max(self._samples, key=lambda kind: self._samples[kind], default=None)
-
-    def _reason(self) -> str:
-        """Return the reason why the recognised samples give no throughput; empty where they do."""
-        main = self._main()
-        if main is None:
-            return UNKNOWN
+    def _feeds_several(self) -> bool:
         # The largest share of steps that fetch from several data sets: the first validation, or the begin of an epoch.
-        return SEVERAL_LOADERS if self._several[main] > 0.1 * self._steps[main] + 1 else ""
+        return self._several > 0.1 * self._steps + 1
 
     def annotate(self, summary: Summary, done: int) -> Summary:
         """Return the summary with the throughput, and with the run's progress after ``done`` steps."""
         unit, rate = self._rates.latest()
-        reason = "" if self._is_logged else self._reason()
+        reason = ""
         if not self._is_logged:
+            reason = SEVERAL_LOADERS if self._feeds_several() else UNKNOWN if rate is None else ""
             unit, rate = SAMPLES, None if reason else rate
         source = "" if rate is None else LOGGED if self._is_logged else FETCHED
         progress = self._progress(summary, done, source, reason if summary.steps else "")

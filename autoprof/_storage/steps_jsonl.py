@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from math import isfinite
+from math import isfinite, nan
 from operator import index
 from typing import Any, Final
 
@@ -80,7 +80,7 @@ class FrameEncoder:
         line["phases_ms"] = {phase._value_: ns / NS_PER_MS for phase, ns in phases_ns.items()}
         line |= {"memory": frame.memory, "overhead_ns": frame.overhead_ns}
         if frame.gap_scalars:
-            line["gap_scalars"] = {name: one for name, one in frame.gap_scalars.items() if isfinite(one)}
+            line["gap_scalars"] = {name: one if isfinite(one) else None for name, one in frame.gap_scalars.items()}
         if frame.model_ns:
             line["model_ns"] = {phase._value_: ns for phase, ns in frame.model_ns.items()}
         number = self._layouts.get(frame.layout)
@@ -141,7 +141,7 @@ class FrameDecoder:
         data = json.loads(line)
         layout = self._layout(data)
         columns = self._columns(data, layout)
-        device_ns = data.get("device_duration_ns")
+        device_ns, gap_scalars = data.get("device_duration_ns"), data.get("gap_scalars", {})
         # The factor is a float: a damaged line's text, times an integer, would be a long text.
         step_ns = round(data["step_time_s"] * float(NS_PER_S))
         duration_ns = step_ns if device_ns is None else index(data["duration_ns"])
@@ -155,7 +155,7 @@ class FrameDecoder:
             memory={name: index(value) for name, value in data["memory"].items()},
             overhead_ns=index(data["overhead_ns"]),
             warmup=bool(data["warmup"]),
-            gap_scalars=_numbers(data.get("gap_scalars", {})),
+            gap_scalars={**dict.fromkeys(gap_scalars, nan), **_numbers(gap_scalars)},
             model_ns={Phase.add(phase): index(ns) for phase, ns in data.get("model_ns", {}).items()},
             **{name: index(data[name]) if name in data else default for name, default in OPTIONAL.items()},
             **{**_NO_COLUMNS, **columns},

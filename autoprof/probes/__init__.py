@@ -7,7 +7,7 @@ entry point of the group ``autoprof.probes``.
 from .._capture.handle import Probe
 from .._process.replace import Attribute, CallProbe, Listener, Replacement
 from ._base import PROBES, ProbeContext, ProbeFactory, StepEvents, StepProbes
-from ._batches import Fetched, FetchedBatches, Kind
+from ._batches import Fetched, FetchedBatches
 from ._given_optimizers import optimizers_in, unwrap_optimizer
 from ._prefetch import Prefetch
 from ._spans import SpanListener
@@ -18,7 +18,6 @@ __all__ = [
     "CallProbe",
     "Fetched",
     "FetchedBatches",
-    "Kind",
     "Listener",
     "Prefetch",
     "Probe",

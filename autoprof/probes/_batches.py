@@ -1,33 +1,65 @@
-"""The batches that a step fetched, with their sizes where the loader's settings say them."""
+"""The samples of the batches that a step fetched: the indices that the loader's sampler gave for each."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from math import isnan, nan
 from typing import Any, Final, NamedTuple
+from weakref import WeakKeyDictionary
 
-import torch
 from torch import Tensor
 from torch.utils.data import BatchSampler
 
 TENSORS: Final = 8
-"""Tensors of a batch whose shapes are compared with the loader's batch size."""
+"""Tensors of a batch whose shapes are compared with the number of indices."""
 MAX_KINDS: Final = 64
-"""Kinds of data sets whose ratios are kept."""
+"""Kinds of data sets that are known."""
 
 
 Kind = tuple[type[Any], int]
-"""The class of a data set and the batch size: a program may make its loader anew for each epoch."""
+"""The class of a data set and the batch size, 0 for other samplers: a program may make its loader anew."""
 
 
 class Fetched(NamedTuple):
-    """The samples fetched in a recorded step and in the gap before it, by their kind.
+    """The samples fetched in a recorded step and in the gap before it: NaN if unknown, None without a fetch.
 
-    ``sources`` is the number of data sets from which the step fetched.
+    ``several``: the step fetched from several data sets.
     """
 
-    samples: Mapping[Kind, float] = {}
-    gap_samples: Mapping[Kind, float] = {}
-    sources: int = 0
+    samples: float | None
+    gap_samples: float | None
+    several: bool
+
+
+_sizes: Final[WeakKeyDictionary[Any, tuple[Any, dict[int, float]]]] = WeakKeyDictionary()
+"""For each iterator of a loader, its sampler's iterator and the numbers of indices of the batches to come."""
+
+
+def note_indices(iterator: Any, indices: Any) -> None:
+    """Keep the number of indices that the sampler gave for a batch. Runs no code of the program, and never raises."""
+    try:
+        is_plain = type(indices).__module__ in ("builtins", "torch", "numpy")
+        size = len(indices) if is_plain and hasattr(indices, "__len__") else nan
+        if not iterator._auto_collation and type(iterator._index_sampler) is not BatchSampler:
+            size = nan  # one item, which may be a whole batch
+        sampler = iterator._sampler_iter
+        known = _sizes.get(iterator)
+        if known is None or known[0] is not sampler:
+            known = _sizes[iterator] = sampler, {}
+        known[1][getattr(iterator, "_send_idx", 0)] = size
+    except Exception:  # names private to torch, which other versions may lack
+        return
+
+
+def take_size(iterator: Any) -> float:
+    """Return the number of indices of the batch just returned, which no worker process has any more. Never raises."""
+    try:
+        sizes, tasks = _sizes[iterator][1], getattr(iterator, "_task_info", ())
+        found = {sizes.pop(number) for number in [*sizes] if number not in tasks}
+        return found.pop() if len(found) == 1 else nan
+    except Exception:
+        return nan
 
 
 class FetchedBatches:
@@ -37,59 +69,48 @@ class FetchedBatches:
         self._samples: dict[Kind, float] = {}
         self._gap_samples: dict[Kind, float] = {}
         self._sources = set[int]()
-        self._ratio: dict[Kind, float] = {}
-        """The samples of the last recorded batch over those that the sampler promised."""
+        self._alone = Counter[Kind]()
+        """The recorded steps that fetched from this kind alone, less those that fetched from others too."""
 
-    def add(self, iterator: Any, batch: Any, *, recorded: bool) -> None:
-        """Add a batch; one of an unsampled step is taken to be as large as its sampler says."""
-        expected = _expected_size(iterator)
-        if expected is None:
-            return
-        source = type(iterator._dataset), iterator._index_sampler.batch_size
+    def add(self, iterator: Any, batch: Any, expected: float, *, recorded: bool) -> None:
+        """Add a batch of so many indices."""
+        sampler, samples = iterator._index_sampler, self._samples if recorded else self._gap_samples
+        kind = type(iterator._dataset), sampler.batch_size if type(sampler) is BatchSampler else 0
         if recorded:
-            shapes = [tensor.shape for _, tensor in zip(range(TENSORS), _tensors(batch, 4), strict=False)]
-            if source[1] == 1 and any(shape[0] != 1 for shape in shapes):  # its data set may make whole batches
-                return
-            size = _size(shapes, expected)
             self._sources.add(id(iterator._dataset))
-            self._ratio[source] = size / expected
-            self._samples[source] = self._samples.get(source, 0.0) + size
-        elif source in self._ratio:
-            self._gap_samples[source] = self._gap_samples.get(source, 0.0) + expected * self._ratio[source]
+        samples[kind] = samples.get(kind, 0.0) + _size(batch, expected)
 
     def take(self) -> Fetched | None:
         """Return the counts since the last call, and clear them; None where there are none."""
-        if not self._samples and not self._gap_samples:
+        samples, gap_samples, sources = self._samples, self._gap_samples, len(self._sources)
+        if not samples and not gap_samples:
             return None
-        found = Fetched(self._samples, self._gap_samples, len(self._sources))
-        self._sources.clear()
-        self._samples, self._gap_samples = {}, {}
-        if len(self._ratio) > MAX_KINDS:
-            self._ratio = {source: self._ratio[source] for source in found.samples}
-        return found
+        self._samples, self._gap_samples, self._sources = {}, {}, set()
+        if len(self._alone) > MAX_KINDS:
+            self._alone.clear()
+        for kind in samples:
+            self._alone[kind] += 1 if sources == 1 else -1
+        found = self._sum(samples) if sources == len(samples) else nan
+        return Fetched(found, self._sum(gap_samples), sources > 1)
+
+    def _sum(self, samples: Mapping[Kind, float]) -> float | None:
+        """Return the samples of the kinds that feed steps alone; NaN where there are none, or a kind is new."""
+        if not samples:
+            return None
+        feeding = [count for kind, count in samples.items() if self._alone[kind] > 0]
+        return sum(feeding) if feeding and samples.keys() <= self._alone.keys() else nan
 
 
-def _expected_size(iterator: Any) -> int | None:
-    """Return the samples of the batch that the iterator has just returned; None where its loader does not say."""
-    sampler = iterator._index_sampler
-    size = getattr(sampler, "batch_size", None)
-    if not iterator._auto_collation or type(size) is not int or size < 1:
-        return None
-    if type(sampler) is not BatchSampler:
-        return size
-    try:
-        left = len(sampler.sampler) - size * (iterator._num_yielded - 1)  # type: ignore[arg-type]
-    except TypeError:  # the sampler of an iterable data set has no length
-        return size
-    return min(size, left) if left > 0 else size
-
-
-def _size(shapes: Sequence[torch.Size], expected: int) -> int:
+def _size(batch: Any, expected: float) -> float:
     """Return the samples in a batch: ``expected``, unless its tensors agree that some were left out."""
+    if isnan(expected):
+        return nan
+    shapes = [one.shape for one, _ in zip(_tensors(batch, 4), range(TENSORS), strict=False)]
     first = {shape[0] for shape in shapes}
+    if expected == 1 and first - {1}:  # the data set may make whole batches
+        return nan
     if len(first) == 1 and not any(expected in shape for shape in shapes):
-        (size,) = first
-        return min(int(size), expected)
+        return min(float(first.pop()), expected)
     return expected
 
 

@@ -16,7 +16,7 @@ from .._capture.recorder import Recorder
 from .._process.replace import Attribute, CallProbe, Replacement
 from ..frame import Phase
 from ._base import ProbeContext, ProbeFactory, StepEvents
-from ._batches import FetchedBatches
+from ._batches import FetchedBatches, note_indices, take_size
 from ._prefetch import Prefetch
 
 if TYPE_CHECKING:
@@ -35,8 +35,9 @@ def _report_batches(original: Any, listeners: list[LoaderProbe]) -> Any:
         entered = [listener for listener in listeners[:] if listener.enter(original, (iterator,))]
         try:
             batch = original(iterator)
+            size = take_size(iterator)
             for listener in listeners[:]:
-                listener.fetched(iterator, batch)
+                listener.fetched(iterator, batch, size)
             return batch
         finally:
             for listener in reversed(entered):
@@ -45,7 +46,20 @@ def _report_batches(original: Any, listeners: list[LoaderProbe]) -> Any:
     return wrapper
 
 
+def _report_indices(original: Any, _listeners: list[LoaderProbe]) -> Any:
+    """Return a wrapper of ``_next_index`` that keeps the number of indices, whether or not a session listens now."""
+
+    @functools.wraps(original)
+    def wrapper(iterator: Any) -> Any:
+        indices = original(iterator)
+        note_indices(iterator, indices)
+        return indices
+
+    return wrapper
+
+
 NEXT = Replacement(Attribute(_BaseDataLoaderIter, "__next__"), _report_batches)
+INDICES = Replacement(Attribute(_BaseDataLoaderIter, "_next_index"), _report_indices, listeners=NEXT.listeners)
 START = Replacement(Attribute(DataLoader, "__iter__"))
 
 
@@ -53,7 +67,7 @@ class LoaderProbe(CallProbe):
     """Time the fetches of one session. A fetch inside another one (a wrapped ``DataLoader``) belongs to it."""
 
     def __init__(self, recorder: Recorder, events: StepEvents, prefetch: Prefetch, batches: FetchedBatches) -> None:
-        super().__init__([(START, self), (NEXT, self)])
+        super().__init__([(START, self), (NEXT, self), (INDICES, self)])
         self._recorder = recorder
         self._code = recorder.label("Data", None, Phase.DATA)
         self._events = events
@@ -118,13 +132,13 @@ class LoaderProbe(CallProbe):
             return False
         return begun
 
-    def fetched(self, iterator: Any, batch: Any) -> None:
-        """Called with each batch; counts its samples. Never raises."""
+    def fetched(self, iterator: Any, batch: Any, size: float) -> None:
+        """Called with each batch and the number of its indices; counts its samples. Never raises."""
         try:
             if get_ident() == self._recorder.thread and not self._events.is_excluded:
                 if self._prefetch.is_starting:
                     self._prefetch.end_start(self._recorder.clock.now())
-                self._batches.add(iterator, batch, recorded=self._events.is_recording)
+                self._batches.add(iterator, batch, size, recorded=self._events.is_recording)
         except Exception:  # names private to torch, which other versions may lack, and batches of any class
             return
 

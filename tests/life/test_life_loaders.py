@@ -15,7 +15,14 @@ from torch.utils.data import DataLoader, Dataset, TensorDataset
 from autoprof import Phase
 from autoprof.summary import Summary
 
-LOADER = DataLoader.__iter__, torch.utils.data.dataloader._BaseDataLoaderIter.__next__
+
+def of_torch() -> tuple[Any, ...]:
+    """Return the functions of torch that are replaced while a session is open."""
+    iterator = torch.utils.data.dataloader._BaseDataLoaderIter
+    return DataLoader.__iter__, iterator.__next__, iterator._next_index
+
+
+LOADER = of_torch()
 
 
 class Gated(Dataset):
@@ -60,7 +67,7 @@ def test_a_data_loader_is_recognised_by_itself(step: str, workers: int) -> None:
         check_laws(frame)
     # The fetch that finds the epoch over is a call, too; in auto mode it ends the last step.
     assert [count(frame, Phase.DATA)["Data"] for frame in frames[:4]] == [1, 1, 1, 1]
-    assert (DataLoader.__iter__, torch.utils.data.dataloader._BaseDataLoaderIter.__next__) == LOADER
+    assert of_torch() == LOADER
 
 
 def test_a_loader_given_to_the_session_is_not_counted_twice() -> None:
@@ -119,6 +126,30 @@ def _open_when(gate: Path, asked: Callable[[], bool]) -> None:
 def _until_ready(iterator: Any) -> None:
     while iterator._data_queue.empty():
         time.sleep(0.001)
+
+
+class Counted(Gated):
+    """A data set that counts the calls of its length, which may read a file."""
+
+    asked = 0
+
+    def __len__(self) -> int:
+        self.asked += 1
+        return super().__len__()
+
+
+def test_a_data_set_is_not_asked_for_its_length() -> None:
+    """Beside the calls of the program and of torch."""
+
+    def asked() -> int:
+        samples, made = Counted(None), model()
+        for batch in DataLoader(samples, batch_size=2):
+            made(batch).sum().backward()
+        return samples.asked
+
+    alone = asked()
+    with Watched(model(), config=everything(step="auto")):
+        assert asked() == alone
 
 
 @pytest.mark.parametrize("persistent", [False, True])

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.utils.data import DataLoader, IterableDataset, TensorDataset
+from torch.utils.data import BatchSampler, DataLoader, IterableDataset, SequentialSampler, TensorDataset
 
 from autoprof._metrics.throughput import ADVICE, FETCHED, LOGGED, SEVERAL_LOADERS, UNKNOWN
 from autoprof._reports.summary_text import render_summary
@@ -24,10 +24,10 @@ STEP_NS = 1_000_000_000
 CONFIG = {"sinks": {}, "step": "manual", "sample": {"warmup": 1, "budget": None}, "flops": "off"}
 
 
-def trained(model: nn.Module, *steps: Any, config: Any = None, **logged: Any) -> Summary:
+def trained(model: nn.Module, *steps: Any, sinks: Any = (), **logged: Any) -> Summary:
     """Train one step of a second for each of ``steps``, which makes the model's calls; return the run's summary."""
     clock = FakeClock()
-    with open_session(model, {**CONFIG, **(config or {})}, clock=clock) as session:
+    with open_session(model, CONFIG, clock=clock, sinks=sinks) as session:
         for step in steps:
             step(model)
             session.log(**logged)
@@ -104,6 +104,21 @@ def first_six(items: list[Any]) -> list[Tensor]:
     return [torch.stack([one[0] for one in items[:6]])]
 
 
+def buckets(kind: Any) -> DataLoader[Any]:
+    """Return a loader of two and six samples in turn: a batch sampler without a batch size says which."""
+    return DataLoader(samples_of(64, 4), batch_sampler=[kind(range(2)), kind(range(6))] * 4)
+
+
+class Bulk(TensorDataset):
+    """A data set that reads all samples of a batch at once."""
+
+    @classmethod
+    def loader(cls) -> DataLoader[Any]:
+        """Return a loader that passes it the indices of five samples."""
+        one = cls(torch.ones(64, 4))
+        return DataLoader(one, batch_size=None, sampler=BatchSampler(SequentialSampler(one), 5, drop_last=True))
+
+
 def sequence_first(items: list[Any]) -> list[Tensor]:
     """Put the steps of the sequences before the samples."""
     return [torch.stack([one[0] for one in items], 1)]
@@ -115,6 +130,9 @@ def sequence_first(items: list[Any]) -> list[Tensor]:
         pytest.param(lambda: DataLoader(samples_of(10, 4), 4), 20 / 6, id="last batch of an epoch"),
         pytest.param(lambda: DataLoader(samples_of(10, 4), 4, drop_last=True), 4.0, id="last batch dropped"),
         pytest.param(lambda: DataLoader(samples_of(64, 4), 8, collate_fn=first_six), 6.0, id="filtered"),
+        pytest.param(lambda: buckets(list), 4.0, id="lists of indices"),
+        pytest.param(lambda: buckets(lambda indices: torch.tensor([*indices])), 4.0, id="tensors of indices"),
+        pytest.param(Bulk.loader, 5.0, id="data set that reads whole batches"),
         pytest.param(lambda: DataLoader(Stream(), 8), 8.0, id="iterable"),
         pytest.param(lambda: DataLoader(samples_of(64, 50, 4), 8, collate_fn=sequence_first), 8.0, id="sequences"),
     ],
@@ -129,6 +147,32 @@ def test_a_loader_of_single_items_whose_data_set_makes_batches_does_not_say_thei
     """As in recommenders: its batch size is 1, and the tensors have the samples that the data set put together."""
     loader = DataLoader(samples_of(64, 16, 5), 1, collate_fn=lambda items: [items[0][0], torch.ones(16, 1)])
     assert unknown(trained(nn.Linear(5, 5), *[fetching(loader, train_once)] * 4)) == UNKNOWN
+
+
+@pytest.mark.parametrize("sizes", [(4, 8, 16, 32), (32, 16, 8, 4)])
+def test_a_new_loader_with_another_batch_size_counts_from_its_first_batch(sizes: tuple[int, ...]) -> None:
+    """As the loader before it: each step has the samples of its own batch."""
+    sink, sampled = ListSink(), [size for size in sizes for _ in range(5)]
+    loaders = [fetching(DataLoader(samples_of(5 * size, 4), size), train_once) for size in sizes]
+    steps = [loader for loader in loaders for _ in range(5)]
+    assert trained(nn.Linear(4, 4), *steps, sinks=[sink]).throughput == sum(sampled[1:]) / len(sampled[1:])
+    assert [frame.scalars["samples"] for frame in sink.frames] == sampled
+
+
+def test_steps_of_unknown_samples_do_not_count() -> None:
+    """Their time is left out with them, and no step has a number that is not its own."""
+    sink = ListSink()
+    known = fetching(DataLoader(samples_of(64, 4), 8), train_once)
+    lost = fetching(DataLoader(samples_of(64, 16, 4), batch_size=None), train_once)
+    summary = trained(nn.Linear(4, 4), *[known] * 5, *[lost] * 5, *[known] * 5, sinks=[sink])
+    assert summary.throughput == 8.0
+    assert [frame.scalars.get("samples") for frame in sink.frames] == [8.0] * 5 + [None] * 5 + [8.0] * 5
+
+
+def test_loaders_that_feed_steps_in_turn_count_both() -> None:
+    """As in a program with two tasks."""
+    one, other = (fetching(DataLoader(samples_of(64, 4), size), train_once) for size in (8, 4))
+    assert trained(nn.Linear(4, 4), one, *[other, one] * 4).throughput == 6.0
 
 
 def logged_at_times(steps: int, every: int, use: Any, config: Any = None, **logged: Any) -> Summary:

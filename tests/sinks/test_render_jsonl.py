@@ -49,6 +49,14 @@ def test_samples_logged_in_a_gap_belong_to_the_next_record() -> None:
     assert throughputs([step_frame(1, 2.0), gap, step_frame(6, 2.0)]) == [2.0, 3.0, 2.0]
 
 
+def test_unknown_samples_before_a_step_are_null() -> None:
+    """The step's own samples have no rate, also where the rates are computed from the records."""
+    frames = [step_frame(1, 2.0), step_frame(2), step_frame(3, 2.0, gap_scalars={"samples": nan}), step_frame(4, 2.0)]
+    lines = [FrameEncoder().encode(frame) for frame in frames]
+    assert json.loads(lines[2])["gap_scalars"] == {"samples": None}
+    assert throughputs(map(FrameDecoder().decode, lines)) == [2.0, None, None, 2.0]
+
+
 def test_samples_of_warm_up_steps_that_logged_none_have_no_rate() -> None:
     """They take longer than others; a warm-up step with a log of its own has its rate, and settling steps count."""
     first = step_frame(1, warmup=True), step_frame(2, 4.0), step_frame(3, 2.0)
