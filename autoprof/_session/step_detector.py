@@ -381,14 +381,17 @@ class StepDetector:
         self._end_step()
 
     def _pause_begins(self, event: events.PauseBegins) -> None:
-        if event.name == VALIDATION and self.is_validating and not self._pauses:  # it was recognised already
-            return
+        is_recognised = event.name == VALIDATION and self.is_validating and not self._pauses
         self._pauses.append((event.name, not self.is_excluding))
-        self._decisions.append(events.Exclude(event.name))
+        if not is_recognised:
+            self._decisions.append(events.Exclude(event.name))
 
     def _pause_ends(self, _event: events.PauseEnds) -> None:
         name, is_outermost = self._pauses.pop()
         in_validation = self.is_validating and not self._pauses  # saving during validation is no part of it
+        if in_validation and name == VALIDATION:  # the program says where the recognised validation ends
+            self._end_validation()
+            return
         self._decisions.append(events.Include(name if is_outermost or in_validation else None))
 
     # Training.

@@ -269,8 +269,9 @@ def test_validation_is_recognised(text: str, expected: str) -> None:
             "exclude:torch.save include:torch.save include:validation end",
         ),
         ("train ; pause pause:save resume resume", "exclude:pause exclude:save include:None include:pause"),
-        # Validation that is named, and was recognised already.
-        ("train eval ; pause:validation forward", "include:validation end"),
+        # Validation that is named, and was recognised already, ends where the program says so.
+        ("train eval ; pause:validation forward:eval:ungraded resume", "include:validation"),
+        ("train fetch:a:ungraded ; pause:validation fetch:a:ungraded resume", "include:validation"),
     ],
 )
 def test_a_pause_belongs_to_no_step(text: str, expected: str) -> None:
