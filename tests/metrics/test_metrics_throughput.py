@@ -159,6 +159,15 @@ def test_a_new_loader_with_another_batch_size_counts_from_its_first_batch(sizes:
     assert [frame.scalars["samples"] for frame in sink.frames] == sampled
 
 
+def test_batches_that_worker_processes_hold_already_are_those_of_their_own_indices() -> None:
+    """A batch whose indices were drawn before the session began is unknown: the workers had two of them."""
+    sink, sizes = ListSink(), [3, 1, 4, 1, 5, 2, 6]
+    loader = DataLoader(samples_of(8, 4), batch_sampler=[list(range(size)) for size in sizes], num_workers=1)
+    batches = iter(loader)
+    trained(nn.Linear(4, 4), *[lambda model: train_once(model, next(batches))] * 7, sinks=[sink])
+    assert [frame.scalars.get("samples") for frame in sink.frames] == [None, None, *sizes[2:]]
+
+
 def test_steps_of_unknown_samples_do_not_count() -> None:
     """Their time is left out with them, and no step has a number that is not its own."""
     sink = ListSink()
