@@ -1,7 +1,7 @@
 """Find the variables that keep more tensors, or longer autograd graphs, as the run goes on.
 
 A variable that grows at each look is named with the line that adds to it. The variables are those of the functions
-that run now, of the program's modules, and the attributes of their objects.
+that run now and of the program's modules, and whatever they lead to: attributes, elements, cells of closures.
 """
 
 from __future__ import annotations
@@ -10,30 +10,35 @@ import dis
 import gc
 import sys
 from collections import deque
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, is_dataclass
-from functools import _lru_cache_wrapper
+from dataclasses import dataclass
+from functools import _lru_cache_wrapper, lru_cache
 from heapq import heappop, heappush
-from types import CodeType, FrameType
+from itertools import chain, islice
+from types import CodeType, FrameType, FunctionType
 from typing import Any, Final, Literal, NamedTuple
 
 import torch
+from torch.nn import Module
+from torch.optim import Optimizer
 
 from ._call_table import MAX_FRAMES, file_owner
 
 MAX_NODES: Final = 5_000
 """Operations of a graph that are followed to its oldest one; a look takes some milliseconds."""
-MAX_DEPTH: Final = 2
-"""Objects inside objects whose attributes are looked at."""
-MAX_ELEMENTS: Final = 10_000
-"""Elements of a container that are looked at."""
+MAX_PLACES: Final = 5_000
+"""Objects, containers and functions that a look goes into; it takes some milliseconds."""
+FIRST_ELEMENTS: Final = (8, 32, 64)
+"""First elements of a container that are looked at; those of containers in it come before."""
+_PLAIN: Final = {int, float, str, bytes, complex, bool, type(None)}
+_ROLES: Final = torch.Tensor, dict, list, tuple, set, deque, _lru_cache_wrapper, Module, Optimizer, FunctionType
+"""The classes whose objects are looked at, beside the program's own."""
 _ADDING: Final = frozenset({"append", "appendleft", "extend", "insert", "add", "update", "setdefault", "put"})
 _OTHERS: Final = {*sys.stdlib_module_names, "torch", "numpy", "autoprof"}
 """Packages whose modules are not looked at, without a look at their files."""
 MIN_GROWTH: Final = 4
 """Elements, or operations, by which a variable has to grow before it is named."""
-
 
 Kind = Literal["graph", "tensors"]
 
@@ -51,25 +56,21 @@ class KeptTensors:
     """Operations from the oldest to the newest of the graph, or elements of the container that are no numbers."""
 
 
-class _Holder(NamedTuple):
-    """A variable that holds something: the identity of its value, and the functions that may add to it."""
+_Source = CodeType | type | None
+"""The function or the class whose variable it is; None of a module's."""
+_Key = tuple[str, str, _Source]
+"""What tells a variable from others: its name, its file, and whose it is."""
+_Place = tuple[str, Mapping[str, Any], str, _Source]
+"""Variables that a look goes through: what their names begin with, they, their file, and whose they are."""
 
+
+class _Holder(NamedTuple):
+    """A variable that holds something, with the identity of its value."""
+
+    key: _Key
     identity: int
-    variable: str
-    file: str
-    codes: Sequence[CodeType]
     kind: Kind
     size: int
-
-    @property
-    def key(self) -> tuple[str, str, int]:
-        """Return the name, the file, and the first line of the function."""
-        return self.variable, self.file, self.codes[0].co_firstlineno if self.codes else 0
-
-    def described(self) -> KeptTensors:
-        """Return the variable with its line, which takes long to find."""
-        file, line = _place(self.codes, self.variable.rpartition(".")[2], self.file)
-        return KeptTensors(self.variable, file, line, self.kind, self.size)
 
 
 class _Seen(NamedTuple):
@@ -83,126 +84,146 @@ class _Seen(NamedTuple):
     @property
     def grows(self) -> bool:
         """Whether it has grown in at least every second step."""
-        growth = self.kept.size - self.first_count
-        return growth >= max(MIN_GROWTH, (self.last_step - self.first_step) / 2)
+        return self.kept.size - self.first_count >= max(MIN_GROWTH, (self.last_step - self.first_step) / 2)
 
 
 class KeptTensorsProbe:
     """Remember the size of each variable. For the training thread, between two steps."""
 
     def __init__(self) -> None:
-        self._seen: dict[tuple[str, str, int], _Seen] = {}
-        self._places: dict[int, tuple[str, str, int]] = {}
+        self._seen: dict[_Key, _Seen] = {}
+        self._places: dict[int, _Key] = {}
         """The keys of the last look by the identity of the object."""
+        self._known, self._others = 0, set(_OTHERS)
+        self._modules: dict[str, str] = {}
+        """The files of the program's modules."""
 
     def look(self, frame: FrameType | None, step: int) -> None:
         """Measure the variables of a frame, of those that called it, and of the program's modules."""
-        found: dict[tuple[str, str, int], _Holder] = {}
+        found: dict[_Key, _Holder] = {}
         places = {}
-        for one in _holders(frame):
-            key = one.key
-            if key not in self._seen:  # the object may be known by another function's name for it
-                key = self._places.get(one.identity, key)
+        for one in _Walk(self._roots(frame)):
+            # The object may be known by another function's name for it.
+            key = one.key if one.key in self._seen else self._places.get(one.identity, one.key)
             found[key], places[one.identity] = one, key
         self._places = places
         for key, kept in found.items():
             before = self._seen.get(key)
             if before is None or kept.size < before.kept.size:
-                self._seen[key] = _Seen(step, kept.size, step, kept)
-            else:
-                self._seen[key] = before._replace(last_step=step, kept=kept)
+                before = _Seen(step, kept.size, step, kept)
+            self._seen[key] = before._replace(last_step=step, kept=kept)
         for key in self._seen.keys() - found.keys():
             if not self._seen[key].grows:  # what a function kept is known after it has returned
                 del self._seen[key]
 
     def growing(self) -> tuple[KeptTensors, ...]:
         """Return the variables that have grown at each look, the largest first."""
-        grown = [one.kept for one in self._seen.values() if one.grows]
-        return tuple(one.described() for one in sorted(grown, key=lambda one: -one.size)[:3])
+        modules = tuple(self._modules)
+        grown = sorted((one.kept for one in self._seen.values() if one.grows), key=lambda one: -one.size)[:3]
+        return tuple(KeptTensors(one.key[0], *_line_of(one.key, modules), one.kind, one.size) for one in grown)
+
+    def _roots(self, frame: FrameType | None) -> Iterator[_Place]:
+        """Yield the variables of the program's functions that run, and of its modules, sought when there are more."""
+        for _ in range(MAX_FRAMES):
+            if frame is None:
+                break
+            code = frame.f_code
+            if file_owner(code.co_filename) == "user":
+                yield ("", frame.f_locals, code.co_filename, code)
+                yield ("", frame.f_globals, code.co_filename, code)
+            frame = frame.f_back
+        if len(sys.modules) != self._known:
+            self._known = len(sys.modules)
+            for name, module in list(sys.modules.items()):
+                file = None if name.partition(".")[0] in self._others else getattr(module, "__file__", None)
+                if file and file_owner(file) == "user":
+                    self._modules[name] = file
+                elif file:  # the modules inside it are not the program's either
+                    self._others.add(name)
+        for name, file in self._modules.items():
+            if name in sys.modules:
+                yield (f"{name.rpartition('.')[2]}.", vars(sys.modules[name]), file, None)
 
 
-def _holders(frame: FrameType | None) -> Iterator[_Holder]:
-    seen: set[int] = set()
-    for _ in range(MAX_FRAMES):
-        if frame is None:
-            break
-        code = frame.f_code
-        if file_owner(code.co_filename) == "user":
-            yield from _measure(frame.f_locals, "", code.co_filename, [code], seen)
-            yield from _measure(frame.f_globals, "", code.co_filename, [code], seen)
-        frame = frame.f_back
-    for name, module in list(sys.modules.items()):
-        file = None if name.partition(".")[0] in _OTHERS else getattr(module, "__file__", None)
-        if file and file_owner(file) == "user":
-            yield from _measure(vars(module), f"{name.rpartition('.')[2]}.", file, [], seen)
+class _Walk:
+    """The variables that hold something, from some places on and the nearest first; each object once.
 
+    It leads through containers, objects of the program's own, models, optimizers, and the cells of closures.
+    """
 
-def _measure(
-    variables: Mapping[str, Any], prefix: str, file: str, codes: Sequence[CodeType], seen: set[int], depth: int = 0
-) -> Iterator[_Holder]:
-    """Yield the variables that hold something, and the attributes of the program's own objects among them."""
-    for name, value in list(variables.items()):
-        if id(value) in seen or (name.startswith("__") and name.endswith("__")):
-            continue
-        seen.add(id(value))
-        kind: Kind = "graph"
-        if isinstance(value, torch.Tensor):
-            size = _graph_age(value.grad_fn)
-        elif isinstance(value, (list, dict, set, deque)):
-            kind, size = "tensors", _large_in(value)
-        elif isinstance(value, _lru_cache_wrapper):
-            kind, size = "tensors", _large_in(_cached_results(value))
-            codes = [value.__wrapped__.__code__] if hasattr(value.__wrapped__, "__code__") else []
-        else:
-            if depth < MAX_DEPTH and _is_own(value):
-                yield from _measure(vars(value), f"{prefix}{name}.", file, _methods(value), seen, depth + 1)
-                if isinstance(value, torch.nn.Module):
-                    for inner, module in value.named_modules(prefix=f"{prefix}{name}"):
-                        yield from _measure(vars(module), f"{inner}.", file, _methods(module), seen, MAX_DEPTH)
-            continue
-        if size:
-            yield _Holder(id(value), prefix + name, file, codes, kind, size)
+    def __init__(self, roots: Iterable[_Place]) -> None:
+        self._waiting = deque(roots)
+        self._seen: set[int] = set()
+        self._roles: dict[type, type | None] = {}
+        self._inside: dict[str, Any] = {}  # the objects in a container that lead on
 
+    def __iter__(self) -> Iterator[_Holder]:
+        for _ in range(MAX_PLACES):
+            if not self._waiting:
+                return
+            prefix, variables, file, owner = self._waiting.popleft()
+            for name, value in list(variables.items()):
+                kind = type(value)
+                role = self._roles[kind] if kind in self._roles else self._role(kind)
+                if role is None or id(value) in self._seen or name.startswith("__"):
+                    continue
+                self._seen.add(id(value))
+                path, source, size = prefix + name, owner, 0
+                if role is torch.Tensor:
+                    size = _graph_age(value.grad_fn)
+                elif role is list or role is dict:
+                    size = self._size(value) if value else 0
+                elif role is _lru_cache_wrapper:
+                    size = self._size(_cached_results(value))
+                    source = getattr(value.__wrapped__, "__code__", None)
+                elif role is not FunctionType:
+                    layers = vars(value).get("_modules", {}) if role is Module else {}
+                    self._waiting.append((f"{path}.", {**layers, **vars(value)}, file, kind))
+                elif value.__closure__ and file_owner((code := value.__code__).co_filename) != "autoprof":
+                    cells = zip(code.co_freevars, map(gc.get_referents, value.__closure__), strict=True)
+                    self._waiting.append(("", {at: held[0] for at, held in cells if held}, code.co_filename, code))
+                if self._inside:
+                    self._waiting.append((path, self._inside, file, source))
+                    self._inside = {}
+                if size:
+                    yield _Holder((path, file, source), id(value), "graph" if role is torch.Tensor else "tensors", size)
 
-def _is_own(value: Any) -> bool:
-    """Return whether a value is an object of one of the program's classes, or a model."""
-    if isinstance(value, torch.nn.Module):
-        return True
-    defined = sys.modules.get(type(value).__module__)
-    file = getattr(defined, "__file__", None)
-    return hasattr(value, "__dict__") and file is not None and file_owner(file) == "user"
+    def _role(self, kind: type) -> type | None:
+        """Return the class as which the objects of a class are looked at; None for those that lead nowhere."""
+        role: Any = next((one for one in _ROLES if issubclass(kind, one)), None)
+        if role is None and kind.__dictoffset__:
+            file = getattr(sys.modules.get(kind.__module__), "__file__", None)
+            role = object if file is not None and file_owner(file) == "user" else None
+        self._roles[kind] = list if role in (tuple, set, deque) else role
+        return self._roles[kind]
 
+    def _size(self, value: Any, path: str = "", depth: int = 3) -> int:
+        """Return how much a value counts: 0 for numbers, texts, and records of these.
 
-def _large_in(container: Collection[Any]) -> int:
-    """Return the number of elements that may be large."""
-    count = 0
-    with suppress(RuntimeError):  # another thread changes it
-        for _, element in zip(range(MAX_ELEMENTS), _values(container), strict=False):
-            count += _may_be_large(element)
-    return len(container) if count == MAX_ELEMENTS else count
-
-
-def _may_be_large(element: Any, depth: int = 3) -> bool:
-    """Return whether an element is more than numbers, texts, and records of these."""
-    if isinstance(element, (int, float, str, bytes, complex, type(None))):
-        return False
-    is_record = is_dataclass(element) and hasattr(element, "__dict__")
-    if not depth or not (is_record or isinstance(element, (tuple, dict))):
-        return True
-    parts = _values(vars(element) if is_record else element)
-    return any(_may_be_large(part, depth - 1) for part in parts)
+        A container counts in full if one of its first elements may be large, and with the containers in it.
+        """
+        kind = type(value)
+        role = self._roles[kind] if kind in self._roles else self._role(kind)
+        is_record = hasattr(kind, "__dataclass_fields__") and bool(kind.__dictoffset__)
+        if not depth or not (is_record or role is list or role is dict):
+            if role not in (None, torch.Tensor, list, dict):
+                self._inside[path] = value
+            return 1
+        parts, first, count, more = vars(value) if is_record else value, FIRST_ELEMENTS[depth - 1], 0, 0
+        with suppress(RuntimeError):  # another thread changes it
+            for name, part in islice(parts.items() if isinstance(parts, dict) else enumerate(parts), first):
+                if type(part) not in _PLAIN:
+                    size = self._size(part, f"{path}[{name!r}]" if type(name) in _PLAIN else path, depth - 1)
+                    is_list = isinstance(part, (list, set, deque))
+                    count += bool(size or is_list)
+                    more += max(size - 1, 0) if is_list or isinstance(part, dict) else 0
+        return (len(parts) if count and len(parts) > first else count) + more
 
 
 def _cached_results(function: Any) -> dict[Any, Any]:
     """Return the results that a function with an unlimited ``functools.cache`` keeps."""
-    if function.cache_parameters()["maxsize"] is not None:
-        return {}
     kept = (one for one in gc.get_referents(function) if isinstance(one, dict) and "__wrapped__" not in one)
-    return next(kept, {})
-
-
-def _values(container: Collection[Any]) -> Collection[Any]:
-    return container.values() if isinstance(container, Mapping) else container
+    return next(kept, {}) if function.cache_parameters()["maxsize"] is None else {}
 
 
 def _graph_age(root: Any) -> int:
@@ -225,41 +246,60 @@ def _graph_age(root: Any) -> int:
     return int(newest - oldest)
 
 
-def _methods(value: Any) -> list[CodeType]:
-    """Return the code of the methods of an object's class, as far as the program wrote it."""
-    functions = [vars(each).values() for each in type(value).__mro__]
-    codes = [
-        code for several in functions for one in several if isinstance(code := getattr(one, "__code__", None), CodeType)
-    ]
-    return [code for code in codes if file_owner(code.co_filename) == "user"]
+def _codes_in(variables: Mapping[str, Any]) -> Iterator[CodeType]:
+    """Yield the code of the program's functions among variables, and of those inside them."""
+    functions = [getattr(one, "__wrapped__", one) for one in list(variables.values()) if type(one) is FunctionType]
+    codes = [one.__code__ for one in functions if type(one) is FunctionType]
+    return _with_inner(code for code in codes if file_owner(code.co_filename) == "user")
 
 
-def _place(codes: Sequence[CodeType], variable: str, file: str) -> tuple[str, int]:
-    """Return the file and the line that adds to a variable, or sets it, or defines the cached function; else line 0."""
-    places = [(code.co_filename, *_lines(code, variable)) for code in codes]
-    return (
-        next(((at, adding) for at, adding, _ in places if adding), None)
-        or next(((at, setting) for at, _, setting in places if setting), None)
-        or next(((code.co_filename, code.co_firstlineno) for code in codes if code.co_name == variable), None)
-        or (file, 0)
-    )
+def _with_inner(codes: Iterable[CodeType]) -> Iterator[CodeType]:
+    for code in codes:
+        yield code
+        yield from _with_inner(one for one in code.co_consts if isinstance(one, CodeType))
+
+
+@lru_cache(64)
+def _line_of(key: _Key, modules: Iterable[str]) -> tuple[str, int]:
+    """Return the file and the line that adds to a variable, or sets it, or defines the cached function; else line 0.
+
+    The function or class that holds it comes first, then any that has it from elsewhere: of the file, and of others.
+    """
+    variable, file, source = key[0].rpartition(".")[2], *key[1:]
+    if isinstance(source, CodeType) and source.co_name == variable:
+        return source.co_filename, source.co_firstlineno
+    codes = [_codes_in(vars(kind)) for kind in source.__mro__] if isinstance(source, type) else []
+    own = [*_with_inner([source] if isinstance(source, CodeType) else []), *chain(*codes)]
+    spaces = [vars(module) for module in map(sys.modules.get, modules) if module is not None]
+    spaces.sort(key=lambda space: space.get("__file__") != file)
+    classes = (vars(kind) for space in spaces for kind in list(space.values()) if isinstance(kind, type))
+    for code in chain(own, (code for space in chain(spaces, classes) for code in _codes_in(space))):
+        received = variable in (*code.co_varnames[: code.co_argcount], *code.co_names, *code.co_freevars)
+        if (received or code in own) and (line := _lines(code, variable)[0]):
+            return code.co_filename, line
+    return next(((code.co_filename, line) for code in own if (line := _lines(code, variable)[1])), (file, 0))
 
 
 def _lines(code: CodeType, variable: str) -> tuple[int, int]:
-    """Return the lines of a function that add to a variable, ``total = total + …``, ``kept.append(…)``, and set it."""
+    """Return the lines of a function that add to a variable, and set it.
+
+    A line adds with ``total = total + …``, ``kept.append(…)``, ``kept["a"].append(…)``, or ``kept[key] = …``.
+    """
     starts, line = dict(dis.findlinestarts(code)), code.co_firstlineno
     loaded: set[int] = set()
     setting = line if variable in code.co_varnames[: code.co_argcount] else 0
-    adding, is_loaded = 0, False
+    adding = height = 0  # of the stack from the variable on: at 2, with a key, an item of it is stored
     for instruction in dis.get_instructions(code):
         line = starts.get(instruction.offset) or line
-        if is_loaded and instruction.argval in _ADDING:
-            adding = line
-        is_loaded = instruction.argval == variable and instruction.opname.startswith("LOAD_")
-        if is_loaded:
+        operation, value = instruction.opname, instruction.argval
+        names = value if isinstance(value, tuple) else (value,)
+        if operation.startswith("LOAD_") and operation != "LOAD_CONST" and variable in names:
             loaded.add(line)
-        elif instruction.argval == variable and instruction.opname.startswith("STORE_"):
-            setting = line
-            if line in loaded:
-                adding = line
+            height = len(names) - names.index(variable)
+            continue
+        if height and line in loaded and (value in _ADDING if operation != "STORE_SUBSCR" else height == 2):
+            adding = line
+        if operation.startswith("STORE_") and variable in names:
+            setting, adding = line, line if line in loaded else adding
+        height = height and max(height + dis.stack_effect(instruction.opcode, instruction.arg, jump=False), 0)
     return adding, setting

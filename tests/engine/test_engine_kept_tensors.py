@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import sys
-from collections import deque
+from collections import defaultdict, deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from types import ModuleType
 from typing import Any
 
+import pytest
 import torch
 
+from autoprof.probes import _kept_tensors
 from autoprof.probes._kept_tensors import KeptTensors, KeptTensorsProbe
 
 
@@ -192,3 +196,105 @@ def test_whatever_grows_is_named_wherever_it_is() -> None:
         look(probe, step)
     SEEN.clear()
     assert sorted(names(probe)) == [("SEEN", "tensors"), ("model.0.history", "tensors"), ("trainer.losses", "tensors")]
+
+
+def record(curves: dict[str, list[torch.Tensor]], step: int) -> None:
+    """Add to one of three lists."""
+    curves["abc"[step % 3]].append(torch.ones(1))
+
+
+def test_lists_in_a_dictionary_are_counted_together_and_the_line_is_that_of_the_function_that_adds() -> None:
+    """None of the lists grows in every second step."""
+    probe, curves = KeptTensorsProbe(), defaultdict[str, list[torch.Tensor]](list)
+    for step in range(18):
+        record(curves, step)
+        look(probe, step)
+    (kept,) = probe.growing()
+    assert (kept.variable, kept.line, kept.count) == ("curves", record.__code__.co_firstlineno + 2, 18)
+
+
+def tracker() -> Callable[[], None]:
+    """Return a function that alone knows a list."""
+    tracked: list[torch.Tensor] = []
+
+    def track() -> None:
+        tracked.append(torch.ones(1))
+
+    return track
+
+
+def test_a_list_in_the_closure_of_a_function_is_named_with_the_line_inside_it() -> None:
+    """Also where the function is in a list of callbacks."""
+    probe, callbacks = KeptTensorsProbe(), [tracker()]
+    for step in range(8):
+        callbacks[0]()
+        look(probe, step)
+    (kept,) = probe.growing()
+    assert (kept.variable, kept.line) == ("tracked", tracker.__code__.co_firstlineno + 5)
+
+
+def remember(optimizer: torch.optim.Optimizer) -> None:
+    """Keep tensors beside the learning rate."""
+    optimizer.param_groups[0].setdefault("past", []).append(torch.ones(1))
+
+
+def test_a_list_in_the_parameter_groups_of_an_optimizer_is_named() -> None:
+    """An optimizer is looked into, although its class is not the program's."""
+    probe, optimizer = KeptTensorsProbe(), torch.optim.SGD([torch.ones(1, requires_grad=True)], 0.1)
+    for step in range(8):
+        remember(optimizer)
+        look(probe, step)
+    (kept,) = probe.growing()
+    assert (kept.variable, kept.line) == ("optimizer.param_groups", remember.__code__.co_firstlineno + 2)
+
+
+class Bag:
+    """An object to which others add."""
+
+    def __init__(self) -> None:
+        self.kept: list[torch.Tensor] = []
+
+
+def fill(bag: Bag, by_step: dict[int, torch.Tensor], step: int) -> None:
+    """Add to both."""
+    bag.kept.append(torch.ones(1))
+    by_step[step] = torch.ones(1)
+
+
+def test_the_line_is_the_one_that_adds_also_in_a_function_that_is_not_the_owner_s() -> None:
+    """Neither the line that makes the container, nor one that only reads it."""
+    probe, bag, by_step, last = KeptTensorsProbe(), Bag(), dict[int, torch.Tensor](), [0]
+    for step in range(8):
+        fill(bag, by_step, step)
+        last[0] = len(bag.kept) + len(by_step)
+        look(probe, step)
+    start = fill.__code__.co_firstlineno
+    assert {(one.variable, one.line) for one in probe.growing()} == {("bag.kept", start + 2), ("by_step", start + 3)}
+
+
+def test_a_look_costs_as_much_with_thousands_of_modules_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whose a module is, is asked again only when there are more modules."""
+    asked: list[str] = []
+
+    def owner(file: str) -> str:
+        asked.append(file)
+        return "library" if "site-packages" in file else "user"
+
+    monkeypatch.setattr(_kept_tensors, "file_owner", owner)
+    for number in range(3000):
+        module = ModuleType(f"other{number}")
+        module.__file__ = f"/site-packages/other{number}.py"
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+    probe = KeptTensorsProbe()
+    probe.look(None, 0)
+    assert len(asked) > 3000
+    asked.clear()
+    own = ModuleType("own")
+    own.__file__ = "/home/own.py"
+    own.kept = []  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "own", own)
+    for step in range(8):
+        own.kept.append(torch.ones(1))  # type: ignore[attr-defined]
+        probe.look(None, step)
+    assert "/site-packages/other1.py" not in asked
+    assert names(probe) == [("own.kept", "tensors")]
