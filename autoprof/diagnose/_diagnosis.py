@@ -31,7 +31,7 @@ from ._rule import MIN_STEPS
 from ._stacks import StackMonitor
 
 LOOK_PAUSE: Final = 500
-"""Times as long as a look at the variables took, the first one excepted, until the next: a fifth of the 1 % budget."""
+"""Times as long as the last look at the variables took, until the next one: a fifth of the budget of 1 %."""
 
 
 class CallMonitor:
@@ -149,7 +149,8 @@ class Diagnosis(Observer):
         self._threads = threads
         self._kept = KeptTensorsProbe()
         self._next_look_ns = 0
-        """The time from which on the variables are looked at again, if memory grows; 0 before the first look."""
+        """The time from which on the variables are looked at again, if memory grows. A look keeps the
+        locals of a running function alive until the next one (CPython before 3.13), so none is made without need."""
         self._final: RunFacts | None = None
         """The facts at the end of the run."""
 
@@ -168,12 +169,12 @@ class Diagnosis(Observer):
         self._calls.frames(run)
         self._stacks.frames(run)
         self._threads.look()
-        if self._collector.steps >= MIN_STEPS and (self._collector.memory_grows or not self._next_look_ns):
+        if self._collector.steps >= MIN_STEPS and self._collector.memory_grows:
             began_ns = perf_counter_ns()
             if began_ns >= self._next_look_ns:
                 self._kept.look(sys._getframe(), run.steps[-1])
                 ended_ns = perf_counter_ns()
-                self._next_look_ns = ended_ns + (self._next_look_ns and LOOK_PAUSE * (ended_ns - began_ns))
+                self._next_look_ns = ended_ns + LOOK_PAUSE * (ended_ns - began_ns)
 
     def finish(self, *, complete: bool) -> dict[str, Any]:
         """Compare the ranks over all their records, however long that takes.
