@@ -1,8 +1,9 @@
 """Where a growth is known as an interval, all of it decides, not its middle."""
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import count
 from typing import Any
 
 from evidence_builders import MS, evidence_of, finding_of
@@ -14,10 +15,10 @@ STEP = {"forward": 50.0, "backward": 50.0}
 MIB = 2**20
 
 
-def growth_of(*levels: float) -> Any:
-    """Return the finding for memory at these levels, in MiB, one for each step."""
+def growth_of(*levels: float, steps: Sequence[int] = ()) -> Any:
+    """Return the finding for memory at these levels, in MiB, one for each step or at these steps."""
     seen = evidence_of(STEP, repeat=len(levels))
-    readings = tuple((step, round(level * MIB)) for step, level in enumerate(levels, 1))
+    readings = tuple((step, round(level * MIB)) for step, level in zip(steps or count(1), levels, strict=False))
     return finding_of(diagnose(replace(seen, memory=readings, memory_kind="rss_bytes")), "memory-growth")
 
 
@@ -41,6 +42,14 @@ def test_a_leak_among_readings_that_scatter_is_growth() -> None:
 def test_growth_that_has_ceased_is_no_leak() -> None:
     """Memory rises over two thirds of the run, and then no more: what filled is full."""
     assert growth_of(*(400 + 2 * min(step, 66) for step in range(100))) is None
+
+
+def test_a_leak_is_judged_over_the_whole_run_where_readings_are_dense_at_its_begin() -> None:
+    """0.6 MiB a step in 140 steps: the first 40 are recorded, then every eighth."""
+    steps = [*range(1, 41), *range(48, 141, 8)]
+    finding = growth_of(*(420 + 0.6 * step for step in steps), steps=steps)
+    assert finding.severity == "warning"
+    assert finding.evidence["last_bytes"] - finding.evidence["first_bytes"] > 50 * MIB
 
 
 def growth_under(peak: Callable[[int], float]) -> Any:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections.abc import Sequence
 from typing import Final
 
 from ..._core.units import format_bytes
@@ -16,6 +18,9 @@ MIN_PEAK_RISE: Final = 0.5
 """Rise of the process's highest level over that of its memory: a leak raises both alike. Memory that each step frees
 and takes again raises the first level only at the beginning, while the allocators return less of it to the system."""
 
+Reading = tuple[int, int]
+"""A step, and bytes."""
+
 
 def judge(run: Evidence) -> Finding | None:
     """Judge the smallest readings of the run's thirds, and the line through all readings.
@@ -25,16 +30,16 @@ def judge(run: Evidence) -> Finding | None:
     """
     # Growth rate of the second half over that of the first: caches that fill slow down, a leak does not.
     steady = 1 / 3
-    # Readings needed, four in each third.
-    min_readings = 12
+    # Readings needed in each third.
+    min_readings = 4
     kind, readings = run.memory_kind, run.memory
     if kind is None:
         return abstain("memory-growth", "memory readings", "a device or a system that reports its memory")
-    if len(readings) < min_readings:
-        missing = f"memory readings: {min_readings} needed, {len(readings)} so far"
+    parts = _thirds(readings)
+    fewest = min(map(len, parts))
+    if fewest < min_readings:
+        missing = f"memory readings: {min_readings} needed in each third of the run, {fewest} so far"
         return abstain("memory-growth", missing, "let the run continue")
-    third = len(readings) // 3
-    parts = readings[:third], readings[third:-third], readings[-third:]
     first, middle, last = (min(part, key=lambda one: (one[1], one[0])) for part in parts)
     grown = last[1] - first[1]
     peaks = dict(zip(run.memory, run.memory_peaks, strict=True)) if run.memory_peaks else None
@@ -77,6 +82,14 @@ def judge(run: Evidence) -> Finding | None:
         name=run.facts.kept[0].variable if run.facts.kept else None,
         evidence=evidence,
     )
+
+
+def _thirds(readings: Sequence[Reading]) -> tuple[Sequence[Reading], Sequence[Reading], Sequence[Reading]]:
+    """Return the readings of each third of the run, by their steps: a run records more steps at its begin."""
+    steps = [step for step, _ in readings]
+    begin, end = (steps[0], steps[-1] + 1) if steps else (0, 0)
+    one, two = (bisect_left(steps, begin + part * (end - begin) / 3) for part in (1, 2))
+    return readings[:one], readings[one:two], readings[two:]
 
 
 def _advise(run: Evidence) -> str:
