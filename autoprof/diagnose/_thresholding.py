@@ -136,11 +136,11 @@ def or_rare(
     """
     mean_share = mean_ns / run.summary.step_mean_ns
     if isinstance(found, ExceededBound):
-        rare = run.series.rare(_together(phase))
+        rare = run.series.rare((phase,))
         if rare is None or rare.share.middle < CAUSE_SHARE * mean_share:
             return found
         return replace(found, rare=rare, evidence={**rare_evidence(rare, bound, run.summary.steps), **found.evidence})
-    rare = rare_time(run, phase)
+    rare = _rare_time(run, (phase,))
     if rare is None:
         return found
     share = Interval(*(max(part - explained_ns / run.summary.step_mean_ns, 0.0) for part in rare.share))
@@ -165,12 +165,12 @@ def rare_time(run: Evidence, phase: Phase) -> RareTime | None:
 
     On a busy machine it has to have a rhythm, a begin or an end: without one it may be the wait for a processor.
     """
-    found = run.series.rare(_together(phase))
+    return _rare_time(run, MODULE_PHASES if phase.traits.in_module else (phase,))
+
+
+def _rare_time(run: Evidence, phases: Sequence[Phase]) -> RareTime | None:
+    found = run.series.rare(phases)
     return None if found is not None and not found.has_pattern and is_crowded(run) else found
-
-
-def _together(phase: Phase) -> tuple[Phase, ...]:
-    return MODULE_PHASES if phase.traits.in_module else (phase,)
 
 
 def rare_evidence(rare: RareTime, bound: float, steps: int) -> dict[str, Any]:
