@@ -1,6 +1,6 @@
 """A count leaves no fake tensor and no changed global behind: the next real step would fail on them."""
 
-from collections import deque
+from collections import OrderedDict, deque
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -136,3 +136,29 @@ def test_a_cache_of_functools_is_as_before(filled):
     counted(Masks(4, 4), torch.randn(1, 4))
     assert type(cached_mask(4)) is torch.Tensor
     assert not filled or cached_mask(4) is mask
+
+
+class Lazy(OrderedDict):
+    """A registry that imports what it is asked for, as the automatic classes of transformers."""
+
+    asked = 0
+
+    def _load(self, *_args):
+        Lazy.asked += 1
+        raise ImportError("not installed")
+
+    keys = values = items = __iter__ = __getitem__ = _load
+
+
+REGISTRY = Lazy(a=1)
+
+
+class UsesRegistry(nn.Linear):
+    def forward(self, x):
+        return super().forward(x) + len(REGISTRY)
+
+
+def test_a_lazy_mapping_beside_the_model_loads_nothing():
+    """What a container holds is read without the methods of its class."""
+    assert counted(UsesRegistry(4, 4), torch.randn(1, 4))
+    assert Lazy.asked == 0

@@ -58,13 +58,13 @@ def _save(modules: Iterable[nn.Module]) -> Iterator[_Saved]:
             continue
         seen.add(id(value))
         if issubclass(cls, dict):
-            yield _Saved(value, dict(value))
-            pending.extend(value.values())
+            yield _Saved(value, _entries(value))
+            pending.extend(dict.values(value))
         elif issubclass(cls, (list, deque, set)):
-            yield _Saved(value, [*value])
-            pending.extend(value)
+            yield _Saved(value, [*_elements(value)])
+            pending.extend(_elements(value))
         elif issubclass(cls, tuple):
-            pending.extend(value)
+            pending.extend(_elements(value))
         elif cls is _lru_cache_wrapper:
             yield _Saved(value, value.cache_info().misses)
             pending.append(value.__wrapped__)
@@ -105,7 +105,7 @@ def _restore(saved: _Saved) -> None:
     elif isinstance(value, (dict, type)):
         put: Any = setattr if isinstance(value, type) else dict.__setitem__
         remove: Any = delattr if isinstance(value, type) else dict.__delitem__
-        now = dict(vars(value) if isinstance(value, type) else value)
+        now = dict(vars(value)) if isinstance(value, type) else _entries(value)
         for name in now.keys() | before.keys():
             old, new = before.get(name, _MISSING), now.get(name, _MISSING)
             if old is not new and (whole or _holds_fake(new)):
@@ -113,9 +113,22 @@ def _restore(saved: _Saved) -> None:
                     remove(value, name)
                 else:
                     put(value, name, old)
-    elif any(map(_holds_fake, value)):
+    elif any(map(_holds_fake, _elements(value))):
         value.clear()
         (value.update if isinstance(value, set) else value.extend)(before)
+
+
+# What a container holds, without the methods of its class: those of a lazy mapping import what they return.
+
+
+def _entries(value: dict[Any, Any]) -> dict[Any, Any]:
+    return dict(zip(dict.keys(value), dict.values(value), strict=True))
+
+
+def _elements(value: Any) -> Iterator[Any]:
+    base: Any = next(base for base in (list, tuple, set, deque) if issubclass(type(value), base))
+    found: Iterator[Any] = base.__iter__(value)
+    return found
 
 
 def _content(cell: CellType) -> Any:
@@ -141,9 +154,9 @@ def _holds_fake(value: Any, depth: int = 4) -> bool:
         return False
     inner: Iterable[Any] = _attributes(value).values()
     if issubclass(cls, (list, tuple, set, deque)):
-        inner = value
+        inner = _elements(value)
     elif issubclass(cls, dict):
-        inner = value.values()
+        inner = dict.values(value)
     return any(_holds_fake(one, depth - 1) for one in list(inner))
 
 
