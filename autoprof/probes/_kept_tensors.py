@@ -23,6 +23,7 @@ import torch
 from torch.nn import Module
 from torch.optim import Optimizer
 
+from .._core.containers import builtin_base
 from ._call_table import MAX_FRAMES, file_owner
 
 MAX_NODES: Final = 5_000
@@ -172,7 +173,7 @@ class _Walk:
                 if role is torch.Tensor:
                     size = _graph_age(value.grad_fn)
                 elif role is list or role is dict:
-                    size = self._size(value) if value else 0
+                    size = self._size(value)
                 elif role is _lru_cache_wrapper:
                     size = self._size(_cached_results(value))
                     source = getattr(value.__wrapped__, "__code__", None)
@@ -210,14 +211,16 @@ class _Walk:
                 self._inside[path] = value
             return 1
         parts, first, count, more = vars(value) if is_record else value, FIRST_ELEMENTS[depth - 1], 0, 0
+        base = builtin_base(parts)
         with suppress(RuntimeError):  # another thread changes it
-            for name, part in islice(parts.items() if isinstance(parts, dict) else enumerate(parts), first):
+            for name, part in islice(dict.items(parts) if base is dict else enumerate(base.__iter__(parts)), first):
                 if type(part) not in _PLAIN:
                     size = self._size(part, f"{path}[{name!r}]" if type(name) in _PLAIN else path, depth - 1)
                     is_list = isinstance(part, (list, set, deque))
                     count += bool(size or is_list)
                     more += max(size - 1, 0) if is_list or isinstance(part, dict) else 0
-        return (len(parts) if count and len(parts) > first else count) + more
+        length = base.__len__(parts)
+        return (length if count and length > first else count) + more
 
 
 def _cached_results(function: Any) -> dict[Any, Any]:

@@ -298,3 +298,23 @@ def test_a_look_costs_as_much_with_thousands_of_modules_of_others(monkeypatch: p
         probe.look(None, step)
     assert "/site-packages/other1.py" not in asked
     assert names(probe) == [("own.kept", "tensors")]
+
+
+class Registry(dict[str, object]):
+    """A mapping that imports what it is asked for, as the automatic classes of transformers."""
+
+    def _load(self, *_args: object) -> Any:
+        raise ImportError("not installed")
+
+    keys = values = items = __iter__ = __getitem__ = __len__ = _load
+
+
+REGISTRY = Registry(a=torch.ones(1))
+
+
+def test_a_lazy_mapping_is_not_asked_for_what_it_holds() -> None:
+    """Its methods may import a whole package between two steps."""
+    probe = KeptTensorsProbe()
+    for step in range(6):
+        look(probe, step)
+    assert names(probe) == []

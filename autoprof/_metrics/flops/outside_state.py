@@ -17,6 +17,8 @@ from typing import Any, Final, NamedTuple
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensor
 
+from ..._core.containers import builtin_base
+
 LIBRARIES: Final = frozenset({"torch", "torchvision", "torchaudio", "numpy", "autoprof", *sys.stdlib_module_names})
 """Packages that keep no tensor of a caller."""
 _MISSING: Final = object()
@@ -58,7 +60,7 @@ def _save(modules: Iterable[nn.Module]) -> Iterator[_Saved]:
             continue
         seen.add(id(value))
         if issubclass(cls, dict):
-            yield _Saved(value, _entries(value))
+            yield _Saved(value, dict(dict.items(value)))
             pending.extend(dict.values(value))
         elif issubclass(cls, (list, deque, set)):
             yield _Saved(value, [*_elements(value)])
@@ -105,7 +107,7 @@ def _restore(saved: _Saved) -> None:
     elif isinstance(value, (dict, type)):
         put: Any = setattr if isinstance(value, type) else dict.__setitem__
         remove: Any = delattr if isinstance(value, type) else dict.__delitem__
-        now = dict(vars(value)) if isinstance(value, type) else _entries(value)
+        now = dict(vars(value)) if isinstance(value, type) else dict(dict.items(value))
         for name in now.keys() | before.keys():
             old, new = before.get(name, _MISSING), now.get(name, _MISSING)
             if old is not new and (whole or _holds_fake(new)):
@@ -118,16 +120,8 @@ def _restore(saved: _Saved) -> None:
         (value.update if isinstance(value, set) else value.extend)(before)
 
 
-# What a container holds, without the methods of its class: those of a lazy mapping import what they return.
-
-
-def _entries(value: dict[Any, Any]) -> dict[Any, Any]:
-    return dict(zip(dict.keys(value), dict.values(value), strict=True))
-
-
-def _elements(value: Any) -> Iterator[Any]:
-    base: Any = next(base for base in (list, tuple, set, deque) if issubclass(type(value), base))
-    found: Iterator[Any] = base.__iter__(value)
+def _elements(container: Any) -> Iterator[Any]:
+    found: Iterator[Any] = builtin_base(container).__iter__(container)
     return found
 
 
