@@ -34,6 +34,8 @@ from .summarizer import Summarizer, failure_note
 
 PASS_EVERY_NS: Final = NS_PER_S // 2
 """The least time between two passes: a person who watches sees the present step within half a second."""
+MAX_PAUSE_NS: Final = 2 * NS_PER_S
+"""The longest time between two passes, however long they take: a person still sees a live run."""
 PASS_NS: Final = 5_000_000
 """The processor time after which a pass begins nothing more: a step becomes so much longer, twice a second at most. By
 the wall clock passes would leave more to the next ones beside other programs, and their cost would look larger."""
@@ -55,9 +57,9 @@ class Pipeline:
     """Take closed steps, and pass their frames to the observers, the statistics and the sinks.
 
     The clock ``now_ns`` alone decides when a pass is due. Passes may take ``pass_share`` of the time, as processor time
-    of this thread: those that take more come less often. Where two in a row had more steps than time,
-    or one comes early, for too many steps wait, the rest is an excess, which ``spend`` is called with: fewer steps, or
-    fewer marks in them, make those shorter, and no others.
+    of this thread: those that take more come less often. Where that is not possible any more, two in a row had more
+    steps than time, or one comes early, for too many steps wait, the rest is an excess, which ``spend`` is called with:
+    fewer steps, or fewer marks in them, make those shorter, and no others.
     """
 
     def __init__(
@@ -143,14 +145,13 @@ class Pipeline:
         with self._gc_paused:
             length_ns = max(PASS_NS, round(PASS_SHARE * since_ns))
             is_done = self._pass_on(cpu_ns + length_ns)
-            if (not is_done and self._is_behind) or now_ns < self._due_ns:
+            if (not is_done and self._is_behind) or now_ns < self._due_ns or since_ns >= MAX_PAUSE_NS:
                 self._spend(max(self._processor_ns() - cpu_ns - round(self._pass_share * since_ns), 0))
             self._is_behind = not is_done
             self._sinks.show()
         took_ns = self._processor_ns() - cpu_ns
         self.passes_ns += took_ns
-        # Longest time between two passes, however long they take: a person still sees a live run.
-        pause_ns = min(max(PASS_EVERY_NS, round(took_ns / self._pass_share)), 2 * NS_PER_S)
+        pause_ns = min(max(PASS_EVERY_NS, round(took_ns / self._pass_share)), MAX_PAUSE_NS)
         # The time between two passes while work is left, of which they take a tenth: a live display does not fall back.
         self._due_ns = now_ns + (pause_ns if is_done else 10 * PASS_NS)
         self._note_length(now_ns, max(LONG_PASS_NS, 2 * length_ns))

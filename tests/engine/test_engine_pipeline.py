@@ -176,6 +176,15 @@ def test_a_pass_ends_after_five_milliseconds_between_two_frames() -> None:
     assert [frame.step for frame in sink.frames] == [1, 2, 3, 4, 5, 6]
 
 
+def test_what_passes_take_beyond_their_part_is_charged_where_they_cannot_come_less_often() -> None:
+    """At the longest pause of two seconds only fewer steps make them shorter. They begin 2.05 and 3.05 s apart."""
+    bench, sink = slow(50 * MS)
+    for passed_s in (1, 2, 3):
+        bench.step(ns=passed_s * 1_000 * MS)
+        assert len(sink.frames) == passed_s
+    assert bench.excesses == [29_500_000, 19_500_000]
+
+
 def test_other_programs_make_no_pass_end_earlier() -> None:
     """They take the wall clock's time, not the processor's: what is left for the next pass would look like cost."""
     bench, sink = slow(0)
