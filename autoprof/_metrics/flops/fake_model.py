@@ -57,7 +57,7 @@ def fake_tensor(tensor: Tensor, mode: FakeTensorMode, where: str) -> Tensor:
 def fake_copy(model: nn.Module, mode: FakeTensorMode) -> tuple[dict[str, nn.Module], tuple[str, ...]]:
     """Copy the model without compiling and distributing wrappers; ``Uncountable`` where that is impossible.
 
-    Return the copies of its modules by fqn, and notes on what is not copied.
+    Return the copies of its modules by fqn, and a note on modules whose hooks are left out.
     """
     from ..._targets.tree import walk  # targets import the configuration's packages, which is slow
 
