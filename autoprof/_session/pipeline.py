@@ -34,6 +34,8 @@ from .summarizer import Summarizer, failure_note
 
 PASS_EVERY_NS: Final = NS_PER_S // 2
 """The least time between two passes: a person who watches sees the present step within half a second."""
+FIRST_PASS_NS: Final = NS_PER_S // 10
+"""The time from the first step to the first pass: it decides which lines to sample, also in a run of half a second."""
 MAX_PAUSE_NS: Final = 2 * NS_PER_S
 """The longest time between two passes, however long they take: a person still sees a live run."""
 PASS_NS: Final = 5_000_000
@@ -99,7 +101,7 @@ class Pipeline:
         self._began_ns = self._now_ns()
         """The time at which the last pass began."""
         self._due_ns = self._began_ns + PASS_EVERY_NS
-        self._took_long = self._is_behind = False
+        self._took_long = self._is_behind = self._has_steps = False
 
     def use_clock(self, clock: Clock) -> None:
         """Measure the limits of the clock that is read from now on."""
@@ -117,6 +119,8 @@ class Pipeline:
                 self._drop(observer, error)
         self._resolver.submit(raw)
         now_ns = self._now_ns()
+        if not self._has_steps:
+            self._has_steps, self._due_ns = True, now_ns + FIRST_PASS_NS
         if now_ns >= self._due_ns or self._is_crowded(raw):
             self._make_pass(now_ns)
 

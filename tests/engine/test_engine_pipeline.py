@@ -1,5 +1,6 @@
 """The pipeline by itself: closed steps become frames in passes; at the end no part fails for all."""
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from autoprof._resolve import RawStep
 from autoprof._resolve.observer import Observer
 from autoprof._session import pipeline
 from autoprof._session.pipeline import (
+    FIRST_PASS_NS,
     MAX_WAITING_VALUES,
     PASS_EVERY_NS,
     PASS_NS,
@@ -142,9 +144,20 @@ def test_a_pass_is_due_half_a_second_after_the_one_before() -> None:
     bench, observer = busy()
     for _ in range(1_200):
         bench.step(ns=MS)
-    assert observer.runs == [list(range(1, 257)), list(range(257, 501)), list(range(501, 757)), list(range(757, 1_001))]
-    assert bench.passed == list(range(1, 1_001))
+    begins = [1, 102, 358, 602, 858, 1_102]
+    assert observer.runs == [list(range(*run)) for run in pairwise(begins)]
+    assert bench.passed == list(range(1, 1_102))
     assert PASS_EVERY_NS == 500 * MS
+
+
+def test_the_first_pass_is_due_a_tenth_of_a_second_after_the_first_step() -> None:
+    """A run of half a second has the lines that the samples decided on by the first pass can name."""
+    bench, _ = busy()
+    bench.step(ns=2_000 * MS)
+    bench.step(ns=FIRST_PASS_NS - 1)
+    assert bench.passed == []
+    bench.step(ns=1)
+    assert bench.passed == [1, 2, 3]
 
 
 def test_no_more_steps_wait_than_take_four_megabytes() -> None:
@@ -179,9 +192,11 @@ def test_a_pass_ends_after_five_milliseconds_between_two_frames() -> None:
 def test_what_passes_take_beyond_their_part_is_charged_where_they_cannot_come_less_often() -> None:
     """At the longest pause of two seconds only fewer steps make them shorter. They begin 2.05 and 3.05 s apart."""
     bench, sink = slow(50 * MS)
+    bench.step()
+    bench.pipeline.flush()
     for passed_s in (1, 2, 3):
         bench.step(ns=passed_s * 1_000 * MS)
-        assert len(sink.frames) == passed_s
+        assert len(sink.frames) == 1 + passed_s
     assert bench.excesses == [29_500_000, 19_500_000]
 
 
