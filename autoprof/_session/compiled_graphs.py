@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
 from threading import get_ident
@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from torch import nn
 
 from .._capture.graphs.generated import GeneratedCode
-from .._capture.graphs.kernels import Kernel, Path
+from .._capture.graphs.kernels import Kernel, Path, without_calls
 from .._capture.graphs.naming import CompiledGraph, Root, compile_again, follow_graphs
 from .._capture.handle import Handle
 from .._capture.marks.codes import PART, Label, PartPath
@@ -25,7 +25,7 @@ from ..frame import Phase
 RUNTIME: Final = "[compiled runtime]"
 """The row of a compiled module's time outside its kernels: guards, torch's wrappers, Python between two graphs."""
 OWN: Final = "own"
-"""In the name of a fused kernel, the operations of the module around, outside the modules in it."""
+"""In the name of a fused kernel, the operations of the module or function around, outside the modules in it."""
 LAYOUT: Final = "[weight layout]"
 """The row of kernels that only copy weights into another layout."""
 
@@ -41,10 +41,21 @@ class _Graph:
 
 
 class _Caller(NamedTuple):
-    """The fqn of a module in whose call a graph may run, None for none, and the module where its paths begin."""
+    """The fqn of a module in whose call a graph may run, None for none; the module around all of the graph's modules.
+
+    ``begins`` has the paths that lead to modules inside the root, by the beginnings that the graph has for them.
+    """
 
     fqn: str | None
     root: ModuleNode
+    begins: Mapping[Path, Path]
+
+    def inside(self, path: Path) -> Path | None:
+        """Return a graph's path as one from the root; None for what is outside."""
+        for begin, inner in self.begins.items():
+            if without_calls(path[: len(begin)]) == begin:
+                return *inner, *path[len(begin) :]
+        return None
 
 
 class CompiledGraphs:
@@ -63,7 +74,7 @@ class CompiledGraphs:
         self.reasons: dict[str, None] = {}
         """Why graphs of this process have no names, each reason once."""
         self.named: set[str] = set()
-        """The fqns of the modules that run a graph with names."""
+        """The fqns of the modules at which the paths of graphs with names begin."""
 
     def follow(self, *, again: bool) -> Handle:
         """Take the graphs that torch compiles from now on, each ``again``, until the handle is removed."""
@@ -73,37 +84,43 @@ class CompiledGraphs:
         return handle
 
     def _take(self, graph: CompiledGraph) -> None:
-        if graph.notes is None or graph.root is None:
+        if graph.kernels is None:
             self.reasons.setdefault(graph.reason)
             return
-        callers = self._callers(graph.root)
+        callers = self._callers(graph.roots)
         if callers:
-            taken = _Graph(GeneratedCode(graph.function, graph.notes.kernels), callers)
+            taken = _Graph(GeneratedCode(graph.function, graph.kernels), callers)
             self._mark(taken)
             self._graphs.append(taken)
-            self.named.update(caller.root.fqn for caller in callers)
+            begins = ((one.root.fqn, *inner) for one in callers for inner in one.begins.values())
+            self.named.update(".".join(filter(None, names)) for names in begins)
             if self._attached:
                 self.attach()
 
-    def _callers(self, root: Root) -> tuple[_Caller, ...]:
+    def _callers(self, roots: Mapping[Path, Root]) -> tuple[_Caller, ...]:
         """Return the calls in which a graph may run.
 
         The graph of a module's own call runs in the call of any module of this class. That of another function, or of
-        what is left of one after a graph break, runs in a call around the module, or in none.
+        what is left of one after a graph break, runs in a call around its modules, or in none.
         """
-        if root.is_called:
-            return tuple(_Caller(node.fqn, node) for node in self._nodes if root.class_name in node.class_names)
-        module = root.module()
-        found = next((node for node in self._nodes if module in (node.module, node.inner)), None)
-        if found is None:
-            return ()
-        names = found.fqn.split(".") if found.fqn else []
-        around = [".".join(names[:at]) for at in range(len(names) + 1)]
-        return tuple(_Caller(fqn, found) for fqn in (None, *around))
+        for path, root in roots.items():
+            if root.is_called:
+                nodes = (node for node in self._nodes if root.class_name in node.class_names)
+                return tuple(_Caller(node.fqn, node, {path: ()}) for node in nodes)
+        found = {path: node for path, root in roots.items() if (node := self._node(root.module())) is not None}
+        names = {path: node.fqn.split(".") if node.fqn else [] for path, node in found.items()}
+        shared = [column[0] for column in takewhile(lambda one: len(set(one)) == 1, zip(*names.values(), strict=False))]
+        *_, around = self._nodes[0], *(node for node, _ in self._nodes[0].along(shared))
+        begins = {path: tuple(inner[len(shared) :]) for path, inner in names.items()}
+        calls = (None, *(".".join(shared[:at]) for at in range(len(shared) + 1))) if found else ()
+        return tuple(_Caller(fqn, around, begins) for fqn in calls)
+
+    def _node(self, module: nn.Module | None) -> ModuleNode | None:
+        return next((node for node in self._nodes if module is not None and module in (node.module, node.inner)), None)
 
     def has_names(self, fqn: str) -> bool:
-        """Return whether a module's time is known from the graph of a module around it."""
-        return any(fqn.startswith(f"{around}." if around else "") for around in self.named)
+        """Return whether a module's time is known from a graph."""
+        return any(not one or fqn == one or fqn.startswith(f"{one}.") for one in self.named)
 
     def use(self, targets: Sequence[Target]) -> None:
         """Make the code with marks for these targets, which are recorded from the next step on."""
@@ -167,7 +184,7 @@ class _GraphLabels:
             target.fqn: Label(clean_name(target.name), target.fqn, Phase.FORWARD, target.phases, target.shown)
             for target in targets
         }
-        self._beside: dict[tuple[str, str], Label] = {}
+        self._beside: dict[tuple[str | None, str], Label] = {}
         self._codes: dict[object, int] = {}
 
     def code(self, kernel: Kernel | None) -> int:
@@ -189,15 +206,16 @@ class _GraphLabels:
 
         A kernel of two modules is credited to neither: it has a row of its own in the module around both.
         """
-        found = [self._way(caller, path) for path in kernel.paths or [()]]
+        paths = [caller.inside(path) for path in kernel.paths] or [()]
+        found = [() if path is None else self._way(caller, path) for path in paths]
         ways = list({tuple(label.fqn for label in way): way for way in found}.values())  # two calls are one module
         columns = zip(*ways, strict=False)
         shared = tuple(labels[0] for labels in takewhile(lambda labels: len({one.fqn for one in labels}) == 1, columns))
-        around = shared[-1].fqn or "" if shared else caller.fqn or ""
+        around = shared[-1].fqn if shared else caller.fqn
         if len(ways) > 1:
             inner = dict.fromkeys(way[len(shared)] if len(way) > len(shared) else None for way in ways)
             return *shared, self._label_in(around, self._fused(around, inner))
-        return (*shared, self._label_in(around, LAYOUT)) if kernel.is_layout else shared
+        return (*shared, self._label_in(around, LAYOUT)) if kernel.is_layout and around is not None else shared
 
     def _way(self, caller: _Caller, path: Path) -> tuple[Label, ...]:
         """Return the labels of the targets inside the caller on the way to a module."""
@@ -209,17 +227,23 @@ class _GraphLabels:
         targets = ((self._targets.get(node.fqn), earlier) for node, earlier in found)
         return tuple(target._replace(earlier=earlier) for target, earlier in targets if target is not None)
 
-    def _fused(self, around: str, inner: Iterable[Label | None]) -> str:
+    def _fused(self, around: str | None, inner: Iterable[Label | None]) -> str:
         """Return the name of a kernel that computes parts of several modules."""
-        outer = self._targets.get(around)
+        outer = None if around is None else self._targets.get(around)
         names = [OWN if one is None else _relative(one.name, "" if outer is None else outer.name) for one in inner]
         return f"[fused: {' + '.join(dict.fromkeys(sorted(names)))}]"
 
-    def _label_in(self, fqn: str, name: str) -> Label:
-        """Return the label of a row inside a module that is no module; it has no span where the module has none."""
+    def _label_in(self, fqn: str | None, name: str) -> Label:
+        """Return the label of a row that is no module, inside a module or, None, outside the model.
+
+        It has no span where the module has none.
+        """
         if (fqn, name) not in self._beside:
-            outer = self._targets.get(fqn)
-            phases = frozenset[Phase]() if outer is None or not outer.shown else outer.phases
+            outer = None if fqn is None else self._targets.get(fqn)
+            if fqn is None:
+                phases = frozenset(phase for target in self._targets.values() for phase in target.phases)
+            else:
+                phases = frozenset() if outer is None or not outer.shown else outer.phases
             name_in = name if outer is None else f"{outer.name}/{name}"
             self._beside[fqn, name] = Label(name_in, None, Phase.FORWARD, phases)
         return self._beside[fqn, name]

@@ -57,17 +57,17 @@ class Sites:
 
     def _take(self, graph: CompiledGraph) -> None:
         sizes, self._bytes = self._bytes, []
-        self.graphs.append("" if graph.notes is not None else graph.reason)
-        if graph.notes is None:
+        self.graphs.append("" if graph.kernels is not None else graph.reason)
+        if graph.kernels is None:
             return
-        code = GeneratedCode(graph.function, graph.notes.kernels)
+        code = GeneratedCode(graph.function, graph.kernels)
         self.counts["joined"] += len(code.kernels)
         self.counts["unknown"] += len(code.unknown)
         self.counts["missing"] += code.missing
         self.counts["owned"] += sum(bool(kernel.paths) for kernel in code.kernels)
-        if len(sizes) == len(graph.notes.kernels):  # no graph from the cache
+        if len(sizes) == len(graph.kernels):  # no graph from the cache
             self.counts["bytes"] += sum(sizes)
-            pairs = zip(graph.notes.kernels, sizes, strict=True)
+            pairs = zip(graph.kernels, sizes, strict=True)
             self.counts["bytes_unowned"] += sum(size for kernel, size in pairs if not kernel.paths)
 
 

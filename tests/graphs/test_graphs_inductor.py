@@ -189,6 +189,52 @@ def test_a_compiled_function_around_the_model_has_the_rows_of_the_model() -> Non
     assert rows[""] == {"forward": 900, "backward": 1200}
 
 
+class Trainer:
+    """Holds the model that it trains, among other things."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self.parts = {"model": model, "loss": nn.Identity()}
+        self.model, self.scale = model, 1.0
+
+    def forward_step(self, x: Tensor) -> Tensor:
+        return self.model(x) * self.scale
+
+    def other_step(self, x: Tensor) -> Tensor:
+        return self.parts["model"](x) * self.scale
+
+
+@pytest.mark.parametrize("method", ["forward_step", "other_step"])
+def test_a_compiled_method_of_an_object_that_holds_the_model_has_the_rows_of_the_model(method: str) -> None:
+    model = make(100)
+    rows = times(train(torch.compile(getattr(Trainer(model), method)), model))
+    assert without_linear(rows) == expected(**{"0": 100})
+    assert rows[""] == {"forward": 900, "backward": 1200}
+
+
+class Pair(nn.Module):
+    """Two blocks that a function outside calls."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList([Block(10), Block(100)])
+
+
+@pytest.mark.parametrize("around", [False, True])
+def test_modules_that_a_compiled_function_calls_one_by_one_have_their_rows(around: bool) -> None:
+    """The function's own operations are in no module; those of a module beside the model, as a loss, neither."""
+    pair, loss = Pair(), Layer(1, 2)
+    pair.forward = torch.compile(lambda x: work(loss(pair.blocks[1](pair.blocks[0](x))), 5, 6))
+    run = pair if around else pair.forward
+    watched = train(run, pair)
+    rows = times(watched)
+    assert without_linear(rows) == expected(**{"blocks.0": 10, "blocks.1": 100})
+    rest = {"forward": 1 + 5, "backward": 2 + 6}
+    inside = {"forward": 990, "backward": 1320}
+    assert rows[""] == ({phase: ns + rest[phase] for phase, ns in inside.items()} if around else inside)
+    assert watched.frames[-1].step_ns == sum(inside.values()) + sum(rest.values())
+    assert not [note for note in watched.session.summary().notes if "torch.compile" in note]
+
+
 def test_parts_of_a_function_after_a_graph_break_have_their_rows() -> None:
     """Torch compiles the rest of the function as one of its own."""
 
@@ -321,10 +367,10 @@ def test_a_model_compiled_before_the_session_is_timed_whole_with_the_reason() ->
 
 
 def test_a_graph_that_autoprof_fails_to_read_has_that_reason() -> None:
-    models = {"first": make(100)}
-    watched = train(torch.compile(lambda x: models["first"](x)), models["first"])
+    models = {("a", "b"): make(100)}
+    watched = train(torch.compile(lambda x: models["a", "b"](x)), models["a", "b"])
     (note,) = [note for note in watched.session.summary().notes if "torch.compile" in note]
-    assert "autoprof could not read the graph (TypeError: " in note
+    assert "autoprof could not read the graph (KeyError: " in note
 
 
 def test_a_graph_whose_file_is_gone_has_that_reason() -> None:

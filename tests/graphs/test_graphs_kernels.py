@@ -34,7 +34,7 @@ class Buffer:
 def paths(nodes: list[Node], *buffers: Buffer, lines: Any = None, backward: bool = False) -> Any:
     """Return the paths and the phase of the kernel that computes the buffers."""
     kernel = NodeModules(nodes, lines or {}, is_backward=backward).kernel("kernel", buffers)
-    return [".".join(path) for path in kernel.paths], kernel.phase
+    return [".".join(path).removeprefix("L['self']").lstrip(".") for path in kernel.paths], kernel.phase
 
 
 def test_a_buffer_belongs_to_the_module_of_its_node() -> None:
@@ -55,10 +55,11 @@ def test_the_modules_of_all_outputs_are_known() -> None:
     assert paths([one, other], Buffer(node=one), Buffer(node=other), Buffer(node=one))[0] == ["a", "b"]
 
 
-def test_an_operation_in_the_compiled_function_itself_belongs_to_the_module_as_a_whole() -> None:
+def test_an_operation_in_the_compiled_function_itself_belongs_to_no_module() -> None:
     child = Node(module="child")
     own = Node(child, source_fn_stack=[("add", None)])
-    assert paths([child, own], Buffer(node=own))[0] == [""]
+    kernel = NodeModules([child, own], {}, is_backward=False).kernel("kernel", [Buffer(node=own)])
+    assert kernel.paths == (("",),)
 
 
 def test_a_sum_of_gradients_belongs_to_the_module_computed_last() -> None:
@@ -70,14 +71,14 @@ def test_a_node_that_a_pass_made_belongs_to_the_module_of_its_line() -> None:
     """Attention that torch found in several operations has no module of its own, but their line."""
     q = Node(module="attention.q")
     node = Node(q, stack_trace="line 7")
-    assert paths([q, node], Buffer(node=node), lines={"line 7": {("attention",)}})[0] == ["attention"]
+    assert paths([q, node], Buffer(node=node), lines={"line 7": {("L['self']", "attention")}})[0] == ["attention"]
 
 
 def test_of_modules_that_share_a_line_the_nearest_one_counts() -> None:
     """The blocks in a loop run the same line."""
     q = Node(module="blocks.1.attention.q")
     node = Node(q, stack_trace="line 7")
-    lines = {"line 7": {("blocks", "0", "attention"), ("blocks", "1", "attention")}}
+    lines = {"line 7": {("L['self']", "blocks", at, "attention") for at in "01"}}
     assert paths([q, node], Buffer(node=node), lines=lines)[0] == ["blocks.1.attention"]
 
 
@@ -85,7 +86,7 @@ def test_a_copy_of_a_weight_belongs_to_the_module_that_uses_it() -> None:
     weight = Node(op="placeholder")
     conv = Node(weight, module="conv")
     kernel = NodeModules([weight, conv], {}, is_backward=False).kernel("kernel", [Buffer(weight)])
-    assert kernel.paths == (("conv",),)
+    assert kernel.paths == (("L['self']", "conv"),)
     assert kernel.is_layout
 
 
@@ -106,7 +107,7 @@ def test_a_forward_node_in_a_backward_graph_is_recomputed(tags: list[str], phase
     "path", ["L['self'].blocks.0", "L['self']._modules['blocks']._modules['0']", "L['self'].blocks[0]"]
 )
 def test_versions_of_torch_spell_paths_in_several_ways(path: str) -> None:
-    assert split(path) == ("L['self']", ("blocks", "0"))
+    assert split(path) == ("L['self']", "blocks", "0")
 
 
 def test_a_module_outside_the_model_works_for_the_module_that_calls_it() -> None:

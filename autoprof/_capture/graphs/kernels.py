@@ -9,7 +9,10 @@ from typing import Any, NamedTuple
 from ...frame import Phase
 
 Path = tuple[str, ...]
-"""The attributes that lead from the module of the graph to one inside it; ``fc@1`` is ``fc``'s second call."""
+"""A variable of the compiled function, as ``L['self']``, and the attributes that lead from there to a module.
+
+``fc@1`` is ``fc``'s second call. The function itself, outside all modules, has the path ``("",)``.
+"""
 
 
 class Kernel(NamedTuple):
@@ -32,8 +35,6 @@ class NodeModules:
         self._order = {node: at for at, node in enumerate(nodes)}
         self._lines = lines
         self._is_backward = is_backward
-        self.roots: set[str] = set()
-        """The names, in the compiled frame, of the modules that the paths begin at."""
 
     def kernel(self, call: str, buffers: Sequence[Any]) -> Kernel:
         """Return the kernel that computes these outputs of inductor's IR."""
@@ -83,30 +84,22 @@ class NodeModules:
             yield from (path for path in map(self._own, level) if path is not None)
 
     def _own(self, node: Any) -> Path | None:
-        if node.op == "placeholder":
-            return None
-        root_and_path = module_of(node)
-        if root_and_path is None:
-            return None
-        root, path = root_and_path
-        if root:
-            self.roots.add(root)
-        return path
+        return None if node.op == "placeholder" else module_of(node)
 
 
-def module_of(node: Any) -> tuple[str, Path] | None:
-    """Return where the path of a node's module begins, and the path; None for a node that torch's passes made."""
+def module_of(node: Any) -> Path | None:
+    """Return the path of a node's module; None for a node that torch's passes made."""
     stack = node.meta.get("nn_module_stack") or node.meta.get("fwd_nn_module_stack")
     if stack:
         found = {split(path): str(key).partition("@") for key, (path, _) in stack.items()}
         paths = list(found)
         # A module outside the model, as a global activation, works for the module that calls it.
-        root, path = next(one for one in reversed(paths) if one[0] == paths[0][0])
-        ends = (found.get((root, path[: at + 1]), ("", "", "")) for at in range(len(path)))
-        return root, tuple(name + "".join(end[1:]) for name, end in zip(path, ends, strict=True))
+        root, *names = path = next(one for one in reversed(paths) if one[0] == paths[0][0])
+        ends = (found.get(path[: at + 2], ("", "", "")) for at in range(len(names)))
+        return root, *(name + "".join(end[1:]) for name, end in zip(names, ends, strict=True))
     # An operation in the compiled function itself has a source, and is in no module inside it.
     has_source = node.meta.get("source_fn_stack") or node.meta.get("fwd_source_fn_stack")
-    return ("", ()) if has_source else None
+    return ("",) if has_source else None
 
 
 def without_calls(path: Path) -> Path:
@@ -114,14 +107,14 @@ def without_calls(path: Path) -> Path:
     return tuple(name.partition("@")[0] for name in path)
 
 
-def split(path: str) -> tuple[str, Path]:
-    """Return where a path such as ``L['self'].blocks.0`` begins, and the attributes that follow.
+def split(path: str) -> Path:
+    """Return the path of a text such as ``L['self'].blocks.0``.
 
     It begins at a variable, or at an element of one: ``L['args'][0].blocks``, where a decorator wraps the forward.
     """
     found = re.match(r"[^]]*](\[\d+])*", path)
     root = found[0] if found else ""
-    return root, tuple(name for name in re.findall(r"\w+", path[len(root) :]) if name != "_modules")
+    return root, *(name for name in re.findall(r"\w+", path[len(root) :]) if name != "_modules")
 
 
 def outputs_of(nodes: Sequence[Any]) -> list[Any]:

@@ -11,10 +11,11 @@ import json
 import re
 import sys
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path as FilePath
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 import torch
@@ -27,7 +28,7 @@ from ...frame import Phase
 from ..handle import Handle
 from .kernels import Kernel, NodeModules, Path, module_of, outputs_of, without_calls
 
-FORMAT: Final = 3
+FORMAT: Final = 4
 """The version of the files with notes."""
 _KERNEL_NOTER: Final = "set_kernel_post_grad_provenance_tracing"
 _KERNEL_NOTERS: Final = ("torch._inductor.debug", "torch._inductor.codegen.cpp", "torch._inductor.codegen.triton")
@@ -35,20 +36,15 @@ _HIERARCHY: Final = "autoprof_hierarchy"
 """The attribute of torch's ``TracingContext`` that carries the hierarchy to the backward's compilation."""
 
 
-class GraphNotes(NamedTuple):
-    """The kernels of a graph in their order; the name of their modules' root, "" where they have several."""
-
-    root: str
-    kernels: tuple[Kernel, ...]
-
-
 class CompiledGraph(NamedTuple):
-    """A graph that torch has compiled or taken from its cache: its function, its notes, or why it has none."""
+    """A graph that torch has compiled or taken from its cache: its function, and its kernels in their order, or the
+    reason why they are not known. ``roots`` has the modules that the kernels' paths begin at, by their own paths.
+    """
 
     function: Any
-    notes: GraphNotes | None
+    kernels: tuple[Kernel, ...] | None
     reason: str = ""
-    root: Root | None = None
+    roots: Mapping[Path, Root] = MappingProxyType({})
 
 
 UNKNOWN_BACKEND: Final = "torch generated no Python for it"
@@ -58,12 +54,11 @@ FROM_CACHE: Final = (
 )
 OLD_TORCH: Final = "this version of torch does not say what the kernels that it generates compute"
 CUDA_GRAPHS: Final = "CUDA graphs replay its kernels without Python"
-SEVERAL_MODULES: Final = "the graph is that of a function around several modules"
 UNREADABLE: Final = "autoprof could not read the graph ({})"
 
 _listeners: list[Callable[[CompiledGraph], None]] = []
-_notes: dict[tuple[str, str], GraphNotes] = {}
-"""The notes of this process, by generated file and hash of the hierarchy."""
+_notes: dict[tuple[str, str], tuple[Kernel, ...]] = {}
+"""The kernels of the graphs of this process, by generated file and hash of the hierarchy."""
 
 
 def follow_graphs(listener: Callable[[CompiledGraph], None]) -> Handle:
@@ -171,14 +166,14 @@ class Root(NamedTuple):
 
 
 class _Hierarchy(NamedTuple):
-    """The modules of a graph: its operations, each with root and path of its module, and their hash; the roots by their
-    names in the compiled frame, and the modules in which each line of the program ran. ``failure`` is the error of
-    reading them.
+    """The modules of a graph: its operations, each with the path of its module, and their hash; the modules that the
+    paths begin at, by their own paths, and the modules in which each line of the program ran. ``failure`` is the error
+    of reading them.
     """
 
     digest: str
-    modules: list[tuple[str, str, Path]]
-    roots: dict[str, Root]
+    modules: list[tuple[str, Path]]
+    roots: dict[Path, Root]
     lines: dict[str, set[Path]]
     failure: str = ""
 
@@ -209,14 +204,16 @@ def _compile_fx(original: Any, model: Any, *args: Any, **kwargs: Any) -> Any:
 def _hierarchy(model: Any) -> _Hierarchy:
     found = [(node, module_of(node)) for node in model.graph.nodes if node.op != "placeholder"]
     # The name of a node is that of a variable of the program, which the graph in torch's cache does not have.
-    modules = [
-        (getattr(node.target, "__name__", str(node.target)), *module) for node, module in found if module is not None
-    ]
+    modules = [(getattr(node.target, "__name__", str(node.target)), path) for node, path in found if path is not None]
     lines: dict[str, set[Path]] = {}
-    for node, module in found:
-        if module is not None and "stack_trace" in node.meta:
-            lines.setdefault(node.meta["stack_trace"], set()).add(without_calls(module[1]))
-    roots = {root: _root(root) for _, root, _ in modules if root}
+    for node, path in found:
+        if path is not None and "stack_trace" in node.meta:
+            lines.setdefault(node.meta["stack_trace"], set()).add(without_calls(path))
+    roots: dict[Path, Root] = {}
+    for path in dict.fromkeys(without_calls(path) for _, path in modules if path != ("",)):
+        if not any(path[: len(known)] == known for known in roots):
+            at, root = _root(path)
+            roots[at] = root
     return _Hierarchy(_digest(modules), modules, roots, lines)
 
 
@@ -224,21 +221,29 @@ def _digest(value: Any) -> str:
     return hashlib.sha256(repr(value).encode()).hexdigest()[:16]
 
 
-def _root(name: str) -> Root:
-    """Return the module of a name such as ``L['self']``, of a local or a global of the frame that dynamo compiles."""
+def _root(path: Path) -> tuple[Path, Root]:
+    """Return the first module on a path, with the path to it.
+
+    The path begins at a name such as ``L['self']``, of a local or a global of the frame that dynamo compiles. That may
+    be a module, or another object that holds modules, as a trainer does.
+    """
     from torch._dynamo.symbolic_convert import InstructionTranslator
 
     frame = InstructionTranslator.current_tx().output.root_tx
-    variable, *at = re.findall(r"\w+", name[1:])
-    module = (frame.f_locals if name[0] == "L" else frame.f_globals)[variable]
-    for index in at:
+    scope, (variable, *indices) = path[0][0], re.findall(r"\w+", path[0][1:])
+    module = (frame.f_locals if scope == "L" else frame.f_globals)[variable]
+    for index in indices:
         module = module[int(index)]
+    length = 1
+    while not isinstance(module, torch.nn.Module):
+        module = module[path[length]] if isinstance(module, dict) else getattr(module, path[length])
+        length += 1
     # After a graph break the rest of a function is one of its own, whose name ends in that of the function.
     is_forward = "forward" in frame.f_code.co_name or frame.f_code is getattr(
         getattr(type(module), "forward", None), "__code__", None
     )
-    is_called = is_forward and name[0] == "L" and not variable.startswith("___")
-    return Root(type(module).__name__, weakref.ref(module), is_called)
+    is_called = is_forward and scope == "L" and not variable.startswith("___") and length == 1
+    return path[:length], Root(type(module).__name__, weakref.ref(module), is_called)
 
 
 def _current() -> _Hierarchy:
@@ -257,7 +262,7 @@ def _compile_to_module(original: Any, graph: Any, *args: Any, **kwargs: Any) -> 
     with _noting(nodes, kernels):
         module = original(graph, *args, **kwargs)
     with contain(ignore):
-        _keep(module.__file__, hierarchy, nodes.roots, kernels)
+        _keep(module.__file__, hierarchy, kernels)
     return module
 
 
@@ -292,11 +297,10 @@ def _noting(nodes: NodeModules, kernels: list[Kernel]) -> Iterator[None]:
             setattr(module, _KERNEL_NOTER, original)
 
 
-def _keep(path: str, hierarchy: _Hierarchy, roots: set[str], kernels: list[Kernel]) -> None:
-    notes = GraphNotes(roots.pop() if len(roots) == 1 else "", tuple(kernels))
-    _notes[path, hierarchy.digest] = notes
+def _keep(path: str, hierarchy: _Hierarchy, kernels: list[Kernel]) -> None:
+    _notes[path, hierarchy.digest] = tuple(kernels)
     rows = [[one.call, one.paths, str(one.phase), one.is_layout] for one in kernels]
-    kept = {"format": FORMAT, "root": notes.root, "modules": hierarchy.modules, "kernels": rows}
+    kept = {"format": FORMAT, "modules": hierarchy.modules, "kernels": rows}
     with suppress(OSError):  # a cache that cannot be written
         write_atomic(_beside(path, hierarchy.digest), json.dumps(kept))
 
@@ -305,8 +309,8 @@ def _beside(path: str, digest: str) -> FilePath:
     return FilePath(path).with_suffix(f".{digest}.autoprof.json")
 
 
-def _read_notes(path: str, hierarchy: _Hierarchy) -> GraphNotes | None:
-    """Return the notes on a generated file under this hierarchy, of this process or of an earlier one.
+def _read_notes(path: str, hierarchy: _Hierarchy) -> tuple[Kernel, ...] | None:
+    """Return the kernels of a generated file under this hierarchy, noted by this process or by an earlier one.
 
     The notes of another hierarchy serve as well, where each module of it stands for one of this one.
     """
@@ -322,23 +326,19 @@ def _read_notes(path: str, hierarchy: _Hierarchy) -> GraphNotes | None:
     return _notes.get(key)
 
 
-def _translate(found: Any, hierarchy: _Hierarchy) -> GraphNotes:
-    """Return the notes of a file with the modules to which the same operations belong in this hierarchy.
+def _translate(found: Any, hierarchy: _Hierarchy) -> tuple[Kernel, ...]:
+    """Return the kernels of a file with the modules to which the same operations belong in this hierarchy.
 
     Raises ``KeyError`` where the operations are others, or those of one module belong to several here.
     """
     paths: dict[Path, Path] = {}
-    roots: set[str] = set()
-    for (name, root, path), (same, new_root, new_path) in zip(found["modules"], hierarchy.modules, strict=True):
+    for (name, path), (same, new_path) in zip(found["modules"], hierarchy.modules, strict=True):
         if name != same or paths.setdefault(tuple(path), new_path) != new_path:
             raise KeyError(name)
-        if root == found["root"]:
-            roots.add(new_root)
-    kernels = [
+    return tuple(
         Kernel(call, tuple(paths[tuple(path)] for path in old), Phase(phase), is_layout)
         for call, old, phase, is_layout in found["kernels"]
-    ]
-    return GraphNotes(roots.pop() if len(roots) == 1 else "", tuple(kernels))
+    )
 
 
 def _post_compile(original: Any, graph: Any, inputs: Any, constants: Any, options: Any) -> Any:
@@ -348,8 +348,8 @@ def _post_compile(original: Any, graph: Any, inputs: Any, constants: Any, option
     for listener in _listeners[:]:
         with contain(partial(_fail, listener)):
             if (found := _describe(function)) is not None:
-                is_replayed = found.notes is not None and options["cudagraphs"]
-                listener(found._replace(notes=None, reason=CUDA_GRAPHS) if is_replayed else found)
+                is_replayed = found.kernels is not None and options["cudagraphs"]
+                listener(found._replace(kernels=None, reason=CUDA_GRAPHS) if is_replayed else found)
     return result
 
 
@@ -370,12 +370,10 @@ def _describe(call: Any) -> CompiledGraph | None:
         return CompiledGraph(function, None, UNKNOWN_BACKEND)
     if not names_kernels():
         return CompiledGraph(function, None, OLD_TORCH)
-    notes = _read_notes(path, hierarchy)
-    if notes is None:
+    kernels = _read_notes(path, hierarchy)
+    if kernels is None:
         return CompiledGraph(function, None, FROM_CACHE)
-    if not notes.root:
-        return CompiledGraph(function, None, SEVERAL_MODULES)
-    return CompiledGraph(function, notes, root=hierarchy.roots[notes.root])
+    return CompiledGraph(function, kernels, roots=hierarchy.roots)
 
 
 _CACHES: Final = {
