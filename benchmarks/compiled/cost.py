@@ -1,8 +1,8 @@
 """Time recorded and unrecorded steps of one compiled model against bare ones, in blocks that take turns.
 
 Two models differ by some percent, for their tensors lie elsewhere, so all blocks train the same one. A session is
-opened before each block that is not bare, records every second step, and is closed after the block; the names of the
-first compilation stay known.
+opened before each block that is not bare and closed behind it; the names of the first compilation stay known. It
+records all steps of the block, or the first one alone, which does not count.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ ROUNDS: Final = 10
 WARM: Final = 6
 """Steps at the begin of a block that do not count: the session decides which rows to record."""
 STEPS: Final = 30
-SESSION: Final[dict[str, Any]] = {"targets": None, "sample": {"budget": None, "every": 2}}
-"""The default's rows in every second step."""
+EVERY: Final = {"bare": 0, "recorded": 1, "unrecorded": 10 * (WARM + STEPS)}
+"""Which steps of a block a session records, with the default's rows; 0: there is none."""
 _LARGE: Final = {name: large for name, _, large, _ in ten_times.PAIRS}
 CASES: Final = {
     **{name: Case(name, _LARGE[name]) for name in ("mlp_one_block", "sdpa_one_block", "conv_resnet_block")},
@@ -35,44 +35,37 @@ names = list(CASES)
 def measure(name: str) -> dict[str, Any]:
     """Train the model in blocks; return the medians and their ratios to the bare step."""
     training = prepare(CASES[name])
-    _session_block(training)  # compiles
-    times: dict[str, list[float]] = {"bare": [], "recorded": [], "unrecorded": []}
+    _block(training, 1)  # compiles
+    times: dict[str, list[float]] = {kind: [] for kind in EVERY}
     spans = 0
     for at in range(ROUNDS):
-        bare = [] if at % 2 else [_bare_block(training)]
-        recorded, unrecorded, spans = _session_block(training)
-        times["bare"].append(median(bare[0] if bare else _bare_block(training)))
-        times["recorded"].append(median(recorded))
-        times["unrecorded"].append(median(unrecorded))
-    found: dict[str, Any] = {"verdict": "measured", "bare_ms": median(times["bare"]) / 1e6, "spans": spans}
-    for kind, beside in (("recorded", "bare"), ("unrecorded", "bare"), ("marks", "unrecorded")):
-        ratio = stats.ratio(times["recorded" if kind == "marks" else kind], times[beside])
-        found[kind] = {"ratio": ratio.value, "low": ratio.low, "high": ratio.high}
-    found["blocks_ms"] = {kind: [ns / 1e6 for ns in blocks] for kind, blocks in times.items()}
-    return found
+        for kind in list(EVERY)[:: -1 if at % 2 else 1]:
+            steps, found = _block(training, EVERY[kind])
+            times[kind].append(median(steps))
+            spans = max(spans, found)
+    measured: dict[str, Any] = {"verdict": "measured", "bare_ms": median(times["bare"]) / 1e6, "spans": spans}
+    for kind in ("recorded", "unrecorded"):
+        ratio = stats.ratio(times[kind], times["bare"])
+        measured[kind] = {"ratio": ratio.value, "low": ratio.low, "high": ratio.high}
+    measured["blocks_ms"] = {kind: [ns / 1e6 for ns in blocks] for kind, blocks in times.items()}
+    return measured
 
 
-def _bare_block(training: Training) -> list[int]:
-    return [end - begin for begin, end in _train(training)]
-
-
-def _session_block(training: Training) -> tuple[list[int], list[int], int]:
-    """Return the lengths of the recorded and the unrecorded steps, and the spans of a recorded one."""
+def _block(training: Training, every: int) -> tuple[list[int], int]:
+    """Return the lengths of a block's steps, and the spans of a recorded one."""
+    if not every:
+        return _train(training), 0
     sink = Frames()
-    session = open_session(training, sink, **SESSION)
+    session = open_session(training, sink, targets=None, sample={"budget": None, "every": every})
     steps = _train(training)
     session.close()
-    middles = [frame.start_unix_ns + frame.duration_ns // 2 for frame in sink.frames]
-    recorded: list[int] = []
-    unrecorded: list[int] = []
-    for begin, end in steps:
-        kind = recorded if any(begin <= middle < end for middle in middles) else unrecorded
-        kind.append(end - begin)
-    return recorded, unrecorded, max((len(frame.spans) for frame in sink.frames), default=0)
+    if len(sink.frames) > 1 and every > 1:
+        raise RuntimeError(f"{len(sink.frames)} steps of a block were recorded, not its first alone")
+    return steps, max((len(frame.spans) for frame in sink.frames), default=0)
 
 
-def _train(training: Training) -> list[tuple[int, int]]:
-    """Return the begin and the end of each step but the first ones."""
+def _train(training: Training) -> list[int]:
+    """Return the lengths of the steps but the first ones."""
     times = [time_ns()]
     for at in range(WARM + STEPS):
         if at == WARM:
@@ -80,4 +73,4 @@ def _train(training: Training) -> list[tuple[int, int]]:
             times = [time_ns()]
         training.step(at)
         times.append(time_ns())
-    return list(pairwise(times))
+    return [end - begin for begin, end in pairwise(times)]

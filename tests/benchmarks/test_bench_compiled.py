@@ -36,7 +36,7 @@ RESULTS = {
     "cost": {
         "gpt": {
             "verdict": "measured", "bare_ms": 5.0, "spans": 9, "blocks_ms": {"bare": [5.0]},
-            "recorded": RATIO, "unrecorded": RATIO, "marks": RATIO,
+            "recorded": RATIO, "unrecorded": RATIO,
         },
     },
 }  # fmt: skip
