@@ -88,12 +88,13 @@ from sink_builders import frame_of, summary_of
 folder = RunFolder.create(Path(sys.argv[1]))
 sink = JsonlSink(JsonlOptions(flush_s=0.001), RunInfo(folder, 0, sys.stdout))
 print(folder.path, flush=True)
-step = 0
+step, file = 0, folder.path / "rank0" / "steps.jsonl"
 while True:
     step += 1
     sink.write(frame_of(step=step))
-    if step == 50:
+    if step >= 50 and file is not None and file.stat().st_size:
         print("running", flush=True)
+        file = None
 """
 
 
