@@ -28,9 +28,10 @@ MIN_EXCESS: Final = 0.1
 """The least excess over the siblings, as a share of the step."""
 MIN_SHARE: Final = 0.4
 """Own time over the step, from which a module with next to no arithmetic is named."""
-MAX_SLOWER: Final = 50.0
+MAX_SLOWER: Final = 30.0
 """Times as long per FLOP as the rest of the model. Depthwise convolutions, the slowest arithmetic of the models of
-``benchmarks/results/hot_path.md``, take up to 20 times as long as products of matrices."""
+``benchmarks/results/hot_path.md``, take up to 20 times as long as products of matrices; attention in a Python loop over
+its heads takes 50 times as long."""
 MIN_FORWARD_EXCESS: Final = 0.15
 """Share of the step by which a module's forward is longer than its backward. Backward takes twice as long in theory,
 and hardly ever less: it follows every operation of forward. So the excess is code without gradients, and an expert
