@@ -1,7 +1,7 @@
 """Time recorded and unrecorded steps of one compiled model against bare ones, in blocks that take turns.
 
-Two models differ by some percent, for their tensors lie elsewhere, so all blocks train the same one. A session is
-opened before each block that is not bare and closed behind it; the names of the first compilation stay known. It
+Two models differ by some percent, for their tensors lie elsewhere, so all blocks train the same one. Each compiles it
+again, from torch's cache, for a session knows the modules of graphs that are compiled while it is open. A session
 records all steps of the block, or the first one alone, which does not count.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 import gc
 from itertools import pairwise
 from statistics import median
-from time import time_ns
+from time import monotonic, time_ns
 from typing import Any, Final
 
 from .. import stats
@@ -18,11 +18,11 @@ from . import models, ten_times
 from .case import Case, Training, prepare
 from .rows import Frames, open_session
 
-ROUNDS: Final = 10
-WARM: Final = 6
-"""Steps at the begin of a block that do not count: the session decides which rows to record."""
+ROUNDS: Final = 8
+WARM_S: Final = 2
+"""Seconds at the begin of a block that do not count: torch compiles, the session decides which rows to record."""
 STEPS: Final = 30
-EVERY: Final = {"bare": 0, "recorded": 1, "unrecorded": 10 * (WARM + STEPS)}
+EVERY: Final = {"bare": 0, "recorded": 1, "unrecorded": 1_000_000}
 """Which steps of a block a session records, with the default's rows; 0: there is none."""
 _LARGE: Final = {name: large for name, _, large, _ in ten_times.PAIRS}
 CASES: Final = {
@@ -53,6 +53,9 @@ def measure(name: str) -> dict[str, Any]:
 
 def _block(training: Training, every: int) -> tuple[list[int], int]:
     """Return the lengths of a block's steps, and the spans of a recorded one."""
+    import torch
+
+    torch._dynamo.reset()
     if not every:
         return _train(training), 0
     sink = Frames()
@@ -65,12 +68,14 @@ def _block(training: Training, every: int) -> tuple[list[int], int]:
 
 
 def _train(training: Training) -> list[int]:
-    """Return the lengths of the steps but the first ones."""
-    times = [time_ns()]
-    for at in range(WARM + STEPS):
-        if at == WARM:
-            gc.collect()
-            times = [time_ns()]
+    """Return the lengths of the steps after the first seconds."""
+    begun_s, at = monotonic(), 0
+    while monotonic() - begun_s < WARM_S:
         training.step(at)
+        at += 1
+    gc.collect()
+    times = [time_ns()]
+    for number in range(at, at + STEPS):
+        training.step(number)
         times.append(time_ns())
     return [end - begin for begin, end in pairwise(times)]
