@@ -194,16 +194,20 @@ class Trainer:
 
     def __init__(self, model: nn.Module) -> None:
         self.parts = {"model": model, "loss": nn.Identity()}
+        self.models = [model]
         self.model, self.scale = model, 1.0
 
     def forward_step(self, x: Tensor) -> Tensor:
         return self.model(x) * self.scale
 
-    def other_step(self, x: Tensor) -> Tensor:
+    def step_by_name(self, x: Tensor) -> Tensor:
         return self.parts["model"](x) * self.scale
 
+    def step_by_number(self, x: Tensor) -> Tensor:
+        return self.models[0](x) * self.scale
 
-@pytest.mark.parametrize("method", ["forward_step", "other_step"])
+
+@pytest.mark.parametrize("method", ["forward_step", "step_by_name", "step_by_number"])
 def test_a_compiled_method_of_an_object_that_holds_the_model_has_the_rows_of_the_model(method: str) -> None:
     model = make(100)
     rows = times(train(torch.compile(getattr(Trainer(model), method)), model))

@@ -236,7 +236,7 @@ def _root(path: Path) -> tuple[Path, Root]:
         module = module[int(index)]
     length = 1
     while not isinstance(module, torch.nn.Module):
-        module = module[path[length]] if isinstance(module, dict) else getattr(module, path[length])
+        module = _member(module, path[length])
         length += 1
     # After a graph break the rest of a function is one of its own, whose name ends in that of the function.
     is_forward = "forward" in frame.f_code.co_name or frame.f_code is getattr(
@@ -244,6 +244,12 @@ def _root(path: Path) -> tuple[Path, Root]:
     )
     is_called = is_forward and scope == "L" and not variable.startswith("___") and length == 1
     return path[:length], Root(type(module).__name__, weakref.ref(module), is_called)
+
+
+def _member(holder: Any, name: str) -> Any:
+    if isinstance(holder, (list, tuple)):
+        return holder[int(name)]
+    return holder[name] if isinstance(holder, dict) else getattr(holder, name)
 
 
 def _current() -> _Hierarchy:
