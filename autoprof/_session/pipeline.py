@@ -1,8 +1,9 @@
 """Closed steps → frames → statistics, observers and sinks, in passes on the training thread.
 
-A closed step is a row: it is appended, and nothing else. A pass is due half a second after the one before, at the end
-of a step. It resolves all rows that the device has passed, those with equal marks as one matrix, and hands the frames
-to each stage in turn. A pass ends when its time is used up, between two frames; the next one goes on from there.
+A closed step is a row: it is appended, and nothing else. A pass is due half a second after the one before, sooner at
+first, at the end of a step. It resolves all rows that the device has passed, those with equal marks as one matrix, and
+hands the frames to each stage in turn. A pass ends when its time is used up, between two frames; the next one goes on
+from there.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ from .summarizer import Summarizer, failure_note
 PASS_EVERY_NS: Final = NS_PER_S // 2
 """The least time between two passes: a person who watches sees the present step within half a second."""
 FIRST_PASS_NS: Final = NS_PER_S // 10
-"""The time from the first step to the first pass: it decides which lines to sample, also in a run of half a second."""
+"""The time from the first step to the first pass. The time between passes doubles from there: they decide which lines
+are sampled, also in a run of half a second."""
 MAX_PAUSE_NS: Final = 2 * NS_PER_S
 """The longest time between two passes, however long they take: a person still sees a live run."""
 PASS_NS: Final = 5_000_000
@@ -101,7 +103,9 @@ class Pipeline:
         self._began_ns = self._now_ns()
         """The time at which the last pass began."""
         self._due_ns = self._began_ns + PASS_EVERY_NS
-        self._took_long = self._is_behind = self._has_steps = False
+        self._first_ns: int | None = None
+        """The time of the first step."""
+        self._took_long = self._is_behind = False
 
     def use_clock(self, clock: Clock) -> None:
         """Measure the limits of the clock that is read from now on."""
@@ -119,8 +123,8 @@ class Pipeline:
                 self._drop(observer, error)
         self._resolver.submit(raw)
         now_ns = self._now_ns()
-        if not self._has_steps:
-            self._has_steps, self._due_ns = True, now_ns + FIRST_PASS_NS
+        if self._first_ns is None:
+            self._first_ns, self._due_ns = now_ns, now_ns + FIRST_PASS_NS
         if now_ns >= self._due_ns or self._is_crowded(raw):
             self._make_pass(now_ns)
 
@@ -154,8 +158,10 @@ class Pipeline:
             self._is_behind = not is_done
             self._sinks.show()
         took_ns = self._processor_ns() - cpu_ns
+        repeated_ns = took_ns if self.passes_ns else 0  # the first pass also makes what the others have
         self.passes_ns += took_ns
-        pause_ns = min(max(PASS_EVERY_NS, round(took_ns / self._pass_share)), MAX_PAUSE_NS)
+        every_ns = PASS_EVERY_NS if self._first_ns is None else min(now_ns - self._first_ns, PASS_EVERY_NS)
+        pause_ns = min(max(every_ns, round(repeated_ns / self._pass_share)), MAX_PAUSE_NS)
         # The time between two passes while work is left, of which they take a tenth: a live display does not fall back.
         self._due_ns = now_ns + (pause_ns if is_done else 10 * PASS_NS)
         self._note_length(now_ns, max(LONG_PASS_NS, 2 * length_ns))
