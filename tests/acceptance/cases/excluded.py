@@ -165,6 +165,7 @@ class Checked(nn.Module):
 def validation_before_training() -> Judge:
     model = Checked()
     session, optimizer = instrumented(model)
+    training = batches(60)
     CLOCK.start()
     model.eval()
     with torch.no_grad():
@@ -174,7 +175,7 @@ def validation_before_training() -> Judge:
             for batch in others:
                 model(batch)
     model.train()
-    for batch in batches(60):
+    for batch in training:
         train_step(model, optimizer, batch)
         CLOCK.step()
     return Judge(session).steps().phases("forward", "backward", "other").step_time().excluded()
