@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 from evidence_builders import MS, evidence_of, finding_of, found
 
@@ -124,6 +126,22 @@ def test_the_module_inside_is_named() -> None:
         aggregate.add(frame)
         collector.add(frame)
     assert finding_of(diagnose(collector.evidence(aggregate.summary(), RunFacts())), "hot-module").name == "slow"
+
+
+@pytest.mark.parametrize(("rhythm", "named"), [(False, False), (True, True)])
+def test_more_calls_are_a_cause_only_where_they_have_a_rhythm(rhythm: bool, named: bool) -> None:
+    """A model that chooses its depth for each batch is not slow in the deep ones; six calls every 8th step are rare."""
+    chance = random.Random(0)
+    aggregate, collector = Aggregate(), EvidenceCollector()
+    for step in range(1, 161):
+        depth = (6 if step % 8 == 0 else 1) if rhythm else chance.choice([1, 1, 1, 6])
+        whole = Span("model", "", Phase.FORWARD, None, 0, 10 * MS * depth)
+        layers = [Span("layers.*", f"layers.{at}", Phase.FORWARD, 0, 10 * MS * at, 10 * MS) for at in range(depth)]
+        frame = make_frame([whole, *layers], step=step, duration_ns=whole.host_ns + MS)
+        aggregate.add(frame)
+        collector.add(frame)
+    summary = diagnose(collector.evidence(aggregate.summary(), RunFacts()))
+    assert ("hot-module" in found(summary)) is named
 
 
 def test_stalls_of_the_machine_hide_no_begin() -> None:

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from ..._core.units import format_ms, format_percent
 from ..._stats.intervals import Interval
-from ..._stats.rows import step_rows
+from ..._stats.rows import RowKey, step_rows
 from ...frame import MODULE_PHASES, TRAINING_LANE, Phase
 from ...summary import Finding, Row, SlowestMember
 from .. import Evidence, ExceededBound, LongStep, Rule, abstain, classify, edit_module, inconclusive, threshold_time
@@ -97,7 +97,13 @@ def _judge_rare(run: Evidence) -> Finding | None:
         return None
     rare, phases = max(found, key=lambda one: one[0].share.middle)
     long = [step for step in run.longest if step.step in rare.steps]
-    names = Counter(filter(None, (_innermost_cause(run, step, rare.excess_ns, phases) for step in long)))
+    causes = [(step, _innermost_cause(run, step, rare.excess_ns, phases)) for step in long]
+    # Without a pattern, more calls are more work, as where a model chooses its depth for each batch.
+    names = Counter(
+        cause
+        for step, cause in causes
+        if cause is not None and (rare.has_pattern or not _is_called_more(run, step, *cause))
+    )
     gain_ns = round(rare.share.middle * run.summary.step_mean_ns)
     if not names or collection_cause(run, long) is not None or is_named_elsewhere(run, long, gain_ns):
         return None
@@ -162,6 +168,13 @@ def _innermost_cause(
                 holding.add(rows.keys[row].name)
     name = max(having - holding, key=lambda one: sum(extra[one].values()), default=None)
     return None if name is None else (name, max(extra[name], key=extra[name].__getitem__))
+
+
+def _is_called_more(run: Evidence, step: LongStep, name: str, phase: Phase) -> bool:
+    """Return whether a step calls a row more often than the mean step."""
+    rows = step_rows(step.layout)
+    calls = int(rows.calls[rows.keys.index(RowKey(name, phase, TRAINING_LANE))])
+    return any(row.name == name and calls * row.steps > row.calls for row in run.rows.get(phase, []))
 
 
 def _judge_siblings(run: Evidence, own: list[OwnTime]) -> Finding | None:
