@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from sys import maxsize
 from time import perf_counter_ns, sleep, thread_time_ns
 from typing import Final
 
@@ -102,9 +103,8 @@ class Pipeline:
         self._holds_events = clock.device_type is not None
         self._began_ns = self._now_ns()
         """The time at which the last pass began."""
-        self._due_ns = self._began_ns + PASS_EVERY_NS
-        self._first_ns: int | None = None
-        """The time of the first step."""
+        self._first_ns = self._due_ns = maxsize
+        """The time of the first step; no pass is due before."""
         self._took_long = self._is_behind = False
 
     def use_clock(self, clock: Clock) -> None:
@@ -123,7 +123,7 @@ class Pipeline:
                 self._drop(observer, error)
         self._resolver.submit(raw)
         now_ns = self._now_ns()
-        if self._first_ns is None:
+        if self._first_ns == maxsize:
             self._first_ns, self._due_ns = now_ns, now_ns + FIRST_PASS_NS
         if now_ns >= self._due_ns or self._is_crowded(raw):
             self._make_pass(now_ns)
@@ -160,7 +160,7 @@ class Pipeline:
         took_ns = self._processor_ns() - cpu_ns
         repeated_ns = took_ns if self.passes_ns else 0  # the first pass also makes what the others have
         self.passes_ns += took_ns
-        every_ns = PASS_EVERY_NS if self._first_ns is None else min(now_ns - self._first_ns, PASS_EVERY_NS)
+        every_ns = max(min(now_ns - self._first_ns, PASS_EVERY_NS), FIRST_PASS_NS)
         pause_ns = min(max(every_ns, round(repeated_ns / self._pass_share)), MAX_PAUSE_NS)
         # The time between two passes while work is left, of which they take a tenth: a live display does not fall back.
         self._due_ns = now_ns + (pause_ns if is_done else 10 * PASS_NS)

@@ -187,9 +187,9 @@ class StackMonitor:
         self._own_ns += int(layout.self_ns(total_ns)[:, self._holding].sum())
         # Sampling begins when a tenth of the recorded steps is in no span, or waits for data.
         unexplained = self._explained_ns <= 0.9 * self._total_ns
-        # A few recorded steps decide it.
+        # Two recorded steps decide it: a wrong decision costs some samples.
         # It also begins when the own code of modules that hold others, or the loss's backward, takes three tenths.
-        if self._frames >= 4 and (unexplained or self._own_ns >= 0.3 * self._total_ns):
+        if self._frames >= 2 and (unexplained or self._own_ns >= 0.3 * self._total_ns):
             self._probe.enable()
 
     def _add(self, kind: str, sample: StackSample) -> None:
