@@ -158,7 +158,7 @@ class Pipeline:
             self._is_behind = not is_done
             self._sinks.show()
         took_ns = self._processor_ns() - cpu_ns
-        repeated_ns = took_ns if self.passes_ns else 0  # the first pass also makes what the others have
+        repeated_ns = took_ns if self.passes_ns else 0  # the first pass also imports and prepares
         self.passes_ns += took_ns
         every_ns = max(min(now_ns - self._first_ns, PASS_EVERY_NS), FIRST_PASS_NS)
         pause_ns = min(max(every_ns, round(repeated_ns / self._pass_share)), MAX_PAUSE_NS)
