@@ -9,7 +9,7 @@
 # make api     docs/api.md from the docstrings             make asan    the extension under AddressSanitizer, UBSan
 # make pages   outputs of the tutorial and how-to pages    make pictures  the README's, from a run of the demo (Chromium)
 # make debug-python  the extension in a debug build of Python: assertions, and a count of references
-# make acceptance  401 programs with known answers: is the default report right on each? 20 to 30 minutes
+# make acceptance  431 programs with known answers: is the default report right on each? 20 to 30 minutes
 # make rank-faults  300 trainings of four ranks with known faults, or none: is the slow rank named? half an hour
 # make mutants [MODULES="planner --sample 80"]  do the tests notice changes of the engine? hours for all modules
 #
