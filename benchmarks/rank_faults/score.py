@@ -52,11 +52,13 @@ def _names_network(fault: Fault, findings: list[dict[str, Any]]) -> bool:
     Healthy runs, too, may expose communication: a finding counts from the size of the fault on. All ranks wait alike,
     so that no rank can be named.
     """
-    rule = "comm-exposed" if fault.pattern == "persistent" else "jitter"
+    rule = "jitter" if fault.pattern == "one-off" else "comm-exposed"
     found = [one for one in findings if one["rule"] == rule and one["severity"] != "info"]
     if not found or found[0]["phase"] != "comm":
         return False
     if fault.pattern == "persistent":
         return bool(found[0]["gain_ns"] >= fault.amount * 1e9)
+    if fault.pattern == "recurring":
+        return bool(found[0]["evidence"]["every"] == fault.steps[1] - fault.steps[0])
     in_steps = set(found[0]["evidence"]["outliers"]) & {step for late in fault.steps for step in (late, late + 1)}
     return bool(in_steps)
