@@ -51,7 +51,7 @@ class _Caller(NamedTuple):
     begins: Mapping[Path, Path]
 
     def inside(self, path: Path) -> Path | None:
-        """Return a graph's path as one from the root; None for what is outside."""
+        """Return a graph's path as one from the root; None for a module outside, and for the compiled function."""
         for begin, inner in self.begins.items():
             if without_calls(path[: len(begin)]) == begin:
                 return *inner, *path[len(begin) :]
