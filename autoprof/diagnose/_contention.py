@@ -31,13 +31,12 @@ class Contention:
     @property
     def by_others(self) -> bool:
         """Whether other processes make this one wait."""
-        # Processors that others keep busy before the wait is called theirs.
-        least = max(0.3, 0.1 * self.machine_cores)
         # Busy share of the machine that counts as full where the wait of the thread is not measured.
         # Share of the time in which the training thread waits for a processor, from which times are not the program's
         # own.
         waits = self.busy >= 0.95 if self.waiting is None else self.waiting >= 0.1
-        return waits and self.others >= least
+        # They hold a tenth of the machine at least before the wait is called theirs.
+        return waits and self.others >= 0.1 * self.machine_cores
 
 
 def contention(run: Evidence) -> Contention | None:

@@ -11,10 +11,10 @@ from autoprof.summary import MetricStats, Summary
 
 
 def on_busy_machine(
-    step: dict[str, float], waiting: float, *more: dict[str, float], repeat: int = 20, **facts: Any
+    step: dict[str, float], waiting: float, *more: dict[str, float], repeat: int = 20, own: float = 0.6, **facts: Any
 ) -> Summary:
     """Diagnose 20 such steps, with ``more`` after each, on processors that others hold for this share of the time."""
-    values = {"host_cpu_cores": 0.6, "host_cpu_busy": 1.0, "host_cpu_waiting": waiting}
+    values = {"host_cpu_cores": own, "host_cpu_busy": 1.0, "host_cpu_waiting": waiting}
     metrics = {name: MetricStats(value, value, value, value, 5) for name, value in values.items()}
     run = RunFacts(environment=Environment(machine_cores=2), **facts)
     return diagnose(evidence_of(step, *more, repeat=repeat, facts=run, metrics=metrics))
@@ -64,6 +64,15 @@ def test_long_steps_without_a_rhythm_are_the_busy_machines() -> None:
     chance = random.Random(1)
     first, *more = [LONG if chance.random() < 0.2 else USUAL for _ in range(100)]
     assert found(on_busy_machine(first, 0.4, *more, repeat=1)) == ["busy-machine"]
+
+
+def test_a_tenth_of_the_machine_that_others_hold_is_enough() -> None:
+    """They come and go: for a part of the run they hold both processors, on the mean 0.25 of the two."""
+    chance = random.Random(2)
+    slow = {**USUAL, "forward": 900.0, "step": 1000.0}
+    first, *more = [slow if chance.random() < 0.1 else USUAL for _ in range(120)]
+    assert found(on_busy_machine(first, 0.15, *more, repeat=1, own=1.75)) == ["busy-machine"]
+    assert found(on_busy_machine(first, 0.02, *more, repeat=1, own=1.75)) == ["hot-module"]
 
 
 def test_long_steps_with_a_rhythm_are_the_programs() -> None:
