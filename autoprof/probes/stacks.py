@@ -3,7 +3,7 @@
 Nothing is sampled until ``enable`` is called (a part of the step is unexplained) or a stretch is excluded. The thread
 then wakes in recorded steps and excluded stretches only, at random intervals that keep its cost under
 ``BUDGET_SHARE`` of the budget, and blocks otherwise. It calls no function of the device, so a CUDA graph may be
-captured meanwhile; a forked process has no such thread. A sample holds the GIL for about 20 µs, and keeps no frame.
+captured meanwhile; a forked process has no such thread. A sample costs the program about 0.1 ms, and keeps no frame.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ import threading
 from _thread import start_new_thread
 from collections.abc import Callable, Mapping
 from time import perf_counter_ns, sleep, thread_time_ns
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Final, NamedTuple
 
+from .._capture.marks.native import require_extension
 from .._capture.recorder import Recorder
 from .._core.units import NS_PER_S
 from ._base import ProbeContext, ProbeFactory
@@ -27,8 +28,10 @@ INTERVAL_NS: Final = 4_000_000
 """The least mean time between two samples: 100 samples in 0.4 s are enough to name a line."""
 BUDGET_SHARE: Final = 0.2
 """The part of the budget that samples may take."""
-FIRST_SAMPLES: Final = 64
-"""Samples before the budget limits their number: some 5 ms in all, in which a short run gets its lines."""
+FREE_NS: Final = 8_000_000
+"""Cost before the budget limits the number of samples: some 64 samples, in which a short run gets its lines."""
+SOON_S: Final = 1e-6
+"""The shortest interval after which Python switches threads."""
 
 
 class StackSample(NamedTuple):
@@ -62,7 +65,7 @@ class StackProbe:
         self.samples: list[StackSample] = []
         """The samples since the last ``take``."""
         self.total_ns = 0
-        """Time that samples have taken, with the GIL held."""
+        """Time that samples have taken: with the GIL held, and until it was handed over."""
         self.enabled = False
         """Whether recorded steps are sampled."""
         self._recorder = recorder
@@ -73,8 +76,7 @@ class StackProbe:
         self._count = 0
         self._charged_ns = self._read_ns = 0
         self._random = random.Random(0)
-        self._wake = threading.Lock()
-        self._wake.acquire()
+        self._timer = require_extension().GilTimer()
         self._idle = False
         self._thread: int | None = None
         self._ended = threading.Lock()
@@ -118,7 +120,7 @@ class StackProbe:
     def remove(self) -> None:
         self._in_step = self._excluded = self.enabled = False
         self._stopping = True
-        self._release()
+        self._timer.wake()
         thread, self._thread = self._thread, None
         alive = thread is not None and self._process == os.getpid() and thread != threading.get_ident()
         if alive and self._ended.acquire(timeout=1.0):
@@ -137,18 +139,19 @@ class StackProbe:
         if self._thread is None:
             # Not threading.Thread: its start waits for the new thread, which may take milliseconds of the step.
             self._ended.acquire()
-            self._thread = start_new_thread(self._run, ())
+            usual_s = _switch_soon()
+            try:
+                self._thread = start_new_thread(self._run, (usual_s,))
+            except RuntimeError:
+                _switch_as(usual_s)
+                raise
         elif self._idle:
-            self._release()
-
-    def _release(self) -> None:
-        """Wake the thread. A lock without an owner: nothing waits for it where a fork has no such thread."""
-        if self._wake.locked():
-            self._wake.release()
+            self._timer.wake()
 
     # On the sampling thread.
 
-    def _run(self) -> None:
+    def _run(self, usual_s: float) -> None:
+        _switch_as(usual_s)
         try:
             while not self._stopping:
                 self._look_or_wait()
@@ -161,24 +164,32 @@ class StackProbe:
         """Take a sample after a random time; wait where none is wanted."""
         self._idle = True
         if not self._wanted():
-            self._wake.acquire()
+            self._timer.wait(-1.0)
             return
         self._idle = False
         mean_ns = self.interval_ns()
         wait_s = mean_ns * self._random.uniform(0.5, 1.5) / NS_PER_S
         last_s = min(self._random.random() * sys.getswitchinterval(), wait_s)
-        if self._wake.acquire(timeout=wait_s - last_s):
+        due_ns = perf_counter_ns() + round(wait_s * NS_PER_S)
+        if self._timer.wait(wait_s - last_s):
             return
-        late_ns = _interrupt_after(last_s)
-        begun_ns = thread_time_ns()  # the cost of a sample is no longer while another process has the processor
-        if self._wanted():
-            self.sample(mean_ns + late_ns)
-        self.total_ns += thread_time_ns() - begun_ns
+        # The thread is handed the GIL where another one releases it, mostly behind the code that took the time. So the
+        # last part of each wait begins with the GIL, and from then on Python switches threads soon.
+        usual_s = _switch_soon()
+        try:
+            sleep(last_s)
+            late_ns = max(perf_counter_ns() - due_ns, 0)
+            if self._wanted():
+                self.sample(mean_ns + late_ns)
+        finally:
+            _switch_as(usual_s)
+        # All that the thread has computed: in a loop of short operations it wakes at each, and slows the loop as much.
+        self.total_ns = thread_time_ns() + self._timer.handover_ns
         self._count += 1
 
     def interval_ns(self) -> int:
         """Return the mean time between samples that the budget allows."""
-        if self._count < FIRST_SAMPLES:
+        if self.total_ns < FREE_NS:
             return INTERVAL_NS
         allowed_ns = self.total_ns / self._count / max(BUDGET_SHARE * self._budget, 1e-9)
         # The longest mean time between two samples, where they cost much.
@@ -201,20 +212,17 @@ def is_blocked(native_id: int) -> bool:
         return False
 
 
-def _interrupt_after(wait_s: float) -> int:
-    """Wait, then interrupt running Python; return the delay in nanoseconds.
-
-    A thread gets the GIL where another one releases it, mostly behind the code that took the time. So the last part of
-    each wait begins with the GIL, and meanwhile Python switches threads soon.
-    """
+def _switch_soon() -> float:
+    """Have a thread that waits for the GIL get it in some 60 µs; return the interval so far."""
     usual_s = sys.getswitchinterval()
-    due_ns = perf_counter_ns() + round(wait_s * NS_PER_S)
-    sys.setswitchinterval(min(0.0001, usual_s))
-    soon_s = sys.getswitchinterval()
-    sleep(wait_s)
-    if sys.getswitchinterval() == soon_s:
+    sys.setswitchinterval(SOON_S)
+    return usual_s
+
+
+def _switch_as(usual_s: float) -> None:
+    """Return to the usual interval, unless the program has set another one meanwhile."""
+    if sys.getswitchinterval() == SOON_S:
         sys.setswitchinterval(usual_s)
-    return max(perf_counter_ns() - due_ns, 0)
 
 
 def sites_of(frame: FrameType | None) -> Sites:
@@ -224,24 +232,26 @@ def sites_of(frame: FrameType | None) -> Sites:
     autoprof's own work.
     """
     users: list[Site] = []
-    call, inner, own = "", None, frame is not None and file_owner(frame.f_code.co_filename) == "autoprof"
-    for _ in range(0 if own else MAX_FRAMES):
-        if frame is None:
-            break
-        code = frame.f_code
+    lines: list[tuple[CodeType, int]] = []
+    while frame is not None and len(lines) < MAX_FRAMES:  # at once: the thread may go on while owners are looked up
+        lines.append((frame.f_code, frame.f_lineno or frame.f_code.co_firstlineno))
+        frame = frame.f_back
+    call, inner = "", None
+    if lines and file_owner(lines[0][0].co_filename) == "autoprof":
+        lines = []
+    for code, line in lines:
         file = code.co_filename
         owner = file_owner(file)
         part_of_line = code.co_name in ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")
         if not part_of_line and owner != "autoprof":
             if owner == "user" or (owner == "library" and inner is None):
-                site = Site(file, frame.f_lineno or code.co_firstlineno, code.co_name, call)
+                site = Site(file, line, code.co_name, call)
                 inner = inner or site
                 if owner == "user":
                     users.append(site)
                     if len(users) == 12:
                         break
             call = code.co_name
-        frame = frame.f_back
     return tuple(users), inner
 
 

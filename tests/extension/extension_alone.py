@@ -9,6 +9,7 @@ import ctypes
 import gc
 import importlib.util
 import itertools
+import os
 import random
 import sys
 import threading
@@ -508,6 +509,33 @@ def raises(kind: type[BaseException]) -> Iterator[None]:
     except kind:
         return
     raise AssertionError(f"no {kind.__name__}")
+
+
+def check_handover(module: Any, torch: Torch) -> None:
+    """A thread whose waits end beside short operations gets the GIL, each of which it would miss by itself."""
+    timer, ended = module.GilTimer(), []
+
+    def wait() -> None:
+        while not timer.wait(0.001):
+            ended.append(perf_counter_ns())
+
+    waiting = threading.Thread(target=wait)
+    waiting.start()
+    with open(os.devnull, "wb", buffering=0) as file:
+        for _ in range(500):
+            sum(number for number in range(20_000))
+            file.write(b"0")  # releases the GIL, and has it back before the other thread is awake
+            if len(ended) == 20:
+                break
+    timer.wake()
+    waiting.join()
+    assert len(ended) >= 20
+    assert timer.handover_ns >= 0
+    timer.wake()
+    assert timer.wait(60.0)  # a wake ends the next wait
+    assert not timer.wait(0.0)
+    with raises(TypeError):
+        timer.wait("long")
 
 
 def check_limit(module: Any, torch: Torch) -> None:

@@ -7,6 +7,7 @@ call_site.c     CallTable, CallSite: calls of modules that are marked, without h
 module_hooks.c  the usual case of the marks before and after a module's forward
 node_marks.c    NodeMarks: the autograd nodes that mark a backward pass, by prehooks without Python
 timed_method.c  TimedMethod: a method of tensors that is timed where it may wait for a device
+gil_timer.c     GilTimer: a wait of another thread after which the main thread hands it the GIL
 module.c        the module and its state
 
 A hook here handles the usual case: a call on the training thread, with tensors only, while the buffer has room. It
@@ -89,7 +90,7 @@ first. */
 
 #define FOR_EACH_TYPE(DO)                                                                                           \
     DO(mark_buffer) DO(hook_context) DO(timed_method) DO(event_reader) DO(call_table) DO(call_site) DO(call_entry)  \
-    DO(node_mark) DO(node_marks)
+    DO(node_mark) DO(node_marks) DO(gil_timer)
 
 /* Names of attributes, interned. */
 #define FOR_EACH_NAME(DO)                                                                                           \
