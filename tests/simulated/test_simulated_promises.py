@@ -157,12 +157,12 @@ def test_no_step_is_lost_that_the_device_has_passed(sim: Simulated) -> None:
 def test_a_defect_on_the_device_is_found_by_its_rule(sim: Simulated, rule: str) -> None:
     """A value read before the host works on, and a large copy from pageable memory in each step."""
     model = nn.Linear(8, 8, device="sim")
-    batch = torch.ones(20 * MIB, dtype=torch.uint8)
+    batch = torch.ones(100 * MIB, dtype=torch.uint8)
     session = autoprof.instrument(model, {"targets": [{"match": ".*"}], "step": "manual", "sinks": {}})
     for _ in range(40):
         loss = model(torch.ones(4, 8, device="sim")).sum()
         if rule == "sync-call":
-            sim.sleep(10 * MS)  # this and the gap are long beside what the load of the machine adds to a step
+            sim.sleep(10 * MS)  # this, the gap and the copy are long beside what the load of the machine adds to a step
             loss.item()
             sleep(0.01)
         else:
