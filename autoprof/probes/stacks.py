@@ -28,10 +28,10 @@ INTERVAL_NS: Final = 4_000_000
 """The least mean time between two samples: 100 samples in 0.4 s are enough to name a line."""
 BUDGET_SHARE: Final = 0.2
 """The part of the budget that samples may take."""
-FREE_NS: Final = 8_000_000
-"""Cost before the budget limits the number of samples: some 64 samples, in which a short run gets its lines."""
+FIRST_SAMPLES: Final = 64
+"""Samples before the budget limits their number: some 8 ms in all, in which a short run gets its lines."""
 SOON_S: Final = 1e-6
-"""The shortest interval after which Python switches threads."""
+"""The shortest interval: a waiting thread interrupts running Python after some 60 µs."""
 
 
 class StackSample(NamedTuple):
@@ -73,7 +73,7 @@ class StackProbe:
         self._frames = frames
         self._in_step = self._excluded = self._stopping = False
         self._next_wake_ns = 0
-        self._count = 0
+        self._count = self._handover_ns = 0
         self._charged_ns = self._read_ns = 0
         self._random = random.Random(0)
         self._timer = require_extension().GilTimer()
@@ -174,22 +174,25 @@ class StackProbe:
         if self._timer.wait(wait_s - last_s):
             return
         # The thread is handed the GIL where another one releases it, mostly behind the code that took the time. So the
-        # last part of each wait begins with the GIL, and from then on Python switches threads soon.
+        # last part of each wait begins with the GIL, and from then on Python switches threads soon. In a loop that
+        # releases it more often than a thread awakes this part ends late; the loop is a tenth slower for so long.
         usual_s = _switch_soon()
         try:
             sleep(last_s)
             late_ns = max(perf_counter_ns() - due_ns, 0)
+            begun_ns = thread_time_ns()  # the cost of a sample is no longer while another process has the processor
             if self._wanted():
                 self.sample(mean_ns + late_ns)
         finally:
             _switch_as(usual_s)
-        # All that the thread has computed: in a loop of short operations it wakes at each, and slows the loop as much.
-        self.total_ns = thread_time_ns() + self._timer.handover_ns
+        handover_ns = self._timer.handover_ns
+        self.total_ns += thread_time_ns() - begun_ns + handover_ns - self._handover_ns
+        self._handover_ns = handover_ns
         self._count += 1
 
     def interval_ns(self) -> int:
         """Return the mean time between samples that the budget allows."""
-        if self.total_ns < FREE_NS:
+        if self._count < FIRST_SAMPLES:
             return INTERVAL_NS
         allowed_ns = self.total_ns / self._count / max(BUDGET_SHARE * self._budget, 1e-9)
         # The longest mean time between two samples, where they cost much.
@@ -213,7 +216,7 @@ def is_blocked(native_id: int) -> bool:
 
 
 def _switch_soon() -> float:
-    """Have a thread that waits for the GIL get it in some 60 µs; return the interval so far."""
+    """Have a thread that waits for the GIL get it soon; return the interval so far."""
     usual_s = sys.getswitchinterval()
     sys.setswitchinterval(SOON_S)
     return usual_s
