@@ -74,7 +74,10 @@ def card_facts(summary: Summary) -> list[tuple[str, str]]:
     state = run_state(summary)
     if state == "unclear":
         remedy = 'put with autoprof.span("..."): around the code between the modules to see which part takes the time'
-        return [("Verdict", _unclear(summary)), ("Why", "no rule found anything in the rest of it"), ("Next", remedy)]
+        why = "no rule found anything in the rest of it"
+        for doubt in (one for one in summary.findings if one.rule == "unattributed"):
+            why, remedy = f"time in no span: {doubt.why}; {why}", f"{remedy}; {doubt.next}"
+        return [("Verdict", _unclear(summary)), ("Why", why), ("Next", remedy)]
     if state == "too few steps":
         return [("Verdict", f"not judged: {summary.findings[0].evidence.get('missing', 'no recorded step')}")]
     return [

@@ -15,7 +15,8 @@ from rich.cells import cell_len
 import autoprof
 from autoprof._reports.card import render_card, verdict_line
 from autoprof._reports.panel import render_panel
-from autoprof.diagnose import diagnose, evidence_of_run, find_rules, judge
+from autoprof._stats.intervals import Interval
+from autoprof.diagnose import diagnose, evidence_of_run, find_rules, inconclusive, judge
 from autoprof.frame import Phase
 from autoprof.sinks._base import RunInfo
 from autoprof.sinks.console import ConsoleOptions, ConsoleSink
@@ -52,6 +53,16 @@ def test_a_run_that_is_mostly_unattributed_is_never_called_healthy() -> None:
     assert lines[0] == "Verdict   unclear: 20.0 % of the step is in no span"
     assert lines[2].startswith("Next      put with autoprof.span(")
     assert verdict_line(replace(judged, phases=other)) == lines[0].removeprefix("Verdict   ")
+
+
+def test_a_run_whose_time_in_no_span_scatters_says_so() -> None:
+    """A tenth of the steps are ten times longer: the rule's interval is named, and a longer run."""
+    judged = diagnose(evidence_of(STEP, repeat=20))
+    other = {**judged.phases, Phase.OTHER: judged.total_step_ns // 5}
+    doubt = inconclusive("unattributed", Interval(0.104, 0.388, 0.671), 0.15, {})
+    text = " ".join(" ".join(render_card(replace(judged, phases=other, findings=(doubt,)))).split())
+    assert "Why time in no span: inconclusive: 10.4 % to 67.1 % of the step; the bound is 15.0 %; no rule" in text
+    assert "a longer run narrows the interval" in text
 
 
 def test_the_title_has_the_module_and_its_phase() -> None:
