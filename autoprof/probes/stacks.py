@@ -29,7 +29,7 @@ INTERVAL_NS: Final = 4_000_000
 BUDGET_SHARE: Final = 0.2
 """The part of the budget that samples may take."""
 FIRST_SAMPLES: Final = 64
-"""Samples before the budget limits their number: some 8 ms in all, in which a short run gets its lines."""
+"""Samples before the budget limits their number: some 6 ms in all, in which a short run gets its lines."""
 SOON_S: Final = 1e-6
 """The shortest interval: a waiting thread interrupts running Python after some 60 µs."""
 

@@ -530,7 +530,7 @@ def check_handover(module: Any, torch: Torch) -> None:
     timer.wake()
     waiting.join()
     assert len(ended) >= 20
-    assert timer.handover_ns >= 0
+    assert sys.platform != "linux" or timer.handover_ns > 0
     timer.wake()
     assert timer.wait(60.0)  # a wake ends the next wait
     assert not timer.wait(0.0)
