@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from functools import cache
 from threading import get_ident, main_thread
 from types import CodeType, FrameType, TracebackType
@@ -84,8 +84,6 @@ class DeferSignals:
             self._noting = None
             handlers, self._handlers = self._handlers, {}
             came, self._came = self._came, []
-            if _MERGED in came and not _child_waits():  # of ours: matplotlib asks a program for the system's fonts
-                came.remove(_MERGED)
             if came:
                 _handle(came, handlers, sys._getframe(2))
 
@@ -102,6 +100,35 @@ class DeferSignals:
             handler(number, frame)
 
 
+def _handle(numbers: list[int], handlers: Mapping[int, _Handler], frame: FrameType) -> None:
+    """Call the handlers of these signals, also where one of them raises."""
+    try:
+        handlers[numbers[0]](numbers[0], frame)
+    finally:
+        if numbers[1:]:
+            _handle(numbers[1:], handlers, frame)
+
+
+@contextmanager
+def own_children() -> Iterator[None]:
+    """Start and await children in this block of which the program's handler of SIGCHLD learns nothing.
+
+    It is called at the end where a child of the program's has ended meanwhile: one that was not waited for.
+    """
+    number = int(getattr(signal, "SIGCHLD", 0))
+    handler = getsignal(number) if number and get_ident() == main_thread().ident else None
+    if not callable(handler) or not is_pythons(number):
+        yield
+        return
+    set_handler(number, _nothing)
+    try:
+        yield
+    finally:
+        set_handler(number, handler)
+        if _child_waits():
+            signal.raise_signal(number)
+
+
 def _child_waits() -> bool:
     """Return whether a child has ended or stopped and was not waited for; True where the system cannot say."""
     try:
@@ -111,15 +138,6 @@ def _child_waits() -> bool:
         return False
     except (AttributeError, OSError):  # macOS has none before Python 3.13
         return True
-
-
-def _handle(numbers: list[int], handlers: Mapping[int, _Handler], frame: FrameType) -> None:
-    """Call the handlers of these signals, also where one of them raises."""
-    try:
-        handlers[numbers[0]](numbers[0], frame)
-    finally:
-        if numbers[1:]:
-            _handle(numbers[1:], handlers, frame)
 
 
 def is_pythons(number: int) -> bool:
