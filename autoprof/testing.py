@@ -51,6 +51,10 @@ class FakeClock(HostClock):
         self.now_ns += self.tick_ns
         return now
 
+    def peek(self) -> int:
+        """Return the time."""
+        return self.now_ns
+
 
 class FakeDevice(EventSource):
     """An asynchronous device with streams (or several such), as an event source for ``DeviceClock``.
@@ -82,7 +86,7 @@ class FakeDevice(EventSource):
     def device_clock(self) -> DeviceClock:
         """Return a clock that reads this device's events and the test's host clock."""
         clock = DeviceClock(self, now=self.clock.read)
-        clock.limits = self.clock.limits
+        clock.limits, clock.peek = self.clock.limits, self.clock.peek
         return clock
 
     @property

@@ -214,6 +214,7 @@ class _Builder:
             sinks=[*made, *sinks],
             folder=folder,
             notes=self._notes,
+            now_ns=self._clock.peek,
             # The budget that passes keep to where there is no budget for marks.
             pass_share=PASSES_PART * (self._budget or 0.01),
             spend=sampler.spend_on_rows,

@@ -73,6 +73,9 @@ class Clock:
     read: Callable[[], Reading] = staticmethod(perf_counter_ns)
     """A function that takes one reading: for a device, an event on this thread's current stream."""
 
+    peek: Callable[[], int] = staticmethod(perf_counter_ns)
+    """A function that reads the host's time to decide, not to measure: the clock of a test does not advance at it."""
+
     @property
     def now(self) -> Callable[[], int]:
         """The function that reads the host's time."""
