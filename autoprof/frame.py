@@ -83,7 +83,7 @@ class Phase(str, Enum):
         """Add a phase of another package to the table, before ``OTHER``, or return the existing phase of this name.
 
         Call it when your package is imported: sinks read the table when they open. Readers of saved runs call it
-        for every phase, so that they accept phases of other packages and versions.
+        for every phase, so that they accept phases of packages that are not imported.
         """
         found = cls._value2member_map_.get(value)
         if isinstance(found, Phase):
@@ -99,7 +99,7 @@ class Phase(str, Enum):
 
     @classmethod
     def __get_pydantic_core_schema__(cls, _source: Any, _handler: Any) -> Any:
-        """Let pydantic read a phase of any package and version."""
+        """Let pydantic read a phase of any package."""
         from pydantic_core import core_schema
 
         return core_schema.no_info_plain_validator_function(cls.add)

@@ -360,7 +360,7 @@ class Summary:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Summary:
-        """Read the output of ``to_dict``; keys of other versions are ignored. Raises ``ValueError``."""
+        """Read the output of ``to_dict``. Raises ``ValueError`` for any other data."""
         from pydantic import ValidationError  # only readers of saved runs need it
 
         not_finite = {name: float(text) for name, text in data.get("not_finite", {}).items()}

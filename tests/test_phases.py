@@ -85,7 +85,7 @@ def test_an_added_phase_travels_from_the_marks_to_every_output(reduction: Phase,
 
 
 def test_files_with_a_phase_that_is_not_in_the_table_are_read(tmp_path: Path) -> None:
-    """``validation``, which older versions had, and phases of packages that are not imported here."""
+    """Phases of packages that are not imported here."""
     run(tmp_path, Phase.USER)
     (folder,) = (path.parent for path in tmp_path.rglob("run.json"))
     for path in (folder / "summary.json", *folder.rglob("steps.jsonl")):

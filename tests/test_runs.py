@@ -9,11 +9,11 @@ import pytest
 from torch import nn
 
 import autoprof
-from autoprof._storage.runs import RunFolder, read_run
-from autoprof._storage.steps_jsonl import FrameEncoder
+from autoprof._storage.runs import FORMAT, RunFolder, read_run
 from autoprof.diagnose import saved_summary
 from autoprof.errors import OutputError
 from autoprof.frame import Layout, Phase, StepFrame
+from tests.saved_records import write_records
 
 
 def frame(step: int, layout: Layout) -> StepFrame:
@@ -71,6 +71,17 @@ def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
         read_run(tmp_path)
 
 
+@pytest.mark.parametrize("other", [{"format": FORMAT + 1}, {"format": None}, {}])
+def test_a_run_of_another_format_is_refused(tmp_path: Path, other: dict[str, int | None]) -> None:
+    """In one sentence, before any of its files is read."""
+    folder = RunFolder.create(tmp_path).path
+    info = json.loads((folder / "run.json").read_text())
+    del info["format"]
+    (folder / "run.json").write_text(json.dumps(info | other))
+    with pytest.raises(OutputError, match=r"was written by another version of autoprof .*; read it with that version$"):
+        read_run(folder)
+
+
 def test_a_summary_that_cannot_be_read_is_said(tmp_path: Path) -> None:
     """With the file and what may be the reason."""
     with autoprof.instrument(
@@ -86,10 +97,8 @@ def test_a_summary_that_cannot_be_read_is_said(tmp_path: Path) -> None:
 
 def write_run(tmp_path: Path, steps: int = 3) -> tuple[Path, Path]:
     """Write a run of these steps; return its folder and its records."""
-    folder, encoder = RunFolder.create(tmp_path), FrameEncoder()
-    records = folder.rank_path / "steps.jsonl"
-    records.write_text("".join(encoder.encode(frame(step, LAYOUT)) for step in range(1, steps + 1)))
-    return folder.path, records
+    folder = RunFolder.create(tmp_path)
+    return folder.path, write_records(folder.rank_path, (frame(step, LAYOUT) for step in range(1, steps + 1)))
 
 
 @pytest.mark.parametrize("name", ["rank0-backup", "rank", "rank01", "rank١", "rank0.old", "rankings"])
@@ -104,8 +113,10 @@ def test_a_copy_of_a_folder_of_records_is_no_rank(tmp_path: Path, name: str) -> 
 SECOND = {
     "5,000 digits": ('"loss":0.5', '"loss":' + "9" * 5000),
     "nested lists": ('"loss":0.5', '"loss":' + "[" * 200_000 + "]" * 200_000),
-    "a time that is text": ('"start_ns":[0,5]', '"start_ns":["0","5"]'),
-    "a time with a fraction": ('"start_ns":[0,5]', '"start_ns":[0,5.5]'),
+    "a place that is text": ('"spans_at":[0,1]', '"spans_at":["0","1"]'),
+    "a place with a fraction": ('"spans_at":[0,1]', '"spans_at":[0,1.5]'),
+    "a place without a block": ('"spans_at":[0,1]', '"spans_at":[1,1]'),
+    "no place": ('"spans_at":[0,1]', '"spans":{"start_ns":[0,5],"host_ns":[60,22]}'),
     "a duration that is text": ('"step_time_s":', '"step_time_s":"1","was":'),
     "a step that is text": ('"step":2', '"step":"2"'),
     "no memory": ('"memory":{}', '"memory":null'),
@@ -118,7 +129,9 @@ def test_a_line_that_is_no_frame_is_counted(tmp_path: Path, kind: str) -> None:
     """Whatever it holds: the other lines are read, and ``show`` names the number."""
     folder, records = write_run(tmp_path)
     lines = records.read_text().splitlines(keepends=True)
-    lines[1] = lines[1].replace(*SECOND[kind])
+    before, after = SECOND[kind]
+    assert before in lines[1]
+    lines[1] = lines[1].replace(before, after)
     records.write_bytes("".join(lines).encode("utf-8", "surrogateescape"))
     frames = read_run(folder).frames
     assert [one.step for one in frames] == [1, 3]

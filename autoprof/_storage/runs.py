@@ -17,7 +17,7 @@ from datetime import datetime, timezone
 from functools import cached_property
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from .._core.names import file_name
 from .._process.hosts import host_number
@@ -25,6 +25,9 @@ from ..errors import OutputError
 from ..summary import Summary
 from .atomic import write_atomic
 from .records import Frames
+
+FORMAT: Final = 1
+"""The version of the files of a run, which ``run.json`` has: a reader of another one refuses the run."""
 
 
 @dataclass(slots=True)
@@ -129,6 +132,7 @@ def _claim(root: Path, name: str | None, shared: str | None) -> Path:
 def _describe(rank: int, world_size: int, config: Mapping[str, Any] | None, devices: Sequence[str]) -> dict[str, Any]:
     uname = platform.uname()  # platform.platform() runs a command, whose end is a SIGCHLD for the program
     return {
+        "format": FORMAT,
         "command": shlex.join([sys.executable, *sys.argv]),
         "versions": {"python": platform.python_version(), "torch": _version("torch"), "autoprof": _version()},
         "host": f"{uname.node} ({uname.system}-{uname.release}-{uname.machine})",
@@ -234,7 +238,7 @@ def _start(path: Path) -> float:
 
 
 def read_run(path: str | os.PathLike[str]) -> Run:
-    """Open a saved run. Raises ``OutputError`` where there is none."""
+    """Open a saved run. Raises ``OutputError`` where there is none, or one whose files have another format."""
     folder = Path(path)
     try:
         info = read_json(folder / "run.json")
@@ -242,6 +246,11 @@ def read_run(path: str | os.PathLike[str]) -> Run:
             raise ValueError("run.json is not an object")
     except (OSError, ValueError) as error:
         raise OutputError(f"{folder}: is not the folder of a run ({error}); it must have a run.json") from error
+    if info.get("format") != FORMAT:
+        raise OutputError(
+            f"{folder}: was written by another version of autoprof (its format is not {FORMAT}); "
+            "read it with that version"
+        )
     return Run(folder, info, _recorded_ranks(folder))
 
 

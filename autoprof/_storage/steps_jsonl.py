@@ -2,9 +2,9 @@
 
 The top level holds the keys for people and tools: ``step``, ``step_time_s``, ``throughput``, ``phases_ms``, ``memory``,
 and every logged scalar (``loss``, ``lr``, …). The names of the spans are written with the first step that has them
-(``layout``) and referred to by ``layout_id`` from then on. Their times are columns of integers: in ``spans``, as older
-runs and ``TimingLogger`` have them, or in a block of ``spans.bin``; ``spans_at`` is then the offset of the block and
-the step's row in it. JSON has neither NaN nor infinity: such a scalar is null, and ``not_finite`` holds its text.
+(``layout``) and referred to by ``layout_id`` from then on. Their times are in a block of ``spans.bin``; ``spans_at`` is
+the offset of the block and the step's row in it. JSON has neither NaN nor infinity: such a scalar is null, and
+``not_finite`` holds its text.
 """
 
 from __future__ import annotations
@@ -14,8 +14,6 @@ from collections.abc import Callable, Mapping, Sequence
 from math import isfinite, nan
 from operator import index
 from typing import Any, Final
-
-import numpy as np
 
 from .._core.units import NS_PER_MS, NS_PER_S, UNITS
 from .._stats.unit_rates import LogPeriods, UnitsSinceLog
@@ -31,7 +29,7 @@ RESERVED: Final = frozenset(
     {"step", "start_unix_ns", "step_time_s", "duration_ns", "device_duration_ns", "warmup", "phases_ms"}
     | {"throughput", "throughput_unit", "gap_steps", "gap_ns", "gap_overhead_ns", "gap_scalars"}
     | {"model_ns", "cut", "memory", "overhead_ns", "dropped", "layout", "layout_id"}
-    | {"spans", "spans_at", "scalars", "not_finite", "shapes"}
+    | {"spans_at", "scalars", "not_finite"}
 )
 """Keys of a line: a scalar of such a name is below ``scalars``."""
 
@@ -58,18 +56,11 @@ class FrameEncoder:
         """Write the names of spans again: a new file begins."""
         self._layouts.clear()
 
-    def encode(
-        self,
-        frame: StepFrame,
-        phases_ns: Mapping[Phase, int] | None = None,
-        spans_at: Sequence[int] | None = None,
-    ) -> str:
+    def encode(self, frame: StepFrame, phases_ns: Mapping[Phase, int], spans_at: Sequence[int]) -> str:
         """Return the frame's line, with its newline.
 
-        ``phases_ns`` is the frame's ``phase_ns()`` if it is known; ``spans_at`` is the place of the times of the spans,
-        which are in the line without it.
+        ``phases_ns`` is the frame's ``phase_ns()``; ``spans_at`` is the place of the times of its spans.
         """
-        phases_ns = frame.phase_ns() if phases_ns is None else phases_ns
         line: dict[str, Any] = {"step": frame.step, "step_time_s": frame.step_ns / NS_PER_S}
         line |= _scalars(frame.scalars, self._periods.add(frame))
         line |= {name: value for name in OPTIONAL if (value := getattr(frame, name))}
@@ -87,11 +78,7 @@ class FrameEncoder:
         if number is None:
             number = self._remember(frame.layout)
             line["layout"] = {name: getattr(frame.layout, name) for name in LAYOUT_COLUMNS}
-        line["layout_id"] = number
-        if spans_at is None:
-            line["spans"] = {name: getattr(frame, name).tolist() for name in columns_of(frame)}
-        else:
-            line["spans_at"] = spans_at
+        line |= {"layout_id": number, "spans_at": spans_at}
         return f"{_dumps(line)}\n"
 
     def _remember(self, layout: Layout) -> int:
@@ -129,10 +116,10 @@ _NO_COLUMNS: Final = dict.fromkeys(COLUMNS[2:])
 class FrameDecoder:
     """Turn the lines of one file back into frames, in order; frames that shared a layout share it again.
 
-    ``blocks`` has the times of lines with ``spans_at``.
+    ``blocks`` has the times of their spans.
     """
 
-    def __init__(self, blocks: BlockReader | None = None) -> None:
+    def __init__(self, blocks: BlockReader) -> None:
         self._layouts: dict[int, Layout] = {}
         self._blocks = blocks
 
@@ -162,14 +149,9 @@ class FrameDecoder:
         )
 
     def _columns(self, data: Mapping[str, Any], layout: Layout) -> dict[str, Nanoseconds]:
-        if "spans" in data:
-            columns = {name: _column(values, len(layout)) for name, values in data["spans"].items()}
-        elif self._blocks is None:
-            raise ValueError("a line without its times, and without their file")
-        else:
-            offset, row = data["spans_at"]
-            columns = self._blocks.row(index(offset), index(row), layout)
-        if not columns.keys() >= {"start_ns", "host_ns"} or not columns.keys() <= set(COLUMNS):
+        offset, row = data["spans_at"]
+        columns = self._blocks.row(index(offset), index(row), layout)
+        if not columns.keys() >= {"start_ns", "host_ns"}:
             raise ValueError("a line without the times of its spans")
         return columns
 
@@ -195,15 +177,8 @@ def read_layout(columns: Mapping[str, Any]) -> Layout:
     return layout
 
 
-def _column(values: Any, count: int) -> Nanoseconds:
-    column = np.asarray(values)
-    if column.shape != (count,) or (count and column.dtype.kind != "i"):
-        raise ValueError(f"a column is no list of {count} integers")
-    return column.astype(np.int64, copy=False)
-
-
 def _numbers(values: Mapping[str, Any]) -> dict[str, float]:
-    """Return the values that are numbers: other keys may be of a later version."""
+    """Return the values that are numbers: a scalar that is not finite is null."""
     return {name: value for name, value in values.items() if type(value) in (int, float)}
 
 

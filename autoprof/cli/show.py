@@ -97,7 +97,7 @@ def _last_states(run: Run) -> list[str]:
     from .._flight import describe_ranks, last_states
     from .._reports.text import safe, wrap
 
-    lines = last_states(run.path, run.info.get("world_size") or 1)
+    lines = last_states(run.path, run.info["world_size"])
     if not lines:
         return []
     width = terminal_width()

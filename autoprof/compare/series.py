@@ -12,10 +12,10 @@ from typing import Any, Final, Literal, NamedTuple
 import numpy as np
 
 from .._stats import step_rows
-from .._storage.runs import read_json, read_run
+from .._storage.runs import read_run
 from ..errors import OutputError
 from ..frame import LOGGED_LANE, TRAINING_LANE, UNTIMED_LANE, Layout, Phase, StepFrame
-from ..summary import ClockName
+from ..summary import ClockName, Summary
 from .contrast import Floats
 from .data import RunNote
 
@@ -155,29 +155,19 @@ def read_series(path: Path) -> RunSeries:
     clocks = {clock for (_, clock), reader in zip(found, readers, strict=True) if reader.frames}
     if len(clocks) > 1:
         raise OutputError(f"{path}: some ranks have device times and some have not; allowed: a run of one clock")
-    first, summary = readers[0], _read_summary(path)
-    unsampled = summary.get("unsampled_steps")  # no record follows the last gap
+    first, summary = readers[0], run.summary or Summary.empty()
     note = RunNote(
         path=str(path),
         ranks=run.ranks,
         clock=clocks.pop() if clocks else "host",
         steps=len(first.frames),
         warmup=first.warmup,
-        unsampled=max(first.unsampled, unsampled if isinstance(unsampled, int) else 0),
+        unsampled=max(first.unsampled, summary.unsampled_steps),  # no record follows the last gap
         untimed=first.untimed,
         bad_lines=bad_lines,
         older=first.older,
-        ended=run.info.get("ended"),
+        ended=run.info["ended"],
         overhead=first.overhead_ns / first.observed_ns if first.observed_ns else None,
     )
-    has_excluded = bool(summary.get("excluded") or summary.get("skipped"))
+    has_excluded = bool(summary.excluded or summary.skipped)
     return RunSeries(tuple(series for series, _ in found), note, run.info, has_excluded)
-
-
-def _read_summary(path: Path) -> Mapping[str, Any]:
-    """Read the summary; it may be missing or of another version."""
-    try:
-        found = read_json(path / "summary.json")
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}

@@ -11,7 +11,6 @@ from pydantic import BaseModel, ValidationError
 
 from .._core.names import quoted, visible
 from ..errors import nearest
-from .removed import replacement
 from .source import KeyPath, Problem, dotted
 
 _ALLOWED: Final = {
@@ -51,12 +50,12 @@ def _sentence(finding: Any, model: type[BaseModel]) -> str:
     if kind == "value_error":
         return visible(str(finding["ctx"]["error"]))
     if kind == "extra_forbidden":
-        return replacement(key) or _unknown_key(str(key[-1]), model, key[:-1])
+        return _unknown_key(str(key[-1]), model, key[:-1])
     if kind == "missing":
         return "the key is missing; add it"
     if kind == "literal_error" and isinstance(value, str):
         words = re.findall("'([^']+)'", finding["ctx"]["expected"])
-        return replacement(key, value) or f"{_written(value)} is unknown; {nearest(value, words)}"
+        return f"{_written(value)} is unknown; {nearest(value, words)}"
     return f"{shown(value)}; allowed: {_ALLOWED.get(kind) or finding['msg'].removeprefix('Input should be ')}"
 
 

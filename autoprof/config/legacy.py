@@ -1,4 +1,4 @@
-"""Keys of earlier configurations → today's keys: the ``LOG:`` block of the first timing logger."""
+"""The ``LOG:`` block of the first timing logger → autoprof's own keys."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ class LegacyLog(Options):
 
 
 class LegacyFile(Options):
-    """The top-level keys of earlier configurations."""
+    """The top-level keys of such a file."""
 
     LOG: LegacyLog = LegacyLog()
-    """The old block."""
+    """The block."""
     SAVE_DIR: Path | None = None
     """`output`, unless that key is given. It is read only together with `LOG`."""
 
@@ -47,7 +47,7 @@ def foreign_keys(keys: set[str]) -> set[str]:
 
 
 def translate(data: dict[str, Any]) -> tuple[dict[str, Any], list[Problem], list[Problem]]:
-    """Replace earlier keys by today's, which take precedence; return the data, the problems, and notes."""
+    """Replace the block by autoprof's own keys, which take precedence; return the data, the problems, and notes."""
     if BLOCK not in data:
         return data, [], []
     keys = BLOCK, FOLDER

@@ -61,7 +61,7 @@ class RunFacts:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> RunFacts:
-        """Read back the result of ``to_dict``; keys that only older versions have are left out."""
+        """Read back the result of ``to_dict``."""
         return _adapter().validate_python(data)
 
     @classmethod

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from autoprof._storage.runs import RunFolder
-from autoprof._storage.steps_jsonl import FrameEncoder
 from autoprof.frame import Phase, Span, StepFrame
 from autoprof.testing import FakeClock, make_frame, open_session
+from tests.saved_records import write_records
 
 MS = 1_000_000
 Columns = Mapping[tuple[str, str], Sequence[float] | np.ndarray[Any, Any]]
@@ -44,9 +44,7 @@ def save(
 ) -> Path:
     """Write a run whose steps have these rows one after another, and ``rest_ms`` of nothing; return its folder."""
     folder = RunFolder.create(output, rank=rank, world_size=world_size, name=name)
-    encoder = FrameEncoder()
-    lines = [encoder.encode(frame) for frame in _frames(columns, rest_ms, fqns or {}, change)]
-    (folder.rank_path / "steps.jsonl").write_text("".join(lines), encoding="utf-8")
+    write_records(folder.rank_path, _frames(columns, rest_ms, fqns or {}, change))
     for key, value in about.items():
         folder.note(key, value)
     if ended is not None:

@@ -1,13 +1,11 @@
-"""Keys of earlier versions: the ``LOG:`` block keeps its meaning, removed keys name their replacement."""
+"""The ``LOG:`` block of the first timing logger keeps its meaning."""
 
 from pathlib import Path
 
 import pytest
 
-from autoprof.config.describe import parts
-from autoprof.config.removed import REMOVED
 from autoprof.errors import ConfigError
-from autoprof.sinks import Config, Sinks, load_config, parse_config
+from autoprof.sinks import Sinks, load_config, parse_config
 from autoprof.sinks.console import ConsoleOptions
 from autoprof.sinks.log import LogOptions
 
@@ -77,23 +75,3 @@ def test_problems_of_the_block_are_named_in_its_own_words():
 def test_only_a_projects_keys_beside_the_block_are_ignored(text):
     """Without ``LOG`` the file is autoprof's own, and lower-case keys always are."""
     assert "the key is unknown" in problems(text)[0]
-
-
-@pytest.mark.parametrize("key", [key for key in REMOVED if ": " not in key])
-def test_a_removed_key_is_refused_with_its_replacement(key):
-    """Each key of the table is unknown to the schema."""
-    *sections, name = key.split(".")
-    given = {name: 1}
-    for section in reversed(sections):
-        given = {section: {**({"steps": [1]} if section == "deep" else {}), **given}}
-    with pytest.raises(ConfigError) as raised:
-        load_config(given)
-    assert raised.value.problems == (f"config: {key}: the key was removed; {REMOVED[key]}",)
-    assert name not in dict(parts(Config))[".".join(sections)].model_fields
-
-
-@pytest.mark.parametrize("text", [key for key in REMOVED if ": " in key])
-def test_a_removed_value_is_refused_with_its_replacement(text):
-    """The key remains, with other values."""
-    key, value = text.split(": ")
-    assert problems(text) == (f"train.yaml:1: {key}: '{value}' was removed; {REMOVED[text]}",)

@@ -132,7 +132,7 @@ def test_the_verdict_is_checked_ever_more_rarely() -> None:
         ("deep: {steps: [1, 2, 3]}", "deep.steps"),
         ("deep: {steps: ['a']}", "'a' is text; allowed: a valid integer"),
         ("deep: {on: never}", "'never' is unknown; allowed: verdict"),
-        ("deep: {steps: [1], activities: [gpu]}", "deep.activities: the key was removed; use autoprof.deep_capture"),
+        ("deep: {steps: [1], activities: [gpu]}", "deep.activities: the key is unknown"),
     ],
 )
 def test_wrong_captures_are_errors_of_the_configuration(text: str, message: str) -> None:

@@ -12,13 +12,13 @@ from evidence_builders import MS, evidence_of, finding_of
 
 import autoprof
 from autoprof._ranks import RankComparison, compare_saved
-from autoprof._storage.steps_jsonl import FrameEncoder
 from autoprof.cli import main
 from autoprof.diagnose import RunFacts, diagnose
 from autoprof.frame import Phase, Span
 from autoprof.sinks._rank_timeline import align_ranks
 from autoprof.testing import make_frame
 from tests.defects.ranks import train_ranks
+from tests.saved_records import write_records
 
 STEP = {"data": 1, "forward": 30, "backward": 60, "optimizer": 4}
 
@@ -41,9 +41,7 @@ def write(folder: Path, *ranks: Sequence[Any]) -> Path:
     """Write the records of a run."""
     for number, frames in enumerate(ranks):
         (folder / f"rank{number}").mkdir()
-        encode = FrameEncoder().encode
-        text = "".join(encode(one) for one in frames)
-        (folder / f"rank{number}" / "steps.jsonl").write_text(text, encoding="utf-8")
+        write_records(folder / f"rank{number}", frames)
     return folder
 
 

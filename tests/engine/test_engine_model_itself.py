@@ -1,6 +1,7 @@
 """The model itself is always marked: phases are whole, and what lies beside a target is not charged to it."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,9 +10,10 @@ from engine_laws import Watched, check_laws
 from test_engine_device import Kernel
 from torch import Tensor, nn
 
-from autoprof._storage.steps_jsonl import FrameDecoder, FrameEncoder
+from autoprof._storage.records import Frames
 from autoprof.frame import Phase
 from autoprof.testing import FakeClock, FakeDevice
+from tests.saved_records import write_records
 
 CHILD = {
     "targets": [{"match": "inner"}],
@@ -56,7 +58,7 @@ def make_model(clock: FakeClock) -> nn.Module:
     return Model()
 
 
-def test_the_phases_are_whole_where_the_model_is_no_target() -> None:
+def test_the_phases_are_whole_where_the_model_is_no_target(tmp_path: Path) -> None:
     """Time between the targets belongs to the model's forward and backward, also in a saved run."""
     clock = FakeClock()
     model = make_model(clock)
@@ -72,9 +74,10 @@ def test_the_phases_are_whole_where_the_model_is_no_target() -> None:
     assert frame.phase_ns() == {Phase.FORWARD: 40, Phase.BACKWARD: 400, Phase.OTHER: 0}
     assert frame.model_ns == {Phase.FORWARD: 30}
     assert watched.session.summary().phases == frame.phase_ns()
-    line = FrameEncoder().encode(frame)
-    assert json.loads(line)["phases_ms"] == pytest.approx({"forward": 4e-5, "backward": 4e-4, "other": 0})
-    back = FrameDecoder().decode(line)
+    records = write_records(tmp_path, [frame])
+    written = json.loads(records.read_text("utf-8"))
+    assert written["phases_ms"] == pytest.approx({"forward": 4e-5, "backward": 4e-4, "other": 0})
+    (back,) = Frames(records)
     assert (back.model_ns, back.phase_ns()) == (frame.model_ns, frame.phase_ns())
 
 

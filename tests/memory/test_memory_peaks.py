@@ -1,5 +1,6 @@
 """Nested peaks from one running peak that is never reset: exact where it grew, else the highest level read."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,11 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from autoprof._storage.steps_jsonl import FrameDecoder, FrameEncoder
+from autoprof._storage.records import Frames
 from autoprof.frame import Span, StepFrame
 from autoprof.summary import Row, Summary
 from autoprof.testing import FakeClock, ListSink, open_session
 from tests.fake_memory import FakeAllocator
+from tests.saved_records import write_records
 
 
 class Work(nn.Module):
@@ -124,11 +126,12 @@ def test_the_users_counters_read_the_same_with_and_without() -> None:
     assert read[0] == read[1]
 
 
-def test_the_columns_go_to_a_record_and_back() -> None:
+def test_the_columns_go_to_a_record_and_back(tmp_path: Path) -> None:
     """Every span is as before."""
     allocator = FakeAllocator(1 << 20, base_bytes=100)
     (frame,), _ = train(nn.Sequential(Work(allocator, 10, scratch=500)), allocator, steps=1)
-    assert FrameDecoder().decode(FrameEncoder().encode(frame)).spans == frame.spans
+    (back,) = Frames(write_records(tmp_path, [frame]))
+    assert back.spans == frame.spans
     assert any(span.memory_peak_bytes is not None for span in frame.spans)
 
 

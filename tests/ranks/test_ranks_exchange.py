@@ -13,9 +13,9 @@ from torch.distributed import HashStore
 from autoprof._ranks import MIN_COMMON_STEPS, Exchange, OwnWork, RankMonitor, RankPlace
 from autoprof._ranks.message import Message
 from autoprof._ranks.table import RankTable
-from autoprof._storage.steps_jsonl import FrameEncoder
 from autoprof.frame import Phase, Span
 from autoprof.testing import make_frame
+from tests.saved_records import write_records
 
 MS = 1_000_000
 
@@ -99,8 +99,7 @@ def test_a_rank_whose_last_message_is_late_is_compared_by_its_records(tmp_path: 
             world.ranks[rank].work.add(frame)
         folder = tmp_path / f"rank{rank}"
         folder.mkdir()
-        encoder = FrameEncoder()
-        (folder / "steps.jsonl").write_text("".join(map(encoder.encode, frames)), encoding="utf-8")
+        write_records(folder, frames)
     world.exchange(1, 2, 0)
     found = world.compare(tmp_path)
     assert (found.absent, found.slow[0].rank, found.slow[0].name) == ((), 2, "encoder")

@@ -7,9 +7,9 @@ import numpy as np
 
 from autoprof._stats import Aggregate
 from autoprof._storage.runs import RunFolder
-from autoprof._storage.steps_jsonl import FrameEncoder
 from autoprof.frame import Layout, Phase, StepFrame
 from autoprof.summary import Finding, Summary
+from tests.saved_records import write_records
 
 MS = 1_000_000
 EVIL = "<script>alert(1)</script>"
@@ -82,8 +82,7 @@ def save_run(
 ) -> Path:
     """Write the files of one rank of a run, as a session does."""
     folder = RunFolder.create(output, name=name, rank=rank, world_size=world_size, devices=("cpu",))
-    encoder = FrameEncoder()
-    (folder.rank_path / "steps.jsonl").write_text("".join(map(encoder.encode, frames)), encoding="utf-8")
+    write_records(folder.rank_path, frames)
     if closed:
         folder.write_summary(edit(summary_of(frames)), [])
         folder.finish("closed")

@@ -12,9 +12,9 @@ from trace_rules import Event, check
 
 from autoprof._ranks import call_ends
 from autoprof._storage.runs import RunFolder
-from autoprof._storage.steps_jsonl import FrameEncoder
 from autoprof.cli import main
 from autoprof.frame import StepFrame
+from tests.saved_records import write_records
 
 S = 1_000_000_000
 BEGIN = 1_763_640_000 * S
@@ -55,8 +55,7 @@ def write_run(folder: Path, ranks: Sequence[Sequence[StepFrame]], hosts: Sequenc
     for rank, frames in enumerate(ranks):
         made = RunFolder.create(folder, rank=rank, world_size=len(ranks), name="run")
         made.note("host_number", hosts[rank])
-        encoder = FrameEncoder()
-        (made.rank_path / "steps.jsonl").write_text("".join(map(encoder.encode, frames)), encoding="utf-8")
+        write_records(made.rank_path, frames)
     return folder / "run"
 
 

@@ -15,11 +15,11 @@ from torch import nn
 
 import autoprof
 from autoprof._storage.runs import RunFolder
-from autoprof._storage.steps_jsonl import FrameEncoder
 from autoprof.cli import main
 from autoprof.frame import StepFrame
 from autoprof.summary import Summary
 from autoprof.testing import ListSink
+from tests.saved_records import write_records
 
 SINKS: dict[str, object] = {"log": {}, "jsonl": {}, "memory_plot": {}}
 
@@ -104,13 +104,11 @@ def two_ranks(tmp_path: Path) -> tuple[Path, dict[int, list[StepFrame]]]:
         from test_sink_trace import vrt_frame
 
         folder = RunFolder.create(tmp_path, rank=rank, world_size=2, name="both")
-        encoder = FrameEncoder()
         frames[rank] = [
             StepFrame.of(**{**vars(frame), "start_unix_ns": frame.start_unix_ns + rank * 500_000_000})
             for frame in map(vrt_frame, range(1, 4 + rank))
         ]
-        text = "".join(map(encoder.encode, frames[rank]))
-        (folder.rank_path / "steps.jsonl").write_text(text, encoding="utf-8")
+        write_records(folder.rank_path, frames[rank])
         folder.write_summary(summary_of(frames[rank]), [])
     return tmp_path / "both", frames
 

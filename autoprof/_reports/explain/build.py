@@ -44,7 +44,7 @@ def explain_run(run: Run) -> Explanation:
         clock=summary.clock,
         causes=tuple(_cause(one, summary, run, facts, found) for one in found),
         unmeasured=tuple(_unmeasured(summary)),
-        doubts=tuple(_doubts(summary, found, closed=run.info.get("ended") is not None)),
+        doubts=tuple(_doubts(summary, found, closed=run.info["ended"] is not None)),
     )
 
 

@@ -71,19 +71,19 @@ def _tree(summary: Summary) -> list[Json]:
 
 def _about(run: Run) -> list[list[str]]:
     info = run.info
-    versions = ", ".join(f"{name} {version}" for name, version in (info.get("versions") or {}).items() if version)
-    ended = info.get("ended") or "not closed: the process was killed, or still runs"
+    versions = ", ".join(f"{name} {version}" for name, version in info["versions"].items() if version)
+    ended = info["ended"] or "not closed: the process was killed, or still runs"
     facts = (
         ("folder", str(run.path)),
-        ("command", info.get("command")),
-        ("start", info.get("start")),
-        ("end", info.get("end")),
+        ("command", info["command"]),
+        ("start", info["start"]),
+        ("end", info["end"]),
         ("ended", "closed when the program ended" if ended == EXIT else ended),
-        ("host", info.get("host")),
-        ("devices", ", ".join(map(str, info.get("devices") or ()))),
-        ("ranks", f"{info.get('world_size') or 1}"),
+        ("host", info["host"]),
+        ("devices", ", ".join(map(str, info["devices"]))),
+        ("ranks", info["world_size"]),
         ("versions", versions),
-        ("configuration", json.dumps(info["config"], ensure_ascii=False) if info.get("config") else None),
+        ("configuration", json.dumps(info["config"], ensure_ascii=False) if info["config"] else None),
     )
     return [[key, safe(str(value))] for key, value in facts if value]
 

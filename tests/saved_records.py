@@ -1,0 +1,17 @@
+"""Records of a run, written by hand as a session writes them."""
+
+from collections.abc import Iterable
+from math import inf
+from pathlib import Path
+
+from autoprof._storage.records import RECORDS, RecordWriter
+from autoprof.frame import StepFrame
+
+
+def write_records(folder: Path, frames: Iterable[StepFrame]) -> Path:
+    """Write the steps of one rank to its folder; return the file of lines."""
+    writer = RecordWriter(folder, inf, lambda: 0.0)
+    for frame in frames:
+        writer.write(frame)
+    writer.close()
+    return folder / RECORDS
