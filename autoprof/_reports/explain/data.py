@@ -108,7 +108,7 @@ class Explanation:
     doubts: tuple[str, ...] = ()
     more_causes: int = 0
     more_unmeasured: int = 0
-    schema: Literal["autoprof.explain/2"] = "autoprof.explain/2"
+    schema: Literal["autoprof.explain/1"] = "autoprof.explain/1"
 
 
 _TYPE: Final = TypeAdapter(Explanation)
@@ -142,4 +142,4 @@ def _cut(value: Any, entries: int, characters: int) -> Any:
 def json_schema() -> dict[str, Any]:
     """Return the JSON Schema of the explanation."""
     schema = _TYPE.json_schema(mode="serialization", by_alias=True)
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": "autoprof.explain/2", **schema}
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": "autoprof.explain/1", **schema}

@@ -105,7 +105,7 @@ class Program:
             (self.folder / "explain.json").write_text(text)
             self.explain = json.loads(text)
             size = len(text.encode())
-            good = code == 0 and size <= 4000 and self.explain["schema"] == "autoprof.explain/2"
+            good = code == 0 and size <= 4000 and self.explain["schema"] == "autoprof.explain/1"
             self.say(good, "explain --json: at most 4,000 bytes", "0, <= 4000", f"{code}, {size}")
             self.causes = self.explain["causes"]
         except Exception as error:
