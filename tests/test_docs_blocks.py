@@ -24,7 +24,10 @@ CHECKED_ELSEWHERE = {
 PAGES = [
     page
     for page in (
-        *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "examples/README.md")),
+        *(
+            ROOT / name
+            for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "examples/README.md")
+        ),
         *sorted((ROOT / "docs").rglob("*.md")),
     )
     if page.name not in GENERATED and page.name not in CHECKED_ELSEWHERE
