@@ -14,8 +14,6 @@ class Defect(NamedTuple):
     rule: str
     name: str
     train: Callable[[bool], Summary]
-    on_real_clock: bool = False
-    """Whether the process itself is measured, so that the machine may add findings of its own."""
 
 
 DEFECTS: Final = (
@@ -47,6 +45,6 @@ DEFECTS: Final = (
     Defect("memory-pressure", "memory nearly full", memory.train_in_small_memory),
     Defect("fragmentation", "growing sequences", memory.train_with_growing_lengths),
     Defect("recompile", "changing shapes", machine.train_with_changing_shapes),
-    Defect("straggler", "one slow rank", ranks.train_with_slow_rank, on_real_clock=True),
+    Defect("straggler", "one slow rank", ranks.train_with_slow_rank),
     Defect("overhead", "steps too short to profile", machine.train_in_short_steps),
 )

@@ -1,7 +1,7 @@
 """Small trainings for the defects of rules: layers that take time and memory, and the training loop around them.
 
 They are real trainings of torch modules with autograd, an optimizer and a loader. Time is that of a fake clock, which
-the operators advance, so findings do not depend on the machine. Only several ranks use the real clock.
+the operators advance, so findings do not depend on the machine.
 """
 # mypy: allow-untyped-calls
 # (torch leaves Tensor.backward without types, autoprof.testing its FakeDevice.)

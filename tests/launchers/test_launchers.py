@@ -15,7 +15,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from gloo_ranks import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = Path(__file__).parent / "programs"
@@ -131,12 +130,12 @@ def test_deepspeed(command: list[str], tmp_path: Path) -> None:
 @pytest.mark.parametrize("unchanged", [False, True], ids=["records itself", "autoprof run"])
 def test_variables_of_slurm(unchanged: bool, tmp_path: Path) -> None:
     """``srun`` starts the ranks one by one; the variables are those of its tasks."""
-    port, program = str(free_port()), str(PROGRAMS / "slurm.py")
+    program = str(PROGRAMS / "slurm.py")
     command = [PYTHON, *RUN, program, "--unchanged"] if unchanged else [PYTHON, program]
     tasks = [
         start(
-            tmp_path, command, MASTER_PORT=port, SLURM_PROCID=str(rank), SLURM_LOCALID=str(rank), SLURM_NTASKS="2",
-            SLURM_STEP_NUM_TASKS="2", SLURM_JOB_ID="417", SLURM_STEP_ID="0",
+            tmp_path, command, MEETING=str(tmp_path / "meeting"), SLURM_PROCID=str(rank), SLURM_LOCALID=str(rank),
+            SLURM_NTASKS="2", SLURM_STEP_NUM_TASKS="2", SLURM_JOB_ID="417", SLURM_STEP_ID="0",
         )
         for rank in range(2)
     ]  # fmt: skip
