@@ -55,14 +55,14 @@ def hang() -> None:
 class RankTime:
     """The clock of one rank: 10 ms a step, and many seconds more once it hangs, however long either really takes.
 
-    Rank 0 comes to the time at which it reports all ranks when each of the others has written its own report.
+    Rank 0 comes to the time at which it reports all ranks when each of them has written its own report.
     """
 
     def __init__(self, rank: int, world_size: int, folder: Path) -> None:
         self.steps = 0
         self.hangs = False
         self._is_first = rank == 0
-        self._others, self._folder = world_size - 1, folder
+        self._world_size, self._folder = world_size, folder
 
     def __call__(self) -> int:
         return self.steps * 10 * MS + (self._hung_ns() if self.hangs else 0)
@@ -70,8 +70,8 @@ class RankTime:
     def _hung_ns(self) -> int:
         if not self._is_first:
             return 12 * S
-        reported = len(list(self._folder.glob(f"*/rank[1-9]/{HANG_REPORT}")))
-        return 14 * S if reported == self._others else 10 * S
+        reported = len(list(self._folder.glob(f"*/rank*/{HANG_REPORT}")))
+        return 14 * S if reported == self._world_size else 10 * S
 
 
 def hang_on(slow: int, rank: int, world_size: int, folder: str) -> None:

@@ -68,6 +68,7 @@ def need(*packages: str) -> None:
 
 TORCHRUN = [PYTHON, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
 ACCELERATE = [PYTHON, "-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", "2"]
+ACCELERATE += ["--main_process_port", "0"]  # the system chooses one
 DEEPSPEED = [PYTHON, "-m", "deepspeed.launcher.runner", "--num_gpus", "2"]
 
 
