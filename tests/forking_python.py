@@ -10,6 +10,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from waiting import LIMIT_S
+
 SERVER = """
 import array, gc, io, json, os, signal, socket, sys, types
 import torch, torch.utils.data, torch.utils.checkpoint, torch.optim
@@ -128,4 +130,4 @@ class ForkingPython:
     def close(self) -> None:
         """End the server."""
         self._server.terminate()
-        self._server.communicate()
+        self._server.communicate(timeout=LIMIT_S)

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import sys
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from time import perf_counter_ns
 from typing import Any
 
 from torch import nn
@@ -61,8 +60,9 @@ class CompiledFunction:
 class CompilationProbe:
     """The compilations of one session's recorded steps. For the training thread only. A ``Probe``."""
 
-    def __init__(self, model: nn.Module) -> None:
+    def __init__(self, model: nn.Module, now_ns: Callable[[], int]) -> None:
         self._model: Any = weakref.ref(model)
+        self._now_ns = now_ns
         self._modules: dict[str, str] = {}
         """The names of the modules that torch compiled, by dynamo's identifiers of the compilations."""
         self.functions: dict[str, CompiledFunction] = {}
@@ -88,7 +88,7 @@ class CompilationProbe:
             if not self._open_count:
                 metrics = _metrics()
                 self._last = metrics[-1] if metrics else None
-            self._begun_ns = perf_counter_ns()
+            self._begun_ns = self._now_ns()
             with suppress(Exception):  # no module of the model, or another version of torch
                 self._note_module()
 
@@ -105,7 +105,7 @@ class CompilationProbe:
 
     def _end(self) -> None:
         if self._begun_ns is not None:
-            self._open_ns += perf_counter_ns() - self._begun_ns
+            self._open_ns += self._now_ns() - self._begun_ns
             self._open_count += 1
             self._begun_ns = None
 
@@ -140,4 +140,4 @@ def _metrics() -> list[Any]:
     return []
 
 
-PROBE = ProbeFactory(lambda context: CompilationProbe(context.model), always=True)
+PROBE = ProbeFactory(lambda context: CompilationProbe(context.model, context.recorder.clock.now), always=True)

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from autoprof.summary import Summary
 from tests.defects import DEFECTS, Defect
-from tests.defects.training import CONFIG, COUNTED_CONFIG, MEMORY_CONFIG, REAL_CONFIG
+from tests.defects.training import CONFIG, COUNTED_CONFIG, MEMORY_CONFIG
 
 SETTINGS: Final[dict[str, Any]] = {
     "num_workers": 4,
@@ -105,7 +105,7 @@ class Program:
         if self.setting is not None:
             group, name = _place(settings, self.setting[0])
             broken = group[name] == self.setting[1]
-        for config in (CONFIG, MEMORY_CONFIG, REAL_CONFIG, COUNTED_CONFIG):
+        for config in (CONFIG, MEMORY_CONFIG, COUNTED_CONFIG):
             config.update(output=str(output), sinks={"jsonl": {"flush_s": 0}})  # for ``autoprof compare``
         summary: Summary = self.defect.train(broken)
         if not output.exists():  # a training of several processes keeps its own folder

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from torch import nn
+from waiting import LIMIT_S
 
 from autoprof.compat import global_timer
 from autoprof.compat.global_timer import MyTimer
@@ -86,7 +87,7 @@ def test_a_second_dump_repeats_nothing() -> None:
 def test_threads_have_intervals_of_their_own() -> None:
     """Eight threads time the same name at once; each stop ends the start of its own thread."""
     timer = MyTimer(clock=FakeClock(tick_ns=1))
-    ready = threading.Barrier(8)
+    ready = threading.Barrier(8, timeout=LIMIT_S)
 
     def work() -> None:
         for _ in range(50):

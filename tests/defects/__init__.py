@@ -14,8 +14,6 @@ class Defect(NamedTuple):
     rule: str
     name: str
     train: Callable[[bool], Summary]
-    on_real_clock: bool = False
-    """Whether the process itself is measured, so that the machine may add findings of its own."""
 
 
 DEFECTS: Final = (
@@ -35,18 +33,18 @@ DEFECTS: Final = (
     Defect("sync-call", "a value read after each layer", calls.train_with_reads),
     Defect("logging", "metrics in every step", calls.train_with_metrics),
     Defect("logging", "a log line in every step", calls.train_with_log_lines),
-    Defect("unattributed", "pictures drawn in each step", calls.train_with_images, on_real_clock=True),
+    Defect("unattributed", "pictures drawn in each step", calls.train_with_images),
     Defect("excluded", "a checkpoint after each step", calls.train_with_saving),
     Defect("excluded", "validation every fourth step", calls.train_with_validation),
     Defect("busy-machine", "others hold the processors", machine.train_beside_others),
     Defect("debug-mode", "anomaly detection left on", machine.train_with_anomaly_detection),
     Defect("hot-module", "a snapshot every sixth step", calls.train_with_stalls),
     Defect("data-wait", "workers restarted in each epoch", data.train_with_restarts),
-    Defect("jitter", "explicit garbage collections", calls.train_with_collections, on_real_clock=True),
-    Defect("memory-growth", "a list that keeps activations", memory.train_with_leak, on_real_clock=True),
+    Defect("jitter", "explicit garbage collections", calls.train_with_collections),
+    Defect("memory-growth", "a list that keeps activations", memory.train_with_leak),
     Defect("memory-pressure", "memory nearly full", memory.train_in_small_memory),
     Defect("fragmentation", "growing sequences", memory.train_with_growing_lengths),
-    Defect("recompile", "changing shapes", machine.train_with_changing_shapes, on_real_clock=True),
-    Defect("straggler", "one slow rank", ranks.train_with_slow_rank, on_real_clock=True),
+    Defect("recompile", "changing shapes", machine.train_with_changing_shapes),
+    Defect("straggler", "one slow rank", ranks.train_with_slow_rank),
     Defect("overhead", "steps too short to profile", machine.train_in_short_steps),
 )

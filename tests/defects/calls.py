@@ -4,7 +4,6 @@
 import gc
 import io
 import logging
-import time
 
 import torch
 from torch import Tensor, nn
@@ -14,7 +13,7 @@ from autoprof.summary import Summary
 from autoprof.testing import FakeClock, FakeDevice
 from tests.fake_memory import value_on
 
-from .training import MS, WIDTH, four_layers, train, train_on_real_clock
+from .training import MS, WIDTH, four_layers, train
 
 
 def train_with_reads(broken: bool) -> Summary:
@@ -94,29 +93,36 @@ def train_with_log_lines(broken: bool) -> Summary:
 
 
 def train_with_collections(broken: bool) -> Summary:
-    """Collect garbage every fifth step among a million objects, which makes it long; the healthy twin never does."""
-    alive: list[list[int]] = [[] for _ in range(1_000_000)] if broken else []
+    """Collect garbage every fifth step, four seconds each time; the healthy twin never does.
 
-    def collect(number: int, _output: Tensor) -> None:
+    Python does not collect by itself meanwhile: which steps that lengthens depends on the rest of the process.
+    """
+    clock = FakeClock()
+
+    def pass_time(phase: str, info: dict[str, int]) -> None:
+        if phase == "stop" and info["generation"] == 2:
+            clock.advance(4_000 * MS)
+
+    def collect(number: int) -> None:
         with autoprof.span("Clean"):
             if broken and number % 5 == 4:
                 gc.collect()
 
-    summary = train_on_real_clock(60, collect)
-    alive.clear()
-    return summary
+    enabled = gc.isenabled()
+    gc.disable()
+    gc.callbacks.insert(0, pass_time)
+    try:
+        return train(four_layers(clock), clock, in_step=collect)
+    finally:
+        gc.callbacks.remove(pass_time)
+        if enabled:
+            gc.enable()
 
 
 def train_with_images(broken: bool) -> Summary:
-    """Draw a picture for 40 ms in each step; the healthy twin draws for a tenth of a millisecond."""
-
-    def save_image(seconds: float) -> None:
-        time.sleep(seconds)
-
-    def draw(_number: int, _output: Tensor) -> None:
-        save_image(0.04 if broken else 0.0001)
-
-    return train_on_real_clock(48, draw)
+    """Draw a picture for 400 ms in each step; the healthy twin draws for a millisecond."""
+    clock = FakeClock()
+    return train(four_layers(clock), clock, in_step=lambda _number: clock.advance((400 if broken else 1) * MS))
 
 
 def train_with_saving(broken: bool) -> Summary:

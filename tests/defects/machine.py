@@ -10,7 +10,7 @@ from autoprof.diagnose import Environment
 from autoprof.summary import Summary
 from autoprof.testing import FakeClock
 
-from .training import STEPS, diagnose_again, four_layers, train, train_on_real_clock
+from .training import MS, diagnose_again, four_layers, train
 
 
 def train_beside_others(broken: bool) -> Summary:
@@ -36,22 +36,24 @@ def train_with_anomaly_detection(broken: bool) -> Summary:
 
 
 def train_with_changing_shapes(broken: bool) -> Summary:
-    """Change the shape every eighth step; the healthy twin keeps one shape.
-
-    The backend is dynamo's own ``eager``: only the tracing is repeated, and no C++ compiler is needed.
-    """
+    """Change the shape every eighth step, and compile for three seconds; the healthy twin keeps one shape."""
     torch._dynamo.reset()  # otherwise the second training would reuse the graphs of the first
+    clock = FakeClock()
 
     def scale(values: Tensor) -> Tensor:
         return (values * 2).tanh()
 
-    compiled: Any = torch.compile(scale, backend="eager", dynamic=False)
+    def compile_slowly(graph: torch.fx.GraphModule, _inputs: list[Tensor]) -> Any:
+        clock.advance(3_000 * MS)
+        return graph.forward
 
-    def run(number: int, _output: Tensor) -> None:
+    compiled: Any = torch.compile(scale, backend=compile_slowly, dynamic=False)
+
+    def run(number: int) -> None:
         with autoprof.span("Compiled"):
             compiled(torch.ones(16 + (number // 8 if broken else 0)))
 
-    return train_on_real_clock(STEPS, run)
+    return train(four_layers(clock), clock, in_step=run)
 
 
 def train_in_short_steps(broken: bool) -> Summary:

@@ -1,29 +1,15 @@
 """Defects of memory: recompute that saves too little, state that fills it, leaks, fragmentation."""
 # mypy: allow-untyped-calls
 
-import mmap
-from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
-import torch
-from torch import Tensor, nn
+from torch import nn
 
 from autoprof.summary import Summary
 from autoprof.testing import FakeClock
 from tests.fake_memory import FakeAllocator
 
-from .training import (
-    GIB,
-    MEMORY_CONFIG,
-    STEPS,
-    Checkpointed,
-    Layer,
-    diagnose_again,
-    four_layers,
-    train,
-    train_on_real_clock,
-)
+from .training import GIB, MEMORY_CONFIG, STEPS, Checkpointed, Layer, diagnose_again, four_layers, train
 
 
 def train_checkpointed(broken: bool, allocator: FakeAllocator | None = None, **settings: Any) -> Summary:
@@ -40,18 +26,16 @@ def train_checkpointed_with_free_memory(broken: bool) -> Summary:
 
 
 def train_with_leak(broken: bool) -> Summary:
-    """Keep 2 MiB of activations in each step; the healthy twin frees them."""
-    with suppress(OSError):  # proc(5): the peak of earlier work in this process becomes the present level
-        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
-    kept = []
+    """Keep 256 MiB of activations in each step; the healthy twin frees them."""
+    clock, allocator = FakeClock(), FakeAllocator(80 * GIB, base_bytes=GIB)
+    layers = [Layer(clock, allocator=allocator, activation_bytes=GIB) for _ in range(4)]
 
-    def keep(_number: int, output: Tensor) -> None:
-        # New pages: the allocator would reuse memory that the rest of the process has freed.
-        activation = torch.frombuffer(mmap.mmap(-1, 2**21), dtype=torch.float32).fill_(output.detach().mean().item())
-        if broken:
-            kept.append(activation)
+    def keep(_number: int) -> None:
+        activation = allocator.allocate(GIB // 4)
+        if not broken:
+            allocator.free(activation)
 
-    return train_on_real_clock(STEPS, keep, 0.011)  # memory is read every 20 ms at most
+    return train(nn.Sequential(*layers), clock, config=MEMORY_CONFIG, memory=allocator, in_step=keep)
 
 
 def train_in_small_memory(broken: bool) -> Summary:

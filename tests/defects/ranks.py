@@ -1,28 +1,29 @@
 """Defects of several ranks: communication that nothing overlaps, and a slow rank."""
 # mypy: allow-untyped-calls
 
-import os
-import socket
 import tempfile
-import time
 from pathlib import Path
 from typing import Any, Final
 
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as multiprocessing
+from gloo_ranks import RankClock, join_group, spawn_ranks
 from torch import Tensor, nn
 
-import autoprof
+from autoprof._session import training_steps
 from autoprof._storage.runs import read_run
 from autoprof.diagnose import diagnose, evidence_of_run
 from autoprof.summary import Summary
-from autoprof.testing import FakeClock
+from autoprof.testing import FakeClock, open_session
 
 from .training import MS, four_layers, train
 
 LATENCY_MS: Final = 30
 RANKS: Final = 2
+BEGAN_NS: Final = 1_763_640_000_000 * MS
+"""The wall-clock time at which rank 0 begins."""
+AHEAD_NS: Final = 3_000 * MS
+"""The time by which the wall clock of each rank is ahead of that of the rank before."""
 
 
 class CompletedWork:
@@ -66,39 +67,41 @@ def train_with_unbucketed_gradients(broken: bool) -> Summary:
     return train(model, clock, before_update=average)
 
 
-class Sleeping(nn.Module):
-    """A layer that sleeps, so that the other rank has the processor."""
+class Slow(nn.Module):
+    """A layer whose forward takes this long."""
 
-    def __init__(self, seconds: float) -> None:
+    def __init__(self, clock: FakeClock, ms: int) -> None:
         super().__init__()
         self.layer = nn.Linear(32, 32)
-        self.seconds = seconds
+        self.clock, self.ms = clock, ms
 
     def forward(self, x: Tensor) -> Tensor:
-        time.sleep(self.seconds)
+        self.clock.advance(self.ms * MS)
         return self.layer(x)  # type: ignore[no-any-return]
 
 
 class TwoParts(nn.Module):
-    """An encoder and a decoder that sleep."""
+    """An encoder and a decoder."""
 
-    def __init__(self, encoder_s: float, decoder_s: float) -> None:
+    def __init__(self, clock: FakeClock, encoder_ms: int, decoder_ms: int) -> None:
         super().__init__()
-        self.encoder, self.decoder = Sleeping(encoder_s), Sleeping(decoder_s)
+        self.encoder, self.decoder = Slow(clock, encoder_ms), Slow(clock, decoder_ms)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.decoder(self.encoder(x))  # type: ignore[no-any-return]
 
 
-def train_rank(rank: int, port: int, folder: str, broken: bool) -> None:
+def train_rank(rank: int, world_size: int, meeting: str, folder: str, broken: bool) -> None:
     """Train as one of two ranks; where ``broken``, the last rank takes three times as long for its decoder."""
-    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
     torch.set_num_threads(1)
-    dist.init_process_group("gloo", rank=rank, world_size=RANKS)
+    store = join_group(meeting, rank, world_size)
     try:
+        clock = RankClock(rank, world_size, store)
+        training_steps.time_ns = lambda: BEGAN_NS + rank * AHEAD_NS + clock.now_ns
         torch.manual_seed(0)
-        slow = broken and rank == RANKS - 1
-        model = nn.parallel.DistributedDataParallel(TwoParts(0.01, 0.03 if slow else 0.01))
+        slow = broken and rank == world_size - 1
+        model = nn.parallel.DistributedDataParallel(TwoParts(clock, 10, 30 if slow else 10))
+        clock.wait_in_backward(model)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
         config = {
             "targets": [{"match": "encoder|decoder"}],
@@ -107,24 +110,23 @@ def train_rank(rank: int, port: int, folder: str, broken: bool) -> None:
             "sinks": {"jsonl": {"flush_s": 0}},
             "output": folder,
         }
-        session = autoprof.instrument(model, config, optimizer=optimizer)
+        session = open_session(model, config, clock=clock, optimizer=optimizer)
         for _ in range(40):
             model(torch.randn(4, 32)).pow(2).mean().backward()
             optimizer.step()
             optimizer.zero_grad()
             session.step()
-        dist.barrier()  # in this training only, so that all records are complete
+        if rank == 0:  # it compares the records of all, which are complete by then
+            store.wait([f"closed/{other}" for other in range(1, world_size)])
         session.close()
+        store.set(f"closed/{rank}", "")
     finally:
         dist.destroy_process_group()
 
 
 def train_ranks(folder: Path, broken: bool) -> Path:
     """Train on all ranks, a process each; return the run's folder."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port = listener.getsockname()[1]
-    multiprocessing.spawn(train_rank, args=(port, str(folder), broken), nprocs=RANKS)  # type: ignore[attr-defined]
+    spawn_ranks(train_rank, RANKS, str(folder), broken)
     (run,) = folder.iterdir()
     return run
 

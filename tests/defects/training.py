@@ -1,8 +1,7 @@
 """Small trainings for the defects of rules: layers that take time and memory, and the training loop around them.
 
 They are real trainings of torch modules with autograd, an optimizer and a loader. Time is that of a fake clock, which
-the operators advance, so findings do not depend on the machine. Only for defects of the process itself (memory,
-garbage collector, compiler, other ranks) is the real clock used.
+the operators advance, so findings do not depend on the machine.
 """
 # mypy: allow-untyped-calls
 # (torch leaves Tensor.backward without types, autoprof.testing its FakeDevice.)
@@ -11,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from time import perf_counter
 from typing import Any, Final
 
 import torch
@@ -30,8 +28,6 @@ STEPS: Final = 48
 WIDTH: Final = 8
 CONFIG: Final[dict[str, Any]] = {"targets": [{"match": r"\d(\.layer)?"}], "sinks": {}, "sample": {"warmup": 3}}
 MEMORY_CONFIG: Final[dict[str, Any]] = {**CONFIG, "targets": [{"match": r"\d(\.layer)?", "memory": True}]}
-REAL_CONFIG: Final[dict[str, Any]] = {**CONFIG, "targets": [{"match": r"\d"}], "sample": {"warmup": 3, "budget": 0.05}}
-"""On the real clock steps of milliseconds need a larger budget: overhead is not the defect there."""
 COUNTED_CONFIG: Final[dict[str, Any]] = {**CONFIG, "targets": [{"match": r"\d"}]}
 COUNTED_STEP_NS: Final = 50_000
 
@@ -200,40 +196,6 @@ def train_counted(model: nn.Module, batch: Tensor, step_ns: int = COUNTED_STEP_N
         model, clock, device=device, steps=24, each_ms=0, wait_ms=0, take=lambda _batch: batch, before_update=compute,
         config=COUNTED_CONFIG, optimizer=torch.optim.SGD(model.parameters(), lr=1e-3),
     )  # fmt: skip
-
-
-class Busy(nn.Module):
-    """A layer that computes for this long in forward, on the real clock."""
-
-    def __init__(self, seconds: float) -> None:
-        super().__init__()
-        self.linear = nn.Linear(WIDTH, WIDTH)
-        self.seconds = seconds
-
-    def forward(self, x: Tensor) -> Tensor:
-        until, matrix = perf_counter() + self.seconds, torch.ones(64, 64)
-        while perf_counter() < until:
-            matrix.mm(matrix)
-        return self.linear(x)  # type: ignore[no-any-return]
-
-
-def train_on_real_clock(steps: int, in_step: Callable[[int, Tensor], None], forward_s: float = 0.01) -> Summary:
-    """Train two layers on the real clock, the forward of each takes ``forward_s``.
-
-    ``in_step`` runs in each step with its number and the model's output.
-    """
-    model = nn.Sequential(Busy(forward_s), Busy(forward_s))
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    session = autoprof.instrument(model, REAL_CONFIG, optimizer=optimizer)
-    for number in range(steps):
-        output = model(torch.randn(4, WIDTH))
-        output.pow(2).mean().backward()
-        optimizer.step()
-        optimizer.zero_grad()
-        in_step(number, output)
-        session.step()
-    session.close()
-    return session.summary()
 
 
 def diagnose_again(

@@ -3,6 +3,7 @@
 import threading
 
 import pytest
+from waiting import LIMIT_S
 
 from autoprof.devices import HostReader, Monitor
 
@@ -102,9 +103,9 @@ def test_a_thread_reads_and_ends():
     monitor = Monitor(source, period_s=3600)
     monitor.start()
     monitor.start()
-    assert source.happened.wait(10)
+    assert source.happened.wait(LIMIT_S)
     assert sum(thread.name == "autoprof-monitor" for thread in threading.enumerate()) == 1
-    monitor.close()
+    monitor.close(patience_s=LIMIT_S)
     monitor.close()
     assert source.closed
     assert source.reads == 1
@@ -118,13 +119,13 @@ def test_a_source_that_hangs_does_not_hold_up_the_end():
     class Hangs(Source):
         def read(self) -> dict[str, float]:
             self.happened.set()
-            release.wait(10)
+            release.wait(LIMIT_S)
             return {}
 
     source = Hangs()
     monitor = Monitor(source)
     monitor.start()
-    assert source.happened.wait(10)
+    assert source.happened.wait(LIMIT_S)
     monitor.close(patience_s=0)
     assert not source.closed
     release.set()

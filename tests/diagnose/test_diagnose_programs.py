@@ -13,9 +13,6 @@ from autoprof.diagnose import find_rules
 from autoprof.summary import Summary
 from tests.defects import DEFECTS, Defect
 
-EXACT = [defect for defect in DEFECTS if not defect.on_real_clock]
-REAL = [defect for defect in DEFECTS if defect.on_real_clock]
-
 
 def name_of(defect: Defect) -> str:
     return defect.name
@@ -27,23 +24,16 @@ def run(defect: Defect, broken: bool) -> Summary:
     return defect.train(broken)
 
 
-@pytest.mark.parametrize("defect", EXACT, ids=name_of)
+@pytest.mark.parametrize("defect", DEFECTS, ids=name_of)
 def test_a_defect_is_the_verdict(defect: Defect) -> None:
     """The finding of the defect's rule comes first."""
     assert found(run(defect, True))[0] == defect.rule
 
 
-@pytest.mark.parametrize("defect", EXACT, ids=name_of)
+@pytest.mark.parametrize("defect", DEFECTS, ids=name_of)
 def test_the_healthy_twin_has_no_finding(defect: Defect) -> None:
     """No rule finds anything."""
     assert found(run(defect, False)) == []
-
-
-@pytest.mark.parametrize("defect", REAL, ids=name_of)
-def test_a_defect_of_the_process_is_found_and_its_twin_is_not(defect: Defect) -> None:
-    """On the real clock the machine may add a finding of its own, so only this rule is checked."""
-    assert defect.rule in found(run(defect, True))
-    assert defect.rule not in found(run(defect, False))
 
 
 @pytest.mark.parametrize("defect", DEFECTS, ids=name_of)

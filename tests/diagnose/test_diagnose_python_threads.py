@@ -2,31 +2,36 @@
 
 from __future__ import annotations
 
+import sys
 import threading
+from itertools import count
 
-from autoprof.diagnose import PythonThread, ThreadMonitor
+import pytest
+from waiting import LIMIT_S
+
+from autoprof.diagnose import ThreadMonitor, _python_threads
 
 
-def test_a_real_thread_is_found() -> None:
-    """It computes until its CPU time shows, however long that takes."""
-    stop, monitor = threading.Event(), ThreadMonitor()
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs Linux: the CPU time of another thread")
+def test_a_real_thread_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has computed between two looks, which are a nanosecond apart on the clock of the test."""
+    monkeypatch.setattr(_python_threads, "perf_counter_ns", count(1).__next__)
+    begin, computed, end = (threading.Event() for _ in range(3))
 
     def compute() -> None:
-        while not stop.is_set():
-            sum(range(1000))
+        begin.wait(LIMIT_S)
+        sum(range(1000))
+        computed.set()
+        end.wait(LIMIT_S)
 
-    thread = threading.Thread(target=compute, name="busy")
+    thread, monitor = threading.Thread(target=compute, name="busy"), ThreadMonitor()
     thread.start()
     try:
         monitor.look()
-        seen: tuple[PythonThread, ...] = ()
-        for _ in range(500):
-            stop.wait(0.02)
-            monitor.look()
-            seen = monitor.busy()
-            if seen:
-                break
+        begin.set()
+        assert computed.wait(LIMIT_S)
+        monitor.look()
     finally:
-        stop.set()
+        end.set()
         thread.join()
-    assert "busy" in [one.name for one in seen]
+    assert "busy" in [one.name for one in monitor.busy()]

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import textwrap
@@ -9,10 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from waiting import LIMIT_S
+
 import autoprof
 
 PROGRAM = """
-import os, resource, shutil, signal, sys, time
+import os, resource, shutil, signal, sys
 import torch
 from torch import nn
 INSTRUMENTED = {instrumented}
@@ -32,7 +35,7 @@ session = None
 if INSTRUMENTED:
     session = autoprof.instrument(model, {{
         "targets": [{{"match": ".*"}}], "output": "runs", "sample": {{"warmup": 0, "budget": None}}, "flops": "off",
-        "sinks": {{"jsonl": {{"flush_s": 0.001}}, "log": {{}}, **{sinks}}},
+        "sinks": {{"jsonl": {{"flush_s": 0}}, "log": {{}}, **{sinks}}},
     }})
 def step(i):
     loss = model(torch.ones(1, 2)).sum()
@@ -63,7 +66,7 @@ for line in sys.stdin:
     print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
 else:
     sys.exit(0)
-signal.alarm(120)  # a program that hangs dies of it, and the test fails
+signal.alarm(int(sys.argv[1]))  # a program that hangs dies of it, and the test fails
 os.chdir(request["folder"])
 for number, path, mode in ((0, os.devnull, os.O_RDONLY), (1, "out", os.O_RDWR), (2, "err", os.O_RDWR)):
     os.dup2(os.open(path, mode | os.O_CREAT | os.O_TRUNC, 0o644), number)
@@ -86,7 +89,7 @@ class Children:
 
     def __init__(self) -> None:
         self._server = subprocess.Popen(
-            [sys.executable, "-c", SERVER],
+            [sys.executable, "-c", SERVER, str(LIMIT_S)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -95,7 +98,7 @@ class Children:
 
     def close(self) -> None:
         """End the server."""
-        self._server.communicate()
+        self._server.communicate(timeout=LIMIT_S)
 
     def run(
         self, folder: Path, event: str, *, instrumented: bool, before: str = "", after: str = "", sinks: str = "{}"
@@ -113,6 +116,7 @@ class Children:
         assert self._server.stdout is not None
         print(json.dumps({"folder": str(folder), "code": code}), file=self._server.stdin, flush=True)
         status = int(self._server.stdout.readline())
+        assert status != -signal.SIGALRM, f"the program has not ended after {LIMIT_S} s"
         return Ended(status, (folder / "out").read_text(), (folder / "err").read_text())
 
     def both(self, tmp_path: Path, event: str, **more: Any) -> tuple[Ended, Ended]:

@@ -38,7 +38,7 @@ RECEIVERS = ("prometheus", "wandb")
 
 
 def _signal(name: str) -> str:
-    return f"os.kill(os.getpid(), signal.{name}); time.sleep(30)"
+    return f"os.kill(os.getpid(), signal.{name})"
 
 
 ENDS = {
@@ -89,7 +89,7 @@ FILES = "{" + ", ".join(f"{name!r}: {{}}" for name in SINKS.parts if name not in
 
 
 TRAINING = """
-import os, signal, sys, time
+import os, signal, sys
 import torch
 from torch import nn
 torch.set_num_threads(1)

@@ -24,7 +24,7 @@ CONFIG: dict[str, Any] = {
     "sample": {"warmup": 0, "budget": None},
     "flops": "off",
     "output": "runs",
-    "sinks": {"jsonl": {"flush_s": 0.001}, "log": {}},
+    "sinks": {"jsonl": {"flush_s": 0}, "log": {}},
 }
 NAMES = {"Sequential": 1, "0": 1, "1": 1}
 

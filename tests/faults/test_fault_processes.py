@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from children import Children, ends_alike, saved
+from kept_steps import kept_steps
 
 import autoprof
 
@@ -138,17 +139,27 @@ def test_a_console_that_cannot_print_does_not_change_the_exit_status(
     assert "Exception ignored" not in found.stderr
 
 
-def test_kill_at_random_moments_leaves_whole_lines(children: Children, tmp_path: Path) -> None:
-    """``kill -9`` from outside, later and later: every line is a step, and the run can be read."""
-    for number in range(3):
-        folder = tmp_path / str(number)
-        event = f"os.system(f'(sleep {0.02 * number}; kill -9 {{os.getpid()}}) &')"
-        found = children.run(folder, event, instrumented=True, after="while True: step(i)")
-        assert found.returncode == -signal.SIGKILL
-        info, steps = saved(folder)
-        assert info["ended"] is None
-        assert steps == list(range(1, len(steps) + 1))
-        assert len(steps) >= 3
+KILL = """
+import pathlib, threading
+def kill():
+    (records,) = pathlib.Path("runs").glob("*/rank0/steps.jsonl")
+    while records.read_bytes().count(b"\\n") < {lines}:
+        threading.Event().wait(0.001)
+    os.kill(os.getpid(), signal.SIGKILL)
+threading.Thread(target=kill, daemon=True).start()
+"""
+
+
+@pytest.mark.parametrize("lines", [4, 20, 60])
+def test_kill_at_any_moment_leaves_whole_lines_but_for_the_last_one(
+    children: Children, lines: int, tmp_path: Path
+) -> None:
+    """``kill -9`` while steps are written: the steps are the first ones of the run, and it can be read."""
+    found = children.run(tmp_path, KILL.format(lines=lines), instrumented=True, after="while True: step(i)")
+    assert found.returncode == -signal.SIGKILL
+    (run,) = (tmp_path / "runs").iterdir()
+    assert len(kept_steps(run)) >= lines
+    assert json.loads((run / "run.json").read_text())["ended"] is None
 
 
 def test_sigterm_to_a_run_that_trains_in_another_thread_ends_it_as_it_would_have(
@@ -157,11 +168,14 @@ def test_sigterm_to_a_run_that_trains_in_another_thread_ends_it_as_it_would_have
     """Only the main thread may put the handler back; the other one is in the middle of its own work, or not."""
     event = """
     import threading
+    trains = threading.Event()
     def loop():
+        step(i)
+        trains.set()
         while True: step(i)
     thread = threading.Thread(target=loop, daemon=True)
     thread.start()
-    time.sleep(0.05)
+    trains.wait()
     os.kill(os.getpid(), signal.SIGTERM)
     thread.join()
     """
@@ -185,7 +199,7 @@ from moments import Strike
 pass_on_each_step(pytest.MonkeyPatch())
 config = {{
     "targets": [{{"match": ".*"}}], "sample": {{"warmup": 0}}, "flops": "off",
-    "sinks": {{"jsonl": {{"flush_s": 0.001}}, "log": {{}}}},
+    "sinks": {{"jsonl": {{"flush_s": 0}}, "log": {{}}}},
 }}
 from autoprof.testing import FakeClock, open_session
 with Strike(sys.maxsize, lambda: None):  # a child then imports and parses nothing; after a backward no fork may train

@@ -1,7 +1,7 @@
 """What ranks run for the tests of the flight recorder. Importable by name, as spawned processes need it."""
 
 import os
-import time
+import select
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +11,14 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 import autoprof
+from autoprof._flight import HANG_REPORT, recorder
+from autoprof._session import training_steps
 
 HANGS_AT = 40
 """The step that never ends."""
+LIMIT_S = 600
+"""The end of the rank that hangs, should nobody kill it."""
+MS, S = 1_000_000, 1_000_000_000
 
 
 class Middle(nn.Module):
@@ -22,13 +27,11 @@ class Middle(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.inner = nn.Linear(8, 8)
-        self.calls = 0
         self.hangs = False
 
     def forward(self, x: Tensor) -> Tensor:
-        self.calls += 1
-        if self.hangs and self.calls == HANGS_AT:
-            time.sleep(600)
+        if self.hangs:
+            hang()
         return self.inner(x)
 
 
@@ -43,22 +46,56 @@ class Net(nn.Module):
         return self.last(self.middle(self.first(x)))
 
 
-def hang_on(slow: int, rank: int, world_size: int, folder: str, config: dict[str, Any]) -> None:
+def hang() -> None:
+    """Read from a pipe to which nobody writes."""
+    reader, _ = os.pipe()
+    select.select([reader], [], [], LIMIT_S)
+
+
+class RankTime:
+    """The clock of one rank: 10 ms a step, and many seconds more once it hangs, however long either really takes.
+
+    Rank 0 comes to the time at which it reports all ranks when each of them has written its own report.
+    """
+
+    def __init__(self, rank: int, world_size: int, folder: Path) -> None:
+        self.steps = 0
+        self.hangs = False
+        self._is_first = rank == 0
+        self._world_size, self._folder = world_size, folder
+
+    def __call__(self) -> int:
+        return self.steps * 10 * MS + (self._hung_ns() if self.hangs else 0)
+
+    def _hung_ns(self) -> int:
+        if not self._is_first:
+            return 12 * S
+        reported = len(list(self._folder.glob(f"*/rank*/{HANG_REPORT}")))
+        return 14 * S if reported == self._world_size else 10 * S
+
+
+def hang_on(slow: int, rank: int, world_size: int, folder: str) -> None:
     """Train as one rank; in step ``HANGS_AT`` the rank ``slow`` never ends the forward of ``middle``."""
     os.environ.update(RANK=str(rank), WORLD_SIZE=str(world_size))
     torch.set_num_threads(1)
     store = dist.FileStore(str(Path(folder) / "store"), world_size)
     dist.init_process_group("gloo", store=store, rank=rank, world_size=world_size)
+    clock = RankTime(rank, world_size, Path(folder))
+    recorder.perf_counter_ns = training_steps.perf_counter_ns = clock
     model = Net()
-    model.middle.hangs = rank == slow
     ddp = DistributedDataParallel(model)
     optimizer = torch.optim.SGD(ddp.parameters(), lr=0.01)
-    settings = {"output": folder, "sinks": {"jsonl": None}, "flops": "off", "monitor": "off", **config}
+    settings: dict[str, Any] = {"output": folder, "sinks": {"jsonl": None}, "flops": "off", "monitor": "off"}
+    settings["flight_recorder"] = {"hang_s": 1.0}
     session = autoprof.instrument(ddp, settings, optimizer=optimizer)
     x = torch.randn(4, 8)
-    for _ in range(1000):
+    # The last gradient of the pass: the rank does nothing more but wait for the others.
+    model.first.weight.register_hook(lambda _: setattr(clock, "hangs", clock.steps == HANGS_AT - 1))
+    while True:
+        if rank == slow and clock.steps == HANGS_AT - 1:
+            clock.hangs = model.middle.hangs = True
         ddp(x).sum().backward()
         optimizer.step()
         optimizer.zero_grad()
-        time.sleep(0.002)
+        clock.steps += 1
         session.step()

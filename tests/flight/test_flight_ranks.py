@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from pathlib import Path
 from typing import Any
 
 import flight_workers
 import pytest
 import torch.multiprocessing as multiprocessing
+from waiting import LIMIT_S, wait_until
 
 from autoprof._flight import HANG_REPORT, State, describe_ranks, rank_lines, standing_out
 from autoprof.cli import main
 
 WORLD_SIZE, SLOW = 3, 1
-DEADLINE_S = 120
 
 
 @pytest.fixture(scope="module")
@@ -24,29 +23,28 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     """Train on three ranks, one of which hangs; kill all by SIGKILL once rank 0 has reported it; return the run."""
     folder = tmp_path_factory.mktemp("hang")
     context: Any = multiprocessing.get_context("spawn")
-    config = {"flight_recorder": {"hang_s": 1.0}}
     ranks = [
-        context.Process(target=flight_workers.hang_on, args=(SLOW, rank, WORLD_SIZE, str(folder), config))
+        context.Process(target=flight_workers.hang_on, args=(SLOW, rank, WORLD_SIZE, str(folder)))
         for rank in range(WORLD_SIZE)
     ]
     try:
         for process in ranks:
             process.start()
-        until = time.monotonic() + DEADLINE_S
-        found: list[Path] = []
-        while not found and time.monotonic() < until and all(process.is_alive() for process in ranks):
-            time.sleep(0.05)
-            ranks_done = len(list(folder.glob(f"*/rank*/{HANG_REPORT}"))) == WORLD_SIZE
-            found = list(folder.glob(f"*/{HANG_REPORT}")) if ranks_done else []
-        assert found, "no hang was reported"
-        report = found[0].read_text(encoding="utf-8")
+
+        def reports() -> list[Path]:
+            assert all(process.is_alive() for process in ranks), "a rank has ended"
+            return list(folder.glob(f"*/{HANG_REPORT}"))
+
+        wait_until(reports, "the report of the hang")
+        (found,) = reports()
+        report = found.read_text(encoding="utf-8")
     finally:
         started = [process for process in ranks if process.pid is not None]
         for process in started:  # all, before one of them sees that another has gone
             os.kill(process.pid, signal.SIGKILL)
         for process in started:
-            process.join()
-    return found[0].parent, report
+            process.join(LIMIT_S)
+    return found.parent, report
 
 
 def test_a_hang_is_reported_with_the_rank_that_the_others_wait_for(killed: tuple[Path, str]) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,12 +11,23 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from waiting import wait_until
 
 import autoprof
 from autoprof._flight import FILE, FlightRecorder, State, read_flight
+from autoprof._flight import recorder as recording
 from autoprof._flight.recorder import MAX_CAPTURES
+from autoprof._session import training_steps
+from autoprof.testing import FakeClock
 
 QUIET: dict[str, Any] = {"sinks": {}, "flops": "off", "monitor": "off", "sample": {"every": 10, "budget": None}}
+MS = 1_000_000
+
+
+@pytest.fixture
+def no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave the looks at the training to the test: no thread looks meanwhile."""
+    monkeypatch.setattr(FlightRecorder, "start", lambda _: None)
 
 
 class Training:
@@ -62,6 +72,7 @@ def test_one_process_has_no_flight_recorder_unless_it_asks(monkeypatch: pytest.M
             assert (session.rank_folder / FILE).exists() is expected
 
 
+@pytest.mark.usefixtures("no_thread")
 def test_each_step_is_in_the_ring_also_where_it_is_not_recorded() -> None:
     """One of ten is recorded; the file has all of them, and the state of the session."""
     training = Training()
@@ -73,19 +84,24 @@ def test_each_step_is_in_the_ring_also_where_it_is_not_recorded() -> None:
     assert read_flight(training.folder / FILE).state is State.CLOSED
 
 
-def test_a_pause_is_a_state_and_no_part_of_a_step() -> None:
+@pytest.mark.usefixtures("no_thread")
+def test_a_pause_is_a_state_and_no_part_of_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
     """Validation of a second does not lengthen the step around it."""
+    clock = FakeClock()
+    for module in (recording, training_steps):
+        monkeypatch.setattr(module, "perf_counter_ns", clock.read)
     training = Training()
-    training.train(20)
+    training.train(20, lambda _: clock.advance(10 * MS))
     with training.session.pause("validation"):
         training.flight.poll()
         assert read_flight(training.folder / FILE).state is State.EXCLUDED
-        time.sleep(0.3)
-    training.train(1)
-    assert training.flight.ring.lengths()[-1] < 250_000_000
+        clock.advance(1_000 * MS)
+    training.train(1, lambda _: clock.advance(10 * MS))
+    assert training.flight.ring.lengths().tolist() == [10 * MS] * 21
     training.session.close()
 
 
+@pytest.mark.usefixtures("no_thread")
 def test_a_file_captures_the_next_steps() -> None:
     """In a gap of unsampled steps too, with a note, and not for ever; the file is removed."""
     training = Training()
@@ -106,6 +122,7 @@ def test_a_file_captures_the_next_steps() -> None:
     assert not list(training.folder.parent.rglob("capture.request"))
 
 
+@pytest.mark.usefixtures("no_thread")
 def test_a_fork_leaves_the_file_to_its_parent() -> None:
     """A forked process writes no state."""
     training = Training()
@@ -146,9 +163,7 @@ def test_a_failure_of_the_recorder_is_a_note(monkeypatch: pytest.MonkeyPatch) ->
         assert not (training.folder / FILE).exists()
     training = Training()
     monkeypatch.setattr(sys, "_current_frames", full)
-    until = time.monotonic() + 30
-    while not training.session.summary().notes and time.monotonic() < until:
-        time.sleep(0.05)
+    wait_until(lambda: training.session.summary().notes, "the note on the failure")
     training.train(3)
     training.session.close()
     assert any("flight recorder is off after OSError" in note for note in training.session.summary().notes)

@@ -67,7 +67,7 @@ def names(framework: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict
     if framework == "DeepSpeed":
         for name, value in {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1"}.items():
             monkeypatch.setenv(name, value)
-        monkeypatch.setenv("MASTER_PORT", "29613")
+        monkeypatch.setenv("MASTER_PORT", "0")  # the only rank listens on a port that the system chooses
         return {"model": model, "batches": [torch.ones(4, 4)] * 40}
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     return {"model": model, "optimizer": optimizer, "loader": torch.utils.data.DataLoader(rows, batch_size=2)}

@@ -55,8 +55,9 @@ training.end()
 """
 
 
-def run(program: str, folder: Path, *options: str) -> None:
-    """Run a program in a folder; it must end well."""
+def run(program: str, folder: Path, *options: str) -> bool:
+    """Run a program in a folder; it must end well. Return False if the port that it chose was taken meanwhile."""
+    folder.mkdir(exist_ok=True)
     (folder / "train.py").write_text(program)
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
@@ -68,15 +69,19 @@ def run(program: str, folder: Path, *options: str) -> None:
         timeout=600,
         check=False,
     )
+    if done.returncode and "address already in use" in done.stderr.lower():
+        return False
     assert done.returncode == 0, done.stderr
+    return True
 
 
 def test_the_ranks_that_lightning_starts_share_a_folder(tmp_path: Path) -> None:
     """The first process starts the second; each ``fit`` has a run with both ranks."""
     if not importlib.util.find_spec("lightning"):
         pytest.skip("the package lightning is not installed")
-    run(DDP, tmp_path)
-    runs = sorted((tmp_path / "runs").iterdir())
+    # Lightning looks for a free port, and listens on it later.
+    folder = next(folder for folder in (tmp_path / f"{attempt}" for attempt in range(5)) if run(DDP, folder))
+    runs = sorted((folder / "runs").iterdir())
     assert len(runs) == 2
     assert runs[1].name == f"{runs[0].name}-2"
     for folder, steps in zip(runs, (8, 16), strict=True):
@@ -88,7 +93,7 @@ def test_the_ranks_that_lightning_starts_share_a_folder(tmp_path: Path) -> None:
 
 def test_a_callback_under_autoprof_run_records_once(tmp_path: Path) -> None:
     """The command records no second run of the same training."""
-    run(RUN, tmp_path, "-m", "autoprof", "run")
+    assert run(RUN, tmp_path, "-m", "autoprof", "run")
     assert len(list((tmp_path / "runs").iterdir())) == 1
 
 

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from waiting import LIMIT_S
 
 import autoprof
 from autoprof._process.ranks import LAUNCHERS
@@ -212,20 +213,23 @@ def test_a_training_has_a_report_on_the_standard_error_only(tmp_path: Path) -> N
 def test_a_training_that_is_terminated_keeps_its_records(tmp_path: Path) -> None:
     """SIGTERM ends the process as without autoprof, after the session is closed."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    program = write(tmp_path, TRAIN.replace("flush=True)", "flush=True); import time; time.sleep(0.01)"))
+    program = write(tmp_path, TRAIN)
     with subprocess.Popen(
-        [*RUN, program, "100000"],
+        [*RUN, program, str(10**12)],
         cwd=tmp_path,
         env=environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
     ) as process:
-        assert process.stdout is not None
-        while process.stdout.readline().strip() != "step 20":
-            pass
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(60) == -signal.SIGTERM
+        try:
+            assert process.stdout is not None
+            assert "step 20\n" in process.stdout
+            process.send_signal(signal.SIGTERM)
+            process.communicate(timeout=LIMIT_S)
+        finally:
+            process.kill()
+    assert process.returncode == -signal.SIGTERM
     (run,) = (tmp_path / "runs").iterdir()
     assert json.loads((run / "run.json").read_text())["ended"] == "SIGTERM"
 

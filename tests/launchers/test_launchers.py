@@ -15,7 +15,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from gloo_ranks import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = Path(__file__).parent / "programs"
@@ -69,6 +68,7 @@ def need(*packages: str) -> None:
 
 TORCHRUN = [PYTHON, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
 ACCELERATE = [PYTHON, "-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", "2"]
+ACCELERATE += ["--main_process_port", "0"]  # the system chooses one
 DEEPSPEED = [PYTHON, "-m", "deepspeed.launcher.runner", "--num_gpus", "2"]
 
 
@@ -131,12 +131,12 @@ def test_deepspeed(command: list[str], tmp_path: Path) -> None:
 @pytest.mark.parametrize("unchanged", [False, True], ids=["records itself", "autoprof run"])
 def test_variables_of_slurm(unchanged: bool, tmp_path: Path) -> None:
     """``srun`` starts the ranks one by one; the variables are those of its tasks."""
-    port, program = str(free_port()), str(PROGRAMS / "slurm.py")
+    program = str(PROGRAMS / "slurm.py")
     command = [PYTHON, *RUN, program, "--unchanged"] if unchanged else [PYTHON, program]
     tasks = [
         start(
-            tmp_path, command, MASTER_PORT=port, SLURM_PROCID=str(rank), SLURM_LOCALID=str(rank), SLURM_NTASKS="2",
-            SLURM_STEP_NUM_TASKS="2", SLURM_JOB_ID="417", SLURM_STEP_ID="0",
+            tmp_path, command, MEETING=str(tmp_path / "meeting"), SLURM_PROCID=str(rank), SLURM_LOCALID=str(rank),
+            SLURM_NTASKS="2", SLURM_STEP_NUM_TASKS="2", SLURM_JOB_ID="417", SLURM_STEP_ID="0",
         )
         for rank in range(2)
     ]  # fmt: skip

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from attached import open_sessions
+from gloo_ranks import join_group
 from torch import Tensor, nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.utils.data import Dataset
@@ -121,11 +122,10 @@ def train(wrap: Callable[[nn.Module], nn.Module], when: str) -> dict[str, Any]:
     return {"bits": made, "calls": calls, "skipped": skipped}
 
 
-def rank_main(rank: int, world_size: int, port: int, folder: str, kinds: tuple[str, ...]) -> None:
+def rank_main(rank: int, world_size: int, meeting: str, folder: str, kinds: tuple[str, ...]) -> None:
     """Be one rank: train each kind three ways and save what came of it."""
-    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
     torch.set_num_threads(1)
-    dist.init_process_group("gloo", rank=rank, world_size=world_size)
+    join_group(meeting, rank, world_size)
     try:
         found = {(kind, when): train(WRAPPERS[kind], when) for kind in kinds for when in ("never", "before", "after")}
         torch.save(found, Path(folder) / f"{rank}.pt")

@@ -1,6 +1,5 @@
 """Loaders that were not given to the session: recognised, with their worker processes, and unchanged."""
 
-import time
 from collections.abc import Callable
 from pathlib import Path
 from threading import Thread
@@ -11,6 +10,7 @@ import torch
 from engine_laws import Watched, check_laws, count, everything
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset, TensorDataset
+from waiting import wait_until
 
 from autoprof import Phase
 from autoprof.summary import Summary
@@ -35,8 +35,8 @@ class Gated(Dataset):
         return 6
 
     def __getitem__(self, index: int) -> Tensor:
-        while self.gate is not None and index >= 2 and not self.gate.exists():
-            time.sleep(0.001)
+        if self.gate is not None and index >= 2:
+            wait_until(self.gate.exists, "the gate to open")
         return torch.full((2,), float(index))
 
 
@@ -118,14 +118,14 @@ def test_fetches_that_found_nothing_ready_are_counted(tmp_path: Path) -> None:
 
 
 def _open_when(gate: Path, asked: Callable[[], bool]) -> None:
-    while not asked():
-        time.sleep(0.001)
-    gate.touch()
+    try:
+        wait_until(asked, "the third fetch")
+    finally:
+        gate.touch()
 
 
 def _until_ready(iterator: Any) -> None:
-    while iterator._data_queue.empty():
-        time.sleep(0.001)
+    wait_until(lambda: not iterator._data_queue.empty(), "a batch of the worker")
 
 
 class Counted(Gated):

@@ -10,6 +10,7 @@ import pytest
 import torch
 from engine_laws import Watched, check_laws, count, everything
 from torch import nn
+from waiting import LIMIT_S
 
 from autoprof import Phase
 
@@ -33,11 +34,11 @@ def test_two_threads_train_two_models_with_two_sessions() -> None:
         try:
             model = mlp()
             with Watched(model) as watched:
-                together.wait(60)
+                together.wait(LIMIT_S)
                 for _ in range(20):
                     model(torch.ones(1, 2)).sum().backward()
                     watched.step()
-                together.wait(60)
+                together.wait(LIMIT_S)
             found[number] = watched.sink.frames
         except BaseException as error:
             failures.append(error)

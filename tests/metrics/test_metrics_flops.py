@@ -12,11 +12,12 @@ from flops_models import GPT, tokens
 from torch import Tensor, nn
 
 import autoprof
-from autoprof._metrics import Metrics, flop_meter
+from autoprof._metrics import Metrics, flop_meter, model_calls
 from autoprof._metrics.flop_meter import OUTSIDE, PASSES, DevicePeak, FlopMeter
 from autoprof._metrics.flops import Kind, describe
 from autoprof._metrics.model_calls import StepCalls
 from autoprof._metrics.utilization import peak_seconds
+from autoprof._session import training_steps
 from autoprof.devices import Tf32Flags, find_peak
 from autoprof.devices._cuda_peaks import PEAKS
 from autoprof.frame import Phase
@@ -141,10 +142,18 @@ def test_a_count_is_in_the_overhead_of_the_step_that_it_lengthens(
 ) -> None:
     """It is autoprof's time."""
     pass_on_each_step(monkeypatch)
-    sink = ListSink()
+    sink, processor, count_call = ListSink(), FakeClock(), flop_meter.count_call
+
+    def count_slowly(model: nn.Module, call: Any) -> Any:
+        processor.advance(STEP_NS)
+        return count_call(model, call)
+
+    for module in (training_steps, model_calls):
+        monkeypatch.setattr(module, "thread_time_ns", processor.read)
+    monkeypatch.setattr(flop_meter, "count_call", count_slowly)
     trained(nn.Linear(4, 4), *[batch(8)] * 4, sink=sink, sample={"warmup": 0, "budget": None})
     assert len(counts) == 1
-    assert sink.frames[1].overhead_ns > 2 * sink.frames[2].overhead_ns
+    assert sink.frames[1].overhead_ns == sink.frames[2].overhead_ns + STEP_NS
 
 
 @pytest.mark.parametrize(("modules", "seconds", "expected"), [(60, 4, 1), (80, 4, 0), (80, 50, 1)])

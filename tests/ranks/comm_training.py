@@ -1,12 +1,12 @@
 """What two ranks run for the tests of communication. Importable by name, as spawned processes need it."""
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
 import torch.distributed as dist
+from gloo_ranks import join_group
 from torch import Tensor, nn
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 from torch.distributed.device_mesh import init_device_mesh
@@ -143,11 +143,10 @@ def close(session: Any) -> dict[str, Any]:
     return {"calls": calls, "skipped": dict(summary.skipped)}
 
 
-def rank_main(rank: int, world_size: int, port: int, folder: str) -> None:
+def rank_main(rank: int, world_size: int, meeting: str, folder: str) -> None:
     """Be one rank."""
-    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
     torch.set_num_threads(1)
-    dist.init_process_group("gloo", rank=rank, world_size=world_size)
+    join_group(meeting, rank, world_size)
     try:
         found: dict[Any, Any] = {
             (kind, instrumented): train(kind, rank, instrumented=instrumented)

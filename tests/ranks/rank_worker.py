@@ -1,46 +1,51 @@
-"""Train as one rank over gloo, with default settings: ``rank_worker.py FOLDER CASE``, in a launcher's environment.
+"""Train as one of two ranks over gloo: ``rank_worker.py CASE OUTPUT MEETING``, in a launcher's environment.
 
-Cases: ``dead``: rank 1 kills itself after 30 steps, and the ranks do not communicate. ``slow``: rank 1 sleeps 10 ms in
-the backward of ``middle``.
+Cases: ``dead``: rank 1 kills itself after 30 steps, and the ranks do not communicate. ``slow``: rank 1 takes 10 ms
+longer in the backward of ``middle``.
 """
 
 import gc
 import os
 import signal
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
 import torch.distributed as dist
-from gloo_ranks import SlowBackward
+from gloo_ranks import RankClock, SlowBackward, join_group
 from torch import Tensor, nn
+from waiting import LIMIT_S, wait_until
 
 import autoprof
+from autoprof._ranks import exchange as exchanging
 from autoprof._ranks.exchange import Exchange
+from autoprof.testing import open_session
+
+MS = 1_000_000
+STEPS = 60
 
 
 class Middle(nn.Module):
-    """A layer whose backward takes so many seconds longer."""
+    """A layer whose backward calls ``spend``."""
 
-    def __init__(self, seconds: float) -> None:
+    def __init__(self, spend: Callable[[], object]) -> None:
         super().__init__()
         self.layer = nn.Linear(64, 64)
-        self.seconds = seconds
+        self.spend = spend
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the layer's output."""
-        return SlowBackward.apply(self.layer(x), self.seconds)  # type: ignore[no-any-return]
+        return SlowBackward.apply(self.layer(x), self.spend)  # type: ignore[no-any-return]
 
 
 class Model(nn.Module):
     """Three parts in sequence."""
 
-    def __init__(self, seconds: float) -> None:
+    def __init__(self, spend: Callable[[], object] = lambda: None) -> None:
         super().__init__()
-        self.first, self.middle, self.last = nn.Linear(64, 64), Middle(seconds), nn.Linear(64, 8)
+        self.first, self.middle, self.last = nn.Linear(64, 64), Middle(spend), nn.Linear(64, 8)
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the output of the last part."""
@@ -53,41 +58,66 @@ def exchange() -> Exchange:
     return one
 
 
-def wait_until(condition: Callable[[], bool]) -> None:
-    """Wait until a condition holds, on a busy machine for up to a minute."""
-    until = time.monotonic() + 60
-    while not condition() and time.monotonic() < until:
-        time.sleep(0.05)
+def loss_of(model: nn.Module) -> Tensor:
+    """Return the loss of a batch."""
+    loss: Tensor = model(torch.randn(16, 64)).pow(2).mean()
+    return loss
+
+
+def train_with_slow_rank(rank: int, output: str, store: dist.Store) -> None:
+    """Train on both ranks; rank 0 ends when rank 1 has sent its last message."""
+    exchanging.CLOSING_S = float(LIMIT_S)  # type: ignore[misc]  # also for a thread that gets no processor for seconds
+    clock = RankClock(rank, 2, store)
+    model = nn.parallel.DistributedDataParallel(Model(lambda: clock.advance((5 + 10 * rank) * MS)))
+    clock.wait_in_backward(model)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    config = {"output": output, "sample": {"budget": None}}  # a busy machine uses a budget up
+    session = open_session(model, config, clock=clock, optimizer=optimizer)
+    for _ in range(STEPS):
+        loss_of(model).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    if rank == 0:
+        store.wait(["closed"])
+        session.close()
+    else:
+        sender = exchange()._thread
+        session.close()
+        wait_until(lambda: not sender.is_alive(), "the last message of rank 1")
+        store.set("closed", "")
+    dist.destroy_process_group()
+
+
+def train_with_dead_rank(rank: int, output: str, killed: Path) -> None:
+    """Train on each rank alone; rank 0 ends once it has had a message of rank 1, which is dead by then."""
+    model = Model()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    session: Any = autoprof.instrument(model, {"output": output}, optimizer=optimizer)
+    for step in range(STEPS):
+        if rank == 1 and step == 30:
+            wait_until(lambda: exchange().messages > 0, "a message of rank 1")
+            killed.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        loss_of(model).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    wait_until(killed.exists, "the end of rank 1")
+    wait_until(lambda: exchange().states()[0].status != "missing", "a message of rank 1 on rank 0")
+    session.close()
+    os._exit(0)  # the end of a process group waits for all ranks
 
 
 def main() -> None:
     """Train 60 steps."""
-    folder, case = sys.argv[1:]
-    killed = Path(f"{folder}-killed")
+    case, output, meeting = sys.argv[1:]
     torch.set_num_threads(1)
     torch.manual_seed(0)
     rank = int(os.environ["RANK"])
-    model: Any = Model(0.01 if rank == 1 or case == "dead" else 0.0)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    dist.init_process_group("gloo")
-    session = autoprof.instrument(model, {"output": folder}, optimizer=optimizer)
-    if case != "dead":
-        model = nn.parallel.DistributedDataParallel(model)
-    for step in range(60):
-        if case == "dead" and rank == 1 and step == 30:
-            wait_until(lambda: exchange().messages > 0)
-            killed.touch()
-            os.kill(os.getpid(), signal.SIGKILL)
-        model(torch.randn(16, 64)).pow(2).mean().backward()
-        optimizer.step()
-        optimizer.zero_grad()
-    if case == "dead":
-        wait_until(killed.exists)
-        time.sleep(0.5)  # the other rank is dead by then
-    session.close()
-    if case == "dead":
-        os._exit(0)
-    dist.destroy_process_group()
+    store = join_group(meeting, rank, 2)
+    if case == "slow":
+        train_with_slow_rank(rank, output, store)
+    else:
+        train_with_dead_rank(rank, output, Path(f"{meeting}-killed"))
 
 
 if __name__ == "__main__":

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 from torch.distributed import HashStore
+from waiting import wait_until
 
 from autoprof._ranks import MIN_COMMON_STEPS, Exchange, OwnWork, RankMonitor, RankPlace
 from autoprof._ranks.message import Message
@@ -262,8 +262,6 @@ def test_a_failure_of_the_store_ends_the_exchange() -> None:
     """And is kept for a note; nothing is raised."""
     exchange = Exchange(RankPlace(1, 2), Rates(), fail)
     exchange.start()
-    until = time.monotonic() + 30
-    while exchange.failure is None and time.monotonic() < until:
-        time.sleep(0.02)
+    wait_until(lambda: exchange.failure is not None, "the end of the exchange")
     exchange.finish()
     assert exchange.failure == "RuntimeError: connection reset"

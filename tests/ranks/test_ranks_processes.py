@@ -1,15 +1,16 @@
-"""Two real ranks over gloo, with default settings."""
+"""Two real ranks over gloo."""
 
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import torch
-from gloo_ranks import free_port
+from gloo_ranks import LIMIT_S
 
 from autoprof import read_run
 from autoprof.frame import Phase
@@ -21,24 +22,24 @@ PATHS = [str(WORKER.parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(PATHS)}
 
 
-def train(folder: Path, case: str) -> Summary:
-    """Train two ranks as a launcher starts them; return rank 0's summary."""
-    common = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": "2", "OMP_NUM_THREADS": "1"}
+def train(folder: Path, case: str, *, status: int = 0) -> Summary:
+    """Train two ranks as a launcher starts them, of which rank 1 ends with ``status``; return rank 0's summary."""
+    common = {"WORLD_SIZE": "2", "OMP_NUM_THREADS": "1"}
     ranks = [
         subprocess.Popen(
-            [sys.executable, str(WORKER), str(folder), case],
+            [sys.executable, str(WORKER), case, str(folder / "runs"), str(folder / "meeting")],
             env={**ENVIRONMENT, **common, "RANK": str(rank), "LOCAL_RANK": str(rank)},
             stdout=subprocess.DEVNULL,
         )
         for rank in range(2)
     ]
     try:
-        for rank in ranks:
-            rank.wait(timeout=120)
+        assert [rank.wait(timeout=LIMIT_S) for rank in ranks] == [0, status]
     finally:
         for rank in ranks:
             rank.kill()
-    (run,) = folder.iterdir()
+            rank.wait()
+    (run,) = (folder / "runs").iterdir()
     summary = read_run(run).summary
     assert summary is not None
     return summary
@@ -51,7 +52,7 @@ def steps_of(summary: Summary) -> int:
 
 
 def test_the_slow_rank_of_a_short_run_is_named(tmp_path: Path) -> None:
-    """60 steps, a second long: rank 1 sleeps 10 ms in the backward of ``middle``."""
+    """60 steps: rank 1 takes 10 ms longer in the backward of ``middle``."""
     summary = train(tmp_path, "slow")
     (finding,) = [one for one in summary.findings if one.rule == "straggler"]
     assert (finding.rank, finding.name, finding.phase) == (1, "middle", Phase.BACKWARD)
@@ -59,8 +60,8 @@ def test_the_slow_rank_of_a_short_run_is_named(tmp_path: Path) -> None:
 
 
 def test_a_rank_that_was_killed_is_named_and_delays_nobody(tmp_path: Path) -> None:
-    """The summary of the other names it with its last known step."""
-    summary = train(tmp_path, "dead")
+    """The summary of the other names it, with default settings."""
+    summary = train(tmp_path, "dead", status=-signal.SIGKILL)
     assert steps_of(summary) == 60
     (note,) = [note for note in summary.notes if "rank 1" in note]
     assert "is late or has ended" in note

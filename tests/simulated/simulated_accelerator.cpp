@@ -3,7 +3,8 @@
 // Each stream is a queue with a worker thread that runs CPU kernels on memory of the host. Time on a stream is computed, not
 // measured: a kernel begins when it has been launched and the stream is free, and takes its nominal length, so that known
 // lengths are exact however busy the machine is. An event has passed when its kernels have run and the host's clock
-// (CLOCK_MONOTONIC, Python's perf_counter_ns) has reached its time.
+// (CLOCK_MONOTONIC, Python's perf_counter_ns) has reached its time. A test may stop that clock and advance it itself; the
+// host's wait for an event then advances it to the time of the event.
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/EmptyTensor.h>
@@ -52,13 +53,25 @@ constexpr size_t CAPACITY = size_t(4) << 30;
 constexpr size_t BLOCK = 512;  // sizes are rounded up to it, as a caching allocator does
 constexpr int64_t COPY_BYTES_PER_US = 10'000;
 
-int64_t now_ns(clockid_t clock = CLOCK_MONOTONIC) {
+int64_t read_ns(clockid_t clock) {
   timespec t{};
   clock_gettime(clock, &t);
   return t.tv_sec * 1'000'000'000LL + t.tv_nsec;
 }
 
+constexpr int64_t RUNNING = -1;
+std::atomic<int64_t> stopped_ns{RUNNING};  // the time at which a test has stopped the clock
+
+int64_t now_ns() {
+  const int64_t stopped = stopped_ns.load();
+  return stopped == RUNNING ? read_ns(CLOCK_MONOTONIC) : stopped;
+}
+
 void sleep_until(int64_t ns) {
+  int64_t now = stopped_ns.load();
+  while (now != RUNNING && now < ns)
+    if (stopped_ns.compare_exchange_weak(now, ns)) return;
+  if (now != RUNNING) return;
   timespec t{ns / 1'000'000'000LL, ns % 1'000'000'000LL};
   while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, nullptr) != 0) {
   }
@@ -128,9 +141,9 @@ struct Queue {
     const int64_t launched = now_ns();
     if (ns < 0) ns = kernel_ns.load() > 0 ? kernel_ns.load() : -1;
     push([kernel = std::move(kernel), ns, launched](Queue& queue) {
-      const int64_t before = now_ns(CLOCK_THREAD_CPUTIME_ID);
+      const int64_t before = read_ns(CLOCK_THREAD_CPUTIME_ID);
       if (kernel) kernel();
-      const int64_t took = ns >= 0 ? ns : now_ns(CLOCK_THREAD_CPUTIME_ID) - before;
+      const int64_t took = ns >= 0 ? ns : read_ns(CLOCK_THREAD_CPUTIME_ID) - before;
       queue.free_ns = std::max(queue.free_ns, launched) + took;
     });
   }
@@ -843,6 +856,24 @@ void sim_release() {
   std::lock_guard<std::mutex> lock(mutex);
   held = false;
   changed.notify_all();
+}
+// The clock stands still from `stop` to `start`, but for `advance` and waits.
+void sim_stop_clock() { stopped_ns = now_ns(); }
+void sim_advance(int64_t ns) { sleep_until(now_ns() + ns); }
+int64_t sim_now() { return now_ns(); }
+// The host's clock may be behind the stopped one: all streams are free at once.
+void sim_start_clock() {
+  std::vector<MarkPtr> marks;
+  {
+    std::lock_guard<std::mutex> lock(world().mutex);
+    for (auto& queues : world().queues)
+      for (auto& queue : queues) {
+        marks.push_back(queue->mark());
+        queue->push([](Queue& emptied) { emptied.free_ns = 0; });
+      }
+  }
+  for (auto& mark : marks) wait_here(mark);
+  stopped_ns = RUNNING;
 }
 void sim_seed(int64_t seed) {
   for (DeviceIndex i = 0; i < DEVICES; ++i) {

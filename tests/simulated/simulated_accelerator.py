@@ -82,14 +82,15 @@ def build() -> Path:
 
 
 class Simulated:
-    """The accelerator: kernels of known length, a hold on its streams, and counts of what was asked of it."""
+    """The accelerator: kernels of known length, a hold on its streams, its clock, and counts of its calls."""
 
     def __init__(self, library: ctypes.CDLL) -> None:
         self._library = library
-        for name in ("sim_waits", "sim_queries", "sim_kernels", "sim_unshaped"):
+        for name in ("sim_waits", "sim_queries", "sim_kernels", "sim_unshaped", "sim_now"):
             getattr(library, name).restype = ctypes.c_int64
         library.sim_sleep.argtypes = [ctypes.c_int, ctypes.c_int64]
         library.sim_kernel_ns.argtypes = [ctypes.c_int64]
+        library.sim_advance.argtypes = [ctypes.c_int64]
         library.sim_unshaped_names.restype = ctypes.c_char_p
         library.sim_start()
         torch.utils.rename_privateuse1_backend("sim")
@@ -110,6 +111,27 @@ class Simulated:
             yield
         finally:
             self._library.sim_release()
+
+    def release(self) -> None:
+        """End a hold before its block does."""
+        self._library.sim_release()
+
+    @contextmanager
+    def stopped_clock(self) -> Iterator[None]:
+        """Stop the clock of host and devices: only ``advance`` and waits of the host for a device let time pass."""
+        self._library.sim_stop_clock()
+        try:
+            yield
+        finally:
+            self._library.sim_start_clock()
+
+    def advance(self, ns: float) -> None:
+        """Let time pass on the stopped clock."""
+        self._library.sim_advance(round(ns))
+
+    def now_ns(self) -> int:
+        """Return the time of the clock that decides whether an event has passed."""
+        return int(self._library.sim_now())
 
     def set_kernel_ns(self, ns: int) -> None:
         """Set the length of every operator's kernel; 0 takes the time that the CPU kernel took."""

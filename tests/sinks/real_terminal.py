@@ -9,6 +9,7 @@ import subprocess
 import termios
 
 from fake_terminal import Screen
+from waiting import LIMIT_S
 
 COLUMNS, ROWS = 100, 30
 
@@ -30,8 +31,11 @@ def output_on_terminal(*command: str, **environment: str) -> str:
         os.close(slave)
         output = b""
         while True:
-            if not select.select([master], [], [], 0.05)[0]:
-                continue
+            if not select.select([master], [], [], LIMIT_S)[0]:
+                program.kill()
+                raise AssertionError(
+                    f"the program on the terminal has printed nothing for {LIMIT_S} s, and has not ended"
+                )
             try:
                 part = os.read(master, 65536)
             except OSError:  # how a pseudo-terminal says that the program is gone
@@ -39,7 +43,7 @@ def output_on_terminal(*command: str, **environment: str) -> str:
             if not part:
                 break
             output += part
-        program.wait()
+        program.wait(LIMIT_S)
     os.close(master)
     return output.decode(encoding)
 

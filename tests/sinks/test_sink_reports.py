@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from sink_builders import Clock, frame_of, summary_of
+from waiting import LIMIT_S
 
 from autoprof._storage.runs import RunFolder
 from autoprof.errors import MissingExtra, OutputError
@@ -89,7 +90,7 @@ class Slow(SlowSink):
         super().__init__("slow", MetricsOptions(every=1, interval_s=0), Clock())
 
     def send(self, report: MetricsReport) -> None:
-        self.going.wait(60)
+        self.going.wait(LIMIT_S)
         self.seen += 1
         if self.error is not None:
             raise self.error

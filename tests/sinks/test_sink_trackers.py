@@ -14,6 +14,7 @@ import wandb
 from prometheus_client.parser import text_string_to_metric_families
 from sink_builders import Clock, frame_of, summary_of
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from waiting import LIMIT_S
 from wandb.proto.wandb_internal_pb2 import Record
 
 from autoprof._storage.runs import RunFolder
@@ -134,7 +135,7 @@ def test_the_steps_of_a_program_s_own_wandb_run_stay_its_own(tmp_path: Path, clo
 
 def scrape(port: int) -> dict[tuple[str, ...], float]:
     """Ask the endpoint over HTTP and read the answer with Prometheus's own parser."""
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=LIMIT_S) as answer:
         text = answer.read().decode()
     samples = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
     return {
@@ -165,8 +166,7 @@ def test_the_endpoint_is_on_the_loopback_and_gone_at_the_end(tmp_path: Path, clo
     assert run.folder is not None
     assert run.folder.info["prometheus"] == f"http://127.0.0.1:{sink.port}/metrics"
     sink.close(summary_of([]))
-    with pytest.raises(OSError, match="refused"):
-        scrape(sink.port)
+    assert sink._server.fileno() == -1  # another process may have the port by now
 
 
 def test_a_port_that_is_taken_is_an_error_at_set_up(tmp_path: Path, clock: Clock) -> None:

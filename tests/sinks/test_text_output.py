@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import TextIO
 
 import pytest
+from waiting import LIMIT_S
 
 from autoprof._core.text_output import TextOutput
 
@@ -18,7 +19,7 @@ def _in_time(call: Callable[[], bool]) -> bool:
     results: list[bool] = []
     thread = threading.Thread(target=lambda: results.append(call()), daemon=True)
     thread.start()
-    thread.join(30)
+    thread.join(LIMIT_S)
     assert results, "the call blocks"
     return results[0]
 
@@ -93,7 +94,7 @@ def test_the_end_waits_some_seconds_only(pipe: tuple[int, TextIO]) -> None:
     output = TextOutput(stream, end_wait_s=0.05)
     filled = _fill(stream.fileno())
     assert not _in_time(lambda: output.write("report"))
-    output = TextOutput(stream, end_wait_s=60.0)
+    output = TextOutput(stream, end_wait_s=LIMIT_S)
     read = threading.Timer(0.05, lambda: os.read(reader, filled))
     read.start()
     assert _in_time(lambda: output.write("report"))
