@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[2]
 
 PRETENDED = {
     "free-threaded": "import sysconfig; sysconfig.get_config_vars()['Py_GIL_DISABLED'] = 1",
-    "Windows": "import sys, setuptools; sys.platform = 'win32'",
+    "Windows": "import sys, sysconfig, setuptools; sysconfig.get_config_vars(); sys.platform = 'win32'",
 }
 
 
