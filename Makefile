@@ -138,8 +138,8 @@ rank-faults: $(READY)
 	$(RUN) -m benchmarks.rank_faults
 
 dist:
-	rm -rf dist build
-	$(PYTHON) .ci/dist.py
+	rm -rf dist
+	$(PYTHON) .ci/dist.py $(PYTHONS)
 
 mutants: $(READY)
 	$(INSTALL) '.[dev,mutants]'
