@@ -9,6 +9,7 @@
 # make api     docs/api.md from the docstrings             make asan    the extension under AddressSanitizer, UBSan
 # make pages   outputs of the tutorial and how-to pages    make pictures  the README's, from a run of the demo (Chromium)
 # make debug-python  the extension in a debug build of Python: assertions, and a count of references
+# make python314 [SUITE=1] [OPTIONS="--version 3.15"]  the extension, or all tests, on a newer Python: root, debootstrap
 # make acceptance  431 programs with known answers: is the default report right on each? 20 to 30 minutes
 # make rank-faults  300 trainings of four ranks with known faults, or none: is the slow rank named? half an hour
 # make mutants [MODULES="planner --sample 80"]  do the tests notice changes of the engine? hours for all modules
@@ -30,11 +31,11 @@ SOURCES := pyproject.toml setup.py constraints.txt $(wildcard autoprof/_capture/
 INSTALL := $(RUN) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
   --config-settings editable_mode=compat --editable
 
-.PHONY: demo test acceptance test-slow check laws test-zoo test-frameworks launchers zoo bench api figures pages pictures dist mutants asan debug-python gpu rank-faults clean
+.PHONY: python314 demo test acceptance test-slow check laws test-zoo test-frameworks launchers zoo bench api figures pages pictures dist mutants asan debug-python gpu rank-faults clean
 .DEFAULT_GOAL := help
 
 help:
-	@sed -n '1,16s/^# \{0,1\}//p' Makefile
+	@sed -n '1,17s/^# \{0,1\}//p' Makefile
 
 $(RUN):
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
@@ -114,6 +115,9 @@ asan:
 debug-python:
 	$(DEBUG_PYTHON) $(BUILD_ALONE) build/debug-python/_c.so
 	$(DEBUG_PYTHON) -X dev $(ALONE) build/debug-python/_c.so
+
+python314:
+	$(PYTHON) .ci/debian_python.py $(if $(SUITE),--suite) $(OPTIONS)
 
 bench: $(READY)
 	$(RUN) -m benchmarks

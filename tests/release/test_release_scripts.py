@@ -57,7 +57,6 @@ WITHOUT_OPTIONS = {
     "docs.pictures",
     "tests/extension/build_extension.py",
     "tests/extension/extension_alone.py",
-    "tests.simulated",  # a wrapper of the command, which compiles a device first
 }
 """Programs that begin their work whatever the arguments are: importing them has to be enough."""
 
@@ -149,10 +148,10 @@ def test_a_program_of_a_target_explains_its_options(program: str, forking_python
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.name)
-def test_a_script_of_ci_answers(script: Path, tmp_path: Path) -> None:
+def test_a_script_of_ci_answers(script: Path, tmp_path: Path, forking_python: ForkingPython) -> None:
     """Its imports are found, and ``--help`` says how it is called."""
-    command = [sys.executable, str(script), "--help"]
     settings = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [*forking_python.command, str(script), "--help"]
     ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, env=settings)
     assert (ended.returncode, ended.stderr) == (0, "")
     assert ended.stdout.startswith(f"usage: {script.name}")
@@ -165,38 +164,27 @@ def test_ci_runs_the_command_of_the_readme() -> None:
     assert set(re.findall(r"^make (\S+)", text, re.MULTILINE)) <= set(PHONY.split())
 
 
-@pytest.fixture
-def installed(tmp_path: Path) -> Path:
-    """Return a folder of packages that has autoprof with its extension."""
-    folder = tmp_path / "site-packages"
-    folder.mkdir()
-    (folder / "autoprof").symlink_to(Path(autoprof.__file__).parent)
-    return folder
+def test_the_trials_of_an_installation_tell_with_an_extension_from_without(
+    tmp_path: Path, forking_python: ForkingPython
+) -> None:
+    """A training is recorded with it, refused without it, and then read; neither trial accepts the other's place."""
+    package, runs = Path(autoprof.__file__).parent, tmp_path / "runs"
+    complete, without = (tmp_path / name / "site-packages" for name in ("complete", "without"))
+    complete.mkdir(parents=True)
+    (complete / "autoprof").symlink_to(package)
+    unwanted = shutil.ignore_patterns("*.so", "__pycache__")
+    shutil.copytree(package, without / "autoprof", ignore=unwanted, copy_function=os.symlink)
 
+    def trial(packages: Path, promise: str) -> subprocess.CompletedProcess[str]:
+        command = [*forking_python.command, str(ROOT / ".ci" / "try_install.py"), promise, str(runs)]
+        settings = {**os.environ, "PYTHONPATH": str(packages), "PYTHONDONTWRITEBYTECODE": "1"}
+        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, env=settings)
 
-def try_install(packages: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run the trial of an installation on a folder of packages."""
-    command = [sys.executable, "-W", "error", str(ROOT / ".ci" / "try_install.py"), *arguments]
-    settings = {**os.environ, "PYTHONPATH": str(packages)}
-    return subprocess.run(command, cwd=packages, capture_output=True, text=True, check=False, env=settings)
-
-
-def test_the_trials_of_an_installation_tell_with_an_extension_from_without(installed: Path, tmp_path: Path) -> None:
-    """With the extension a training is recorded; without it that is refused, and the run is read; no trial fits both."""
-    runs = tmp_path / "runs"
-    ended = try_install(installed, "records", str(runs))
-    assert ended.returncode == 0, ended.stderr
-    ended = try_install(installed, "reads", str(runs))
-    assert "AssertionError: the extension in C is there" in ended.stderr
-
-    without = tmp_path / "without" / "site-packages"
-    shutil.copytree(
-        installed / "autoprof", without / "autoprof", ignore=shutil.ignore_patterns("*.so", "*.pyd", "__pycache__")
-    )
-    ended = try_install(without, "reads", str(runs))
-    assert ended.returncode == 0, ended.stderr
-    ended = try_install(without, "records", str(runs))
-    assert "AssertionError: the extension in C is missing" in ended.stderr
+    for packages, promise in ((complete, "records"), (without, "reads")):
+        ended = trial(packages, promise)
+        assert ended.returncode == 0, ended.stderr
+    assert "AssertionError: the extension in C is there" in trial(complete, "reads").stderr
+    assert "AssertionError: the extension in C is missing" in trial(without, "records").stderr
 
 
 def test_an_interpreter_that_does_not_start_is_not_found(tmp_path: Path) -> None:
