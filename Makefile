@@ -1,5 +1,6 @@
 # make demo    train and profile the reference model      make bench   the benchmark table, on a quiet machine
 # make test    run the tests                              make gpu     tests and benchmarks that need CUDA
+# make test TORCH=newest  the same with the newest torch of the index, in an environment of its own
 # make check   linter, formatter, types                   make laws    thousands of new random nests against the laws
 # make test-zoo  models of four packages, unharmed?       make zoo     the same as a page, benchmarks/results/zoo.md
 # make test-frameworks  transformers, Lightning, …: the callbacks, with each framework
@@ -21,14 +22,17 @@ PYTHON ?= python3
 # `make demo DEVICE=sim` trains on the simulated accelerator of the tests (needs a C++ compiler).
 DEVICE ?= cpu
 DEMO_OPTIONS ?= $(if $(filter sim,$(DEVICE)),--size tiny,)
-VENV := .venv
+# `make test TORCH=newest`, or any target, takes the newest torch in place of the pinned one.
+TORCH ?= pinned
+VENV := .venv$(if $(filter newest,$(TORCH)),-newest,)
+CONSTRAINTS := $(VENV)/.constraints
 RUN := $(VENV)/bin/python
 DEMO := $(VENV)/.demo
 READY := $(VENV)/.ready
 SOURCES := pyproject.toml setup.py constraints.txt $(wildcard autoprof/_capture/marks/*.[ch])
 # By a path, not by a finder of setuptools: from the folder above a clone, whose name is that of the package, a finder comes too
 # late.
-INSTALL := $(RUN) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
+INSTALL := $(RUN) -m pip install --quiet --disable-pip-version-check --constraint $(CONSTRAINTS) \
   --config-settings editable_mode=compat --editable
 
 .PHONY: python314 demo test acceptance test-slow check laws test-zoo test-frameworks launchers zoo bench api figures pages pictures dist mutants asan debug-python gpu rank-faults clean
@@ -42,11 +46,14 @@ $(RUN):
 	  { echo "autoprof needs Python 3.10 or newer; $(PYTHON) is $$($(PYTHON) -V 2>&1). Set PYTHON=python3.11 or such."; exit 2; }
 	$(PYTHON) -m venv $(VENV)
 
-$(DEMO): $(SOURCES) | $(RUN)
+$(CONSTRAINTS): constraints.txt | $(RUN)
+	$(if $(filter newest,$(TORCH)),sed '/^torch==/d',cat) constraints.txt > $@
+
+$(DEMO): $(SOURCES) $(CONSTRAINTS) | $(RUN)
 	$(INSTALL) '.[demo]'
 	@touch $@
 
-$(READY): $(SOURCES) | $(RUN)
+$(READY): $(SOURCES) $(CONSTRAINTS) | $(RUN)
 	$(INSTALL) '.[dev]'
 	@touch $@ $(DEMO)
 
@@ -156,4 +163,4 @@ gpu:
 	$(PYTHON) -m benchmarks.gpu $(if $(filter sim,$(DEVICE)),--device sim --quick --output build)
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info autoprof/_capture/marks/*.so .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-newest build dist *.egg-info autoprof/_capture/marks/*.so .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -220,11 +220,15 @@ def test_no_step_calls_a_function_of_numpy_that_imports_masked_arrays() -> None:
 
 
 def test_a_command_loads_no_other_command() -> None:
-    """``autoprof run`` starts with its own module: those of the other commands and ``inspect`` are not imported."""
+    """``autoprof run`` starts with its own module: those of the other commands and ``inspect`` are not imported.
+
+    From Python 3.14 on ``argparse`` imports ``inspect`` itself where it makes a parser.
+    """
     code = (
-        "import sys; from autoprof.cli import make_parser; make_parser('run'); "
+        "import sys, argparse; argparse.ArgumentParser(); had = 'inspect' in sys.modules; "
+        "from autoprof.cli import make_parser; make_parser('run'); "
         "print(sorted(name for name in sys.modules if name.startswith('autoprof.cli.') and '._' not in name), "
-        "'inspect' in sys.modules)"
+        "'inspect' in sys.modules and not had)"
     )
     found = subprocess.run([sys.executable, "-S", "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "['autoprof.cli.run'] False"

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 import sys
 from collections import Counter
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
 
 from .failures import contain, describe
-
-logger = logging.getLogger("autoprof")
+from .log import logger
 
 
 def has_open_bar() -> bool:

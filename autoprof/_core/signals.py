@@ -84,6 +84,8 @@ class DeferSignals:
             self._noting = None
             handlers, self._handlers = self._handlers, {}
             came, self._came = self._came, []
+            if _MERGED in came and not _child_waits():  # of ours: matplotlib asks a program for the system's fonts
+                came.remove(_MERGED)
             if came:
                 _handle(came, handlers, sys._getframe(2))
 
@@ -98,6 +100,17 @@ class DeferSignals:
             self._came.append(number)
         elif handler is not None and number != _MERGED:
             handler(number, frame)
+
+
+def _child_waits() -> bool:
+    """Return whether a child has ended or stopped and was not waited for; True where the system cannot say."""
+    try:
+        options = os.WEXITED | os.WSTOPPED | os.WCONTINUED | os.WNOHANG | os.WNOWAIT
+        return os.waitid(os.P_ALL, 0, options) is not None
+    except ChildProcessError:
+        return False
+    except (AttributeError, OSError):  # macOS has none before Python 3.13
+        return True
 
 
 def _handle(numbers: list[int], handlers: Mapping[int, _Handler], frame: FrameType) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import ctypes
 import os
 import signal
 import sys
@@ -146,10 +147,25 @@ def _end_at_exit() -> None:
         except KeyboardInterrupt:  # a Ctrl-C during the report: Python would print and ignore it
             interrupted = True
     if interrupted or _ended_by_interrupt():
-        # Python notes that Ctrl-C ended the program, and forgets it where code is executed from a string, as by the
-        # dataclasses of a module that a report imports: the exit status would be 1 in place of that of SIGINT.
-        with contextlib.suppress(KeyboardInterrupt):
-            exec("raise KeyboardInterrupt")
+        _note_interrupt()
+
+
+def _note_interrupt() -> None:
+    """Have the interpreter end with the status of SIGINT, as after a Ctrl-C that nothing handled.
+
+    Python notes such an end where an exception leaves the outermost code. Up to 3.13 it forgets the note where code is
+    executed from a string, as by the dataclasses of a module that a report imports.
+    """
+    hook = sys.excepthook
+    absent = [name for name in ("last_type", "last_value", "last_traceback", "last_exc") if not hasattr(sys, name)]
+    sys.excepthook = lambda *_error: None  # the program's has shown its interrupt; one of ours is not to be shown
+    try:
+        ctypes.pythonapi.PyRun_SimpleString(b"raise KeyboardInterrupt")
+    finally:
+        sys.excepthook = hook
+        for name in absent:
+            with contextlib.suppress(AttributeError):
+                delattr(sys, name)
 
 
 def _ended_by_interrupt() -> bool:

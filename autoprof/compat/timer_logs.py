@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from .._core.log import logger
 from .._ranks import median_of_others
 from .._reports.figures import (
     COLORS,
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 TimerLogSource = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 
 __all__ = ["load_timer_logs", "plot_timeline", "stragglers"]
-
-logger = logging.getLogger("autoprof")
 
 
 def load_timer_logs(source: TimerLogSource) -> pd.DataFrame:

@@ -12,7 +12,6 @@ timing_logger.close()
 from __future__ import annotations
 
 import atexit
-import logging
 import os
 import shutil
 import sys
@@ -29,6 +28,7 @@ from .._capture.hooks.function import LONGEST_NS
 from .._capture.hooks.function import log_timing as record_in_session
 from .._capture.marks.codes import MAX_MARKS
 from .._core.failures import contain, describe
+from .._core.log import logger
 from .._core.names import clean_name
 from .._core.units import NS_PER_S, format_percent
 from .._process.ranks import rank as rank_here
@@ -46,8 +46,6 @@ from ..sinks.console import ConsoleOptions, ConsoleSink
 from ..summary import Finding, Summary
 from ._durations import Duration, StepBuilder
 from ._timing_log import NUMBERS_WIDTH, render_timing_step, render_timing_summary
-
-logger = logging.getLogger("autoprof")
 
 
 class TimingLogger:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,15 +9,13 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
+from .._core.log import logger
 from .._core.names import visible
 from ..errors import ConfigError
 from .describe import explain, shown
 from .legacy import foreign_keys, translate
 from .schema import Settings
 from .source import IN_PYTHON, MAX_DEPTH, KeyPath, Problem, Source, config_error, dotted
-
-logger = logging.getLogger("autoprof")
-
 
 S = TypeVar("S", bound=Settings)
 

@@ -107,9 +107,10 @@ def _path(line: CallSite, users: tuple[Site, ...], common: set[tuple[str, int]])
         if not inside:
             return within
         place = format_place(*inside[0][:2])
-        first = f", at {place}" if inside[0].function == _called(line) else f" → {inside[0].function} ({place})"
         last = "".join(f" → {user.function}" for user in inside[1:][-2:])
-        return f"{first}{last or within}"
+        if inside[0].function == _called(line):  # the place is in the function that the line calls
+            return f"{'' if last else within}, at {place}{last}"
+        return f" → {inside[0].function} ({place}){last or within}"
     callers = users[0 if at is None else at + 1 :]
     return f", called in {callers[0].function} ({format_place(*callers[0][:2])})" if callers else ""
 

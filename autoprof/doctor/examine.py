@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 import torch
 
-from .._capture.marks.native import require_extension
+from .._capture.marks.native import missing_extension
 from .._core.names import shorten, visible
 from ..errors import SessionError
 from ..sinks import Config, parse_config
@@ -36,11 +36,9 @@ def examine(
 def check_installation() -> Result:
     """Check that the extension fits these sources; ``pip check`` compares the packages with their ranges."""
     found = {"python": platform.python_version(), "torch": str(torch.__version__), "numpy": np.__version__}
-    try:
-        require_extension()
-    except SessionError as error:
-        advice = "pip install --upgrade --force-reinstall torch-autoprof"
-        return Result("installation", PROBLEM, str(error), advice, found)
+    missing = missing_extension()
+    if missing is not None:
+        return Result("installation", PROBLEM, f"autoprof's extension in C {missing.reason}", missing.remedy, found)
     return Result("installation", OK, ", ".join(f"{name} {version}" for name, version in found.items()), data=found)
 
 

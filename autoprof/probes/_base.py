@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from .._capture.handle import Handle, Probe
 from .._capture.hooks.module_hooks import Hooks
 from .._capture.hooks.optimizer_hooks import ModelOptimizers
 from .._capture.recorder import Recorder
+from .._core.log import logger
 from .._core.plugins import PartKind
 from ._batches import FetchedBatches
 from ._prefetch import Prefetch
@@ -21,7 +21,6 @@ from ._prefetch import Prefetch
 if TYPE_CHECKING:
     from ..config import Settings
 
-logger = logging.getLogger("autoprof")
 P = TypeVar("P")
 
 

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from pydantic import Field, create_model, field_validator
 
+from .._core.log import logger
 from .._core.options import Options
 from ..config import Settings
 from ..config.source import IN_PYTHON
 from ._kind import SINKS, SinkKind
-
-logger = logging.getLogger("autoprof")
 
 
 def _kinds() -> dict[str, SinkKind]:

@@ -13,6 +13,7 @@ from pydantic import Field
 
 from .._core.notes import has_open_bar
 from .._core.options import Options
+from .._core.text_output import TextOutput
 from .._reports.card import verdict_line
 from .._reports.panel import render_panel, render_plain, render_plain_verdict
 from .._reports.short_text import render_short
@@ -22,7 +23,6 @@ from ..summary import Summary
 from ._base import RunInfo
 from ._kind import CloseOrder, SinkKind
 from ._terminal import SPARE_ROWS, PinnedLines
-from ._text_output import TextOutput
 
 REDRAW_S: Final = 0.45
 """The least time between two drawings of the panel; passes over the steps come each half second."""

@@ -269,6 +269,16 @@ def test_a_line_is_named_with_the_calls_inside_it_or_around_it(probe: StackProbe
     assert tables["data Data"].describe(0.3) == "train.py:4 rest, called in decode (train.py:3), 30.0 % (6 samples)"
 
 
+def test_the_function_of_the_line_stands_before_the_place_in_the_function_that_it_calls(
+    probe: StackProbe, clock: FakeClock
+) -> None:
+    """``main`` calls ``after``, whose line calls ``draw``, whose own line takes the time: it is not in ``after``."""
+    samples = [(1060 + ms, "main after draw") for ms in range(0, 30, 5)]
+    monitor = stacks_of(probe, clock, *((1030 + ms, "main step") for ms in range(0, 30, 5)), *samples)
+    found = monitor.statistics()[UNATTRIBUTED].describe(0.5)
+    assert found == "train.py:6 draw in after, at train.py:7, 50.0 % (6 samples)"
+
+
 def test_of_a_long_source_line_the_call_is_shown(tmp_path: Path) -> None:
     """The function's name alone may be as short as ``run``."""
     source = tmp_path / "train.py"

@@ -264,7 +264,7 @@ class Called(nn.Module):
 
 
 def test_layers_with_a_call_of_their_own_are_compiled_once() -> None:
-    """Torch guards their graph by an attribute of ``nn.Module``."""
+    """Torch guards their graph by an attribute of ``nn.Module`` and, from 2.15 on, of their class."""
     backend = Graphs()
     model = nn.Sequential(Called(), Called())
     run = torch.compile(model, backend=backend, fullgraph=True)
@@ -273,3 +273,54 @@ def test_layers_with_a_call_of_their_own_are_compiled_once() -> None:
             run(X).sum().backward()
             watched.step()
     assert backend.count == 1
+
+
+class CalledDerived(Called):
+    def forward(self, x: Tensor) -> Tensor:
+        return self.inner(x) * 2
+
+
+class Plain(nn.Module):
+    """A class without a call of its own, from which one with such a call is derived."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(4, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.inner(x)
+
+
+class PlainWithCall(Plain):
+    def __call__(self, *args: Any) -> Any:
+        return super().__call__(*args)
+
+
+@pytest.mark.parametrize("kind", [CalledDerived, PlainWithCall])
+@pytest.mark.parametrize("late", [False, True], ids=["watched first", "compiled first"])
+def test_a_call_between_a_class_and_its_parents_is_compiled_once(kind: type[nn.Module], late: bool) -> None:
+    """The call and the forward may be of different classes, and the graph may be older than the session."""
+    backend = Graphs()
+    model = nn.Sequential(kind(), Plain(), kind())
+    run = torch.compile(model, backend=backend, fullgraph=True)
+    if late:
+        run(X)
+    with Watched(model, config=everything(step="manual")) as watched:
+        for _ in range(4):
+            run(X).sum().backward()
+            watched.step()
+    assert backend.count == 1
+
+
+def test_eager_layers_with_a_call_of_their_own_are_named_once_torch_has_compiled() -> None:
+    """Their rows end there: the report says why, and the other layers keep theirs."""
+    backend = Graphs()
+    model = nn.Sequential(Called(), nn.Linear(4, 4))
+    run = torch.compile(lambda x: x * 2, backend=backend)
+    with Watched(model, config=everything(step="manual")) as watched:
+        for _ in range(5):
+            run(model(X)).sum().backward()
+            watched.step()
+        notes = watched.session.summary().notes
+    assert [note for note in notes if "no rows for 0: their class" in note] == list(notes)
+    assert any(span.fqn == "1" for span in watched.frames[-1].spans)

@@ -10,7 +10,7 @@ from typing import TextIO
 
 import pytest
 
-from autoprof.sinks._text_output import TextOutput
+from autoprof._core.text_output import TextOutput
 
 
 def _in_time(call: Callable[[], bool]) -> bool:

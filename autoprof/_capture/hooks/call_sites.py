@@ -5,7 +5,8 @@ While a session is open, a table takes the attribute's place in the classes of m
 table it returns the module's *site*, which calls its entries and, between them, what torch would have called. Nothing
 is stored in a module. So copies, pickles and replicas of a module have no marks, and code that asks whether a module
 has hooks finds none. ``nn.Module`` itself stays as it is: graphs of models whose classes have a ``__call__`` of their
-own, as the layers of transformers, are guarded by its attribute.
+own are guarded by its attribute, and from torch 2.15 on also by the absence of the attribute in those classes. So the
+table leaves such a class for good once torch compiles (``has_own_call``).
 
 The table and its sites are in C: ``marks/call_site.c``.
 """
@@ -79,8 +80,22 @@ def place_table(module: nn.Module) -> None:
     written = (cls for cls in kind.__mro__ if "forward" in vars(cls) and cls is not nn.Module)
     kind = next(written, kind)
     if kind not in _attributes:
-        _attributes[kind] = Replacement(Attribute(kind, NAME), lambda _original, _listeners: table)
+        in_compiler = InCompiler.RETIRED if has_own_call(kind) else InCompiler.ABSENT
+        _attributes[kind] = Replacement(
+            Attribute(kind, NAME), lambda _original, _listeners: table, in_compiler=in_compiler
+        )
         _attributes[kind].hold(table)
+
+
+def has_own_call(kind: type) -> bool:
+    """Return whether a class of modules, or one derived from it, has a ``__call__`` that is not torch's.
+
+    Dynamo traces such a ``__call__`` and guards each class on the way to ``nn.Module``. It never traces the call of its
+    own wrapper, which has one too.
+    """
+    if kind.__call__ is not nn.Module.__call__:
+        return not kind.__module__.startswith("torch._dynamo.")
+    return any(map(has_own_call, kind.__subclasses__()))
 
 
 def _release() -> None:

@@ -417,15 +417,24 @@ static int is_bare(CallSite *marked) {
     return count == 0 || (context != NULL && context->buffer != NULL && context->buffer->idle);
 }
 
-/* Return the module of a site, borrowed; None where it no longer exists. */
+/* Return the module of a site, a new reference; None where it no longer exists. */
 static PyObject *module_of(CallSite *self) {
-    return self->reference == NULL ? Py_None : PyWeakref_GetObject(self->reference);
+    if (self->reference != NULL) {
+#if PY_VERSION_HEX >= 0x030D0000
+        PyObject *module = NULL;
+        if (PyWeakref_GetRef(self->reference, &module) > 0)
+            return module;
+#else
+        return Py_NewRef(PyWeakref_GetObject(self->reference));
+#endif
+    }
+    return Py_NewRef(Py_None);
 }
 
 static PyObject *call_site_call(PyObject *op, PyObject *args, PyObject *kwargs) {
     CallSite *self = (CallSite *)Py_NewRef(op), *marked = self->source != NULL ? (CallSite *)self->source : self;
-    PyObject *module = Py_NewRef(module_of(self)), *output = NULL;
-    PyObject *shown = Py_NewRef(module_of(self->wraps ? marked : self));
+    PyObject *module = module_of(self), *output = NULL;
+    PyObject *shown = module_of(self->wraps ? marked : self);
     if (module == Py_None)
         PyErr_SetString(PyExc_ReferenceError, "the module of this call no longer exists");
     else if (shown == Py_None || self->inside || is_bare(marked))

@@ -11,12 +11,15 @@ from torch import nn
 from torch.nn.modules import module as _module
 
 from ...errors import SessionError
+from .missing import Missing, why_missing
 from .source_hash import source_hash
 
+_import_error = ""
 try:
     from . import _c
-except ImportError:  # installed without a compiler, or an interpreter without the GIL
+except ImportError as error:
     _c = None  # type: ignore[assignment]
+    _import_error = str(error)
 
 _graph_task_id: Final = torch._C._current_graph_task_id
 _sequence_nr: Final = torch._C._autograd._get_sequence_nr
@@ -75,12 +78,14 @@ extension: Any = _load()
 """The extension in C; None where it was not built, or from other sources. Saved runs can be read without it."""
 
 
+def missing_extension() -> Missing | None:
+    """Return why there is no extension, and the remedy; None where there is one."""
+    return why_missing(loaded=_c is not None, error=_import_error) if extension is None else None
+
+
 def require_extension() -> Any:
     """Return the extension in C. Raises ``SessionError`` where it is missing."""
-    if extension is None:
-        raise SessionError(
-            "autoprof's extension in C is missing or was built from other sources: nothing can be recorded; "
-            "install a C compiler and Python's headers, then install torch-autoprof again "
-            "(in a clone: python setup.py build_ext --inplace)"
-        )
+    missing = missing_extension()
+    if missing is not None:
+        raise SessionError(f"nothing can be recorded: autoprof's extension in C {missing.reason}; {missing.remedy}")
     return extension
