@@ -13,9 +13,7 @@ source_hash = runpy.run_path(f"{MARKS}/source_hash.py")["source_hash"](Path(MARK
 
 # The extension is optional, and pip hides its errors: an installation that could record nothing ends here instead.
 if sysconfig.get_config_var("Py_GIL_DISABLED"):
-    sys.exit(
-        "autoprof does not support free-threaded Python: use the ordinary build, which has the GIL"
-    )
+    sys.exit("autoprof does not support free-threaded Python: use the ordinary build, which has the GIL")
 if sys.platform == "win32":
     sys.exit("autoprof does not support Windows: use it on Linux (WSL 2 on Windows) or macOS")
 

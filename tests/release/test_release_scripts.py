@@ -67,7 +67,9 @@ def source_of(program: str) -> Path | None:
         return ROOT / program
     path = ROOT / program.replace(".", "/")
     found = next((one for one in (path.with_suffix(".py"), path / "__main__.py") if one.exists()), None)
-    assert found or find_spec(program.partition(".")[0]), f"python -m {program}: no such module"
+    if found is None and find_spec(program.partition(".")[0]) is None:
+        extras = "".join(requirements_of(extra) for extra in extras_of(program))
+        assert re.search(rf'^ +"{program}\b', extras, re.MULTILINE), f"python -m {program}: no such module"
     return found
 
 
