@@ -10,6 +10,8 @@
 # make api     docs/api.md from the docstrings             make asan    the extension under AddressSanitizer, UBSan
 # make pages   outputs of the tutorial and how-to pages    make pictures  the README's, from a run of the demo (Chromium)
 # make debug-python  the extension in a debug build of Python: assertions, and a count of references
+# make python314 [SUITE=1] [OPTIONS="--version 3.15"]  the extension, or all tests, on a newer Python: root, debootstrap
+# make site    the documentation as a site, build/site     make workflows  linters of the workflows
 # make acceptance  431 programs with known answers: is the default report right on each? 20 to 30 minutes
 # make rank-faults  300 trainings of four ranks with known faults, or none: is the slow rank named? half an hour
 # make mutants [MODULES="planner --sample 80"]  do the tests notice changes of the engine? hours for all modules
@@ -34,11 +36,11 @@ SOURCES := pyproject.toml setup.py constraints.txt $(wildcard autoprof/_capture/
 INSTALL := $(RUN) -m pip install --quiet --disable-pip-version-check --constraint $(CONSTRAINTS) \
   --config-settings editable_mode=compat --editable
 
-.PHONY: demo test acceptance test-slow check laws test-zoo test-frameworks launchers zoo bench api figures pages pictures dist mutants asan debug-python gpu rank-faults clean
+.PHONY: site workflows python314 demo test acceptance test-slow check laws test-zoo test-frameworks launchers zoo bench api figures pages pictures dist mutants asan debug-python gpu rank-faults clean
 .DEFAULT_GOAL := help
 
 help:
-	@sed -n '1,16s/^# \{0,1\}//p' Makefile
+	@sed -n '1,18s/^# \{0,1\}//p' Makefile
 
 $(RUN):
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
@@ -122,6 +124,18 @@ debug-python:
 	$(DEBUG_PYTHON) $(BUILD_ALONE) build/debug-python/_c.so
 	$(DEBUG_PYTHON) -X dev $(ALONE) build/debug-python/_c.so
 
+python314:
+	$(PYTHON) .ci/debian_python.py $(if $(SUITE),--suite) $(OPTIONS)
+
+site: $(CONSTRAINTS) | $(RUN)
+	$(INSTALL) '.[site]'
+	NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs build --strict
+
+workflows: $(CONSTRAINTS) | $(RUN)
+	$(INSTALL) '.[workflows]'
+	$(VENV)/bin/actionlint
+	$(VENV)/bin/zizmor --offline .github
+
 bench: $(READY)
 	$(RUN) -m benchmarks
 
@@ -145,8 +159,8 @@ rank-faults: $(READY)
 	$(RUN) -m benchmarks.rank_faults
 
 dist:
-	rm -rf dist build
-	$(PYTHON) .ci/dist.py
+	rm -rf dist
+	$(PYTHON) .ci/dist.py $(PYTHONS)
 
 mutants: $(READY)
 	$(INSTALL) '.[dev,mutants]'

@@ -1,6 +1,8 @@
 """Build the extension in C. pyproject.toml has the rest; setuptools calls its own way to declare one experimental."""
 
 import runpy
+import sys
+import sysconfig
 from glob import glob
 from pathlib import Path
 
@@ -8,6 +10,12 @@ from setuptools import Extension, setup
 
 MARKS = "autoprof/_capture/marks"
 source_hash = runpy.run_path(f"{MARKS}/source_hash.py")["source_hash"](Path(MARKS))
+
+# The extension is optional, and pip hides its errors: an installation that could record nothing ends here instead.
+if sysconfig.get_config_var("Py_GIL_DISABLED"):
+    sys.exit("autoprof does not support free-threaded Python: use the ordinary build, which has the GIL")
+if sys.platform == "win32":
+    sys.exit("autoprof does not support Windows: use it on Linux (WSL 2 on Windows) or macOS")
 
 setup(
     ext_modules=[

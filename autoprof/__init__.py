@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ._core.other_project import warn_of_other_project
 from .errors import AutoprofError, ConfigError, MissingExtra, OutputError, SessionError, TargetError
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from .frame import Phase, Span, StepFrame
     from .sinks import Config, Sink
     from .summary import Finding, Row, Summary
+
+warn_of_other_project(__file__)
 
 __version__ = "0.1.0"
 __all__ = [

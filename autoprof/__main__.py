@@ -1,6 +1,14 @@
 """``python -m autoprof``."""
 
-from .cli import main
+import sys
+
+import autoprof
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    if not hasattr(autoprof, "__all__"):  # the other project was installed later: its __init__.py has replaced ours
+        from ._core.other_project import ADVICE
+
+        sys.exit(f"autoprof: {ADVICE}")
+    from .cli import main
+
+    sys.exit(main())

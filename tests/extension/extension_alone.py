@@ -13,6 +13,7 @@ import os
 import random
 import sys
 import threading
+import time
 import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -421,6 +422,40 @@ def check_backward_on_another_thread(module: Any, torch: Torch) -> None:
     assert session.codes()[2:] == [13, STRIDE | 4, 13, STRIDE | 5] * 3
     assert [session.buffer[at] for at in range(5, len(session.buffer), 4)] == [one for one in found for _ in range(2)]
     assert session.fallbacks == 0
+
+
+def check_clock_of_the_host(module: Any, torch: Torch) -> None:
+    """The clock that C reads is that of ``perf_counter_ns``: a mark lies between readings in Python around it."""
+    session = Session(module, torch, tracked=False)
+    session.update(read=perf_counter_ns)
+    inside = list[int]()
+    before = perf_counter_ns()
+    session.call(inside=lambda: inside.append(perf_counter_ns()))
+    after = perf_counter_ns()
+    enter, leave = (session.buffer[at] for at in range(1, len(session.buffer), 2))
+    in_order = [before, enter, *inside, leave, after]
+    assert in_order == sorted(in_order)
+    assert session.fallbacks == 0
+
+
+def check_no_call_of_python_reads_the_clock(module: Any, torch: Torch) -> None:
+    """On Linux and macOS C reads the clock itself: a function in the place of ``perf_counter_ns`` is not called."""
+    calls = list[int]()
+
+    def counted() -> int:
+        calls.append(perf_counter_ns())
+        return calls[-1]
+
+    time.perf_counter_ns = counted
+    try:
+        module, torch = load(Path(module.__file__))
+    finally:
+        time.perf_counter_ns = perf_counter_ns
+    session = Session(module, torch, tracked=False)
+    session.update(read=counted)
+    session.call()
+    assert len(session.codes()) == 2
+    assert len(calls) == (0 if sys.platform in ("linux", "darwin") else 2)
 
 
 class Stamp:

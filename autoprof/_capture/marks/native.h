@@ -22,7 +22,7 @@ The GIL is the only lock: between a reading of the clock and the end of its appe
 #include <Python.h>
 #include <stddef.h>
 #include <structmember.h>
-#if defined(__linux__)
+#if defined(__linux__) || defined(__APPLE__)
 #include <time.h>
 #endif
 
@@ -239,6 +239,8 @@ static inline long long now_ns(void) {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (long long)now.tv_sec * 1000000000LL + now.tv_nsec;
+#elif defined(__APPLE__)
+    return (long long)clock_gettime_nsec_np(CLOCK_UPTIME_RAW); /* mach_absolute_time in nanoseconds, as CPython reads it */
 #else
     return -1;
 #endif
