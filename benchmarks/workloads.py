@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from time import perf_counter_ns, thread_time_ns
 from typing import Any, Final
 
 import torch
@@ -22,10 +21,6 @@ WIDTH: Final = 16
 BATCH: Final = 8
 CONFIG: Final = Path(__file__).resolve().parent.parent / "configs" / "vrt_spike.yaml"
 
-
-CLOCKS: Final = {"wall": perf_counter_ns, "cpu": thread_time_ns}
-"""The clock of a step. On a busy machine the training thread's CPU time shows the cost of a variant sooner than
-the wall clock; with one thread it is all of a step on a CPU."""
 
 
 def _nothing() -> None:
@@ -44,9 +39,6 @@ class Workload:
     optimizer: torch.optim.Optimizer | None = None
     synchronize: Callable[[], object] = _nothing
     asynchronous: bool = False
-    clock: Callable[[], int] = perf_counter_ns
-    is_short: bool = True
-    """Whether a dozen steps take no noticeable time."""
     targets: Sequence[Any] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -65,9 +57,6 @@ class Workload:
             module._is_full_backward_hook = None
         self.model.zero_grad()
 
-    def hooks(self) -> int:
-        """Count the hooks on the model."""
-        return sum(len(hooks) for module in self.model.modules() for hooks in _hook_dicts(module))
 
 
 def _hook_dicts(module: nn.Module) -> list[dict[int, Any]]:
@@ -125,7 +114,7 @@ def reference(device: torch.device, size: str = "small", *, checkpoint: bool = T
 
     config = yaml.safe_load(CONFIG.read_text(encoding="utf-8"))
     title = f"reference workload: VRTWithSpike, {size}, attention and FFN checkpointed, AdamW"
-    return Workload("reference", title, model, step, config, optimizer, is_short=False, **_on(device))
+    return Workload("reference", title, model, step, config, optimizer, **_on(device))
 
 
 def small_gpt(device: torch.device, size: str = "") -> Workload:

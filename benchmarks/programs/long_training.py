@@ -1,4 +1,4 @@
-"""One training in a process of its own, for the rows about its longest steps and about its memory.
+"""One training in a process of its own, to read its longest steps or its memory.
 
 ``times`` saves the time of each step; ``memory`` prints the resident memory after some of them.
 """
@@ -59,15 +59,14 @@ def _recorded(lane: str, model: nn.Module, **changes: Any) -> Any:
 
 
 def times(lane: str, steps: int, rest_ns: int, path: Path) -> None:
-    """Save the time of each step, from its begin to the next one's, the processor's time, and lost processors."""
+    """Save the time of each step, from its begin to the next one's, and the processor's time."""
     model, step = make(rest_ns)
-    wall, busy, lost = (np.zeros(steps + 1, dtype=np.int64) for _ in range(3))
+    wall, busy = (np.zeros(steps + 1, dtype=np.int64) for _ in range(2))
     with _recorded(lane, model):
         for number in range(steps + 1):
-            lost[number] = resource.getrusage(resource.RUSAGE_THREAD).ru_nivcsw
             busy[number], wall[number] = time.thread_time_ns(), time.perf_counter_ns()
             step()
-    np.save(path, np.diff(np.stack([wall, busy, lost])))
+    np.save(path, np.diff(np.stack([wall, busy])))
 
 
 def memory(points: Sequence[int]) -> list[dict[str, int]]:

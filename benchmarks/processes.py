@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
-ROOT: Final = Path(__file__).resolve().parents[2]
+ROOT: Final = Path(__file__).resolve().parents[1]
 PROGRAMS: Final = Path(__file__).resolve().parent / "programs"
 _BUSY: Final = "while True: pass"
 _COST: Final = re.compile(r"\bstart [\d.]+ (?:s|ms|µs).{1,60}?\bsteps\b.{1,60}?\bend [\d.]+ (?:s|ms|µs)")
@@ -32,6 +32,12 @@ class Process:
     wall_s: float
     processor_s: float
     report: dict[str, Any] | None
+
+    def figure(self, name: str) -> Any:
+        """Return a figure of the report. Raises ``RuntimeError`` where the run left none."""
+        if self.report is None:
+            raise RuntimeError("the recorded run left no summary")
+        return self.report[name]
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types."""
@@ -68,30 +74,21 @@ def run_program(arguments: Sequence[str], threads: int) -> Process:
 
 
 def _report(folder: Path) -> dict[str, Any] | None:
-    """Return the figures of the run that was saved here, and the lines that state autoprof's cost."""
+    """Return the figures of the run that was saved here, and how its report states its cost."""
     found = sorted(folder.glob("runs/*/summary.json"))
     if not found:
         return None
     summary = json.loads(found[-1].read_text(encoding="utf-8"))
     text = (found[-1].parent / "summary.txt").read_text(encoding="utf-8")
-    lines = text.splitlines()
-    at = next((place for place, line in enumerate(lines) if line.startswith("overhead")), None)
-    stated = []
-    if at is not None:
-        stated = [lines[at]]
-        for line in lines[at + 1 :]:
-            if not line.startswith("  "):
-                break
-            stated.append(line)
     whole = _COST.search(" ".join(text.split()))
     steps = summary["steps"] + summary.get("warmup_steps", 0)
     return {
         "steps": steps,
+        "all_steps": steps + summary.get("unsampled_steps", 0),
+        "step_ms": summary["step_mean_ns"] / 1e6,
         "rows": len({(row["name"], row["phase"]) for row in summary["rows"]}),
-        "modules": len({row["fqn"] for row in summary["rows"] if row.get("fqn") is not None}),
         "overhead": summary.get("overhead"),
-        "cost": None if whole is None else whole[0],
-        "stated": [" ".join(line.split()) for line in stated],
+        "stated": "nothing" if whole is None else whole[0],
     }
 
 
