@@ -89,20 +89,27 @@ def tiny_layers(device: torch.device, size: str = "", *, layers: int = TINY_LAYE
     return Workload("layers", title, model, step, {"targets": [{"match": r"\d+"}]}, **_on(device))
 
 
-def reference(device: torch.device, size: str = "small", *, checkpoint: bool = True) -> Workload:
-    """Return the demo's model and step, with the demo's own configuration."""
-    import yaml
-
-    from autoprof.demo.losses import deblurring_loss
+def reference_model(size: str, *, checkpoint: bool) -> tuple[nn.Module, tuple[int, ...], tuple[int, ...]]:
+    """Return the demo's model, and the shapes of its frames and of its spikes."""
     from autoprof.demo.model import VRTWithSpike
     from autoprof.demo.presets import PRESETS
 
     preset = PRESETS[size]
     shape = replace(preset.model, use_checkpoint_attn=checkpoint, use_checkpoint_ffn=checkpoint)
-    model = VRTWithSpike(shape).to(device)
     frames = (preset.batch, shape.frames, 3, preset.crop, preset.crop)
+    return VRTWithSpike(shape), frames, (preset.batch, shape.frames, shape.spike_bins, preset.crop, preset.crop)
+
+
+def reference(device: torch.device, size: str = "small", *, checkpoint: bool = True) -> Workload:
+    """Return the demo's model and step, with the demo's own configuration."""
+    import yaml
+
+    from autoprof.demo.losses import deblurring_loss
+
+    model, frames, spikes = reference_model(size, checkpoint=checkpoint)
+    model.to(device)
     rgb, sharp = torch.rand(frames, device=device), torch.rand(frames, device=device)
-    spike = torch.rand(preset.batch, shape.frames, shape.spike_bins, preset.crop, preset.crop, device=device)
+    spike = torch.rand(spikes, device=device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
 
     def step() -> None:
