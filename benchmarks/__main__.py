@@ -104,7 +104,8 @@ def measure(part: Part, output: Path, *, quick: bool) -> str:
     machine, commit = describe(), pages.commit()
     digests = {path: digest(path) for path in part.code}
     words = f"{part.command} {part.quick if quick else ''}".split()
-    command = [sys.executable, "-m", *(word.format(page=body, raw=raw) for word in words)]
+    program = [] if words[0].endswith(".py") else ["-m"]
+    command = [sys.executable, *program, *(word.format(page=body, raw=raw) for word in words)]
     print(f"   {shlex.join(command)}", flush=True)
     began = time.monotonic()
     status = _run(command, part.minutes * 60 * LIMIT)

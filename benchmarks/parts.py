@@ -195,7 +195,7 @@ PARTS: Final = (
     Part(
         "gpu_programs",
         "Are the claims of reports right on a GPU?",
-        "tests.gpu.programs {raw}.runs --page {page}",
+        "tests/gpu/programs/run_all.py {raw}.runs --page {page}",
         (*_PROGRAMS, "devices"),
         10,
         needs=GPU,
