@@ -1,7 +1,7 @@
-# make demo    train and profile the reference model      make bench   the benchmark table, on a quiet machine
+# make demo    train and profile the reference model      make evidence [PARTS="module truth"]  each figure anew, five hours
 # make test    run the tests                              make gpu     tests and benchmarks that need CUDA
 # make check   linter, formatter, types                   make laws    thousands of new random nests against the laws
-# make test-zoo  models of four packages, unharmed?       make zoo     the same as a page, benchmarks/results/zoo.md
+# make test-zoo  models of four packages, unharmed?
 # make test-frameworks  transformers, Lightning, …: the callbacks, with each framework
 # make launchers  torchrun, accelerate, DeepSpeed, SLURM's variables, spawn, Lightning, Ray: two ranks each
 # make test-slow a signal at every line, long pages        make dist   wheel and sdist, each tried in a clean environment
@@ -10,7 +10,6 @@
 # make pages   outputs of the tutorial and how-to pages    make pictures  the README's, from a run of the demo (Chromium)
 # make debug-python  the extension in a debug build of Python: assertions, and a count of references
 # make acceptance  431 programs with known answers: is the default report right on each? 20 to 30 minutes
-# make rank-faults  300 trainings of four ranks with known faults, or none: is the slow rank named? half an hour
 # make mutants [MODULES="planner --sample 80"]  do the tests notice changes of the engine? hours for all modules
 #
 # The targets make their own virtual environment, .venv, from pyproject.toml and constraints.txt. `make demo` installs only
@@ -30,11 +29,11 @@ SOURCES := pyproject.toml setup.py constraints.txt $(wildcard autoprof/_capture/
 INSTALL := $(RUN) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
   --config-settings editable_mode=compat --editable
 
-.PHONY: demo test acceptance test-slow check laws test-zoo test-frameworks launchers zoo bench api figures pages pictures dist mutants asan debug-python gpu rank-faults clean
+.PHONY: demo test acceptance test-slow check laws test-zoo test-frameworks launchers evidence api figures pages pictures dist mutants asan debug-python gpu clean
 .DEFAULT_GOAL := help
 
 help:
-	@sed -n '1,16s/^# \{0,1\}//p' Makefile
+	@sed -n '1,15s/^# \{0,1\}//p' Makefile
 
 $(RUN):
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
@@ -94,8 +93,9 @@ launchers: $(LAUNCHERS)
 acceptance: $(READY)
 	$(RUN) -m tests.acceptance
 
-zoo: $(ZOO)
-	$(RUN) -m tests.zoo
+# Every figure of README and docs, part after part; docs/evidence.md describes it.
+evidence: $(ZOO)
+	$(RUN) -m benchmarks $(PARTS)
 
 laws: $(READY)
 	AUTOPROF_LAWS=5000 $(RUN) -m pytest tests/engine/test_engine_laws.py
@@ -115,9 +115,6 @@ debug-python:
 	$(DEBUG_PYTHON) $(BUILD_ALONE) build/debug-python/_c.so
 	$(DEBUG_PYTHON) -X dev $(ALONE) build/debug-python/_c.so
 
-bench: $(READY)
-	$(RUN) -m benchmarks
-
 api: $(READY)
 	$(RUN) -m docs.api
 
@@ -134,9 +131,6 @@ pictures: $(READY)
 	$(INSTALL) '.[dev,pictures]'
 	$(RUN) -m docs.pictures
 
-rank-faults: $(READY)
-	$(RUN) -m benchmarks.rank_faults
-
 dist:
 	rm -rf dist build
 	$(PYTHON) .ci/dist.py
@@ -149,7 +143,7 @@ mutants: $(READY)
 # where that can be done. The tests and all measurements share nine minutes; `make gpu DEVICE=sim` tries the whole run.
 gpu:
 	-$(PYTHON) setup.py --quiet build_ext --inplace
-	$(PYTHON) -m benchmarks.gpu $(if $(filter sim,$(DEVICE)),--device sim --quick --output build)
+	$(PYTHON) -m benchmarks gpu $(if $(filter sim,$(DEVICE)),--quick)
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info autoprof/_capture/marks/*.so .pytest_cache .mypy_cache .ruff_cache .hypothesis

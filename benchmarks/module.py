@@ -28,6 +28,8 @@ STEPS: Final = 750
 """Steps of a block: a second and more of them, so that the work of several passes is in each."""
 FREE: Final = ("never_opened", "closed", "off", "paused", "idle")
 """Variants that have to cost nothing."""
+SHORT: Final = ("idle", "recording", "resolved", "sinks", "floor", "torch_profiler")
+"""Variants of the README's table."""
 ONE: Final = 1.005
 """The largest ratio that is written as 1.00."""
 OVER_FLOOR: Final = {"recording": 0.25, "resolved": 0.40, "sinks": 0.70}
@@ -105,10 +107,15 @@ def page(found: Blocks, chosen: Sequence[Variant], bounds: Sequence[Bound]) -> l
     marks, sinks = (cost(found.pairs[name], "wall", TINY_LAYERS).value for name in ("recording", "sinks"))
     floor = cost(found.pairs["floor"], "wall", TINY_LAYERS).value
     result = f"{marks:.2f} µs for the marks of a module, {sinks:.2f} with all default sinks; hand-written hooks {floor:.2f}; {kept(bounds)}"
+    short = [variant for variant in chosen if variant.name in SHORT]
     header = ("", "µs per module", "95 % interval", "processor time")
     return [
         INTRO.format(result=result, rounds=found.rounds, step_ms=bare_ms),
         *figures("cost", header, cost_rows(found, chosen, TINY_LAYERS)),
+        "",
+        "## In short",
+        "",
+        *figures("short", header[:3], [row[:3] for row in cost_rows(found, short, TINY_LAYERS)]),
         "",
         "## Which limits are kept?",
         "",
