@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import re
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,7 +28,7 @@ def digest(path: str, root: Path = ROOT) -> str:
     return whole.hexdigest()[:DIGITS]
 
 
-@lru_cache(maxsize=None)
+@cache
 def _of_file(file: Path) -> bytes:
     text = file.read_text(encoding="utf-8")
     return hashlib.sha256((python_code(text) if file.suffix == ".py" else c_code(text)).encode()).digest()
@@ -47,7 +47,9 @@ def python_code(text: str) -> str:
 def _plain(node: Any) -> Any:
     """Return a node as tuples; what is absent, and what only some versions of Python have, is left out."""
     if isinstance(node, ast.AST):
-        fields = ((name, _plain(value)) for name, value in ast.iter_fields(node) if name not in ("kind", "type_ignores"))
+        fields = (
+            (name, _plain(value)) for name, value in ast.iter_fields(node) if name not in ("kind", "type_ignores")
+        )
         return (type(node).__name__, *(field for field in fields if field[1] is not None and field[1] != ()))
     if isinstance(node, list):
         return tuple(_plain(one) for one in node if not _is_text(one))

@@ -81,7 +81,9 @@ def cost_rows(found: Blocks, chosen: Sequence[Variant], modules: int) -> list[tu
             rows.append((variant.label, found.errors[variant.name], "", ""))
         elif found.pairs[variant.name]["wall"]["own"]:
             wall, processor = (cost(found.pairs[variant.name], clock, modules) for clock in CLOCKS)
-            rows.append((variant.label, f"{wall.value:.2f}", f"{wall.low:.2f}, {wall.high:.2f}", f"{processor.value:.2f}"))
+            rows.append(
+                (variant.label, f"{wall.value:.2f}", f"{wall.low:.2f}, {wall.high:.2f}", f"{processor.value:.2f}")
+            )
     return rows
 
 
@@ -94,7 +96,9 @@ def bounds_of(found: Blocks, chosen: Sequence[Variant]) -> list[Bound]:
         for name, limit in OVER_FLOOR.items()
     ]
     full = over(pairs["resolved"], pairs["full_backward_hook"])
-    bounds.append(at_most(f"{labels['resolved']}, over full backward hooks", round(OVER_FULL_HOOKS, 2), full, unit=" ×"))
+    bounds.append(
+        at_most(f"{labels['resolved']}, over full backward hooks", round(OVER_FULL_HOOKS, 2), full, unit=" ×")
+    )
     for name in FREE:
         one = ratio(pairs[name]["wall"]["own"], pairs[name]["wall"]["bare"])
         bounds.append(at_most(f"{labels[name]}, over bare", ONE, one, digits=3, unit=" ×"))

@@ -180,13 +180,19 @@ All of autoprof against bare steps in turn, in {rounds} blocks of each, of gloo 
 
 def page(runs: Mapping[int, Mapping[str, Any]], steps: int) -> Iterator[str]:
     """Yield the lines of the page."""
-    costs = [
-        f"{100 * run['cost']:.2f} % [{100 * run['low']:.2f}, {100 * run['high']:.2f}]" for run in runs.values()
-    ]
+    costs = [f"{100 * run['cost']:.2f} % [{100 * run['low']:.2f}, {100 * run['high']:.2f}]" for run in runs.values()]
     result = "; ".join(f"{cost} on {ranks} ranks" for ranks, cost in zip(runs, costs, strict=True))
     rounds = next(iter(runs.values()))["rounds"]
     yield INTRO.format(result=result, rounds=rounds, allowed=ALLOWED)
-    header = ("ranks", "a step", "cost (95 %)", "median block", "by its own clocks", "thread of the exchange", "recorded")
+    header = (
+        "ranks",
+        "a step",
+        "cost (95 %)",
+        "median block",
+        "by its own clocks",
+        "thread of the exchange",
+        "recorded",
+    )
     rows = []
     for (ranks, run), cost in zip(runs.items(), costs, strict=True):
         recorded, unsampled = run["recorded_steps"][0], run["unsampled_steps"][0]

@@ -81,4 +81,3 @@ def cost_ratio(
         return np.asarray(np.median(mine[rounds], axis=1) / np.where(denominator > 0, denominator, np.nan))
 
     return estimate(statistic, len(base))
-

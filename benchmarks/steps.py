@@ -25,7 +25,7 @@ from .paired import print_line, time_turn, turns
 from .processes import PROGRAMS, Process, load, run_program
 from .programs import gpt2
 from .stats import Estimate, difference, ratio
-from .table import Bound, at_most, figures, interval, kept, limits, parser, percent, write
+from .table import Bound, at_most, figures, kept, limits, parser, percent, write
 from .variants import Discard
 from .workloads import WIDTH, Workload, reference
 

@@ -22,7 +22,6 @@ BATCH: Final = 8
 CONFIG: Final = Path(__file__).resolve().parent.parent / "configs" / "vrt_spike.yaml"
 
 
-
 def _nothing() -> None:
     pass
 
@@ -56,7 +55,6 @@ class Workload:
                 hooks.clear()
             module._is_full_backward_hook = None
         self.model.zero_grad()
-
 
 
 def _hook_dicts(module: nn.Module) -> list[dict[int, Any]]:

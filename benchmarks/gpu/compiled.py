@@ -53,7 +53,8 @@ def _by_row(summary: Summary) -> dict[str, tuple[str, str]]:
         if row.phase in ("forward", "backward") and row.share >= LEAST:
             found.setdefault(row.name, {})[str(row.phase)] = row.share * summary.step_mean_ns / 1e6
     return {
-        name: (f"{phases.get('forward', 0.0):.2f}", f"{phases.get('backward', 0.0):.2f}") for name, phases in found.items()
+        name: (f"{phases.get('forward', 0.0):.2f}", f"{phases.get('backward', 0.0):.2f}")
+        for name, phases in found.items()
     }
 
 

@@ -26,7 +26,10 @@ def page(results: Json) -> Iterator[str]:
     checked, failed = _checks(results), [row for row in _checks(results) if row[2] != "pass"]
     result = f"{len(checked) - len(failed)} of {len(checked)} promises hold"
     if "default" in results:
-        recorded = (f"{one['recorded']} of {one['steps']} steps of {one['step_ms']:.1f} ms" for one in results["default"].values())
+        recorded = (
+            f"{one['recorded']} of {one['steps']} steps of {one['step_ms']:.1f} ms"
+            for one in results["default"].values()
+        )
         result += f"; recorded with one line: {', '.join(recorded)}"
     yield INTRO.format(result=result)
     for name, workload in results.get("workloads", {}).items():
@@ -159,4 +162,3 @@ def passed(results: Json) -> bool:
         if workload["labels"][name].startswith("autoprof")
     ]
     return not results.get("failed") and not broken and all(check["passed"] for check in (*checked, *tests))
-

@@ -133,7 +133,9 @@ def page(entries: Sequence[Mapping[str, Any]], seed: int, left_out: int, *, form
         kind, pattern = ("none", "") if fault is None else (fault["kind"], fault["pattern"])
         groups[(form, kind) if forms else (kind, pattern)].append(one)
     header = (*(("form", "fault") if forms else ("fault", "pattern")), "runs", "right", "accused", "hung")
-    rows = [(*key, len(of), _right(of), _count(of, "accused"), sum(one["hung"] for one in of)) for key, of in groups.items()]
+    rows = [
+        (*key, len(of), _right(of), _count(of, "accused"), sum(one["hung"] for one in of)) for key, of in groups.items()
+    ]
     yield from markdown(header, sorted(rows, key=lambda row: row[:2]))
     unseen = [one for one in faults if not one["verdict"]["sampled"]]
     if unseen:

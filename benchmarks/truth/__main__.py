@@ -113,7 +113,13 @@ def page(results: Sequence[Result], skipped: Sequence[str], steps: int) -> Itera
     yield from markdown(
         ("model", "module and phase", "independent", "autoprof", "error"),
         (
-            (name, f"{line.fqn} {line.phase}", format_ms(line.referee_ns), format_ms(line.autoprof_ns), f"{line.error:+.2%}")
+            (
+                name,
+                f"{line.fqn} {line.phase}",
+                format_ms(line.referee_ns),
+                format_ms(line.autoprof_ns),
+                f"{line.error:+.2%}",
+            )
             for name, line in lines[:SHOWN]
         ),
     )

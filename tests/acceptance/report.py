@@ -1,7 +1,7 @@
 """Render the comparison of all programs: a table for the terminal and a page of the docs."""
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 from .registry import SECTIONS, Program
 from .run import Result

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 import torch
-
 from benchmarks.always_on import __main__ as command
 from benchmarks.always_on import paired, rows, training
 from benchmarks.always_on.processes import Process

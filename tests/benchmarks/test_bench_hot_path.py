@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 import torch
-
 from benchmarks.hot_path.__main__ import main
 from benchmarks.hot_path.agreement import Agreement, Record
 from benchmarks.hot_path.page import render, render_page

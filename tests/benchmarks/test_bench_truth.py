@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from benchmarks.truth.report import verdict
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
@@ -15,7 +16,6 @@ from benchmarks.truth.__main__ import main
 from benchmarks.truth.account import Account, Referee
 from benchmarks.truth.compare import compare
 from benchmarks.truth.ours import account_of
-from benchmarks.truth.report import verdict
 from benchmarks.truth.trace import EVALUATION, PASS, RANGE, Interval, Kernel, Recording, Trace, module_ranges
 
 FORWARD, RECOMPUTE, BACKWARD = Phase.FORWARD, Phase.RECOMPUTE, Phase.BACKWARD

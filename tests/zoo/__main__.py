@@ -14,12 +14,8 @@ def main(arguments: list[str] | None = None) -> int:
     """Run, print, write. Return 1 when anything is wrong with any case."""
     parser = argparse.ArgumentParser(prog="python -m tests.zoo", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="only the cases that need no package of the extra 'zoo'")
-    parser.add_argument(
-        "--only", default="", metavar="TEXT", help="only cases whose name has this text"
-    )
-    parser.add_argument(
-        "--page", type=Path, help="write the page to this file; it is printed as well"
-    )
+    parser.add_argument("--only", default="", metavar="TEXT", help="only cases whose name has this text")
+    parser.add_argument("--page", type=Path, help="write the page to this file; it is printed as well")
     options = parser.parse_args(arguments)
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # torch's profiler says on stderr when it starts and stops
     warnings.simplefilter("ignore")
