@@ -25,9 +25,7 @@ INTERRUPTED: Final = 130
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument(
-        "parts", nargs="*", metavar="PART", help="which parts (default: all that this computer can run)"
-    )
+    parser.add_argument("parts", nargs="*", metavar="PART", help="which parts (default: all but a GPU's)")
     parser.add_argument("--quick", action="store_true", help="only show that the parts run, into build/evidence/quick")
     parser.add_argument("--output", type=Path, help="the folder of the pages (default: benchmarks/results)")
     parser.add_argument("--list", action="store_true", help="print the parts, and measure nothing")

@@ -12,6 +12,8 @@ from typing import Any, Final
 ROOT: Final = Path(__file__).resolve().parents[1]
 SUFFIXES: Final = (".py", ".c", ".h")
 DIGITS: Final = 8
+VERSIONED: Final = ("kind", "type_ignores")
+"""Fields of a syntax tree that say nothing of what the code does."""
 _C_TOKEN: Final = re.compile(r"""("(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*')|/\*.*?\*/|//[^\n]*|\s+""", re.DOTALL)
 """A string, which stays, or a comment or a gap, which becomes one space."""
 

@@ -1,4 +1,4 @@
-"""``python -m benchmarks.hot_path``: does the default name the modules that a record of every module shows to be longest?
+"""``python -m benchmarks.hot_path``: does the default name the modules that a full record shows to be longest?
 
 Each model trains in a process of its own: by default, and with a full record before and after. The same names have to
 come first, with the same shares of the step.
@@ -195,9 +195,10 @@ INTRO: Final = f"""\
 
 **Result**: {{result}}
 
-Each model trains in a process of its own: with one line and no configuration, `autoprof.instrument(model, optimizer=optimizer)`,
-and before and after that with a record of every module in every step. The modules that take longest are compared, by the time
-that each takes itself, without the modules inside it. Repeated blocks are one row, in both. The full record is the mean of the two.
+Each model trains in a process of its own: with one line and no configuration,
+`autoprof.instrument(model, optimizer=optimizer)`, and before and after that with a record of every module in every
+step. The modules that take longest are compared, by the time that each takes itself, without the modules inside it.
+Repeated blocks are one row, in both. The full record is the mean of the two.
 
 A module without a row counts for the row around it. They agree if the {TOP} longest modules of the full record
 have rows of their own in the default, every share is equal, and the order is the same where the shares differ.

@@ -35,8 +35,8 @@ INTRO: Final = """\
 
 **Result**: {result}
 
-Trainings by default on a terminal, each a process of its own, bare and with autoprof in turn. An *extra* is what a step takes
-beyond the median one. Memory is that of a run in which every step is recorded, with all default sinks.
+Trainings by default on a terminal, each a process of its own, bare and with autoprof in turn. An *extra* is what a
+step takes beyond the median one. Memory is that of a run in which every step is recorded, with all default sinks.
 """
 
 
@@ -47,7 +47,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     memory, readings = _memory((100, 200) if options.quick else POINTS)
     bounds = [*_tail_bounds(found), memory]
     short = found["0.2 ms"]["autoprof"]
-    result = f"{short['max']:.1f} ms for the longest of {short['steps']:,} steps of 0.2 ms; {memory.measured}; {kept(bounds)}"
+    longest = f"{short['max']:.1f} ms for the longest of {short['steps']:,} steps of 0.2 ms"
+    result = f"{longest}; {memory.measured}; {kept(bounds)}"
     header = ("steps of", "median, ms", "p99", "p99.99", "longest", "mean", "extras > 1 ms a second")
     rows = [
         (f"{kind}, {lane}", *(f"{one[key]:.3f}" for key in ("median", "p99", "p99.99", "max", "mean", "noticed")))

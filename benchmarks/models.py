@@ -1,6 +1,6 @@
 """The models that are compared: known architectures with random weights, of installed packages and of this repository.
 
-The same table serves ``truth``, ``hot_path`` and ``compiled``. A model is made when it is its turn, in one of two sizes.
+The same table serves ``truth``, ``hot_path`` and ``compiled``. A model is made when it is its turn.
 """
 
 from __future__ import annotations
@@ -193,7 +193,11 @@ def pixels(side: int, classes: int = 5, batch: int = 2) -> Batch:
 def whisper(size: Size, frames: int) -> Model:
     """Return a model from sound to words."""
     batch = tokens(size, ("labels",), input_features=lambda draw: torch.randn(size.batch, 16, frames, generator=draw))
-    places = {"num_mel_bins": 16, "max_source_positions": frames // 2, "max_target_positions": size.tokens}
+    places: dict[str, Any] = {
+        "num_mel_bins": 16,
+        "max_source_positions": frames // 2,
+        "max_target_positions": size.tokens,
+    }
     return hugging(
         "Whisper", "WhisperForConditionalGeneration", size, batch, begin_suppress_tokens=None, **places
     )  # fmt: skip

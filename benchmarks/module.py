@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Sequence
 from functools import partial
 from statistics import median
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import torch
@@ -33,16 +33,16 @@ SHORT: Final = ("idle", "recording", "resolved", "sinks", "floor", "torch_profil
 ONE: Final = 1.005
 """The largest ratio that is written as 1.00."""
 OVER_FLOOR: Final = {"recording": 0.25, "resolved": 0.40, "sinks": 0.70}
-OVER_FULL_HOOKS: Final = 1 / 3
+OVER_FULL_HOOKS: Final = 0.33
 
 INTRO: Final = """\
 # What does a module cost?
 
 **Result**: {result}
 
-The training thread's time for each module, forward and backward, beyond bare steps directly before and after, in {rounds} rounds
-of blocks in random order. The model is the worst case: 40 layers `Linear(16, 16)` on a batch of 8, a bare step of {step_ms:.2f}
-ms, one thread. Intervals hold the median with 95 %.
+The training thread's time for each module, forward and backward, beyond bare steps directly before and after, in
+{rounds} rounds of blocks in random order. The model is the worst case: 40 layers `Linear(16, 16)` on a batch of 8, a
+bare step of {step_ms:.2f} ms, one thread. Intervals hold the median with 95 %.
 """
 
 
@@ -55,7 +55,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     warnings.filterwarnings("ignore", message="Full backward hook is firing")
     with tempfile.TemporaryDirectory(prefix="autoprof-bench-") as folder:
         chosen = variants(folder)
-        size = {"rounds": 2, "steps": 20, "settling": 5} if options.quick else {"rounds": ROUNDS, "steps": STEPS}
+        size: dict[str, Any] = (
+            {"rounds": 2, "steps": 20, "settling": 5} if options.quick else {"rounds": ROUNDS, "steps": STEPS}
+        )
         found = measure_blocks(partial(tiny_layers, torch.device("cpu")), chosen, **size)
     bounds = bounds_of(found, chosen)
     write(options, page(found, chosen, bounds), {"pairs": found.pairs, "errors": found.errors})
@@ -75,7 +77,7 @@ def over(own: Pairs, other: Pairs) -> Estimate:
 
 def cost_rows(found: Blocks, chosen: Sequence[Variant], modules: int) -> list[tuple[str, ...]]:
     """Return the rows of the table: by the wall clock, and by the thread's processor time."""
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for variant in chosen:
         if variant.name in found.errors:
             rows.append((variant.label, found.errors[variant.name], "", ""))
@@ -110,11 +112,13 @@ def page(found: Blocks, chosen: Sequence[Variant], bounds: Sequence[Bound]) -> l
     bare_ms = median(one for pairs in found.pairs.values() for one in pairs["wall"]["bare"]) / 1e6
     marks, sinks = (cost(found.pairs[name], "wall", TINY_LAYERS).value for name in ("recording", "sinks"))
     floor = cost(found.pairs["floor"], "wall", TINY_LAYERS).value
-    result = f"{marks:.2f} µs for the marks of a module, {sinks:.2f} with all default sinks; hand-written hooks {floor:.2f}; {kept(bounds)}"
+    result = (
+        f"{marks:.2f} µs for the marks of a module, {sinks:.2f} with all default sinks; hand-written hooks {floor:.2f}"
+    )
     short = [variant for variant in chosen if variant.name in SHORT]
     header = ("", "µs per module", "95 % interval", "processor time")
     return [
-        INTRO.format(result=result, rounds=found.rounds, step_ms=bare_ms),
+        INTRO.format(result=f"{result}; {kept(bounds)}", rounds=found.rounds, step_ms=bare_ms),
         *figures("cost", header, cost_rows(found, chosen, TINY_LAYERS)),
         "",
         "## In short",

@@ -173,8 +173,9 @@ INTRO: Final = """\
 
 **Result**: {result}
 
-All of autoprof against bare steps in turn, in {rounds} blocks of each, of gloo ranks under DDP with default settings; at most
-{allowed:.0%} is allowed. The thread of the exchange works in both kinds of blocks; its processor time is part of the cost.
+All of autoprof against bare steps in turn, in {rounds} blocks of each, of gloo ranks under DDP with default
+settings; at most {allowed:.0%} is allowed. The thread of the exchange works in both kinds of blocks; its processor
+time is part of the cost.
 """
 
 
@@ -198,8 +199,8 @@ def page(runs: Mapping[int, Mapping[str, Any]], steps: int) -> Iterator[str]:
         recorded, unsampled = run["recorded_steps"][0], run["unsampled_steps"][0]
         rows.append(
             (
-                ranks, f"{run['step_ms'] / steps:.1f} ms", cost, f"{run['median_block']:.2%}", f"{run['own_account']:.2%}",
-                f"{run['thread']:.2%}", f"{recorded} of {recorded + unsampled} steps",
+                ranks, f"{run['step_ms'] / steps:.1f} ms", cost, f"{run['median_block']:.2%}",
+                f"{run['own_account']:.2%}", f"{run['thread']:.2%}", f"{recorded} of {recorded + unsampled} steps",
             )
         )  # fmt: skip
     yield from figures("cost", header, rows)

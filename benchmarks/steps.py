@@ -75,8 +75,8 @@ INTRO: Final = """\
 
 **Result**: {result}
 
-*Overhead* is the time of recorded steps beyond that of bare steps of the same process, in turns of a second, the bare ones in
-`session.pause()`; one thread of torch. Its interval holds the median with 95 %.
+*Overhead* is the time of recorded steps beyond that of bare steps of the same process, in turns of a second, the
+bare ones in `session.pause()`; one thread of torch. Its interval holds the median with 95 %.
 """
 
 

@@ -61,7 +61,7 @@ def interval(one: Estimate, digits: int = 2, unit: str = "") -> str:
 
 def percent(one: Estimate) -> Estimate:
     """Return a ratio to bare as the percent beyond it."""
-    return Estimate(*(100 * (value - 1) for value in (one.value, one.low, one.high)), one.rounds)
+    return Estimate(100 * (one.value - 1), 100 * (one.low - 1), 100 * (one.high - 1), one.rounds)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What is attached to a model while a block of steps runs: nothing, autoprof in each state, or what people use instead."""
+"""What is attached to a model while steps run: nothing, autoprof in each state, or what people use instead."""
 
 from __future__ import annotations
 

@@ -21,8 +21,8 @@ from ..table import parser, write, write_raw
 PARTS: Final = {"known": "known", "growth": "growth", "models": "families", "cost": "cost"}
 """The modules of the parts."""
 NOTE: Final = (
-    "Every module is a target. Each model runs in a process of its own. The referee was written without knowledge of autoprof's "
-    "source.\n"
+    "Every module is a target. Each model runs in a process of its own. The referee was written without knowledge of "
+    "autoprof's source.\n"
 )
 
 

@@ -24,11 +24,11 @@ STEPS: Final = 16
 WARM: Final = 4
 BITS: Final = 3
 """Steps whose outputs, gradients and parameters are compared bit by bit."""
-_HEADS: Final = {"num_key_value_heads": 2}
-_VISION: Final = {"image_size": 32, "patch_size": 8, "num_labels": 5}
-_MIXTRAL: Final = {"num_local_experts": 4, "num_experts_per_tok": 2}
-_WIDE: Final = {"hidden_sizes": [16, 32, 48, 64], "depths": [1, 1, 2, 1], "num_labels": 5}
-_PATCHES: Final = {
+_HEADS: Final[dict[str, Any]] = {"num_key_value_heads": 2}
+_VISION: Final[dict[str, Any]] = {"image_size": 32, "patch_size": 8, "num_labels": 5}
+_MIXTRAL: Final[dict[str, Any]] = {"num_local_experts": 4, "num_experts_per_tok": 2}
+_WIDE: Final[dict[str, Any]] = {"hidden_sizes": [16, 32, 48, 64], "depths": [1, 1, 2, 1], "num_labels": 5}
+_PATCHES: Final[dict[str, Any]] = {
     "image_size": 32,
     "patch_size": 2,
     "embed_dim": 16,
@@ -36,7 +36,7 @@ _PATCHES: Final = {
     "num_heads": [2, 4],
     "window_size": 4,
 }
-_SMALL: Final = {"depth_multiplier": 0.25, "image_size": 32, "num_labels": 5}
+_SMALL: Final[dict[str, Any]] = {"depth_multiplier": 0.25, "image_size": 32, "num_labels": 5}
 
 
 def _mlp() -> Any:
@@ -305,8 +305,9 @@ def page(results: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
     done = [one for one in results.values() if "again" in one]
     sites = {key: sum(one["sites"][key] for one in done) for key in (done[0]["sites"] if done else ())}
     calls = sum(sites.get(key, 0) for key in ("joined", "unknown", "missing"))
-    yield f"{counted(results)} models right: {sites.get('joined', 0):,} of {calls:,} kernel calls joined, {sites.get('owned', 0):,} with an owner"
-    rows = []
+    joined, owned = sites.get("joined", 0), sites.get("owned", 0)
+    yield f"{counted(results)} models right: {joined:,} of {calls:,} kernel calls joined, {owned:,} with an owner"
+    rows: list[tuple[Any, ...]] = []
     for family, bound in BOUNDS.items():
         shares = [_across(one) for one in done if one["family"] == family]
         if shares:

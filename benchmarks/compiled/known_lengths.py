@@ -66,6 +66,10 @@ def _cut(x: Any, n: int, _tag: int) -> Any:
     return [_new(c).copy_(c) for c in x.chunk(n, -1)]
 
 
+def _join(g: Any, _tag: int) -> Any:
+    return torch.cat(g, -1)
+
+
 def _add(buf: Any, x: Any, _tag: int) -> None:
     buf.add_(x.float().mean(0))
 
@@ -101,16 +105,8 @@ mix = _operator("mix", "(Tensor a, Tensor b, int tag) -> (Tensor, Tensor)", _bot
 mix_back = _operator("mix_back", _BACK + "(Tensor, Tensor)", _both, _pair, back=True)
 mix.register_autograd(lambda ctx, g, h: (*mix_back(g, h, ctx.saved_tensors[0], ctx.tag), None), setup_context=_setup)
 # a list of outputs
-pieces = _operator(
-    "pieces", "(Tensor x, int n, int tag) -> Tensor[]", _cut, lambda x, n, _: list(map(_new, x.chunk(n, -1)))
-)
-pieces_back = _operator(
-    "pieces_back",
-    "(Tensor[] g, int tag) -> Tensor",
-    lambda g, _: torch.cat(g, -1),
-    lambda g, _: torch.cat(g, -1),
-    back=True,
-)
+pieces = _operator("pieces", "(Tensor x, int n, int tag) -> Tensor[]", _cut, _cut)
+pieces_back = _operator("pieces_back", "(Tensor[] g, int tag) -> Tensor", _join, _join, back=True)
 pieces.register_autograd(lambda ctx, g: (pieces_back(list(g), ctx.tag), None, None), setup_context=_setup)
 # writes into a buffer, returns nothing, has no gradient
 note = _operator("note", "(Tensor(a!) buf, Tensor x, int tag) -> ()", _add, lambda *_: None, mutates=("buf",))

@@ -277,7 +277,7 @@ _ALL: tuple[tuple[str, str, Batch, Make, str], ...] = (
     ("linear_nobias_sibling", "1.mid", tok, lambda n: nn.Sequential(*[_mid(n, i) for i in range(3)]),
      "three equal blocks, the second's linears grow"),
     ("conv_kernel", "conv2", img,
-     lambda n: pixels(bn1=batch_norm(64), relu1=relu(), conv2=grown(nn.Conv2d, n, 64), bn2=batch_norm(64), relu2=relu()),
+     lambda n: pixels(bn1=batch_norm(64), r1=relu(), conv2=grown(nn.Conv2d, n, 64), bn2=batch_norm(64), r2=relu()),
      "ONE nn.Conv2d, kernel 3 -> 9 (9 times the products), between BatchNorm and ReLU"),
     ("conv_kernel_relu_only", "conv2", img,
      lambda n: pixels(relu1=relu(), conv2=grown(nn.Conv2d, n, 64), relu2=relu()),

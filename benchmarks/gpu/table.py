@@ -16,8 +16,8 @@ INTRO = """\
 
 **Result**: {result}
 
-Variants take turns with bare steps, in blocks until the device has finished. Intervals hold the median with 95 %. Parts that
-raised or had no time left are named at the end.
+Variants take turns with bare steps, in blocks until the device has finished. Intervals hold the median with 95 %.
+Parts that raised or had no time left are named at the end.
 """
 
 
@@ -37,13 +37,14 @@ def page(results: Json) -> Iterator[str]:
         yield f"\n{workload['modules']} modules, {workload['steps']} steps a block, {workload['rounds']} rounds.\n"
         header = ("variant", "µs per module", "95 % interval", "processor time")
         yield from (*figures(name, header, _costs(workload)), "")
-    for name, title, header, rows in (
+    sections: tuple[tuple[str, str, Row, Any], ...] = (
         ("default", "How much of a run is recorded with one line?", DEFAULT, _default_rows),
         ("events", "What does an event cost?", ("of 40 tiny layers", "measured"), _event_rows),
         ("device", "What does the device report?", ("", ""), _device_rows),
-    ):
+    )
+    for name, title, columns, rows in sections:
         if name in results:
-            yield from (f"## {title}", "", *figures(name, header, rows(results[name])), "")
+            yield from (f"## {title}", "", *figures(name, columns, rows(results[name])), "")
     if checked:
         yield from ("## Do the promises hold?", "", *figures("promises", ("promise", "measured", ""), checked), "")
     yield from left_out(results)
@@ -56,7 +57,7 @@ DEFAULT = ("model", "step", "steps recorded", "rows", "overhead", "of processor 
 
 
 def _costs(workload: Json) -> list[Row]:
-    rows = []
+    rows: list[Row] = []
     for name, label in workload["labels"].items():
         pairs = workload["pairs"][name]
         if pairs["wall"]["own"]:

@@ -30,9 +30,9 @@ INTRO: Final = """\
 
 **Result**: {result}
 
-Four gloo ranks train 100 steps of about 45 ms with default settings. One of them has a fault: persistent, recurring, or in a
-single step. A verdict is right if rank, module and phase are. The faults are drawn from seed {seed}. In other forms of training
-delays are in proportion to the steps.
+Four gloo ranks train 100 steps of about 45 ms with default settings. One of them has a fault: persistent, recurring,
+or in a single step. A verdict is right if rank, module and phase are. The faults are drawn from seed {seed}. In
+other forms of training delays are in proportion to the steps.
 """
 
 
@@ -123,8 +123,8 @@ def page(entries: Sequence[Mapping[str, Any]], seed: int, left_out: int, *, form
     healthy = [one for one in entries if one["run"]["fault"] is None]
     accused = sum(bool(one["verdict"]["accused"]) for one in healthy)
     result = (
-        f"{_right(faults)} of {len(faults)} faults right in rank, module and phase; {accused} of {len(healthy)} healthy runs "
-        f"accused"
+        f"{_right(faults)} of {len(faults)} faults right in rank, module and phase; "
+        f"{accused} of {len(healthy)} healthy runs accused"
     )
     yield INTRO.format(where=" in other forms of training" * forms, result=result, seed=seed)
     groups: dict[tuple[str, ...], list[Mapping[str, Any]]] = defaultdict(list)
@@ -136,10 +136,10 @@ def page(entries: Sequence[Mapping[str, Any]], seed: int, left_out: int, *, form
     rows = [
         (*key, len(of), _right(of), _count(of, "accused"), sum(one["hung"] for one in of)) for key, of in groups.items()
     ]
-    yield from markdown(header, sorted(rows, key=lambda row: row[:2]))
+    yield from markdown(header, sorted(rows))
     unseen = [one for one in faults if not one["verdict"]["sampled"]]
     if unseen:
-        yield f"\n{len(unseen)} faults were in no step that the slow rank has recorded; {_right(unseen)} of them are right."
+        yield f"\n{len(unseen)} faults were in no step that the slow rank recorded; {_right(unseen)} of them are right."
     if left_out:
         yield f"\n{left_out} faults need a network of their own (root, /dev/net/tun): left out."
 

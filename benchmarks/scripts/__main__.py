@@ -27,9 +27,7 @@ from .report import is_right, page
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the scripts and write the page. Return 1 where one gives no result or its steps are wrong."""
     made = parser("benchmarks.scripts", __doc__)
-    made.add_argument(
-        "--checkouts", type=Path, required=True, help="the folder with a checkout of each repository, and data/"
-    )
+    made.add_argument("--checkouts", type=Path, required=True, help="a folder with each repository, and data/")
     made.add_argument("--python", default=sys.executable, help="a Python with the packages of the scripts")
     made.add_argument("--only", metavar="PATTERN", default="", help="scripts whose name the expression finds")
     made.add_argument("--limit", type=float, default=90, help="seconds a script may take (default: %(default)s)")

@@ -15,8 +15,8 @@ INTRO: Final = """\
 **Result**: steps are right in {right} of {done} scripts
 
 Training scripts of other authors run unchanged: once bare and once by [`autoprof run`](../../docs/run.md), without a
-configuration. A `sitecustomize` counts the steps of each optimizer in both. Data is random and small where the script would
-download some.
+configuration. A `sitecustomize` counts the steps of each optimizer in both. Data is random and small where the
+script would download some.
 
 *Steps* are right where the runs have as many steps as the script's optimizers made: with several optimizers in turn, as
 many as the one that steps most often; with several one after another, as many as all of them. *Between steps* is the

@@ -28,8 +28,9 @@ INTRO: Final = """\
 
 **Result**: {result}
 
-The times of autoprof are compared with an independent account of the same steps, made in the same process from the events of
-`torch.profiler`. The two share no code. A disturbance of a step affects both. The independent account measures
+The times of autoprof are compared with an independent account of the same steps, made in the same process from the
+events of `torch.profiler`. The two share no code. A disturbance of a step affects both. The independent account
+measures
 
 - **forward** by a profiler range around the `forward` of every module, in a plain wrapper inside autoprof's hooks;
 - **recompute** by the ranges inside the engine's work on a node: of modules, and of `torch.utils.checkpoint`, for the

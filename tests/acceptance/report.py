@@ -14,8 +14,8 @@ INTRO: Final = """\
 `python -m tests.acceptance` runs small programs, each in a process of its own, with one line of autoprof and no
 configuration. Their modules sleep for a known time in forward and in backward, and the program measures with its own
 clock the figures that the report will state. A time is right within 5 % or 0.3 ms, a number of steps within 1, a
-throughput within 2 %.{load} *Uncertain* is allowed only where the report itself says that other processes kept the machine
-busy.
+throughput within 2 %.{load} *Uncertain* is allowed only where the report itself says that other processes kept the
+machine busy.
 """
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from benchmarks.rank_folders import SlowBlock, frames_of, layout_of, usual_self_ns, write_ranks
+from rank_folders import SlowBlock, frames_of, layout_of, usual_self_ns, write_ranks
 
 from autoprof._ranks import FolderRecords, read_folder
 from autoprof._ranks.record_reader import MAX_STEPS

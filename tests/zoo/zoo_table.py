@@ -11,7 +11,7 @@ from zoo_harness import Verdict
 HEAD = """\
 # The zoo
 
-**Result**: {identical} of {count} cases identical; `register_full_backward_hook` changes {differs} models and raises on {raises}
+**Result**: {identical} of {count} cases identical; full backward hooks change {differs} models and raise on {raises}
 
 {count} cases, {models} of them architectures of torchvision, timm, transformers and diffusers with random weights; the
 others are every sample of torch's own `module_db` ({db} modules) and models made to trip a profiler. Each is trained

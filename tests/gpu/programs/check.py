@@ -357,8 +357,8 @@ def page(lines):
         f"**Result**: {counts['OK']} of {sum(counts.values())} claims right, {counts['WRONG']} wrong, "
         f"{counts['ODD']} made by no page",
         "",
-        "Training loops that know nothing of autoprof: sleeping kernels in every phase and on a side stream, slow loaders, AMP, a",
-        "GAN, compiled models, CUDA graphs, failed allocations.",
+        "Training loops that know nothing of autoprof: sleeping kernels in every phase and on a side stream, slow",
+        "loaders, AMP, a GAN, compiled models, CUDA graphs, failed allocations.",
         "",
         "| program | claim | expected | found | verdict |",
         "|---|---|---|---|---|",
