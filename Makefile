@@ -1,8 +1,8 @@
-# make demo    train and profile the reference model      make bench   the benchmark table, on a quiet machine
+# make demo    train and profile the reference model      make evidence [PARTS="module truth"]  each figure anew, five hours
 # make test    run the tests                              make gpu     tests and benchmarks that need CUDA
 # make test TORCH=newest  the same with the newest torch of the index, in an environment of its own
 # make check   linter, formatter, types                   make laws    thousands of new random nests against the laws
-# make test-zoo  models of four packages, unharmed?       make zoo     the same as a page, benchmarks/results/zoo.md
+# make test-zoo  models of four packages, unharmed?
 # make test-frameworks  transformers, Lightning, …: the callbacks, with each framework
 # make launchers  torchrun, accelerate, DeepSpeed, SLURM's variables, spawn, Lightning, Ray: two ranks each
 # make test-slow a signal at every line, long pages        make dist   wheel and sdist, each tried in a clean environment
@@ -13,7 +13,6 @@
 # make python314 [SUITE=1] [OPTIONS="--version 3.15"]  the extension, or all tests, on a newer Python: root, debootstrap
 # make site    the documentation as a site, build/site     make workflows  linters of the workflows
 # make acceptance  431 programs with known answers: is the default report right on each? 20 to 30 minutes
-# make rank-faults  300 trainings of four ranks with known faults, or none: is the slow rank named? half an hour
 # make mutants [MODULES="planner --sample 80"]  do the tests notice changes of the engine? hours for all modules
 #
 # The targets make their own virtual environment, .venv, from pyproject.toml and constraints.txt. `make demo` installs only
@@ -36,11 +35,11 @@ SOURCES := pyproject.toml setup.py constraints.txt $(wildcard autoprof/_capture/
 INSTALL := $(RUN) -m pip install --quiet --disable-pip-version-check --constraint $(CONSTRAINTS) \
   --config-settings editable_mode=compat --editable
 
-.PHONY: site workflows python314 demo test acceptance test-slow check laws test-zoo test-frameworks launchers zoo bench api figures pages pictures dist mutants asan debug-python gpu rank-faults clean
+.PHONY: site workflows python314 demo test acceptance test-slow check laws test-zoo test-frameworks launchers evidence api figures pages pictures dist mutants asan debug-python gpu clean
 .DEFAULT_GOAL := help
 
 help:
-	@sed -n '1,18s/^# \{0,1\}//p' Makefile
+	@sed -n '1,/^$$/s/^#\{1,\} \{0,1\}//p' Makefile
 
 $(RUN):
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
@@ -103,8 +102,9 @@ launchers: $(LAUNCHERS)
 acceptance: $(READY)
 	$(RUN) -m tests.acceptance
 
-zoo: $(ZOO)
-	$(RUN) -m tests.zoo
+# Every figure of README and docs, part after part; docs/evidence.md describes it.
+evidence: $(ZOO)
+	$(RUN) -m benchmarks $(PARTS)
 
 laws: $(READY)
 	AUTOPROF_LAWS=5000 $(RUN) -m pytest tests/engine/test_engine_laws.py
@@ -136,9 +136,6 @@ workflows: $(CONSTRAINTS) | $(RUN)
 	$(VENV)/bin/actionlint
 	$(VENV)/bin/zizmor --offline .github
 
-bench: $(READY)
-	$(RUN) -m benchmarks
-
 api: $(READY)
 	$(RUN) -m docs.api
 
@@ -155,9 +152,6 @@ pictures: $(READY)
 	$(INSTALL) '.[dev,pictures]'
 	$(RUN) -m docs.pictures
 
-rank-faults: $(READY)
-	$(RUN) -m benchmarks.rank_faults
-
 dist:
 	rm -rf dist
 	$(PYTHON) .ci/dist.py $(PYTHONS)
@@ -170,7 +164,7 @@ mutants: $(READY)
 # where that can be done. The tests and all measurements share nine minutes; `make gpu DEVICE=sim` tries the whole run.
 gpu:
 	-$(PYTHON) setup.py --quiet build_ext --inplace
-	$(PYTHON) -m benchmarks.gpu $(if $(filter sim,$(DEVICE)),--device sim --quick --output build)
+	$(PYTHON) -m benchmarks gpu $(if $(filter sim,$(DEVICE)),--quick)
 
 clean:
 	rm -rf .venv .venv-newest build dist *.egg-info autoprof/_capture/marks/*.so .pytest_cache .mypy_cache .ruff_cache .hypothesis

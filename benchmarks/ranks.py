@@ -15,19 +15,18 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from .machine import describe
+from .digest import ROOT
 from .ports import free_port
 from .stats import Estimate, estimate, ratio
+from .table import figures, parser, write, write_raw
 
-ROOT: Final = Path(__file__).resolve().parents[1]
-RESULTS: Final = ROOT / "benchmarks" / "results" / "ranks.json"
 ALLOWED: Final = 0.01
 """The bound of the cost, as a fraction of the bare time."""
 WIDTH: Final = 512
@@ -169,37 +168,66 @@ def describe_run(found: Sequence[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def render(runs: dict[int, dict[str, Any]], steps: int) -> list[str]:
-    """Return the lines of the table."""
-    lines = ["ranks   step   cost (95 %)                median block   thread    by its own clocks   recorded"]
-    for ranks, run in runs.items():
-        share = run["recorded_steps"][0] / max(run["recorded_steps"][0] + run["unsampled_steps"][0], 1)
-        interval = f"({run['low']:6.2%} to {run['high']:6.2%})"
-        lines.append(
-            f"{ranks:5}  {run['step_ms'] / steps:4.1f} ms  {run['cost']:6.2%} {interval}  "
-            f"{run['median_block']:9.2%}   {run['thread']:9.4%}   {run['own_account']:9.2%}           {share:6.1%}"
-        )
-    return [*lines, f"at most {ALLOWED:.0%} is allowed"]
+INTRO: Final = """\
+# What does it cost on several ranks?
+
+**Result**: {result}
+
+All of autoprof against bare steps in turn, in {rounds} blocks of each, of gloo ranks under DDP with default
+settings; at most {allowed:.0%} is allowed. The thread of the exchange works in both kinds of blocks; its processor
+time is part of the cost.
+"""
 
 
-def main() -> None:
-    """Measure each number of ranks, print the table and save the figures."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.ranks", description=__doc__)
-    parser.add_argument("--ranks", default="2,4", help="numbers of ranks")
-    parser.add_argument("--rounds", type=int, default=400, help="blocks of each kind")
-    parser.add_argument("--steps", type=int, default=20, help="steps in a block")
-    parser.add_argument("--settle", type=float, default=60.0, help="seconds before the first block")
-    parser.add_argument("--save", type=Path, help=argparse.SUPPRESS)
-    parser.add_argument("--output", type=Path, default=RESULTS)
-    given = parser.parse_args()
+def page(runs: Mapping[int, Mapping[str, Any]], steps: int) -> Iterator[str]:
+    """Yield the lines of the page."""
+    costs = [f"{100 * run['cost']:.2f} % [{100 * run['low']:.2f}, {100 * run['high']:.2f}]" for run in runs.values()]
+    result = "; ".join(f"{cost} on {ranks} ranks" for ranks, cost in zip(runs, costs, strict=True))
+    rounds = next(iter(runs.values()))["rounds"]
+    yield INTRO.format(result=result, rounds=rounds, allowed=ALLOWED)
+    header = (
+        "ranks",
+        "a step",
+        "cost (95 %)",
+        "median block",
+        "by its own clocks",
+        "thread of the exchange",
+        "recorded",
+    )
+    rows = []
+    for (ranks, run), cost in zip(runs.items(), costs, strict=True):
+        recorded, unsampled = run["recorded_steps"][0], run["unsampled_steps"][0]
+        rows.append(
+            (
+                ranks, f"{run['step_ms'] / steps:.1f} ms", cost, f"{run['median_block']:.2%}",
+                f"{run['own_account']:.2%}", f"{run['thread']:.2%}", f"{recorded} of {recorded + unsampled} steps",
+            )
+        )  # fmt: skip
+    yield from figures("cost", header, rows)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure each number of ranks, print, write. Return 1 where one costs too much."""
+    made = parser("benchmarks.ranks", __doc__)
+    made.add_argument("--ranks", default="2,4", help="numbers of ranks")
+    made.add_argument("--rounds", type=int, default=300, help="blocks of each kind")
+    made.add_argument("--steps", type=int, default=20, help="steps in a block")
+    made.add_argument("--settle", type=float, default=60.0, help="seconds before the first block")
+    made.add_argument("--save", type=Path, help=argparse.SUPPRESS)
+    given = made.parse_args(arguments)
     if given.save is not None:
         train(int(given.ranks), given.rounds, given.steps, given.settle, given.save)
-        return
-    counts = [int(count) for count in given.ranks.split(",")]
-    runs = {count: describe_run(launch(count, given.rounds, given.steps, given.settle)) for count in counts}
-    print("\n".join(render(runs, given.steps)))
-    given.output.write_text(json.dumps({"machine": describe(), "runs": runs}, indent=1) + "\n")
+        return 0
+    if given.quick:
+        given.ranks, given.rounds, given.steps, given.settle = "2", 2, 2, 1.0
+    runs = {}
+    for count in map(int, given.ranks.split(",")):
+        print(f"{count} ranks", file=sys.stderr, flush=True)
+        runs[count] = describe_run(launch(count, given.rounds, given.steps, given.settle))
+        write_raw(given, runs)
+    write(given, page(runs, given.steps))
+    return int(any(run["cost"] > ALLOWED for run in runs.values()))
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

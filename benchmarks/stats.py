@@ -6,16 +6,14 @@ of three columns of the same rounds, whose common noise cancels only if the roun
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 Floats = npt.NDArray[np.float64]
-Blocks = Mapping[str, Sequence[Mapping[str, Any]]]
-"""By variant, its blocks: each with its round and its value."""
 
 ENOUGH: Final = 8
 """Fewest rounds for a useful bootstrap."""
@@ -83,10 +81,3 @@ def cost_ratio(
         return np.asarray(np.median(mine[rounds], axis=1) / np.where(denominator > 0, denominator, np.nan))
 
     return estimate(statistic, len(base))
-
-
-def rounds_of(blocks: Blocks, *names: str) -> list[list[float]]:
-    """Return, for each name, its blocks' values in the rounds in which all of the names have one."""
-    columns = [{block["round"]: float(block["value_ns"]) for block in blocks[name]} for name in names]
-    common = sorted(set.intersection(*(set(column) for column in columns)))
-    return [[column[round_] for round_ in common] for column in columns]

@@ -1,118 +1,100 @@
-"""The one table, as plain text that a pipe and a narrow terminal can take."""
+"""The command line and the page of a part: its options, its tables, its limits, and the file that it writes."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+import argparse
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from math import isnan
+from pathlib import Path
+from typing import Any
 
-from .stats import difference, median, ratio, rounds_of
-from .verdict import Bound
+from .stats import Estimate
 
-Json = Mapping[str, Any]
-Row = Sequence[str]
-WIDTH: Final = 100
-_CLOCK_WORDS: Final = {
-    "wall": "Time by the wall clock.",
-    "cpu": "Time of the training thread on the processor: the machine is shared, and the wall clock would drown.",
-}
+Row = Sequence[Any]
 
 
-def columns(header: Row, rows: Sequence[Row], *, left: int = 1) -> list[str]:
-    """Align rows under a header; the first ``left`` columns to the left, the others to the right."""
-    widths = [max(len(row[i]) for row in (header, *rows)) for i in range(len(header))]
-
-    def line(row: Row) -> str:
-        cells = (
-            cell.ljust(w) if i < left else cell.rjust(w) for i, (cell, w) in enumerate(zip(row, widths, strict=True))
-        )
-        return "  ".join(cells).rstrip()
-
-    return [line(header), "─" * min(WIDTH, sum(widths) + 2 * (len(widths) - 1)), *map(line, rows)]
+def parser(command: str, description: str | None) -> argparse.ArgumentParser:
+    """Return the parser of a part's command, with the options that all parts have."""
+    made = argparse.ArgumentParser(prog=f"python -m {command}", description=description)
+    made.add_argument("--quick", action="store_true", help="only show that the command works: no figure counts")
+    made.add_argument("--page", type=Path, help="write the page to this file; it is printed as well")
+    made.add_argument("--raw", type=Path, help="write all samples as JSON to this file")
+    return made
 
 
-def render(results: Json, bounds: Sequence[Bound]) -> str:
-    """Render all results of a run."""
-    lines = machine_lines(results)
-    if results.get("always_on"):
-        lines += ["", *results["always_on"]["tables"]]
-    for workload in results["workloads"].values():
-        lines += ["", *workload_lines(workload)]
-    if results.get("micro"):
-        lines += ["", *micro_lines(results["micro"])]
-    lines += ["", *verdict_lines(bounds)]
-    return "\n".join(lines)
+def write(options: argparse.Namespace, lines: Iterable[str], raw: Any = None) -> None:
+    """Print the page, and write it and the raw results to the files of the command line."""
+    text = "\n".join(lines).strip() + "\n"
+    print(text, flush=True)
+    write_raw(options, raw)
+    if options.page is not None:
+        options.page.write_text(text, encoding="utf-8")
 
 
-def machine_lines(results: Json) -> list[str]:
-    """Describe the machine and how to read the tables."""
-    machine = results["machine"]
-    gpu = f", {machine['gpu']}" if machine["gpu"] else ""
-    load = f", load {machine['load'][0]:.1f}" if machine["load"] else ""
-    return [
-        f"{machine['cpu']}, {machine['usable_cores']} cores{gpu}, {machine['system']}, {machine['date']}",
-        f"Python {machine['python']}, torch {machine['torch']}, {machine['threads']} thread(s), "
-        f"perf_counter_ns {machine['clock_ns']:.0f} ns{load}",
-        _CLOCK_WORDS[results["options"].get("clock", "wall")],
-        "Medians over rounds, paired with the bare block of the same round; [95 % interval, bootstrap].",
-    ]
+def write_raw(options: argparse.Namespace, raw: Any) -> None:
+    """Write the raw results, as there are by now."""
+    if options.raw is not None and raw is not None:
+        options.raw.write_text(json.dumps(raw) + "\n", encoding="utf-8")
 
 
-def workload_lines(workload: Json) -> list[str]:
-    """Render the variants of one workload."""
-    blocks, errors = workload["blocks"], workload["errors"]
-    modules = workload["modules"]
-    rows: list[Row] = []
-    for name, label in workload["labels"].items():
-        if name in errors:
-            rows.append((label, "—", errors[name][:40], "", "", ""))
-        elif name in blocks:
-            mine, bare = rounds_of(blocks, name, "bare")
-            rows.append(_variant_row(label, mine, bare, modules))
-    header = ("variant", "step ms", "× bare", "95 %", "µs/module", "95 %")
-    counts = f"{modules} modules, {workload['steps_per_block']} steps a block, {workload['rounds']} rounds"
-    return [workload["title"], counts, *columns(header, rows)]
+def markdown(header: Row, rows: Iterable[Row]) -> Iterator[str]:
+    """Yield the lines of a table."""
+    yield f"| {' | '.join(map(str, header))} |"
+    yield "|" + "---|" * len(header)
+    for row in rows:
+        yield f"| {' | '.join(str(cell).replace('|', '&#124;') for cell in row)} |"
 
 
-def _variant_row(label: str, mine: Sequence[float], bare: Sequence[float], modules: int) -> Row:
-    middle, times, cost = median(mine), ratio(mine, bare), difference(mine, bare, per=1e3 * modules)
-    return (
-        label,
-        f"{middle.value / 1e6:.3f}",
-        f"{times.value:.3f}",
-        f"[{times.low:.3f}, {times.high:.3f}]",
-        f"{cost.value:.2f}",
-        f"[{cost.low:.2f}, {cost.high:.2f}]",
-    )
+def figures(name: str, header: Row, rows: Iterable[Row]) -> Iterator[str]:
+    """Yield the lines of a table that pages of the documentation take over by its name."""
+    yield f"<!-- figures: {name} -->"
+    yield from markdown(header, rows)
+    yield "<!-- end -->"
 
 
-def micro_lines(micro: Json) -> list[str]:
-    """Render the single costs."""
-    user = micro["user"]
-    rows: list[Row] = [
-        (name, f"{user[f'{key}_off_ns'] / 1e3:.2f}", f"{user[f'{key}_on_ns'] / 1e3:.2f}")
-        for name, key in (("@timed call", "timed"), ("span", "span"), ("log_timing", "log_timing"))
-    ]
-    lines = columns(("single calls, µs", "no session", "session"), rows)
-    imports = micro["imports"]
-    setups = (
-        f"{name} ({cost['modules']} modules) {cost['instrument_ns'] / 1e6:.1f} / {cost['close_ns'] / 1e6:.1f} ms"
-        for name, cost in micro["setup"].items()
-    )
-    lines += ["", "instrument / close: " + "; ".join(setups)]
-    lines.append(f"import torch {imports['torch_s']:.2f} s, import autoprof on top {imports['autoprof_s']:.3f} s")
-    return lines
+def interval(one: Estimate, digits: int = 2, unit: str = "") -> str:
+    """Return an estimate with its interval."""
+    return f"{one.value:.{digits}f}{unit} [{one.low:.{digits}f}, {one.high:.{digits}f}]"
 
 
-def verdict_lines(bounds: Sequence[Bound]) -> list[str]:
-    """Render the bounds. ``~`` marks an inconclusive verdict."""
-    words = {True: "pass", False: "FAIL", None: "—"}
-    rows = [
-        (bound.subject, bound.bound, bound.measured, words[bound.passed] + ("" if bound.clear else " ~"))
-        for bound in bounds
-    ]
-    notes = (
-        ["~ inconclusive: the interval reaches over the bound, or the rounds were few"]
-        if any(not bound.clear for bound in bounds)
-        else []
-    )
-    return [*columns(("bound of", "bound", "measured", ""), rows, left=4), *notes]
+def percent(one: Estimate) -> Estimate:
+    """Return a ratio to bare as the percent beyond it."""
+    return Estimate(100 * (one.value - 1), 100 * (one.low - 1), 100 * (one.high - 1), one.rounds)
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """One limit with its figure; ``kept`` is None where the figure has no limit."""
+
+    subject: str
+    limit: str
+    measured: str
+    kept: bool | None
+    is_clear: bool = True
+    """False if the interval reaches over the limit or the rounds were few."""
+
+    @property
+    def verdict(self) -> str:
+        """The verdict in words."""
+        word = {True: "kept", False: "**not kept**", None: ""}[self.kept]
+        return word + ", inconclusive" * (self.kept is not None and not self.is_clear)
+
+
+def at_most(subject: str, limit: float, one: Estimate, digits: int = 2, unit: str = "") -> Bound:
+    """Compare an estimate with its upper limit."""
+    text = "smaller than the noise" if isnan(one.value) else interval(one, digits, unit)
+    return Bound(subject, f"≤ {limit:g}{unit}", text, one.value <= limit, one.excludes(limit))
+
+
+def limits(bounds: Sequence[Bound]) -> Iterator[str]:
+    """Yield the table of the limits, which documents take over as ``limits``."""
+    rows = [(bound.subject, bound.limit, bound.measured, bound.verdict) for bound in bounds]
+    return figures("limits", ("figure", "limit", "measured", ""), rows)
+
+
+def kept(bounds: Sequence[Bound]) -> str:
+    """Return how many limits are kept, in words."""
+    judged = [bound for bound in bounds if bound.kept is not None]
+    return f"{sum(bool(bound.kept) for bound in judged)} of {len(judged)} limits are kept"

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from time import perf_counter_ns, thread_time_ns
 from typing import Any, Final
 
 import torch
@@ -21,11 +20,6 @@ TINY_LAYERS: Final = 40
 WIDTH: Final = 16
 BATCH: Final = 8
 CONFIG: Final = Path(__file__).resolve().parent.parent / "configs" / "vrt_spike.yaml"
-
-
-CLOCKS: Final = {"wall": perf_counter_ns, "cpu": thread_time_ns}
-"""The clock of a step. On a busy machine the training thread's CPU time shows the cost of a variant sooner than
-the wall clock; with one thread it is all of a step on a CPU."""
 
 
 def _nothing() -> None:
@@ -44,9 +38,6 @@ class Workload:
     optimizer: torch.optim.Optimizer | None = None
     synchronize: Callable[[], object] = _nothing
     asynchronous: bool = False
-    clock: Callable[[], int] = perf_counter_ns
-    is_short: bool = True
-    """Whether a dozen steps take no noticeable time."""
     targets: Sequence[Any] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -64,10 +55,6 @@ class Workload:
                 hooks.clear()
             module._is_full_backward_hook = None
         self.model.zero_grad()
-
-    def hooks(self) -> int:
-        """Count the hooks on the model."""
-        return sum(len(hooks) for module in self.model.modules() for hooks in _hook_dicts(module))
 
 
 def _hook_dicts(module: nn.Module) -> list[dict[int, Any]]:
@@ -100,20 +87,27 @@ def tiny_layers(device: torch.device, size: str = "", *, layers: int = TINY_LAYE
     return Workload("layers", title, model, step, {"targets": [{"match": r"\d+"}]}, **_on(device))
 
 
-def reference(device: torch.device, size: str = "small", *, checkpoint: bool = True) -> Workload:
-    """Return the demo's model and step, with the demo's own configuration."""
-    import yaml
-
-    from autoprof.demo.losses import deblurring_loss
+def reference_model(size: str, *, checkpoint: bool) -> tuple[nn.Module, tuple[int, ...], tuple[int, ...]]:
+    """Return the demo's model, and the shapes of its frames and of its spikes."""
     from autoprof.demo.model import VRTWithSpike
     from autoprof.demo.presets import PRESETS
 
     preset = PRESETS[size]
     shape = replace(preset.model, use_checkpoint_attn=checkpoint, use_checkpoint_ffn=checkpoint)
-    model = VRTWithSpike(shape).to(device)
     frames = (preset.batch, shape.frames, 3, preset.crop, preset.crop)
+    return VRTWithSpike(shape), frames, (preset.batch, shape.frames, shape.spike_bins, preset.crop, preset.crop)
+
+
+def reference(device: torch.device, size: str = "small", *, checkpoint: bool = True) -> Workload:
+    """Return the demo's model and step, with the demo's own configuration."""
+    import yaml
+
+    from autoprof.demo.losses import deblurring_loss
+
+    model, frames, spikes = reference_model(size, checkpoint=checkpoint)
+    model.to(device)
     rgb, sharp = torch.rand(frames, device=device), torch.rand(frames, device=device)
-    spike = torch.rand(preset.batch, shape.frames, shape.spike_bins, preset.crop, preset.crop, device=device)
+    spike = torch.rand(spikes, device=device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
 
     def step() -> None:
@@ -125,7 +119,7 @@ def reference(device: torch.device, size: str = "small", *, checkpoint: bool = T
 
     config = yaml.safe_load(CONFIG.read_text(encoding="utf-8"))
     title = f"reference workload: VRTWithSpike, {size}, attention and FFN checkpointed, AdamW"
-    return Workload("reference", title, model, step, config, optimizer, is_short=False, **_on(device))
+    return Workload("reference", title, model, step, config, optimizer, **_on(device))
 
 
 def small_gpt(device: torch.device, size: str = "") -> Workload:

@@ -120,7 +120,7 @@ def as_svg(screen: pyte.Screen) -> str:
 def take_report(run: Path, folder: Path) -> None:
     """Write the run's page and take it in light and in dark."""
     sys.path.insert(0, str(ROOT))
-    from benchmarks.browser import Browser
+    from docs.browser import Browser
 
     page = folder / "report.html"
     command = [sys.executable, "-m", "autoprof", "report", str(run), "--no-open", "-o", str(page)]

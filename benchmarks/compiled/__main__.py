@@ -1,86 +1,78 @@
-"""``python -m benchmarks.compiled``: each model in a process of its own, every number as JSON, and a page of tables."""
+"""``python -m benchmarks.compiled PART``: measure each model of a part in a process of its own, and write a page."""
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+import warnings
+from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
-from ..machine import describe
-from .page import render
+from ..digest import ROOT
+from ..table import parser, write, write_raw
 
-ROOT: Final = Path(__file__).resolve().parents[2]
-PARTS: Final = {"truth": 1, "growth": 1, "models": 2, "cost": 1}
-"""The parts in their order, each with the number of processes that a model has."""
-MODULES: Final = {"models": "families"}
-
-
-def parse(arguments: list[str] | None = None) -> argparse.Namespace:
-    """Read the command line."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.compiled", description="Referee the rows inside graphs of torch.compile."
-    )
-    parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(PARTS)} (default: all)")
-    parser.add_argument("--only", help="only models with these names, by comma")
-    parser.add_argument("--again", action="store_true", help="measure models that the JSON has already")
-    parser.add_argument("--limit", type=float, default=600, help="seconds for each process (default: %(default)s)")
-    parser.add_argument(
-        "--cache", type=Path, default=Path(tempfile.gettempdir()) / "autoprof-compiled", help="inductor's cache folder"
-    )
-    parser.add_argument(
-        "--output", type=Path, default=ROOT / "benchmarks" / "results", help="folder of the results (%(default)s)"
-    )
-    given = parser.parse_args(arguments)
-    if unknown := set(given.parts) - set(PARTS):
-        parser.error(f"unknown part: {', '.join(sorted(unknown))}")
-    return given
+PARTS: Final = {"known": "known", "growth": "growth", "models": "families", "cost": "cost"}
+"""The modules of the parts."""
+NOTE: Final = (
+    "Every module is a target. Each model runs in a process of its own. The referee was written without knowledge of "
+    "autoprof's source.\n"
+)
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Run what the JSON does not have, and write both files after each model."""
-    options = parse(arguments)
-    options.output.mkdir(parents=True, exist_ok=True)
-    path = options.output / "compiled.json"
-    results: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    for part in options.parts or PARTS:
-        measured = results.setdefault(part, {})
-        for name in import_module(f".{MODULES.get(part, part)}", __package__).names:
-            if (options.only and name not in options.only.split(",")) or (name in measured and not options.again):
-                continue
-            before = measured.get(name)
-            measured[name] = {**measure(part, name, options)}
-            if before:  # a result that is measured again stays in sight
-                former = {key: before[key] for key in ("verdict", "wrong", "error") if key in before}
-                measured[name]["former"] = [*before.get("former", ()), former]
-            lines = f"{part} {name}: {measured[name]['verdict']}", *measured[name].get("wrong", ())
-            print(*lines, sep="\n  ", flush=True)
-            results["machine"] = describe()
-            path.write_text(json.dumps(results, indent=0) + "\n", encoding="utf-8")
-            (options.output / "compiled.md").write_text(render(results), encoding="utf-8")
-    return 0
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure, print, write. Return 1 where a model is wrong."""
+    made = parser("benchmarks.compiled", __doc__)
+    made.add_argument("part", choices=PARTS)
+    made.add_argument("--only", help="only models with these names, by comma")
+    made.add_argument("--limit", type=float, default=300, help="seconds for each process (default: %(default)s)")
+    made.add_argument("--cache", type=Path, help="inductor's cache folder (default: a new one)")
+    made.add_argument("--worker", nargs=3, metavar=("NAME", "GIVEN", "FILE"), help=argparse.SUPPRESS)
+    options = made.parse_args(arguments)
+    part = import_module(f".{PARTS[options.part]}", __package__)
+    if options.worker:
+        _work(part, *options.worker)
+        return 0
+    only = part.QUICK if options.quick else options.only
+    results: dict[str, Any] = {}
+    with tempfile.TemporaryDirectory(prefix="autoprof-compiled-") as folder:
+        for name in part.names:
+            if only is None or name in only.split(","):
+                results[name] = _measure(options, part.PROCESSES, name, options.cache or Path(folder))
+                lines = f"{name}: {results[name]['verdict']}", *results[name].get("wrong", ())
+                print(*lines, sep="\n  ", file=sys.stderr, flush=True)
+                write_raw(options, results)
+    result, *lines = part.page(results)
+    write(options, [f"# {part.TITLE}", "", f"**Result**: {result}", "", NOTE, *lines])
+    return int(any(one["verdict"] in ("wrong", "failed") for one in results.values()))
 
 
-def measure(part: str, name: str, options: argparse.Namespace) -> Mapping[str, Any]:
+def _measure(options: argparse.Namespace, processes: int, name: str, cache: Path) -> dict[str, Any]:
     """Measure a model in a process of its own, or in several, each given the last one's result."""
-    environment = os.environ | {"TORCHINDUCTOR_CACHE_DIR": str(options.cache / part)}
+    environment = os.environ | {"TORCHINDUCTOR_CACHE_DIR": str(cache)}
     given = ""
     with tempfile.TemporaryDirectory() as folder:
         output = Path(folder) / "result.json"
-        for _ in range(PARTS[part]):
-            module = MODULES.get(part, part)
-            command = [sys.executable, "-m", f"{__package__}.worker", module, name, given, str(output)]
+        for _ in range(processes):
+            command = [sys.executable, "-m", "benchmarks.compiled", options.part, "--worker", name, given, str(output)]
             try:
-                options_of_run: dict[str, Any] = {"capture_output": True, "text": True, "timeout": options.limit}
-                subprocess.run(command, cwd=ROOT, env=environment, check=True, **options_of_run)
+                subprocess.run(
+                    command,
+                    cwd=ROOT,
+                    env=environment,
+                    check=True,
+                    capture_output=True,
+                    text=True,
+                    timeout=options.limit,
+                )
             except subprocess.TimeoutExpired:
-                return {"verdict": "not run", "error": f"longer than {options.limit:.0f} s"}
+                return {"verdict": "failed", "error": f"longer than {options.limit:.0f} s"}
             except subprocess.CalledProcessError as error:
                 return {"verdict": "failed", "error": (error.stderr or "no message").strip()[-2000:]}
             given = output.read_text(encoding="utf-8")
@@ -88,5 +80,16 @@ def measure(part: str, name: str, options: argparse.Namespace) -> Mapping[str, A
     return found
 
 
+def _work(part: Any, name: str, given: str, output: str) -> None:
+    """Measure a model in this process; ``given`` is the JSON of a former process's result."""
+    import torch
+
+    warnings.filterwarnings("ignore")  # the models' own, about their configuration
+    torch.set_num_threads(1)
+    with contextlib.redirect_stdout(sys.stderr):
+        found = part.measure(name, json.loads(given)) if given else part.measure(name)
+    Path(output).write_text(json.dumps(found), encoding="utf-8")
+
+
 if __name__ == "__main__":
-    raise SystemExit(main())
+    sys.exit(main())

@@ -5,17 +5,16 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
 from torch import nn
 
-Times = tuple[float, float, float]
-"""Milliseconds of a step in forward, backward and recompute."""
+from ..models import Built
+
 PHASES = ("forward", "backward", "recompute")
-Build = Callable[[], tuple[nn.Module, Callable[[int], Any], Callable[[Any, Any], Any]]]
-"""Return a model, the function that makes the batch of a step (args, kwargs, target), and the loss function."""
+Build = Callable[[], Built]
 
 
 @dataclasses.dataclass
@@ -24,22 +23,17 @@ class Case:
 
     name: str
     build: Build
-    truth: dict[str, Times] = dataclasses.field(default_factory=dict)
-    """The modules whose time is known."""
     compile: Callable[[Any], Any] | None = None
     """The case's own way of compilation; None for ``torch.compile(model)``."""
     fullgraph: bool = True
     dynamic: bool | None = None
-    train: bool = True
     context: Callable[[], Any] = contextlib.nullcontext
     """The context around the model and the loss, such as autocast."""
     note: str = ""
-    own: dict[str, Times] = dataclasses.field(default_factory=dict)
-    """The time of operations of known length in each module's own forward."""
     owners: dict[int, list[str]] = dataclasses.field(default_factory=dict)
-    """The modules that call each operation, call by call."""
-    back_only: dict[int, str] = dataclasses.field(default_factory=dict)
-    """The modules of operations that only the backward calls."""
+    """The modules that call each operation of known length, call by call."""
+    rows: tuple[str, ...] = ()
+    """The modules whose time is known: those that call such operations, and all around them."""
 
     def compiled(self, model: nn.Module) -> Any:
         """Return the callable to train with."""
@@ -75,37 +69,23 @@ class Training(NamedTuple):
         args, kwargs, target = self.make_batch(at)
         CLOCK.in_backward = False
         began = time.perf_counter()
-        with torch.set_grad_enabled(self.case.train), self.case.context():
+        with self.case.context():
             output = self.run(*args, **kwargs)
             loss = self.loss(output, target)
         middle = time.perf_counter()
-        if self.case.train:
-            CLOCK.in_backward = True
-            loss.backward()
-            CLOCK.in_backward = False
+        CLOCK.in_backward = True
+        loss.backward()
+        CLOCK.in_backward = False
         ended = time.perf_counter()
-        if self.case.train:
-            self.optimizer.step()
-            self.optimizer.zero_grad(set_to_none=True)
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
         return output, (middle - began) * 1e3, (ended - middle) * 1e3
 
 
-def prepare(case: Case, *, compiled: bool = True) -> Training:
+def prepare(case: Case) -> Training:
     """Make the model of a case, and wrap it for compilation; the first step compiles it."""
     torch.manual_seed(0)
     model, make_batch, loss = case.build()
-    model.train(case.train)
-    run = case.compiled(model) if compiled else model
+    model.train()
     parameters = [one for one in model.parameters() if one.requires_grad]
-    return Training(case, model, run, make_batch, loss, torch.optim.SGD(parameters, lr=1e-3))
-
-
-def inclusive(model: nn.Module, own: dict[str, Times], skip: Iterable[str] = ()) -> dict[str, Times]:
-    """Return the time of each module that has a forward, with the modules inside it."""
-    found = {}
-    for path, module in model.named_modules():
-        if isinstance(module, (nn.ModuleList, nn.ModuleDict)) or path in skip:
-            continue
-        inside = [times for at, times in own.items() if not path or at == path or at.startswith(f"{path}.")]
-        found[path] = (sum(one[0] for one in inside), sum(one[1] for one in inside), sum(one[2] for one in inside))
-    return found
+    return Training(case, model, case.compiled(model), make_batch, loss, torch.optim.SGD(parameters, lr=1e-3))

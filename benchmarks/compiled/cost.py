@@ -8,13 +8,16 @@ records all steps of the block, or the first one alone, which does not count.
 from __future__ import annotations
 
 import gc
+from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from statistics import median
 from time import monotonic, time_ns
 from typing import Any, Final
 
 from .. import stats
-from . import models, ten_times
+from ..models import TINY, small_gpt
+from ..table import figures
+from . import ten_times
 from .case import Case, Training, prepare
 from .rows import Frames, open_session
 
@@ -25,11 +28,13 @@ STEPS: Final = 30
 EVERY: Final = {"bare": 0, "recorded": 1, "unrecorded": 1_000_000}
 """Which steps of a block a session records, with the default's rows; 0: there is none."""
 _LARGE: Final = {name: large for name, _, large, _ in ten_times.PAIRS}
-CASES: Final = {
-    **{name: Case(name, _LARGE[name]) for name in ("mlp_one_block", "sdpa_one_block", "conv_resnet_block")},
-    **{case.name: case for case in models.MODELS if case.name in ("resnet18", "unet")},
+CASES: Final = {name: Case(name, _LARGE[name]) for name in ("mlp_one_block", "sdpa_one_block", "conv_resnet_block")} | {
+    "small GPT": Case("small GPT", small_gpt(TINY).build)
 }
+TITLE: Final = "What does a compiled step cost?"
 names = list(CASES)
+PROCESSES: Final = 1
+QUICK: Final = "small GPT"
 
 
 def measure(name: str) -> dict[str, Any]:
@@ -79,3 +84,25 @@ def _train(training: Training) -> list[int]:
         training.step(number)
         times.append(time_ns())
     return [end - begin for begin, end in pairwise(times)]
+
+
+def page(results: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    """Yield the result and the table."""
+    done = {name: one for name, one in results.items() if "unrecorded" in one}
+    ratios = {
+        kind: ", ".join(f"{one[kind]['ratio']:.3f}" for one in done.values()) for kind in ("recorded", "unrecorded")
+    }
+    yield f"a recorded step takes {ratios['recorded']} of a bare one, an unrecorded one {ratios['unrecorded']}"
+    yield (
+        "Blocks of bare, recorded and unrecorded steps train the same model in one process, with the default's rows. "
+        "Ratios are medians over adjacent blocks, with their 95 % interval.\n"
+    )
+    rows = []
+    for name, one in done.items():
+        cells = [
+            f"{one[kind]['ratio']:.3f} [{one[kind]['low']:.3f}, {one[kind]['high']:.3f}]"
+            for kind in ("recorded", "unrecorded")
+        ]
+        rows.append((name, f"{one['bare_ms']:.1f} ms", one["spans"], *cells))
+    header = ("model", "bare step", "spans in a step", "recorded step / bare step", "unrecorded step / bare step")
+    yield from figures("cost", header, rows)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import torch
@@ -15,16 +15,68 @@ from autoprof._capture.graphs.generated import GeneratedCode
 from autoprof._capture.graphs.naming import CompiledGraph, follow_graphs
 from autoprof.frame import StepFrame
 
-from . import models
+from ..models import TINY, Model, entropy, floats, hugging, images, pixels, small_gpt, squares, whisper
+from ..table import markdown
 from .case import PHASES, Case, prepare
-from .rows import RUNTIME, Frames, open_session
+from .rows import RUNTIME, Frames, counted, open_session, problems, share
 
 STEPS: Final = 16
 WARM: Final = 4
 BITS: Final = 3
 """Steps whose outputs, gradients and parameters are compared bit by bit."""
-BY_NAME: Final = {case.name: case for case in models.MODELS}
+_HEADS: Final[dict[str, Any]] = {"num_key_value_heads": 2}
+_VISION: Final[dict[str, Any]] = {"image_size": 32, "patch_size": 8, "num_labels": 5}
+_MIXTRAL: Final[dict[str, Any]] = {"num_local_experts": 4, "num_experts_per_tok": 2}
+_WIDE: Final[dict[str, Any]] = {"hidden_sizes": [16, 32, 48, 64], "depths": [1, 1, 2, 1], "num_labels": 5}
+_PATCHES: Final[dict[str, Any]] = {
+    "image_size": 32,
+    "patch_size": 2,
+    "embed_dim": 16,
+    "depths": [2, 2],
+    "num_heads": [2, 4],
+    "window_size": 4,
+}
+_SMALL: Final[dict[str, Any]] = {"depth_multiplier": 0.25, "image_size": 32, "num_labels": 5}
+
+
+def _mlp() -> Any:
+    layers = (nn.Linear(64, 128), nn.GELU(), nn.LayerNorm(128), nn.Linear(128, 128), nn.GELU(), nn.Linear(128, 5))
+    return nn.Sequential(*layers), floats(32, 64, classes=5), entropy
+
+
+def _encoder() -> Any:
+    layer = nn.TransformerEncoderLayer(64, 4, 128, dropout=0.0, batch_first=True, norm_first=True)
+    return nn.TransformerEncoder(layer, 2, enable_nested_tensor=False), floats(2, 32, 64), squares
+
+
+MODELS: Final = (
+    Model("mlp", _mlp, family="other"),
+    Model("TransformerEncoder of torch", _encoder),
+    small_gpt(TINY),
+    *(
+        hugging(architecture.removesuffix("LMHeadModel").partition("For")[0], architecture, TINY, **config)
+        for architecture, config in (
+            ("GPT2LMHeadModel", {}), ("LlamaForCausalLM", _HEADS), ("GemmaForCausalLM", _HEADS), ("PhiForCausalLM", {}),
+            ("OPTForCausalLM", {}), ("MixtralForCausalLM", _HEADS | _MIXTRAL), ("BertForMaskedLM", {}),
+            ("AlbertForMaskedLM", {}), ("T5ForConditionalGeneration", {}), ("BartForConditionalGeneration", {}),
+        )
+    ),
+    whisper(TINY, 64),
+    hugging("ViT", "ViTForImageClassification", TINY, pixels(32), **_VISION),
+    hugging("Swin", "SwinForImageClassification", TINY, pixels(32), num_labels=5, **_PATCHES),
+    hugging("ConvNext", "ConvNextForImageClassification", TINY, pixels(64), family="convolution", **_WIDE),
+    hugging("MobileNetV2", "MobileNetV2ForImageClassification", TINY, pixels(32), family="convolution", **_SMALL),
+    images("torchvision", "resnet18", 2, 64, weights=None),
+    images("torchvision", "densenet121", 2, 32, weights=None),
+    hugging("Mamba", "MambaForCausalLM", TINY, family="other", state_size=4),
+)  # fmt: skip
+BOUNDS: Final = {"transformer": 0.05, "convolution": 0.10}
+"""The largest share of the model's time in rows of several blocks."""
+BY_NAME: Final = {model.name: model for model in MODELS}
+TITLE: Final = "Has every kernel of compiled models an owner?"
 names = list(BY_NAME)
+PROCESSES: Final = 2
+QUICK: Final = "mlp"
 CONTROLS: Final = 20
 """Further bare runs where bits differ: some models have other bits in one of many runs, with and without autoprof."""
 _NOTER: Final = "set_kernel_post_grad_provenance_tracing"
@@ -94,10 +146,11 @@ def _bytes_of(scheduled: Any, is_extern: bool) -> int:
 
 def measure(name: str, former: dict[str, Any] | None = None) -> dict[str, Any]:
     """Train with autoprof, compiling; in a second process, given the first one's result, bare and with autoprof."""
-    case = BY_NAME[name]
+    model = BY_NAME[name]
+    case = Case(name, model.build)
     try:
         if former is None:
-            return {"verdict": "first process only", "family": models.FAMILY[name], **_observed(case)}
+            return {"verdict": "first process only", "family": model.family, **_observed(case)}
         if former["verdict"] == "not run":
             return former
         bare = _bare(case)
@@ -245,3 +298,46 @@ def _blocks(module: nn.Module, path: str) -> Iterator[str]:
 def _is_list(module: nn.Module) -> bool:
     elements = list(module.children()) if isinstance(module, (nn.ModuleList, nn.Sequential)) else []
     return sum(any(True for _ in element.children()) for element in elements) >= 2
+
+
+def page(results: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    """Yield the result and the tables."""
+    done = [one for one in results.values() if "again" in one]
+    sites = {key: sum(one["sites"][key] for one in done) for key in (done[0]["sites"] if done else ())}
+    calls = sum(sites.get(key, 0) for key in ("joined", "unknown", "missing"))
+    joined, owned = sites.get("joined", 0), sites.get("owned", 0)
+    yield f"{counted(results)} models right: {joined:,} of {calls:,} kernel calls joined, {owned:,} with an owner"
+    rows: list[tuple[Any, ...]] = []
+    for family, bound in BOUNDS.items():
+        shares = [_across(one) for one in done if one["family"] == family]
+        if shares:
+            within = f"{sum(one <= bound for one in shares)} of {len(shares)} models, at most {max(shares):.1%}"
+            rows.append((f"time in rows of several blocks, {family} nets", f"≤ {bound:.0%}", within))
+    misses = sum(one[run]["compile"]["misses"] for one in done for run in ("bare", "again"))
+    extra = sum(abs(one["again"]["compile"]["graphs"] - one["bare"]["compile"]["graphs"]) for one in done)
+    equal = sum(one["bits"] == one["bare"]["bits"] == one["again"]["bits"] for one in done)
+    rows.append(("extra graphs, among them recompilations", 0, extra))
+    rows.append(("cache misses in a second process, bare or observed", 0, misses))
+    rows.append(
+        ("bits of outputs, gradients, parameters against the bare model", "equal", f"{equal} of {len(done)} equal")
+    )
+    yield from (*markdown(("figure", "wanted", "measured"), rows), "")
+    header = ("model", "family", "graphs", "call sites: joined, owned", "several blocks", "runtime", "verdict")
+    yield from markdown(header, (_cells(name, one) for name, one in results.items()))
+    yield from problems(results)
+
+
+def _across(one: Mapping[str, Any]) -> float:
+    """Return the share of rows of several blocks, in that of both processes in which other programs took less time."""
+    return float(min(run["shares"].get("across", 0.0) for run in (one, one["again"])))
+
+
+def _cells(name: str, one: Mapping[str, Any]) -> tuple[Any, ...]:
+    if "again" not in one:
+        return name, "-", "-", "-", "-", "-", one["verdict"]
+    sites = one["sites"]
+    calls = sites["joined"] + sites["unknown"] + sites["missing"]
+    joined, vary = f"{sites['joined']} of {calls}, {sites['owned']}", "; bits differ in the bare model itself"
+    verdict = one["verdict"] + vary * one["bits_vary"]
+    runtime = share(one["shares"].get("runtime"))
+    return name, one["family"], one["compile"]["graphs"], joined, share(_across(one)), runtime, verdict

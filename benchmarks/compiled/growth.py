@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from statistics import median
 from typing import Any, Final
 
+from ..table import markdown
 from . import ten_times
 from .case import Build, Case, prepare
-from .rows import Frames, open_session, rows
+from .rows import Frames, counted, open_session, problems, rows
 
 STEPS: Final = 40
 WARM: Final = 4
@@ -20,6 +22,9 @@ OTHERS_MS: Final = 0.4
 """The most that another row may grow, as a share of the phase's growth, or in milliseconds."""
 PAIRS: Final = {name: (small, large, path) for name, small, large, path in ten_times.PAIRS}
 names = list(PAIRS)
+TITLE: Final = "Does the row of a compiled module grow with its work?"
+PROCESSES: Final = 1
+QUICK: Final = "mlp_gelu"
 EXPLAINED: Final = {
     "embedding_tables": "inductor computes the look-ups in LayerNorm's kernel, whose outputs are all LayerNorm's"
 }
@@ -64,7 +69,7 @@ def measure(name: str) -> dict[str, Any]:
     verdict = "not judged" if not phases else "wrong" if wrong else "right"
     return {
         "verdict": verdict, "path": path, "phases": phases, "wrong": wrong, "reasons": [*reasons, *more],
-        "note": EXPLAINED.get(name) or ten_times.DETAILS[name]["note"],
+        "note": EXPLAINED.get(name) or ten_times.NOTES[name],
     }  # fmt: skip
 
 
@@ -95,3 +100,26 @@ def _train(name: str, build: Build) -> tuple[list[Rows], list[tuple[float, float
     times = [training.step(at)[1:] for at in range(STEPS)]
     session.close()
     return [rows(one) for one in sink.frames if one.step > WARM], times[WARM:], sink.reasons
+
+
+def page(results: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    """Yield the result and the tables."""
+    yield f"{counted(results)} pairs right"
+    yield (
+        "One module does ten times the work. Milliseconds by which the phase, the module's row, and the rows of kernels\n"
+        "that compute parts of it and of another module grew. A phase that grew by less than 2 ms is not judged.\n"
+    )
+    header = ("pair", "module", "forward: step, row + fused rows", "backward: step, row + fused rows", "verdict", "")
+    yield from markdown(header, (_cells(name, one) for name, one in results.items()))
+    yield from problems(results)
+
+
+def _cells(name: str, one: Mapping[str, Any]) -> tuple[str, ...]:
+    phases = one.get("phases", {})
+    grown = (
+        f"{phases[phase]['step']:.1f}, {phases[phase]['row']:.1f} + {phases[phase]['fused']:.1f}"
+        if phase in phases
+        else "-"
+        for phase in ("forward", "backward")
+    )
+    return name, f"`{one.get('path', '')}`", *grown, one["verdict"], one.get("note", "")

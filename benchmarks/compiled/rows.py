@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final
 
 import autoprof
@@ -53,10 +53,9 @@ def open_session(training: Training, sink: Frames, **config: Any) -> Any:
     from torch import nn
 
     target = training.run if isinstance(training.run, nn.Module) else training.model
-    options = CONFIG | ({} if training.case.train else {"step": "manual"}) | config
+    options = CONFIG | config
     options = {key: value for key, value in options.items() if value is not None}
-    optimizer = training.optimizer if training.case.train else None
-    return autoprof.instrument(target, options, optimizer=optimizer, sinks=[sink])
+    return autoprof.instrument(target, options, optimizer=training.optimizer, sinks=[sink])
 
 
 def own_operations(frame: StepFrame, paths: Collection[str]) -> dict[str, list[float]]:
@@ -98,3 +97,25 @@ def rows(frame: StepFrame) -> dict[tuple[str, str], float]:
         if name is not None:
             found[str(span.phase), name] += span.host_ns / 1e6
     return found
+
+
+def counted(results: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return how many of the judged models are right."""
+    verdicts = [one["verdict"] for one in results.values()]
+    return f"{verdicts.count('right')} of {len(verdicts) - verdicts.count('not judged') - verdicts.count('not run')}"
+
+
+def problems(results: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    """Yield a line for each figure that is wrong, and for each model without a result."""
+    yield ""
+    for name, one in results.items():
+        yield from (f"- {name}: `{wrong}`" for wrong in one.get("wrong", ()))
+        if "error" in one:
+            yield f"- {name}: {one['verdict']}: `{one['error'].splitlines()[-1]}`"
+        if one["verdict"] == "whole":
+            yield f"- {name}: timed whole: {one['reasons'][0].rpartition('around them: ')[2]}"
+
+
+def share(part: float | None) -> str:
+    """Return a share in percent."""
+    return "-" if part is None else f"{part:.1%}"

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import functools
+from collections import OrderedDict
+from collections.abc import Callable
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import nn
 
+from ..models import Batch, squares
 from .case import Build
 
 SMALL, LARGE = 1, 10
 
 
-def _loss(out: Any, target: Any = None) -> Any:
-    return out.float().pow(2).mean()
-
-
-def _batch(*shape: Any, ids: Any = 0) -> Any:
-    def make_batch(i: Any = 0) -> Any:
+def _batch(*shape: int, ids: int = 0) -> Batch:
+    def make_batch(i: int) -> Any:
         g = torch.Generator().manual_seed(2000 + i)
         x = torch.randint(0, ids, shape, generator=g) if ids else torch.randn(shape, generator=g)
         return (x,), {}, None
@@ -50,11 +48,8 @@ class MLP(nn.Module):
 class SwiGLU(nn.Module):
     def __init__(self, d: Any, w: Any) -> None:
         super().__init__()
-        self.gate, self.up, self.down = (
-            nn.Linear(d, w, bias=False),
-            nn.Linear(d, w, bias=False),
-            nn.Linear(w, d, bias=False),
-        )
+        self.gate, self.up = nn.Linear(d, w, bias=False), nn.Linear(d, w, bias=False)
+        self.down = nn.Linear(w, d, bias=False)
 
     def forward(self, x: Any) -> Any:
         return self.down(F.silu(self.gate(x)) * self.up(x))
@@ -215,197 +210,6 @@ class Spread(nn.Module):
         return x
 
 
-def seq(**kids: Any) -> Any:
-    from collections import OrderedDict
-
-    return nn.Sequential(OrderedDict(kids))
-
-
-PAIRS: list[tuple[str, Build, Build, str]] = []  # (name, build_small, build_large, path that must grow)
-DETAILS: dict[str, dict[str, Any]] = {}
-
-
-def pair(name: Any, path: Any, batch: Any, note: Any = "", **kw: Any) -> Any:
-    def wrap(fn: Any) -> Any:
-        def build(n: Any) -> Any:
-            return fn(n), batch, _loss
-
-        PAIRS.append((name, functools.partial(build, SMALL), functools.partial(build, LARGE), path))
-        DETAILS[name] = dict(note=note, fullgraph=True, **kw)
-        return fn
-
-    return wrap
-
-
-L = functools.partial
-tok = _batch(4, 128, 128)  # 512 tokens of 128
-wide = _batch(16, 128, 128)  # 2048 tokens of 128
-img = _batch(8, 64, 16, 16)
-huge = _batch(16, 256, 32)  # 4096 tokens of 32
-bigimg = _batch(8, 32, 32, 32)
-
-# linear
-pair("linear_bottleneck", "mid", tok, "two linears, inner width 256 -> 2560")(
-    lambda n: seq(
-        pre=nn.Linear(128, 128),
-        act=nn.ReLU(),
-        mid=Bottleneck(128, 256 * n),
-        norm=nn.LayerNorm(128),
-        post=nn.Linear(128, 128),
-    )
-)
-pair("linear_repeat", "mid", tok, "1 -> 10 different linears in a row")(
-    lambda n: seq(
-        pre=nn.Linear(128, 384),
-        act=nn.ReLU(),
-        mid=Repeat(n, L(nn.Linear, 384, 384)),
-        act2=nn.Tanh(),
-        post=nn.Linear(384, 128),
-    )
-)
-pair("linear_again", "mid", tok, "ONE linear called 1 -> 10 times; mid.inner must grow with it")(
-    lambda n: seq(
-        pre=nn.Linear(128, 384),
-        act=nn.ReLU(),
-        mid=Again(n, nn.Linear(384, 384)),
-        act2=nn.Tanh(),
-        post=nn.Linear(384, 128),
-    )
-)
-pair("linear_nobias_sibling", "1.mid", tok, "three equal blocks, the second's linears grow")(
-    lambda n: nn.Sequential(
-        *[
-            seq(pre=nn.Linear(128, 128, bias=False), mid=Bottleneck(128, 256 * (n if i == 1 else 1)), act=nn.GELU())
-            for i in range(3)
-        ]
-    )
-)
-
-# convolution
-pair("conv_kernel", "conv2", img, "ONE nn.Conv2d, kernel 3 -> 9 (9 times the products), between BatchNorm and ReLU")(
-    lambda n: seq(
-        conv1=nn.Conv2d(64, 64, 3, padding=1),
-        bn1=nn.BatchNorm2d(64),
-        relu1=nn.ReLU(),
-        conv2=nn.Conv2d(64, 64, 3 if n == 1 else 9, padding=1 if n == 1 else 4),
-        bn2=nn.BatchNorm2d(64),
-        relu2=nn.ReLU(),
-        conv3=nn.Conv2d(64, 64, 3, padding=1),
-    )
-)
-pair("conv_kernel_relu_only", "conv2", img, "the same without BatchNorm: its backward must not go to a ReLU")(
-    lambda n: seq(
-        conv1=nn.Conv2d(64, 64, 3, padding=1),
-        relu1=nn.ReLU(),
-        conv2=nn.Conv2d(64, 64, 3 if n == 1 else 9, padding=1 if n == 1 else 4),
-        relu2=nn.ReLU(),
-        conv3=nn.Conv2d(64, 64, 3, padding=1),
-        relu3=nn.ReLU(),
-    )
-)
-pair("conv_repeat", "mid", img, "1 -> 10 convolutions in a row")(
-    lambda n: seq(
-        conv1=nn.Conv2d(64, 64, 3, padding=1),
-        relu1=nn.ReLU(),
-        mid=Repeat(n, L(nn.Conv2d, 64, 64, 3, padding=1)),
-        bn2=nn.BatchNorm2d(64),
-        relu2=nn.ReLU(),
-        conv3=nn.Conv2d(64, 64, 3, padding=1),
-    )
-)
-pair(
-    "conv_resnet_block", "blocks.1.b.conv", img, "residual blocks, one convolution of the second grows, kernel 3 -> 9"
-)(
-    lambda n: seq(
-        stem=ConvBlock(64, 3), blocks=nn.Sequential(ResBlock(64, 3), ResBlock(64, 3 if n == 1 else 9), ResBlock(64, 3))
-    )
-)
-pair(
-    "conv_depthwise",
-    "dw",
-    _batch(8, 32, 64, 64),
-    "depthwise Conv2d, kernel 3 -> 9; mkldnn makes its forward only about twice as long, its backward six times",
-)(
-    lambda n: seq(
-        pw1=nn.Conv2d(32, 32, 1),
-        act1=nn.ReLU(),
-        dw=nn.Conv2d(32, 32, 3 if n == 1 else 9, padding=1 if n == 1 else 4, groups=32),
-        bn=nn.BatchNorm2d(32),
-        act2=nn.ReLU(),
-        pw2=nn.Conv2d(32, 32, 1),
-    )
-)
-pair("conv1d", "mid", _batch(8, 64, 128), "Conv1d, kernel 3 -> 31")(
-    lambda n: seq(
-        pre=nn.Conv1d(64, 64, 3, padding=1),
-        act=nn.SiLU(),
-        mid=nn.Conv1d(64, 64, 3 if n == 1 else 31, padding=1 if n == 1 else 15),
-        bn=nn.BatchNorm1d(64),
-        post=nn.Conv1d(64, 64, 3, padding=1),
-    )
-)
-pair("conv_transpose", "mid", img, "ConvTranspose2d, kernel 3 -> 9")(
-    lambda n: seq(
-        pre=nn.Conv2d(64, 64, 3, padding=1),
-        act=nn.ReLU(),
-        mid=nn.ConvTranspose2d(64, 64, 3 if n == 1 else 9, padding=1 if n == 1 else 4),
-        bn=nn.BatchNorm2d(64),
-        post=nn.Conv2d(64, 64, 3, padding=1),
-    )
-)
-
-# attention
-pair("sdpa", "attn.core", tok, "scaled_dot_product_attention 1 -> 10 times, qkv and proj unchanged")(
-    lambda n: seq(pre=nn.Linear(128, 128), attn=Attention(128, 4, n), norm=nn.LayerNorm(128), post=nn.Linear(128, 128))
-)
-pair("sdpa_causal", "attn.core", tok, "the same, causal")(
-    lambda n: seq(
-        pre=nn.Linear(128, 128), attn=Attention(128, 4, n, True), norm=nn.LayerNorm(128), post=nn.Linear(128, 128)
-    )
-)
-pair("sdpa_one_block", "1.attn.core", tok, "three equal transformer blocks, the second's attention grows")(
-    lambda n: nn.Sequential(*[Block(128, 4, 256, n if i == 1 else 1) for i in range(3)])
-)
-pair("mlp_one_block", "2.mlp", tok, "three equal transformer blocks, the third's MLP grows, 256 -> 2560")(
-    lambda n: nn.Sequential(*[Block(128, 4, 256 * (n if i == 2 else 1)) for i in range(3)])
-)
-pair("attention_matmul", "core", _batch(4, 128, 128), "attention by matmul and softmax")(
-    lambda n: seq(pre=nn.Linear(128, 128), core=MathAttention(n), norm=nn.LayerNorm(128), post=nn.Linear(128, 128))
-)
-
-# norms
-pair("batchnorm", "norm", bigimg, "1 -> 10 BatchNorm2d in a row between convolutions")(
-    lambda n: seq(conv1=nn.Conv2d(32, 32, 1), norm=Repeat(n, L(nn.BatchNorm2d, 32)), conv2=nn.Conv2d(32, 32, 1))
-)
-pair("batchnorm_relu", "norm", bigimg, "the same with a ReLU before and behind, which inductor fuses into it")(
-    lambda n: seq(
-        conv1=nn.Conv2d(32, 32, 1),
-        relu1=nn.ReLU(),
-        norm=Repeat(n, L(nn.BatchNorm2d, 32)),
-        relu2=nn.ReLU(),
-        conv2=nn.Conv2d(32, 32, 1),
-    ),
-)
-pair("layernorm", "norm", huge, "1 -> 10 LayerNorm in a row between linears")(
-    lambda n: seq(pre=nn.Linear(32, 256), norm=Repeat(n, L(nn.LayerNorm, 256)), post=nn.Linear(256, 32))
-)
-pair("rmsnorm", "norm", huge, "1 -> 10 RMSNorm")(
-    lambda n: seq(pre=nn.Linear(32, 256), norm=Repeat(n, L(nn.RMSNorm, 256)), post=nn.Linear(256, 32))
-)
-pair("groupnorm", "norm", bigimg, "1 -> 10 GroupNorm")(
-    lambda n: seq(conv1=nn.Conv2d(32, 32, 1), norm=Repeat(n, L(nn.GroupNorm, 8, 32)), conv2=nn.Conv2d(32, 32, 1))
-)
-
-# embedding
-pair("embedding_tables", "emb", _batch(16, 512, ids=2000), "1 -> 10 tables, summed")(
-    lambda n: seq(emb=Tables(n, 2000, 256), norm=nn.LayerNorm(256), post=nn.Linear(256, 32))
-)
-pair("embedding_hashed", "emb", _batch(16, 512, ids=2000), "ONE table, 1 -> 10 look-ups a token")(
-    lambda n: seq(emb=Hashed(n, 2000, 256), norm=nn.LayerNorm(256), post=nn.Linear(256, 32))
-)
-
-
-# pointwise, MLP and the rest
 class GeluSpread(nn.Module):
     """GELU of n scaled copies, summed: a pointwise kernel with an inner reduction"""
 
@@ -417,33 +221,125 @@ class GeluSpread(nn.Module):
         return F.gelu(x.unsqueeze(-2) * self.scale).sum(-2)
 
 
-pair("gelu_spread", "act", wide, "GELU of 1 -> 10 scaled copies, summed")(
-    lambda n: seq(pre=nn.Linear(128, 128), act=GeluSpread(n), post=nn.Linear(128, 128))
-)
-pair("gelu", "act", wide, "1 -> 10 GELU in a row: one fused kernel, alone between two linears")(
-    lambda n: seq(pre=nn.Linear(128, 128), act=Repeat(n, nn.GELU), post=nn.Linear(128, 128))
-)
-pair("mlp_gelu", "mlp", tok, "MLP, width 256 -> 2560")(
-    lambda n: seq(
-        pre=nn.Linear(128, 128),
-        norm=nn.LayerNorm(128),
-        mlp=MLP(128, 256 * n),
-        norm2=nn.LayerNorm(128),
-        post=nn.Linear(128, 128),
-    )
-)
-pair("mlp_swiglu", "mlp", tok, "SwiGLU, width 192 -> 1920")(
-    lambda n: seq(
-        pre=nn.Linear(128, 128),
-        norm=nn.LayerNorm(128),
-        mlp=SwiGLU(128, 192 * n),
-        norm2=nn.LayerNorm(128),
-        post=nn.Linear(128, 128),
-    )
-)
-pair("softmax_chain", "core", wide, "softmax and sine, 1 -> 10 times: no weights, no matrix product")(
-    lambda n: seq(pre=nn.Linear(128, 128), core=Spread(n), post=nn.Linear(128, 128))
-)
-pair("lstm_cell", "rnn", _batch(64, 192), "LSTM cell, 1 -> 10 steps, one cell")(
-    lambda n: seq(pre=nn.Linear(192, 192), rnn=Recurrent(192, n), post=nn.Linear(192, 192))
-)
+def seq(**kids: Any) -> nn.Module:
+    """Return the modules in a row, by name."""
+    return nn.Sequential(OrderedDict(kids))
+
+
+def words(d: int = 128, **kids: Any) -> nn.Module:
+    """Return the modules between two linears."""
+    return seq(pre=nn.Linear(128, d), **kids, post=nn.Linear(d, 128))
+
+
+def pixels(c: int = 64, k: int = 3, **kids: Any) -> nn.Module:
+    """Return the modules between two convolutions."""
+    return seq(conv1=nn.Conv2d(c, c, k, padding=k // 2), **kids, conv3=nn.Conv2d(c, c, k, padding=k // 2))
+
+
+def grown(kind: Any, n: int, c: int, most: int = 9, **options: Any) -> nn.Module:
+    """Return a convolution of kernel 3, the large one of ``most``."""
+    k = 3 if n == SMALL else most
+    made: nn.Module = kind(c, c, k, padding=k // 2, **options)
+    return made
+
+
+def norms(n: int, kind: Any) -> nn.Module:
+    """Return n normalisations between two linears."""
+    return seq(pre=nn.Linear(32, 256), norm=Repeat(n, lambda: kind(256)), post=nn.Linear(256, 32))
+
+
+def looked_up(emb: nn.Module) -> nn.Module:
+    """Return embeddings before a normalisation."""
+    return seq(emb=emb, norm=nn.LayerNorm(256), post=nn.Linear(256, 32))
+
+
+def _mid(n: int, i: int) -> nn.Module:
+    return seq(pre=nn.Linear(128, 128, bias=False), mid=Bottleneck(128, 256 * (n if i == 1 else 1)), act=nn.GELU())
+
+
+tok = _batch(4, 128, 128)  # 512 tokens of 128
+wide = _batch(16, 128, 128)  # 2048 tokens of 128
+img = _batch(8, 64, 16, 16)
+huge = _batch(16, 256, 32)  # 4096 tokens of 32
+bigimg = _batch(8, 32, 32, 32)
+ids = _batch(16, 512, ids=2000)
+relu, norm, batch_norm = nn.ReLU, nn.LayerNorm, nn.BatchNorm2d
+Make = Callable[[int], nn.Module]
+# name, path of the module that grows, batch, model of size n, note
+_ALL: tuple[tuple[str, str, Batch, Make, str], ...] = (
+    ("linear_bottleneck", "mid", tok, lambda n: words(act=relu(), mid=Bottleneck(128, 256 * n), norm=norm(128)),
+     "two linears, inner width 256 -> 2560"),
+    ("linear_repeat", "mid", tok,
+     lambda n: words(384, act=relu(), mid=Repeat(n, lambda: nn.Linear(384, 384)), act2=nn.Tanh()),
+     "1 -> 10 different linears in a row"),
+    ("linear_again", "mid", tok, lambda n: words(384, act=relu(), mid=Again(n, nn.Linear(384, 384)), act2=nn.Tanh()),
+     "ONE linear called 1 -> 10 times; mid.inner must grow with it"),
+    ("linear_nobias_sibling", "1.mid", tok, lambda n: nn.Sequential(*[_mid(n, i) for i in range(3)]),
+     "three equal blocks, the second's linears grow"),
+    ("conv_kernel", "conv2", img,
+     lambda n: pixels(bn1=batch_norm(64), r1=relu(), conv2=grown(nn.Conv2d, n, 64), bn2=batch_norm(64), r2=relu()),
+     "ONE nn.Conv2d, kernel 3 -> 9 (9 times the products), between BatchNorm and ReLU"),
+    ("conv_kernel_relu_only", "conv2", img,
+     lambda n: pixels(relu1=relu(), conv2=grown(nn.Conv2d, n, 64), relu2=relu()),
+     "the same without BatchNorm: its backward must not go to a ReLU"),
+    ("conv_repeat", "mid", img,
+     lambda n: pixels(relu1=relu(), mid=Repeat(n, lambda: nn.Conv2d(64, 64, 3, padding=1)), bn2=batch_norm(64)),
+     "1 -> 10 convolutions in a row"),
+    ("conv_resnet_block", "blocks.1.b.conv", img,
+     lambda n: seq(stem=ConvBlock(64, 3),
+                   blocks=nn.Sequential(*[ResBlock(64, 9 if n == LARGE and i == 1 else 3) for i in range(3)])),
+     "residual blocks, one convolution of the second grows, kernel 3 -> 9"),
+    ("conv_depthwise", "dw", _batch(8, 32, 64, 64),
+     lambda n: pixels(32, 1, act1=relu(), dw=grown(nn.Conv2d, n, 32, groups=32), bn=batch_norm(32), act2=relu()),
+     "depthwise, kernel 3 -> 9; mkldnn makes its forward only about twice as long, its backward six times"),
+    ("conv1d", "mid", _batch(8, 64, 128),
+     lambda n: seq(pre=nn.Conv1d(64, 64, 3, padding=1), act=nn.SiLU(), mid=grown(nn.Conv1d, n, 64, 31),
+                   bn=nn.BatchNorm1d(64), post=nn.Conv1d(64, 64, 3, padding=1)),
+     "Conv1d, kernel 3 -> 31"),
+    ("conv_transpose", "mid", img,
+     lambda n: pixels(act=relu(), mid=grown(nn.ConvTranspose2d, n, 64), bn=batch_norm(64)),
+     "ConvTranspose2d, kernel 3 -> 9"),
+    ("sdpa", "attn.core", tok, lambda n: words(attn=Attention(128, 4, n), norm=norm(128)),
+     "scaled_dot_product_attention 1 -> 10 times, qkv and proj unchanged"),
+    ("sdpa_causal", "attn.core", tok, lambda n: words(attn=Attention(128, 4, n, True), norm=norm(128)),
+     "the same, causal"),
+    ("sdpa_one_block", "1.attn.core", tok,
+     lambda n: nn.Sequential(*[Block(128, 4, 256, n if i == 1 else 1) for i in range(3)]),
+     "three equal transformer blocks, the second's attention grows"),
+    ("mlp_one_block", "2.mlp", tok,
+     lambda n: nn.Sequential(*[Block(128, 4, 256 * (n if i == 2 else 1)) for i in range(3)]),
+     "three equal transformer blocks, the third's MLP grows, 256 -> 2560"),
+    ("attention_matmul", "core", tok, lambda n: words(core=MathAttention(n), norm=norm(128)),
+     "attention by matmul and softmax"),
+    ("batchnorm", "norm", bigimg, lambda n: pixels(32, 1, norm=Repeat(n, lambda: batch_norm(32))),
+     "1 -> 10 BatchNorm2d in a row between convolutions"),
+    ("batchnorm_relu", "norm", bigimg,
+     lambda n: pixels(32, 1, relu1=relu(), norm=Repeat(n, lambda: batch_norm(32)), relu2=relu()),
+     "the same with a ReLU before and behind, which inductor fuses into it"),
+    ("layernorm", "norm", huge, lambda n: norms(n, norm), "1 -> 10 LayerNorm in a row between linears"),
+    ("rmsnorm", "norm", huge, lambda n: norms(n, nn.RMSNorm), "1 -> 10 RMSNorm"),
+    ("groupnorm", "norm", bigimg, lambda n: pixels(32, 1, norm=Repeat(n, lambda: nn.GroupNorm(8, 32))),
+     "1 -> 10 GroupNorm"),
+    ("embedding_tables", "emb", ids, lambda n: looked_up(Tables(n, 2000, 256)), "1 -> 10 tables, summed"),
+    ("embedding_hashed", "emb", ids, lambda n: looked_up(Hashed(n, 2000, 256)), "ONE table, 1 -> 10 look-ups a token"),
+    ("gelu_spread", "act", wide, lambda n: words(act=GeluSpread(n)), "GELU of 1 -> 10 scaled copies, summed"),
+    ("gelu", "act", wide, lambda n: words(act=Repeat(n, nn.GELU)),
+     "1 -> 10 GELU in a row: one fused kernel, alone between two linears"),
+    ("mlp_gelu", "mlp", tok, lambda n: words(norm=norm(128), mlp=MLP(128, 256 * n), norm2=norm(128)),
+     "MLP, width 256 -> 2560"),
+    ("mlp_swiglu", "mlp", tok, lambda n: words(norm=norm(128), mlp=SwiGLU(128, 192 * n), norm2=norm(128)),
+     "SwiGLU, width 192 -> 1920"),
+    ("softmax_chain", "core", wide, lambda n: words(core=Spread(n)),
+     "softmax and sine, 1 -> 10 times: no weights, no matrix product"),
+    ("lstm_cell", "rnn", _batch(64, 192),
+     lambda n: seq(pre=nn.Linear(192, 192), rnn=Recurrent(192, n), post=nn.Linear(192, 192)),
+     "LSTM cell, 1 -> 10 steps, one cell"),
+)  # fmt: skip
+
+
+def _build(make: Make, batch: Batch, n: int) -> Build:
+    return lambda: (make(n), batch, squares)
+
+
+PAIRS = [(name, _build(make, batch, SMALL), _build(make, batch, LARGE), path) for name, path, batch, make, _ in _ALL]
+NOTES = {name: note for name, *_, note in _ALL}

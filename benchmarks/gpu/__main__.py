@@ -1,13 +1,10 @@
-"""``python -m benchmarks.gpu``: the tests, one table and the raw samples as JSON, on a machine with CUDA."""
+"""``python -m benchmarks.gpu``: the tests, the promises and the cost on a machine with CUDA."""
 
 from __future__ import annotations
 
-import argparse
 import faulthandler
-import json
 import sys
 import warnings
-from pathlib import Path
 from typing import Any
 
 NO_DEVICE = 2
@@ -18,24 +15,19 @@ GRACE_S = 40
 
 def main(arguments: list[str] | None = None) -> int:
     """Run, print, write. Return 1 when something does not hold, 2 where there is no such device."""
+    from ..table import parser, write, write_raw
     from .run import PARTS, Options, run
-    from .table import passed, render
+    from .table import page, passed
     from .target import NAMES, NoDeviceError, find_target
 
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.gpu", description="Test autoprof on a GPU and measure its cost."
-    )
-    parser.add_argument("--device", choices=NAMES, default="cuda", help="sim: try the run on the simulated accelerator")
-    parser.add_argument("--quick", action="store_true", help="show that all of it runs: the figures mean nothing")
-    parser.add_argument("--parts", default=",".join(PARTS), help="which parts, by comma (default: %(default)s)")
-    parser.add_argument(
-        "--models", default="layers,reference,gpt", help="which models, by comma (default: %(default)s)"
-    )
-    parser.add_argument("--size", choices=("tiny", "small", "large"), help="of the reference workload (default: large)")
-    parser.add_argument("--rounds", type=int, help="turns of each variant (default: 20; quick: 1)")
-    parser.add_argument("--minutes", type=float, default=9, help="limit of the whole run (default: %(default)s)")
-    parser.add_argument("--output", type=Path, default=Path(__file__).resolve().parent.parent / "results")
-    given = parser.parse_args(arguments)
+    made = parser("benchmarks.gpu", __doc__)
+    made.add_argument("--device", choices=NAMES, default="cuda", help="sim: try the run on the simulated accelerator")
+    made.add_argument("--parts", default=",".join(PARTS), help="which parts, by comma (default: %(default)s)")
+    made.add_argument("--models", default="layers,reference,gpt", help="which models, by comma (default: %(default)s)")
+    made.add_argument("--size", choices=("tiny", "small", "large"), help="of the reference workload (default: large)")
+    made.add_argument("--rounds", type=int, help="turns of each variant (default: 20; quick: 1)")
+    made.add_argument("--minutes", type=float, default=9, help="limit of the whole run (default: %(default)s)")
+    given = made.parse_args(arguments)
     try:
         target = find_target(given.device)
     except NoDeviceError as error:
@@ -50,13 +42,9 @@ def main(arguments: list[str] | None = None) -> int:
         quick=given.quick,
         seconds=60 * given.minutes,
     )
-    name = "gpu" if given.device == "cuda" else f"gpu_{given.device}"
-    given.output.mkdir(parents=True, exist_ok=True)
-    raw, table = given.output / f"{name}.json", given.output / f"{name}.txt"
 
     def save(results: dict[str, Any]) -> None:
-        raw.write_text(json.dumps(results) + "\n", encoding="utf-8")
-        table.write_text(render(results) + "\n", encoding="utf-8")
+        write_raw(given, results)
 
     warnings.filterwarnings("ignore", message="Full backward hook is firing|For backward hooks to be called")
     faulthandler.dump_traceback_later(options.seconds + GRACE_S, exit=True)
@@ -64,12 +52,11 @@ def main(arguments: list[str] | None = None) -> int:
         results = run(target, options, save)
     finally:
         faulthandler.cancel_dump_traceback_later()
-    print(render(results))
+    write(given, page(results))
     for part, text in results["failed"].items():
         print(f"\n{part}:\n{text}")
     if not results.get("tests", {"passed": True})["passed"]:
         print(f"\n{results['tests']['output']}")
-    print(f"\n{table}\n{raw}")
     return 0 if passed(results) else 1
 
 

@@ -10,9 +10,8 @@ import torch
 
 import autoprof
 
-from ..always_on import paired
 from ..gpt import SmallGPT
-from ..interleave import Progress
+from ..paired import turns
 from ..workloads import Workload
 from .target import Target
 
@@ -39,10 +38,10 @@ def gpt(target: Target, layers: int, width: int, batch: int) -> Workload:
         optimizer.step()
         optimizer.zero_grad()
 
-    return Workload("gpt", f"GPT of {layers} layers of width {width}", model, step, {}, optimizer, is_short=False)
+    return Workload("gpt", f"GPT of {layers} layers of width {width}", model, step, {}, optimizer)
 
 
-def default_runs(target: Target, progress: Progress, *, quick: bool) -> dict[str, Any]:
+def default_runs(target: Target, *, quick: bool) -> dict[str, Any]:
     """Return for each size the steps that a run records, and recorded turns of another run beside bare ones.
 
     A turn is long beside the queue, so its wall time is that of the device where the device is slower.
@@ -51,15 +50,12 @@ def default_runs(target: Target, progress: Progress, *, quick: bool) -> dict[str
     for name, size in SIZES.items():
         make = partial(gpt, target, *((1, 64, 1) if quick else size))
         found[name] = {**_record(make(), target, 10 if quick else STEPS), "title": make().title}
-        found[name]["turns"] = paired.turns(
+        found[name]["turns"] = turns(
             make,
             {},
-            manual=False,
-            is_shared=True,
             turn_s=0.05 if quick else TURN_S,
             count=1 if quick else TURNS,
             settling=2 if quick else 200,
-            progress=progress,
         )
     return found
 

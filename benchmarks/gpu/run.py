@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tempfile
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from itertools import cycle
-from pathlib import Path
-from statistics import median
 from time import monotonic
 from typing import Any, Final
 
@@ -17,10 +17,10 @@ import torch
 
 from autoprof.devices import DeviceClock, device_of
 
-from .. import floors, machine, ours
-from .. import others as instead
-from ..run import measure_workload, print_line
-from ..variant import Variant
+from .. import machine
+from ..digest import ROOT
+from ..paired import measure_blocks, print_line, time_turn
+from ..variants import variants
 from ..workloads import BUILDERS, Workload, tiny_layers
 from . import checks, events
 from .deadline import Deadline
@@ -32,7 +32,8 @@ HAND_POOL: Final = 8192
 PARTS: Final = ("tests", "device", "events", "kernels", "never_waits", "default", "workloads")
 TESTS_SHARE: Final = 0.45
 """The largest part of the time that the tests may take."""
-ROOT: Final = Path(__file__).resolve().parents[2]
+BLOCK_S: Final = 0.4
+"""The length of a block."""
 Results = dict[str, Any]
 
 
@@ -76,7 +77,7 @@ def run(target: Target, options: Options, save: Callable[[Results], None]) -> Re
         "events": lambda: measure_events(target, options.event_steps),
         "kernels": lambda: checks.known_kernels(target),
         "never_waits": lambda: {name: checks.never_waits(built(name), target) for name in options.models},
-        "default": lambda: default_runs(target, print_line, quick=options.quick),
+        "default": lambda: default_runs(target, quick=options.quick),
         "workloads": lambda: measure_workloads(target, options, built, deadline),
     }
     for name in (name for name in PARTS if name in options.parts):
@@ -155,18 +156,6 @@ def read_event(target: Target) -> Callable[[], Any]:
     return read
 
 
-def all_variants(target: Target) -> list[Variant]:
-    """Return every variant, the floors with events in the clock's place."""
-    read = read_event(target)
-    return [
-        Variant(),
-        *ours.variants(),
-        floors.ForwardFloor(read),
-        floors.BackwardFloor(read),
-        *instead.variants(target.synchronize, read),
-    ]
-
-
 def measure_workloads(
     target: Target, options: Options, built: Callable[[str], Workload], deadline: Deadline
 ) -> dict[str, Results]:
@@ -174,21 +163,27 @@ def measure_workloads(
     found: dict[str, Results] = {}
     for number, name in enumerate(options.models):
         share = deadline.share(1 / (len(options.models) - number))
-        measured = found[name] = measure_workload(
-            built(name),
-            all_variants(target),
-            rounds=options.rounds,
-            progress=print_line,
-            left_s=share.left_s,
-            quick=options.quick,
-        )
-        measured["host_blocks"] = {
-            variant: [_on_host(block) for block in blocks] for variant, blocks in measured["blocks"].items()
+        workload = built(name)
+        workload.step()
+        step_ns, _ = time_turn(workload.step, 3, finish=target.synchronize)
+        steps = 2 if options.quick else max(2, min(400, round(BLOCK_S * 1e9 / step_ns)))
+        with tempfile.TemporaryDirectory(prefix="autoprof-bench-") as folder:
+            chosen = variants(folder, target.synchronize, read_event(target))
+            blocks = measure_blocks(
+                partial(built, name),
+                chosen,
+                rounds=options.rounds,
+                steps=steps,
+                settling=1 if options.quick else 12,
+                left_s=share.left_s,
+            )
+        found[name] = {
+            "title": workload.title,
+            "modules": len(workload.targets),
+            "steps": steps,
+            "rounds": blocks.rounds,
+            "labels": {variant.name: variant.label for variant in chosen},
+            "errors": blocks.errors,
+            "pairs": blocks.pairs,
         }
     return found
-
-
-def _on_host(block: dict[str, Any]) -> dict[str, Any]:
-    """Return the block with the host's own time of a step for its value."""
-    extra = (sum(block["ends_ns"]) + block["flush_ns"]) / len(block["steps_ns"])
-    return {**block, "value_ns": median(block["steps_ns"]) + extra}

@@ -1,56 +1,91 @@
-"""The one table of a run on a device."""
+"""The page of a run on a device."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ..always_on.paired import CLOCKS
-from ..interleave import NO_TIME
-from ..stats import ratio
-from ..table import Row, columns, machine_lines, workload_lines
+from ..paired import CLOCKS
+from ..stats import difference, ratio
+from ..table import Row, figures, interval, percent
 
 Json = Mapping[str, Any]
 
+INTRO = """\
+# What does it cost on a GPU, and do the promises hold there?
 
-def render(results: Json) -> str:
-    """Render all results of a run; a part that was not measured is absent, and named at the end."""
-    lines = machine_lines(results)
-    for workload in results.get("workloads", {}).values():
-        host = {**workload, "blocks": workload["host_blocks"], "title": f"{workload['title']}: the host's own time"}
-        whole = {**workload, "title": f"{workload['title']}: until the device has finished"}
-        lines += ["", *workload_lines(whole), "", *workload_lines(host)]
-    if "events" in results:
-        lines += ["", *_event_lines(results["events"])]
+**Result**: {result}
+
+Variants take turns with bare steps, in blocks until the device has finished. Intervals hold the median with 95 %.
+Parts that raised or had no time left are named at the end.
+"""
+
+
+def page(results: Json) -> Iterator[str]:
+    """Yield the lines of the page; a part that was not measured is absent, and named at the end."""
+    checked, failed = _checks(results), [row for row in _checks(results) if row[2] != "pass"]
+    result = f"{len(checked) - len(failed)} of {len(checked)} promises hold"
     if "default" in results:
-        lines += ["", *_default_lines(results["default"])]
-    if "device" in results:
-        lines += ["", *_device_lines(results["device"])]
-    if {"tests", "never_waits", "kernels"} & results.keys():
-        lines += ["", *_check_lines(results)]
-    lines += ["", *left_out(results)]
+        recorded = (
+            f"{one['recorded']} of {one['steps']} steps of {one['step_ms']:.1f} ms"
+            for one in results["default"].values()
+        )
+        result += f"; recorded with one line: {', '.join(recorded)}"
+    yield INTRO.format(result=result)
+    for name, workload in results.get("workloads", {}).items():
+        yield f"## {workload['title']}"
+        yield f"\n{workload['modules']} modules, {workload['steps']} steps a block, {workload['rounds']} rounds.\n"
+        header = ("variant", "µs per module", "95 % interval", "processor time")
+        yield from (*figures(name, header, _costs(workload)), "")
+    sections: tuple[tuple[str, str, Row, Any], ...] = (
+        ("default", "How much of a run is recorded with one line?", DEFAULT, _default_rows),
+        ("events", "What does an event cost?", ("of 40 tiny layers", "measured"), _event_rows),
+        ("device", "What does the device report?", ("", ""), _device_rows),
+    )
+    for name, title, columns, rows in sections:
+        if name in results:
+            yield from (f"## {title}", "", *figures(name, columns, rows(results[name])), "")
+    if checked:
+        yield from ("## Do the promises hold?", "", *figures("promises", ("promise", "measured", ""), checked), "")
+    yield from left_out(results)
     seconds = results.get("seconds", {})
     if seconds:
-        lines.append("seconds: " + ", ".join(f"{name} {took:.0f}" for name, took in seconds.items()))
-    return "\n".join(lines).rstrip()
+        yield "\nSeconds: " + ", ".join(f"{name} {took:.0f}" for name, took in seconds.items()) + "."
+
+
+DEFAULT = ("model", "step", "steps recorded", "rows", "overhead", "of processor time", "by the report's own account")
+
+
+def _costs(workload: Json) -> list[Row]:
+    rows: list[Row] = []
+    for name, label in workload["labels"].items():
+        pairs = workload["pairs"][name]
+        if pairs["wall"]["own"]:
+            wall, processor = (
+                difference(pairs[clock]["own"], pairs[clock]["bare"], per=1e3 * workload["modules"]) for clock in CLOCKS
+            )
+            rows.append((label, f"{wall.value:.1f}", f"{wall.low:.1f}, {wall.high:.1f}", f"{processor.value:.1f}"))
+    return rows
 
 
 def left_out(results: Json) -> Iterator[str]:
     """Yield a line for each measurement that is missing, with its reason."""
     for name, text in results.get("failed", {}).items():
-        yield f"{name} FAILED: {text.strip().splitlines()[-1]}"
+        yield f"- {name} FAILED: {text.strip().splitlines()[-1]}"
     for workload in results.get("workloads", {}).values():
         name = workload["title"].partition(":")[0]
-        if workload["rounds"] < workload["rounds_wanted"]:
-            yield f"left out for lack of time: {name}: {workload['rounds_wanted'] - workload['rounds']} rounds"
-        for one in own_errors(workload):
-            yield f"{name}, {workload['labels'][one]} FAILED: {workload['errors'][one]}"
-        missing = [workload["labels"][one] for one, error in workload["errors"].items() if error == NO_TIME]
+        for one, error in workload["errors"].items():
+            yield f"- {name}, {workload['labels'][one]} FAILED: {error}"
+        missing = [
+            label
+            for one, label in workload["labels"].items()
+            if one not in workload["errors"] and not workload["pairs"][one]["wall"]["own"]
+        ]
         if missing:
-            yield f"left out for lack of time: {name}: {'; '.join(missing)}"
+            yield f"- Left out for lack of time: {name}: {'; '.join(missing)}"
 
 
-def _event_lines(events: Json) -> list[str]:
+def _event_rows(events: Json) -> list[Row]:
     costs, scatter = events["costs"], events["scatter"]
     made = ", ".join(f"{count} after {steps} steps" for steps, count in events["made"].items())
     rows: list[Row] = [
@@ -66,40 +101,35 @@ def _event_lines(events: Json) -> list[str]:
     for name, label in (("queued", "behind a kernel"), ("idle", "device idle")):
         p50, p95, least = (scatter[f"{name}_{which}_ns"] / 1e3 for which in ("p50", "p95", "least"))
         rows.append((f"two events in a row, {label}", f"{p50:.2f} µs, p95 {p95:.2f}, least {least:.2f}"))
-    return columns(("events, 40 tiny layers", ""), rows, left=2)
+    return rows
 
 
-def _default_lines(runs: Json) -> list[str]:
+def _default_rows(runs: Json) -> list[Row]:
     rows: list[Row] = []
     for name, run in runs.items():
-        wall, processor = (
-            ratio(run["turns"]["pairs"][clock]["own"], run["turns"]["pairs"][clock]["bare"]) for clock in CLOCKS
-        )
-        extra = [
-            f"{100 * (one.value - 1):.2f} % [{100 * (one.low - 1):.2f}, {100 * (one.high - 1):.2f}]"
-            for one in (wall, processor)
-        ]
-        recorded = f"{run['recorded']} of {run['steps']}, {run['rows']} rows, {run['step_ms']:.1f} ms"
-        rows.append((f"{run['title']}, {name}", recorded, *extra, f"{100 * run['overhead']:.2f} %"))
-    return columns(("one line", "steps recorded", "overhead, wall", "processor", "by the account"), rows, left=2)
+        pairs = run["turns"]["pairs"]
+        extra = [interval(percent(ratio(pairs[clock]["own"], pairs[clock]["bare"])), unit=" %") for clock in CLOCKS]
+        recorded = f"{run['recorded']} of {run['steps']}"
+        own = f"{100 * run['overhead']:.2f} %"
+        rows.append((f"{run['title']}, {name}", f"{run['step_ms']:.1f} ms", recorded, run["rows"], *extra, own))
+    return rows
 
 
-def _device_lines(device: Json) -> list[str]:
+def _device_rows(device: Json) -> list[Row]:
     peak, telemetry, capacity = device["peak_tflops"], device["telemetry"], device["capacity_bytes"]
     known = device["no_peak"] if peak is None else ", ".join(f"{kind} {value:g}" for kind, value in peak.items())
     if telemetry is None:
         seen = device["no_telemetry"] or "none for this kind of device"
     else:
         seen = ", ".join(f"{name} {value}" for name, value in telemetry.items() if value is not None)
-    rows: list[Row] = [
+    return [
         ("memory", "unknown" if capacity is None else f"{capacity / 2**30:.1f} GiB"),
         ("peak TFLOP/s", str(known)),
         ("telemetry", seen),
     ]
-    return [f"{name:<14}{text}" for name, text in rows]
 
 
-def _check_lines(results: Json) -> list[str]:
+def _checks(results: Json) -> list[Row]:
     rows: list[Row] = []
     if "tests" in results:
         rows.append(("tests/gpu", results["tests"]["summary"].strip("= "), _word(results["tests"])))
@@ -115,7 +145,7 @@ def _check_lines(results: Json) -> list[str]:
         measured = check["measured_ns"]
         text = "no span" if measured is None else f"{measured / 1e6:.3f} ms, really {check['expected_ns'] / 1e6:.3f} ms"
         rows.append((f"known kernel, {name}", text, _word(check)))
-    return columns(("promise", "measured", ""), rows, left=3)
+    return rows
 
 
 def _word(check: Json) -> str:
@@ -126,14 +156,10 @@ def passed(results: Json) -> bool:
     """Whether all promises hold, and neither a part nor a variant of autoprof has failed."""
     checked = [check for part in ("never_waits", "kernels") for check in results.get(part, {}).values()]
     tests = [results["tests"]] if "tests" in results else []
-    broken = [one for workload in results.get("workloads", {}).values() for one in own_errors(workload)]
-    return not results.get("failed") and not broken and all(check["passed"] for check in (*checked, *tests))
-
-
-def own_errors(workload: Json) -> list[str]:
-    """Return the variants of autoprof that raised; those of other tools may, and time may have been short."""
-    return [
-        name
+    broken = [
+        error
+        for workload in results.get("workloads", {}).values()
         for name, error in workload["errors"].items()
-        if error != NO_TIME and workload["families"][name] == "autoprof"
+        if workload["labels"][name].startswith("autoprof")
     ]
+    return not results.get("failed") and not broken and all(check["passed"] for check in (*checked, *tests))

@@ -14,8 +14,8 @@ from torch import nn
 import autoprof
 from autoprof.testing import ListSink
 
+from ..models import Model, train
 from .account import Account, Key, Referee
-from .models import Case
 from .ours import account_of
 from .trace import Recording, module_ranges
 
@@ -60,17 +60,11 @@ class Result:
         """Return plain JSON types."""
         return asdict(self)
 
-    @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> Result:
-        """Make a case from the result of ``to_dict``."""
-        lines = tuple(Line(**line) for line in data["lines"])
-        return cls(**{**data, "lines": lines, "unseen": tuple(data["unseen"])})
 
-
-def referee_case(case: Case, device: torch.device, steps: int) -> Result:
+def referee_case(case: Model, device: torch.device, steps: int) -> Result:
     """Profile each step of a case with both sides at once and compare them."""
     torch.manual_seed(0)
-    model, step = case.make(device)
+    model, _, step = train(case, device)
     sink, traces, modules = ListSink(), [], called_modules(model)
     config = {
         "targets": [{"match": "|".join(re.escape(fqn) for fqn in modules)}],

@@ -1,17 +1,18 @@
-"""``python -m tests.acceptance``: the table of programs, right or wrong, and on request the page in the docs."""
+"""``python -m tests.acceptance``: the table of programs, right or wrong, and on request a page."""
 
 import argparse
 import json
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from benchmarks.machine import describe
+from benchmarks.processes import load
 
 from .registry import SECTIONS, Program, programs
 from .report import render_page, render_result, render_totals
-from .run import LIMIT_S, ROOT, Result, run_all
+from .run import LIMIT_S, Result, run_all
 
 
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
@@ -27,7 +28,8 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     )
     parser.add_argument("--list", action="store_true", help="print the programs and run none")
     parser.add_argument("--show", action="store_true", help="print each program's output, with the report")
-    parser.add_argument("--page", action="store_true", help="write benchmarks/results/programs.md and the JSON file")
+    parser.add_argument("--part", choices=PARTS, help="a part of the programs, as the evidence has them")
+    parser.add_argument("--page", type=Path, help="write the page to this file")
     parser.add_argument("--json", type=Path, help="write every comparison to this file")
     given = parser.parse_args(arguments)
     if given.jobs < 1:
@@ -35,14 +37,26 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     return given
 
 
+PARTS: Final = {
+    "times": ("recompute", "targets", "steps", "excluded", "throughput"),
+    "causes": ("findings", "defects", "healthy", "report", "random"),
+    "busy": tuple(SECTIONS),
+}
+"""The sections of each part. Of ``busy`` each third program runs, two at a time, beside two busy processes."""
+BUSY_PROCESSES: Final = 2
+BUSY_EACH: Final = 3
+
+
 def choose(options: argparse.Namespace) -> list[Program]:
     """Return the programs that the command line selects."""
     chosen = list(programs().values())
     if options.section:
         chosen = [entry for entry in chosen if entry.section in options.section]
+    if options.part:
+        chosen = [entry for entry in chosen if entry.section in PARTS[options.part]]
     if options.only:
         chosen = [entry for entry in chosen if re.search(options.only, f"{entry.name} {entry.sentence}", re.I)]
-    return chosen
+    return chosen[:: BUSY_EACH if options.part == "busy" else 1]
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -59,18 +73,19 @@ def main(arguments: list[str] | None = None) -> int:
     missing = [entry for entry in chosen if entry.missing]
     machine = describe()
     results: list[Result] = []
-    for result in run_all([entry for entry in chosen if entry not in missing], options.jobs, options.limit):
-        results.append(result)
-        if options.show:
-            print(result.printed)
-        print(render_result(result), flush=True)
-        if options.json:
-            _write(options.json, machine, results)
+    is_busy = options.part == "busy"
+    with load(BUSY_PROCESSES if is_busy else 0):
+        present = [entry for entry in chosen if entry not in missing]
+        for result in run_all(present, 2 if is_busy else options.jobs, options.limit):
+            results.append(result)
+            if options.show:
+                print(result.printed)
+            print(render_result(result), flush=True)
+            if options.json:
+                _write(options.json, machine, results)
     print(render_totals(results, missing))
     if options.page:
-        _write(ROOT / "benchmarks" / "results" / "programs.json", machine, results)
-        page = ROOT / "benchmarks" / "results" / "programs.md"
-        page.write_text(render_page(results, missing, machine), encoding="utf-8")
+        options.page.write_text(render_page(results, missing, is_busy=is_busy), encoding="utf-8")
     return int(any(result.verdict == "wrong" for result in results))
 
 

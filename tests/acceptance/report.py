@@ -1,19 +1,21 @@
 """Render the comparison of all programs: a table for the terminal and a page of the docs."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Final
 
 from .registry import SECTIONS, Program
 from .run import Result
 
 INTRO: Final = """\
-# Is the default right on the programs people write?
+# Is the default right on the programs people write{busy}?
+
+**Result**: {result}
 
 `python -m tests.acceptance` runs small programs, each in a process of its own, with one line of autoprof and no
 configuration. Their modules sleep for a known time in forward and in backward, and the program measures with its own
 clock the figures that the report will state. A time is right within 5 % or 0.3 ms, a number of steps within 1, a
-throughput within 2 %. *Uncertain* is allowed only where the report itself says that other processes kept the machine
-busy.
+throughput within 2 %.{load} *Uncertain* is allowed only where the report itself says that other processes kept the
+machine busy.
 """
 
 
@@ -58,11 +60,13 @@ def render_totals(results: Sequence[Result], missing: Sequence[Program]) -> str:
     return "\n".join(lines)
 
 
-def render_page(results: Sequence[Result], missing: Sequence[Program], machine: Mapping[str, Any]) -> str:
-    """Return ``benchmarks/results/programs.md``."""
-    where = f"{machine['cpu']}, {machine['cores']} cores, Python {machine['python']}, torch {machine['torch']}"
-    state = f", load average {machine['load'][0]:.1f} at the start" if machine.get("load") else ""
-    text = [INTRO, f"{machine['date']}, {where}{state}.", "", "| section | programs | right | uncertain | wrong |"]
+def render_page(results: Sequence[Result], missing: Sequence[Program], *, is_busy: bool = False) -> str:
+    """Return the page. ``is_busy``: each third program ran, two at a time, beside two busy processes."""
+    counted = {word: sum(result.verdict == word for result in results) for word in ("right", "uncertain", "wrong")}
+    result = f"{counted['right']} of {len(results)} right, {counted['uncertain']} uncertain, {counted['wrong']} wrong"
+    load = " Each third program ran, two at a time, beside two busy processes." * is_busy
+    text = [INTRO.format(result=result, busy=" on a busy machine" * is_busy, load=load), ""]
+    text.append("| section | programs | right | uncertain | wrong |")
     text.append("|---|---|---|---|---|")
     for section in (*SECTIONS, "all"):
         of = [result for result in results if section in (result.program.section, "all")]
@@ -79,7 +83,6 @@ def render_page(results: Sequence[Result], missing: Sequence[Program], machine: 
         text += [f"| {_cell(result.program.sentence)} | {_figures(result)} | {_verdict(result)} |" for result in of]
     if missing:
         text += ["", "Not run: " + "; ".join(f"{one.sentence} ({one.missing} is not installed)" for one in missing)]
-    text += ["", "Every comparison: `benchmarks/results/programs.json`."]
     return "\n".join(text) + "\n"
 
 

@@ -43,7 +43,7 @@ def test_a_check_that_fails_is_said_and_counts() -> None:
     assert not table.passed({"never_waits": {"layers": good}, "kernels": {"forward": bad}})
     assert not table.passed({"failed": {"device": "Traceback\nRuntimeError: lost"}})
     assert list(table.left_out({"failed": {"device": "Traceback\nRuntimeError: lost"}})) == [
-        "device FAILED: RuntimeError: lost"
+        "- device FAILED: RuntimeError: lost"
     ]
 
 
@@ -51,17 +51,25 @@ def test_a_check_that_fails_is_said_and_counts() -> None:
 def test_the_whole_run_works_on_the_simulated_accelerator(tmp_path: Path) -> None:
     """All parts but the tests, in their smallest form: neither a part nor a variant of autoprof fails."""
     command = [sys.executable, "-m", "benchmarks.gpu", "--device", "sim", "--quick", "--models", "layers"]
-    command += ["--parts", ",".join(run.PARTS[1:]), "--output", str(tmp_path)]
+    command += [
+        "--parts",
+        ",".join(run.PARTS[1:]),
+        "--page",
+        str(tmp_path / "gpu.md"),
+        "--raw",
+        str(tmp_path / "gpu.json"),
+    ]
     root = Path(__file__).resolve().parents[2]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, timeout=300, check=False)
     if done.returncode == 2:
         pytest.skip(done.stderr)
-    results = json.loads((tmp_path / "gpu_sim.json").read_text())
+    results = json.loads((tmp_path / "gpu.json").read_text())
     assert (results["failed"], tuple(results["seconds"])) == ({}, run.PARTS[1:])
-    assert table.own_errors(results["workloads"]["layers"]) == []
-    variants = results["workloads"]["layers"]["blocks"].keys()
-    assert variants >= {"bare", "full", "record_both", "floor_both", "sync_timers"}
+    layers = results["workloads"]["layers"]
+    assert not [error for name, error in layers["errors"].items() if layers["labels"][name].startswith("autoprof")]
+    measured = {name for name, pairs in layers["pairs"].items() if pairs["wall"]["own"]}
+    assert measured >= {"recording", "sinks", "floor", "timers"}
     assert [check["error"] for check in results["never_waits"].values()] == [None]
     assert all(check["measured_ns"] >= 0.99 * check["expected_ns"] for check in results["kernels"].values())
-    assert (tmp_path / "gpu_sim.txt").read_text().strip() in done.stdout
+    assert (tmp_path / "gpu.md").read_text().strip() in done.stdout

@@ -3,7 +3,7 @@
 from collections import Counter
 from typing import Any
 
-from benchmarks.rank_faults.__main__ import has_passed, table
+from benchmarks.rank_faults.__main__ import has_passed, page
 from benchmarks.rank_faults.faults import FIRST_STEP, KINDS, RANKS, STEPS, Fault, Run, draw_runs
 from benchmarks.rank_faults.score import judge
 
@@ -58,7 +58,7 @@ def test_the_goal_needs_the_faults_the_healthy_runs_and_no_hang() -> None:
 
     def entry(right: bool, fault: dict[str, Any] | None, hung: bool = False) -> dict[str, Any]:
         return {
-            "run": {"fault": fault},
+            "run": {"fault": fault, "form": "ddp"},
             "verdict": {"right": right, "accused": not right, "sampled": True},
             "hung": hung,
         }
@@ -69,4 +69,6 @@ def test_the_goal_needs_the_faults_the_healthy_runs_and_no_hang() -> None:
     assert not has_passed([*good, entry(False, fault)])
     assert not has_passed([*good, entry(False, None)])
     assert not has_passed([*good, entry(True, None, hung=True)])
-    assert "19 of 20 faults right in rank, module and phase (95.0%; goal 95 %)" in table(good)
+    text = "\n".join(page(good, 43, 0, forms=False))
+    assert "19 of 20 faults right in rank, module and phase; 0 of 1 healthy runs accused" in text
+    assert "| forward | persistent | 20 | 19 | 1 | 0 |" in text

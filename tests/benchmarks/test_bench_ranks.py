@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchmarks.ranks import describe_run, render, total_ratio
+from benchmarks.ranks import describe_run, page, total_ratio
 
 
 def test_a_burst_that_is_in_few_blocks_counts() -> None:
@@ -26,4 +26,4 @@ def test_the_thread_is_part_of_the_cost() -> None:
     found = describe_run([{**rank, "thread_share": 0.0}, rank])
     assert found["cost"] == pytest.approx(0.006)
     assert found["median_block"] == pytest.approx(0.005)
-    assert "0.60%" in render({2: found}, 20)[1]
+    assert "| 2 | 100.0 ms | 0.60 % [0.60, 0.60] |" in "\n".join(page({2: found}, 20))

@@ -1,11 +1,28 @@
-"""The page of other projects' scripts: its figures are those of the results, and wrong counts are marked."""
+"""The page of other projects' scripts: wrong counts are marked, and scripts without a result are named."""
 
-import json
+from typing import Any
 
-from benchmarks.scripts.__main__ import PAGE, RESULTS
-from benchmarks.scripts.report import render_page
+from benchmarks.scripts.registry import SCRIPTS
+from benchmarks.scripts.report import is_right, page
+
+ONE = SCRIPTS[0]
 
 
-def test_the_page_shows_the_results() -> None:
-    """``benchmarks/results/scripts.md`` is written from the JSON file."""
-    assert PAGE.read_text("utf-8") == render_page(json.loads(RESULTS.read_text("utf-8")))
+def result(found: int) -> dict[str, Any]:
+    """Return the result of a script with 61 steps of its own."""
+    run = {"steps": found, "overhead": 0.01, "findings": [], "longest": None}
+    return {"bare": {"between_ms": 2.0}, "autoprof": {"between_ms": 3.0, "steps": [[61]]}, "runs": [run]}
+
+
+def test_the_page_counts_what_is_right() -> None:
+    """Steps that were not found make a script wrong."""
+    good, bad = ("\n".join(page({ONE.name: result(found)})) for found in (61, 60))
+    assert "steps are right in 1 of 1 scripts" in good
+    assert f"| {ONE.name} | 61 → 61 | 2.0 → 3.0 |" in good
+    assert f"| {ONE.name} | 61 → 60 **wrong** |" in bad
+    assert f"{SCRIPTS[1].name} (not run)" in good
+
+
+def test_a_script_without_a_run_is_not_right() -> None:
+    """An error is no result."""
+    assert not is_right(ONE, {"error": "no checkout"})

@@ -10,7 +10,7 @@ import pytest
 from report_builders import EVIL, frame_of, frames_of, layout_of, save_run
 
 from autoprof.cli import main
-from benchmarks.browser import CHROMIUM, Browser
+from docs.browser import CHROMIUM, Browser
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed")
 

@@ -1,4 +1,4 @@
-"""``python -m tests.zoo``: run the cases, print the table and write it to a page."""
+"""``python -m tests.zoo``: run the cases, print the table, and write it to a page."""
 
 import argparse
 import os
@@ -14,12 +14,8 @@ def main(arguments: list[str] | None = None) -> int:
     """Run, print, write. Return 1 when anything is wrong with any case."""
     parser = argparse.ArgumentParser(prog="python -m tests.zoo", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="only the cases that need no package of the extra 'zoo'")
-    parser.add_argument(
-        "--only", default="", metavar="TEXT", help="only cases whose name has this text; writes no page"
-    )
-    parser.add_argument(
-        "--output", type=Path, help="where the page goes (default: benchmarks/results/zoo.md, when all cases run)"
-    )
+    parser.add_argument("--only", default="", metavar="TEXT", help="only cases whose name has this text")
+    parser.add_argument("--page", type=Path, help="write the page to this file; it is printed as well")
     options = parser.parse_args(arguments)
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # torch's profiler says on stderr when it starts and stops
     warnings.simplefilter("ignore")
@@ -35,11 +31,8 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"{number}/{len(cases)} {'ok' if verdict.passed else 'WRONG'} {case}", file=sys.stderr, flush=True)
     page = render(verdicts)
     print(page)
-    output = options.output
-    if output is None and not options.quick and not options.only:
-        output = HERE.parents[1] / "benchmarks" / "results" / "zoo.md"
-    if output is not None:
-        output.write_text(page, encoding="utf-8")
+    if options.page is not None:
+        options.page.write_text(page, encoding="utf-8")
     return int(not all(verdict.passed for verdict in verdicts))
 
 

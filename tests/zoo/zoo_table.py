@@ -11,6 +11,8 @@ from zoo_harness import Verdict
 HEAD = """\
 # The zoo
 
+**Result**: {identical} of {count} cases identical; full backward hooks change {differs} models and raise on {raises}
+
 {count} cases, {models} of them architectures of torchvision, timm, transformers and diffusers with random weights; the
 others are every sample of torch's own `module_db` ({db} modules) and models made to trip a profiler. Each is trained
 for two steps bare and instrumented (every module, all phases) from the same seed. `make zoo` makes this page;
@@ -67,7 +69,12 @@ def render(verdicts: Sequence[Verdict]) -> str:
     families = {name: list(group) for name, group in groupby(verdicts, key=lambda one: one.case.split("/")[0])}
     models = sum(len(group) for name, group in families.items() if name not in ("nasty", "torch.nn"))
     modules = len({verdict.case.rsplit(" ", 1)[0] for verdict in families.get("torch.nn", [])})
-    text = HEAD.format(count=len(verdicts), models=models, db=modules, where=where())
+    hooks = Counter(verdict.full_backward_hook.split()[0] for verdict in verdicts)
+    identical = sum(one.identical and one.witnessed and one.lean for one in verdicts)
+    text = HEAD.format(
+        count=len(verdicts), models=models, db=modules, where=where(), identical=identical, differs=hooks["differs"],
+        raises=hooks["raises"],
+    )  # fmt: skip
     text += "".join(_totals(name, group) for name, group in families.items())
     text += _totals("all", verdicts)
     for name, group in families.items():

@@ -11,7 +11,7 @@ from torch.nn import functional
 from torch.utils.data import DataLoader, TensorDataset
 
 import autoprof
-from benchmarks.hot_path.models import import_package
+from benchmarks.models import import_package
 
 from ..judge import Judge
 from ..parts import update

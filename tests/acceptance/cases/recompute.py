@@ -15,7 +15,7 @@ from torch.utils.checkpoint import (
     create_selective_checkpoint_contexts,
 )
 
-from benchmarks.hot_path.models import import_package
+from benchmarks.models import import_package
 
 from ..clock import CLOCK
 from ..judge import Judge

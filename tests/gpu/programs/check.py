@@ -348,6 +348,27 @@ def check(folder, names=None):
     return lines
 
 
+def page(lines):
+    """The lines as a page of markdown."""
+    counts = {word: sum(line[0] == word for line in lines) for word in ("OK", "WRONG", "ODD")}
+    text = [
+        "# Are the claims of reports right on a GPU?",
+        "",
+        f"**Result**: {counts['OK']} of {sum(counts.values())} claims right, {counts['WRONG']} wrong, "
+        f"{counts['ODD']} made by no page",
+        "",
+        "Training loops that know nothing of autoprof: sleeping kernels in every phase and on a side stream, slow",
+        "loaders, AMP, a GAN, compiled models, CUDA graphs, failed allocations.",
+        "",
+        "| program | claim | expected | found | verdict |",
+        "|---|---|---|---|---|",
+    ]
+    for word, name, claim, expected, found in lines:
+        cells = (str(one).replace("|", "&#124;") for one in (name, claim, expected, found, word))
+        text.append(f"| {' | '.join(cells)} |")
+    return "\n".join(text) + "\n"
+
+
 def table(lines):
     """The lines as text: the wrong ones again at the end."""
     out = []

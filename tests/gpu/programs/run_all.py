@@ -13,7 +13,7 @@ import sys
 import time
 from pathlib import Path
 
-from check import LOOPS, check, kit, table
+from check import LOOPS, check, kit, page, table
 
 BEGIN = time.monotonic()
 LAST = ("13_compile", "14a_reduce_overhead")  # the slow ones come last
@@ -45,6 +45,7 @@ def main():
     parser.add_argument("--only", default="", help="names or beginnings of names, by commas")
     parser.add_argument("--total", type=float, default=560.0, help="seconds for everything")
     parser.add_argument("--limit", type=float, default=40.0, help="seconds for a program")
+    parser.add_argument("--page", type=Path, help="write the table to this file as a page")
     options = parser.parse_args()
     base = Path(options.folder).resolve()
     names = [name for name in kit.PROGRAMS if name.startswith(tuple(options.only.split(",")))]
@@ -62,7 +63,10 @@ def main():
                 states[way] = run(name, folder, way, limit, expected.get("env", {}))
             print(f"{time.monotonic() - BEGIN:6.1f} s  {name} {way}: {states[way]}", flush=True)
         (folder / "status.json").write_text(json.dumps(states))
-    text = table(check(base, names))
+    lines = check(base, names)
+    text = table(lines)
+    if options.page:
+        options.page.write_text(page(lines))
     (base / "table.txt").write_text(text + "\n")
     print(text)
 
