@@ -3,11 +3,12 @@
 import gc
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 import pytest
 from forking_python import ForkingPython
 from hypothesis import settings
+from outcome_line import describe_outcome
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 """Set before torch is imported, for processes of tests, too. Each core runs tests of its own: a second thread of torch
@@ -41,6 +42,16 @@ def frozen_before() -> None:
     """Leave what earlier files and imports have made out of garbage collections: walking it takes half a second."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session) -> Generator[None, None, None]:
+    """End the output with one line that names the parts that skipped tests need. Workers of xdist print nothing."""
+    yield
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    line = "" if reporter is None else describe_outcome(reporter.stats)
+    if line:
+        reporter.write_line(line)
 
 
 def pytest_unconfigure() -> None:

@@ -19,7 +19,7 @@ def device() -> FakeDevice:
     return FakeDevice(FakeClock(tick_ns=100))
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device here")
+@pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without a GPU")
 def test_without_cuda_it_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     """In one line, with a status of its own."""
     assert main([]) == 2
@@ -63,7 +63,7 @@ def test_the_whole_run_works_on_the_simulated_accelerator(tmp_path: Path) -> Non
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, timeout=300, check=False)
     if done.returncode == 2:
-        pytest.skip(done.stderr)
+        pytest.skip(f"needs the simulated accelerator: {done.stderr}")
     results = json.loads((tmp_path / "gpu.json").read_text())
     assert (results["failed"], tuple(results["seconds"])) == ({}, run.PARTS[1:])
     layers = results["workloads"]["layers"]

@@ -267,7 +267,7 @@ def test_the_allocators_snapshot_is_written_with_the_rank(tmp_path: Path) -> Non
     assert capture.files[-1].exists()
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a device")
+@pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without a GPU")
 def test_without_a_device_there_is_no_snapshot_and_a_note() -> None:
     """And activities that are not there are named."""
     capture = captured(Program(), snapshot=True, activities=["cpu", "cuda"])

@@ -39,7 +39,7 @@ def test_the_healthy_twin_has_no_finding(defect: Defect) -> None:
 @pytest.mark.parametrize("defect", DEFECTS, ids=name_of)
 def test_the_explanation_of_a_defect_is_short_and_by_its_schema(defect: Defect, tmp_path: Path) -> None:
     """At most 4 kB, with the defect's rule among the causes, each with an experiment in the schema's words."""
-    jsonschema = pytest.importorskip("jsonschema", reason="the package jsonschema is not installed")
+    jsonschema = pytest.importorskip("jsonschema", reason="needs jsonschema")
     folder = RunFolder.create(tmp_path)
     folder.write_summary(run(defect, True), [])
     folder.finish("closed")

@@ -64,7 +64,7 @@ def test_the_phase_is_the_sum_of_its_parts_to_the_nanosecond(monkeypatch: pytest
     model, clock = mlp(), FakeClock()
     inner = getattr(clip_grad, "_get_total_norm", None)
     if inner is None:
-        pytest.skip("clipping is one function in torch before 2.6, with nothing inside that could be slow")
+        pytest.skip("needs torch 2.6: before, clipping is one function, with nothing inside that could be slow")
 
     def slow(*args: Any, **kwargs: Any) -> torch.Tensor:
         clock.advance(7)

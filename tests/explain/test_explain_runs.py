@@ -22,7 +22,7 @@ from autoprof.summary import Finding, Summary
 from autoprof.testing import FakeClock
 from tests.defects.training import MS, Layer, four_layers, train
 
-jsonschema = pytest.importorskip("jsonschema", reason="the package jsonschema is not installed")
+jsonschema = pytest.importorskip("jsonschema", reason="needs jsonschema")
 
 
 def save(summary: Summary, *, ended: str = "closed", **info: Any) -> Path:

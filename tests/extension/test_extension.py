@@ -17,7 +17,7 @@ import pytest
 
 from autoprof._capture.marks import codes
 
-_c = pytest.importorskip("autoprof._capture.marks._c")
+_c = pytest.importorskip("autoprof._capture.marks._c", reason="needs the extension in C")
 
 
 @pytest.mark.parametrize("check", extension_alone.CHECKS, ids=lambda check: check.__name__)
@@ -45,7 +45,7 @@ def test_the_extension_compiles_without_a_warning(tmp_path: Path) -> None:
     """With -Wall -Wextra, for the Python that runs the tests."""
     compiler = shlex.split(str(sysconfig.get_config_var("CC") or "cc"))[0]
     if sys.platform != "linux" or shutil.which(compiler) is None or shutil.which("cc") is None:
-        pytest.skip("no compiler")
+        pytest.skip("needs a C compiler")
     build_extension.build(tmp_path / "_c.so", [])
     extension_alone.load(tmp_path / "_c.so")
 

@@ -15,7 +15,7 @@ from torch import nn
 
 import autoprof
 
-pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs POSIX: its signals")
 
 
 def ask(number: int) -> int | None:

@@ -108,7 +108,7 @@ for i in range(6):
 @pytest.mark.parametrize("end", _quick(*COVERING, quick=("SIGINT",)))
 def test_the_status_of_a_training_under_autoprof_run_is_its_own_with_every_sink(end: str, tmp_path: Path) -> None:
     """The training is recorded, and ends as the bare program does."""
-    pytest.importorskip("tensorboard")
+    pytest.importorskip("tensorboard", reason="needs tensorboard")
     event = textwrap.indent(ENDS[end][0], " " * 8)
     (tmp_path / "program.py").write_text(TRAINING.format(event=event))
     (tmp_path / "rules.json").write_text(json.dumps({"sinks": ast.literal_eval(FILES)}))

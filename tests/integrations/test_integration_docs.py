@@ -86,7 +86,7 @@ def test_a_program_of_the_page_records_its_steps(
     """It runs as it stands, and its folder holds as many steps as its optimizer made."""
     missing = [package for package in PACKAGES[framework] if not importlib.util.find_spec(package)]
     if missing:
-        pytest.skip(f"not installed: {', '.join(missing)}")
+        pytest.skip(f"needs {' and '.join(missing)}")
     monkeypatch.chdir(tmp_path)
     given = names(framework, tmp_path, monkeypatch)
     exec(compile(BLOCKS[framework, number], f"docs/frameworks.md, {framework}", "exec"), given)

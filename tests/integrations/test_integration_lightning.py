@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 INSTALLED = [name for name in ("lightning", "pytorch_lightning") if importlib.util.find_spec(name)]
 if not INSTALLED:
-    pytest.skip("neither lightning nor pytorch_lightning is installed", allow_module_level=True)
+    pytest.skip("needs lightning: or pytorch_lightning", allow_module_level=True)
 with warnings.catch_warnings():  # older versions use deprecated functions when they are imported
     warnings.simplefilter("ignore")
     PACKAGES = {name: importlib.import_module(name) for name in INSTALLED}

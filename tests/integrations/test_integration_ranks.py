@@ -78,7 +78,7 @@ def run(program: str, folder: Path, *options: str) -> bool:
 def test_the_ranks_that_lightning_starts_share_a_folder(tmp_path: Path) -> None:
     """The first process starts the second; each ``fit`` has a run with both ranks."""
     if not importlib.util.find_spec("lightning"):
-        pytest.skip("the package lightning is not installed")
+        pytest.skip("needs lightning")
     # Lightning looks for a free port, and listens on it later.
     folder = next(folder for folder in (tmp_path / f"{attempt}" for attempt in range(5)) if run(DDP, folder))
     runs = sorted((folder / "runs").iterdir())

@@ -9,8 +9,8 @@ from attached import is_marked
 from framework_runs import ending, frames, times
 from torch import Tensor, nn
 
-transformers = pytest.importorskip("transformers", reason="the package transformers is not installed")
-pytest.importorskip("accelerate", reason="the Trainer of transformers needs accelerate")
+transformers = pytest.importorskip("transformers", reason="needs transformers")
+pytest.importorskip("accelerate", reason="needs accelerate: the Trainer of transformers uses it")
 
 from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainerCallback, TrainingArguments  # noqa: E402
 

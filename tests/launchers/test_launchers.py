@@ -63,7 +63,7 @@ def need(*packages: str) -> None:
     """Skip a launcher that is not installed."""
     missing = [name for name in packages if importlib.util.find_spec(name) is None]
     if missing:
-        pytest.skip(f"{', '.join(missing)}: not installed")
+        pytest.skip(f"needs {' and '.join(missing)}")
 
 
 TORCHRUN = [PYTHON, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]

@@ -59,7 +59,7 @@ def test_a_sparse_tensor_holds_indices_and_values() -> None:
 
 def test_a_wrapper_holds_what_it_wraps() -> None:
     """A subclass that flattens into tensors counts as these: so does a DTensor, as its local shard."""
-    pytest.importorskip("torch.testing._internal.two_tensor")
+    pytest.importorskip("torch.testing._internal.two_tensor", reason="needs a torch with TwoTensor")
     from torch.testing._internal.two_tensor import TwoTensor
 
     assert held(TwoTensor(torch.zeros(5), torch.zeros(5))) == 40
@@ -67,8 +67,8 @@ def test_a_wrapper_holds_what_it_wraps() -> None:
 
 def test_a_dtensor_holds_its_local_shard() -> None:
     """Of eight rows on two ranks, four."""
-    if not hasattr(pytest.importorskip("torch.distributed.tensor"), "DTensor"):
-        pytest.skip("not public in torch before 2.5")
+    if not hasattr(pytest.importorskip("torch.distributed.tensor", reason="needs torch 2.5"), "DTensor"):
+        pytest.skip("needs torch 2.5: DTensor is not public before")
     from torch.distributed.tensor import DTensor, Shard, init_device_mesh
 
     torch.distributed.init_process_group("gloo", rank=0, world_size=1, store=torch.distributed.HashStore())

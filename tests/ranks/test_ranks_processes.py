@@ -16,7 +16,7 @@ from autoprof import read_run
 from autoprof.frame import Phase
 from autoprof.summary import OTHER_TARGETS, Summary
 
-pytestmark = pytest.mark.skipif(not torch.distributed.is_available(), reason="torch is built without distributed")
+pytestmark = pytest.mark.skipif(not torch.distributed.is_available(), reason="needs a torch with distributed")
 WORKER = Path(__file__).with_name("rank_worker.py")
 PATHS = [str(WORKER.parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(PATHS)}

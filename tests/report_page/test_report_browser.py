@@ -12,7 +12,7 @@ from report_builders import EVIL, frame_of, frames_of, layout_of, save_run
 from autoprof.cli import main
 from docs.browser import CHROMIUM, Browser
 
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed")
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
 
 BLOCK = ".icicle .block"
 

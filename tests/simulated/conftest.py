@@ -63,7 +63,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
         _outcomes[file] = _run(items, pyfuncitem.config.rootpath)
     outcome = _outcomes[file].get(pyfuncitem.nodeid, {"outcome": "failed", "text": _outcomes[file][""]["text"]})
     if outcome["outcome"] == "skipped":
-        pytest.skip(outcome["text"])
+        pytest.skip(outcome["text"].removeprefix("Skipped: "))
     if outcome["outcome"] == "failed":
         pytest.fail(outcome["text"], pytrace=False)
     return True

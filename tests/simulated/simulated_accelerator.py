@@ -50,13 +50,13 @@ _loaded: Simulated | None = None
 def build() -> Path:
     """Return the compiled library, from the cache of torch's extensions or made now (8 s of one core)."""
     if not sys.platform.startswith("linux"):
-        raise CannotBuildError("the simulated accelerator is for Linux only")
+        raise CannotBuildError("needs Linux: the simulated accelerator is for no other system")
     version = tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2])
     if version < FIRST_TORCH:
-        raise CannotBuildError(f"the simulated accelerator needs torch {FIRST_TORCH[0]}.{FIRST_TORCH[1]}")
+        raise CannotBuildError(f"needs torch {FIRST_TORCH[0]}.{FIRST_TORCH[1]}: the simulated accelerator")
     compiler = os.environ.get("CXX") or shutil.which("g++") or shutil.which("c++")
     if compiler is None:
-        raise CannotBuildError("no C++ compiler: the simulated accelerator cannot be built")
+        raise CannotBuildError("needs a C++ compiler: g++ or c++, for the simulated accelerator")
     from torch.utils import cpp_extension  # slow to import
 
     command = [

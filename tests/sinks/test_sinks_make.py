@@ -50,7 +50,7 @@ def test_a_sink_that_cannot_open_closes_the_others(tmp_path: Path, clock: Clock)
 
 def test_wandb_without_a_key_is_an_error_of_ours(tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     """At set-up, with what to do; the traceback of wandb is the cause."""
-    wandb = pytest.importorskip("wandb")
+    wandb = pytest.importorskip("wandb", reason="needs wandb")
     for variable in ("WANDB_API_KEY", "WANDB_MODE", "WANDB_IDENTITY_TOKEN_FILE"):
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
