@@ -9,7 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from functools import cache
-from importlib.util import find_spec
+from importlib.machinery import PathFinder
 from pathlib import Path
 
 import pytest
@@ -67,7 +67,8 @@ def source_of(program: str) -> Path | None:
         return ROOT / program
     path = ROOT / program.replace(".", "/")
     found = next((one for one in (path.with_suffix(".py"), path / "__main__.py") if one.exists()), None)
-    if found is None and find_spec(program.partition(".")[0]) is None:
+    # Not by ``find_spec`` of importlib.util: setuptools replaces distutils for good once ``pip`` is looked for.
+    if found is None and PathFinder.find_spec(program.partition(".")[0]) is None:
         extras = "".join(requirements_of(extra) for extra in extras_of(program))
         assert re.search(rf'^ +"{program}\b', extras, re.MULTILINE), f"python -m {program}: no such module"
     return found
