@@ -76,7 +76,7 @@ def check() -> int:
 
 
 def run(parts: list[Part], output: Path, *, quick: bool, is_named: bool) -> int:
-    """Measure the parts one after the other; one that fails does not stop the others, Ctrl-C and SIGTERM keep what is done."""
+    """Measure the parts one after the other; a failure stops no other, Ctrl-C and SIGTERM keep what is done."""
     states: dict[str, str] = {}
     status = 0
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
