@@ -76,9 +76,10 @@ def check() -> int:
 
 
 def run(parts: list[Part], output: Path, *, quick: bool, is_named: bool) -> int:
-    """Measure the parts one after the other; one that fails does not stop the others, Ctrl-C keeps what is done."""
+    """Measure the parts one after the other; a failure stops no other, Ctrl-C and SIGTERM keep what is done."""
     states: dict[str, str] = {}
     status = 0
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         for number, part in enumerate(parts, 1):
             lacks = "" if quick and "--device sim" in part.quick else part.missing()
@@ -90,6 +91,8 @@ def run(parts: list[Part], output: Path, *, quick: bool, is_named: bool) -> int:
             print(f"== {part.name}: {states[part.name]}", flush=True)
     except KeyboardInterrupt:
         status = INTERRUPTED
+    finally:
+        signal.signal(signal.SIGTERM, before)
     print("", *(f"{name:16} {state}" for name, state in states.items()), sep="\n")
     return int(status)
 

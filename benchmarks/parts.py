@@ -112,7 +112,7 @@ PARTS: Final = (
         f"{_ACCEPTANCE} --part times",
         _PROGRAMS,
         14,
-        quick="--only chain",
+        quick="--only ^checkpoint_child",
     ),
     Part(
         "programs_causes",
@@ -120,7 +120,7 @@ PARTS: Final = (
         f"{_ACCEPTANCE} --part causes",
         _PROGRAMS,
         14,
-        quick="--only loader",
+        quick="--only ^queue_runs_dry",
     ),
     Part(
         "programs_busy",
@@ -128,7 +128,7 @@ PARTS: Final = (
         f"{_ACCEPTANCE} --part busy",
         _PROGRAMS,
         18,
-        quick="--only chain",
+        quick="--only ^checkpoint_child",
     ),
     Part(
         "zoo",

@@ -181,15 +181,14 @@ def _gpt(size: Size) -> tuple[list[Bound], dict[str, list[Process]]]:
     recorded = [one.figure("steps") for one in runs["own"]]
     wanted = -(-RECORDED * size.steps // STEPS)
     text = f"{', '.join(map(str, recorded))} of {size.steps} steps recorded, {runs['own'][-1].figure('rows')} rows"
-    kind = "GPT-2 of transformers" if gpt2.has_transformers() else "GPT-2 in plain torch"
 
     def make() -> Workload:
-        model, _, step = gpt2.make(tuple(map(int, size.gpt.split(","))))
+        model, step = gpt2.make(tuple(map(int, size.gpt.split(","))))
         return Workload("gpt2", "GPT-2", model, step, {"targets": [{"match": ".+"}]})
 
     bounds = [
-        Bound(f"{kind}, one line: steps recorded", f"≥ {wanted}", text, min(recorded) >= wanted),
-        at_most(f"{kind}: overhead", 0.5, percent(_turns(size, make, {})), unit=" %"),
+        Bound("GPT-2, one line: steps recorded", f"≥ {wanted}", text, min(recorded) >= wanted),
+        at_most("GPT-2, one line: overhead", 0.5, percent(_turns(size, make, {})), unit=" %"),
     ]
     return bounds, runs
 

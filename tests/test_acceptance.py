@@ -98,8 +98,7 @@ def test_the_table_and_the_page_show_a_wrong_figure() -> None:
     """A wrong figure is shown with its truth, its reported value and the difference."""
     entry = Program("loop", "steps", "a loop", lambda: Judge(FixedSession()))
     result = Result(entry, (Check("steps", "60", "120", "wrong", "+60"),), None, 1.0, "")
-    machine = {"date": "today", "cpu": "a processor", "cores": 2, "python": "3.11", "torch": "2.13"}
-    page = render_page([result], [], machine)
+    page = render_page([result], [])
     assert "| a loop | steps: 60 → 120 | wrong: steps +60 |" in page
     assert "steps: 120, truth 60 (+60)" in render_result(result)
     assert "steps               1      0          0      1" in render_totals([result], [])

@@ -13,6 +13,7 @@ MEASURED = ("acceptance", "gpu")
 EXCEPTIONS = {
     "test_no_time.py": "the sources below, in which a time has to be found",
     "launchers/programs/workload.py": "a slow rank under a real launcher: `make launchers` looks at its place, no time",
+    "extension/extension_alone.py": "the order of readings of one clock, and counts of references; no length of time",
 }
 """Files that sleep or compare times, each with the reason."""
 CLOCKS = frozenset(

@@ -105,10 +105,9 @@ def _train(name: str, build: Build) -> tuple[list[Rows], list[tuple[float, float
 def page(results: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
     """Yield the result and the tables."""
     yield f"{counted(results)} pairs right"
-    yield (
-        "One module does ten times the work. Milliseconds by which the phase, the module's row, and the rows of\n"
-        "kernels that compute parts of it and of another module grew. A phase that grew by less than 2 ms is not judged.\n"
-    )
+    yield "One module does ten times the work. The milliseconds say how much the phase, the module's row, and the rows"
+    yield "of kernels that compute parts of it and of another module grew. A phase that grew by less than 2 ms is not"
+    yield "judged.\n"
     header = ("pair", "module", "forward: step, row + fused rows", "backward: step, row + fused rows", "verdict", "")
     yield from markdown(header, (_cells(name, one) for name, one in results.items()))
     yield from problems(results)

@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[2]
 SCRIPTS = sorted((ROOT / ".ci").glob("*.py"))
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
 [PHONY] = re.findall(r"^\.PHONY: (.+)$", MAKEFILE, re.MULTILINE)
-MAKE = shutil.which("make") or pytest.skip("no make", allow_module_level=True)
+MAKE = shutil.which("make") or pytest.skip("needs make", allow_module_level=True)
 
 
 @cache
