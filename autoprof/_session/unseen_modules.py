@@ -7,7 +7,7 @@ from typing import Any, Final
 from weakref import WeakSet, ref
 
 from .._capture.graphs.naming import OLD_TORCH, names_kernels
-from .._capture.hooks.call_sites import has_own_call
+from .._capture.hooks.call_sites import loses_marks
 from .._capture.marks.codes import ENTER, INDEX_MASK, KIND_BITS, KIND_MASK
 from .._capture.recorder import Recorder
 from .._core.names import shorten, visible
@@ -45,10 +45,6 @@ class UnseenModules(Observer):
         targets = tuple(targets)
         self._named = set(find_unseen(model, [target.module for target in targets]))
         """The fqns of modules without hooks that a note names already."""
-        nodes = walk(model)
-        kinds = {kind for kind in {type(node.module) for node in nodes} if has_own_call(kind)}
-        self._own_calls = {node.fqn for node in nodes if type(node.module) in kinds}
-        """The fqns of modules that are not timed outside of graphs once torch has compiled."""
         self._model_hidden = False
         """Whether torch compiled a function around the model, so that no module is seen: a note says so."""
         self._compiled = self._found = False
@@ -89,8 +85,7 @@ class UnseenModules(Observer):
             if label.fqn is not None and label.fqn in expected and not self._graphs.has_names(label.fqn)
         }
         self._named.update(unseen)
-        if self._own_calls:
-            self._name_own_calls(unseen, expected)
+        self._name_lost(unseen, expected)
         if not unseen:
             return
         names = shorten(visible(", ".join(unseen.values())), 200)
@@ -109,18 +104,20 @@ class UnseenModules(Observer):
                 f"torch.compile: no rows for {names}, whose time is in the compiled module around them: {reason}"
             )
 
-    def _name_own_calls(self, unseen: dict[str, str], expected: frozenset[str]) -> None:
-        """Note the modules that lose their marks once torch compiles, and take them out of ``unseen``."""
-        lost = {fqn for fqn in expected & self._own_calls if not self._graphs.has_names(fqn)}
+    def _name_lost(self, unseen: dict[str, str], expected: frozenset[str]) -> None:
+        """Note the modules that lost their marks when torch compiled, and take them out of ``unseen``."""
+        model = self._model()
+        losing = () if model is None else (node.fqn for node in walk(model) if loses_marks(node.module))
+        lost = {fqn for fqn in losing if fqn in expected and not self._graphs.has_names(fqn)}
         self._named.update(lost)
         for fqn in lost:
             unseen.pop(fqn, None)
         if lost:
             names = shorten(visible(", ".join(sorted(fqn or "the model itself" for fqn in lost))), 200)
             self._notes.warn_once(
-                f"torch.compile: no rows for {names}: their class, or one derived from it, defines `__call__`, and "
-                "timing such modules outside of compiled graphs would make torch compile them at each call. Their time "
-                "is in the module around them"
+                f"torch.compile: no rows for {names}: a module of their class has hooks or a `forward` of its own, or "
+                "the class or one derived from it defines `__call__`. Timing such modules outside of compiled graphs "
+                "would make torch compile them at each call"
             )
 
     def frames(self, run: FrameRun) -> None:

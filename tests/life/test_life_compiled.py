@@ -322,5 +322,46 @@ def test_eager_layers_with_a_call_of_their_own_are_named_once_torch_has_compiled
             run(model(X)).sum().backward()
             watched.step()
         notes = watched.session.summary().notes
-    assert [note for note in notes if "no rows for 0: their class" in note] == list(notes)
+    assert [note for note in notes if "no rows for 0: a module of their class" in note] == list(notes)
     assert any(span.fqn == "1" for span in watched.frames[-1].spans)
+
+
+class Scaled(nn.Module):
+    """A class of its own for each case: from none of them is one with a call of its own derived."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(4, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.inner(x)
+
+
+def forward_of_its_own(block: nn.Module) -> None:
+    forward = block.forward
+    block.forward = lambda x: forward(x) * 2
+
+
+def hook_of_its_own(block: nn.Module) -> None:
+    block.register_forward_hook(lambda _module, _inputs, output: output * 2)
+
+
+@pytest.mark.parametrize("change", [forward_of_its_own, hook_of_its_own])
+@pytest.mark.parametrize("late", [False, True], ids=["watched first", "compiled first"])
+def test_a_block_that_dynamo_traces_through_its_call_is_compiled_once(
+    change: Callable[[nn.Module], None], late: bool
+) -> None:
+    """As accelerate, exported modules and activation checkpointing of transformers make them."""
+    backend = Graphs()
+    kind = type("Scaled", (Scaled,), {"forward": Scaled.forward})
+    model = nn.Sequential(kind(), kind())
+    for block in model:
+        change(block)
+    run = torch.compile(model, backend=backend, fullgraph=True)
+    if late:
+        run(X)
+    with Watched(model, config=everything(step="manual")) as watched:
+        for _ in range(4):
+            run(X).sum().backward()
+            watched.step()
+    assert backend.count == 1

@@ -4,9 +4,9 @@
 While a session is open, a table takes the attribute's place in the classes of marked modules: for a module in the
 table it returns the module's *site*, which calls its entries and, between them, what torch would have called. Nothing
 is stored in a module. So copies, pickles and replicas of a module have no marks, and code that asks whether a module
-has hooks finds none. ``nn.Module`` itself stays as it is: graphs of models whose classes have a ``__call__`` of their
-own are guarded by its attribute, and from torch 2.15 on also by the absence of the attribute in those classes. So the
-table leaves such a class for good once torch compiles (``has_own_call``).
+has hooks finds none. ``nn.Module`` itself stays as it is: graphs of modules that dynamo traces through their call are
+guarded by its attribute, and from torch 2.15 on also by the absence of the attribute in their classes. So the table
+leaves the classes of such modules for good once torch compiles (``loses_marks``).
 
 The table and its sites are in C: ``marks/call_site.c``.
 """
@@ -14,11 +14,15 @@ The table and its sites are in C: ``marks/call_site.c``.
 from __future__ import annotations
 
 from functools import partial
+from inspect import getattr_static
+from types import FunctionType
 from typing import Any, Final
+from weakref import WeakSet
 
+import torch
 from torch import nn
 
-from ..._process.replace import Attribute, InCompiler, Replacement
+from ..._process.replace import Attribute, InCompiler, Replacement, has_compiled
 from ..handle import Handle
 from ..marks.native import extension
 
@@ -44,13 +48,16 @@ def _alias_replica(original: Any, listeners: list[Any]) -> Any:
 _attributes: Final[dict[type, Replacement]] = {}
 """The replaced attributes by the class that has them."""
 _keepers: Final[list[Handle]] = []
+_models: Final[WeakSet[nn.Module]] = WeakSet()
+"""The models of the sessions, in whose modules torch may trace a call."""
 _REPLICATE: Final = Replacement(
     Attribute(nn.Module, "_replicate_for_data_parallel"), _alias_replica, in_compiler=InCompiler.PRESENT
 )
 
 
-def keep_calls() -> Handle:
-    """Keep the table in place, also while it has no sites, until the handle is removed."""
+def keep_calls(model: nn.Module) -> Handle:
+    """Keep the table in place for a model, also while it has no sites, until the handle is removed."""
+    _models.add(model)
     handle = Handle()
     _keepers.append(handle)
     handle.add(partial(_keep_no_longer, handle))
@@ -80,22 +87,61 @@ def place_table(module: nn.Module) -> None:
     written = (cls for cls in kind.__mro__ if "forward" in vars(cls) and cls is not nn.Module)
     kind = next(written, kind)
     if kind not in _attributes:
-        in_compiler = InCompiler.RETIRED if has_own_call(kind) else InCompiler.ABSENT
-        _attributes[kind] = Replacement(
-            Attribute(kind, NAME), lambda _original, _listeners: table, in_compiler=in_compiler
-        )
+        place = Attribute(kind, NAME)
+        in_compiler = partial(_in_compiler, kind)
+        _attributes[kind] = Replacement(place, lambda _original, _listeners: table, in_compiler=in_compiler)
         _attributes[kind].hold(table)
 
 
-def has_own_call(kind: type) -> bool:
+def _in_compiler(kind: type) -> InCompiler:
+    """Return whether the table leaves a class for good once torch compiles."""
+    modules = (module for model in [*_models] for module in model.modules())
+    traced = _has_own_call(kind) or any(isinstance(module, kind) and _is_traced(module) for module in modules)
+    return InCompiler.RETIRED if traced else InCompiler.ABSENT
+
+
+def loses_marks(module: nn.Module) -> bool:
+    """Return whether a module has no marks outside of compiled graphs, because torch has compiled."""
+    kinds = (kind for kind in type(module).__mro__ if kind in _attributes)
+    return has_compiled() and any(_in_compiler(kind) is InCompiler.RETIRED for kind in kinds)
+
+
+def _is_traced(module: nn.Module) -> bool:
+    """Return whether dynamo traces a module's call; in the usual case it traces the ``forward`` of its class alone.
+
+    The conditions are those of ``UnspecializedNNModuleVariable.call_function`` in torch 2.15.
+    """
+    if _is_dynamos(type(module)) or isinstance(module, torch.jit.ScriptModule):
+        return False
+    own = vars(module)
+    replaced = [own[name] for name in ("forward", "_call_impl") if name in own]
+    # A method that was compiled alone is called from outside of its graph.
+    if any(not hasattr(one, "_torchdynamo_orig_callable") for one in replaced):
+        return True
+    # Dynamo knows the modules that FSDP manages, and calls their hooks outside of graphs.
+    hooks = (hook for name in _HOOKS for hook in (own.get(name) or {}).values())
+    if any(not str(getattr(hook, "__module__", "")).startswith("torch.distributed.") for hook in hooks):
+        return True
+    return type(getattr_static(type(module), "forward", None)) is not FunctionType
+
+
+def _is_dynamos(kind: type) -> bool:
+    """Return whether a class is one of dynamo's wrappers, whose call it never traces."""
+    return kind.__module__.startswith("torch._dynamo.")
+
+
+_HOOKS: Final = ("_backward_hooks", "_backward_pre_hooks", "_forward_hooks", "_forward_pre_hooks")
+"""The hooks of a module, by the names of their tables."""
+
+
+def _has_own_call(kind: type) -> bool:
     """Return whether a class of modules, or one derived from it, has a ``__call__`` that is not torch's.
 
-    Dynamo traces such a ``__call__`` and guards each class on the way to ``nn.Module``. It never traces the call of its
-    own wrapper, which has one too.
+    Dynamo traces such a ``__call__`` and guards each class on the way to ``nn.Module``.
     """
     if kind.__call__ is not nn.Module.__call__:
-        return not kind.__module__.startswith("torch._dynamo.")
-    return any(map(has_own_call, kind.__subclasses__()))
+        return not _is_dynamos(kind)
+    return any(map(_has_own_call, kind.__subclasses__()))
 
 
 def _release() -> None:
