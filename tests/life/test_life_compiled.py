@@ -312,11 +312,8 @@ def test_a_call_between_a_class_and_its_parents_is_compiled_once(kind: type[nn.M
     assert backend.count == 1
 
 
-def test_eager_layers_with_a_call_of_their_own_are_named_once_torch_has_compiled(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Where graphs guard their classes, their rows end: the report says why, and the other layers keep theirs."""
-    monkeypatch.setattr("autoprof._capture.hooks.call_sites._GUARDS_CLASSES", True)
+def test_eager_layers_with_a_call_of_their_own_are_named_once_torch_has_compiled() -> None:
+    """Their rows end there: the report says why, and the other layers keep theirs."""
     backend = Graphs()
     model = nn.Sequential(Called(), nn.Linear(4, 4))
     run = torch.compile(lambda x: x * 2, backend=backend)

@@ -94,16 +94,14 @@ def place_table(module: nn.Module) -> None:
 
 
 _GUARDS_CLASSES: Final = tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 14)
-"""Whether graphs may guard that a class has no such attribute: torch 2.15 does, 2.13 does not, 2.14 was not tried."""
+"""Whether graphs guard classes also for what a module alone has: torch 2.15 does, 2.13 not; 2.14 was not tried."""
 
 
 def _in_compiler(kind: type) -> InCompiler:
     """Return whether the table leaves a class for good once torch compiles."""
-    if not _GUARDS_CLASSES:
-        return InCompiler.ABSENT
     modules = (module for model in [*_models] for module in model.modules())
-    traced = _has_own_call(kind) or any(isinstance(module, kind) and _is_traced(module) for module in modules)
-    return InCompiler.RETIRED if traced else InCompiler.ABSENT
+    traced = _GUARDS_CLASSES and any(isinstance(module, kind) and _is_traced(module) for module in modules)
+    return InCompiler.RETIRED if traced or _has_own_call(kind) else InCompiler.ABSENT
 
 
 def loses_marks(module: nn.Module) -> bool:
