@@ -12,7 +12,6 @@ from torch import nn
 
 from ..devices import Clock, ClockLimits, Reading
 from ..frame import Phase
-from .hooks.call_sites import table
 from .hooks.module import ModuleProbe
 from .hooks.module_hooks import make_hooks
 from .recorder import Recorder
@@ -26,10 +25,6 @@ COLD: Final = 10
 
 class _Scratch(nn.Module):
     """A module of almost no work, whose calls run no hook that the program has registered for all modules."""
-
-    def __call__(self, value: Any) -> Any:
-        site = table.find(self)
-        return self._call_impl(value) if site is None else site(value)
 
     def _call_impl(self, value: Any) -> Any:
         return None if value is None else value * 1.0

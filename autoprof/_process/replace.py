@@ -97,9 +97,8 @@ class InCompiler(Enum):
 class Replacement:
     """One function, replaced as long as a session holds it.
 
-    ``place`` has the methods of ``Attribute``. A function as ``in_compiler`` is asked each time. ``make`` makes the
-    replacement; the default calls the listeners before and after each call. Several replacements may share one list of
-    ``listeners``.
+    ``place`` has the methods of ``Attribute``. ``make`` makes the replacement; the default calls the listeners before
+    and after each call. Several replacements may share one list of ``listeners``.
     """
 
     def __init__(
@@ -107,7 +106,7 @@ class Replacement:
         place: Any,
         make: Make | None = None,
         *,
-        in_compiler: InCompiler | Callable[[], InCompiler] = InCompiler.ABSENT,
+        in_compiler: InCompiler = InCompiler.ABSENT,
         listeners: list[Any] | None = None,
     ) -> None:
         self.listeners: list[Any] = [] if listeners is None else listeners
@@ -159,18 +158,15 @@ class Replacement:
         """Put the replacement in place if a session holds it."""
         if not self._holders or self._ours is not None:
             return
-        if has_compiled() and self._state() is InCompiler.RETIRED:
+        if has_compiled() and self._in_compiler is InCompiler.RETIRED:
             return
         self._original = self._place.get()
         self._ours = self._replacement(self._original)
         self._place.put(self._ours)
 
-    def _state(self) -> InCompiler:
-        return self._in_compiler if isinstance(self._in_compiler, InCompiler) else self._in_compiler()
-
     def put_back(self, *, compiling: bool = False) -> bool:
         """Put the original back; return False where another package's wrapper is in the way."""
-        if self._ours is None or (compiling and self._state() is InCompiler.PRESENT):
+        if self._ours is None or (compiling and self._in_compiler is InCompiler.PRESENT):
             return True
         if self._place.get() is not self._ours:
             return False

@@ -354,7 +354,7 @@ class _Builder:
 
     def _unseen_modules(self) -> UnseenModules:
         unseen = UnseenModules(self._recorder, self._model, self._selection, self._graphs, self._notes)
-        self._attached.add(keep_calls(self._model).remove)
+        self._attached.add(keep_calls().remove)
         self._attached.add(around_compiler(lambda: None, unseen.compiled).remove)
         if self._settings.compile in ("inside", "names"):
             self._attached.add(self._graphs.follow(again=self._settings.compile == "names").remove)

@@ -7,14 +7,13 @@ from typing import Any, Final
 from weakref import WeakSet, ref
 
 from .._capture.graphs.naming import OLD_TORCH, names_kernels
-from .._capture.hooks.call_sites import loses_marks
 from .._capture.marks.codes import ENTER, INDEX_MASK, KIND_BITS, KIND_MASK
 from .._capture.recorder import Recorder
 from .._core.names import shorten, visible
 from .._core.notes import Notes
 from .._resolve import RawStep
 from .._resolve.observer import Observer
-from .._targets import Target, find_unseen, unwrap, walk
+from .._targets import Target, find_unseen, unwrap
 from ..frame import FrameRun, Layout
 from .compiled_graphs import CompiledGraphs
 
@@ -85,7 +84,6 @@ class UnseenModules(Observer):
             if label.fqn is not None and label.fqn in expected and not self._graphs.has_names(label.fqn)
         }
         self._named.update(unseen)
-        self._name_lost(unseen, expected)
         if not unseen:
             return
         names = shorten(visible(", ".join(unseen.values())), 200)
@@ -102,22 +100,6 @@ class UnseenModules(Observer):
             reason = reason or (COMPILED_ELSEWHERE if names_kernels() else OLD_TORCH)
             self._notes.warn_once(
                 f"torch.compile: no rows for {names}, whose time is in the compiled module around them: {reason}"
-            )
-
-    def _name_lost(self, unseen: dict[str, str], expected: frozenset[str]) -> None:
-        """Note the modules that lost their marks when torch compiled, and take them out of ``unseen``."""
-        model = self._model()
-        losing = () if model is None else (node.fqn for node in walk(model) if loses_marks(node.module))
-        lost = {fqn for fqn in losing if fqn in expected and not self._graphs.has_names(fqn)}
-        self._named.update(lost)
-        for fqn in lost:
-            unseen.pop(fqn, None)
-        if lost:
-            names = shorten(visible(", ".join(sorted(fqn or "the model itself" for fqn in lost))), 200)
-            self._notes.warn_once(
-                f"torch.compile: no rows for {names}: a module of their class has hooks or a `forward` of its own, or "
-                "the class or one derived from it defines `__call__`. Timing such modules outside of compiled graphs "
-                "would make torch compile them at each call"
             )
 
     def frames(self, run: FrameRun) -> None:

@@ -18,7 +18,7 @@ from torch import nn
 
 from ..._core.failures import contain, ignore
 from ..._process.replace import Attribute, InCompiler, Replacement, call_after
-from .call_sites import NAME, drop_site, place_table, site_of, table
+from .call_sites import drop_site, site_of, table
 
 _open: list[CompiledCalls] = []
 _compile_method: Final = Replacement(Attribute(nn.Module, "compile"), call_after, in_compiler=InCompiler.PRESENT)
@@ -72,14 +72,13 @@ class CompiledCalls:
             if marked is not None and marked is not wrapper:
                 self._wrappers = [one for one in self._wrappers if one() is not None]
                 self._wrappers.append(weakref.ref(wrapper))
-                place_table(wrapper)
                 table.alias(wrapper, site_of(marked), wraps=True)  # its entries are not called inside as well
                 self._found()
 
     def _compiled_in_place(self, module: nn.Module) -> None:
         """Report a module that is compiled in place, if it is one of the modules. Never raises."""
         with contain(ignore):
-            if self._inner.get(id(module)) is module and vars(module).get(NAME) is not None:
+            if self._inner.get(id(module)) is module and vars(module).get("_compiled_call_impl") is not None:
                 self._found()
 
     def close(self) -> None:

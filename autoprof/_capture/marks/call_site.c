@@ -1,11 +1,10 @@
 /* CallTable: the modules whose calls are marked. CallSite: one of them. CallEntry: the functions around its calls.
 
-The table is a data descriptor in place of the class attribute `_compiled_call_impl` (hooks/call_sites.py). For a module
-in the table it returns the module's site; for every other one, the value that the module itself holds under that name. */
+The table intercepts the calls of all modules by the vectorcall of the function `nn.Module._wrapped_call_impl`
+(hooks/call_sites.py). The function, its code and the classes of modules stay as they are, so that no guard of a compiled
+graph and no program sees a difference. A call of a module that has no site goes on to the function. */
 
 #include "native.h"
-
-enum { FEW_ARGUMENTS = 6 };
 
 typedef struct {
     PyObject_HEAD
@@ -51,39 +50,6 @@ static PyObject *remove_site(PyObject *sites, PyObject *address) {
     if (known < 0 || (known && PyDict_DelItem(sites, address) < 0))
         return NULL;
     Py_RETURN_NONE;
-}
-
-static PyObject *call_table_get(PyObject *op, PyObject *module, PyObject *Py_UNUSED(type)) {
-    CallTable *self = (CallTable *)op;
-    if (module == NULL || module == Py_None)
-        Py_RETURN_NONE;
-    PyObject *site = find_site(self, module);
-    if (site != NULL || PyErr_Occurred())
-        return Py_XNewRef(site);
-    PyObject *held = PyObject_GenericGetDict(module, NULL), *own = NULL;
-    if (held == NULL)
-        return NULL;
-    own = PyDict_GetItemWithError(held, self->state->str__compiled_call_impl);
-    Py_XINCREF(own);
-    Py_DECREF(held);
-    if (own == NULL && !PyErr_Occurred())
-        Py_RETURN_NONE;
-    return own;
-}
-
-static int call_table_set(PyObject *op, PyObject *module, PyObject *value) {
-    CallTable *self = (CallTable *)op;
-    PyObject *held = PyObject_GenericGetDict(module, NULL);
-    if (held == NULL)
-        return -1;
-    int failed = value != NULL ? PyDict_SetItem(held, self->state->str__compiled_call_impl, value)
-                               : PyDict_DelItem(held, self->state->str__compiled_call_impl);
-    Py_DECREF(held);
-    if (failed && value == NULL && PyErr_ExceptionMatches(PyExc_KeyError)) {
-        PyErr_Clear();
-        PyErr_SetObject(PyExc_AttributeError, self->state->str__compiled_call_impl);
-    }
-    return failed;
 }
 
 static PyObject *forget_module(PyObject *key, PyObject *Py_UNUSED(reference)) {
@@ -179,24 +145,87 @@ static PyObject *call_table_new(PyTypeObject *type, PyObject *args, PyObject *kw
     return (PyObject *)self;
 }
 
-#define CALL_TABLE_FIELDS(DO) DO(sites)
-DEFINE_COLLECTION(CallTable, call_table, CALL_TABLE_FIELDS)
+/* The function whose calls are intercepted, one in a process. */
+static struct {
+    PyFunctionObject *function; /* NULL while there is none */
+    vectorcallfunc original;
+    CallTable *table; /* borrowed: a table that goes intercepts no longer */
+} intercepted;
+
+static PyObject *call_intercepted(PyObject *function, PyObject *const *args, size_t count, PyObject *names);
+
+static void set_vectorcall(PyFunctionObject *function, vectorcallfunc call) {
+#if PY_VERSION_HEX >= 0x030C0000
+    PyFunction_SetVectorcall(function, call);
+#else
+    function->vectorcall = call;
+#endif
+}
+
+static void intercept_no_longer(void) {
+    PyFunctionObject *function = intercepted.function;
+    if (function->vectorcall == call_intercepted)
+        set_vectorcall(function, intercepted.original);
+    intercepted.function = NULL;
+    intercepted.table = NULL;
+    Py_DECREF(function);
+}
+
+static PyObject *call_table_intercept(PyObject *op, PyObject *function) {
+    if (function != Py_None && !PyFunction_Check(function))
+        return PyErr_Format(PyExc_TypeError, "intercept() takes a function or None, not %R", function);
+    if (intercepted.function != NULL && (function != Py_None || intercepted.table == (CallTable *)op))
+        intercept_no_longer();
+    if (function != Py_None) {
+        intercepted.function = (PyFunctionObject *)Py_NewRef(function);
+        intercepted.table = (CallTable *)op;
+        intercepted.original = intercepted.function->vectorcall;
+        set_vectorcall(intercepted.function, call_intercepted);
+    }
+    Py_RETURN_NONE;
+}
+
+static PyObject *call_table_intercepts(PyObject *op, void *Py_UNUSED(context)) {
+    int is_ours = intercepted.table == (CallTable *)op && intercepted.function->vectorcall == call_intercepted;
+    return PyBool_FromLong(is_ours);
+}
+
+static int call_table_traverse(PyObject *op, visitproc visit, void *arg) {
+    Py_VISIT(((CallTable *)op)->sites);
+    Py_VISIT(Py_TYPE(op));
+    return 0;
+}
+
+static int call_table_clear(PyObject *op) {
+    if (intercepted.table == (CallTable *)op)
+        intercept_no_longer();
+    Py_CLEAR(((CallTable *)op)->sites);
+    return 0;
+}
+
+DEFINE_DEALLOC(call_table)
 
 static PyMethodDef table_methods[] = {
     {"site", call_table_site, METH_O, "Return the site of a module, a new one where it has none."},
     {"find", call_table_find, METH_O, "Return the site of a module, or None."},
     {"alias", KEYWORDS(call_table_alias), "Give a module the entries of another one's site."},
     {"drop", call_table_drop, METH_O, "Remove the site of a module."},
+    {"intercept", call_table_intercept, METH_O,
+     "Intercept the calls of a function whose first argument is a module; of none with None."},
+    {NULL},
+};
+
+static PyGetSetDef table_properties[] = {
+    {"intercepts", call_table_intercepts, NULL, "whether calls are intercepted", NULL},
     {NULL},
 };
 
 static PyType_Slot table_slots[] = {
-    {Py_tp_doc, "CallTable()\n--\n\nThe modules whose calls are marked, in place of Module._compiled_call_impl."},
+    {Py_tp_doc, "CallTable()\n--\n\nThe modules whose calls are marked."},
     {Py_tp_new, call_table_new},
     COLLECTION_SLOTS(call_table),
-    {Py_tp_descr_get, call_table_get},
-    {Py_tp_descr_set, call_table_set},
     {Py_tp_methods, table_methods},
+    {Py_tp_getset, table_properties},
     {Py_sq_length, call_table_length},
     {0, NULL},
 };
@@ -205,10 +234,19 @@ DEFINE_SPEC(CallTable, call_table, table_slots, 0);
 
 /* The entries. */
 
+/* The arguments of a call of a function, as vectorcall has them; the first one is the module. */
+typedef struct {
+    PyObject *function;
+    PyObject *const *args;
+    size_t count;
+    PyObject *names;
+} given_call;
+
 /* One call of a module, and the calls around it. Hooks get `shown`: the module itself, or the module that it wraps. */
 typedef struct {
     CallSite *site, *marked;
-    PyObject *entries, *module, *shown, *args, *kwargs; /* kwargs: NULL for none */
+    const given_call *given;
+    PyObject *entries, *shown, *args, *kwargs; /* kwargs: NULL for none */
 } running_call;
 
 static PyObject *keywords_of(running_call *running) {
@@ -304,7 +342,11 @@ static int is_torchs(CallSite *self, PyObject *module) {
 /* Whether torch's _call_impl would call `forward` at once: no hook is set, neither here nor for all modules. */
 static int calls_forward(CallSite *self, PyObject *module, PyObject *held) {
     module_state *state = self->state;
-    if (!is_torchs(self, module) || !is_empty(held, state->str__backward_hooks) || !is_empty(held, state->str__backward_pre_hooks) ||
+    PyObject *compiled = PyObject_GetAttr(module, state->str__compiled_call_impl);
+    if (compiled == NULL)
+        return -1;
+    Py_DECREF(compiled);
+    if (compiled != Py_None || !is_torchs(self, module) || !is_empty(held, state->str__backward_hooks) || !is_empty(held, state->str__backward_pre_hooks) ||
         !is_empty(held, state->str__forward_hooks) || !is_empty(held, state->str__forward_pre_hooks))
         return 0;
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(state->global_hooks); i++)
@@ -317,40 +359,19 @@ static int calls_forward(CallSite *self, PyObject *module, PyObject *held) {
     return tracing == Py_None;
 }
 
-/* Call a method with these arguments, without an object of the method where they are few. */
-static PyObject *call_method(PyObject *module, PyObject *name, PyObject *args, PyObject *kwargs) {
-    PyObject *given[1 + FEW_ARGUMENTS];
-    Py_ssize_t count = PyTuple_GET_SIZE(args);
-    if (count <= FEW_ARGUMENTS && (kwargs == NULL || PyDict_GET_SIZE(kwargs) == 0)) {
-        given[0] = module;
-        for (Py_ssize_t i = 0; i < count; i++)
-            given[i + 1] = PyTuple_GET_ITEM(args, i);
-        return PyObject_VectorcallMethod(name, given, (size_t)(count + 1), NULL);
-    }
-    PyObject *method = PyObject_GetAttr(module, name);
-    PyObject *output = method == NULL ? NULL : PyObject_Call(method, args, kwargs);
-    Py_XDECREF(method);
-    return output;
-}
-
 /* Call what torch would have called. */
-static PyObject *call_through(CallSite *self, PyObject *module, PyObject *args, PyObject *kwargs) {
-    PyObject *held = PyObject_GenericGetDict(module, NULL);
+static PyObject *call_through(CallSite *self, const given_call *given) {
+    PyObject *module = given->args[0], *held = PyObject_GenericGetDict(module, NULL);
     if (held == NULL)
         return NULL;
-    PyObject *compiled = PyDict_GetItemWithError(held, self->state->str__compiled_call_impl), *output = NULL;
-    if (compiled != NULL && compiled != Py_None) {
-        Py_INCREF(compiled);
-        Py_DECREF(held);
-        output = PyObject_Call(compiled, args, kwargs);
-        Py_DECREF(compiled);
-        return output;
-    }
-    int direct = PyErr_Occurred() ? -1 : calls_forward(self, module, held);
+    int direct = calls_forward(self, module, held);
     Py_DECREF(held);
     if (direct < 0 || PyErr_Occurred())
         return NULL;
-    return call_method(module, direct ? self->state->str_forward : self->state->str__call_impl, args, kwargs);
+    if (direct)
+        return PyObject_VectorcallMethod(self->state->str_forward, given->args,
+                                         (size_t)PyVectorcall_NARGS(given->count), given->names);
+    return intercepted.original(given->function, given->args, given->count, given->names);
 }
 
 static int contains(PyObject *entries, PyObject *entry) {
@@ -377,7 +398,7 @@ static PyObject *call_between(running_call *running, Py_ssize_t at) {
     CallSite *site = running->site, *marked = running->marked;
     if (at == PyTuple_GET_SIZE(running->entries)) {
         marked->inside += site->wraps;
-        PyObject *output = call_through(site, running->module, running->args, running->kwargs);
+        PyObject *output = call_through(site, running->given);
         marked->inside -= site->wraps;
         return output;
     }
@@ -398,18 +419,36 @@ static PyObject *call_between(running_call *running, Py_ssize_t at) {
     return output;
 }
 
-static PyObject *call_marked(CallSite *self, CallSite *marked, PyObject *module, PyObject *shown, PyObject *args,
-                             PyObject *kwargs) {
+/* Get the arguments after the module as a tuple and a dict, NULL for no keywords. */
+static int pack_arguments(const given_call *given, PyObject **args, PyObject **kwargs) {
+    Py_ssize_t count = PyVectorcall_NARGS(given->count), named = given->names == NULL ? 0 : PyTuple_GET_SIZE(given->names);
+    *args = PyTuple_New(count - 1);
+    *kwargs = named == 0 ? NULL : PyDict_New();
+    if (*args == NULL || (named > 0 && *kwargs == NULL))
+        return -1;
+    for (Py_ssize_t i = 1; i < count; i++)
+        PyTuple_SET_ITEM(*args, i - 1, Py_NewRef(given->args[i]));
+    for (Py_ssize_t i = 0; i < named; i++)
+        if (PyDict_SetItem(*kwargs, PyTuple_GET_ITEM(given->names, i), given->args[count + i]) < 0)
+            return -1;
+    return 0;
+}
+
+static PyObject *call_marked(CallSite *self, CallSite *marked, PyObject *shown, const given_call *given) {
     if (PyTuple_GET_SIZE(marked->before) > 0 && call_before(marked, shown) < 0)
         return NULL;
-    running_call running = {self, marked, Py_NewRef(marked->entries), module, shown, args, kwargs};
-    PyObject *output = call_between(&running, 0);
+    running_call running = {self, marked, given, Py_NewRef(marked->entries), shown, NULL, NULL};
+    PyObject *output = pack_arguments(given, &running.args, &running.kwargs) < 0 ? NULL : call_between(&running, 0);
+    Py_XDECREF(running.args);
+    Py_XDECREF(running.kwargs);
     Py_DECREF(running.entries);
     return output;
 }
 
 /* Whether a call has nothing around it: no entries, or one that is idle. */
 static int is_bare(CallSite *marked) {
+    if (marked->reference == NULL) /* cleared */
+        return 1;
     Py_ssize_t count = PyTuple_GET_SIZE(marked->entries);
     if (PyTuple_GET_SIZE(marked->before) > 0 || count > 1)
         return 0;
@@ -431,19 +470,28 @@ static PyObject *module_of(CallSite *self) {
     return Py_NewRef(Py_None);
 }
 
-static PyObject *call_site_call(PyObject *op, PyObject *args, PyObject *kwargs) {
-    CallSite *self = (CallSite *)Py_NewRef(op), *marked = self->source != NULL ? (CallSite *)self->source : self;
-    PyObject *module = module_of(self), *output = NULL;
-    PyObject *shown = module_of(self->wraps ? marked : self);
-    if (module == Py_None)
-        PyErr_SetString(PyExc_ReferenceError, "the module of this call no longer exists");
-    else if (shown == Py_None || self->inside || is_bare(marked))
-        output = call_through(self, module, args, kwargs);
+static PyObject *call_site(CallSite *self, const given_call *given) {
+    CallSite *marked = self->source != NULL ? (CallSite *)self->source : self;
+    PyObject *shown = self->wraps ? module_of(marked) : Py_NewRef(given->args[0]), *output = NULL;
+    Py_INCREF(marked);
+    if (shown == Py_None || self->inside || is_bare(marked))
+        output = call_through(self, given);
     else
-        output = call_marked(self, marked, module, shown, args, kwargs);
+        output = call_marked(self, marked, shown, given);
+    Py_DECREF(marked);
     Py_DECREF(shown);
-    Py_DECREF(module);
-    Py_DECREF(self);
+    return output;
+}
+
+static PyObject *call_intercepted(PyObject *function, PyObject *const *args, size_t count, PyObject *names) {
+    given_call given = {function, args, count, names};
+    int has_module = intercepted.table != NULL && PyVectorcall_NARGS(count) > 0;
+    PyObject *site = has_module ? find_site(intercepted.table, args[0]) : NULL, *output = NULL;
+    if (site == NULL)
+        return PyErr_Occurred() ? NULL : intercepted.original(function, args, count, names);
+    Py_INCREF(site);
+    output = call_site((CallSite *)site, &given);
+    Py_DECREF(site);
     return output;
 }
 
@@ -477,23 +525,9 @@ static PyObject *call_site_before(PyObject *op, void *Py_UNUSED(context)) {
     return Py_NewRef(((CallSite *)op)->before != NULL ? ((CallSite *)op)->before : Py_None);
 }
 
-static PyObject *call_site_deepcopy(PyObject *Py_UNUSED(op), PyObject *Py_UNUSED(memo)) {
-    Py_RETURN_NONE; /* a copy of a module that holds its own state anew is not marked */
-}
-
-static PyObject *call_site_reduce(PyObject *Py_UNUSED(op), PyObject *Py_UNUSED(none)) {
-    return Py_BuildValue("(O())", (PyObject *)Py_TYPE(Py_None));
-}
-
-/* The reference first: a site without it calls nothing any more. */
+/* The reference first: the entries of a site without it are not called any more. */
 #define CALL_SITE_FIELDS(DO) DO(reference) DO(source) DO(before) DO(entries)
 DEFINE_COLLECTION(CallSite, call_site, CALL_SITE_FIELDS)
-
-static PyMethodDef site_methods[] = {
-    {"__deepcopy__", call_site_deepcopy, METH_O, "Return None."},
-    {"__reduce__", call_site_reduce, METH_NOARGS, "Have None be unpickled."},
-    {NULL},
-};
 
 static PyGetSetDef site_properties[] = {
     {"entries", call_site_entries, call_site_set_entries, "tuple of the entries, outermost first", NULL},
@@ -503,9 +537,7 @@ static PyGetSetDef site_properties[] = {
 
 static PyType_Slot site_slots[] = {
     {Py_tp_doc, "The marked calls of one module."},
-    {Py_tp_call, call_site_call},
     COLLECTION_SLOTS(call_site),
-    {Py_tp_methods, site_methods},
     {Py_tp_getset, site_properties},
     {0, NULL},
 };
