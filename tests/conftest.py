@@ -1,4 +1,4 @@
-"""All tests: Ctrl-C raises ``KeyboardInterrupt``, also where a shell has it ignored; no test has a deadline."""
+"""All tests: signals have their usual effect, also where a shell has them ignored; no test has a deadline."""
 
 import gc
 import os
@@ -19,14 +19,18 @@ settings.load_profile("any machine")
 
 
 @pytest.fixture(scope="session", autouse=True)
-def ctrl_c_raises() -> Iterator[None]:
-    """Install Python's handler where a shell's ``command &`` has SIGINT ignored; processes of tests inherit it."""
-    before = signal.getsignal(signal.SIGINT)
-    if before is signal.SIG_IGN:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+def signals_have_their_effect() -> Iterator[None]:
+    """Undo a shell's ``command &`` and ``nohup``, which have signals ignored; processes of tests inherit the effect."""
+    usual = {
+        signal.SIGINT: signal.default_int_handler,
+        **dict.fromkeys((signal.SIGHUP, signal.SIGQUIT, signal.SIGTERM), signal.SIG_DFL),
+    }
+    ignored = [which for which in usual if signal.getsignal(which) is signal.SIG_IGN]
+    for which in ignored:
+        signal.signal(which, usual[which])
     yield
-    if before is signal.SIG_IGN:
-        signal.signal(signal.SIGINT, before)
+    for which in ignored:
+        signal.signal(which, signal.SIG_IGN)
 
 
 @pytest.fixture(scope="session")

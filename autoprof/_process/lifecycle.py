@@ -180,8 +180,8 @@ def _ended_by_interrupt() -> bool:
 
 
 def ended_well() -> bool:
-    """Return whether no exception ended the program, as far as the interpreter knows when it exits."""
-    return not hasattr(sys, "last_type")
+    """Return whether no exception ended the program, as far as the interpreter knows when it exits, or ends it now."""
+    return not hasattr(sys, "last_type") and sys.exc_info()[0] is None
 
 
 def _abandon_all() -> None:

@@ -252,14 +252,14 @@ def skip_frames(function: Any, *, callees: bool = False) -> None:
             frames.set_code_exec_strategy(code, frames._FrameExecStrategy(skip, skip if callees else default))
 
 
-def never_compile(function: Any) -> None:
+def never_compile(function: Any, *, callees: bool = False) -> None:
     """Exclude a function from ``torch.compile``, also where compiled code calls it after a graph break.
 
-    Its frames are skipped; and where it was put on the stack before the break, the mark of ``torch.compiler.disable``
-    prevents tracing, as if it were written in C.
+    Its frames are skipped, with ``callees`` also those of functions it calls; and where it was put on the stack before
+    the break, the mark of ``torch.compiler.disable`` prevents tracing, as if it were written in C.
     """
     function._torchdynamo_disable = True
-    skip_frames(function)
+    skip_frames(function, callees=callees)
 
 
 class CallProbe:

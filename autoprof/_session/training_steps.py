@@ -598,7 +598,7 @@ class TrainingSteps:
         with self._notes.contain("memory"):  # an allocation may have failed in an unsampled step
             self._pipeline.add_memory(self._memory.failures())
         found = self.number - 1
-        if self.detector.lacks_updates:
+        if self.detector.lacks_updates and lifecycle.ended_well():  # else it died in its first step
             self._notes.warn_once(
                 "no step was found, because no torch optimizer made a step: call session.step() at the end of each "
                 "iteration"

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 from weakref import WeakSet, ref
 
-from .._capture.graphs.naming import OLD_TORCH, names_kernels
+from .._capture.graphs.naming import OLD_TORCH, is_old_torch
 from .._capture.marks.codes import ENTER, INDEX_MASK, KIND_BITS, KIND_MASK
 from .._capture.recorder import Recorder
 from .._core.names import shorten, visible
@@ -17,10 +17,11 @@ from .._targets import Target, find_unseen, unwrap
 from ..frame import FrameRun, Layout
 from .compiled_graphs import CompiledGraphs
 
-COMPILED_ELSEWHERE: Final = (
-    "torch compiled it before autoprof.instrument, or with another backend than inductor; call autoprof.instrument "
-    "before the first step, or set `compile: names`, which compiles it again"
+COMPILED_BEFORE: Final = (
+    "torch compiled it before autoprof.instrument; call autoprof.instrument before the first step, or set "
+    "`compile: names`, which compiles it again"
 )
+OTHER_BACKEND: Final = "torch compiled it with another backend than inductor, or where autoprof did not see it"
 
 
 class UnseenModules(Observer):
@@ -97,7 +98,8 @@ class UnseenModules(Observer):
                 "torch.compile(model)"
             )
         else:
-            reason = reason or (COMPILED_ELSEWHERE if names_kernels() else OLD_TORCH)
+            unknown = OLD_TORCH if is_old_torch() else OTHER_BACKEND if self._compiled else COMPILED_BEFORE
+            reason = reason or unknown
             self._notes.warn_once(
                 f"torch.compile: no rows for {names}, whose time is in the compiled module around them: {reason}"
             )

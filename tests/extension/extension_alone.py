@@ -126,6 +126,7 @@ def load(path: Path) -> tuple[Any, Torch]:
         tracing_state=lambda: torch.tracing,
         call_impl=Module._call_impl,
         global_hooks=(torch.global_hooks,),
+        traced_mark=lambda *_: None,
         graph_task_id_at=0,
         sequence_nr_at=0,
     )

@@ -1,5 +1,6 @@
 """A compiled model is timed as a whole, whichever of its two objects is given, and whenever it is compiled."""
 
+import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -9,6 +10,7 @@ from attached import hooks_of
 from engine_laws import Watched, check_laws, everything
 from torch import Tensor, nn
 
+import autoprof
 from autoprof import Phase
 from autoprof.testing import FakeClock
 
@@ -180,7 +182,8 @@ def test_the_default_configuration_sees_a_compiled_model(way: Any) -> None:
     assert rows["Net", Phase.BACKWARD].mean_ns == BACKWARD_NS
     assert rows["Net", Phase.FORWARD].calls == rows["Net", Phase.FORWARD].steps == summary.steps
     assert not [note for note in summary.notes if "never called" in note]
-    assert sum("no rows for" in note for note in summary.notes) == 1
+    (note,) = (note for note in summary.notes if "no rows for" in note)
+    assert "another backend than inductor" in note
 
 
 @pytest.mark.parametrize("in_place", [True, False])
@@ -361,3 +364,69 @@ def test_a_block_that_dynamo_traces_through_its_call_is_compiled_once(
             run(X).sum().backward()
             watched.step()
     assert backend.count == 1
+
+
+def test_compiled_autograd_traces_no_mark() -> None:
+    """It compiles the hooks of nodes into its graph: with ``fullgraph`` a mark in C would end the training."""
+    import torch._dynamo.compiled_autograd
+
+    backend = Graphs()
+    model = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 1))
+    with Watched(model, config=everything(step="manual")) as watched:
+        for _ in range(4):
+            loss = model(X).sum()
+            with torch._dynamo.compiled_autograd._enable(torch.compile(backend=backend, fullgraph=True)):
+                loss.backward()
+            model.zero_grad()
+            watched.step()
+    assert backend.count == 1
+    assert {"", "0", "1", "2"} <= {span.fqn for span in watched.frames[-1].spans}
+
+
+class Broken(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(4, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.inner(x)
+        torch._dynamo.graph_break()
+        return x.relu()
+
+
+def compiled_model(model: nn.Module, _optimizer: torch.optim.Optimizer) -> Callable[[], None]:
+    run = torch.compile(model, backend="eager")
+    return lambda: run(X).sum().backward()
+
+
+def compiled_update(model: nn.Module, optimizer: torch.optim.Optimizer) -> Callable[[], None]:
+    update: Callable[[], None] = torch.compile(optimizer.step, backend="eager")
+
+    def step() -> None:
+        model(X).sum().backward()
+        update()
+
+    return step
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.script_method` is deprecated")  # torch 2.13 compiles one itself
+@pytest.mark.parametrize("program", [compiled_model, compiled_update])
+def test_no_frame_of_ours_is_compiled(
+    program: Callable[[nn.Module, torch.optim.Optimizer], Callable[[], None]],
+) -> None:
+    """After a graph break torch compiles each function that is called, and the hooks of an optimizer with its step."""
+    from torch._dynamo import convert_frame
+
+    compiled: list[str] = []
+    handle = convert_frame.register_bytecode_hook(lambda code, _made: compiled.append(code.co_filename))
+    model = nn.Sequential(Broken(), Broken())
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, foreach=True)
+    try:
+        with autoprof.instrument(model, {"sinks": {}}, optimizer=optimizer):
+            step = program(model, optimizer)
+            for _ in range(6):
+                step()
+    finally:
+        handle.remove()
+    assert compiled
+    assert not [name for name in compiled if "/autoprof/" in name.replace(os.sep, "/")]

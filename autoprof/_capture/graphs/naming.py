@@ -72,13 +72,10 @@ def follow_graphs(listener: Callable[[CompiledGraph], None]) -> Handle:
     return handle
 
 
-def names_kernels() -> bool:
-    """Return whether this version of torch has the functions that are followed, or has not imported them yet."""
-    known = (module for place in _PLACES if (module := sys.modules.get(place.module)) is not None)
+def is_old_torch() -> bool:
+    """Return whether inductor is imported, and does not say what its kernels compute, as before torch 2.11."""
     noter = sys.modules.get("torch._inductor.debug")
-    if noter is not None and not hasattr(noter, _KERNEL_NOTER):
-        return False
-    return noter is None or len(list(known)) == len(_PLACES)
+    return noter is not None and not hasattr(noter, _KERNEL_NOTER)
 
 
 def compile_again() -> Handle:
@@ -374,7 +371,7 @@ def _describe(call: Any) -> CompiledGraph | None:
     path = getattr(function, "__globals__", {}).get("__file__")
     if path is None:
         return CompiledGraph(function, None, UNKNOWN_BACKEND)
-    if not names_kernels():
+    if is_old_torch():
         return CompiledGraph(function, None, OLD_TORCH)
     kernels = _read_notes(path, hierarchy)
     if kernels is None:

@@ -46,6 +46,9 @@ def make_carrier(hooks: dict[int, Any]) -> torch.Tensor:
     return carrier
 
 
+skip_frames(make_carrier, callees=True)  # after a graph break dynamo would compile it
+
+
 def make_node_marks(
     recorder: Recorder,
     prehook: Callable[[Any, Any], None],

@@ -13,7 +13,7 @@ from torch import nn
 from torch.optim import Optimizer
 from torch.optim import optimizer as torch_optimizer
 
-from ..._process.replace import Attribute, Replacement, call_after
+from ..._process.replace import Attribute, Replacement, call_after, never_compile
 
 MAX_WRAPPER_FRAMES: Final = 16
 """Frames between the hook of an optimizer's step and the step of a class around it."""
@@ -68,6 +68,9 @@ class OptimizerHooks:
         self._before = before
         self._after = after
         self._attached = False
+        for function in (before, after):
+            if function is not None:  # a compiled step breaks its graph at a hook, and does not trace what is in it
+                never_compile(getattr(function, "__func__", function), callees=True)
 
     def attach(self) -> None:
         """Register the hooks, unless that is done."""

@@ -12,17 +12,19 @@ module_state *state_of_type(PyTypeObject *type) {
 
 static PyObject *configure(PyObject *module, PyObject *args, PyObject *kwargs) {
     static char *names[] = {"tensor_type",  "graph_task_id",    "sequence_nr",    "tracing_state", "call_impl",
-                            "global_hooks", "graph_task_id_at", "sequence_nr_at", NULL};
+                            "global_hooks", "traced_mark", "graph_task_id_at", "sequence_nr_at", NULL};
     module_state *state = state_of(module);
-    PyObject *tensor_type, *graph_task_id, *sequence_nr, *tracing_state, *call_impl, *global_hooks;
+    PyObject *tensor_type, *graph_task_id, *sequence_nr, *tracing_state, *call_impl, *global_hooks, *traced_mark;
     unsigned long long graph_task_id_at, sequence_nr_at;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "$O!OOOOO!KK:configure", names, &PyType_Type, &tensor_type,
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "$O!OOOOO!OKK:configure", names, &PyType_Type, &tensor_type,
                                      &graph_task_id, &sequence_nr, &tracing_state, &call_impl, &PyTuple_Type,
-                                     &global_hooks, &graph_task_id_at, &sequence_nr_at))
+                                     &global_hooks, &traced_mark, &graph_task_id_at, &sequence_nr_at))
         return NULL;
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(global_hooks); i++)
         if (!PyDict_Check(PyTuple_GET_ITEM(global_hooks, i)))
             return PyErr_Format(PyExc_TypeError, "global_hooks must be dicts, not %R", global_hooks);
+    if (set_traced_call(state->node_mark_type, traced_mark) < 0)
+        return NULL;
     Py_XSETREF(state->tensor_type, (PyTypeObject *)Py_NewRef(tensor_type));
     Py_XSETREF(state->graph_task_id, Py_NewRef(graph_task_id));
     Py_XSETREF(state->sequence_nr, Py_NewRef(sequence_nr));

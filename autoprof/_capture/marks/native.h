@@ -199,6 +199,9 @@ int node_marks_has_newest(NodeMarks *self, unsigned long long next_number);
 int node_marks_continues(NodeMarks *self, PyObject *input, unsigned long long next_number);
 void node_marks_remember_output(NodeMarks *self, PyObject *output, unsigned long long number);
 
+/* Have Python code that looks for `__call__` in the type of marks find this function; calls go on being those in C. */
+int set_traced_call(PyTypeObject *type, PyObject *function);
+
 int append_clock_reading(HookContext *self, long long code);
 
 /* Get the id of the backward pass that runs on this thread, -1 if none does. */

@@ -58,6 +58,10 @@ def _addresses() -> dict[str, int]:
     return found
 
 
+def _traced_mark(_mark: Any, *_gradients: Any) -> None:
+    """Do nothing: dynamo traces this where compiled autograd meets a mark, which is in C. Such a pass has no marks."""
+
+
 def _load() -> Any:
     """Return the extension, given torch's functions that its hooks call, or None for a build of other sources."""
     if _c is None or source_hash() not in (None, getattr(_c, "SOURCE_HASH", None)):
@@ -69,6 +73,7 @@ def _load() -> Any:
         tracing_state=torch._C._get_tracing_state,
         call_impl=_own_call_impl(),
         global_hooks=_hooks_of_all_modules(),
+        traced_mark=_traced_mark,
         **_addresses(),
     )
     return _c

@@ -96,6 +96,12 @@ static PyType_Slot mark_slots[] = {
 
 DEFINE_SPEC(NodeMark, node_mark, mark_slots, Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_DISALLOW_INSTANTIATION);
 
+int set_traced_call(PyTypeObject *type, PyObject *function) {
+    int failed = PyDict_SetItemString(type->tp_dict, "__call__", function); /* by setattr, calls would become Python's */
+    PyType_Modified(type);
+    return failed;
+}
+
 /* The carriers. */
 
 static void drop_carrier(carrier *dropped) {
