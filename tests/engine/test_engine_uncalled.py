@@ -1,5 +1,6 @@
 """Modules that are never called are noted; if they run, their time is in the module around them."""
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -137,3 +138,16 @@ def test_modules_that_come_during_the_run_are_named() -> None:
         note.startswith("model: modules added during the run have no rows: 1, 2. ")
         for note in notes(model, torch.ones(1, 2), run)
     )
+
+
+class Positional(nn.Linear):
+    """A layer whose own call passes one argument on."""
+
+    def __call__(self, x: Tensor) -> Any:
+        return super().__call__(x)
+
+
+def test_a_call_that_passes_arguments_by_position_is_seen_but_on_python_3_11() -> None:
+    """CPython 3.11 runs the function that it calls without asking how: there a note names the layer."""
+    named = notes(nn.Sequential(Positional(2, 2), nn.Linear(2, 2)), torch.ones(1, 2))
+    assert len(named) == (sys.version_info[:2] == (3, 11))

@@ -65,28 +65,16 @@ class Tensor:
 
 
 class Module:
-    """A module: the attributes that its call site reads."""
-
-    _compiled_call_impl: Any = None
+    """A module: its call and its forward."""
 
     def __init__(self) -> None:
-        self._forward_hooks: dict[int, Any] = {}
-        self._forward_pre_hooks: dict[int, Any] = {}
-        self._backward_hooks: dict[int, Any] = {}
-        self._backward_pre_hooks: dict[int, Any] = {}
         self.inside: Callable[[], None] | None = None
         self.output: Any = None
-        self.slow_calls = 0
 
     def _wrapped_call_impl(self, *args: Any, **kwargs: Any) -> Any:
-        compiled = self._compiled_call_impl
-        return (self._call_impl if compiled is None else compiled)(*args, **kwargs)
+        return self.forward(*args, **kwargs)
 
     __call__ = _wrapped_call_impl
-
-    def _call_impl(self, *args: Any, **kwargs: Any) -> Any:
-        self.slow_calls += 1
-        return self.forward(*args, **kwargs)
 
     def forward(self, *_inputs: Any, **_named: Any) -> Any:
         """Run what is inside, and return the output."""
@@ -101,8 +89,6 @@ class Torch:
 
     def __init__(self) -> None:
         self.task = -1
-        self.tracing: Any = None
-        self.global_hooks: dict[int, Any] = {}
         self.numbers = itertools.count()
         self.made = 0
 
@@ -123,9 +109,6 @@ def load(path: Path) -> tuple[Any, Torch]:
         tensor_type=Tensor,
         graph_task_id=lambda: torch.task,
         sequence_nr=lambda: torch.made,
-        tracing_state=lambda: torch.tracing,
-        call_impl=Module._call_impl,
-        global_hooks=(torch.global_hooks,),
         traced_mark=lambda *_: None,
         graph_task_id_at=0,
         sequence_nr_at=0,
@@ -269,23 +252,17 @@ def check_plain_hooks(module: Any, torch: Torch) -> None:
 
 
 def check_call_sites(module: Any, torch: Torch) -> None:
-    """A site calls `forward` where nothing is hooked, else `_call_impl`; what a module holds itself comes first."""
+    """A site marks the calls of its module, of its replicas and of wrappers around it, and of no other."""
     session, marked = Session(module, torch, tracked=False), 0
     site, one = session.table.find(session.module), session.module
-    for change in (one._forward_hooks, one._backward_pre_hooks, torch.global_hooks):
-        change[0] = None
-        session.call()
-        change.clear()
-    torch.tracing = object()
     session.call()
-    torch.tracing = None
-    session.call()
-    marked += 5
-    assert one.slow_calls == 4
-    one._compiled_call_impl = lambda *_args: "compiled"
-    assert one() == "compiled"
-    del one._compiled_call_impl
     marked += 1
+    type(one)()()  # a module without a site
+    assert session.table.intercepts
+    session.table.intercept(None)
+    session.call()
+    assert not session.table.intercepts
+    session.table.intercept(Module._wrapped_call_impl)
     replica = type(one)()
     wrapper = type(one)()
     wrapper.inside = session.call

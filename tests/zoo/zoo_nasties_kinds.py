@@ -110,8 +110,8 @@ class Inner(nn.Module):
 class Doubles(Inner):
     """A module with a ``__call__`` of its own."""
 
-    def __call__(self, x: Tensor) -> Any:
-        return super().__call__(x) * 2
+    def __call__(self, *args: Tensor) -> Any:
+        return super().__call__(*args) * 2
 
 
 class Direct(Inner):

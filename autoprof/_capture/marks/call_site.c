@@ -132,7 +132,7 @@ static PyObject *call_table_new(PyTypeObject *type, PyObject *args, PyObject *kw
     module_state *state = state_of_type(type);
     if (state == NULL || !PyArg_ParseTupleAndKeywords(args, kwargs, ":CallTable", names))
         return NULL;
-    if (state->call_impl == NULL) {
+    if (state->tensor_type == NULL) {
         PyErr_SetString(PyExc_RuntimeError, "configure() has not been called");
         return NULL;
     }
@@ -242,6 +242,11 @@ typedef struct {
     PyObject *names;
 } given_call;
 
+/* Call the function itself. */
+static PyObject *call_torch(const given_call *given) {
+    return intercepted.original(given->function, given->args, given->count, given->names);
+}
+
 /* One call of a module, and the calls around it. Hooks get `shown`: the module itself, or the module that it wraps. */
 typedef struct {
     CallSite *site, *marked;
@@ -323,57 +328,6 @@ DEFINE_SPEC(CallEntry, call_entry, entry_slots, 0);
 
 /* The sites. */
 
-static int is_empty(PyObject *held, PyObject *name) {
-    PyObject *hooks = PyDict_GetItemWithError(held, name);
-    return hooks != NULL && PyDict_Check(hooks) && PyDict_GET_SIZE(hooks) == 0;
-}
-
-/* Whether the class has torch's own _call_impl, also where the program has replaced that since. */
-static int is_torchs(CallSite *self, PyObject *module) {
-    PyObject *call_impl = PyObject_GetAttr((PyObject *)Py_TYPE(module), self->state->str__call_impl);
-    if (call_impl == NULL) {
-        PyErr_Clear();
-        return 0;
-    }
-    Py_DECREF(call_impl);
-    return call_impl == self->state->call_impl;
-}
-
-/* Whether torch's _call_impl would call `forward` at once: no hook is set, neither here nor for all modules. */
-static int calls_forward(CallSite *self, PyObject *module, PyObject *held) {
-    module_state *state = self->state;
-    PyObject *compiled = PyObject_GetAttr(module, state->str__compiled_call_impl);
-    if (compiled == NULL)
-        return -1;
-    Py_DECREF(compiled);
-    if (compiled != Py_None || !is_torchs(self, module) || !is_empty(held, state->str__backward_hooks) || !is_empty(held, state->str__backward_pre_hooks) ||
-        !is_empty(held, state->str__forward_hooks) || !is_empty(held, state->str__forward_pre_hooks))
-        return 0;
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(state->global_hooks); i++)
-        if (PyDict_GET_SIZE(PyTuple_GET_ITEM(state->global_hooks, i)) > 0)
-            return 0;
-    PyObject *tracing = PyObject_CallNoArgs(state->tracing_state);
-    if (tracing == NULL)
-        return -1;
-    Py_DECREF(tracing);
-    return tracing == Py_None;
-}
-
-/* Call what torch would have called. */
-static PyObject *call_through(CallSite *self, const given_call *given) {
-    PyObject *module = given->args[0], *held = PyObject_GenericGetDict(module, NULL);
-    if (held == NULL)
-        return NULL;
-    int direct = calls_forward(self, module, held);
-    Py_DECREF(held);
-    if (direct < 0 || PyErr_Occurred())
-        return NULL;
-    if (direct)
-        return PyObject_VectorcallMethod(self->state->str_forward, given->args,
-                                         (size_t)PyVectorcall_NARGS(given->count), given->names);
-    return intercepted.original(given->function, given->args, given->count, given->names);
-}
-
 static int contains(PyObject *entries, PyObject *entry) {
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(entries); i++)
         if (PyTuple_GET_ITEM(entries, i) == entry)
@@ -398,7 +352,7 @@ static PyObject *call_between(running_call *running, Py_ssize_t at) {
     CallSite *site = running->site, *marked = running->marked;
     if (at == PyTuple_GET_SIZE(running->entries)) {
         marked->inside += site->wraps;
-        PyObject *output = call_through(site, running->given);
+        PyObject *output = call_torch(running->given);
         marked->inside -= site->wraps;
         return output;
     }
@@ -475,7 +429,7 @@ static PyObject *call_site(CallSite *self, const given_call *given) {
     PyObject *shown = self->wraps ? module_of(marked) : Py_NewRef(given->args[0]), *output = NULL;
     Py_INCREF(marked);
     if (shown == Py_None || self->inside || is_bare(marked))
-        output = call_through(self, given);
+        output = call_torch(given);
     else
         output = call_marked(self, marked, shown, given);
     Py_DECREF(marked);
@@ -488,7 +442,7 @@ static PyObject *call_intercepted(PyObject *function, PyObject *const *args, siz
     int has_module = intercepted.table != NULL && PyVectorcall_NARGS(count) > 0;
     PyObject *site = has_module ? find_site(intercepted.table, args[0]) : NULL, *output = NULL;
     if (site == NULL)
-        return PyErr_Occurred() ? NULL : intercepted.original(function, args, count, names);
+        return PyErr_Occurred() ? NULL : call_torch(&given);
     Py_INCREF(site);
     output = call_site((CallSite *)site, &given);
     Py_DECREF(site);

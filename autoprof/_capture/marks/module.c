@@ -11,26 +11,19 @@ module_state *state_of_type(PyTypeObject *type) {
 }
 
 static PyObject *configure(PyObject *module, PyObject *args, PyObject *kwargs) {
-    static char *names[] = {"tensor_type",  "graph_task_id",    "sequence_nr",    "tracing_state", "call_impl",
-                            "global_hooks", "traced_mark", "graph_task_id_at", "sequence_nr_at", NULL};
+    static char *names[] = {"tensor_type",  "graph_task_id",    "sequence_nr", "traced_mark",
+                            "graph_task_id_at", "sequence_nr_at", NULL};
     module_state *state = state_of(module);
-    PyObject *tensor_type, *graph_task_id, *sequence_nr, *tracing_state, *call_impl, *global_hooks, *traced_mark;
+    PyObject *tensor_type, *graph_task_id, *sequence_nr, *traced_mark;
     unsigned long long graph_task_id_at, sequence_nr_at;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "$O!OOOOO!OKK:configure", names, &PyType_Type, &tensor_type,
-                                     &graph_task_id, &sequence_nr, &tracing_state, &call_impl, &PyTuple_Type,
-                                     &global_hooks, &traced_mark, &graph_task_id_at, &sequence_nr_at))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "$O!OOOKK:configure", names, &PyType_Type, &tensor_type,
+                                     &graph_task_id, &sequence_nr, &traced_mark, &graph_task_id_at, &sequence_nr_at))
         return NULL;
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(global_hooks); i++)
-        if (!PyDict_Check(PyTuple_GET_ITEM(global_hooks, i)))
-            return PyErr_Format(PyExc_TypeError, "global_hooks must be dicts, not %R", global_hooks);
     if (set_traced_call(state->node_mark_type, traced_mark) < 0)
         return NULL;
     Py_XSETREF(state->tensor_type, (PyTypeObject *)Py_NewRef(tensor_type));
     Py_XSETREF(state->graph_task_id, Py_NewRef(graph_task_id));
     Py_XSETREF(state->sequence_nr, Py_NewRef(sequence_nr));
-    Py_XSETREF(state->tracing_state, Py_NewRef(tracing_state));
-    Py_XSETREF(state->call_impl, Py_NewRef(call_impl));
-    Py_XSETREF(state->global_hooks, Py_NewRef(global_hooks));
     state->graph_task_id_at = (int (*)(void))(uintptr_t)graph_task_id_at;
     state->sequence_nr_at = (unsigned long long (*)(void))(uintptr_t)sequence_nr_at;
     Py_RETURN_NONE;
@@ -60,8 +53,8 @@ static int native_exec(PyObject *module) {
 }
 
 #define FOR_EACH_OBJECT(TYPE, NAME, DO)                                                                             \
-    FOR_EACH_TYPE(TYPE) FOR_EACH_NAME(NAME) DO(tensor_type) DO(graph_task_id) DO(sequence_nr) DO(tracing_state)     \
-    DO(call_impl) DO(global_hooks) DO(no_kwargs) DO(perf_counter_ns)
+    FOR_EACH_TYPE(TYPE) FOR_EACH_NAME(NAME) DO(tensor_type) DO(graph_task_id) DO(sequence_nr) DO(no_kwargs)         \
+    DO(perf_counter_ns)
 
 static int native_traverse(PyObject *module, visitproc visit, void *arg) {
     module_state *state = state_of(module);

@@ -94,9 +94,7 @@ first. */
 
 /* Names of attributes, interned. */
 #define FOR_EACH_NAME(DO)                                                                                           \
-    DO(_compiled_call_impl) DO(_call_impl) DO(forward) DO(_backward_hooks) DO(_backward_pre_hooks)                  \
-    DO(_forward_hooks) DO(_forward_pre_hooks) DO(_register_hook_dict) DO(_sequence_nr) DO(event) DO(host_ns)        \
-    DO(place) DO(grad_fn) DO(is_here)
+    DO(_register_hook_dict) DO(_sequence_nr) DO(event) DO(host_ns) DO(place) DO(grad_fn) DO(is_here)
 
 #define TYPE_FIELD(type) PyTypeObject *type##_type;
 #define NAME_FIELD(name) PyObject *str_##name;
@@ -106,12 +104,10 @@ typedef struct {
     FOR_EACH_TYPE(TYPE_FIELD)
     FOR_EACH_NAME(NAME_FIELD)
     PyTypeObject *tensor_type;
-    PyObject *graph_task_id, *sequence_nr, *tracing_state;
+    PyObject *graph_task_id, *sequence_nr;
     int (*graph_task_id_at)(void); /* the same functions in C++, or NULL */
     unsigned long long (*sequence_nr_at)(void);
-    PyObject *call_impl;    /* torch's own nn.Module._call_impl */
-    PyObject *global_hooks; /* tuple of the dicts of hooks for all modules */
-    PyObject *no_kwargs;    /* an empty dict */
+    PyObject *no_kwargs; /* an empty dict */
     PyObject *perf_counter_ns;
 } module_state;
 

@@ -7,8 +7,6 @@ from contextlib import suppress
 from typing import Any, Final
 
 import torch
-from torch import nn
-from torch.nn.modules import module as _module
 
 from ...errors import SessionError
 from .missing import Missing, why_missing
@@ -23,19 +21,6 @@ except ImportError as error:
 
 _graph_task_id: Final = torch._C._current_graph_task_id
 _sequence_nr: Final = torch._C._autograd._get_sequence_nr
-
-
-def _hooks_of_all_modules() -> tuple[dict[int, Any], ...]:
-    """Return torch's tables of hooks that are called for every module."""
-    names = "backward_pre_hooks", "backward_hooks", "forward_hooks", "forward_pre_hooks"
-    # A table that is missing counts as one with hooks: then torch's own call decides.
-    return tuple(getattr(_module, f"_global_{name}", {0: None}) for name in names)
-
-
-def _own_call_impl() -> Any:
-    """Return torch's own ``Module._call_impl``; where another package has replaced it, an object that is none."""
-    found = vars(nn.Module).get("_call_impl")
-    return found if getattr(found, "__module__", "") == _module.__name__ else object()
 
 
 def _addresses() -> dict[str, int]:
@@ -70,9 +55,6 @@ def _load() -> Any:
         tensor_type=torch.Tensor,
         graph_task_id=_graph_task_id,
         sequence_nr=_sequence_nr,
-        tracing_state=torch._C._get_tracing_state,
-        call_impl=_own_call_impl(),
-        global_hooks=_hooks_of_all_modules(),
         traced_mark=_traced_mark,
         **_addresses(),
     )
