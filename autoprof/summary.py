@@ -202,6 +202,10 @@ class WorkRow:
     hfu: float | None = None
     double_flops: int = 0
     """Those in float64."""
+    moved_bytes: int = 0
+    """Bytes that the operators read and write."""
+    slowest_flops: float | None = None
+    """Operations of the module that is the row's ``slowest``, as a multiple of the median module of the name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,7 +262,8 @@ class Summary:
 
     ``phases`` holds nanoseconds over all recorded steps and sums to ``total_step_ns`` exactly. ``throughput`` is
     ``throughput_unit`` per second, logged or recognised (``progress.source``). ``overhead`` is autoprof's own
-    processor time as a fraction of the time of all steps, recorded or not. ``dropped`` and ``skipped`` map a reason to
+    processor time as a fraction of the time of all steps, recorded or not. ``conditions`` are circumstances of the
+    machine that make times uncertain, and no causes. ``dropped`` and ``skipped`` map a reason to
     a count. Reports show a span shorter than ``clock_limit_ns``, which the clock cannot resolve, as less than that.
     ``memory_table`` has the whole run first, then the names; ``unmeasured`` has the reasons for its empty columns.
     ``memory`` has the last reading of each kind. ``micro_steps`` is the number of micro-batches before one optimizer
@@ -290,6 +295,7 @@ class Summary:
     scalars: Mapping[str, float] = field(default_factory=dict)
     memory: Mapping[str, int] = field(default_factory=dict)
     findings: tuple[Finding, ...] = ()
+    conditions: tuple[str, ...] = ()
     dropped: Mapping[str, int] = field(default_factory=dict)
     skipped: Mapping[str, int] = field(default_factory=dict)
     notes: tuple[str, ...] = ()

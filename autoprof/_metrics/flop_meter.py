@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from math import inf
+from statistics import median
 from time import perf_counter_ns
 from typing import Any, Final, NamedTuple
 from weakref import ref
@@ -18,7 +19,7 @@ from .._capture import recorder
 from .._core.units import NS_PER_S
 from .._reports.name_lines import Line, name_lines, walk
 from ..devices import Peak, Tf32Flags, device_of
-from ..frame import MODULE_PHASES
+from ..frame import MODULE_PHASES, Phase
 from ..summary import Summary, UnfusedAttention, Work, WorkKind, WorkRow
 from .flops import FlopCount, FlopKey, ModelCall, count_call, trained_parameters, weighted_sum
 from .model_calls import MAX_SHAPES, StepCalls
@@ -76,8 +77,11 @@ class FlopMeter:
     ) -> None:
         self._names: dict[str, set[str]] = defaultdict(set)
         """The names of each fqn."""
+        self._members: dict[str, set[str]] = defaultdict(set)
+        """The fqns of each name."""
         for name, fqn in targets:
             self._names[fqn].add(name)
+            self._members[name].add(fqn)
         self._budget = budget
         self._model = ref(model)
         self._modules = sum(1 for _ in model.modules())
@@ -180,7 +184,7 @@ class FlopMeter:
             no_peak=found.reason or device.reason,
             peak=None if device.peak is None else f"{device.name}{form}",
             notes=mean.notes,
-            rows=tuple(_rows(summary, parts, device)),
+            rows=tuple(_rows(summary, parts, device, self._members)),
             kinds=tuple(_kinds(mean, device)),
             attention=tuple(_attention(mean)),
         )
@@ -196,15 +200,44 @@ class FlopMeter:
         return self._mean[1], self._mean[2]
 
 
-def _rows(summary: Summary, parts: Parts, device: DevicePeak) -> Iterable[WorkRow]:
+def _rows(
+    summary: Summary,
+    parts: Parts,
+    device: DevicePeak,
+    names: Mapping[str, Iterable[str]],
+) -> Iterable[WorkRow]:
     lines = {line.name: line for line, _, _ in walk(name_lines(summary)[0])}
+    slowest = {row.name: row.slowest.fqn for row in summary.rows if row.slowest is not None}
     for name, (work, flops) in parts.items():
         line = lines.get(name)
-        if line is None or not any(flops.values()):
+        if line is None:
             continue
         found = _rates(work, line, summary.steps, device)
         double = sum(count for kind, count in work.kinds().items() if kind.dtype == "float64")
-        yield WorkRow(name, flops, found.model_flops_per_s, found.mfu, found.hfu, double)
+        yield WorkRow(
+            name,
+            flops,
+            found.model_flops_per_s,
+            found.mfu,
+            found.hfu,
+            double,
+            sum(work.moved.values()),
+            _over_median(_by_fqn(work) if name in slowest else {}, slowest.get(name), names.get(name, ())),
+        )
+
+
+def _over_median(sizes: Mapping[str, int], fqn: str | None, members: Iterable[str]) -> float | None:
+    """Return the size of one member over that of the median one; None where either is unknown."""
+    usual = 0 if fqn is None else median([sizes.get(member, 0) for member in members])
+    return sizes.get(fqn or "", 0) / usual if usual else None
+
+
+def _by_fqn(work: FlopCount) -> Tally[str]:
+    """Return the operations of each module, those of modules inside included."""
+    found = Tally[str]()
+    for key, flops in work.rows.items():
+        found.update(dict.fromkeys(_enclosing(key.fqn), flops))
+    return found
 
 
 def _kinds(work: FlopCount, device: DevicePeak) -> Iterable[WorkKind]:
@@ -239,11 +272,19 @@ def _by_phase(work: FlopCount) -> dict[str, int]:
 def _parts(work: FlopCount, names: Mapping[str, Iterable[str]]) -> dict[str, FlopCount]:
     """Return for each name the FLOPs of its modules (``names`` has those of each fqn) and all inside them."""
     found: dict[str, dict[FlopKey, int]] = defaultdict(dict)
+    moved: dict[str, dict[tuple[str, Phase], int]] = defaultdict(dict)
     for key, flops in work.rows.items():
-        for fqn in _enclosing(key.fqn):
-            for name in names.get(fqn, ()):
-                found[name][key] = flops
-    return {name: FlopCount(rows) for name, rows in found.items()}
+        for name in _names_around(key.fqn, names):
+            found[name][key] = flops
+    for part, size in work.moved.items():
+        for name in _names_around(part[0], names):
+            moved[name][part] = size
+    every = {name: None for several in names.values() for name in several}
+    return {name: FlopCount(found[name], moved[name]) for name in every}
+
+
+def _names_around(fqn: str, names: Mapping[str, Iterable[str]]) -> set[str]:
+    return {name for around in _enclosing(fqn) for name in names.get(around, ())}
 
 
 def _enclosing(fqn: str) -> Iterable[str]:

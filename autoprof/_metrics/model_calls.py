@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from .._capture.hooks.backward import BackwardPasses
 from .._capture.hooks.call_sites import CallEntry
 from .._capture.hooks.entry_probe import EntryProbe
+from .._capture.hooks.tensors import tensors_of
 from .._capture.marks.codes import ENTER, INDEX_MASK, KIND_BITS, KIND_MASK, LEAVE
 from .._capture.marks.mark_batch import MarkBatch
 from .._capture.recorder import Recorder
@@ -35,6 +36,8 @@ class StepCalls(NamedTuple):
     """Whether modules of the model were called outside of any call of the model itself."""
     passes: int | None
     """The number of backward passes through modules; None where no hook shows which passes reach them."""
+    elements: int = 0
+    """Elements of the tensors that the calls were given."""
 
 
 class RootProbe(EntryProbe):
@@ -56,6 +59,10 @@ class RootProbe(EntryProbe):
         self._entries = [CallEntry(self, RootProbe.enter, None)]
         self.shapes: list[ModelCall] = []
         """The first call with each shape, by number."""
+        self._elements: dict[int, int] = {}
+        """Elements of the tensors of each shape, by number."""
+        self._unnumbered = 0
+        """Elements of the open step's calls that have no number."""
 
     def enter(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if _compiling():
@@ -75,9 +82,12 @@ class RootProbe(EntryProbe):
         self.spent_ns += thread_time_ns() - began
 
     def _add_shape(self, module: nn.Module, key: Hashable, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
+        elements = sum(one.numel() for one in tensors_of((args, kwargs)))
         if len(self._known) >= MAX_SHAPES:
+            self._unnumbered += elements
             return -1
         number = self._known[key] = len(self.shapes)
+        self._elements[number] = elements
         self.shapes.append(describe(module, args, kwargs))
         self._describes = True
         return number
@@ -86,9 +96,10 @@ class RootProbe(EntryProbe):
         """Return the calls of the step with these marks, and clear them."""
         calls = tuple(self.numbers)
         self.numbers.clear()
+        elements, self._unnumbered = self._unnumbered + sum(self._elements.get(one, 0) for one in calls), 0
         outside = self._describes and self._any_outside(marks.codes)
         self._describes = False
-        return StepCalls(calls, outside, self._count_passes())
+        return StepCalls(calls, outside, self._count_passes(), elements)
 
     def _count_passes(self) -> int | None:
         counter = self._passes

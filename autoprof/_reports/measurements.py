@@ -88,9 +88,10 @@ def work_sentence(work: Work) -> str:
 def work_table(work: Work | None, width: int) -> list[str]:
     """Return the operations of each name in one step, with the shares of the peak; most operations first."""
     most = 16
-    if work is None or not work.rows:
+    counted = [] if work is None else [row for row in work.rows if any(row.flops.values())]
+    if not counted:
         return []
-    rows = sorted(work.rows, key=lambda row: (-sum(row.flops.values()), row.name))
+    rows = sorted(counted, key=lambda row: (-sum(row.flops.values()), row.name))
     lines = [["FLOP a step", *map(str, MODULE_PHASES), "per s", "MFU", "HFU"]]
     for row in rows[:most]:
         flops = [_short(row.flops.get(str(phase), 0)) for phase in MODULE_PHASES]

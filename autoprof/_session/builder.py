@@ -339,7 +339,7 @@ class _Builder:
             metrics,  # first: it adds to the scalars of the steps
             MemoryTable(self._footprint),
             excluded,
-            self._diagnosis(),
+            self._diagnosis(metrics.input_sizes),
             *([] if folder is None else [ModuleSources(self._model, folder)]),
             self._unseen_modules(),
         ]
@@ -409,7 +409,7 @@ class _Builder:
         self._undo.add(folder.discard)
         return folder
 
-    def _diagnosis(self) -> Diagnosis:
+    def _diagnosis(self, input_sizes: Callable[[], Mapping[int, int]]) -> Diagnosis:
         facts = RunFacts(
             budget=self._budget,
             memory_capacity_bytes=self._memory.capacity_bytes(),
@@ -422,7 +422,9 @@ class _Builder:
         ranks = RankMonitor(folder, rank(), world_size(), self._exchange)
         find = self._probes.find
         calls = CallMonitor(find(SyncProbe), find(LogProbe), find(CompilationProbe), find(DebugProbe))
-        return Diagnosis(facts, self._footprint, calls, ranks, StackMonitor(find(StackProbe)), ThreadMonitor())
+        stacks = StackMonitor(find(StackProbe))
+        sizes = self._session_probes.sizes
+        return Diagnosis(facts, self._footprint, calls, ranks, stacks, ThreadMonitor(), sizes, input_sizes)
 
     def _listeners(self, pipeline: Pipeline, flight: FlightRecorder | None) -> list[StepListener]:
         """Begin the snapshot and the captures that the settings ask for, or the flight recorder."""

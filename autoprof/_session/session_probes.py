@@ -12,6 +12,7 @@ from .._capture.hooks.module import ModuleProbe
 from .._capture.hooks.module_hooks import Hooks
 from .._capture.hooks.placement import Placement
 from .._capture.hooks.shapes import ShapeProbe
+from .._capture.hooks.sizes import ModuleSize, SizeProbe
 from .._capture.recorder import Recorder, activate
 from .._core.names import clean_name
 from .._core.weak import Weak
@@ -57,6 +58,8 @@ class SessionProbes:
         self._note = note
         self._follows_backward = follows_backward
         self._made: dict[tuple[str, str, bool], tuple[ModuleProbe, list[Probe]]] = {}
+        self.sizes: dict[str, ModuleSize] = {}
+        """The sizes of the first call of each target, by its fqn."""
         self.placement = Placement(model, recorder, hooks, follow_kind=follow)
         """Has the probes follow their modules' devices."""
         self.set = TargetSet()
@@ -92,6 +95,8 @@ class SessionProbes:
         if key not in self._made:
             probe = ModuleProbe(self._recorder, self._hooks, target, self._memory)
             probes: list[Probe] = [probe]
+            if target.shown:
+                probes.append(SizeProbe(self._recorder, target, self.sizes))
             if target.shapes:
                 probes.append(ShapeProbe(self._recorder, target, self._note))
             self._made[key] = probe, probes

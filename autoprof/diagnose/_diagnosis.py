@@ -5,10 +5,12 @@ from __future__ import annotations
 import gc
 import sys
 from collections import deque
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from time import perf_counter_ns
 from typing import Any, Final
 
+from .._capture.hooks.sizes import ModuleSize
 from .._capture.memory import Footprint
 from .._ranks import RankMonitor
 from .._resolve import RawStep
@@ -136,6 +138,8 @@ class Diagnosis(Observer):
         ranks: RankMonitor,
         stacks: StackMonitor,
         threads: ThreadMonitor,
+        sizes: Mapping[str, ModuleSize],
+        input_sizes: Callable[[], Mapping[int, int]],
     ) -> None:
         find_rules()
         self._start_facts = facts
@@ -147,6 +151,8 @@ class Diagnosis(Observer):
         self._ranks = ranks
         self._stacks = stacks
         self._threads = threads
+        self._sizes = sizes
+        self._input_sizes = input_sizes
         self._kept = KeptTensorsProbe()
         self._next_look_ns = 0
         """The time from which on the variables are looked at again, if memory grows. A look keeps the
@@ -209,6 +215,8 @@ class Diagnosis(Observer):
             threads=self._threads.busy(),
             kept=self._kept.growing(),
             trains_copy=self._footprint.trains_copy,
+            sizes=dict(self._sizes),
+            input_sizes=self._input_sizes(),
             **self._calls.facts(),
         )
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
+from .._capture.hooks.sizes import ModuleSize
 from .._ranks import RankComparison
 from ..errors import OutputError
 from ..probes._kept_tensors import KeptTensors
@@ -45,6 +46,10 @@ class RunFacts:
     """Comparison of the ranks; None with a single rank, and on all ranks but 0."""
     leaf_modules: int | None = None
     """Modules of the model that hold no others; None where they were not counted."""
+    sizes: Mapping[str, ModuleSize] = field(default_factory=dict)
+    """Class and bytes passed in one call of the recorded modules, by fqn."""
+    input_sizes: Mapping[int, int] = field(default_factory=dict)
+    """Elements of the model's inputs in the last recorded steps, where they differ."""
     environment: Environment = field(default_factory=Environment)
     stacks: Mapping[str, StackTable] = field(default_factory=dict)
     """Samples of the training thread's stack by kind of time; empty where nothing had to be sampled."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import pairwise
 from math import log
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -97,8 +98,11 @@ class PhaseSeries:
             column = self._phases.setdefault(phase, np.zeros(KEPT_STEPS, dtype=np.int64))
             column[places] = ns
 
-    def rare(self, phases: Collection[Phase]) -> RareTime | None:
-        """Return the time that at most half of the steps spend in these phases beyond the others."""
+    def rare(self, phases: Collection[Phase], sizes: Mapping[int, int] = MappingProxyType({})) -> RareTime | None:
+        """Return the time that at most half of the steps spend in these phases beyond the others.
+
+        Steps with larger inputs (``sizes`` by step) may take as many times longer, as ``explained`` says.
+        """
         columns = [self._phases[phase] for phase in phases if phase in self._phases]
         among = min(self._count, KEPT_STEPS)
         if not columns or among < MIN_LONG:
@@ -106,6 +110,7 @@ class PhaseSeries:
         order = np.argsort(self._numbers[:among], kind="stable")
         numbers, lengths = self._numbers[order], self._lengths[order].astype(np.float64)
         times = np.sum([column[order] for column in columns], axis=0).astype(np.float64)
+        times /= explained(numbers, sizes)
         usual = _low_quarter(times)  # below the median, so that every second step is distinguished
         is_long = times > usual + max(usual, MIN_EXCESS * lengths.mean())
         excess = _of_one_cause(np.where(is_long, times - usual, 0.0))
@@ -117,7 +122,8 @@ class PhaseSeries:
         if 2 * found > among + 1 and every is None and not when.startswith("the steps"):
             return None
         # Steps with every span longer, as by the wait for a processor, have no cause in these phases.
-        longer = float((lengths[is_long] - _low_quarter(lengths)).sum())
+        like = lengths / explained(numbers, sizes)
+        longer = float((like[is_long] - _low_quarter(like)).sum())
         if excess.sum() < CAUSE_SHARE * longer:
             return None
         share = mean_ratio(excess, lengths)
@@ -127,8 +133,13 @@ class PhaseSeries:
             )
         return RareTime(tuple(numbers[is_long].tolist()), every, when, float(excess[is_long].mean()), share)
 
-    def growth(self, phases: Collection[Phase] | None = None) -> Growth | None:
-        """Return the time of some phases, or of the whole step, where it rises from quarter to quarter of the run."""
+    def growth(
+        self, phases: Collection[Phase] | None = None, sizes: Mapping[int, int] = MappingProxyType({})
+    ) -> Growth | None:
+        """Return the time of some phases, or of the whole step, where it rises from quarter to quarter of the run.
+
+        What larger inputs explain (``sizes`` by step) is no rise.
+        """
         among = min(self._count, KEPT_STEPS)
         columns = [self._phases[phase] for phase in phases or () if phase in self._phases]
         if among < MIN_TREND or (phases is not None and not columns):
@@ -136,6 +147,7 @@ class PhaseSeries:
         order = np.argsort(self._numbers[:among], kind="stable")
         lengths = self._lengths[order].astype(np.float64)
         times = lengths if phases is None else np.sum([one[order] for one in columns], axis=0).astype(np.float64)
+        times = times / explained(self._numbers[order], sizes)
         quarters = [float(median(part)) for part in np.array_split(times, 4)]
         rises = all(later >= MIN_RISE * earlier for earlier, later in pairwise(quarters))
         if not rises or quarters[-1] < MAX_TIMES * quarters[0]:
@@ -159,6 +171,18 @@ class PhaseSeries:
         parts = {phase: float((one[is_long] - _low_quarter(one)).sum() / excess.sum()) for phase, one in times.items()}
         when, every = _describe(self._numbers[order], is_long)
         return Spread(when, every, sorted(parts.items(), key=lambda part: -part[1]))
+
+
+def explained(numbers: npt.NDArray[np.int64], sizes: Mapping[int, int]) -> npt.NDArray[np.float64]:
+    """Return how many times as long as a step with the median inputs each step may take by the size of its inputs.
+
+    That is the square for larger ones, as attention takes it, and 1 for smaller ones, or where nothing is known.
+    """
+    if not sizes:
+        return np.ones(len(numbers))
+    usual = float(median(np.array([*sizes.values()], dtype=np.float64)))
+    over = np.array([sizes.get(int(one), 0) for one in numbers]) / max(usual, 1.0)
+    return np.asarray(np.maximum(over, 1.0) ** 2, dtype=np.float64)
 
 
 def _of_one_cause(excess: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:

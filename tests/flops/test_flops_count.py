@@ -163,3 +163,11 @@ def test_a_compiled_model_is_counted_as_what_was_compiled():
     assert set(self_flops(counted(compiled, torch.randn(1, 4)))) == {("0", F), ("0", B), ("1", F), ("1", B)}
     assert counted(torch.compile(nn.Linear(4, 4), backend="eager"), torch.randn(1, 4)).flops(F) == 32
     assert not torch._dynamo.utils.counters["frames"]
+
+
+def test_an_operator_moves_the_bytes_that_it_reads_and_writes():
+    """A linear layer: input, weight, bias and output. A view moves none, and a table only the rows that are read."""
+    count = counted(nn.Linear(5, 7), torch.randn(3, 5))
+    assert count.moved["", F] == 4 * (3 * 5 + 5 * 7 + 7 + 3 * 7)
+    assert counted(nn.Flatten(), torch.randn(3, 5, 2)).moved.get(("", F), 0) == 0
+    assert counted(nn.Embedding(1000, 8), torch.zeros(3, dtype=torch.long)).moved["", F] == 4 * 2 * 3 * 8

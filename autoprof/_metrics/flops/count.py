@@ -68,7 +68,13 @@ def count_call(model: nn.Module, call: ModelCall) -> FlopCount:
     count_ns = thread_time_ns() - started
     if reason:
         return FlopCount(reason=reason, notes=notes, count_ns=count_ns)
-    return FlopCount(dict(counter.rows), dict(counter.attention), notes=notes, count_ns=count_ns)
+    return FlopCount(
+        dict(counter.rows),
+        dict(counter.moved),
+        dict(counter.attention),
+        notes=notes,
+        count_ns=count_ns,
+    )
 
 
 def _count(model: nn.Module, call: ModelCall, mode: FakeTensorMode, counter: OperatorCounter) -> tuple[str, ...]:

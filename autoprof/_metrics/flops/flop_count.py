@@ -46,6 +46,8 @@ class FlopCount:
     """
 
     rows: Mapping[FlopKey, int] = field(default_factory=dict)
+    moved: Mapping[tuple[str, Phase], int] = field(default_factory=dict)
+    """Bytes that the operators of each innermost module read and write, by phase."""
     attention: Mapping[tuple[str, bool], int] = field(default_factory=dict)
     """Forward operations of unfused attention, by module and whether ``scaled_dot_product_attention`` computed it."""
     reason: str | None = None
@@ -72,6 +74,7 @@ class FlopCount:
 def weighted_sum(counts: Iterable[tuple[FlopCount, float]]) -> FlopCount:
     """Add counts, each multiplied by its weight. A count without a figure leaves the sum without one."""
     rows: dict[FlopKey, float] = defaultdict(float)
+    moved: dict[tuple[str, Phase], float] = defaultdict(float)
     attention: dict[tuple[str, bool], float] = defaultdict(float)
     reasons: dict[str, None] = {}
     notes: dict[str, None] = {}
@@ -81,9 +84,16 @@ def weighted_sum(counts: Iterable[tuple[FlopCount, float]]) -> FlopCount:
             reasons[count.reason] = None
         for key, flops in count.rows.items():
             rows[key] += flops * weight
+        for part, size in count.moved.items():
+            moved[part] += size * weight
         for place, flops in count.attention.items():
             attention[place] += flops * weight
     if reasons:
         return FlopCount(reason="; ".join(reasons), notes=tuple(notes))
     whole_rows = {key: round(flops) for key, flops in rows.items()}
-    return FlopCount(whole_rows, {place: round(flops) for place, flops in attention.items()}, notes=tuple(notes))
+    return FlopCount(
+        whole_rows,
+        {part: round(size) for part, size in moved.items()},
+        {place: round(flops) for place, flops in attention.items()},
+        notes=tuple(notes),
+    )

@@ -38,6 +38,7 @@ class OperatorCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __init__(self, mode: FakeTensorMode) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.rows: Counter[FlopKey] = Counter()
+        self.moved: Counter[tuple[str, Phase]] = Counter()
         self.uncounted: Counter[str] = Counter()
         self.attention: Counter[tuple[str, bool]] = Counter()
         self._attention_detector = AttentionDetector()
@@ -83,7 +84,11 @@ class OperatorCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
             args, kwargs = self._all_fake(func, args), self._all_fake(func, kwargs)
         formula = self.formulas.get(packet)
         result = func(*args, **kwargs)
-        self._created += [ref(one) for one in tree_leaves(result) if isinstance(one, Tensor)]
+        made = [one for one in tree_leaves(result) if isinstance(one, Tensor)]
+        self._created += map(ref, made)
+        if not func.is_view and (not self._in_backward or _task() != _NOT_IN_BACKWARD):  # else it makes the gradients
+            phase, owner = self._owner()
+            self.moved[owner, phase] += _bytes_moved(name, args, made)
         flops = 0 if formula is None else formula(*args, **kwargs, out_val=result)
         if (
             not self._in_backward
@@ -171,6 +176,20 @@ class OperatorCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
             raise Uncountable(f"a tensor of shape {shape} from outside the model would get a gradient")
         made: Tensor = self._mode.from_tensor(real, static_shapes=True)
         return made
+
+
+_SELECTING: Final = {"embedding", "gather", "index", "index_select"}
+"""Operators that read as much as they write, whatever the size of the table."""
+
+
+def _bytes_moved(name: str, args: Any, made: list[Tensor]) -> int:
+    """Return the bytes of the tensors that an operator reads and writes."""
+    return _bytes_of(made) + _bytes_of(made if name in _SELECTING else args)
+
+
+def _bytes_of(values: Any) -> int:
+    tensors = (one for one in tree_leaves(values) if isinstance(one, Tensor) and one.layout is torch.strided)
+    return sum(one.numel() * one.itemsize for one in tensors)
 
 
 def _next_number() -> int:

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from statistics import median
 from typing import Final, NamedTuple
 
+from ..._capture.hooks.sizes import ModuleSize
 from ..._core.units import format_ms, format_percent
 from ..._stats.intervals import Interval
 from ..._stats.rows import RowKey, step_rows
@@ -61,6 +62,15 @@ class SlowSibling(NamedTuple):
     times: Interval
     excess: Interval
     siblings: int
+    explained: float
+    """How many times as long as the median the sizes of its tensors explain."""
+
+
+class OwnWork(NamedTuple):
+    """What the modules of one name compute in a step outside of the modules in them: operations, and bytes moved."""
+
+    flops: float
+    moved: float
 
 
 def judge(run: Evidence) -> Finding | None:
@@ -123,7 +133,7 @@ def _judge_rare(run: Evidence) -> Finding | None:
 
 def _judge_growth(run: Evidence) -> Finding | None:
     """Find the module that takes longer from quarter to quarter of the run."""
-    growth = None if run.facts.trains_copy else run.series.growth(MODULE_PHASES)
+    growth = None if run.facts.trains_copy else run.series.growth(MODULE_PHASES, run.facts.input_sizes)
     if growth is None or classify(growth.share, MIN_EXCESS) != "above":
         return None
     last_ns = growth.last_ns - growth.first_ns
@@ -179,8 +189,9 @@ def _is_called_more(run: Evidence, step: LongStep, name: str, phase: Phase) -> b
 
 def _judge_siblings(run: Evidence, own: list[OwnTime]) -> Finding | None:
     """Find the module that takes much longer than the others of its structure."""
-    slow = max([*_slow_rows(run, own), *_slow_members(run)], key=lambda one: one.excess.middle, default=None)
-    position = "below" if slow is None else classify(slow.times, MAX_TIMES)
+    work = _own_work(run, own)
+    slow = max([*_slow_rows(run, own, work), *_slow_members(run)], key=lambda one: one.excess.middle, default=None)
+    position = "below" if slow is None else classify(slow.times, MAX_TIMES * slow.explained)
     if slow is None or position == "below":
         return None
     found = threshold_time("hot-module", run, slow.excess, slow.excess.middle, MIN_EXCESS, slow.row.phase)
@@ -188,9 +199,10 @@ def _judge_siblings(run: Evidence, own: list[OwnTime]) -> Finding | None:
         return found
     if position == "near":
         return inconclusive("hot-module", found.share, MIN_EXCESS, found.evidence)
+    larger = "" if slow.explained <= 1.05 else f" (its larger tensors explain {slow.explained:.1f} x)"
     return found.finding(
         f"{slow.module} takes {slow.times.middle:.1f} x as long as the median of its {slow.siblings} siblings of the "
-        f"same structure: {format_ms(slow.excess.middle)} more in each step",
+        f"same structure{larger}: {format_ms(slow.excess.middle)} more in each step",
         f"compare {slow.module} with its siblings: other inputs (longer, another dtype or memory format), a hook, a "
         "copy or code that only it runs",
         name=slow.row.name,
@@ -202,7 +214,36 @@ def _judge_siblings(run: Evidence, own: list[OwnTime]) -> Finding | None:
     )
 
 
-def _slow_rows(run: Evidence, own: list[OwnTime]) -> Iterator[SlowSibling]:
+def _own_work(run: Evidence, own: list[OwnTime]) -> dict[str, OwnWork]:
+    """Return the work of each name outside the modules in it; empty where it is not counted."""
+    counted = run.summary.work
+    if counted is None or counted.reason is not None:
+        return {}
+    rows = {row.name: row for row in counted.rows}
+    inside: dict[str | None, list[str]] = defaultdict(list)
+    for one in own:
+        if one.row.parent != one.name:
+            inside[one.row.parent].append(one.name)
+    found = {}
+    for name, row in rows.items():
+        inner = [rows[child] for child in inside[name] if child in rows]
+        flops = sum(row.flops.values()) - sum(sum(one.flops.values()) for one in inner)
+        moved = row.moved_bytes - sum(one.moved_bytes for one in inner)
+        found[name] = OwnWork(max(flops, 0), max(moved, 0))
+    return found
+
+
+def _explained_times(passed: float, flops: float | None) -> float:
+    """Return how many times as long as another module of its structure one may take by the sizes of its tensors.
+
+    Most operators take time in proportion to their tensors, attention in proportion to the square of the length: more
+    operations count up to the square of ``passed``. Further ones are other code, which size does not explain.
+    """
+    sizes = max(passed, 1.0)
+    return max(sizes, min(sizes**2 if flops is None else flops, sizes**2))
+
+
+def _slow_rows(run: Evidence, own: list[OwnTime], work: Mapping[str, OwnWork]) -> Iterator[SlowSibling]:
     """Yield the longest of each group of modules whose names differ only in their numbers."""
     groups: dict[tuple[str, str], list[OwnTime]] = defaultdict(list)
     for one in own:
@@ -210,16 +251,35 @@ def _slow_rows(run: Evidence, own: list[OwnTime]) -> Iterator[SlowSibling]:
     held = {row.name: row.parameter_bytes for row in run.summary.memory_table}
     for group in groups.values():
         hot = max(group, key=lambda one: one.ns.middle / _members(one))
-        alike = [one for one in group if one is not hot and _is_alike(held, hot, one)]
+        alike = [one for one in group if one is not hot and _is_alike(run, held, hot, one)]
         others = [Interval(*(part / _members(one) for part in one.ns)) for one in alike for _ in range(_members(one))]
         if len(others) >= 2 and _members(hot) == 1:
             usual = Interval(*(max(median(ns[at] for ns in others), 1.0) for at in range(3)))
-            excess = Interval(*(max(part - usual.middle, 0.0) for part in hot.ns))
-            yield SlowSibling(hot.name, hot.row, hot.ns.over(usual), excess, len(others))
+            explained = _explained_times(_passed_over(run, hot, alike), _flops_over(work, hot, alike))
+            excess = Interval(*(max(part - explained * usual.middle, 0.0) for part in hot.ns))
+            yield SlowSibling(hot.name, hot.row, hot.ns.over(usual), excess, len(others), explained)
 
 
-def _is_alike(held: Mapping[str | None, int | None], hot: OwnTime, other: OwnTime) -> bool:
-    """Return whether two modules have as many bytes of parameters (``held``, by name), as far as they are counted."""
+def _flops_over(work: Mapping[str, OwnWork], hot: OwnTime, alike: list[OwnTime]) -> float | None:
+    """Return the operations of a module over the median of its siblings; None where either is unknown."""
+    usual = [work[one.name].flops / _members(one) for one in alike if one.name in work for _ in range(_members(one))]
+    return work[hot.name].flops / median(usual) if hot.name in work and usual and median(usual) else None
+
+
+def _passed_over(run: Evidence, hot: OwnTime, alike: list[OwnTime]) -> float:
+    """Return the bytes that a call of a module passes over the median of its siblings; 1 where they are unknown."""
+    mine, others = _size(run, hot), [size for one in alike if (size := _size(run, one)) is not None]
+    return mine.passed_bytes / max(median(one.passed_bytes for one in others), 1) if mine and others else 1.0
+
+
+def _size(run: Evidence, one: OwnTime) -> ModuleSize | None:
+    return run.facts.sizes.get(one.row.fqn or "")
+
+
+def _is_alike(run: Evidence, held: Mapping[str | None, int | None], hot: OwnTime, other: OwnTime) -> bool:
+    """Return whether two modules have one class and as many bytes of parameters (``held``), as far as known."""
+    if len({size.kind for one in (hot, other) if (size := _size(run, one)) is not None}) > 1:
+        return False
     mine, theirs = held.get(hot.name), held.get(other.name)
     if mine is None or theirs is None:
         return True
@@ -247,24 +307,36 @@ def _slow_members(run: Evidence) -> Iterator[SlowSibling]:
     if fqn is not None:
         row, slowest = max(rows[fqn], key=lambda one: one[0].total_ns)
         times = max(one.times for _, one in rows[fqn])
-        yield SlowSibling(fqn, row, Interval.exact(times), Interval.exact(excess[fqn]), slowest.members - 1)
+        explained = _explained_times(*_slowest_over(run, fqn, row.name))
+        usual_ns = excess[fqn] / max(times - 1, 1)
+        excess_ns = Interval.exact(max(excess[fqn] - (explained - 1) * usual_ns, 0.0))
+        yield SlowSibling(fqn, row, Interval.exact(times), excess_ns, slowest.members - 1, explained)
+
+
+def _slowest_over(run: Evidence, fqn: str, name: str) -> tuple[float, float | None]:
+    """Return the bytes passed by, and the operations of, the slowest member of a name over those of the median one."""
+    work, sizes, like = run.summary.work, run.facts.sizes, _NUMBER.sub("*", fqn)
+    usual = [one.passed_bytes for other, one in sizes.items() if _NUMBER.sub("*", other) == like]
+    passed = sizes[fqn].passed_bytes / max(median(usual), 1) if fqn in sizes else 1.0
+    counted = () if work is None else work.rows
+    return passed, next((row.slowest_flops for row in counted if row.name == name), None)
 
 
 def _judge_work(run: Evidence, own: list[OwnTime]) -> Finding | None:
     """Judge the module with the most own time by its part of the counted FLOPs."""
     hot = max(own, key=lambda one: (one.ns.middle, one.name))
     found = threshold_time("hot-module", run, hot.ns, hot.ns.middle, MIN_SHARE, hot.row.phase)
-    work = run.summary.work
-    if work is None or work.reason is not None or not isinstance(found, ExceededBound):
+    work, counted = run.summary.work, _own_work(run, own)
+    if work is None or not isinstance(found, ExceededBound):
         return None
-    counted, total = {row.name: sum(row.flops.values()) for row in work.rows}, sum(work.flops.values())
-    inside = sum(counted.get(one.name, 0) for one in own if one.row.parent == hot.name and one.name != hot.name)
+    total = sum(work.flops.values())
     if hot.name not in counted or not total:
         return None
-    flops = max(counted[hot.name] - inside, 0)
-    rest_ns = sum(one.ns.middle for one in own if one is not hot)
-    rest_rate, rate = (total - flops) / max(rest_ns, 1.0), flops / max(hot.ns.middle, 1.0)
-    if rate * MAX_SLOWER > rest_rate:
+    flops, moved = counted[hot.name]
+    rest_ns = max(sum(one.ns.middle for one in own if one is not hot), 1.0)
+    rest_rate, rate = (total - flops) / rest_ns, flops / max(hot.ns.middle, 1.0)
+    moves = sum(one.moved for one in counted.values()) - moved
+    if rate * MAX_SLOWER > rest_rate or moved / max(hot.ns.middle, 1.0) * MAX_SLOWER > moves / rest_ns:
         return None
     return found.finding(
         f"{hot.name} itself takes {format_percent(found.share.middle)} of the step and has "

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+import numpy as np
+
 from ..._core.units import format_ms, format_percent
 from ..._stats.intervals import Interval, proportion_factors
 from ...frame import Phase
 from ...summary import Finding
 from .. import Evidence, Experiment, LongStep, Rule, abstain, classify, less_often
 from .._contention import FIRM, QUIET, is_crowded
-from .._rare import CAUSE_SHARE
+from .._rare import CAUSE_SHARE, explained
 from .._stacks import UNATTRIBUTED
 from .._thresholding import rare_time, share_evidence
 from . import unattributed
@@ -37,7 +39,9 @@ def judge(run: Evidence) -> Finding | None:
     summary = run.summary
     lost_ns = summary.step_mean_ns - summary.step_p50_ns
     # A step of at least this many medians is an outlier.
-    outliers = [step for step in run.longest if step.step_ns >= 2.0 * summary.step_p50_ns]
+    sized = explained(np.array([step.step for step in run.longest], dtype=np.int64), run.facts.input_sizes)
+    long = zip(run.longest, sized.tolist(), strict=True)
+    outliers = [step for step, times in long if step.step_ns >= 2.0 * times * summary.step_p50_ns]
     numbers = sorted(step.step for step in outliers)
     share = _lost_share(run, lost_ns, len(outliers))
     lost = format_percent(share.middle)

@@ -1,0 +1,104 @@
+"""A module is long only against what the sizes of its tensors explain, and a step only against its inputs."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from autoprof.summary import Summary
+from autoprof.testing import FakeClock, open_session
+
+US = 1_000
+WIDTH, ROWS, STEPS = 8, 64, 40
+CONFIG = {"targets": [{"match": r"\d"}, {"match": ""}], "sinks": {}, "flops": "off", "monitor": "off"}
+
+
+class Stage(nn.Linear):
+    """A layer that takes time in proportion to the elements that it is given, ``times`` as much as the others."""
+
+    def __init__(self, clock: FakeClock, times: float = 1.0) -> None:
+        super().__init__(WIDTH, WIDTH)
+        self.clock, self.times = clock, times
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.clock.advance(round(x.numel() * self.times * US))
+        return super().forward(x)
+
+
+class Other(Stage):
+    """A layer of another class with as many parameters."""
+
+
+class Pyramid(nn.Module):
+    """Five layers, each of which gets so many times fewer rows than the one before."""
+
+    def __init__(self, stages: list[Stage], fewer: int) -> None:
+        super().__init__()
+        for name, stage in enumerate(stages):
+            self.add_module(str(name), stage)
+        self.fewer = fewer
+
+    def forward(self, x: Tensor) -> Tensor:
+        for stage in self.children():
+            x = stage(x)
+            x = x[: max(len(x) // self.fewer, 1)]
+        return x
+
+
+def train(model: nn.Module, clock: FakeClock, rows: Callable[[int], int] = lambda _step: ROWS) -> Summary:
+    """Train with inputs of so many rows in each step."""
+    with open_session(model, CONFIG, clock=clock) as session:
+        for step in range(STEPS):
+            model(torch.ones(rows(step), WIDTH)).sum().backward()
+            session.step()
+    return session.summary()
+
+
+def accused(summary: Summary) -> list[str | None]:
+    """Return what the findings name, abstentions left out."""
+    return [one.name for one in summary.findings if one.severity != "info"]
+
+
+def stages(clock: FakeClock, slow: Stage | None = None) -> list[Stage]:
+    """Return five equal layers, or ``slow`` and four others."""
+    return [slow or Stage(clock), *(Stage(clock) for _ in range(4))]
+
+
+def test_a_stage_that_gets_larger_tensors_may_take_longer() -> None:
+    """As the first stage of a convolutional network does: four times the elements are four times the work."""
+    clock = FakeClock()
+    assert not accused(train(Pyramid(stages(clock), fewer=4), clock))
+
+
+def test_a_stage_that_takes_longer_than_its_tensors_explain_is_found() -> None:
+    clock = FakeClock()
+    assert accused(train(Pyramid(stages(clock, Stage(clock, 12.0)), fewer=1), clock)) == ["0"]
+
+
+def test_a_layer_of_another_class_is_no_sibling() -> None:
+    """Twelve times as long as the others: that is what it does."""
+    clock = FakeClock()
+    assert not accused(train(Pyramid(stages(clock, Other(clock, 12.0)), fewer=1), clock))
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [lambda step: 4 * ROWS if step % 5 == 0 else ROWS, lambda step: ROWS + 8 * step],
+    ids=["a bucket of longer batches", "a growing length"],
+)
+def test_a_step_with_larger_inputs_may_take_longer(rows: Callable[[int], int]) -> None:
+    clock = FakeClock()
+    assert not accused(train(Pyramid(stages(clock), fewer=1), clock, rows))
+
+
+def test_a_step_that_takes_longer_than_its_inputs_explain_is_found() -> None:
+    """Every fifth step a layer takes thirty times as long, with the same inputs."""
+    clock = FakeClock()
+    slow = Stage(clock)
+
+    def rows(step: int) -> int:
+        slow.times = 30.0 if step % 5 == 0 else 1.0
+        return ROWS
+
+    assert accused(train(Pyramid(stages(clock, slow), fewer=1), clock, rows)) == ["0"]
