@@ -63,9 +63,8 @@ def test_a_time_is_right_within_five_percent(judge: Judge, reported: float | Non
 
 
 def test_a_wrong_time_is_uncertain_only_where_the_report_says_so(judge: Judge) -> None:
-    """Without the finding about the busy machine the same figure is wrong."""
-    finding = Finding("busy-machine", "info", "others hold the processors", "compare on a quiet machine")
-    busy = Judge(FixedSession(findings=(finding,)))
+    """Without the condition of the busy machine the same figure is wrong."""
+    busy = Judge(FixedSession(conditions=("beside other processes",)))
     verdicts = [one.time("forward", 10e6, 20e6).checks[0].verdict for one in (judge, busy)]
     assert verdicts == ["wrong", "uncertain"]
 

@@ -6,11 +6,13 @@ from collections.abc import Iterator
 from typing import Final, Literal
 
 from .._core.units import count, format_bytes, format_ms, format_percent, format_rate, format_span
-from ..frame import Phase
+from ..frame import TRAINING_LANE, Phase
 from ..summary import Finding, Summary, WhatIf
 from .text import crop, fit, safe, wrap
 
 HEALTHY: Final = "nothing stands out"
+NAMED_SHARE: Final = 0.05
+"""Share of the step from which a phase or a module is named in a healthy run's verdict."""
 
 
 def verdict(summary: Summary) -> Finding | None:
@@ -65,7 +67,11 @@ def render_outlook(summary: Summary, *, width: int) -> list[list[str]]:
 
 
 def card_facts(summary: Summary) -> list[tuple[str, str]]:
-    """Return the card of the first finding as labels and texts; nothing where no rule was judged."""
+    """Return the card of the first finding as labels and texts, then the conditions; nothing if no rule was judged."""
+    return [*_facts(summary), *(("Measured", one) for one in summary.conditions)]
+
+
+def _facts(summary: Summary) -> list[tuple[str, str]]:
     if not summary.findings:
         return []
     found = verdict(summary)
@@ -82,9 +88,24 @@ def card_facts(summary: Summary) -> list[tuple[str, str]]:
         return [("Verdict", f"not judged: {summary.findings[0].evidence.get('missing', 'no recorded step')}")]
     return [
         ("Verdict", HEALTHY),
-        ("Why", f"no rule found anything in {count(summary.steps, 'recorded step')}"),
-        ("Next", "nothing to do"),
+        ("Why", _consists_of(summary)),
+        ("Next", "nothing to do, unless the model may change"),
     ]
+
+
+def _consists_of(summary: Summary) -> str:
+    """Phrase what the steps of a healthy run consist of: phases, and the modules with most time."""
+    whole = max(summary.total_step_ns, 1)
+    shares = sorted(((ns / whole, str(phase)) for phase, ns in summary.phases.items()), reverse=True)
+    phases = ", ".join(f"{phase} {format_percent(share)}" for share, phase in shares if share >= NAMED_SHARE)
+    own: dict[str, int] = {}
+    for row in summary.rows:
+        if row.lane == TRAINING_LANE and row.fqn is not None:
+            own[row.name] = own.get(row.name, 0) + row.self_ns
+    longest = sorted(own.items(), key=lambda one: -one[1])[:2]
+    names = " and ".join(f"{name} ({format_percent(ns / whole)})" for name, ns in longest if ns >= NAMED_SHARE * whole)
+    most = f"; most of it in {names}" if names else ""
+    return f"a step is {phases}{most}. No rule found anything in {count(summary.steps, 'recorded step')}"
 
 
 def other_findings(summary: Summary) -> list[str]:

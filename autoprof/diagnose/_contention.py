@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from .._core.units import format_percent
 from ._evidence import Evidence
 
 FIRM: Final = 2.0
 """Times its bound at which a share of the step stands on a busy machine, too: processes that come and go make a phase
 longer by a part of it, not by the whole of it."""
+MOST_ADDED: Final = 0.1
+"""Share of the step that their coming and going adds to a phase at most: the wait is spread over all."""
 QUIET: Final = "a quiet machine: other processes hold its processors"
 """The missing signal of a rule that cannot tell the program from other processes."""
 
@@ -49,6 +53,18 @@ def contention(run: Evidence) -> Contention | None:
     waiting = metrics["host_cpu_waiting"].mean if "host_cpu_waiting" in metrics else None
     others = max(busy * machine - own - children, 0.0)
     return Contention(waiting, own, children, others, machine, busy)
+
+
+def conditions(run: Evidence) -> Iterator[str]:
+    """Yield what else made the times of the run as long as they are, in words."""
+    found = contention(run)
+    if found is None or not found.by_others:
+        return
+    waited = "" if found.waiting is None else f", and this one waited {format_percent(found.waiting)} of the time"
+    yield (
+        f"beside other processes: they kept {found.others:.1f} of {found.machine_cores} processors busy{waited}. Times "
+        "are longer, shares and counts hardly change"
+    )
 
 
 def is_crowded(run: Evidence) -> bool:

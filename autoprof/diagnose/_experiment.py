@@ -25,7 +25,6 @@ Change = Literal[
     "tensors.kept",
     "allocator.expandable_segments",
     "span.add",
-    "machine",
     "rank.work",
     "profiler.targets",
     "other",

@@ -8,7 +8,7 @@ from typing import Final
 
 from .._core.plugins import PartKind
 from ..summary import Finding, Summary
-from ._contention import FIRM, QUIET, contention
+from ._contention import FIRM, MOST_ADDED, QUIET, conditions, contention
 from ._evidence import Evidence
 from ._rule import MIN_STEPS, Rule
 from ._setting_notes import setting_notes
@@ -31,7 +31,6 @@ def judge(run: Evidence) -> tuple[Finding, ...]:
     """Return the findings by gain, then the abstentions; of a run without a recorded step there are no abstentions."""
     rules, steps, used = find_rules(), run.summary.steps, contention(run)
     enough, crowded = steps >= MIN_STEPS, used is not None and used.by_others
-    waited = 0.0 if used is None else used.waiting or 0.0
     few = abstain("", f"recorded steps ({MIN_STEPS} needed, {steps} so far)", "let the run continue")
     found: list[Finding] = []
     for rule in rules.values():
@@ -42,7 +41,7 @@ def judge(run: Evidence) -> tuple[Finding, ...]:
             continue
         if not enough and (finding is None or finding.severity == "info"):
             finding = replace(few, rule=rule.name)
-        if crowded and finding is not None and _may_be_contention(rule, finding, waited):
+        if crowded and finding is not None and _may_be_contention(rule, finding):
             finding = abstain(rule.name, QUIET, "stop them and measure again", finding.evidence)
         if finding is not None and (steps or finding.severity != "info"):
             found.append(_without_device(rule, run, finding) if enough else finding)
@@ -54,17 +53,14 @@ def judge(run: Evidence) -> tuple[Finding, ...]:
     return tuple(sorted(found, key=key))  # of equal keys in the order of their rules
 
 
-def _may_be_contention(rule: Rule, finding: Finding, waited: float) -> bool:
-    """Return whether other processes may have caused a finding: unless it has a rhythm, or is far above its bound.
-
-    Where the thread waits for a processor most of the time, all of that wait may lie in the time that was found.
-    """
+def _may_be_contention(rule: Rule, finding: Finding) -> bool:
+    """Return whether other processes may have caused a finding: unless it has a rhythm, or is far above its bound."""
     shown = finding.evidence
     has_rhythm = shown.get("every") is not None
     if finding.severity == "info" or has_rhythm or not rule.host_times or "share_low" not in shown:
         return False
-    least = max(FIRM * shown.get("bound", 0.0), waited if waited > 0.5 else 0.0)
-    return bool(shown["share_low"] < least)
+    bound = shown.get("bound", 0.0)
+    return bool(shown["share_low"] < min(FIRM * bound, bound + MOST_ADDED))
 
 
 def _without_device(rule: Rule, run: Evidence, finding: Finding) -> Finding:
@@ -76,6 +72,7 @@ def _without_device(rule: Rule, run: Evidence, finding: Finding) -> Finding:
 
 
 def diagnose(run: Evidence) -> Summary:
-    """Return the summary with its findings, its what-if table and the notes on settings."""
+    """Return the summary with its findings, its what-if table, its conditions and the notes on settings."""
     notes = dict.fromkeys([*run.summary.notes, *setting_notes(run)])  # those of a saved summary are there already
-    return replace(run.summary, findings=judge(run), what_if=what_if(run), notes=tuple(notes))
+    under = tuple(conditions(run)) if run.summary.steps else ()
+    return replace(run.summary, findings=judge(run), what_if=what_if(run), notes=tuple(notes), conditions=under)

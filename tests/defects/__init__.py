@@ -36,7 +36,6 @@ DEFECTS: Final = (
     Defect("unattributed", "pictures drawn in each step", calls.train_with_images),
     Defect("excluded", "a checkpoint after each step", calls.train_with_saving),
     Defect("excluded", "validation every fourth step", calls.train_with_validation),
-    Defect("busy-machine", "others hold the processors", machine.train_beside_others),
     Defect("debug-mode", "anomaly detection left on", machine.train_with_anomaly_detection),
     Defect("hot-module", "a snapshot every sixth step", calls.train_with_stalls),
     Defect("data-wait", "workers restarted in each epoch", data.train_with_restarts),

@@ -6,22 +6,10 @@ import torch
 from torch import Tensor
 
 import autoprof
-from autoprof.diagnose import Environment
 from autoprof.summary import Summary
 from autoprof.testing import FakeClock
 
-from .training import MS, diagnose_again, four_layers, train
-
-
-def train_beside_others(broken: bool) -> Summary:
-    """Judge a training as on a machine whose processors others hold; in the healthy twin they are idle."""
-    clock = FakeClock()
-    busy, waiting = (1.0, 0.4) if broken else (0.3, 0.0)
-    return diagnose_again(
-        train(four_layers(clock), clock),
-        metrics={"host_cpu_cores": 0.6, "host_cpu_busy": busy, "host_cpu_waiting": waiting},
-        environment=Environment(machine_cores=2),
-    )
+from .training import MS, four_layers, train
 
 
 def train_with_anomaly_detection(broken: bool) -> Summary:

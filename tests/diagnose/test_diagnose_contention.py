@@ -22,17 +22,29 @@ def on_busy_machine(
 
 @pytest.mark.parametrize(
     ("data_ms", "rules"),
-    [(60, ["data-wait", "busy-machine"]), (25, ["busy-machine", "data-wait"]), (15, ["busy-machine"])],
+    [(60, ["data-wait"]), (25, ["data-wait"]), (15, [])],
 )
-def test_the_larger_cause_comes_first(data_ms: float, rules: list[str]) -> None:
-    """The wait for a processor takes 30 % of the time; 15 % of data, near its bound of 10 %, may be that wait."""
-    assert found(on_busy_machine({"data": data_ms, "forward": 100 - data_ms}, 0.3)) == rules
+def test_the_programs_cause_is_the_verdict_and_the_machine_a_condition(data_ms: float, rules: list[str]) -> None:
+    """15 % of data, near its bound of 10 %, may be the wait for a processor."""
+    summary = on_busy_machine({"data": data_ms, "forward": 100 - data_ms}, 0.3)
+    assert found(summary) == rules
+    (condition,) = summary.conditions
+    assert condition.startswith(
+        "beside other processes: they kept 1.4 of 2 processors busy, and this one waited 30.0 %"
+    )
 
 
-@pytest.mark.parametrize(("waiting", "named"), [(0.4, True), (0.6, False)])
-def test_time_in_no_span_may_be_the_wait_for_a_processor(waiting: float, named: bool) -> None:
-    """Nearly half of a step is in no span, of a thread that waits for most of its time: it may wait there."""
-    assert ("unattributed" in found(on_busy_machine({"forward": 55, "step": 100}, waiting))) is named
+def test_a_quiet_machine_is_no_condition() -> None:
+    """Neither is one whose processors this process uses itself."""
+    assert not on_busy_machine({"forward": 100}, 0.02).conditions
+    assert not on_busy_machine({"forward": 100}, 0.3, own=1.9).conditions
+
+
+@pytest.mark.parametrize(("outside_ms", "named"), [(30, True), (20, False)])
+def test_time_far_above_its_bound_is_found_however_long_the_thread_waits(outside_ms: float, named: bool) -> None:
+    """The wait for a processor is spread over all spans: it adds little to the share of one of them."""
+    summary = on_busy_machine({"forward": 100 - outside_ms, "step": 100}, 0.6)
+    assert ("unattributed" in found(summary)) is named
 
 
 @pytest.mark.parametrize(("backward_ms", "named"), [(90, True), (80, False)])
@@ -45,13 +57,13 @@ def test_a_backward_of_twice_its_bound_is_found_on_any_machine(backward_ms: floa
 def test_recompute_is_found_on_any_machine() -> None:
     """That forwards run twice is no matter of time."""
     summary = on_busy_machine({"forward": 60, "recompute": 8, "backward": 32}, 0.4)
-    assert found(summary) == ["busy-machine", "recompute"]
+    assert found(summary) == ["recompute"]
 
 
-def test_debugging_switches_come_before_the_busy_machine() -> None:
+def test_debugging_switches_are_found_on_any_machine() -> None:
     """They are on, whatever else runs."""
     summary = on_busy_machine({"forward": 100}, 0.4, debug={"anomaly detection": 1.0})
-    assert found(summary) == ["debug-mode", "busy-machine"]
+    assert found(summary) == ["debug-mode"]
 
 
 USUAL = {"data": 5.0, "forward": 45.0, "backward": 45.0, "optimizer": 5.0}
@@ -59,11 +71,11 @@ LONG = {"data": 5.0, "forward": 345.0, "backward": 345.0, "optimizer": 300.0, "s
 """A step of which every span is longer, as by the wait for a processor."""
 
 
-def test_long_steps_without_a_rhythm_are_the_busy_machines() -> None:
+def test_long_steps_without_a_rhythm_are_no_finding() -> None:
     """A fifth of the steps, at random."""
     chance = random.Random(1)
     first, *more = [LONG if chance.random() < 0.2 else USUAL for _ in range(100)]
-    assert found(on_busy_machine(first, 0.4, *more, repeat=1)) == ["busy-machine"]
+    assert found(on_busy_machine(first, 0.4, *more, repeat=1)) == []
 
 
 def test_a_tenth_of_the_machine_that_others_hold_is_enough() -> None:
@@ -71,7 +83,7 @@ def test_a_tenth_of_the_machine_that_others_hold_is_enough() -> None:
     chance = random.Random(2)
     slow = {**USUAL, "forward": 900.0, "step": 1000.0}
     first, *more = [slow if chance.random() < 0.1 else USUAL for _ in range(120)]
-    assert found(on_busy_machine(first, 0.15, *more, repeat=1, own=1.75)) == ["busy-machine"]
+    assert found(on_busy_machine(first, 0.15, *more, repeat=1, own=1.75)) == []
     assert found(on_busy_machine(first, 0.02, *more, repeat=1, own=1.75)) == ["hot-module"]
 
 
@@ -79,11 +91,11 @@ def test_long_steps_with_a_rhythm_are_the_programs() -> None:
     """No other process comes every fifth step, whatever takes the time then."""
     assert "jitter" in found(on_busy_machine(USUAL, 0.4, USUAL, USUAL, USUAL, LONG))
     data = {**USUAL, "data": 900.0, "step": 1000.0}
-    assert found(on_busy_machine(USUAL, 0.4, USUAL, USUAL, USUAL, data)) == ["data-wait", "busy-machine"]
+    assert found(on_busy_machine(USUAL, 0.4, USUAL, USUAL, USUAL, data)) == ["data-wait"]
 
 
 def test_long_steps_that_begin_or_end_are_the_programs() -> None:
     """A cold cache: the first fifth of the steps waits for data, far beyond twice the bound."""
     cold = {**USUAL, "data": 305.0, "step": 400.0}
     steps = [cold] * 20 + [USUAL] * 80
-    assert found(on_busy_machine(steps[0], 0.4, *steps[1:], repeat=1)) == ["data-wait", "busy-machine"]
+    assert found(on_busy_machine(steps[0], 0.4, *steps[1:], repeat=1)) == ["data-wait"]

@@ -95,7 +95,8 @@ def test_a_busy_machine_makes_the_other_causes_uncertain() -> None:
     """The other processes may be the reason, and a doubt says so."""
     evidence = {"share": 0.5, "share_low": 0.45, "share_high": 0.55, "bound": 0.1}
     certain = valid(explain(diagnosed(finding(evidence=evidence))))
-    doubtful = valid(explain(diagnosed(finding(evidence=evidence), finding("busy-machine"))))
+    busy = replace(diagnosed(finding(evidence=evidence)), conditions=("beside other processes: they kept all busy",))
+    doubtful = valid(explain(busy))
     assert certain["causes"][0]["confidence"]["level"] == "high"
     assert doubtful["causes"][0]["confidence"]["level"] == "low"
     assert "other processes" in doubtful["doubts"][0]

@@ -23,7 +23,6 @@ from .data import (
 )
 
 DOUBTFUL: Final = {
-    "busy-machine": "other processes kept the processors busy: times are longer for this reason",
     "debug-mode": "a debugging switch is on: all times include its cost",
 }
 """Findings that make the others less certain."""
@@ -99,7 +98,8 @@ def _lines(facts: RunFacts) -> Iterator[tuple[str, int]]:
 
 def _confidence(one: Finding, summary: Summary, found: list[Finding]) -> Confidence:
     share, low, high, bound = (_number(one, key) for key in ("share", "share_low", "share_high", "bound"))
-    doubtful = any(other.rule in DOUBTFUL for other in found if other is not one) or bias_text(summary) is not None
+    others = any(other.rule in DOUBTFUL for other in found if other is not one)
+    doubtful = others or bool(summary.conditions) or bias_text(summary) is not None
     # The low end of a share is so many times its bound that another run of the program gives the same finding.
     firm = low is not None and bound is not None and low >= 1.5 * bound
     if one.rule in DOUBTFUL:
@@ -149,6 +149,7 @@ def _unmeasured(summary: Summary) -> Iterator[Unmeasured]:
 def _doubts(summary: Summary, found: list[Finding], *, closed: bool) -> Iterator[str]:
     """Yield the reasons for which the causes are less certain, and the losses of records."""
     yield from (DOUBTFUL[one.rule] for one in found if one.rule in DOUBTFUL)
+    yield from (f"measured {one}" for one in summary.conditions)
     if not closed:
         yield "the run was not closed: these figures are from its records so far"
     if (bias := bias_text(summary)) is not None:
