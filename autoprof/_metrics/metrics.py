@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any
 
 from .._resolve import RawStep
 from .._resolve.observer import Observer
@@ -17,12 +17,12 @@ from .model_calls import RootProbe
 from .telemetry import Telemetry
 from .throughput import StepRecord, ThroughputMeter
 
-KEPT_STEPS: Final = 1024
-"""Recorded steps whose inputs' sizes are kept, as many as the diagnosis keeps times of."""
+InputSizes = deque[tuple[int, int]]
+"""The last recorded steps, and the elements of the model's inputs in each."""
 
 
 class Metrics(Observer):
-    """Follow the steps of a run."""
+    """Follow the steps of a run. ``input_sizes`` gets the inputs of each."""
 
     provides = "throughput, telemetry and FLOPs"
 
@@ -32,6 +32,7 @@ class Metrics(Observer):
         batches: FetchedBatches,
         telemetry: Telemetry | None = None,
         flops: FlopMeter | None = None,
+        input_sizes: InputSizes | None = None,
     ) -> None:
         self._root = root
         self._batches = batches
@@ -41,8 +42,7 @@ class Metrics(Observer):
         self._taken: deque[StepRecord] = deque()
         """The records of the closed steps whose frames have not come yet, in order."""
         self._steps = 0
-        self._sizes: deque[tuple[int, int]] = deque(maxlen=KEPT_STEPS)
-        """The last recorded steps, and the elements of the model's inputs in each."""
+        self._input_sizes: InputSizes = deque(maxlen=0) if input_sizes is None else input_sizes
 
     def step(self, raw: RawStep) -> RawStep:
         """Take the model calls and the batches of a step that has just ended."""
@@ -56,15 +56,11 @@ class Metrics(Observer):
         records = [self._record_of(step) for step in run.steps]
         if self._telemetry is not None:  # first: the throughput may ask for the frames
             run.scalars[-1] = self._telemetry.complete(run.scalars[-1], warmup=records[-1].warmup)
-        self._sizes.extend((one.step, one.calls.elements) for one in records if one.calls is not None)
+        self._input_sizes.extend((one.step, one.calls.elements) for one in records)
         self._throughput.add_run(run, records)
         if self._flops is not None:
             for (calls, warmup), steps in Counter((one.calls, one.warmup) for one in records).items():
                 self._flops.add_steps(calls, self._root.shapes, warmup=warmup, steps=steps)
-
-    def input_sizes(self) -> Mapping[int, int]:
-        """Return the elements of the model's inputs in the last recorded steps; nothing where all are equal."""
-        return dict(self._sizes) if len({size for _, size in self._sizes}) > 1 else {}
 
     def _record_of(self, step: int) -> StepRecord:
         """Return the record of a step; those before it, which the device has not passed in time, are dropped."""

@@ -12,7 +12,6 @@ from torch import Tensor, nn
 from .._capture.hooks.backward import BackwardPasses
 from .._capture.hooks.call_sites import CallEntry
 from .._capture.hooks.entry_probe import EntryProbe
-from .._capture.hooks.tensors import tensors_of
 from .._capture.marks.codes import ENTER, INDEX_MASK, KIND_BITS, KIND_MASK, LEAVE
 from .._capture.marks.mark_batch import MarkBatch
 from .._capture.recorder import Recorder
@@ -82,7 +81,7 @@ class RootProbe(EntryProbe):
         self.spent_ns += thread_time_ns() - began
 
     def _add_shape(self, module: nn.Module, key: Hashable, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
-        elements = sum(one.numel() for one in tensors_of((args, kwargs)))
+        elements = _elements(key)
         if len(self._known) >= MAX_SHAPES:
             self._unnumbered += elements
             return -1
@@ -139,6 +138,13 @@ def _brief(value: Any, depth: int) -> Hashable:
     if depth and hasattr(type(value), "__dataclass_fields__"):
         return tuple([_brief(getattr(value, name, None), depth - 1) for name in type(value).__dataclass_fields__])
     return id(type(value))
+
+
+def _elements(brief: Hashable) -> int:
+    """Return the elements of all tensors whose shapes a value of ``_brief`` has."""
+    if isinstance(brief, torch.Size):
+        return brief.numel()
+    return sum(map(_elements, brief)) if isinstance(brief, tuple) else 0
 
 
 skip_frames(RootProbe.enter, callees=True)  # dynamo would compile it beside the graph of a compiled model

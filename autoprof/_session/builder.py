@@ -27,7 +27,7 @@ from .._capture.memory import Footprint
 from .._capture.recorder import Recorder
 from .._core.notes import Notes
 from .._core.signals import DeferSignals
-from .._metrics import FlopMeter, Metrics, RootProbe, Telemetry, open_telemetry
+from .._metrics import FlopMeter, InputSizes, Metrics, RootProbe, Telemetry, open_telemetry
 from .._process import lifecycle
 from .._process.gc_paused import GcPaused
 from .._process.ranks import launch_name, rank, world_size
@@ -37,7 +37,7 @@ from .._resolve.observer import Observer
 from .._storage.runs import RunFolder
 from .._targets import ModuleGroup, Target, first_cut, group_tree, select_targets, unwrap, walk
 from ..devices import Clock, Memory, device_of
-from ..diagnose import CallMonitor, Diagnosis, Environment, RunFacts, StackMonitor, ThreadMonitor
+from ..diagnose import KEPT_STEPS, CallMonitor, Diagnosis, Environment, RunFacts, StackMonitor, ThreadMonitor
 from ..errors import SessionError
 from ..frame import Phase
 from ..probes import FetchedBatches, Prefetch, ProbeContext, StepProbes, optimizers_in
@@ -174,6 +174,7 @@ class _Builder:
         self._selection = select_targets(model, settings)
         self._tree = None if settings.targets else group_tree(model)
         """The groups of modules to choose targets from; None where the configuration has rules."""
+        self._input_sizes = InputSizes(maxlen=KEPT_STEPS)
         unseen = [] if SEES_CHECKPOINTS else [UNSEEN_CHECKPOINTS]
         self._notes = Notes([*self._selection.notes, *([note] if note else []), *unseen])
         self._memory = self._device.memory(self._place) if memory is None else memory
@@ -331,7 +332,7 @@ class _Builder:
         if self._settings.flops != "off":
             targets = [(target.name, target.fqn) for target in self._named]
             flops = FlopMeter(self._model, targets, self._budget, self._place)
-        return Metrics(self._root, self._context.batches, telemetry, flops)
+        return Metrics(self._root, self._context.batches, telemetry, flops, self._input_sizes)
 
     def _observers(self, metrics: Metrics, excluded: ExcludedTime) -> list[Observer]:
         folder, exchange = self._folder, self._exchange
@@ -339,7 +340,7 @@ class _Builder:
             metrics,  # first: it adds to the scalars of the steps
             MemoryTable(self._footprint),
             excluded,
-            self._diagnosis(metrics.input_sizes),
+            self._diagnosis(),
             *([] if folder is None else [ModuleSources(self._model, folder)]),
             self._unseen_modules(),
         ]
@@ -409,7 +410,7 @@ class _Builder:
         self._undo.add(folder.discard)
         return folder
 
-    def _diagnosis(self, input_sizes: Callable[[], Mapping[int, int]]) -> Diagnosis:
+    def _diagnosis(self) -> Diagnosis:
         facts = RunFacts(
             budget=self._budget,
             memory_capacity_bytes=self._memory.capacity_bytes(),
@@ -424,7 +425,7 @@ class _Builder:
         calls = CallMonitor(find(SyncProbe), find(LogProbe), find(CompilationProbe), find(DebugProbe))
         stacks = StackMonitor(find(StackProbe))
         sizes = self._session_probes.sizes
-        return Diagnosis(facts, self._footprint, calls, ranks, stacks, ThreadMonitor(), sizes, input_sizes)
+        return Diagnosis(facts, self._footprint, calls, ranks, stacks, ThreadMonitor(), sizes, self._input_sizes)
 
     def _listeners(self, pipeline: Pipeline, flight: FlightRecorder | None) -> list[StepListener]:
         """Begin the snapshot and the captures that the settings ask for, or the flight recorder."""

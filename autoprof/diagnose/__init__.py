@@ -12,6 +12,7 @@ from ._facts import RunFacts
 from ._judge import diagnose, find_rules, judge
 from ._optimizers import OptimizerInfo, describe_optimizer
 from ._python_threads import PythonThread, ThreadMonitor
+from ._rare import KEPT_STEPS
 from ._rule import MIN_STEPS, Rule
 from ._saved import SavedSteps, evidence_of_run, saved_summary
 from ._stacks import StackMonitor, StackTable
@@ -27,6 +28,7 @@ from ._thresholding import (
 )
 
 __all__ = [
+    "KEPT_STEPS",
     "MIN_STEPS",
     "CallMonitor",
     "CallStatistics",

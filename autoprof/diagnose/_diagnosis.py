@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import sys
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from time import perf_counter_ns
 from typing import Any, Final
@@ -139,7 +139,7 @@ class Diagnosis(Observer):
         stacks: StackMonitor,
         threads: ThreadMonitor,
         sizes: Mapping[str, ModuleSize],
-        input_sizes: Callable[[], Mapping[int, int]],
+        input_sizes: Collection[tuple[int, int]],
     ) -> None:
         find_rules()
         self._start_facts = facts
@@ -216,7 +216,7 @@ class Diagnosis(Observer):
             kept=self._kept.growing(),
             trains_copy=self._footprint.trains_copy,
             sizes=dict(self._sizes),
-            input_sizes=self._input_sizes(),
+            input_sizes=dict(self._input_sizes) if len({size for _, size in self._input_sizes}) > 1 else {},
             **self._calls.facts(),
         )
 

@@ -20,6 +20,7 @@ MOST: Final = 2048
 """Modules that are noted: the notes are kept in the run's record."""
 
 _compiling = torch.compiler.is_dynamo_compiling
+_tracing = torch._C._get_tracing_state
 
 
 class ModuleSize(NamedTuple):
@@ -47,7 +48,7 @@ class SizeProbe(EntryProbe):
 
     def called(self, module: nn.Module, args: Any, kwargs: Any, output: Any, _call: Any) -> None:
         """Note the sizes of a call that did not raise, and be called no more."""
-        if output is None or _compiling():
+        if output is None or _compiling() or _tracing() is not None:  # torch.jit.trace names values as variables here
             return
         try:
             passed = sum(one.numel() * one.itemsize for one in tensors_of((args, kwargs, output)) if not one.is_sparse)

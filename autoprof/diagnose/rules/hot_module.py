@@ -66,7 +66,7 @@ class SlowSibling(NamedTuple):
     """How many times as long as the median the sizes of its tensors explain."""
 
 
-class OwnWork(NamedTuple):
+class NameWork(NamedTuple):
     """What the modules of one name compute in a step outside of the modules in them: operations, and bytes moved."""
 
     flops: float
@@ -214,7 +214,7 @@ def _judge_siblings(run: Evidence, own: list[OwnTime]) -> Finding | None:
     )
 
 
-def _own_work(run: Evidence, own: list[OwnTime]) -> dict[str, OwnWork]:
+def _own_work(run: Evidence, own: list[OwnTime]) -> dict[str, NameWork]:
     """Return the work of each name outside the modules in it; empty where it is not counted."""
     counted = run.summary.work
     if counted is None or counted.reason is not None:
@@ -229,7 +229,7 @@ def _own_work(run: Evidence, own: list[OwnTime]) -> dict[str, OwnWork]:
         inner = [rows[child] for child in inside[name] if child in rows]
         flops = sum(row.flops.values()) - sum(sum(one.flops.values()) for one in inner)
         moved = row.moved_bytes - sum(one.moved_bytes for one in inner)
-        found[name] = OwnWork(max(flops, 0), max(moved, 0))
+        found[name] = NameWork(max(flops, 0), max(moved, 0))
     return found
 
 
@@ -243,7 +243,7 @@ def _explained_times(passed: float, flops: float | None) -> float:
     return max(sizes, min(sizes**2 if flops is None else flops, sizes**2))
 
 
-def _slow_rows(run: Evidence, own: list[OwnTime], work: Mapping[str, OwnWork]) -> Iterator[SlowSibling]:
+def _slow_rows(run: Evidence, own: list[OwnTime], work: Mapping[str, NameWork]) -> Iterator[SlowSibling]:
     """Yield the longest of each group of modules whose names differ only in their numbers."""
     groups: dict[tuple[str, str], list[OwnTime]] = defaultdict(list)
     for one in own:
@@ -260,7 +260,7 @@ def _slow_rows(run: Evidence, own: list[OwnTime], work: Mapping[str, OwnWork]) -
             yield SlowSibling(hot.name, hot.row, hot.ns.over(usual), excess, len(others), explained)
 
 
-def _flops_over(work: Mapping[str, OwnWork], hot: OwnTime, alike: list[OwnTime]) -> float | None:
+def _flops_over(work: Mapping[str, NameWork], hot: OwnTime, alike: list[OwnTime]) -> float | None:
     """Return the operations of a module over the median of its siblings; None where either is unknown."""
     usual = [work[one.name].flops / _members(one) for one in alike if one.name in work for _ in range(_members(one))]
     return work[hot.name].flops / median(usual) if hot.name in work and usual and median(usual) else None
