@@ -202,8 +202,8 @@ class WorkRow:
     hfu: float | None = None
     double_flops: int = 0
     """Those in float64."""
-    moved_bytes: int = 0
-    """Bytes that the operators read and write."""
+    moved: Mapping[str, int] = field(default_factory=dict)
+    """Bytes that the operators read and write, by phase."""
     slowest_flops: float | None = None
     """Operations of the module that is the row's ``slowest``, as a multiple of the median module of the name."""
 

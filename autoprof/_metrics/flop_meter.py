@@ -221,7 +221,7 @@ def _rows(
             found.mfu,
             found.hfu,
             double,
-            sum(work.moved.values()),
+            _moved_by_phase(work),
             _over_median(_by_fqn(work) if name in slowest else {}, slowest.get(name), names.get(name, ())),
         )
 
@@ -267,6 +267,13 @@ def _reason(calls: StepCalls, backward: list[bool]) -> str:
 
 def _by_phase(work: FlopCount) -> dict[str, int]:
     return {str(phase): work.flops(phases=phase) or 0 for phase in MODULE_PHASES}
+
+
+def _moved_by_phase(work: FlopCount) -> dict[str, int]:
+    found = Tally[str]()
+    for (_, phase), size in work.moved.items():
+        found[str(phase)] += size
+    return dict(found)
 
 
 def _parts(work: FlopCount, names: Mapping[str, Iterable[str]]) -> dict[str, FlopCount]:

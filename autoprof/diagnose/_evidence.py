@@ -7,12 +7,17 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final, NamedTuple
 
+from .._capture.hooks.sizes import ModuleSize
 from .._stats.intervals import Interval, mean_from_moments, median_from_quantiles
 from ..frame import TRAINING_LANE, FrameRun, Layout, Nanoseconds, Phase, StepFrame
 from ..summary import Row, Summary
 from ._facts import RunFacts
 from ._rare import PhaseSeries
 
+GRADIENT_HOOKS: Final = (
+    "look at the hooks on the gradients of its parameters (register_hook): they run in its backward, in each step"
+)
+"""The advice on a module of which ``ModuleSize.has_hooks``."""
 LONGEST_STEPS: Final = 8
 """Longest steps kept: enough to recognise a recurring cause."""
 
@@ -61,6 +66,10 @@ class Evidence:
         part = row.steps / max(self.summary.steps, 1)
         low, middle, high = median_from_quantiles(row.p50_ns, row.p95_ns, row.steps, row.min_ns, row.max_ns)
         return Interval(low * part, middle * part, high * part)
+
+    def size(self, fqn: str | None) -> ModuleSize | None:
+        """Return the class and the sizes of a recorded module; None where no call of it was seen."""
+        return None if fqn is None else self.facts.sizes.get(fqn)
 
     def self_time(self, rows: list[Row]) -> Interval:
         """Return the sum of the rows' self times in each step, in nanoseconds."""

@@ -1,6 +1,7 @@
 """A module is long only against what the sizes of its tensors explain, and a step only against its inputs."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -102,3 +103,56 @@ def test_a_step_that_takes_longer_than_its_inputs_explain_is_found() -> None:
         return ROWS
 
     assert accused(train(Pyramid(stages(clock, slow), fewer=1), clock, rows)) == ["0"]
+
+
+def hooked_advice(hook: bool) -> list[str]:
+    """Return the advice on five linear layers, of which the gradients of one take forty times the time."""
+    clock = FakeClock()
+    model = Pyramid(stages(clock), fewer=1)
+    for at, stage in enumerate(model.children()):
+        stage.register_forward_hook(lambda *_: None)
+        if hook:
+            times = 40 if at == 2 else 1
+            stage.weight.register_hook(lambda _, times=times: clock.advance(times * ROWS * WIDTH * US))
+    return [one.next for one in train(model, clock).findings if one.severity != "info"]
+
+
+def test_a_module_whose_gradients_have_hooks_is_advised_to_look_at_them() -> None:
+    first, *_ = hooked_advice(hook=True)
+    assert first.startswith("look at the hooks on the gradients of its parameters")
+    assert not hooked_advice(hook=False)
+
+
+class Plain(nn.Linear):
+    """Torch's layer but for the time of its backward, which the class of a test gives it."""
+
+
+@pytest.mark.parametrize(("kind", "named"), [("torch.nn.modules.linear", False), ("models", True)])
+def test_the_backward_of_torchs_own_products_is_no_finding(
+    kind: str, named: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The gradient of a large weight by few samples costs what it costs; in a class of the program it may be code."""
+    monkeypatch.setattr(Plain, "__module__", kind)
+    clock = FakeClock()
+    model = nn.Sequential(nn.Linear(WIDTH, WIDTH), Plain(WIDTH, WIDTH))
+
+    def spend(_module: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        clock.advance(ROWS * US)
+        return tuple(SlowBackward.apply(x, clock) for x in inputs)
+
+    model[1].register_forward_pre_hook(spend)
+    assert bool(accused(train(model, clock))) is named
+
+
+class SlowBackward(torch.autograd.Function):
+    """Takes no time forward, and twenty times that of the module backward."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, clock: FakeClock) -> Tensor:
+        ctx.clock = clock
+        return x * 1
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        ctx.clock.advance(20 * ROWS * US)
+        return gradients[0], None

@@ -24,10 +24,14 @@ _tracing = torch._C._get_tracing_state
 
 
 class ModuleSize(NamedTuple):
-    """The class of a module, and the bytes of the tensors that one call takes and returns."""
+    """The class of a module, and the bytes of the tensors that one call takes and returns.
+
+    ``has_hooks``: whether a parameter of its own has hooks on its gradient, which run in the module's backward.
+    """
 
     kind: str
     passed_bytes: int
+    has_hooks: bool = False
 
 
 class SizeProbe(EntryProbe):
@@ -52,7 +56,10 @@ class SizeProbe(EntryProbe):
             return
         try:
             passed = sum(one.numel() * one.itemsize for one in tensors_of((args, kwargs, output)) if not one.is_sparse)
-            self._sizes[self._fqn] = ModuleSize(type(module).__qualname__, passed)
+            kind = f"{type(module).__module__}.{type(module).__qualname__}"
+            own = module.parameters(recurse=False)
+            has_hooks = any(one._backward_hooks or one._post_accumulate_grad_hooks for one in own)
+            self._sizes[self._fqn] = ModuleSize(kind, passed, has_hooks)
             self.detach()
         except Exception:
             self.fail(module)

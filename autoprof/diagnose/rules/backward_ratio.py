@@ -10,6 +10,7 @@ from ...frame import Phase
 from ...summary import Finding, Row
 from .. import Evidence, ExceededBound, Rule, abstain, edit_module, threshold_time
 from .._contention import QUIET, is_crowded
+from .._evidence import GRADIENT_HOOKS
 
 USUAL_RATIO: Final = 2.0
 """Backward over forward in theory: two products for one, for the gradients of the input and of the weights (Kaplan
@@ -19,12 +20,19 @@ MAX_SHARE: Final = 0.25
 times the forward, and memory traffic does not explain more."""
 
 
+FUNCTIONS: Final = (
+    "look for indexing, scatter or a custom autograd function in that module: their backward accumulates where forward "
+    "only reads"
+)
+
+
 def judge(run: Evidence) -> Finding | None:
     """Judge backward beyond twice the forward, over the modules that have spans of both."""
     forward, backward = (run.rows.get(phase, []) for phase in (Phase.FORWARD, Phase.BACKWARD))
     names = {row.name for row in forward} & {row.name for row in backward}
     if not names:
         return abstain("backward-ratio", "modules with both forward and backward spans", "name modules as targets")
+    names -= {row.name for row in forward if _is_torchs_own(run, row)}
     there, back = (run.self_time([row for row in rows if row.name in names]) for rows in (forward, backward))
     excess = Interval(*(max(back[at] - USUAL_RATIO * there[2 - at], 0.0) for at in range(3)))
     found = threshold_time("backward-ratio", run, excess, excess.middle, MAX_SHARE, Phase.BACKWARD)
@@ -37,14 +45,26 @@ def judge(run: Evidence) -> Finding | None:
     own_excess = {name: _self_ns(backward, name) - USUAL_RATIO * _self_ns(forward, name) for name in names}
     worst = max(own_excess, key=lambda name: (own_excess[name], name))
     times = _self_ns(backward, worst) / max(_self_ns(forward, worst), 1)
+    sizes = (run.size(row.fqn) for row in forward if row.name == worst)
+    hooked = any(size is not None and size.has_hooks for size in sizes)
     return found.finding(
         f"backward takes {ratio.middle:.1f} x as long as forward; {USUAL_RATIO:.0f} x is usual. The largest excess is "
         f"in {worst}: {times:.1f} x, {format_ms(own_excess[worst] / run.summary.steps)} a step above the usual",
-        "look for indexing, scatter or a custom autograd function in that module: their backward accumulates where "
-        "forward only reads",
+        GRADIENT_HOOKS if hooked else FUNCTIONS,
         name=worst,
         evidence={"ratio": round(ratio.middle, 2)},
     )
+
+
+def _is_torchs_own(run: Evidence, row: Row) -> bool:
+    """Return whether a row is one of torch's own layers of products, as ``nn.Linear``, without hooks on its gradients.
+
+    Its backward is what torch makes of it: with large weights and few samples it writes a gradient into fresh memory,
+    at many times the time of the forward.
+    """
+    size = run.size(row.fqn)
+    products = "torch.nn.modules.linear.", "torch.nn.modules.conv."
+    return size is not None and size.kind.startswith(products) and not size.has_hooks
 
 
 def _self_ns(rows: list[Row], name: str) -> int:

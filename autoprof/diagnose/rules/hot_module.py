@@ -20,6 +20,7 @@ from ...frame import MODULE_PHASES, TRAINING_LANE, Phase
 from ...summary import Finding, Row, SlowestMember
 from .. import Evidence, ExceededBound, LongStep, Rule, abstain, classify, edit_module, inconclusive, threshold_time
 from .._calls import NEARLY_ALL
+from .._evidence import GRADIENT_HOOKS
 from .._thresholding import rare_evidence, rare_time, share_evidence
 from .jitter import collection_cause, is_named_elsewhere
 
@@ -199,12 +200,16 @@ def _judge_siblings(run: Evidence, own: list[OwnTime]) -> Finding | None:
         return found
     if position == "near":
         return inconclusive("hot-module", found.share, MIN_EXCESS, found.evidence)
+    size = run.size(slow.module if slow.module != slow.row.name else slow.row.fqn)
+    hooked = size is not None and size.has_hooks and slow.row.phase is Phase.BACKWARD
     larger = "" if slow.explained <= 1.05 else f" (its larger tensors explain {slow.explained:.1f} x)"
     return found.finding(
         f"{slow.module} takes {slow.times.middle:.1f} x as long as the median of its {slow.siblings} siblings of the "
         f"same structure{larger}: {format_ms(slow.excess.middle)} more in each step",
-        f"compare {slow.module} with its siblings: other inputs (longer, another dtype or memory format), a hook, a "
-        "copy or code that only it runs",
+        GRADIENT_HOOKS
+        if hooked
+        else f"compare {slow.module} with its siblings: other inputs (longer, another dtype or memory format), a hook, "
+        "a copy or code that only it runs",
         name=slow.row.name,
         evidence={
             "times": round(slow.times.middle, 2),
@@ -228,7 +233,7 @@ def _own_work(run: Evidence, own: list[OwnTime]) -> dict[str, NameWork]:
     for name, row in rows.items():
         inner = [rows[child] for child in inside[name] if child in rows]
         flops = sum(row.flops.values()) - sum(sum(one.flops.values()) for one in inner)
-        moved = row.moved_bytes - sum(one.moved_bytes for one in inner)
+        moved = sum(row.moved.values()) - sum(sum(one.moved.values()) for one in inner)
         found[name] = NameWork(max(flops, 0), max(moved, 0))
     return found
 
@@ -273,7 +278,7 @@ def _passed_over(run: Evidence, hot: OwnTime, alike: list[OwnTime]) -> float:
 
 
 def _size(run: Evidence, one: OwnTime) -> ModuleSize | None:
-    return run.facts.sizes.get(one.row.fqn or "")
+    return run.size(one.row.fqn)
 
 
 def _is_alike(run: Evidence, held: Mapping[str | None, int | None], hot: OwnTime, other: OwnTime) -> bool:
