@@ -154,6 +154,15 @@ class FlopMeter:
                 return
             self._count(model, call)
 
+    def by_shapes(self) -> dict[tuple[int, ...], int]:
+        """Return the operations of each sequence of shapes that is counted."""
+        found = {}
+        for sequence in self._steps:
+            counts = [self._counts[call].flops() for call in sequence if call in self._counts]
+            if len(counts) == len(sequence) and None not in counts:
+                found[tuple(call.shape for call in sequence)] = sum(one or 0 for one in counts)
+        return found
+
     def work(self, summary: Summary) -> Work | None:
         """Return the FLOPs of a mean step and the utilization of the device; None without a recorded step."""
         if not summary.steps or not (self._steps or self._reasons):

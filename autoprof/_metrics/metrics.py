@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import replace
+from statistics import median
 from typing import Any
 
 from .._resolve import RawStep
@@ -13,16 +14,43 @@ from ..frame import FrameRun
 from ..probes import FetchedBatches
 from ..summary import Summary
 from .flop_meter import FlopMeter
-from .model_calls import RootProbe
+from .model_calls import RootProbe, StepCalls
 from .telemetry import Telemetry
 from .throughput import StepRecord, ThroughputMeter
 
-InputSizes = deque[tuple[int, int]]
-"""The last recorded steps, and the elements of the model's inputs in each."""
+
+class StepInputs:
+    """The inputs of the model in the last recorded steps, ``most`` of them: how much longer they let a step take."""
+
+    def __init__(self, most: int) -> None:
+        self._calls: deque[tuple[int, StepCalls]] = deque(maxlen=most)
+        self.flops: dict[tuple[int, ...], int] = {}
+        """The operations of a sequence of shapes, where they are counted."""
+
+    def add(self, step: int, calls: StepCalls) -> None:
+        """Add a step."""
+        self._calls.append((step, calls))
+
+    def explained(self) -> dict[int, float]:
+        """Return how many times as long as a step of usual inputs each step with larger ones may take.
+
+        That is the multiple of the operations, or of the elements, whichever is more; where operations are not counted,
+        the square of the elements' multiple, as attention takes it.
+        """
+        if len({calls.elements for _, calls in self._calls}) < 2:
+            return {}
+        usual = median(calls.elements for _, calls in self._calls)
+        work = median([flops for _, calls in self._calls if (flops := self.flops.get(calls.shapes))] or [0])
+        found = {}
+        for step, calls in self._calls:
+            sizes, flops = calls.elements / max(usual, 1), self.flops.get(calls.shapes)
+            if sizes > 1:
+                found[step] = max(sizes, sizes**2 if flops is None else flops / work if work else 1.0)
+        return found
 
 
 class Metrics(Observer):
-    """Follow the steps of a run. ``input_sizes`` gets the inputs of each."""
+    """Follow the steps of a run. ``inputs`` gets those of each."""
 
     provides = "throughput, telemetry and FLOPs"
 
@@ -32,7 +60,7 @@ class Metrics(Observer):
         batches: FetchedBatches,
         telemetry: Telemetry | None = None,
         flops: FlopMeter | None = None,
-        input_sizes: InputSizes | None = None,
+        inputs: StepInputs | None = None,
     ) -> None:
         self._root = root
         self._batches = batches
@@ -42,7 +70,7 @@ class Metrics(Observer):
         self._taken: deque[StepRecord] = deque()
         """The records of the closed steps whose frames have not come yet, in order."""
         self._steps = 0
-        self._input_sizes: InputSizes = deque(maxlen=0) if input_sizes is None else input_sizes
+        self._inputs = StepInputs(0) if inputs is None else inputs
 
     def step(self, raw: RawStep) -> RawStep:
         """Take the model calls and the batches of a step that has just ended."""
@@ -56,7 +84,8 @@ class Metrics(Observer):
         records = [self._record_of(step) for step in run.steps]
         if self._telemetry is not None:  # first: the throughput may ask for the frames
             run.scalars[-1] = self._telemetry.complete(run.scalars[-1], warmup=records[-1].warmup)
-        self._input_sizes.extend((one.step, one.calls.elements) for one in records)
+        for one in records:
+            self._inputs.add(one.step, one.calls)
         self._throughput.add_run(run, records)
         if self._flops is not None:
             for (calls, warmup), steps in Counter((one.calls, one.warmup) for one in records).items():
@@ -74,7 +103,9 @@ class Metrics(Observer):
         problem = None if self._telemetry is None else self._telemetry.problem()
         if problem is not None and problem not in summary.notes:
             summary = summary.with_note(problem)
-        work = None if self._flops is None else self._flops.work(summary)
+        work = None
+        if self._flops is not None:
+            work, self._inputs.flops = self._flops.work(summary), self._flops.by_shapes()
         done = max(self._steps, summary.all_steps)  # the last steps of a run may be unsampled
         return replace(self._throughput.annotate(summary, done), metrics=stats, work=work)
 

@@ -27,7 +27,7 @@ from .._capture.memory import Footprint
 from .._capture.recorder import Recorder
 from .._core.notes import Notes
 from .._core.signals import DeferSignals
-from .._metrics import FlopMeter, InputSizes, Metrics, RootProbe, Telemetry, open_telemetry
+from .._metrics import FlopMeter, Metrics, RootProbe, StepInputs, Telemetry, open_telemetry
 from .._process import lifecycle
 from .._process.gc_paused import GcPaused
 from .._process.ranks import launch_name, rank, world_size
@@ -174,7 +174,7 @@ class _Builder:
         self._selection = select_targets(model, settings)
         self._tree = None if settings.targets else group_tree(model)
         """The groups of modules to choose targets from; None where the configuration has rules."""
-        self._input_sizes = InputSizes(maxlen=KEPT_STEPS)
+        self._inputs = StepInputs(KEPT_STEPS)
         unseen = [] if SEES_CHECKPOINTS else [UNSEEN_CHECKPOINTS]
         self._notes = Notes([*self._selection.notes, *([note] if note else []), *unseen])
         self._memory = self._device.memory(self._place) if memory is None else memory
@@ -332,7 +332,7 @@ class _Builder:
         if self._settings.flops != "off":
             targets = [(target.name, target.fqn) for target in self._named]
             flops = FlopMeter(self._model, targets, self._budget, self._place)
-        return Metrics(self._root, self._context.batches, telemetry, flops, self._input_sizes)
+        return Metrics(self._root, self._context.batches, telemetry, flops, self._inputs)
 
     def _observers(self, metrics: Metrics, excluded: ExcludedTime) -> list[Observer]:
         folder, exchange = self._folder, self._exchange
@@ -425,7 +425,7 @@ class _Builder:
         calls = CallMonitor(find(SyncProbe), find(LogProbe), find(CompilationProbe), find(DebugProbe))
         stacks = StackMonitor(find(StackProbe))
         sizes = self._session_probes.sizes
-        return Diagnosis(facts, self._footprint, calls, ranks, stacks, ThreadMonitor(), sizes, self._input_sizes)
+        return Diagnosis(facts, self._footprint, calls, ranks, stacks, ThreadMonitor(), sizes, self._inputs.explained)
 
     def _listeners(self, pipeline: Pipeline, flight: FlightRecorder | None) -> list[StepListener]:
         """Begin the snapshot and the captures that the settings ask for, or the flight recorder."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import sys
 from collections import deque
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from time import perf_counter_ns
 from typing import Any, Final
@@ -139,7 +139,7 @@ class Diagnosis(Observer):
         stacks: StackMonitor,
         threads: ThreadMonitor,
         sizes: Mapping[str, ModuleSize],
-        input_sizes: Collection[tuple[int, int]],
+        explained: Callable[[], Mapping[int, float]],
     ) -> None:
         find_rules()
         self._start_facts = facts
@@ -152,7 +152,7 @@ class Diagnosis(Observer):
         self._stacks = stacks
         self._threads = threads
         self._sizes = sizes
-        self._input_sizes = input_sizes
+        self._explained = explained
         self._kept = KeptTensorsProbe()
         self._next_look_ns = 0
         """The time from which on the variables are looked at again, if memory grows. A look keeps the
@@ -216,7 +216,7 @@ class Diagnosis(Observer):
             kept=self._kept.growing(),
             trains_copy=self._footprint.trains_copy,
             sizes=dict(self._sizes),
-            input_sizes=dict(self._input_sizes) if len({size for _, size in self._input_sizes}) > 1 else {},
+            explained=self._explained(),
             **self._calls.facts(),
         )
 

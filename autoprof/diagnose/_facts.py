@@ -48,8 +48,8 @@ class RunFacts:
     """Modules of the model that hold no others; None where they were not counted."""
     sizes: Mapping[str, ModuleSize] = field(default_factory=dict)
     """Class and bytes passed in one call of the recorded modules, by fqn."""
-    input_sizes: Mapping[int, int] = field(default_factory=dict)
-    """Elements of the model's inputs in the last recorded steps, where they differ."""
+    explained: Mapping[int, float] = field(default_factory=dict)
+    """How many times as long as a step of usual inputs a step may take, by its number, where it has larger inputs."""
     environment: Environment = field(default_factory=Environment)
     stacks: Mapping[str, StackTable] = field(default_factory=dict)
     """Samples of the training thread's stack by kind of time; empty where nothing had to be sampled."""

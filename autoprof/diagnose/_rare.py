@@ -98,10 +98,10 @@ class PhaseSeries:
             column = self._phases.setdefault(phase, np.zeros(KEPT_STEPS, dtype=np.int64))
             column[places] = ns
 
-    def rare(self, phases: Collection[Phase], sizes: Mapping[int, int] = MappingProxyType({})) -> RareTime | None:
+    def rare(self, phases: Collection[Phase], explained: Mapping[int, float] = MappingProxyType({})) -> RareTime | None:
         """Return the time that at most half of the steps spend in these phases beyond the others.
 
-        Steps with larger inputs (``sizes`` by step) may take as many times longer, as ``explained`` says.
+        A step in ``explained`` may take as many times as long as the usual one.
         """
         columns = [self._phases[phase] for phase in phases if phase in self._phases]
         among = min(self._count, KEPT_STEPS)
@@ -110,7 +110,7 @@ class PhaseSeries:
         order = np.argsort(self._numbers[:among], kind="stable")
         numbers, lengths = self._numbers[order], self._lengths[order].astype(np.float64)
         times = np.sum([column[order] for column in columns], axis=0).astype(np.float64)
-        times /= explained(numbers, sizes)
+        times = _beyond_inputs(times, numbers, explained)
         usual = _low_quarter(times)  # below the median, so that every second step is distinguished
         is_long = times > usual + max(usual, MIN_EXCESS * lengths.mean())
         excess = _of_one_cause(np.where(is_long, times - usual, 0.0))
@@ -122,7 +122,7 @@ class PhaseSeries:
         if 2 * found > among + 1 and every is None and not when.startswith("the steps"):
             return None
         # Steps with every span longer, as by the wait for a processor, have no cause in these phases.
-        like = lengths / explained(numbers, sizes)
+        like = _beyond_inputs(lengths, numbers, explained)
         longer = float((like[is_long] - _low_quarter(like)).sum())
         if excess.sum() < CAUSE_SHARE * longer:
             return None
@@ -134,11 +134,11 @@ class PhaseSeries:
         return RareTime(tuple(numbers[is_long].tolist()), every, when, float(excess[is_long].mean()), share)
 
     def growth(
-        self, phases: Collection[Phase] | None = None, sizes: Mapping[int, int] = MappingProxyType({})
+        self, phases: Collection[Phase] | None = None, explained: Mapping[int, float] = MappingProxyType({})
     ) -> Growth | None:
         """Return the time of some phases, or of the whole step, where it rises from quarter to quarter of the run.
 
-        What larger inputs explain (``sizes`` by step) is no rise.
+        What larger inputs explain, by step, is no rise.
         """
         among = min(self._count, KEPT_STEPS)
         columns = [self._phases[phase] for phase in phases or () if phase in self._phases]
@@ -147,7 +147,7 @@ class PhaseSeries:
         order = np.argsort(self._numbers[:among], kind="stable")
         lengths = self._lengths[order].astype(np.float64)
         times = lengths if phases is None else np.sum([one[order] for one in columns], axis=0).astype(np.float64)
-        times = times / explained(self._numbers[order], sizes)
+        times = _beyond_inputs(times, self._numbers[order], explained)
         quarters = [float(median(part)) for part in np.array_split(times, 4)]
         rises = all(later >= MIN_RISE * earlier for earlier, later in pairwise(quarters))
         if not rises or quarters[-1] < MAX_TIMES * quarters[0]:
@@ -173,16 +173,16 @@ class PhaseSeries:
         return Spread(when, every, sorted(parts.items(), key=lambda part: -part[1]))
 
 
-def explained(numbers: npt.NDArray[np.int64], sizes: Mapping[int, int]) -> npt.NDArray[np.float64]:
-    """Return how many times as long as a step with the median inputs each step may take by the size of its inputs.
+def explained_times(numbers: npt.NDArray[np.int64], explained: Mapping[int, float]) -> npt.NDArray[np.float64]:
+    """Return how many times as long as a usual step each may take; 1 for those that are not in ``explained``."""
+    return np.array([explained.get(int(one), 1.0) for one in numbers], dtype=np.float64)
 
-    That is the square for larger ones, as attention takes it, and 1 for smaller ones, or where nothing is known.
-    """
-    if not sizes:
-        return np.ones(len(numbers))
-    usual = float(median(np.array([*sizes.values()], dtype=np.float64)))
-    over = np.array([sizes.get(int(one), 0) for one in numbers]) / max(usual, 1.0)
-    return np.asarray(np.maximum(over, 1.0) ** 2, dtype=np.float64)
+
+def _beyond_inputs(
+    times: npt.NDArray[np.float64], numbers: npt.NDArray[np.int64], explained: Mapping[int, float]
+) -> npt.NDArray[np.float64]:
+    """Return times without what larger inputs explain beyond the usual time, which a quarter of the steps are below."""
+    return times - _low_quarter(times) * (explained_times(numbers, explained) - 1)
 
 
 def _of_one_cause(excess: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:

@@ -60,7 +60,7 @@ def _unused_calls(run: Evidence) -> Iterator[str]:
 
 def _trend(run: Evidence) -> Iterator[str]:
     """Yield a note on steps that get longer from quarter to quarter of the run."""
-    growth = None if is_crowded(run) else run.series.growth(sizes=run.facts.input_sizes)
+    growth = None if is_crowded(run) else run.series.growth(explained=run.facts.explained)
     if growth is not None:
         first, last = format_ms(growth.first_ns), format_ms(growth.last_ns)
         yield f"steps get longer: from {first} in the first quarter of the run to {last} in the last one"

@@ -136,7 +136,7 @@ def or_rare(
     """
     mean_share = mean_ns / run.summary.step_mean_ns
     if isinstance(found, ExceededBound):
-        rare = run.series.rare((phase,), _sizes(run, (phase,)))
+        rare = run.series.rare((phase,), _explained(run, (phase,)))
         if rare is None or rare.share.middle < CAUSE_SHARE * mean_share:
             return found
         return replace(found, rare=rare, evidence={**rare_evidence(rare, bound, run.summary.steps), **found.evidence})
@@ -169,14 +169,14 @@ def rare_time(run: Evidence, phase: Phase) -> RareTime | None:
 
 
 def _rare_time(run: Evidence, phases: Sequence[Phase]) -> RareTime | None:
-    found = run.series.rare(phases, _sizes(run, phases))
+    found = run.series.rare(phases, _explained(run, phases))
     return None if found is not None and not found.has_pattern and is_crowded(run) else found
 
 
-def _sizes(run: Evidence, phases: Sequence[Phase | None]) -> Mapping[int, int]:
-    """Return the sizes of the steps' inputs, where the phases work on them."""
+def _explained(run: Evidence, phases: Sequence[Phase | None]) -> Mapping[int, float]:
+    """Return what the steps' inputs explain, where the phases work on them."""
     on_inputs = {*MODULE_PHASES, Phase.OTHER}
-    return run.facts.input_sizes if on_inputs.issuperset(phases) else {}
+    return run.facts.explained if on_inputs.issuperset(phases) else {}
 
 
 def rare_evidence(rare: RareTime, bound: float, steps: int) -> dict[str, Any]:

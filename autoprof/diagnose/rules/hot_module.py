@@ -134,7 +134,7 @@ def _judge_rare(run: Evidence) -> Finding | None:
 
 def _judge_growth(run: Evidence) -> Finding | None:
     """Find the module that takes longer from quarter to quarter of the run."""
-    growth = None if run.facts.trains_copy else run.series.growth(MODULE_PHASES, run.facts.input_sizes)
+    growth = None if run.facts.trains_copy else run.series.growth(MODULE_PHASES, run.facts.explained)
     if growth is None or classify(growth.share, MIN_EXCESS) != "above":
         return None
     last_ns = growth.last_ns - growth.first_ns

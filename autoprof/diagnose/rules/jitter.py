@@ -12,7 +12,7 @@ from ...frame import Phase
 from ...summary import Finding
 from .. import Evidence, Experiment, LongStep, Rule, abstain, classify, less_often
 from .._contention import FIRM, QUIET, is_crowded
-from .._rare import CAUSE_SHARE, explained
+from .._rare import CAUSE_SHARE, explained_times
 from .._stacks import UNATTRIBUTED
 from .._thresholding import rare_time, share_evidence
 from . import unattributed
@@ -39,7 +39,7 @@ def judge(run: Evidence) -> Finding | None:
     summary = run.summary
     lost_ns = summary.step_mean_ns - summary.step_p50_ns
     # A step of at least this many medians is an outlier.
-    sized = explained(np.array([step.step for step in run.longest], dtype=np.int64), run.facts.input_sizes)
+    sized = explained_times(np.array([step.step for step in run.longest], dtype=np.int64), run.facts.explained)
     long = zip(run.longest, sized.tolist(), strict=True)
     outliers = [step for step, times in long if step.step_ns >= 2.0 * times * summary.step_p50_ns]
     numbers = sorted(step.step for step in outliers)

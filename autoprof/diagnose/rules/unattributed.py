@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from ..._core.units import count
@@ -14,6 +15,9 @@ from .._thresholding import is_above, or_rare
 
 MAX_SHARE: Final = 0.15
 """The loop's own statements take little; an expert calls a run healthy when at least 85 % of it is explained."""
+
+BEGINS_BACKWARD: Final = {"backward", "grad"}
+"""Functions of torch, and of frameworks around it, that begin a backward pass: what a line calls that is in none."""
 
 
 def judge(run: Evidence) -> Finding | None:
@@ -50,20 +54,31 @@ def judge(run: Evidence) -> Finding | None:
 
 
 def _judge_backward(run: Evidence) -> Finding | None:
-    """Judge backward in no module, as far as lines of the program take it: the rest is the loss's arithmetic."""
+    """Judge backward in no module: code of the program that it calls, or operators outside of the model."""
     rows = [row for row in run.rows.get(Phase.BACKWARD, []) if row.name == BACKWARD_NAME]
     found = threshold_rows("unattributed", run, rows, MAX_SHARE) if rows else None
     table = run.facts.stacks.get(f"{Phase.BACKWARD} {BACKWARD_NAME}")
     if not isinstance(found, ExceededBound) or table is None or not table.named:
         return None
-    share = sum(map(table.share, table.named))
-    if not is_above(share * found.mean_share, MAX_SHARE):
-        return None
+    own = replace(table, lines=tuple(line for line in table.named if line.call not in BEGINS_BACKWARD))
+    share = sum(map(own.share, own.lines))
+    if is_above(share * found.mean_share, MAX_SHARE):
+        return found.finding(
+            f"{found} are in the backward pass, but in no module: {own.describe(found.mean_share)}",
+            "look at these lines: an autograd function or a hook of a tensor, which the backward pass calls in each "
+            "step",
+            name=own.dominant,
+            gain_ns=found.mean_ns * share,
+            evidence=own.evidence(),
+        )
+    outside = run.facts.stacks.get(UNATTRIBUTED)
+    lines = "" if outside is None or not outside.named else f", as of {outside.described}"
     return found.finding(
-        f"{found} are in the backward pass, but in no module: {table.describe(found.mean_share)}",
-        "look at these lines: an autograd function or a hook of a tensor, which the backward pass calls in each step",
-        name=table.dominant,
-        gain_ns=found.mean_ns * share,
+        f"{found} are in the backward pass, but in no module, and no code of the program runs there: it is the "
+        f"backward of operators outside of the model{lines}",
+        "look at what is computed from the model's output or its parameters before loss.backward(), as a loss or a "
+        "penalty is",
+        name=table.dominant if outside is None or outside.dominant is None else outside.dominant,
         evidence=table.evidence(),
     )
 
