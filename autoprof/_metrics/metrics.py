@@ -116,6 +116,7 @@ class Metrics(Observer):
                 self._telemetry.finish()
             if self._flops is not None and complete:
                 self._flops.finish()
+                self._inputs.flops = self._flops.by_shapes()
         finally:
             self.close()
         return {}

@@ -7,7 +7,7 @@ import sys
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from time import perf_counter_ns
+from time import perf_counter_ns, thread_time_ns
 from typing import Any, Final
 
 from .._capture.hooks.sizes import ModuleSize
@@ -175,12 +175,11 @@ class Diagnosis(Observer):
         self._calls.frames(run)
         self._stacks.frames(run)
         self._threads.look()
-        if self._collector.steps >= MIN_STEPS and self._collector.memory_grows:
-            began_ns = perf_counter_ns()
-            if began_ns >= self._next_look_ns:
-                self._kept.look(sys._getframe(), run.steps[-1])
-                ended_ns = perf_counter_ns()
-                self._next_look_ns = ended_ns + LOOK_PAUSE * (ended_ns - began_ns)
+        grows = self._collector.steps >= MIN_STEPS and self._collector.memory_grows
+        if grows and perf_counter_ns() >= self._next_look_ns:
+            began_ns = thread_time_ns()  # a look costs no more where another process has the processor
+            self._kept.look(sys._getframe(), run.steps[-1])
+            self._next_look_ns = perf_counter_ns() + LOOK_PAUSE * (thread_time_ns() - began_ns)
 
     def finish(self, *, complete: bool) -> dict[str, Any]:
         """Compare the ranks over all their records, however long that takes.

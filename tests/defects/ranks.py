@@ -68,7 +68,7 @@ def train_with_unbucketed_gradients(broken: bool) -> Summary:
 
 
 class Slow(nn.Module):
-    """A layer whose forward takes this long."""
+    """A layer whose forward takes this long, and its backward as long again."""
 
     def __init__(self, clock: FakeClock, ms: int) -> None:
         super().__init__()
@@ -77,7 +77,11 @@ class Slow(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         self.clock.advance(self.ms * MS)
-        return self.layer(x)  # type: ignore[no-any-return]
+        inside = x * 1
+        if inside.requires_grad or self.layer.weight.requires_grad:
+            inside.requires_grad_()
+            inside.register_hook(lambda _: self.clock.advance(self.ms * MS))
+        return self.layer(inside)  # type: ignore[no-any-return]
 
 
 class TwoParts(nn.Module):

@@ -1,6 +1,6 @@
 """A module is long only against what the sizes of its tensors explain, and a step only against its inputs."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -15,6 +15,21 @@ WIDTH, ROWS, STEPS = 8, 64, 40
 CONFIG = {"targets": [{"match": r"\d"}, {"match": ""}], "sinks": {}, "flops": "off", "monitor": "off"}
 
 
+class Spend(torch.autograd.Function):
+    """Take time forward, and twice that backward."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, clock: FakeClock, ns: int) -> Tensor:
+        ctx.clock, ctx.ns = clock, ns
+        clock.advance(ns)
+        return x * 2
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
+        ctx.clock.advance(2 * ctx.ns)
+        return gradients[0] * 2, None, None
+
+
 class Stage(nn.Linear):
     """A layer that takes time in proportion to the elements that it is given, ``times`` as much as the others."""
 
@@ -23,18 +38,28 @@ class Stage(nn.Linear):
         self.clock, self.times = clock, times
 
     def forward(self, x: Tensor) -> Tensor:
-        self.clock.advance(round(x.numel() * self.times * US))
-        return super().forward(x)
+        return Spend.apply(super().forward(x), self.clock, round(x.numel() * self.times * US))  # type: ignore[no-any-return]
 
 
-class Other(Stage):
-    """A layer of another class with as many parameters."""
+class Pool(nn.Module):
+    """A layer without parameters that takes ``times`` as much time for each element as others."""
+
+    def __init__(self, clock: FakeClock, times: float = 1.0) -> None:
+        super().__init__()
+        self.clock, self.times = clock, times
+
+    def forward(self, x: Tensor) -> Tensor:
+        return Spend.apply(x, self.clock, round(x.numel() * self.times * US))  # type: ignore[no-any-return]
+
+
+class Activation(Pool):
+    """Another one."""
 
 
 class Pyramid(nn.Module):
     """Five layers, each of which gets so many times fewer rows than the one before."""
 
-    def __init__(self, stages: list[Stage], fewer: int) -> None:
+    def __init__(self, stages: Sequence[nn.Module], fewer: int) -> None:
         super().__init__()
         for name, stage in enumerate(stages):
             self.add_module(str(name), stage)
@@ -77,10 +102,12 @@ def test_a_stage_that_takes_longer_than_its_tensors_explain_is_found() -> None:
     assert accused(train(Pyramid(stages(clock, Stage(clock, 12.0)), fewer=1), clock)) == ["0"]
 
 
-def test_a_layer_of_another_class_is_no_sibling() -> None:
-    """Twelve times as long as the others: that is what it does."""
+@pytest.mark.parametrize(("kind", "named"), [(Activation, []), (Pool, ["1"])])
+def test_a_layer_without_parameters_has_siblings_of_its_class_alone(kind: type[Pool], named: list[str]) -> None:
+    """Twelve times as long as the others: that is what a pool beside activations does."""
     clock = FakeClock()
-    assert not accused(train(Pyramid(stages(clock, Other(clock, 12.0)), fewer=1), clock))
+    layers = [Stage(clock, 0.1), Pool(clock, 12.0), *(kind(clock) for _ in range(4))]
+    assert accused(train(Pyramid(layers, fewer=1), clock)) == named
 
 
 @pytest.mark.parametrize(

@@ -34,11 +34,17 @@ MAX_SLOWER: Final = 30.0
 """Times as long per FLOP as the rest of the model. Depthwise convolutions, the slowest arithmetic of the models of
 ``benchmarks/results/hot_path.md``, take up to 20 times as long as products of matrices; attention in a Python loop over
 its heads takes 50 times as long."""
+MIN_BYTES_PER_NS: Final = 4.0
+"""Bytes moved in a nanosecond of the host from which memory explains a time: a core reaches ten, operators of a few
+values, sorting and loops in Python do not."""
+MIN_DEVICE_BYTES_PER_NS: Final = 100.0
+"""The same of a device, whose memory moves thousands."""
 MIN_FORWARD_EXCESS: Final = 0.15
 """Share of the step by which a module's forward is longer than its backward. Backward takes twice as long in theory,
 and hardly ever less: it follows every operation of forward. So the excess is code without gradients, and an expert
 calls a run healthy when at least 85 % of it is explained."""
 
+DENORMAL: Final = "values near zero (denormal numbers take many times longer: torch.set_flush_denormal)"
 
 _SHARED: Final = re.compile(r"\*|\d+-\d+|\d+,\d+\.\.\d+")
 """The part of a name that stands for several modules."""
@@ -82,7 +88,8 @@ def judge(run: Evidence) -> Finding | None:
         return found
     if len(own) < 2:
         return abstain("hot-module", "spans of two modules side by side", "name the model's children as targets")
-    return _judge_siblings(run, own) or _judge_work(run, own) or _judge_forward(run, own)
+    judges = _judge_siblings, _judge_work, _judge_forward, _judge_without_gradient
+    return next((found for judged in judges if (found := judged(run, own)) is not None), None)
 
 
 def _own_times(run: Evidence) -> list[OwnTime]:
@@ -282,10 +289,11 @@ def _size(run: Evidence, one: OwnTime) -> ModuleSize | None:
 
 
 def _is_alike(run: Evidence, held: Mapping[str | None, int | None], hot: OwnTime, other: OwnTime) -> bool:
-    """Return whether two modules have one class and as many bytes of parameters (``held``), as far as known."""
-    if len({size.kind for one in (hot, other) if (size := _size(run, one)) is not None}) > 1:
-        return False
+    """Return whether two modules have as many bytes of parameters (``held``), or one class where they have none."""
     mine, theirs = held.get(hot.name), held.get(other.name)
+    if not mine and not theirs:
+        kinds = {size.kind for one in (hot, other) if (size := _size(run, one)) is not None}
+        return len(kinds) < 2
     if mine is None or theirs is None:
         return True
     each = theirs / _members(other)
@@ -332,37 +340,42 @@ def _judge_work(run: Evidence, own: list[OwnTime]) -> Finding | None:
     hot = max(own, key=lambda one: (one.ns.middle, one.name))
     found = threshold_time("hot-module", run, hot.ns, hot.ns.middle, MIN_SHARE, hot.row.phase)
     work, counted = run.summary.work, _own_work(run, own)
-    if work is None or not isinstance(found, ExceededBound):
+    rows = () if work is None else work.rows
+    has_flops = any(row.name == hot.name and any(row.flops.values()) for row in rows)
+    if work is None or not has_flops or not isinstance(found, ExceededBound) or hot.name not in counted:
         return None
-    total = sum(work.flops.values())
-    if hot.name not in counted or not total:
+    total, (flops, moved) = sum(work.flops.values()), counted[hot.name]
+    own_ns, rest_ns = max(hot.ns.middle, 1.0), max(sum(one.ns.middle for one in own if one is not hot), 1.0)
+    rest_rate = (total - flops) / rest_ns
+    if flops and flops / own_ns * MAX_SLOWER > rest_rate:
         return None
-    flops, moved = counted[hot.name]
-    rest_ns = max(sum(one.ns.middle for one in own if one is not hot), 1.0)
-    rest_rate, rate = (total - flops) / rest_ns, flops / max(hot.ns.middle, 1.0)
-    moves = sum(one.moved for one in counted.values()) - moved
-    if rate * MAX_SLOWER > rest_rate or moved / max(hot.ns.middle, 1.0) * MAX_SLOWER > moves / rest_ns:
+    if moved / own_ns > (MIN_DEVICE_BYTES_PER_NS if run.summary.clock == "device" else MIN_BYTES_PER_NS):
         return None
     return found.finding(
         f"{hot.name} itself takes {format_percent(found.share.middle)} of the step and has "
-        f"{format_percent(flops / total)} of the model's FLOPs: its time is not spent on arithmetic"
+        f"{format_percent(flops / max(total, 1))} of the model's FLOPs: its time is not spent on arithmetic"
         f"{_lines(run, hot, found.share)}",
         "look at the code of its forward outside of the modules in it: loops in Python, copies, indexing, waits, values"
-        " read to Python; use operators on whole tensors",
+        f" read to Python, {DENORMAL}; use operators on whole tensors",
         name=hot.name,
         gain_ns=hot.ns.middle - flops / max(rest_rate, 1e-12),
-        evidence={"flops_share": round(flops / total, 5)},
+        evidence={"flops_share": round(flops / max(total, 1), 5)},
     )
 
 
 def _judge_forward(run: Evidence, own: list[OwnTime]) -> Finding | None:
-    """Find the module that holds others and in whose own forward much happens that backward has no part in."""
+    """Find the module in whose own forward much happens that backward has no part in.
+
+    Of modules without others inside, torch's own are left out, as a pool: they do nothing but their operator.
+    """
     forward = {row.name: row for row in run.rows.get(Phase.FORWARD, [])}
     backward = {row.name: row for row in run.rows.get(Phase.BACKWARD, [])}
     holding = {row.parent for row in forward.values()}
     found: list[tuple[Interval, OwnTime]] = []
     for one in own:
-        if one.name in holding and one.name in backward and one.row.phase is Phase.FORWARD:
+        size = run.size(one.row.fqn)
+        is_code = one.name in holding or (size is not None and not size.kind.startswith("torch."))
+        if is_code and one.name in backward and one.row.phase is Phase.FORWARD:
             there, back = run.row_time(forward[one.name]), run.row_time(backward[one.name])
             itself = run.self_time([forward[one.name]])
             excess = Interval(*(max(min(itself[at], there[at] - back[2 - at]), 0.0) for at in range(3)))
@@ -381,6 +394,33 @@ def _judge_forward(run: Evidence, own: list[OwnTime]) -> Finding | None:
         f"{_lines(run, hot, judged.share)}",
         "look in its forward and its hooks, outside of the modules in it, for masks built in Python, statistics, "
         "sorting, printing or copies: compute them once, or not in every step",
+        name=hot.name,
+    )
+
+
+def _judge_without_gradient(run: Evidence, own: list[OwnTime]) -> Finding | None:
+    """Find the module of the program that takes much of the step, has no backward and next to no counted arithmetic."""
+    backward = {row.name for row in run.rows.get(Phase.BACKWARD, [])}
+    work = _own_work(run, own)
+    found = [
+        one
+        for one in own
+        if one.name not in backward
+        and (size := run.size(one.row.fqn)) is not None
+        and not size.kind.startswith("torch.")
+        and not (one.name in work and work[one.name].flops)
+    ]
+    hot = max(found, key=lambda one: one.ns.middle, default=None)
+    if hot is None or not backward:
+        return None
+    judged = threshold_time("hot-module", run, hot.ns, hot.ns.middle, MIN_SHARE, Phase.FORWARD)
+    if not isinstance(judged, ExceededBound):
+        return judged
+    return judged.finding(
+        f"{hot.name} itself takes {format_percent(judged.share.middle)} of the step, all of it forward, with next to "
+        f"no arithmetic of the model{_lines(run, hot, judged.share)}",
+        f"compute what {hot.name} returns once and keep it, or in the loader's workers; look for loops in Python, "
+        f"copies, {DENORMAL}",
         name=hot.name,
     )
 
