@@ -6,7 +6,7 @@ from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import replace
 from statistics import median
-from typing import Any
+from typing import Any, Final
 
 from .._resolve import RawStep
 from .._resolve.observer import Observer
@@ -17,6 +17,10 @@ from .flop_meter import FlopMeter
 from .model_calls import RootProbe, StepCalls
 from .telemetry import Telemetry
 from .throughput import StepRecord, ThroughputMeter
+
+UNCOUNTED: Final = 1.5
+"""Between products, which grow with the length of a sequence, and attention, which grows with its square: most models
+have both."""
 
 
 class StepInputs:
@@ -34,8 +38,8 @@ class StepInputs:
     def explained(self) -> dict[int, float]:
         """Return how many times as long as a step of usual inputs each step with larger ones may take.
 
-        That is the multiple of the operations, or of the elements, whichever is more; where operations are not counted,
-        the square of the elements' multiple, as attention takes it.
+        That is the multiple of the operations, or of the elements, whichever is more. Where operations are not counted
+        it is the elements' multiple to the power of ``UNCOUNTED``.
         """
         if len({calls.elements for _, calls in self._calls}) < 2:
             return {}
@@ -45,7 +49,7 @@ class StepInputs:
         for step, calls in self._calls:
             sizes, flops = calls.elements / max(usual, 1), self.flops.get(calls.shapes)
             if sizes > 1:
-                found[step] = max(sizes, sizes**2 if flops is None else flops / work if work else 1.0)
+                found[step] = max(sizes, sizes**UNCOUNTED if flops is None else flops / work if work else 1.0)
         return found
 
 
@@ -116,7 +120,6 @@ class Metrics(Observer):
                 self._telemetry.finish()
             if self._flops is not None and complete:
                 self._flops.finish()
-                self._inputs.flops = self._flops.by_shapes()
         finally:
             self.close()
         return {}

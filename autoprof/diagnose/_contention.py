@@ -14,6 +14,9 @@ FIRM: Final = 2.0
 longer by a part of it, not by the whole of it."""
 MOST_ADDED: Final = 0.1
 """Share of the step that their coming and going adds to a phase at most: the wait is spread over all."""
+SPREAD: Final = 0.5
+"""Part of the lengthening of some phases by which the rest of the step is longer, from which on the wait for a
+processor may be the reason: it makes all phases longer alike."""
 QUIET: Final = "a quiet machine: other processes hold its processors"
 """The missing signal of a rule that cannot tell the program from other processes."""
 

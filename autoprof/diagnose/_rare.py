@@ -50,6 +50,8 @@ class RareTime(NamedTuple):
     """The mean excess of a long step."""
     share: Interval
     """All excess over the time of all steps."""
+    elsewhere: float = 0.0
+    """By how much the rest of these steps is longer, as a part of how much longer the phases are: 1 where all is."""
 
     @property
     def has_pattern(self) -> bool:
@@ -73,6 +75,8 @@ class Growth(NamedTuple):
     excess_ns: float
     share: Interval
     """All excess over the time of all steps."""
+    elsewhere: float = 0.0
+    """By how much the rest of the step rises, as a part of this rise: 1 where all rises alike."""
 
 
 class PhaseSeries:
@@ -131,7 +135,8 @@ class PhaseSeries:
             share = mean_from_moments(found, float(excess.sum()), float((excess**2).sum())).over(
                 Interval.exact(float(lengths.sum()) / found)
             )
-        return RareTime(tuple(numbers[is_long].tolist()), every, when, float(excess[is_long].mean()), share)
+        rest = _lengthened(lengths - times, is_long, ~is_long) / max(_lengthened(times, is_long, ~is_long), 1e-9)
+        return RareTime(tuple(numbers[is_long].tolist()), every, when, float(excess[is_long].mean()), share, rest)
 
     def growth(
         self, phases: Collection[Phase] | None = None, explained: Mapping[int, float] = MappingProxyType({})
@@ -152,8 +157,10 @@ class PhaseSeries:
         rises = all(later >= MIN_RISE * earlier for earlier, later in pairwise(quarters))
         if not rises or quarters[-1] < MAX_TIMES * quarters[0]:
             return None
-        excess = np.maximum(times - quarters[0], 0.0)
-        return Growth(quarters[0], quarters[-1], float(excess.mean()), mean_ratio(excess, lengths))
+        excess, places = np.maximum(times - quarters[0], 0.0), np.arange(among) * 4 // among
+        last, first = places == 3, places == 0
+        rest = _lengthened(lengths - times, last, first) / max(_lengthened(times, last, first), 1e-9)
+        return Growth(quarters[0], quarters[-1], float(excess.mean()), mean_ratio(excess, lengths), rest)
 
     def spread(self) -> Spread | None:
         """Return the steps that are long as a whole, and where their excess lies; None where no steps are."""
@@ -183,6 +190,11 @@ def _beyond_inputs(
 ) -> npt.NDArray[np.float64]:
     """Return times without what larger inputs explain beyond the usual time, which a quarter of the steps are below."""
     return times - _low_quarter(times) * (explained_times(numbers, explained) - 1)
+
+
+def _lengthened(times: npt.NDArray[np.float64], long: npt.NDArray[np.bool_], usual: npt.NDArray[np.bool_]) -> float:
+    """Return by which fraction the median of some times is longer than that of others."""
+    return float(median(times[long])) / max(float(median(times[usual])), 1.0) - 1
 
 
 def _of_one_cause(excess: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:

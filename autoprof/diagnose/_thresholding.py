@@ -11,7 +11,7 @@ from .._stats.intervals import Interval
 from ..frame import MODULE_PHASES, Phase
 from ..summary import Finding, Row, Severity, Work
 from ._calls import NEARLY_ALL
-from ._contention import is_crowded
+from ._contention import SPREAD, is_crowded
 from ._evidence import Evidence
 from ._rare import CAUSE_SHARE, RareTime
 
@@ -163,14 +163,16 @@ def threshold_rows(rule: str, run: Evidence, rows: list[Row], bound: float) -> E
 def rare_time(run: Evidence, phase: Phase) -> RareTime | None:
     """Return the time that some steps spend in a phase beyond the others; a module's phases are one.
 
-    On a busy machine it has to have a rhythm, a begin or an end: without one it may be the wait for a processor.
+    On a busy machine it has to have a rhythm, a begin or an end, and the rest of these steps has to be as usual: else
+    it may be the wait for a processor, of processes that come and go.
     """
     return _rare_time(run, MODULE_PHASES if phase.traits.in_module else (phase,))
 
 
 def _rare_time(run: Evidence, phases: Sequence[Phase]) -> RareTime | None:
     found = run.series.rare(phases, _explained(run, phases))
-    return None if found is not None and not found.has_pattern and is_crowded(run) else found
+    by_machine = found is not None and (not found.has_pattern or found.elsewhere >= SPREAD)
+    return None if by_machine and is_crowded(run) else found
 
 
 def _explained(run: Evidence, phases: Sequence[Phase | None]) -> Mapping[int, float]:

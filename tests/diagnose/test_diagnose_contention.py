@@ -99,3 +99,11 @@ def test_long_steps_that_begin_or_end_are_the_programs() -> None:
     cold = {**USUAL, "data": 305.0, "step": 400.0}
     steps = [cold] * 20 + [USUAL] * 80
     assert found(on_busy_machine(steps[0], 0.4, *steps[1:], repeat=1)) == ["data-wait"]
+
+
+def test_time_that_is_long_in_all_phases_alike_is_no_finding_on_a_busy_machine() -> None:
+    """Another process ran beside the first fifth of the steps; on a quiet machine the same steps are a finding."""
+    slow = {**{name: 4 * ms for name, ms in USUAL.items()}, "step": 400.0}
+    steps = [slow] * 20 + [USUAL] * 80
+    assert found(on_busy_machine(steps[0], 0.4, *steps[1:], repeat=1)) == []
+    assert found(on_busy_machine(steps[0], 0.02, *steps[1:], repeat=1)) == ["hot-module"]

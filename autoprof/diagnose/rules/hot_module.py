@@ -20,6 +20,7 @@ from ...frame import MODULE_PHASES, TRAINING_LANE, Phase
 from ...summary import Finding, Row, SlowestMember
 from .. import Evidence, ExceededBound, LongStep, Rule, abstain, classify, edit_module, inconclusive, threshold_time
 from .._calls import NEARLY_ALL
+from .._contention import SPREAD, is_crowded
 from .._evidence import GRADIENT_HOOKS
 from .._thresholding import rare_evidence, rare_time, share_evidence
 from .jitter import collection_cause, is_named_elsewhere
@@ -143,6 +144,8 @@ def _judge_growth(run: Evidence) -> Finding | None:
     """Find the module that takes longer from quarter to quarter of the run."""
     growth = None if run.facts.trains_copy else run.series.growth(MODULE_PHASES, run.facts.explained)
     if growth is None or classify(growth.share, MIN_EXCESS) != "above":
+        return None
+    if growth.elsewhere >= SPREAD and is_crowded(run):
         return None
     last_ns = growth.last_ns - growth.first_ns
     names = Counter(filter(None, (_innermost_cause(run, step, last_ns, MODULE_PHASES) for step in run.longest)))
