@@ -135,6 +135,27 @@ def test_backward_in_no_module_is_named_by_its_lines(lines: tuple[int, ...], tra
         assert "40.0 ms (44.0 % of the step) are in the backward pass, but in no module: train.py:88" in finding.why
 
 
+@pytest.mark.parametrize(("backward_ms", "named"), [(40, True), (20, False)])
+def test_backward_outside_of_the_model_is_no_hook(backward_ms: int, named: bool) -> None:
+    """Only the line that begins the pass runs then: it is the backward of a loss, whose own lines are known."""
+    span = Span(BACKWARD_NAME, None, Phase.BACKWARD, None, 50 * MS, backward_ms * MS)
+    aggregate, collector = Aggregate(), EvidenceCollector()
+    for step in range(1, 21):
+        frame = make_frame(
+            [Span("net", "net", Phase.FORWARD, None, 0, 50 * MS), span], step=step, duration_ns=(55 + backward_ms) * MS
+        )
+        aggregate.add(frame)
+        collector.add(frame)
+    begin = CallSite("train.py", 30, "train", "backward", "", 90, 90 * MS)
+    stacks = {f"backward {BACKWARD_NAME}": StackTable(90, 90 * MS, (begin,)), UNATTRIBUTED: table_of(90, 10)}
+    finding = finding_of(diagnose(collector.evidence(aggregate.summary(), RunFacts(stacks=stacks))), "unattributed")
+    assert (finding is not None and finding.severity != "info") is named
+    if named:
+        assert "no code of the program runs there" in finding.why
+        assert "as of train.py:88 save_image" in finding.why
+        assert "hook" not in finding.next
+
+
 def test_few_samples_name_no_line() -> None:
     """Three samples of four are no majority."""
     facts = RunFacts(stacks={UNATTRIBUTED: table_of(3, 1)})

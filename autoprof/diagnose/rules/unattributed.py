@@ -9,13 +9,15 @@ from ..._core.units import count
 from ..._stats.intervals import Interval
 from ...frame import BACKWARD_NAME, Phase
 from ...summary import Finding
-from .. import Evidence, ExceededBound, Experiment, Rule, abstain, less_often, threshold_rows, threshold_time
+from .. import Evidence, ExceededBound, Experiment, Rule, abstain, classify, less_often, threshold_rows, threshold_time
 from .._stacks import UNATTRIBUTED
 from .._thresholding import is_above, or_rare
 
 MAX_SHARE: Final = 0.15
 """The loop's own statements take little; an expert calls a run healthy when at least 85 % of it is explained."""
 
+MAX_LOSS_SHARE: Final = 0.3
+"""The backward of a loss outside of the model: that of a cross entropy over a large vocabulary takes a sixth."""
 BEGINS_BACKWARD: Final = {"backward", "grad"}
 """Functions of torch, and of frameworks around it, that begin a backward pass: what a line calls that is in none."""
 
@@ -71,6 +73,8 @@ def _judge_backward(run: Evidence) -> Finding | None:
             gain_ns=found.mean_ns * share,
             evidence=own.evidence(),
         )
+    if classify(found.share, MAX_LOSS_SHARE) != "above":
+        return None
     outside = run.facts.stacks.get(UNATTRIBUTED)
     lines = "" if outside is None or not outside.named else f", as of {outside.described}"
     return found.finding(
