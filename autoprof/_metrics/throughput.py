@@ -18,9 +18,9 @@ SAMPLES: Final = UNITS[0]
 LOGGED: Final = "session.log"
 FETCHED: Final = "batches of the loader"
 
-UNKNOWN: Final = "the samples of a step are unknown"
+UNKNOWN: Final = "no DataLoader seen"
 SEVERAL_LOADERS: Final = "several loaders feed the steps"
-ADVICE: Final = "feed the model from a torch DataLoader, or, with autoprof.instrument, pass samples= to session.log"
+ADVICE: Final = "session.log(samples=...) tells it"
 """The way to a throughput, for a reader of one of the reasons above."""
 
 _NO_SAMPLES: Final[Mapping[str, float]] = {}

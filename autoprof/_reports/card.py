@@ -120,9 +120,10 @@ def _title(finding: Finding) -> str:
 
 
 def _where(finding: Finding) -> str:
-    where = finding.name or ""
-    if finding.phase is not None and str(finding.phase) not in (finding.rule, where.lower(), Phase.OTHER):
-        where = f"{where} {finding.phase}".strip()
+    where = "" if finding.name is None or finding.name.lower() == finding.rule else finding.name
+    phase = "" if finding.phase in (None, Phase.OTHER) else str(finding.phase)
+    if phase and phase != finding.rule and phase not in where.lower():  # not `(backward) backward`, `Comm/DDP comm`
+        where = f"{where} {phase}".strip()
     rank = "" if finding.rank is None else f" on rank {finding.rank}"
     return f"{finding.rule}{': ' + where if where else ''}{rank}"
 

@@ -139,7 +139,8 @@ class ReducerWait:
         """Mark that all nodes of a backward pass have run: now it waits for the reducer."""
         ddp = None if self._ddp is None else self._ddp()
         recorder = self._recorder
-        if ddp is None or recorder.suspended or not getattr(ddp, "require_backward_grad_sync", False):
+        # The reducer is armed by a forward outside of ``no_sync``, whatever is around the backward.
+        if ddp is None or recorder.suspended or not getattr(ddp, "require_forward_param_sync", False):
             return
         try:  # the thread of a device calls this; the wait is that of the thread which has called ``backward``
             recorder.append(self._code | ENTER, recorder.read(), recorder.thread)

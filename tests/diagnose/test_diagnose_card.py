@@ -167,3 +167,18 @@ def test_a_rule_that_fails_loses_the_verdict_not_the_statistics(monkeypatch: pyt
 
 
 # The reference workload, on a clock whose time is the number of marks: the same on every machine.
+
+
+@pytest.mark.parametrize(
+    ("rule", "name", "phase", "title"),
+    [
+        ("optimizer", "Optimizer", Phase.OPTIMIZER, "optimizer"),
+        ("hot-module", "(backward)", Phase.BACKWARD, "hot-module: (backward)"),
+        ("comm-exposed", "Comm/DDP", Phase.COMM, "comm-exposed: Comm/DDP"),
+        ("hot-module", "layers.3", Phase.BACKWARD, "hot-module: layers.3 backward"),
+    ],
+)
+def test_the_verdict_says_each_word_once(rule: str, name: str, phase: Phase, title: str) -> None:
+    """Neither the rule's name nor the phase is repeated."""
+    finding = Finding(rule, "warning", "why", "next", name, phase)
+    assert verdict_line(replace(Summary.empty(), findings=(finding,))) == title

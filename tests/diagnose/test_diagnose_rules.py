@@ -265,3 +265,19 @@ def test_a_model_called_for_each_sample_is_a_batch_in_pieces(calls: int, named: 
     summary = diagnose(collector.evidence(replace(aggregate.summary(), metrics=metrics), facts))
     finding = finding_of(summary, "small-batch")
     assert (finding is not None and "the whole model is called 32 times" in finding.why) is named
+
+
+@pytest.mark.parametrize(("reductions", "advised"), [(4, True), (1, False)])
+def test_gradients_that_are_reduced_for_each_micro_batch_are_named(reductions: int, advised: bool) -> None:
+    """DDP reduces where the forward is not under ``no_sync``; once for an update is what it is for."""
+    aggregate, collector = Aggregate(), EvidenceCollector()
+    for step in range(1, 21):
+        spans = [Span("net", "net", Phase.FORWARD, None, 0, 40 * MS)]
+        spans += [Span("Comm/DDP", None, Phase.COMM, None, (50 + 10 * at) * MS, 10 * MS) for at in range(reductions)]
+        frame = make_frame(spans, step=step, duration_ns=(50 + 10 * reductions) * MS)
+        aggregate.add(frame)
+        collector.add(frame)
+    summary = replace(aggregate.summary(), micro_steps=4.0)
+    finding = finding_of(diagnose(collector.evidence(summary, RunFacts())), "comm-exposed")
+    assert ("reduced 4 times for one update" in finding.why) is advised
+    assert ("under model.no_sync()" in finding.next) is advised

@@ -13,6 +13,17 @@ from .. import Evidence, ExceededBound, Experiment, Rule, abstain, dominant_name
 MAX_SHARE: Final = 0.10
 """Gradients are reduced while backward runs (Li et al. 2020, arXiv:2006.15704); only the rest is exposed."""
 
+REDUCER: Final = "Comm/DDP"
+"""The name of the wait for DDP's reducer, of which each backward that reduces gradients has one."""
+ACCUMULATE: Final = (
+    "put the forward and the backward of all micro-batches but the last one under model.no_sync(): DDP reads it in the "
+    "forward"
+)
+OVERLAP: Final = (
+    "overlap communication with backward (DDP buckets, FSDP prefetch), accumulate gradients under no_sync(), or send "
+    "less (bfloat16 gradients)"
+)
+
 
 def judge(run: Evidence) -> Finding | None:
     """Judge the exposed communication without the wait for other ranks, which only their work makes shorter."""
@@ -35,10 +46,12 @@ def judge(run: Evidence) -> Finding | None:
         return None
     waits = "" if part == 1.0 else f"; of it, {format_percent(1 - part)} is the wait for other ranks"
     alike = "; no rank's own work is longer" if ranks is not None and not ranks.slow and not ranks.absent else ""
+    reductions = max((row.calls / max(row.steps, 1) for row in rows if row.name.startswith(REDUCER)), default=0.0)
+    several = round(reductions) >= 2 and (run.summary.micro_steps or 1) >= 2
+    times = f"; gradients are reduced {round(reductions)} times for one update" if several else ""
     return found.finding(
-        f"exposed communication takes {found}; nothing is computed meanwhile{waits}{alike}",
-        "overlap communication with backward (DDP buckets, FSDP prefetch), accumulate gradients under "
-        "no_sync(), or send less (bfloat16 gradients)",
+        f"exposed communication takes {found}; nothing is computed meanwhile{waits}{alike}{times}",
+        ACCUMULATE if several else OVERLAP,
         name=dominant_name(rows),
         gain_ns=found.mean_ns * part,
         evidence={"waiting": round(1 - part, 4)},

@@ -67,6 +67,9 @@ def judge(run: Evidence) -> Finding | None:
             f"{format_bytes(peak_rise)}: each step may use again memory that was freed before"
         )
         return abstain("memory-growth", missing, "a longer run: a leak raises the peak as well", evidence)
+    if not run.facts.kept and peaks is not None and last[1] - middle[1] < enough:
+        missing = f"inconclusive: {kind} grew by {format_bytes(grown)}, most of it in the first readings"
+        return abstain("memory-growth", missing, "a longer run: allocators fill in the first steps", evidence)
     if line.low * (readings[-1][0] - readings[0][0]) < enough:
         missing = f"inconclusive: {kind} grew by {format_bytes(grown)}, but the readings scatter too much"
         return abstain("memory-growth", missing, "a longer run distinguishes a leak from a cache that fills", evidence)
