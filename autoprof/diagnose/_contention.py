@@ -59,7 +59,7 @@ def contention(run: Evidence) -> Contention | None:
 
 
 def conditions(run: Evidence) -> Iterator[str]:
-    """Yield what else made the times of the run as long as they are, in words."""
+    """Yield the circumstances that made the times of the run longer, in words."""
     found = contention(run)
     if found is None or not found.by_others:
         return

@@ -188,7 +188,7 @@ def explained_times(numbers: npt.NDArray[np.int64], explained: Mapping[int, floa
 def _beyond_inputs(
     times: npt.NDArray[np.float64], numbers: npt.NDArray[np.int64], explained: Mapping[int, float]
 ) -> npt.NDArray[np.float64]:
-    """Return times without what larger inputs explain beyond the usual time, which a quarter of the steps are below."""
+    """Return times without the part that larger inputs explain, in multiples of the usual time of the low quarter."""
     return times - _low_quarter(times) * (explained_times(numbers, explained) - 1)
 
 

@@ -176,7 +176,7 @@ def _rare_time(run: Evidence, phases: Sequence[Phase]) -> RareTime | None:
 
 
 def _explained(run: Evidence, phases: Sequence[Phase | None]) -> Mapping[int, float]:
-    """Return what the steps' inputs explain, where the phases work on them."""
+    """Return the times that the steps' inputs explain, where the phases work on them."""
     on_inputs = {*MODULE_PHASES, Phase.OTHER}
     return run.facts.explained if on_inputs.issuperset(phases) else {}
 

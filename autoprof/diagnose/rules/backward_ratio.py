@@ -59,7 +59,7 @@ def judge(run: Evidence) -> Finding | None:
 def _is_torchs_own(run: Evidence, row: Row) -> bool:
     """Return whether a row is one of torch's own layers of products, as ``nn.Linear``, without hooks on its gradients.
 
-    Its backward is what torch makes of it: with large weights and few samples it writes a gradient into fresh memory,
+    Its backward is torch's alone: with large weights and few samples it writes a gradient into fresh memory,
     at many times the time of the forward.
     """
     size = run.size(row.fqn)

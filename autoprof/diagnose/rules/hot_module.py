@@ -46,6 +46,7 @@ and hardly ever less: it follows every operation of forward. So the excess is co
 calls a run healthy when at least 85 % of it is explained."""
 
 DENORMAL: Final = "values near zero (denormal numbers take many times longer: torch.set_flush_denormal)"
+"""Part of the advice on a module that takes long without much arithmetic."""
 
 _SHARED: Final = re.compile(r"\*|\d+-\d+|\d+,\d+\.\.\d+")
 """The part of a name that stands for several modules."""
@@ -422,7 +423,7 @@ def _judge_without_gradient(run: Evidence, own: list[OwnTime]) -> Finding | None
     return judged.finding(
         f"{hot.name} itself takes {format_percent(judged.share.middle)} of the step, all of it forward, with next to "
         f"no arithmetic of the model{_lines(run, hot, judged.share)}",
-        f"compute what {hot.name} returns once and keep it, or in the loader's workers; look for loops in Python, "
+        f"compute the output of {hot.name} once and keep it, or in the loader's workers; look for loops in Python, "
         f"copies, {DENORMAL}",
         name=hot.name,
     )

@@ -19,7 +19,7 @@ MAX_SHARE: Final = 0.15
 MAX_LOSS_SHARE: Final = 0.3
 """The backward of a loss outside of the model: that of a cross entropy over a large vocabulary takes a sixth."""
 BEGINS_BACKWARD: Final = {"backward", "grad"}
-"""Functions of torch, and of frameworks around it, that begin a backward pass: what a line calls that is in none."""
+"""Functions of torch, and of frameworks around it, that begin a backward pass."""
 
 
 def judge(run: Evidence) -> Finding | None:
@@ -80,7 +80,7 @@ def _judge_backward(run: Evidence) -> Finding | None:
     return found.finding(
         f"{found} are in the backward pass, but in no module, and no code of the program runs there: it is the "
         f"backward of operators outside of the model{lines}",
-        "look at what is computed from the model's output or its parameters before loss.backward(), as a loss or a "
+        "look at the operators on the model's output or its parameters before loss.backward(), as a loss or a "
         "penalty is",
         name=table.dominant if outside is None or outside.dominant is None else outside.dominant,
         evidence=table.evidence(),
