@@ -24,7 +24,7 @@ from ..probes.log_calls import LogProbe
 from ..probes.sync_calls import SyncProbe
 from ..summary import Summary
 from ._calls import idle_after_waits_ns, summarize_calls, summarize_compilations
-from ._evidence import EvidenceCollector
+from ._evidence import MEMORY_KINDS, EvidenceCollector, enough_growth
 from ._facts import RunFacts
 from ._judge import diagnose, find_rules
 from ._optimizers import OptimizerInfo, describe_optimizer
@@ -154,6 +154,8 @@ class Diagnosis(Observer):
         self._sizes = sizes
         self._explained = explained
         self._kept = KeptTensorsProbe()
+        self._first_memory: dict[str, int] = {}
+        """The first reading of each kind."""
         self._next_look_ns = 0
         """The time from which on the variables are looked at again, if memory grows. A look keeps the
         locals of a running function alive until the next one (CPython before 3.13), so none is made without need."""
@@ -167,7 +169,24 @@ class Diagnosis(Observer):
         self._collections.step(raw.step, step_ns)
         self._calls.step(raw, begun_ns, step_ns)
         self._stacks.step(raw)
+        if raw.memory and not raw.warmup and self._memory_grows(raw.memory):
+            self._look(raw.step)
         return raw
+
+    def _memory_grows(self, memory: Mapping[str, int]) -> bool:
+        """Return whether a reading is well above the first one: frames, which have it too, may come much later."""
+        kind = next((kind for kind in MEMORY_KINDS if kind in memory), None)
+        if kind is None:
+            return False
+        first = self._first_memory.setdefault(kind, memory[kind])
+        return memory[kind] - first > enough_growth(first)
+
+    def _look(self, step: int) -> None:
+        """Look at the variables between two steps, if the last look was long ago."""
+        if perf_counter_ns() >= self._next_look_ns:
+            began_ns = thread_time_ns()  # a look costs no more where another process has the processor
+            self._kept.look(sys._getframe(), step)
+            self._next_look_ns = perf_counter_ns() + LOOK_PAUSE * (thread_time_ns() - began_ns)
 
     def frames(self, run: FrameRun) -> None:
         """Add the frames of steps, and look at the other threads."""
@@ -175,11 +194,6 @@ class Diagnosis(Observer):
         self._calls.frames(run)
         self._stacks.frames(run)
         self._threads.look()
-        grows = self._collector.steps >= MIN_STEPS and self._collector.memory_grows
-        if grows and perf_counter_ns() >= self._next_look_ns:
-            began_ns = thread_time_ns()  # a look costs no more where another process has the processor
-            self._kept.look(sys._getframe(), run.steps[-1])
-            self._next_look_ns = perf_counter_ns() + LOOK_PAUSE * (thread_time_ns() - began_ns)
 
     def finish(self, *, complete: bool) -> dict[str, Any]:
         """Compare the ranks over all their records, however long that takes.

@@ -18,6 +18,8 @@ GRADIENT_HOOKS: Final = (
     "look at the hooks on the gradients of its parameters (register_hook): they run in its backward, in each step"
 )
 """The advice on a module of which ``ModuleSize.has_hooks``."""
+MEMORY_KINDS: Final = ("allocated_bytes", "rss_bytes")
+"""Readings that show growth, the better one first: an allocator counts tensors, the resident set everything."""
 LONGEST_STEPS: Final = 8
 """Longest steps kept: enough to recognise a recurring cause."""
 
@@ -132,8 +134,7 @@ class EvidenceCollector:
 
     def _add_memory(self, step: int, memory: Mapping[str, int]) -> None:
         if self._memory_kind is None:
-            # Readings that show growth, the better one first: an allocator counts tensors, the resident set everything.
-            self._memory_kind = next((kind for kind in ("allocated_bytes", "rss_bytes") if kind in memory), None)
+            self._memory_kind = next((kind for kind in MEMORY_KINDS if kind in memory), None)
         if self._memory_kind is None or self._memory_kind not in memory:
             return
         # The resident set also counts freed memory: its highest level since the process began goes with it.
