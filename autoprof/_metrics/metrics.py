@@ -43,13 +43,20 @@ class StepInputs:
         """
         if len({calls.elements for _, calls in self._calls}) < 2:
             return {}
-        usual = median(calls.elements for _, calls in self._calls)
-        work = median([flops for _, calls in self._calls if (flops := self.flops.get(calls.shapes))] or [0])
+        # By the mean call: further calls are other work than larger inputs.
+        sizes = {step: calls.elements / max(len(calls.shapes), 1) for step, calls in self._calls}
+        flops = {
+            step: self.flops[calls.shapes] / len(calls.shapes)
+            for step, calls in self._calls
+            if calls.shapes in self.flops
+        }
+        usual, work = median(sizes.values()), median(filter(None, flops.values())) if any(flops.values()) else 0
         found = {}
-        for step, calls in self._calls:
-            sizes, flops = calls.elements / max(usual, 1), self.flops.get(calls.shapes)
-            if sizes > 1:
-                found[step] = max(sizes, sizes**UNCOUNTED if flops is None else flops / work if work else 1.0)
+        for step, size in sizes.items():
+            times = size / max(usual, 1)
+            if times > 1:
+                counted = flops.get(step)
+                found[step] = max(times, times**UNCOUNTED if counted is None else counted / work if work else 1.0)
         return found
 
 
