@@ -94,7 +94,7 @@ def _facts(summary: Summary) -> list[tuple[str, str]]:
 
 
 def _consists_of(summary: Summary) -> str:
-    """Phrase what the steps of a healthy run consist of: phases, and the modules with most time."""
+    """Phrase the parts of a healthy run's steps: the phases, and the modules with most time."""
     whole = max(summary.total_step_ns, 1)
     shares = sorted(((ns / whole, str(phase)) for phase, ns in summary.phases.items()), reverse=True)
     phases = ", ".join(f"{phase} {format_percent(share)}" for share, phase in shares if share >= NAMED_SHARE)

@@ -281,3 +281,15 @@ def test_gradients_that_are_reduced_for_each_micro_batch_are_named(reductions: i
     finding = finding_of(diagnose(collector.evidence(summary, RunFacts())), "comm-exposed")
     assert ("reduced 4 times for one update" in finding.why) is advised
     assert ("under model.no_sync()" in finding.next) is advised
+
+
+@pytest.mark.parametrize(("late_mib", "named"), [(0.7, False), (3.0, True)])
+def test_resident_memory_that_rises_at_first_is_no_growth(late_mib: float, named: bool) -> None:
+    """Allocators fill in the first steps: the last third alone has to rise as much as counts."""
+    steps = range(1, 46)
+    levels = [round((400 + 1.2 * min(step, 16) + late_mib * max(step - 16, 0)) * 2**20) for step in steps]
+    readings = tuple(zip(steps, levels, strict=True))
+    run = replace(evidence_of(STEP, repeat=45), memory=readings, memory_kind="rss_bytes", memory_peaks=tuple(levels))
+    finding = finding_of(diagnose(run), "memory-growth")
+    assert (finding is not None and finding.severity != "info") is named
+    assert named or "most of it in the first readings" in finding.why

@@ -69,7 +69,7 @@ class OptimizerHooks:
         self._after = after
         self._attached = False
         for function in (before, after):
-            if function is not None:  # a compiled step breaks its graph at a hook, and does not trace what is in it
+            if function is not None:  # a compiled step breaks its graph at a hook, and does not trace its body
                 never_compile(getattr(function, "__func__", function), callees=True)
 
     def attach(self) -> None:
