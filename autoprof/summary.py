@@ -118,6 +118,24 @@ class Finding:
     evidence: Mapping[str, Any] = field(default_factory=dict)
 
 
+State = Literal["arithmetic", "choice", "waiting", "unexplained", "uncounted"]
+"""Whether the work of an owner explains its time, somebody chose to spend it, it is a wait, or nothing explains it.
+``uncounted``: its work was not counted, so nobody knows."""
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerEntry:
+    """Time of one owner in a mean step: a row's own time, or the part of it with another ``state``.
+
+    The time of a step in no span has no name, and excluded time and autoprof's own work have no phase.
+    """
+
+    name: str | None
+    phase: Phase | None
+    state: State
+    ns: int
+
+
 @dataclass(frozen=True, slots=True)
 class WhatIf:
     """The estimated figures of the run with one thing changed; None where this run has no input for a figure.
@@ -204,6 +222,8 @@ class WorkRow:
     """Those in float64."""
     moved: Mapping[str, int] = field(default_factory=dict)
     """Bytes that the operators read and write, by phase."""
+    operators: Mapping[str, int] = field(default_factory=dict)
+    """Operators that compute, views excluded, by phase."""
     slowest_flops: float | None = None
     """Operations of the module that is the row's ``slowest``, as a multiple of the median module of the name."""
 
@@ -261,18 +281,18 @@ class Summary:
     """A run's statistics over its recorded steps, warm-up excluded.
 
     ``phases`` holds nanoseconds over all recorded steps and sums to ``total_step_ns`` exactly. ``throughput`` is
-    ``throughput_unit`` per second, logged or recognised (``progress.source``). ``overhead`` is autoprof's own
-    processor time as a fraction of the time of all steps, recorded or not. ``conditions`` are circumstances of the
-    machine that make times uncertain, and no causes. ``dropped`` and ``skipped`` map a reason to
-    a count. Reports show a span shorter than ``clock_limit_ns``, which the clock cannot resolve, as less than that.
-    ``memory_table`` has the whole run first, then the names; ``unmeasured`` has the reasons for its empty columns.
-    ``memory`` has the last reading of each kind. ``micro_steps`` is the number of micro-batches before one optimizer
-    step, in the mean; None without a backward pass. ``excluded`` is host time that belongs to no step. ``loader`` has
-    ``workers``, ``fetches`` and ``unready``, the fetches that found no batch ready, and ``starts`` and ``start_ns`` if
-    workers were started again; empty where that is unknown. ``unsampled_ns`` is the time of all unsampled steps.
-    ``run_steps`` are all steps after the first warm-up, recorded or not, and ``run_ns`` is their time with
-    autoprof's own work between them; both are the device's time where ``clock`` is. ``start_ns`` and ``end_ns`` are
-    processor time of opening and closing the session; None while it is open.
+    ``throughput_unit`` per second, logged or recognised (``progress.source``). ``overhead`` is autoprof's own processor
+    time as a fraction of the time of all steps, recorded or not. ``conditions`` are circumstances of the machine that
+    make times uncertain, and no causes. ``ledger`` has the owners of the mean step. ``dropped`` and ``skipped`` map a
+    reason to a count. Reports show a span shorter than ``clock_limit_ns``, which the clock cannot resolve, as less than
+    that. ``memory_table`` has the whole run first, then the names; ``unmeasured`` has the reasons for its empty
+    columns. ``memory`` has the last reading of each kind. ``micro_steps`` is the number of micro-batches before one
+    optimizer step, in the mean; None without a backward pass. ``excluded`` is host time that belongs to no step.
+    ``loader`` has ``workers``, ``fetches`` and ``unready``, the fetches that found no batch ready, and ``starts`` and
+    ``start_ns`` if workers were started again; empty where that is unknown. ``unsampled_ns`` is the time of all
+    unsampled steps. ``run_steps`` are all steps after the first warm-up, recorded or not, and ``run_ns`` is their time
+    with autoprof's own work between them; both are the device's time where ``clock`` is. ``start_ns`` and ``end_ns``
+    are processor time of opening and closing the session; None while it is open.
     """
 
     _repr_html_: ClassVar[Callable[[Summary], str]]
@@ -296,6 +316,7 @@ class Summary:
     memory: Mapping[str, int] = field(default_factory=dict)
     findings: tuple[Finding, ...] = ()
     conditions: tuple[str, ...] = ()
+    ledger: tuple[LedgerEntry, ...] = ()
     dropped: Mapping[str, int] = field(default_factory=dict)
     skipped: Mapping[str, int] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
@@ -336,12 +357,6 @@ class Summary:
     def excluded_share(self) -> float:
         """The part of the wall time that belongs to no step."""
         return sum(one.total_ns for one in self.excluded) / max(self.wall_ns, 1)
-
-    @property
-    def unattributed_share(self) -> float:
-        """The part of the recorded steps in no span, without autoprof's own work, most of which lies there."""
-        other = self.phases.get(Phase.OTHER, 0) / max(self.total_step_ns, 1)
-        return max(other - self.overhead, 0.0)
 
     @classmethod
     def empty(cls, notes: tuple[str, ...] = ()) -> Summary:

@@ -230,7 +230,8 @@ def _rows(
             found.mfu,
             found.hfu,
             double,
-            _moved_by_phase(work),
+            _counts_by_phase(work.moved),
+            _counts_by_phase(work.operators),
             _over_median(_by_fqn(work) if name in slowest else {}, slowest.get(name), names.get(name, ())),
         )
 
@@ -278,25 +279,32 @@ def _by_phase(work: FlopCount) -> dict[str, int]:
     return {str(phase): work.flops(phases=phase) or 0 for phase in MODULE_PHASES}
 
 
-def _moved_by_phase(work: FlopCount) -> dict[str, int]:
+def _counts_by_phase(counts: Mapping[tuple[str, Phase], int]) -> dict[str, int]:
     found = Tally[str]()
-    for (_, phase), size in work.moved.items():
-        found[str(phase)] += size
+    for (_, phase), count in counts.items():
+        found[str(phase)] += count
     return dict(found)
 
 
 def _parts(work: FlopCount, names: Mapping[str, Iterable[str]]) -> dict[str, FlopCount]:
     """Return for each name the FLOPs of its modules (``names`` has those of each fqn) and all inside them."""
     found: dict[str, dict[FlopKey, int]] = defaultdict(dict)
-    moved: dict[str, dict[tuple[str, Phase], int]] = defaultdict(dict)
     for key, flops in work.rows.items():
         for name in _names_around(key.fqn, names):
             found[name][key] = flops
-    for part, size in work.moved.items():
-        for name in _names_around(part[0], names):
-            moved[name][part] = size
+    moved, operators = (_of_names(counts, names) for counts in (work.moved, work.operators))
     every = {name: None for several in names.values() for name in several}
-    return {name: FlopCount(found[name], moved[name]) for name in every}
+    return {name: FlopCount(found[name], moved[name], operators[name]) for name in every}
+
+
+def _of_names(
+    counts: Mapping[tuple[str, Phase], int], names: Mapping[str, Iterable[str]]
+) -> dict[str, dict[tuple[str, Phase], int]]:
+    found: dict[str, dict[tuple[str, Phase], int]] = defaultdict(dict)
+    for part, count in counts.items():
+        for name in _names_around(part[0], names):
+            found[name][part] = count
+    return found
 
 
 def _names_around(fqn: str, names: Mapping[str, Iterable[str]]) -> set[str]:

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, Literal
 
-from .._core.units import count, format_bytes, format_ms, format_percent, format_rate, format_span
-from ..frame import TRAINING_LANE, Phase
+from .._core.units import format_bytes, format_ms, format_rate, format_span
+from ..frame import Phase
 from ..summary import Finding, Summary, WhatIf
+from .ledger_text import MIN_UNEXPLAINED, consists_of, largest_unexplained, unexplained
 from .text import crop, fit, safe, wrap
 
 HEALTHY: Final = "nothing stands out"
-NAMED_SHARE: Final = 0.05
-"""Share of the step from which a phase or a module is named in a healthy run's verdict."""
 
 
 def verdict(summary: Summary) -> Finding | None:
@@ -27,8 +26,7 @@ def run_state(summary: Summary) -> Literal["found", "healthy", "unclear", "too f
         return "found"
     if not summary.steps or (summary.findings and all(map(_lacks_steps, summary.findings))):
         return "too few steps"
-    # Share of the step in no span up to which a run without findings is called healthy.
-    return "unclear" if summary.unattributed_share >= 0.15 else "healthy"
+    return "unclear" if unexplained(summary) >= MIN_UNEXPLAINED else "healthy"
 
 
 def verdict_line(summary: Summary, *, gain: bool = True) -> str | None:
@@ -88,24 +86,9 @@ def _facts(summary: Summary) -> list[tuple[str, str]]:
         return [("Verdict", f"not judged: {summary.findings[0].evidence.get('missing', 'no recorded step')}")]
     return [
         ("Verdict", HEALTHY),
-        ("Why", _consists_of(summary)),
-        ("Next", "nothing to do, unless the model may change"),
+        ("Why", consists_of(summary)),
+        ("Next", "nothing in the loop; the work itself may be less: a smaller model, 16 bits, torch.compile"),
     ]
-
-
-def _consists_of(summary: Summary) -> str:
-    """Phrase the parts of a healthy run's steps: the phases, and the modules with most time."""
-    whole = max(summary.total_step_ns, 1)
-    shares = sorted(((ns / whole, str(phase)) for phase, ns in summary.phases.items()), reverse=True)
-    phases = ", ".join(f"{phase} {format_percent(share)}" for share, phase in shares if share >= NAMED_SHARE)
-    own: dict[str, int] = {}
-    for row in summary.rows:
-        if row.lane == TRAINING_LANE and row.fqn is not None:
-            own[row.name] = own.get(row.name, 0) + row.self_ns
-    longest = sorted(own.items(), key=lambda one: -one[1])[:2]
-    names = " and ".join(f"{name} ({format_percent(ns / whole)})" for name, ns in longest if ns >= NAMED_SHARE * whole)
-    most = f"; most of it in {names}" if names else ""
-    return f"a step is {phases}{most}. No rule found anything in {count(summary.steps, 'recorded step')}"
 
 
 def other_findings(summary: Summary) -> list[str]:
@@ -133,7 +116,7 @@ def _lacks_steps(finding: Finding) -> bool:
 
 
 def _unclear(summary: Summary) -> str:
-    return f"unclear: {format_percent(summary.unattributed_share)} of the step is in no span"
+    return f"unclear: {largest_unexplained(summary)}"
 
 
 def _unjudged(summary: Summary, width: int) -> Iterator[str]:

@@ -10,6 +10,7 @@ from .._core.plugins import PartKind
 from ..summary import Finding, Summary
 from ._contention import FIRM, MOST_ADDED, QUIET, conditions, contention
 from ._evidence import Evidence
+from ._ledger import build_ledger
 from ._rule import MIN_STEPS, Rule
 from ._setting_notes import setting_notes
 from ._thresholding import abstain
@@ -75,4 +76,5 @@ def diagnose(run: Evidence) -> Summary:
     """Return the summary with its findings, its what-if table, its conditions and the notes on settings."""
     notes = dict.fromkeys([*run.summary.notes, *setting_notes(run)])  # those of a saved summary are there already
     under = tuple(conditions(run)) if run.summary.steps else ()
+    run = replace(run, summary=replace(run.summary, ledger=build_ledger(run)))
     return replace(run.summary, findings=judge(run), what_if=what_if(run), notes=tuple(notes), conditions=under)

@@ -20,7 +20,7 @@ from autoprof.diagnose import diagnose, evidence_of_run, find_rules, inconclusiv
 from autoprof.frame import Phase
 from autoprof.sinks._base import RunInfo
 from autoprof.sinks.console import ConsoleOptions, ConsoleSink
-from autoprof.summary import Finding, Summary
+from autoprof.summary import Finding, LedgerEntry, Summary
 from autoprof.testing import FakeClock, make_frame
 from tests.defects.training import four_layers, train
 
@@ -48,19 +48,19 @@ def test_the_card_of_a_healthy_run_says_that_nothing_stands_out() -> None:
 def test_a_run_that_is_mostly_unattributed_is_never_called_healthy() -> None:
     """From 15 % in no span on, the verdict says how much, and what would show it."""
     judged = diagnose(evidence_of(STEP, repeat=20))
-    other = {**judged.phases, Phase.OTHER: judged.total_step_ns // 5}
-    lines = render_card(replace(judged, phases=other))
+    other = (LedgerEntry(None, Phase.OTHER, "unexplained", judged.step_mean_ns // 5),)
+    lines = render_card(replace(judged, ledger=other))
     assert lines[0] == "Verdict   unclear: 20.0 % of the step is in no span"
     assert lines[2].startswith("Next      put with autoprof.span(")
-    assert verdict_line(replace(judged, phases=other)) == lines[0].removeprefix("Verdict   ")
+    assert verdict_line(replace(judged, ledger=other)) == lines[0].removeprefix("Verdict   ")
 
 
 def test_a_run_whose_time_in_no_span_scatters_says_so() -> None:
     """A tenth of the steps are ten times longer: the rule's interval is named, and a longer run."""
     judged = diagnose(evidence_of(STEP, repeat=20))
-    other = {**judged.phases, Phase.OTHER: judged.total_step_ns // 5}
+    other = (LedgerEntry(None, Phase.OTHER, "unexplained", judged.step_mean_ns // 5),)
     doubt = inconclusive("unattributed", Interval(0.104, 0.388, 0.671), 0.15, {})
-    text = " ".join(" ".join(render_card(replace(judged, phases=other, findings=(doubt,)))).split())
+    text = " ".join(" ".join(render_card(replace(judged, ledger=other, findings=(doubt,)))).split())
     assert "Why time in no span: inconclusive: 10.4 % to 67.1 % of the step; the bound is 15.0 %; no rule" in text
     assert "a longer run narrows the interval" in text
 
@@ -135,7 +135,7 @@ def test_without_inputs_there_is_no_table() -> None:
 def test_a_saved_run_gets_the_verdict_of_the_live_one(tmp_path: Path) -> None:
     """It is in summary.json and summary.txt, and the records alone lead to the same findings."""
     clock = FakeClock()
-    config = {"output": str(tmp_path), "sinks": {"jsonl": {}}, "sample": {"warmup": 3}}
+    config = {"output": str(tmp_path), "sinks": {"jsonl": {}}, "sample": {"warmup": 3}, "flops": "off"}
 
     def stall(number: int) -> None:
         clock.advance(2600 * MS if number % 6 == 5 else MS)

@@ -85,8 +85,8 @@ def test_siblings_that_vary_too_much_make_it_inconclusive() -> None:
 def test_a_module_without_arithmetic_that_takes_most_of_the_step_is_found() -> None:
     """A loop in Python in one forward, beside a layer that has the FLOPs."""
     finding = finding_of(run({"loop": 60, "layer": 30}, work=work_of(loop=1, layer=1000)), "hot-module")
-    assert (finding.severity, finding.name) == ("warning", "loop")
-    assert "0.1 % of the model's FLOPs" in finding.why
+    assert (finding.severity, finding.name) == ("critical", "loop")
+    assert "its work explains 0.03 ms of it: 1 FLOP" in finding.why
 
 
 @pytest.mark.parametrize(("backward_ms", "severity"), [(10, "critical"), (60, None)])

@@ -71,6 +71,7 @@ def count_call(model: nn.Module, call: ModelCall) -> FlopCount:
     return FlopCount(
         dict(counter.rows),
         dict(counter.moved),
+        dict(counter.operators),
         dict(counter.attention),
         notes=notes,
         count_ns=count_ns,

@@ -48,6 +48,8 @@ class FlopCount:
     rows: Mapping[FlopKey, int] = field(default_factory=dict)
     moved: Mapping[tuple[str, Phase], int] = field(default_factory=dict)
     """Bytes that the operators of each innermost module read and write, by phase."""
+    operators: Mapping[tuple[str, Phase], int] = field(default_factory=dict)
+    """Operators that compute, views excluded, of each innermost module, by phase."""
     attention: Mapping[tuple[str, bool], int] = field(default_factory=dict)
     """Forward operations of unfused attention, by module and whether ``scaled_dot_product_attention`` computed it."""
     reason: str | None = None
@@ -75,6 +77,7 @@ def weighted_sum(counts: Iterable[tuple[FlopCount, float]]) -> FlopCount:
     """Add counts, each multiplied by its weight. A count without a figure leaves the sum without one."""
     rows: dict[FlopKey, float] = defaultdict(float)
     moved: dict[tuple[str, Phase], float] = defaultdict(float)
+    operators: dict[tuple[str, Phase], float] = defaultdict(float)
     attention: dict[tuple[str, bool], float] = defaultdict(float)
     reasons: dict[str, None] = {}
     notes: dict[str, None] = {}
@@ -86,6 +89,8 @@ def weighted_sum(counts: Iterable[tuple[FlopCount, float]]) -> FlopCount:
             rows[key] += flops * weight
         for part, size in count.moved.items():
             moved[part] += size * weight
+        for part, calls in count.operators.items():
+            operators[part] += calls * weight
         for place, flops in count.attention.items():
             attention[place] += flops * weight
     if reasons:
@@ -94,6 +99,7 @@ def weighted_sum(counts: Iterable[tuple[FlopCount, float]]) -> FlopCount:
     return FlopCount(
         whole_rows,
         {part: round(size) for part, size in moved.items()},
+        {part: round(calls) for part, calls in operators.items()},
         {place: round(flops) for place, flops in attention.items()},
         notes=tuple(notes),
     )

@@ -39,6 +39,7 @@ class OperatorCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
         super().__init__()  # type: ignore[no-untyped-call]
         self.rows: Counter[FlopKey] = Counter()
         self.moved: Counter[tuple[str, Phase]] = Counter()
+        self.operators: Counter[tuple[str, Phase]] = Counter()
         self.uncounted: Counter[str] = Counter()
         self.attention: Counter[tuple[str, bool]] = Counter()
         self._attention_detector = AttentionDetector()
@@ -89,6 +90,7 @@ class OperatorCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if not func.is_view and (not self._in_backward or _task() != _NOT_IN_BACKWARD):  # else it makes the gradients
             phase, owner = self._owner()
             self.moved[owner, phase] += _bytes_moved(name, args, made)
+            self.operators[owner, phase] += 1
         flops = 0 if formula is None else formula(*args, **kwargs, out_val=result)
         if (
             not self._in_backward

@@ -13,7 +13,7 @@ from statistics import median
 from typing import Final, NamedTuple
 
 from ..._capture.hooks.sizes import ModuleSize
-from ..._core.units import format_ms, format_percent
+from ..._core.units import count, format_bytes, format_flops, format_ms, format_percent
 from ..._stats.intervals import Interval
 from ..._stats.rows import RowKey, step_rows
 from ...frame import MODULE_PHASES, TRAINING_LANE, Phase
@@ -22,6 +22,7 @@ from .. import Evidence, ExceededBound, LongStep, Rule, abstain, classify, edit_
 from .._calls import NEARLY_ALL
 from .._contention import SPREAD, is_crowded
 from .._evidence import GRADIENT_HOOKS
+from .._ledger import SEVERAL, RowCost, row_costs, row_works
 from .._thresholding import rare_evidence, rare_time, share_evidence
 from .jitter import collection_cause, is_named_elsewhere
 
@@ -30,16 +31,8 @@ MAX_TIMES: Final = 3.0
 MIN_EXCESS: Final = 0.1
 """The least excess over the siblings, as a share of the step."""
 MIN_SHARE: Final = 0.4
-"""Own time over the step, from which a module with next to no arithmetic is named."""
-MAX_SLOWER: Final = 30.0
-"""Times as long per FLOP as the rest of the model. Depthwise convolutions, the slowest arithmetic of the models of
-``benchmarks/results/hot_path.md``, take up to 20 times as long as products of matrices; attention in a Python loop over
-its heads takes 50 times as long."""
-MIN_BYTES_PER_NS: Final = 4.0
-"""Bytes moved in a nanosecond of the host from which memory explains a time: a core reaches ten, operators of a few
-values, sorting and loops in Python do not."""
-MIN_DEVICE_BYTES_PER_NS: Final = 100.0
-"""The same of a device, whose memory moves thousands."""
+"""Own time over the step, from which a module of many small operators is named, or one whose work is not counted: small
+models are launched for a good part of the step, and nothing is wrong with them."""
 MIN_FORWARD_EXCESS: Final = 0.15
 """Share of the step by which a module's forward is longer than its backward. Backward takes twice as long in theory,
 and hardly ever less: it follows every operation of forward. So the excess is code without gradients, and an expert
@@ -73,13 +66,6 @@ class SlowSibling(NamedTuple):
     siblings: int
     explained: float
     """How many times as long as the median the sizes of its tensors explain."""
-
-
-class NameWork(NamedTuple):
-    """What the modules of one name compute in a step outside of the modules in them: operations, and bytes moved."""
-
-    flops: float
-    moved: float
 
 
 def judge(run: Evidence) -> Finding | None:
@@ -201,7 +187,7 @@ def _is_called_more(run: Evidence, step: LongStep, name: str, phase: Phase) -> b
 
 def _judge_siblings(run: Evidence, own: list[OwnTime]) -> Finding | None:
     """Find the module that takes much longer than the others of its structure."""
-    work = _own_work(run, own)
+    work = _flops_of_names(run)
     slow = max([*_slow_rows(run, own, work), *_slow_members(run)], key=lambda one: one.excess.middle, default=None)
     position = "below" if slow is None else classify(slow.times, MAX_TIMES * slow.explained)
     if slow is None or position == "below":
@@ -230,23 +216,12 @@ def _judge_siblings(run: Evidence, own: list[OwnTime]) -> Finding | None:
     )
 
 
-def _own_work(run: Evidence, own: list[OwnTime]) -> dict[str, NameWork]:
-    """Return the work of each name outside the modules in it; empty where it is not counted."""
-    counted = run.summary.work
-    if counted is None or counted.reason is not None:
-        return {}
-    rows = {row.name: row for row in counted.rows}
-    inside: dict[str | None, list[str]] = defaultdict(list)
-    for one in own:
-        if one.row.parent != one.name:
-            inside[one.row.parent].append(one.name)
-    found = {}
-    for name, row in rows.items():
-        inner = [rows[child] for child in inside[name] if child in rows]
-        flops = sum(row.flops.values()) - sum(sum(one.flops.values()) for one in inner)
-        moved = sum(row.moved.values()) - sum(sum(one.moved.values()) for one in inner)
-        found[name] = NameWork(max(flops, 0), max(moved, 0))
-    return found
+def _flops_of_names(run: Evidence) -> dict[str, float]:
+    """Return the operations of each name outside of the names in it; empty where they are not counted."""
+    found: dict[str, float] = defaultdict(float)
+    for (name, _), work in row_works(run).items():
+        found[name] += work.flops
+    return dict(found)
 
 
 def _explained_times(passed: float, flops: float | None) -> float:
@@ -259,7 +234,7 @@ def _explained_times(passed: float, flops: float | None) -> float:
     return max(sizes, min(sizes**2 if flops is None else flops, sizes**2))
 
 
-def _slow_rows(run: Evidence, own: list[OwnTime], work: Mapping[str, NameWork]) -> Iterator[SlowSibling]:
+def _slow_rows(run: Evidence, own: list[OwnTime], flops: Mapping[str, float]) -> Iterator[SlowSibling]:
     """Yield the longest of each group of modules whose names differ only in their numbers."""
     groups: dict[tuple[str, str], list[OwnTime]] = defaultdict(list)
     for one in own:
@@ -271,15 +246,15 @@ def _slow_rows(run: Evidence, own: list[OwnTime], work: Mapping[str, NameWork]) 
         others = [Interval(*(part / _members(one) for part in one.ns)) for one in alike for _ in range(_members(one))]
         if len(others) >= 2 and _members(hot) == 1:
             usual = Interval(*(max(median(ns[at] for ns in others), 1.0) for at in range(3)))
-            explained = _explained_times(_passed_over(run, hot, alike), _flops_over(work, hot, alike))
+            explained = _explained_times(_passed_over(run, hot, alike), _flops_over(flops, hot, alike))
             excess = Interval(*(max(part - explained * usual.middle, 0.0) for part in hot.ns))
             yield SlowSibling(hot.name, hot.row, hot.ns.over(usual), excess, len(others), explained)
 
 
-def _flops_over(work: Mapping[str, NameWork], hot: OwnTime, alike: list[OwnTime]) -> float | None:
+def _flops_over(flops: Mapping[str, float], hot: OwnTime, alike: list[OwnTime]) -> float | None:
     """Return the operations of a module over the median of its siblings; None where either is unknown."""
-    usual = [work[one.name].flops / _members(one) for one in alike if one.name in work for _ in range(_members(one))]
-    return work[hot.name].flops / median(usual) if hot.name in work and usual and median(usual) else None
+    usual = [flops[one.name] / _members(one) for one in alike if one.name in flops for _ in range(_members(one))]
+    return flops[hot.name] / median(usual) if hot.name in flops and usual and median(usual) else None
 
 
 def _passed_over(run: Evidence, hot: OwnTime, alike: list[OwnTime]) -> float:
@@ -340,30 +315,34 @@ def _slowest_over(run: Evidence, fqn: str, name: str) -> tuple[float, float | No
 
 
 def _judge_work(run: Evidence, own: list[OwnTime]) -> Finding | None:
-    """Judge the module with the most own time by its part of the counted FLOPs."""
-    hot = max(own, key=lambda one: (one.ns.middle, one.name))
-    found = threshold_time("hot-module", run, hot.ns, hot.ns.middle, MIN_SHARE, hot.row.phase)
-    work, counted = run.summary.work, _own_work(run, own)
-    rows = () if work is None else work.rows
-    has_flops = any(row.name == hot.name and any(row.flops.values()) for row in rows)
-    if work is None or not has_flops or not isinstance(found, ExceededBound) or hot.name not in counted:
-        return None
-    total, (flops, moved) = sum(work.flops.values()), counted[hot.name]
-    own_ns, rest_ns = max(hot.ns.middle, 1.0), max(sum(one.ns.middle for one in own if one is not hot), 1.0)
-    rest_rate = (total - flops) / rest_ns
-    if flops and flops / own_ns * MAX_SLOWER > rest_rate:
-        return None
-    if moved / own_ns > (MIN_DEVICE_BYTES_PER_NS if run.summary.clock == "device" else MIN_BYTES_PER_NS):
-        return None
-    return found.finding(
-        f"{hot.name} itself takes {format_percent(found.share.middle)} of the step and has "
-        f"{format_percent(flops / max(total, 1))} of the model's FLOPs: its time is not spent on arithmetic"
-        f"{_lines(run, hot, found.share)}",
+    """Find the module that takes several times as long as its counted work explains."""
+    costs: dict[str, list[RowCost]] = defaultdict(list)
+    for cost in row_costs(run).values():
+        costs[cost.row.name].append(cost)
+    found = []
+    for one in own:
+        beyond_ns = sum(cost.unexplained_ns for cost in costs[one.name])
+        pieces_ns = sum(
+            cost.ns - cost.arithmetic_ns for cost in costs[one.name] if cost.ns > SEVERAL * cost.arithmetic_ns
+        )
+        part = beyond_ns if beyond_ns else pieces_ns
+        ns = Interval(*(at * part / max(sum(cost.ns for cost in costs[one.name]), 1.0) for at in one.ns))
+        bound = MIN_EXCESS if beyond_ns else MIN_SHARE
+        found.append((ns.middle / bound, ns, bound, one))
+    _, ns, bound, hot = max(found, key=lambda one: (one[0], one[3].name))
+    judged = threshold_time("hot-module", run, ns, ns.middle, bound, hot.row.phase)
+    if not isinstance(judged, ExceededBound):
+        return judged
+    own_ns = max(hot.ns.middle, 1.0)
+    flops, moved, operators = (sum(one) for one in zip(*(cost.work for cost in costs[hot.name]), strict=True))
+    return judged.finding(
+        f"{hot.name} itself takes {format_ms(own_ns)} of the step ({format_percent(own_ns / run.step_time.middle)}), "
+        f"and its work explains {format_ms(own_ns - ns.middle)} of it: {format_flops(flops)}, {format_bytes(moved)} "
+        f"read and written, {count(round(operators), 'operator')}{_lines(run, hot, judged.share)}",
         "look at the code of its forward outside of the modules in it: loops in Python, copies, indexing, waits, values"
         f" read to Python, {DENORMAL}; use operators on whole tensors",
         name=hot.name,
-        gain_ns=hot.ns.middle - flops / max(rest_rate, 1e-12),
-        evidence={"flops_share": round(flops / max(total, 1), 5)},
+        evidence={"flops": round(flops), "moved_bytes": round(moved), "operators": round(operators)},
     )
 
 
@@ -405,14 +384,14 @@ def _judge_forward(run: Evidence, own: list[OwnTime]) -> Finding | None:
 def _judge_without_gradient(run: Evidence, own: list[OwnTime]) -> Finding | None:
     """Find the module of the program that takes much of the step, has no backward and next to no counted arithmetic."""
     backward = {row.name for row in run.rows.get(Phase.BACKWARD, [])}
-    work = _own_work(run, own)
+    flops = _flops_of_names(run)
     found = [
         one
         for one in own
         if one.name not in backward
         and (size := run.size(one.row.fqn)) is not None
         and not size.kind.startswith("torch.")
-        and not (one.name in work and work[one.name].flops)
+        and not flops.get(one.name)
     ]
     hot = max(found, key=lambda one: one.ns.middle, default=None)
     if hot is None or not backward:

@@ -1,0 +1,65 @@
+"""The ledger in words: the parts of a healthy step, and the largest part of it that nothing explains."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from .._core.units import count, format_flops, format_percent
+from ..frame import Phase
+from ..summary import LedgerEntry, Summary
+
+NAMED_SHARE: Final = 0.05
+"""Share of the step from which a phase or a module is named in a healthy run's verdict."""
+MIN_UNEXPLAINED: Final = 0.15
+"""Share of the step that nothing explains from which a run without findings is not called healthy."""
+
+
+def unexplained(summary: Summary) -> float:
+    """Return the share of the step that nothing explains."""
+    return sum(one.ns for one in _unexplained(summary)) / max(summary.step_mean_ns, 1)
+
+
+def largest_unexplained(summary: Summary) -> str:
+    """Phrase the largest part of the step that nothing explains."""
+    largest = max(_unexplained(summary), key=lambda one: one.ns)
+    share = format_percent(largest.ns / max(summary.step_mean_ns, 1))
+    if largest.name is None:
+        return f"{share} of the step is in no span"
+    return f"{share} of the step is {largest.phase} of {largest.name}, which its work does not explain"
+
+
+def consists_of(summary: Summary) -> str:
+    """Phrase the parts of a healthy run's steps: the phases, the work, and the modules with most time."""
+    step_ns = max(summary.step_mean_ns, 1)
+    steps = max(summary.steps, 1)
+    shares = sorted(((ns / steps / step_ns, str(phase)) for phase, ns in summary.phases.items()), reverse=True)
+    phases = ", ".join(f"{phase} {format_percent(share)}" for share, phase in shares if share >= NAMED_SHARE)
+    own: dict[str, int] = {}
+    for one in summary.ledger:
+        if one.name is not None and one.phase is not None and one.phase.traits.in_module:
+            own[one.name] = own.get(one.name, 0) + one.ns
+    longest = sorted(own.items(), key=lambda one: -one[1])[:2]
+    names = " and ".join(
+        f"{name} ({format_percent(ns / step_ns)})" for name, ns in longest if ns >= NAMED_SHARE * step_ns
+    )
+    most = f"; most of it in {names}" if names else ""
+    return (
+        f"a step is {phases}{most}. {_work(summary)}No rule found anything in {count(summary.steps, 'recorded step')}"
+    )
+
+
+def _work(summary: Summary) -> str:
+    """Phrase the share of the step that the model's work explains; empty where it was not counted."""
+    explained_ns = sum(one.ns for one in summary.ledger if one.state == "arithmetic")
+    if summary.work is None or not explained_ns:
+        return ""
+    rate = f", at {format_flops(summary.work.flops_per_s)}/s" if summary.work.flops_per_s else ""
+    return (
+        f"{format_percent(explained_ns / max(summary.step_mean_ns, 1))} of it is the model's work{rate}: no module "
+        "takes several times as long as its work explains. "
+    )
+
+
+def _unexplained(summary: Summary) -> list[LedgerEntry]:
+    found = [one for one in summary.ledger if one.state == "unexplained"]
+    return found or [LedgerEntry(None, Phase.OTHER, "unexplained", 0)]

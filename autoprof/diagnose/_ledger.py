@@ -1,0 +1,168 @@
+"""The ledger of a run: each nanosecond of a step has one owner, and its state tells whether anything explains it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from typing import Final, NamedTuple
+
+from ..frame import TRAINING_LANE, Phase
+from ..summary import LedgerEntry, Row, State
+from ._contention import contention
+from ._evidence import Evidence
+
+SLOWEST_FLOPS_PER_NS: Final = 4.0
+"""FLOPs in a nanosecond that one core reaches with the slowest kinds of products: the backward of depthwise
+convolutions and of those in three dimensions reaches two to four, a product of matrices eighty."""
+SLOWEST_BYTES_PER_NS: Final = 1.0
+"""Bytes moved in a nanosecond by the slow kinds of other operators on one core: pooling, dropout and interpolation move
+one, most activations and normalisations five or more."""
+OPERATOR_NS: Final = 20_000
+"""The time to launch an operator from Python, with its node of autograd: ten microseconds on a slow core, or twenty."""
+DEVICE_TIMES: Final = 100.0
+"""Times as fast as one core that a device with a clock of its own is at least: its memory moves hundreds of bytes in a
+nanosecond."""
+SEVERAL: Final = 3.0
+"""A row is slow from this many times the time that its work explains: blocks of one structure differ by some percent,
+the rates of a kind of operator by a factor of two."""
+
+CHOSEN: Final = {Phase.RECOMPUTE}
+WAITING: Final = {Phase.DATA, Phase.H2D, Phase.COMM}
+
+
+class RowWork(NamedTuple):
+    """The work of a row in a step outside the rows in it: operations, bytes moved, and operators."""
+
+    flops: float
+    moved: float
+    operators: float
+
+
+class RowCost(NamedTuple):
+    """The own time of a row in a mean step, and the time that its arithmetic and its number of operators explain."""
+
+    row: Row
+    ns: float
+    arithmetic_ns: float
+    launch_ns: float
+    work: RowWork
+
+    @property
+    def explained_ns(self) -> float:
+        """The time that the work explains."""
+        return self.arithmetic_ns + self.launch_ns
+
+    @property
+    def beyond_arithmetic_ns(self) -> float:
+        """The time beyond the arithmetic, of a row that takes several times as long as that: launching, mostly."""
+        return self.ns - self.arithmetic_ns if self.ns > SEVERAL * self.arithmetic_ns else 0.0
+
+    @property
+    def unexplained_ns(self) -> float:
+        """The time beyond that, of a row that takes several times as long."""
+        return self.ns - self.explained_ns if self.ns > SEVERAL * self.explained_ns else 0.0
+
+
+def row_works(run: Evidence) -> dict[tuple[str, Phase], RowWork]:
+    """Return the work of each name in each phase outside of the names in it; empty where it is not counted."""
+    counted = run.summary.work
+    if counted is None or counted.reason is not None:
+        return {}
+    rows = {row.name: row for row in counted.rows}
+    inside: dict[str | None, set[str]] = defaultdict(set)
+    for one in _module_rows(run):
+        if one.parent != one.name and one.name in rows:
+            inside[one.parent].add(one.name)
+
+    def own(counts: Mapping[str, Mapping[str, int]], name: str, phase: Phase) -> float:
+        inner = sum(counts[child].get(phase, 0) for child in inside[name])
+        return max(counts[name].get(phase, 0) - inner, 0)
+
+    flops, moved, operators = ({name: getattr(row, field) for name, row in rows.items()} for field in RowWork._fields)
+    return {
+        (row.name, row.phase): RowWork(*(own(counts, row.name, row.phase) for counts in (flops, moved, operators)))
+        for row in _module_rows(run)
+        if row.name in rows
+    }
+
+
+def row_costs(run: Evidence) -> dict[tuple[str, Phase], RowCost]:
+    """Return what each counted row costs in a mean step, and what its work explains of it.
+
+    The work is turned into time at the rates of the slowest kinds of operators on one core. Where the other rows of a
+    run, by the time of the median one, reach only a part of these, so may this one: a row is not long because its
+    machine is slow.
+    """
+    works, steps, used = row_works(run), max(run.summary.steps, 1), contention(run)
+    running = 1.0 if used is None or used.waiting is None else max(1 - used.waiting, 0.1)  # waits are not work
+    times = DEVICE_TIMES if run.summary.clock == "device" else 1.0
+    costs = []
+    for row in _module_rows(run):
+        work = works.get((row.name, row.phase))
+        if work is not None:
+            arithmetic_ns = work.flops / (SLOWEST_FLOPS_PER_NS * times) + work.moved / (SLOWEST_BYTES_PER_NS * times)
+            costs.append(RowCost(row, row.self_ns / steps * running, arithmetic_ns, work.operators * OPERATOR_NS, work))
+    found = {}
+    for cost in costs:
+        slower = max(_usual_times([other for other in costs if other.row.name != cost.row.name]), 1.0)
+        key = cost.row.name, cost.row.phase
+        found[key] = cost._replace(arithmetic_ns=cost.arithmetic_ns * slower, launch_ns=cost.launch_ns * slower)
+    return found
+
+
+def _usual_times(costs: list[RowCost]) -> float:
+    """Return how many times the time that its work explains a row takes: the median, weighted by the time."""
+    ratios = sorted((cost.ns / max(cost.explained_ns, 1.0), cost.ns) for cost in costs)
+    half_ns = sum(ns for _, ns in ratios) / 2
+    for ratio, ns in ratios:
+        half_ns -= ns
+        if half_ns <= 0:
+            return ratio
+    return 1.0
+
+
+def build_ledger(run: Evidence) -> tuple[LedgerEntry, ...]:
+    """Return the owners of the time of a mean step, and of what is excluded, the longest first.
+
+    The entries of the training thread add up to the mean step.
+    """
+    summary = run.summary
+    if not summary.steps:
+        return ()
+    entries = [*_rows(run), *_rest(run)]
+    entries += [
+        LedgerEntry(one.kind, None, "choice", round(one.total_ns / max(summary.all_steps, 1)))
+        for one in summary.excluded
+    ]
+    return tuple(sorted((one for one in entries if one.ns > 0), key=lambda one: -one.ns))
+
+
+def _rows(run: Evidence) -> Iterator[LedgerEntry]:
+    costs, steps = row_costs(run), run.summary.steps
+    for row in run.summary.rows:
+        if row.lane != TRAINING_LANE:
+            continue
+        ns, cost = round(row.self_ns / steps), costs.get((row.name, row.phase))
+        state: State = "uncounted"
+        if row.phase in WAITING or row.phase in CHOSEN:
+            state = "waiting" if row.phase in WAITING else "choice"
+        elif cost is not None:
+            state = "arithmetic"
+            beyond = round(ns * cost.unexplained_ns / max(cost.ns, 1.0))
+            if beyond:
+                ns -= beyond
+                yield LedgerEntry(row.name, row.phase, "unexplained", beyond)
+        yield LedgerEntry(row.name, row.phase, state, ns)
+
+
+def _rest(run: Evidence) -> Iterator[LedgerEntry]:
+    """Yield the time of a step in no span: autoprof's own work, and the rest, which nothing explains."""
+    summary = run.summary
+    other_ns = summary.phases.get(Phase.OTHER, 0) / summary.steps
+    own_ns = min(summary.overhead * summary.step_mean_ns, other_ns)
+    yield LedgerEntry("autoprof", None, "choice", round(own_ns))
+    yield LedgerEntry(None, Phase.OTHER, "unexplained", round(other_ns - own_ns))
+
+
+def _module_rows(run: Evidence) -> Iterator[Row]:
+    return (row for row in run.summary.rows if row.lane == TRAINING_LANE and row.fqn is not None)
