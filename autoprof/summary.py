@@ -223,7 +223,7 @@ class WorkRow:
     moved: Mapping[str, int] = field(default_factory=dict)
     """Bytes that the operators read and write, by phase."""
     operators: Mapping[str, int] = field(default_factory=dict)
-    """Operators that compute, views excluded, by phase."""
+    """Tensors that operators compute, by phase; a grouped convolution computes one for each group."""
     slowest_flops: float | None = None
     """Operations of the module that is the row's ``slowest``, as a multiple of the median module of the name."""
 

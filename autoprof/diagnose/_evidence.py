@@ -33,6 +33,44 @@ class LongStep(NamedTuple):
     total_ns: Nanoseconds
 
 
+SEVERAL: Final = 3.0
+"""A row is slow from this many times the time that its work explains: blocks of one structure differ by some percent,
+the rates of a kind of operator by a factor of two."""
+
+
+class RowWork(NamedTuple):
+    """The work of a row in a step outside the rows in it: operations, bytes moved, and operators."""
+
+    flops: float
+    moved: float
+    operators: float
+
+
+class RowCost(NamedTuple):
+    """The own time of a row in a mean step, and the time that its arithmetic and its number of operators explain."""
+
+    row: Row
+    ns: float
+    arithmetic_ns: float
+    launch_ns: float
+    work: RowWork
+
+    @property
+    def explained_ns(self) -> float:
+        """The time that the work explains."""
+        return self.arithmetic_ns + self.launch_ns
+
+    @property
+    def beyond_arithmetic_ns(self) -> float:
+        """The time beyond the arithmetic, of a row that takes several times as long as that: launching, mostly."""
+        return self.ns - self.arithmetic_ns if self.ns > SEVERAL * self.arithmetic_ns else 0.0
+
+    @property
+    def unexplained_ns(self) -> float:
+        """The time beyond that, of a row that takes several times as long."""
+        return self.ns - self.explained_ns if self.ns > SEVERAL * self.explained_ns else 0.0
+
+
 @dataclass(frozen=True)
 class Evidence:
     """A run as the rules see it. ``memory`` has (step, bytes): the smallest reading in each stretch of the run."""
@@ -47,6 +85,8 @@ class Evidence:
     series: PhaseSeries = field(default_factory=PhaseSeries)
     memory_peaks: tuple[int, ...] = ()
     """The highest level of the process up to each reading of ``memory``, in bytes; empty where it was not read."""
+    costs: Mapping[tuple[str, Phase], RowCost] = field(default_factory=dict)
+    """The counted rows by name and phase; empty where the work was not counted."""
 
     @cached_property
     def rows(self) -> dict[Phase, list[Row]]:

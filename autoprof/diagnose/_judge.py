@@ -8,9 +8,10 @@ from typing import Final
 
 from .._core.plugins import PartKind
 from ..summary import Finding, Summary
+from ._claims import settle
 from ._contention import FIRM, MOST_ADDED, QUIET, conditions, contention
 from ._evidence import Evidence
-from ._ledger import build_ledger
+from ._ledger import build_ledger, row_costs
 from ._rule import MIN_STEPS, Rule
 from ._setting_notes import setting_notes
 from ._thresholding import abstain
@@ -30,6 +31,7 @@ def find_rules() -> dict[str, Rule]:
 
 def judge(run: Evidence) -> tuple[Finding, ...]:
     """Return the findings by gain, then the abstentions; of a run without a recorded step there are no abstentions."""
+    run = replace(run, costs=row_costs(run))
     rules, steps, used = find_rules(), run.summary.steps, contention(run)
     enough, crowded = steps >= MIN_STEPS, used is not None and used.by_others
     few = abstain("", f"recorded steps ({MIN_STEPS} needed, {steps} so far)", "let the run continue")
@@ -51,7 +53,8 @@ def judge(run: Evidence) -> tuple[Finding, ...]:
         first = enough and rules[finding.rule].comes_first
         return finding.severity == "info", not first, -(finding.gain_ns or 0)
 
-    return tuple(sorted(found, key=key))  # of equal keys in the order of their rules
+    found.sort(key=key)  # of equal keys in the order of their rules
+    return tuple(settle(found, build_ledger(run), run.summary.step_mean_ns))
 
 
 def _may_be_contention(rule: Rule, finding: Finding) -> bool:
@@ -65,9 +68,14 @@ def _may_be_contention(rule: Rule, finding: Finding) -> bool:
 
 
 def _without_device(rule: Rule, run: Evidence, finding: Finding) -> Finding:
-    """Return the same abstention for all rules about devices where the model trains on the CPU."""
+    """Return the same abstention for all rules about devices where the model trains on the CPU.
+
+    One that lacks the formula of an operator has something to judge there as well.
+    """
     on_cpu = run.summary.clock == "host" and run.facts.environment.device == "cpu"
-    if not on_cpu or not rule.needs_device or finding.severity != "info" or finding.why.startswith("inconclusive"):
+    if not on_cpu or not rule.needs_device or finding.severity != "info":
+        return finding
+    if finding.why.startswith("inconclusive") or "no formula" in finding.why:
         return finding
     return abstain(rule.name, "a GPU", "nothing to do when the model trains on the CPU")
 
@@ -76,5 +84,7 @@ def diagnose(run: Evidence) -> Summary:
     """Return the summary with its findings, its what-if table, its conditions and the notes on settings."""
     notes = dict.fromkeys([*run.summary.notes, *setting_notes(run)])  # those of a saved summary are there already
     under = tuple(conditions(run)) if run.summary.steps else ()
-    run = replace(run, summary=replace(run.summary, ledger=build_ledger(run)))
-    return replace(run.summary, findings=judge(run), what_if=what_if(run), notes=tuple(notes), conditions=under)
+    ledger = build_ledger(replace(run, costs=row_costs(run)))
+    return replace(
+        run.summary, findings=judge(run), ledger=ledger, what_if=what_if(run), notes=tuple(notes), conditions=under
+    )

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
 from ..frame import TRAINING_LANE, Phase
 from ..summary import LedgerEntry, Row, State
 from ._contention import contention
-from ._evidence import Evidence
+from ._evidence import Evidence, RowCost, RowWork
 
 SLOWEST_FLOPS_PER_NS: Final = 4.0
 """FLOPs in a nanosecond that one core reaches with the slowest kinds of products: the backward of depthwise
@@ -22,45 +22,11 @@ OPERATOR_NS: Final = 20_000
 DEVICE_TIMES: Final = 100.0
 """Times as fast as one core that a device with a clock of its own is at least: its memory moves hundreds of bytes in a
 nanosecond."""
-SEVERAL: Final = 3.0
-"""A row is slow from this many times the time that its work explains: blocks of one structure differ by some percent,
-the rates of a kind of operator by a factor of two."""
+MIN_CANDIDATE: Final = 0.01
+"""Share of the step from which a row that seems slow is compared with the others: there are hundreds of short ones."""
 
 CHOSEN: Final = {Phase.RECOMPUTE}
 WAITING: Final = {Phase.DATA, Phase.H2D, Phase.COMM}
-
-
-class RowWork(NamedTuple):
-    """The work of a row in a step outside the rows in it: operations, bytes moved, and operators."""
-
-    flops: float
-    moved: float
-    operators: float
-
-
-class RowCost(NamedTuple):
-    """The own time of a row in a mean step, and the time that its arithmetic and its number of operators explain."""
-
-    row: Row
-    ns: float
-    arithmetic_ns: float
-    launch_ns: float
-    work: RowWork
-
-    @property
-    def explained_ns(self) -> float:
-        """The time that the work explains."""
-        return self.arithmetic_ns + self.launch_ns
-
-    @property
-    def beyond_arithmetic_ns(self) -> float:
-        """The time beyond the arithmetic, of a row that takes several times as long as that: launching, mostly."""
-        return self.ns - self.arithmetic_ns if self.ns > SEVERAL * self.arithmetic_ns else 0.0
-
-    @property
-    def unexplained_ns(self) -> float:
-        """The time beyond that, of a row that takes several times as long."""
-        return self.ns - self.explained_ns if self.ns > SEVERAL * self.explained_ns else 0.0
 
 
 def row_works(run: Evidence) -> dict[tuple[str, Phase], RowWork]:
@@ -102,11 +68,11 @@ def row_costs(run: Evidence) -> dict[tuple[str, Phase], RowCost]:
         if work is not None:
             arithmetic_ns = work.flops / (SLOWEST_FLOPS_PER_NS * times) + work.moved / (SLOWEST_BYTES_PER_NS * times)
             costs.append(RowCost(row, row.self_ns / steps * running, arithmetic_ns, work.operators * OPERATOR_NS, work))
-    found = {}
-    for cost in costs:
-        slower = max(_usual_times([other for other in costs if other.row.name != cost.row.name]), 1.0)
-        key = cost.row.name, cost.row.phase
-        found[key] = cost._replace(arithmetic_ns=cost.arithmetic_ns * slower, launch_ns=cost.launch_ns * slower)
+    found = {(cost.row.name, cost.row.phase): cost for cost in costs}
+    for key, cost in found.items():
+        if cost.beyond_arithmetic_ns >= MIN_CANDIDATE * run.summary.step_mean_ns:
+            slower = max(_usual_times([other for other in costs if other.row.name != cost.row.name]), 1.0)
+            found[key] = cost._replace(arithmetic_ns=cost.arithmetic_ns * slower, launch_ns=cost.launch_ns * slower)
     return found
 
 
@@ -138,7 +104,7 @@ def build_ledger(run: Evidence) -> tuple[LedgerEntry, ...]:
 
 
 def _rows(run: Evidence) -> Iterator[LedgerEntry]:
-    costs, steps = row_costs(run), run.summary.steps
+    costs, steps = run.costs, run.summary.steps
     for row in run.summary.rows:
         if row.lane != TRAINING_LANE:
             continue

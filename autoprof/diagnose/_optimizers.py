@@ -11,6 +11,8 @@ from .._capture.memory import bytes_of, extents
 from .._core.units import format_bytes
 
 TORCH: Final = "torch"
+MANY_GROUPS: Final = 8
+"""Groups of about one parameter each from which on they are worth a word: programs have two, or one for each layer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +29,11 @@ class OptimizerInfo:
     origin: str = "torch"
     can_fuse: bool = False
     device: str = ""
+    can_foreach: bool = True
+    groups: int = 1
+    """Groups of parameters, over which each step loops in Python."""
+    tensors: int = 0
+    """Parameters in all groups; 0 where they were not counted."""
 
     @property
     def freed_bytes(self) -> int:
@@ -52,6 +59,9 @@ def describe_optimizer(optimizer: Any) -> OptimizerInfo:
         origin=type(optimizer).__module__.partition(".")[0],
         can_fuse="fused" in optimizer.defaults,
         device=devices.most_common(1)[0][0] if devices else "cpu",
+        can_foreach="foreach" in optimizer.defaults,
+        groups=len(groups),
+        tensors=len(parameters),
     )
 
 
@@ -68,6 +78,11 @@ def advise_faster(optimizers: Sequence[OptimizerInfo]) -> str:
 
 
 def _advise_faster(one: OptimizerInfo) -> str:
+    if one.groups >= MANY_GROUPS and 2 * one.groups > one.tensors:
+        return (
+            f"{one.kind} has {one.groups} groups for {one.tensors} parameters, and updates each group on its own: put "
+            "the parameters with the same settings into one group"
+        )
     if one.fused:
         return "it is fused already"
     if one.origin != TORCH:
@@ -78,7 +93,8 @@ def _advise_faster(one: OptimizerInfo) -> str:
         return f"fused=True updates all parameters of {one.kind} at once{off}"
     if one.foreach is False:
         return f"foreach=False updates parameter by parameter: remove it ({one.kind} has no fused version)"
-    together = "; foreach=True (off by default on the CPU) updates parameters together" if by_default else ""
+    is_off = by_default and one.can_foreach
+    together = "; foreach=True (off by default on the CPU) updates parameters together" if is_off else ""
     return f"{one.kind} has no fused version{together}"
 
 

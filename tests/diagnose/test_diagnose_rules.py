@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 from evidence_builders import MS, evidence_of, finding_of, found
 
+from autoprof._capture.hooks.sizes import ModuleSize
 from autoprof._session.sampler import Sampler
 from autoprof._stats import Aggregate
 from autoprof.diagnose import (
@@ -23,7 +24,7 @@ from autoprof.diagnose.rules import overhead
 from autoprof.diagnose.rules.logging import LOGGING_NAME
 from autoprof.frame import Phase, Span
 from autoprof.probes.compilations import CompiledFunction
-from autoprof.summary import Excluded, MetricStats, Summary, Work
+from autoprof.summary import Excluded, MemoryRow, MetricStats, Summary, Work
 from autoprof.testing import make_frame
 
 STEP = {"data": 1, "forward": 30, "backward": 60, "optimizer": 4}
@@ -184,6 +185,21 @@ def test_only_existing_faster_versions_are_advised() -> None:
     assert advice(state_of("RMSprop", can_fuse=False, foreach=False)).startswith("foreach=False updates parameter")
     assert advice(state_of("FusedLAMB", origin="apex", can_fuse=False)).startswith("FusedLAMB is not part of torch")
     assert "on the CPU torch uses neither fused nor foreach by default" in advice(state_of(device="cpu"))
+    sparse = advice(state_of("SparseAdam", can_fuse=False, can_foreach=False, device="cpu"))
+    assert sparse.startswith("SparseAdam has no fused version; a larger batch")
+    groups = advice(state_of("Adam", groups=40, tensors=40))
+    assert groups.startswith("Adam has 40 groups for 40 parameters, and updates each group on its own")
+
+
+@pytest.mark.parametrize(("read_bytes", "advised"), [(GIB // 100, True), (GIB, False)])
+def test_the_optimizer_of_a_large_table_is_advised_to_update_the_rows_read(read_bytes: int, advised: bool) -> None:
+    """Where a step reads few of its rows; where it reads all, sparse gradients would cost more."""
+    table = ModuleSize("torch.nn.modules.sparse.Embedding", read_bytes)
+    memory = tuple(MemoryRow(name, parameter_bytes=GIB) for name in (None, "block"))
+    seen = evidence_of({**STEP, "optimizer": 60, "step": 160}, repeat=20, memory_table=memory)
+    finding = diagnose(replace(seen, facts=RunFacts(sizes={"block": table}))).findings[0]
+    assert finding.rule == "optimizer"
+    assert ("sparse=True" in finding.next) is advised
 
 
 def test_retries_of_the_allocator_are_pressure_unless_pieces_explain_them() -> None:

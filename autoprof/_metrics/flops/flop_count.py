@@ -49,7 +49,7 @@ class FlopCount:
     moved: Mapping[tuple[str, Phase], int] = field(default_factory=dict)
     """Bytes that the operators of each innermost module read and write, by phase."""
     operators: Mapping[tuple[str, Phase], int] = field(default_factory=dict)
-    """Operators that compute, views excluded, of each innermost module, by phase."""
+    """Tensors that operators compute, once for each group of a convolution, of each innermost module, by phase."""
     attention: Mapping[tuple[str, bool], int] = field(default_factory=dict)
     """Forward operations of unfused attention, by module and whether ``scaled_dot_product_attention`` computed it."""
     reason: str | None = None

@@ -90,7 +90,7 @@ class OperatorCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if not func.is_view and (not self._in_backward or _task() != _NOT_IN_BACKWARD):  # else it makes the gradients
             phase, owner = self._owner()
             self.moved[owner, phase] += _bytes_moved(name, args, made)
-            self.operators[owner, phase] += 1
+            self.operators[owner, phase] += len(made) * _groups(func, args)
         flops = 0 if formula is None else formula(*args, **kwargs, out_val=result)
         if (
             not self._in_backward
@@ -182,6 +182,12 @@ class OperatorCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 _SELECTING: Final = {"embedding", "gather", "index", "index_select"}
 """Operators that read as much as they write, whatever the size of the table."""
+
+
+def _groups(func: Any, args: Any) -> int:
+    """Return how many operators a grouped convolution is: torch computes the groups one by one in most kernels."""
+    at = next((at for at, one in enumerate(func._schema.arguments) if one.name == "groups"), None)
+    return 1 if at is None or at >= len(args) else int(args[at])
 
 
 def _bytes_moved(name: str, args: Any, made: list[Tensor]) -> int:

@@ -9,7 +9,7 @@ from typing import Final
 from ..._core.units import NS_PER_S
 from ..._storage.runs import Run
 from ...diagnose import Experiment, RunFacts, StackTable, find_rules, saved_summary
-from ...summary import Finding, Summary, format_counts
+from ...summary import Finding, State, Summary, format_counts
 from ..card import run_state
 from ..run_facts import bias_text
 from .data import (
@@ -41,10 +41,18 @@ def explain_run(run: Run) -> Explanation:
         steps=summary.steps,
         step_ns=round(summary.run_mean_ns),
         clock=summary.clock,
+        ledger=_by_state(summary),
         causes=tuple(_cause(one, summary, run, facts, found) for one in found),
         unmeasured=tuple(_unmeasured(summary)),
         doubts=tuple(_doubts(summary, found, closed=run.info["ended"] is not None)),
     )
+
+
+def _by_state(summary: Summary) -> dict[State, int]:
+    found: dict[State, int] = {}
+    for one in summary.ledger:
+        found[one.state] = found.get(one.state, 0) + one.ns
+    return found
 
 
 def _cause(one: Finding, summary: Summary, run: Run, facts: RunFacts, found: list[Finding]) -> ExplainedCause:

@@ -21,8 +21,7 @@ from ...summary import Finding, Row, SlowestMember
 from .. import Evidence, ExceededBound, LongStep, Rule, abstain, classify, edit_module, inconclusive, threshold_time
 from .._calls import NEARLY_ALL
 from .._contention import SPREAD, is_crowded
-from .._evidence import GRADIENT_HOOKS
-from .._ledger import SEVERAL, RowCost, row_costs, row_works
+from .._evidence import GRADIENT_HOOKS, RowCost
 from .._thresholding import rare_evidence, rare_time, share_evidence
 from .jitter import collection_cause, is_named_elsewhere
 
@@ -219,8 +218,8 @@ def _judge_siblings(run: Evidence, own: list[OwnTime]) -> Finding | None:
 def _flops_of_names(run: Evidence) -> dict[str, float]:
     """Return the operations of each name outside of the names in it; empty where they are not counted."""
     found: dict[str, float] = defaultdict(float)
-    for (name, _), work in row_works(run).items():
-        found[name] += work.flops
+    for (name, _), cost in run.costs.items():
+        found[name] += cost.work.flops
     return dict(found)
 
 
@@ -317,15 +316,12 @@ def _slowest_over(run: Evidence, fqn: str, name: str) -> tuple[float, float | No
 def _judge_work(run: Evidence, own: list[OwnTime]) -> Finding | None:
     """Find the module that takes several times as long as its counted work explains."""
     costs: dict[str, list[RowCost]] = defaultdict(list)
-    for cost in row_costs(run).values():
+    for cost in run.costs.values():
         costs[cost.row.name].append(cost)
     found = []
     for one in own:
         beyond_ns = sum(cost.unexplained_ns for cost in costs[one.name])
-        pieces_ns = sum(
-            cost.ns - cost.arithmetic_ns for cost in costs[one.name] if cost.ns > SEVERAL * cost.arithmetic_ns
-        )
-        part = beyond_ns if beyond_ns else pieces_ns
+        part = beyond_ns or sum(cost.beyond_arithmetic_ns for cost in costs[one.name])
         ns = Interval(*(at * part / max(sum(cost.ns for cost in costs[one.name]), 1.0) for at in one.ns))
         bound = MIN_EXCESS if beyond_ns else MIN_SHARE
         found.append((ns.middle / bound, ns, bound, one))

@@ -7,12 +7,20 @@ from typing import Final
 from ...frame import Phase
 from ...summary import Finding
 from .. import Evidence, ExceededBound, Experiment, Rule, abstain, dominant_name, threshold_rows
+from .._calls import NEARLY_ALL
 from .._optimizers import advise_faster
 
 MAX_SHARE: Final = 0.15
 """A step of Adam reads and writes a few tensors of the parameters' size once; forward and backward use each parameter
 for every sample. If these do not take far longer, the optimizer is slow or the batch is small."""
 
+MAX_READ: Final = 0.1
+"""Bytes of an embedding's output over those of its table, up to which a step reads few rows of it."""
+
+_SPARSE: Final = (
+    "nearly all parameters are the table of {}, of which a step reads few rows, but the optimizer updates all: "
+    "sparse=True in that layer gives gradients of the rows read alone, for torch.optim.SGD, Adagrad or SparseAdam"
+)
 _RARELY: Final = (
     "look at the work that the optimizer does only in these steps, such as a preconditioner or a synchronisation: do "
     "it less often, or for fewer parameters"
@@ -38,9 +46,10 @@ def judge(run: Evidence) -> Finding | None:
     if not isinstance(found, ExceededBound):
         return found
     optimizers = run.facts.optimizers or ()
+    table = _large_table(run)
     return found.finding(
         f"the optimizer takes {found}",
-        advise_faster(optimizers) if found.rare is None else _RARELY,
+        _RARELY if found.rare is not None else advise_faster(optimizers) if table is None else _SPARSE.format(table),
         name=dominant_name(rows),
         # Some optimizer time remains in any case, and nothing measures how much: the gain is the part above the bound.
         gain_ns=found.mean_ns - MAX_SHARE * run.summary.step_mean_ns
@@ -48,6 +57,20 @@ def judge(run: Evidence) -> Finding | None:
         else found.rare.share.middle * run.summary.step_mean_ns,
         evidence={"kinds": [one.kind for one in optimizers]} if optimizers else {},
     )
+
+
+def _large_table(run: Evidence) -> str | None:
+    """Return the embedding that has nearly all parameters, of which a step reads few; None without one."""
+    held = [row for row in run.summary.memory_table[1:] if row.parameter_bytes]
+    whole = run.summary.memory_table[0].parameter_bytes if run.summary.memory_table else None
+    tables = {row.name: row.fqn for row in run.rows.get(Phase.FORWARD, [])}
+    for row in held:
+        size = run.size(tables.get(row.name or ""))
+        is_table = size is not None and size.kind.startswith("torch.nn.modules.sparse.")
+        few = size is not None and size.passed_bytes <= MAX_READ * (row.parameter_bytes or 0)
+        if whole and is_table and few and (row.parameter_bytes or 0) >= NEARLY_ALL * whole:
+            return row.name
+    return None
 
 
 RULE = Rule("optimizer", judge, order=60, experiment=Experiment("optimizer.fused", value=True))

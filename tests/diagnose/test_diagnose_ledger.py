@@ -1,0 +1,122 @@
+"""Each nanosecond of a step has one owner with one state, and no two findings gain the same one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from evidence_builders import MS, evidence_of, finding_of
+from hypothesis import given
+from hypothesis import strategies as st
+
+from autoprof._reports.card import render_card
+from autoprof._stats import Aggregate
+from autoprof.diagnose import EvidenceCollector, RunFacts, diagnose
+from autoprof.diagnose._claims import settle
+from autoprof.frame import Phase, Span
+from autoprof.summary import Excluded, Finding, LedgerEntry, Summary, Work, WorkRow
+from autoprof.testing import make_frame
+
+BYTES_IN_30_MS = 30_000_000
+"""Bytes that the slowest kinds of operators move in 30 ms."""
+
+
+def states(summary: Summary) -> dict[str, int]:
+    """Return the nanoseconds of a mean step by state."""
+    found: dict[str, int] = {}
+    for one in summary.ledger:
+        found[one.state] = found.get(one.state, 0) + one.ns
+    return found
+
+
+def layers(*works: tuple[str, float, int], step_ms: float = 100) -> Summary:
+    """Diagnose steps of layers, each with its milliseconds in forward and the bytes that it moves there."""
+    aggregate, collector = Aggregate(), EvidenceCollector()
+    for number in range(1, 41):
+        spans, at = [], 0
+        for name, ms, _ in works:
+            spans.append(Span(name, name, Phase.FORWARD, None, at, round(ms * MS)))
+            at += round(ms * MS)
+        frame = make_frame(spans, step=number, duration_ns=round(step_ms * MS))
+        aggregate.add(frame)
+        collector.add(frame)
+    rows = tuple(WorkRow(name, {}, moved={"forward": moved}, operators={"forward": 1}) for name, _, moved in works)
+    work = Work(flops={"forward": 1}, flops_per_s=66e9, rows=rows)
+    return diagnose(collector.evidence(replace(aggregate.summary(), work=work), RunFacts()))
+
+
+def test_each_part_of_a_step_has_one_state() -> None:
+    """A wait for data, recompute, a span of the program, and the time in no span; they add up to the step."""
+    step: dict[str, float] = {"data": 10, "recompute": 20, "user": 30, "step": 100}
+    found = states(diagnose(evidence_of(step, repeat=20)))
+    assert found == {"waiting": 10 * MS, "choice": 20 * MS, "uncounted": 30 * MS, "unexplained": 40 * MS}
+
+
+def test_excluded_time_is_a_choice_without_a_phase() -> None:
+    """Half as long as all steps together."""
+    summary = diagnose(evidence_of({"forward": 90}, repeat=20, excluded=(Excluded("torch.save", 5, 10**9, 5),)))
+    assert LedgerEntry("torch.save", None, "choice", 50 * MS) in summary.ledger
+
+
+def test_a_row_whose_bytes_take_as_long_is_explained() -> None:
+    found = states(layers(("0", 30, BYTES_IN_30_MS), ("1", 60, 2 * BYTES_IN_30_MS)))
+    assert found == {"arithmetic": 90 * MS, "unexplained": 10 * MS}
+
+
+def test_a_row_that_takes_several_times_as_long_is_unexplained_beyond_its_work() -> None:
+    """A tenth of a millisecond is the launch of its operator, and its bytes."""
+    summary = layers(("0", 30, BYTES_IN_30_MS), ("1", 60, 80_000))
+    assert LedgerEntry("1", Phase.FORWARD, "unexplained", round(59.9 * MS)) in summary.ledger
+    finding = finding_of(summary, "hot-module")
+    assert (finding.name, finding.gain_ns) == ("1", round(59.9 * MS))
+    assert "its work explains 0.10 ms of it: 0 FLOP, 78.1 KiB read and written, 1 operator" in finding.why
+
+
+def test_a_row_is_not_slow_because_its_machine_is() -> None:
+    """Both rows take ten times as long for a byte as the slowest operators of a usual core."""
+    assert "unexplained" not in states(
+        layers(("0", 45, BYTES_IN_30_MS // 7), ("1", 45, BYTES_IN_30_MS // 7), step_ms=90)
+    )
+
+
+def test_a_healthy_verdict_says_what_the_work_explains() -> None:
+    text = " ".join(" ".join(render_card(layers(("0", 30, BYTES_IN_30_MS), ("1", 60, 2 * BYTES_IN_30_MS)))).split())
+    assert text.startswith(
+        "Verdict nothing stands out Why a step is forward 90.0 %, other 10.0 %; most of it in 1 (60.0 %)"
+    )
+    assert "90.0 % of it is the model's work, at 66.0 GFLOP/s: no module takes several times as long" in text
+
+
+def claimed(*findings: tuple[str, str | None, Phase | None, int]) -> list[tuple[str, int | None]]:
+    """Return the gains after two layers of 40 ms and 20 ms outside were shared among findings."""
+    ledger = [
+        LedgerEntry("0", Phase.FORWARD, "arithmetic", 40 * MS),
+        LedgerEntry("1", Phase.FORWARD, "unexplained", 40 * MS),
+        LedgerEntry(None, Phase.OTHER, "unexplained", 20 * MS),
+    ]
+    made: list[Any] = [Finding(rule, "warning", "", "", name, phase, gain_ns=ns) for rule, name, phase, ns in findings]
+    return [(one.rule, one.gain_ns) for one in settle(made, ledger, 100 * MS)]
+
+
+def test_a_finding_gains_only_the_time_that_larger_ones_leave() -> None:
+    """Of a layer's 40 ms another finding has 30; of the forward's 80 there are 50 left."""
+    found = claimed(("hot-module", "1", Phase.FORWARD, 30 * MS), ("small-batch", None, Phase.FORWARD, 80 * MS))
+    assert found == [("hot-module", 30 * MS), ("small-batch", 50 * MS)]
+
+
+def test_a_finding_whose_time_is_taken_is_left_out() -> None:
+    """The line in no span, and the long steps that it makes."""
+    found = claimed(("unattributed", "train.py:9 f", Phase.OTHER, 20 * MS), ("logging", None, Phase.OTHER, 15 * MS))
+    assert found == [("unattributed", 20 * MS)]
+
+
+@given(st.lists(st.tuples(st.sampled_from(["0", "1", None]), st.integers(0, 200)), max_size=8))
+def test_the_gains_add_up_to_a_step_at_most(gains: list[tuple[str | None, int]]) -> None:
+    found = claimed(*(("any", name, None, ns * MS) for name, ns in gains))
+    assert sum(ns or 0 for _, ns in found) <= 100 * MS
+
+
+def test_an_abstention_claims_nothing() -> None:
+    entry = LedgerEntry("0", Phase.FORWARD, "arithmetic", MS)
+    finding = Finding("any", "info", "", "", gain_ns=9 * MS)
+    assert list(settle([finding], [entry], MS)) == [finding]
