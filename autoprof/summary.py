@@ -119,8 +119,8 @@ class Finding:
 
 
 State = Literal["arithmetic", "choice", "waiting", "unexplained", "uncounted"]
-"""Whether the work of an owner explains its time, somebody chose to spend it, it is a wait, or nothing explains it.
-``uncounted``: its work was not counted, so nobody knows."""
+"""Whether the work of an owner explains its time, it is spent by choice, it is a wait, or nothing explains it.
+``uncounted``: its work was not counted."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Iterable
 from typing import Final
 
 NAME_LIMIT: Final = 200
@@ -44,6 +45,13 @@ def visible(text: str) -> str:
 def quoted(text: str, limit: int = 60) -> str:
     """Quote the text for a message: visible, short, with single backslashes."""
     return f"'{shorten(visible(text), limit)}'"
+
+
+def enumerate_names(names: Iterable[str], most: int = 4) -> str:
+    """Return the first names for a person, and how many more there are: ``a, b, c, d and 15 more``."""
+    found = list(names)
+    more = f" and {len(found) - most} more" if len(found) > most + 1 else ""
+    return shorten(visible(", ".join(found[:most] if more else found)), 200) + more
 
 
 def shorten(text: str, limit: int) -> str:

@@ -8,7 +8,7 @@ from typing import Final, Literal
 from .._core.units import format_bytes, format_ms, format_rate, format_span
 from ..frame import Phase
 from ..summary import Finding, Summary, WhatIf
-from .ledger_text import MIN_UNEXPLAINED, consists_of, largest_unexplained, unexplained
+from .ledger_text import consists_of, describe_unexplained, is_explained
 from .text import crop, fit, safe, wrap
 
 HEALTHY: Final = "nothing stands out"
@@ -26,7 +26,7 @@ def run_state(summary: Summary) -> Literal["found", "healthy", "unclear", "too f
         return "found"
     if not summary.steps or (summary.findings and all(map(_lacks_steps, summary.findings))):
         return "too few steps"
-    return "unclear" if unexplained(summary) >= MIN_UNEXPLAINED else "healthy"
+    return "healthy" if is_explained(summary) else "unclear"
 
 
 def verdict_line(summary: Summary, *, gain: bool = True) -> str | None:
@@ -77,7 +77,7 @@ def _facts(summary: Summary) -> list[tuple[str, str]]:
         return [("Verdict", f"[{found.severity}] {_title(found)}"), ("Why", found.why), ("Next", found.next)]
     state = run_state(summary)
     if state == "unclear":
-        remedy = 'put with autoprof.span("..."): around the code between the modules to see which part takes the time'
+        remedy = 'put with autoprof.span("..."): around parts of the code to see which of them takes the time'
         why = "no rule found anything in the rest of it"
         for doubt in (one for one in summary.findings if one.rule == "unattributed"):
             why, remedy = f"time in no span: {doubt.why}; {why}", f"{remedy}; {doubt.next}"
@@ -116,7 +116,7 @@ def _lacks_steps(finding: Finding) -> bool:
 
 
 def _unclear(summary: Summary) -> str:
-    return f"unclear: {largest_unexplained(summary)}"
+    return f"unclear: {describe_unexplained(summary)}"
 
 
 def _unjudged(summary: Summary, width: int) -> Iterator[str]:

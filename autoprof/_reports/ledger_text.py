@@ -14,14 +14,14 @@ MIN_UNEXPLAINED: Final = 0.15
 """Share of the step that nothing explains from which a run without findings is not called healthy."""
 
 
-def unexplained(summary: Summary) -> float:
-    """Return the share of the step that nothing explains."""
-    return sum(one.ns for one in _unexplained(summary)) / max(summary.step_mean_ns, 1)
+def is_explained(summary: Summary) -> bool:
+    """Return whether no owner has a good part of the step that nothing explains."""
+    return _largest_unexplained(summary).ns < MIN_UNEXPLAINED * max(summary.step_mean_ns, 1)
 
 
-def largest_unexplained(summary: Summary) -> str:
+def describe_unexplained(summary: Summary) -> str:
     """Phrase the largest part of the step that nothing explains."""
-    largest = max(_unexplained(summary), key=lambda one: one.ns)
+    largest = _largest_unexplained(summary)
     share = format_percent(largest.ns / max(summary.step_mean_ns, 1))
     if largest.name is None:
         return f"{share} of the step is in no span"
@@ -60,6 +60,7 @@ def _work(summary: Summary) -> str:
     )
 
 
-def _unexplained(summary: Summary) -> list[LedgerEntry]:
-    found = [one for one in summary.ledger if one.state == "unexplained"]
-    return found or [LedgerEntry(None, Phase.OTHER, "unexplained", 0)]
+def _largest_unexplained(summary: Summary) -> LedgerEntry:
+    nothing = LedgerEntry(None, Phase.OTHER, "unexplained", 0)
+    found = (one for one in summary.ledger if one.state == "unexplained")
+    return max(found, key=lambda one: one.ns, default=nothing)

@@ -9,7 +9,7 @@ from weakref import WeakSet, ref
 from .._capture.graphs.naming import OLD_TORCH, is_old_torch
 from .._capture.marks.codes import ENTER, INDEX_MASK, KIND_BITS, KIND_MASK
 from .._capture.recorder import Recorder
-from .._core.names import shorten, visible
+from .._core.names import enumerate_names
 from .._core.notes import Notes
 from .._resolve import RawStep
 from .._resolve.observer import Observer
@@ -87,7 +87,7 @@ class UnseenModules(Observer):
         self._named.update(unseen)
         if not unseen:
             return
-        names = shorten(visible(", ".join(unseen.values())), 200)
+        names = enumerate_names(unseen.values())
         reason = "; ".join(self._graphs.reasons)
         if not any(self._recorder.labels[at].fqn is not None for at in seen):
             self._model_hidden = True
@@ -125,10 +125,10 @@ class UnseenModules(Observer):
             return {}
         known = self._called | self._named
         missing = (fqn for fqn in self._fqns if fqn not in known and not self._graphs.has_names(fqn))
-        names = ", ".join(fqn or "the model itself" for fqn in missing)
+        names = enumerate_names(fqn or "the model itself" for fqn in missing)
         if names:
             self._notes.warn_once(
-                f"model: never called in a recorded step: {shorten(visible(names), 200)}. Their time, if "
+                f"model: never called in a recorded step: {names}. Their time, if "
                 "they run, is in the module around them: .forward() called directly skips hooks, and calls on other "
                 "threads are not recorded"
             )
@@ -142,6 +142,6 @@ class UnseenModules(Observer):
                 new.append(fqn)
         if new:
             self._notes.warn_once(
-                f"model: modules added during the run have no rows: {shorten(visible(', '.join(new)), 200)}. Their "
+                f"model: modules added during the run have no rows: {enumerate_names(new)}. Their "
                 "time is in the module around them; close the session and call autoprof.instrument again"
             )

@@ -53,14 +53,13 @@ def row_works(run: Evidence) -> dict[tuple[str, Phase], RowWork]:
 
 
 def row_costs(run: Evidence) -> dict[tuple[str, Phase], RowCost]:
-    """Return what each counted row costs in a mean step, and what its work explains of it.
+    """Return the cost of each counted row in a mean step, and the time that its work explains.
 
     The work is turned into time at the rates of the slowest kinds of operators on one core. Where the other rows of a
     run, by the time of the median one, reach only a part of these, so may this one: a row is not long because its
     machine is slow.
     """
-    works, steps, used = row_works(run), max(run.summary.steps, 1), contention(run)
-    running = 1.0 if used is None or used.waiting is None else max(1 - used.waiting, 0.1)  # waits are not work
+    works, steps, running = row_works(run), max(run.summary.steps, 1), _running(run)
     times = DEVICE_TIMES if run.summary.clock == "device" else 1.0
     costs = []
     for row in _module_rows(run):
@@ -74,6 +73,16 @@ def row_costs(run: Evidence) -> dict[tuple[str, Phase], RowCost]:
             slower = max(_usual_times([other for other in costs if other.row.name != cost.row.name]), 1.0)
             found[key] = cost._replace(arithmetic_ns=cost.arithmetic_ns * slower, launch_ns=cost.launch_ns * slower)
     return found
+
+
+def _running(run: Evidence) -> float:
+    """Return the part of its time that an operator runs for, and does not wait for processors.
+
+    One on several threads ends when the last of them had a processor, and the first ones wait for it.
+    """
+    used = contention(run)
+    part = 1.0 if used is None or used.waiting is None else max(1 - used.waiting, 0.1)
+    return part if (run.facts.environment.threads or 1) == 1 else part**2
 
 
 def _usual_times(costs: list[RowCost]) -> float:

@@ -30,6 +30,10 @@ BUDGET_SHARE: Final = 0.2
 """The part of the budget that samples may take."""
 FIRST_SAMPLES: Final = 64
 """Samples before the budget limits their number: some 6 ms in all, in which a short run gets its lines."""
+SAMPLER: Final = os.path.join("torch", "utils", "data", "sampler.py")
+"""The end of the path of torch's samplers, which run in the main process whatever the number of workers is."""
+FETCHING: Final = (SAMPLER, os.path.join("_utils", "collate.py"), os.path.join("_utils", "fetch.py"))
+"""The ends of the paths of torch's code that makes a batch in the main process."""
 SOON_S: Final = 1e-6
 """The shortest interval: a waiting thread interrupts running Python after some 60 µs."""
 
@@ -231,10 +235,12 @@ def _switch_as(usual_s: float) -> None:
 def sites_of(frame: FrameType | None) -> Sites:
     """Return the lines of the user's files, and the innermost line outside torch and the standard library.
 
-    ``call`` is the function that a line was calling, as far as it is written in Python. Nothing is returned for
-    autoprof's own work.
+    ``call`` is the function that a line was calling, as far as it is written in Python. Where the line is that of a
+    loop over a loader, the innermost one is that of torch's sampler or collation. Nothing is returned for autoprof's
+    own work.
     """
     users: list[Site] = []
+    fetching: Site | None = None
     lines: list[tuple[CodeType, int]] = []
     while frame is not None and len(lines) < MAX_FRAMES:  # at once: the thread may go on while owners are looked up
         lines.append((frame.f_code, frame.f_lineno or frame.f_code.co_firstlineno))
@@ -247,9 +253,11 @@ def sites_of(frame: FrameType | None) -> Sites:
         owner = file_owner(file)
         part_of_line = code.co_name in ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")
         if not part_of_line and owner != "autoprof":
+            if owner == "base" and fetching is None and file.endswith(FETCHING):
+                fetching = Site(file, line, code.co_name, call)
             if owner == "user" or (owner == "library" and inner is None):
                 site = Site(file, line, code.co_name, call)
-                inner = inner or site
+                inner = inner or (site if call != "__next__" else fetching or site)
                 if owner == "user":
                     users.append(site)
                     if len(users) == 12:

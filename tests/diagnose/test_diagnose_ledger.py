@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from evidence_builders import MS, evidence_of, finding_of
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,8 +14,9 @@ from autoprof._reports.card import render_card
 from autoprof._stats import Aggregate
 from autoprof.diagnose import EvidenceCollector, RunFacts, diagnose
 from autoprof.diagnose._claims import settle
+from autoprof.diagnose._environment import Environment
 from autoprof.frame import Phase, Span
-from autoprof.summary import Excluded, Finding, LedgerEntry, Summary, Work, WorkRow
+from autoprof.summary import Excluded, Finding, LedgerEntry, MetricStats, Summary, Work, WorkRow
 from autoprof.testing import make_frame
 
 BYTES_IN_30_MS = 30_000_000
@@ -29,8 +31,11 @@ def states(summary: Summary) -> dict[str, int]:
     return found
 
 
-def layers(*works: tuple[str, float, int], step_ms: float = 100) -> Summary:
-    """Diagnose steps of layers, each with its milliseconds in forward and the bytes that it moves there."""
+def layers(*works: tuple[str, float, int], step_ms: float = 100, waiting: float = 0.0, threads: int = 1) -> Summary:
+    """Diagnose steps of layers, each with its milliseconds in forward and the bytes that it moves there.
+
+    The thread waits for a processor for ``waiting`` of the time.
+    """
     aggregate, collector = Aggregate(), EvidenceCollector()
     for number in range(1, 41):
         spans, at = [], 0
@@ -42,7 +47,10 @@ def layers(*works: tuple[str, float, int], step_ms: float = 100) -> Summary:
         collector.add(frame)
     rows = tuple(WorkRow(name, {}, moved={"forward": moved}, operators={"forward": 1}) for name, _, moved in works)
     work = Work(flops={"forward": 1}, flops_per_s=66e9, rows=rows)
-    return diagnose(collector.evidence(replace(aggregate.summary(), work=work), RunFacts()))
+    shares = {"host_cpu_busy": 1.0, "host_cpu_cores": 1.0 - waiting, "host_cpu_waiting": waiting}
+    metrics = {name: MetricStats(share, share, share, share, 5) for name, share in shares.items()}
+    facts = RunFacts(environment=Environment("cpu", threads=threads, machine_cores=1))
+    return diagnose(collector.evidence(replace(aggregate.summary(), work=work, metrics=metrics), facts))
 
 
 def test_each_part_of_a_step_has_one_state() -> None:
@@ -77,6 +85,13 @@ def test_a_row_is_not_slow_because_its_machine_is() -> None:
     assert "unexplained" not in states(
         layers(("0", 45, BYTES_IN_30_MS // 7), ("1", 45, BYTES_IN_30_MS // 7), step_ms=90)
     )
+
+
+@pytest.mark.parametrize(("waiting", "threads", "named"), [(0.0, 2, True), (0.6, 1, True), (0.6, 2, False)])
+def test_a_wait_for_processors_does_not_count_as_a_slow_row(waiting: float, threads: int, named: bool) -> None:
+    """Of a row that takes twelve times as long; on two threads each operator waits for the other one as well."""
+    summary = layers(("0", 30, BYTES_IN_30_MS), ("1", 60, BYTES_IN_30_MS // 6), waiting=waiting, threads=threads)
+    assert ("unexplained" in {one.state for one in summary.ledger if one.name == "1"}) is named
 
 
 def test_a_healthy_verdict_says_what_the_work_explains() -> None:

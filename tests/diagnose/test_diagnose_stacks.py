@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 import pytest
 import torch
@@ -97,6 +98,23 @@ def test_the_line_is_the_innermost_one_of_the_user() -> None:
     torch.ones(1).apply_(lambda value: found.append(sites_of(sys._getframe(0))) or value)  # type: ignore[func-returns-value]
     ((user, *_), inner), _ = found
     assert (os.path.basename(user.file), user.function, inner) == (HERE, "forward", user)
+
+
+def test_the_line_of_a_loop_over_a_loader_is_that_of_the_sampler(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No code of the program runs there: torch draws the next index."""
+    found: list[stacks.Sites] = []
+    draw = torch.randperm
+
+    def noted(*args: Any, **kwargs: Any) -> torch.Tensor:
+        found.append(sites_of(sys._getframe(1)))
+        return draw(*args, **kwargs)
+
+    monkeypatch.setattr(torch, "randperm", noted)
+    for _ in torch.utils.data.DataLoader([0, 1], shuffle=True):
+        pass
+    ((user, *_), inner), *_ = found
+    assert inner is not None
+    assert (os.path.basename(user.file), os.path.basename(inner.file)) == (HERE, "sampler.py")
 
 
 def table_of(*counts: int) -> StackTable:
@@ -204,6 +222,14 @@ def test_a_wait_for_data_names_the_line_of_the_dataset() -> None:
     facts = RunFacts(stacks={"data data": StackTable(40, 400 * MS, lines)})
     finding = finding_of(diagnose(evidence_of({"data": 60, "forward": 30}, repeat=20, facts=facts)), "data-wait")
     assert "data.py:12 augment, 60.0 %" in finding.why
+
+
+def test_a_sampler_is_not_made_faster_by_workers() -> None:
+    """It runs in the main process."""
+    lines = (CallSite("/lib/torch/utils/data/sampler.py", 12, "__iter__", "", "", 40, 400 * MS),)
+    facts = RunFacts(stacks={"data data": StackTable(40, 400 * MS, lines)})
+    finding = finding_of(diagnose(evidence_of({"data": 60, "forward": 30}, repeat=20, facts=facts)), "data-wait")
+    assert finding.next.startswith("the sampler draws in the main process")
 
 
 def test_the_line_of_the_loop_is_not_named_for_its_data(probe: StackProbe, clock: FakeClock) -> None:

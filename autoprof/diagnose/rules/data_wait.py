@@ -6,6 +6,7 @@ from typing import Final
 
 from ..._core.units import count, format_ms
 from ...frame import Phase
+from ...probes.stacks import SAMPLER
 from ...summary import Finding
 from .. import Evidence, ExceededBound, Experiment, Rule, abstain, describe_longest, dominant_name, threshold_rows
 
@@ -22,6 +23,10 @@ _LOAD_AHEAD: Final = (
 _LOAD_BESIDE: Final = (
     "no worker process loads the batches: a torch DataLoader does with num_workers=; any other source of batches can "
     f"fetch the next one on a thread while the model trains; {_CHEAPER}"
+)
+_SAMPLE_LESS: Final = (
+    "the sampler draws in the main process, and workers do not make it faster: draw the indices once for several "
+    "epochs, or as many as an epoch uses (num_samples=)"
 )
 _KEEP_WORKERS: Final = "set persistent_workers=True: the workers are then started once, not in each epoch"
 _OPEN_AHEAD: Final = (
@@ -50,6 +55,8 @@ def judge(run: Evidence) -> Finding | None:
     who, advice = ("each step", ahead) if found.rare is None else ("training", _OPEN_AHEAD)
     if found.rare is not None and 2 * loader.get("starts", 0) >= len(found.rare.steps):
         advice = _KEEP_WORKERS
+    if table is not None and table.named and table.named[0].file.endswith(SAMPLER):
+        advice = _SAMPLE_LESS
     return found.finding(
         f"{who} waits {found} for its batch{describe_longest(run, rows)}{_describe_prefetch(loader)}{lines}"
         f"{describe_restarts(run)}",
