@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
@@ -17,9 +17,7 @@ from .._stats.intervals import Interval, median_from_quantiles
 from ..frame import NOT_MEASURED, TRAINING_LANE, StepFrame
 from ..probes._call_table import CallTable, Site, TimedCall
 from ..probes.compilations import CompilationProbe, CompiledFunction
-
-NEARLY_ALL: Final = 0.8
-"""A time is attributed to one row or one line of code from this fraction on."""
+from ._bounds import NEARLY_ALL
 
 
 @dataclass(frozen=True, slots=True)

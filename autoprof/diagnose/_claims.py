@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Final
 
 from ..summary import Finding, LedgerEntry
-
-MIN_CLAIM: Final = 0.1
-"""Share of the step below which a finding is left out whose time a larger one has claimed: the time is explained."""
+from ._bounds import MIN_SHARE
 
 
 def settle(findings: Sequence[Finding], ledger: Sequence[LedgerEntry], step_ns: float) -> Iterator[Finding]:
@@ -25,7 +22,7 @@ def settle(findings: Sequence[Finding], ledger: Sequence[LedgerEntry], step_ns: 
             continue
         owners = _owners(finding, left)
         claimed_ns = min(gain_ns, sum(left[entry] for entry in owners))
-        if claimed_ns < gain_ns and claimed_ns < MIN_CLAIM * step_ns:
+        if claimed_ns < gain_ns and claimed_ns < MIN_SHARE * step_ns:
             continue
         _take(left, owners, claimed_ns)
         yield finding if claimed_ns == gain_ns else replace(finding, gain_ns=claimed_ns)

@@ -11,6 +11,7 @@ from .._capture.hooks.sizes import ModuleSize
 from .._stats.intervals import Interval, mean_from_moments, median_from_quantiles
 from ..frame import TRAINING_LANE, FrameRun, Layout, Nanoseconds, Phase, StepFrame
 from ..summary import Row, Summary
+from ._bounds import SEVERAL
 from ._facts import RunFacts
 from ._rare import PhaseSeries
 
@@ -31,11 +32,6 @@ class LongStep(NamedTuple):
     step_ns: int
     layout: Layout
     total_ns: Nanoseconds
-
-
-SEVERAL: Final = 3.0
-"""A row is slow from this many times the time that its work explains: blocks of one structure differ by some percent,
-the rates of a kind of operator by a factor of two."""
 
 
 class RowWork(NamedTuple):

@@ -15,13 +15,12 @@ from .._core.units import count, ordinal
 from .._stats.intervals import Interval, mean_from_moments, mean_ratio
 from .._stats.median import median
 from ..frame import Layout, Nanoseconds, Phase
+from ._bounds import MIN_SHARE
 
 KEPT_STEPS: Final = 1024
 """Recorded steps whose times by phase are kept, the last ones."""
 MIN_LONG: Final = 3
 """Long steps from which on they are a pattern: two may be one stall of the machine across two steps."""
-MIN_EXCESS: Final = 0.1
-"""The least excess of a long step, as a fraction of the mean step: less is not felt in the run."""
 MIN_TREND: Final = 32
 """Recorded steps whose quarters show a trend."""
 MIN_RISE: Final = 1.1
@@ -116,7 +115,7 @@ class PhaseSeries:
         times = np.sum([column[order] for column in columns], axis=0).astype(np.float64)
         times = _beyond_inputs(times, numbers, explained)
         usual = _low_quarter(times)  # below the median, so that every second step is distinguished
-        is_long = times > usual + max(usual, MIN_EXCESS * lengths.mean())
+        is_long = times > usual + max(usual, MIN_SHARE * lengths.mean())
         excess = _of_one_cause(np.where(is_long, times - usual, 0.0))
         is_long = excess > 0
         found = int(is_long.sum())

@@ -15,7 +15,8 @@ from .._stats.intervals import proportion_factors
 from ..frame import BACKWARD_NAME, TRAINING_LANE, FrameRun, Layout, Nanoseconds, Phase, StepFrame
 from ..probes._call_table import Site
 from ..probes.stacks import Sites, StackProbe, StackSample
-from ._calls import NEARLY_ALL, CallSite, call_site, format_place
+from ._bounds import NEARLY_ALL
+from ._calls import CallSite, call_site, format_place
 
 UNATTRIBUTED: Final = "unattributed"
 """The key of samples in no span; those in a span have its phase and name, those in excluded time ``EXCLUDED``."""

@@ -4,24 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 from .._core.units import format_ms, format_percent
 from .._stats.intervals import Interval
 from ..frame import MODULE_PHASES, Phase
 from ..summary import Finding, Row, Severity, Work
-from ._calls import NEARLY_ALL
+from ._bounds import CRITICAL, CRITICAL_SHARE, MARGIN, MIN_SHARE, NEARLY_ALL
 from ._contention import SPREAD, is_crowded
 from ._evidence import Evidence
 from ._rare import CAUSE_SHARE, RareTime
-
-MARGIN: Final = 0.1
-"""A value within a tenth of its bound is near it, neither above nor below: two runs of one program differ by some
-percent. One of them may then be "near", but never one "above" and the other "below"."""
-CRITICAL: Final = 3.0
-"""A share of at least this many times its bound, and of at least ``CRITICAL_SHARE``, is critical, not a warning."""
-CRITICAL_SHARE: Final = 0.3
-"""Where nearly a third of every step is lost, this is the first thing to look at."""
 
 Position = Literal["above", "near", "below"]
 
@@ -100,7 +92,7 @@ def threshold_time(
     run: Evidence,
     ns: Interval,
     mean_ns: float,
-    bound: float,
+    bound: float = MIN_SHARE,
     phase: Phase | None = None,
     *,
     step: Interval | None = None,
@@ -150,7 +142,9 @@ def or_rare(
     return ExceededBound(rule, mean_ns, share, mean_share, bound, phase, evidence, rare)
 
 
-def threshold_rows(rule: str, run: Evidence, rows: list[Row], bound: float) -> ExceededBound | Finding | None:
+def threshold_rows(
+    rule: str, run: Evidence, rows: list[Row], bound: float = MIN_SHARE
+) -> ExceededBound | Finding | None:
     """Compare the self time of rows, all of one phase, with its bound: see ``threshold_time``.
 
     Where the median step has less, the sum decides over the time that only some steps take.

@@ -106,10 +106,10 @@ class Explanation:
     steps: int
     step_ns: int
     clock: ClockName
-    ledger: Mapping[LedgerState, int] = field(default_factory=dict)
     causes: tuple[ExplainedCause, ...] = ()
     unmeasured: tuple[Unmeasured, ...] = ()
     doubts: tuple[str, ...] = ()
+    ledger: Mapping[LedgerState, int] = field(default_factory=dict)
     more_causes: int = 0
     more_unmeasured: int = 0
     schema: Literal["autoprof.explain/1"] = "autoprof.explain/1"

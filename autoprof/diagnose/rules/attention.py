@@ -7,12 +7,8 @@ from typing import Final
 from ..._core.units import count, format_percent
 from ...summary import Finding
 from .. import Evidence, Experiment, Rule, abstain
+from .._bounds import MIN_SHARE
 from .._thresholding import counted_work, is_above
-
-MAX_SHARE: Final = 0.10
-"""FLOPs of the products of scores and weights over those of the forward. In a transformer of width d they are
-n / (6 d + n) for n tokens: a tenth at two thirds of the width, where the scores are as large as the activations
-between the layers."""
 
 
 def judge(run: Evidence) -> Finding | None:
@@ -27,7 +23,7 @@ def judge(run: Evidence) -> Finding | None:
         return None
     largest = max(work.attention, key=lambda one: one.flops)
     share = sum(one.flops for one in work.attention) / forward
-    if not is_above(share, MAX_SHARE):
+    if not is_above(share, MIN_SHARE):
         return None
     described, advice = _BY_SDPA if largest.by_sdpa else _WRITTEN_OUT
     more = f" and {count(largest.modules - 1, 'more module')}" if largest.modules > 1 else ""
@@ -40,7 +36,7 @@ def judge(run: Evidence) -> Finding | None:
         largest.first or None,
         evidence={
             "share": round(share, 4),
-            "bound": MAX_SHARE,
+            "bound": MIN_SHARE,
             "modules": sum(one.modules for one in work.attention),
             "by_sdpa": largest.by_sdpa,
             "steps": run.summary.steps,

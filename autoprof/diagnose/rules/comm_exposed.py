@@ -9,9 +9,7 @@ from ..._ranks import RankComparison
 from ...frame import Phase
 from ...summary import Finding
 from .. import Evidence, ExceededBound, Experiment, Rule, abstain, dominant_name, threshold_rows
-
-MAX_SHARE: Final = 0.10
-"""Gradients are reduced while backward runs (Li et al. 2020, arXiv:2006.15704); only the rest is exposed."""
+from .._bounds import MIN_SHARE
 
 REDUCER: Final = "Comm/DDP"
 """The name of the wait for DDP's reducer, of which each backward that reduces gradients has one."""
@@ -30,7 +28,7 @@ def judge(run: Evidence) -> Finding | None:
     rows = run.rows.get(Phase.COMM)
     if rows is None:
         return abstain("comm-exposed", "comm spans", "nothing to do when one process trains alone")
-    found = threshold_rows("comm-exposed", run, rows, MAX_SHARE)
+    found = threshold_rows("comm-exposed", run, rows)
     if found is None:
         return None
     ranks = run.facts.ranks
@@ -42,7 +40,7 @@ def judge(run: Evidence) -> Finding | None:
         return found if part == 1.0 else None
     waiting = ranks is not None and bool(ranks.slow) and ranks.slow[0].rank != run.facts.rank
     # Where half of the communication or more is the wait for a slow rank, that rank is the finding.
-    if found.share.low * part < MAX_SHARE or (waiting and part <= 0.5):
+    if found.share.low * part < MIN_SHARE or (waiting and part <= 0.5):
         return None
     waits = "" if part == 1.0 else f"; of it, {format_percent(1 - part)} is the wait for other ranks"
     alike = "; no rank's own work is longer" if ranks is not None and not ranks.slow and not ranks.absent else ""

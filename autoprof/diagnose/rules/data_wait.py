@@ -10,9 +10,6 @@ from ...probes.stacks import SAMPLER
 from ...summary import Finding
 from .. import Evidence, ExceededBound, Experiment, Rule, abstain, describe_longest, dominant_name, threshold_rows
 
-MAX_SHARE: Final = 0.10
-"""A loader that keeps up is waited for by microseconds; a tenth of the step is a machine idle one hour in ten."""
-
 _CHEAPER: Final = (
     "or make each sample cheaper (decode and crop once, store the result); where samples are tiny, a dataset with "
     "__getitems__ reads a whole batch at once"
@@ -45,7 +42,7 @@ def judge(run: Evidence) -> Finding | None:
             'autoprof.span("load")'
         )
         return abstain("data-wait", "data spans", advice)
-    found = threshold_rows("data-wait", run, rows, MAX_SHARE)
+    found = threshold_rows("data-wait", run, rows)
     if not isinstance(found, ExceededBound):
         return found
     loader = dict(run.summary.loader)

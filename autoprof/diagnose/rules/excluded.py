@@ -8,8 +8,9 @@ from typing import Final
 from ..._core.units import format_count, format_ns, format_percent
 from ...summary import ROLLOUT, VALIDATION, Finding
 from .. import Evidence, Experiment, Rule, abstain
+from .._bounds import CRITICAL_SHARE
 from .._stacks import EXCLUDED
-from .._thresholding import CRITICAL_SHARE, is_above
+from .._thresholding import is_above
 
 MAX_SHARE: Final = 0.15
 """One tenth for validation and a little for checkpoints is usual; above this the schedule is worth a look."""

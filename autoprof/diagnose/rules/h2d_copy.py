@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from ...frame import Phase
 from ...summary import Finding
 from .. import Evidence, ExceededBound, Experiment, Rule, abstain, describe_longest, dominant_name, threshold_rows
-
-MAX_SHARE: Final = 0.05
-"""A copy from pinned memory runs beside the computation (PyTorch's tuning guide), so hardly any of it is exposed."""
 
 
 def judge(run: Evidence) -> Finding | None:
@@ -17,7 +12,7 @@ def judge(run: Evidence) -> Finding | None:
     rows = run.rows.get(Phase.H2D)
     if rows is None:
         return abstain("h2d-copy", "h2d spans", "nothing to do when the model trains on the CPU")
-    found = threshold_rows("h2d-copy", run, rows, MAX_SHARE)
+    found = threshold_rows("h2d-copy", run, rows)
     if not isinstance(found, ExceededBound):
         return found
     return found.finding(

@@ -19,23 +19,15 @@ from ..._stats.rows import RowKey, step_rows
 from ...frame import MODULE_PHASES, TRAINING_LANE, Phase
 from ...summary import Finding, Row, SlowestMember
 from .. import Evidence, ExceededBound, LongStep, Rule, abstain, classify, edit_module, inconclusive, threshold_time
-from .._calls import NEARLY_ALL
+from .._bounds import MAX_UNEXPLAINED, MIN_SHARE, NEARLY_ALL, SEVERAL
 from .._contention import SPREAD, is_crowded
 from .._evidence import GRADIENT_HOOKS, RowCost
 from .._thresholding import rare_evidence, rare_time, share_evidence
 from .jitter import collection_cause, is_named_elsewhere
 
-MAX_TIMES: Final = 3.0
-"""Blocks of one structure differ by some percent; three times as long is another cause than the structure."""
-MIN_EXCESS: Final = 0.1
-"""The least excess over the siblings, as a share of the step."""
-MIN_SHARE: Final = 0.4
+MIN_SMALL_SHARE: Final = 0.4
 """Own time over the step, from which a module of many small operators is named, or one whose work is not counted: small
 models are launched for a good part of the step, and nothing is wrong with them."""
-MIN_FORWARD_EXCESS: Final = 0.15
-"""Share of the step by which a module's forward is longer than its backward. Backward takes twice as long in theory,
-and hardly ever less: it follows every operation of forward. So the excess is code without gradients, and an expert
-calls a run healthy when at least 85 % of it is explained."""
 
 DENORMAL: Final = "values near zero (denormal numbers take many times longer: torch.set_flush_denormal)"
 """Part of the advice on a module that takes long without much arithmetic."""
@@ -96,7 +88,7 @@ def _judge_rare(run: Evidence) -> Finding | None:
     found = []
     for phase in () if run.facts.trains_copy else run.rows.keys() - _OWNED:
         rare = rare_time(run, phase)  # of a module's phases together
-        if rare is not None and classify(rare.share, MIN_EXCESS) == "above":
+        if rare is not None and classify(rare.share, MIN_SHARE) == "above":
             found.append((rare, MODULE_PHASES if phase.traits.in_module else (phase,)))
     if not found:
         return None
@@ -122,14 +114,14 @@ def _judge_rare(run: Evidence) -> Finding | None:
         name,
         phase,
         gain_ns=gain_ns,
-        evidence=rare_evidence(rare, MIN_EXCESS, run.summary.steps),
+        evidence=rare_evidence(rare, MIN_SHARE, run.summary.steps),
     )
 
 
 def _judge_growth(run: Evidence) -> Finding | None:
     """Find the module that takes longer from quarter to quarter of the run."""
     growth = None if run.facts.trains_copy else run.series.growth(MODULE_PHASES, run.facts.explained)
-    if growth is None or classify(growth.share, MIN_EXCESS) != "above":
+    if growth is None or classify(growth.share, MIN_SHARE) != "above":
         return None
     if growth.elsewhere >= SPREAD and is_crowded(run):
         return None
@@ -149,7 +141,7 @@ def _judge_growth(run: Evidence) -> Finding | None:
         name,
         phase,
         gain_ns=round(growth.excess_ns),
-        evidence=share_evidence(growth.share, MIN_EXCESS, run.summary.steps),
+        evidence=share_evidence(growth.share, MIN_SHARE, run.summary.steps),
     )
 
 
@@ -188,14 +180,14 @@ def _judge_siblings(run: Evidence, own: list[OwnTime]) -> Finding | None:
     """Find the module that takes much longer than the others of its structure."""
     work = _flops_of_names(run)
     slow = max([*_slow_rows(run, own, work), *_slow_members(run)], key=lambda one: one.excess.middle, default=None)
-    position = "below" if slow is None else classify(slow.times, MAX_TIMES * slow.explained)
+    position = "below" if slow is None else classify(slow.times, SEVERAL * slow.explained)
     if slow is None or position == "below":
         return None
-    found = threshold_time("hot-module", run, slow.excess, slow.excess.middle, MIN_EXCESS, slow.row.phase)
+    found = threshold_time("hot-module", run, slow.excess, slow.excess.middle, MIN_SHARE, slow.row.phase)
     if not isinstance(found, ExceededBound):
         return found
     if position == "near":
-        return inconclusive("hot-module", found.share, MIN_EXCESS, found.evidence)
+        return inconclusive("hot-module", found.share, MIN_SHARE, found.evidence)
     size = run.size(slow.module if slow.module != slow.row.name else slow.row.fqn)
     hooked = size is not None and size.has_hooks and slow.row.phase is Phase.BACKWARD
     larger = "" if slow.explained <= 1.05 else f" (its larger tensors explain {slow.explained:.1f} x)"
@@ -290,7 +282,7 @@ def _slow_members(run: Evidence) -> Iterator[SlowSibling]:
     """
     rows: dict[str, list[tuple[Row, SlowestMember]]] = defaultdict(list)
     for row in run.summary.rows:
-        if row.lane == TRAINING_LANE and row.slowest is not None and row.slowest.times >= MAX_TIMES:
+        if row.lane == TRAINING_LANE and row.slowest is not None and row.slowest.times >= SEVERAL:
             rows[row.slowest.fqn].append((row, row.slowest))
     excess = {fqn: sum(one.excess_ns for _, one in found) for fqn, found in rows.items()}
     longest_ns = max(excess.values(), default=0)
@@ -323,7 +315,7 @@ def _judge_work(run: Evidence, own: list[OwnTime]) -> Finding | None:
         beyond_ns = sum(cost.unexplained_ns for cost in costs[one.name])
         part = beyond_ns or sum(cost.beyond_arithmetic_ns for cost in costs[one.name])
         ns = Interval(*(at * part / max(sum(cost.ns for cost in costs[one.name]), 1.0) for at in one.ns))
-        bound = MIN_EXCESS if beyond_ns else MIN_SHARE
+        bound = MIN_SHARE if beyond_ns else MIN_SMALL_SHARE
         found.append((ns.middle / bound, ns, bound, one))
     _, ns, bound, hot = max(found, key=lambda one: (one[0], one[3].name))
     judged = threshold_time("hot-module", run, ns, ns.middle, bound, hot.row.phase)
@@ -362,7 +354,7 @@ def _judge_forward(run: Evidence, own: list[OwnTime]) -> Finding | None:
     if not found:
         return None
     excess, hot = max(found, key=lambda one: one[0].middle)
-    judged = threshold_time("hot-module", run, excess, excess.middle, MIN_FORWARD_EXCESS, Phase.FORWARD)
+    judged = threshold_time("hot-module", run, excess, excess.middle, MAX_UNEXPLAINED, Phase.FORWARD)
     if not isinstance(judged, ExceededBound):
         return judged
     forward_ns, backward_ns = (rows[hot.name].total_ns / run.summary.steps for rows in (forward, backward))
@@ -392,7 +384,7 @@ def _judge_without_gradient(run: Evidence, own: list[OwnTime]) -> Finding | None
     hot = max(found, key=lambda one: one.ns.middle, default=None)
     if hot is None or not backward:
         return None
-    judged = threshold_time("hot-module", run, hot.ns, hot.ns.middle, MIN_SHARE, Phase.FORWARD)
+    judged = threshold_time("hot-module", run, hot.ns, hot.ns.middle, MIN_SMALL_SHARE, Phase.FORWARD)
     if not isinstance(judged, ExceededBound):
         return judged
     return judged.finding(

@@ -11,14 +11,12 @@ from ..._stats.intervals import Interval, proportion_factors
 from ...frame import Phase
 from ...summary import Finding
 from .. import Evidence, Experiment, LongStep, Rule, abstain, classify, less_often
+from .._bounds import MAX_UNEXPLAINED, MIN_SHARE
 from .._contention import FIRM, QUIET, is_crowded
 from .._rare import CAUSE_SHARE, explained_times
 from .._stacks import UNATTRIBUTED
 from .._thresholding import rare_time, share_evidence
-from . import unattributed
 
-MAX_SHARE: Final = 0.10
-"""Time that long steps add to the mean over the median, as a fraction of all time."""
 MIN_PART: Final = 0.1
 """Part of the extra time from which on a phase is named."""
 GARBAGE: Final = "garbage collection"
@@ -45,14 +43,14 @@ def judge(run: Evidence) -> Finding | None:
     numbers = sorted(step.step for step in outliers)
     share = _lost_share(run, lost_ns, len(outliers))
     lost = format_percent(share.middle)
-    evidence = share_evidence(share, MAX_SHARE, summary.steps)
+    evidence = share_evidence(share, MIN_SHARE, summary.steps)
     evidence |= {"lost_ns": lost_ns, "outliers": numbers, "longest_ns": summary.step_max_ns}
-    position = classify(share, MAX_SHARE)
+    position = classify(share, MIN_SHARE)
     if position == "below" or is_named_elsewhere(run, outliers, lost_ns):
         return None
     cause = collection_cause(run, outliers) if outliers else None
     outside = rare_time(run, Phase.OTHER)
-    if cause is None and outside is not None and classify(outside.share, unattributed.MAX_SHARE) == "above":
+    if cause is None and outside is not None and classify(outside.share, MAX_UNEXPLAINED) == "above":
         return None  # that rule judges it
     if cause is None and any(rare_time(run, phase) is not None for phase in run.rows):
         return None  # the rule of this phase judges it
@@ -61,7 +59,7 @@ def judge(run: Evidence) -> Finding | None:
         missing = f"inconclusive: {len(outliers)} outlier steps, {lost} of all time lost to long steps"
         return abstain("jitter", missing, "a longer run shows whether long steps recur", evidence)
     cause = cause or _outside_cause(run)
-    is_known = cause.name is not None and share.low >= FIRM * MAX_SHARE
+    is_known = cause.name is not None and share.low >= FIRM * MIN_SHARE
     if cause.by_others and not is_known and is_crowded(run):
         return abstain("jitter", QUIET, "stop them and measure again", evidence)
     evidence["cause"] = cause.name or "other"

@@ -9,7 +9,7 @@ from ..._stats.intervals import Interval
 from ...frame import TRAINING_LANE, Phase
 from ...summary import Finding
 from .. import Evidence, ExceededBound, Experiment, Rule, abstain, threshold_time
-from .._calls import NEARLY_ALL
+from .._bounds import NEARLY_ALL
 
 MAX_SHARE: Final = 0.30
 """The queue runs empty at every reading of the loss; for three tenths of the step it does so where the host is slow."""

@@ -21,8 +21,6 @@ from .. import (
     threshold_time,
 )
 
-MAX_SHARE: Final = 0.05
-"""Logging does not improve the model, so all of its time can be gained."""
 LOGGING_NAME: Final = re.compile(
     r"(?<![a-z])(log|logs|logger|logging|metric|metrics|print|tensorboard|wandb|mlflow|tqdm|progress|report)"
     r"(?![a-z]|_prob|_softmax|_likelihood|_sum)",
@@ -43,7 +41,7 @@ def judge(run: Evidence) -> Finding | None:
         return _judge_calls(run, calls)
     if not rows:
         return None
-    found = threshold_rows("logging", run, rows, MAX_SHARE)
+    found = threshold_rows("logging", run, rows)
     if not isinstance(found, ExceededBound):
         return found
     has_calls = calls is not None and calls.sites
@@ -57,7 +55,7 @@ def judge(run: Evidence) -> Finding | None:
 
 
 def _judge_calls(run: Evidence, calls: CallStatistics) -> Finding | None:
-    found = threshold_time("logging", run, calls.interval, calls.mean_cost_ns, MAX_SHARE)
+    found = threshold_time("logging", run, calls.interval, calls.mean_cost_ns)
     if not isinstance(found, ExceededBound):
         return found
     return found.finding(

@@ -7,7 +7,7 @@ from typing import Final
 from ...frame import Phase
 from ...summary import Finding
 from .. import Evidence, ExceededBound, Experiment, Rule, abstain, dominant_name, threshold_rows
-from .._calls import NEARLY_ALL
+from .._bounds import NEARLY_ALL
 from .._optimizers import advise_faster
 
 MAX_SHARE: Final = 0.15

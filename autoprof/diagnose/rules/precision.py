@@ -9,7 +9,7 @@ from ..._stats.intervals import Interval
 from ...frame import Phase
 from ...summary import Finding, Work
 from .. import Evidence, ExceededBound, Experiment, Rule, abstain, threshold_time
-from .._calls import NEARLY_ALL
+from .._bounds import NEARLY_ALL
 from .._thresholding import counted_work
 
 MAX_SHARE: Final = 0.25

@@ -8,12 +8,10 @@ from ..._core.names import shorten
 from ..._core.units import format_ns, format_percent
 from ...summary import Finding, Severity
 from .. import Evidence, Experiment, Rule, abstain
+from .._bounds import MIN_SHARE
 from .._calls import format_place
 from .._thresholding import is_above
 
-MAX_SHARE: Final = 0.05
-"""Time of recompilations over the time of all steps. A compiled model is compiled in its first steps; later
-compilations are for shapes that may not recur."""
 MIN_COUNT: Final = 3
 """Two compilations are how torch detects a dynamic shape: for the first shape, then for any."""
 
@@ -28,7 +26,7 @@ def judge(run: Evidence) -> Finding | None:
         return None
     count, gave_up = sum(one.count for one in functions), [one for one in functions if one.gave_up]
     share = compiled.ns / max(compiled.run_ns, 1)
-    if not gave_up and (count < MIN_COUNT or not is_above(share, MAX_SHARE)):
+    if not gave_up and (count < MIN_COUNT or not is_above(share, MIN_SHARE)):
         return None
     worst = (gave_up or functions)[0]
     limit = f"; torch has stopped compiling {worst.function} and runs it uncompiled from then on" if gave_up else ""
@@ -49,7 +47,7 @@ def judge(run: Evidence) -> Finding | None:
             "count": count,
             "ns": compiled.ns,
             "share": round(share, 4),
-            "bound": MAX_SHARE,
+            "bound": MIN_SHARE,
             "steps": compiled.steps,
             "functions": [
                 {

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from ..._core.units import format_bytes, format_flops
 from ...frame import Phase
 from ...summary import Finding
 from .. import Evidence, ExceededBound, Experiment, Rule, abstain, describe_longest, dominant_name, threshold_rows
 from .._what_if import saved_bytes
-
-MAX_SHARE: Final = 0.05
-"""Checkpointing a whole model costs about one more forward, a quarter to a third of the step (Chen et al. 2016,
-arXiv:1604.06174, report 30 %); below a twentieth only small parts are checkpointed."""
 
 
 def judge(run: Evidence) -> Finding | None:
@@ -20,7 +14,7 @@ def judge(run: Evidence) -> Finding | None:
     rows = run.rows.get(Phase.RECOMPUTE)
     if rows is None:
         return _without_rows(run)
-    found = threshold_rows("recompute", run, rows, MAX_SHARE)
+    found = threshold_rows("recompute", run, rows)
     if not isinstance(found, ExceededBound):
         return found
     saved, peak, capacity = saved_bytes(run), run.summary.memory.get("peak_bytes"), run.facts.memory_capacity_bytes

@@ -8,13 +8,13 @@ from ..._core.units import format_ms, format_ns, format_percent
 from ...frame import Phase
 from ...summary import Finding, Row
 from .. import Evidence, Experiment, Rule, abstain
+from .._bounds import MARGIN
 from .._contention import contention
-from .._thresholding import MARGIN
 
 MAX_CALL_NS: Final = 30_000
 """Forward and backward of a module without children, from which its arithmetic may be the longer part. Measured on a
 CPU: 15 µs for a linear layer or an activation of 8 values, where nearly all is Python, the dispatcher and autograd."""
-MIN_SHARE: Final = 0.5
+MIN_MODEL_SHARE: Final = 0.5
 """Share of forward, backward and optimizer in the step: where others take longer, the batch is not the matter."""
 MAX_FLOPS_PER_S: Final = 2e9
 """A core does ten times as much in products of matrices: from here on arithmetic takes a good part of the time."""
@@ -43,7 +43,7 @@ def judge(run: Evidence) -> Finding | None:
     in_pieces = model_calls >= MIN_CALLS * micro_steps
     loops = in_pieces or calls >= MIN_CALLS * leaves * model_calls
     # Processors in use, or waited for: a process that sleeps has another problem.
-    if calls < MIN_CALLS * micro_steps or share < MIN_SHARE or computing < 0.8:
+    if calls < MIN_CALLS * micro_steps or share < MIN_MODEL_SHARE or computing < 0.8:
         return None
     if flops_per_s > MAX_FLOPS_PER_S and not in_pieces:
         return None

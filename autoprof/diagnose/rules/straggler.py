@@ -8,7 +8,8 @@ from ..._ranks import MIN_SHARE, Cause, RankComparison, name_ranks, phrase_slow
 from ..._stats.intervals import Interval
 from ...summary import Finding
 from .. import Evidence, Experiment, Rule, abstain, inconclusive
-from .._thresholding import MARGIN, share_evidence
+from .._bounds import MARGIN
+from .._thresholding import share_evidence
 
 
 def judge(run: Evidence) -> Finding | None:

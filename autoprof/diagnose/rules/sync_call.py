@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from ..._core.units import format_ms, format_percent
 from ...summary import Finding
 from .. import Evidence, ExceededBound, Rule, abstain, less_often, threshold_time
-
-MAX_SHARE: Final = 0.05
-"""The wait itself costs nothing, because the device works meanwhile. The cost is the idle gap that follows."""
 
 
 def judge(run: Evidence) -> Finding | None:
@@ -19,7 +14,7 @@ def judge(run: Evidence) -> Finding | None:
         return abstain("sync-call", "a device's clock", "nothing to do when the model trains on the CPU")
     if not waits.sites:
         return None
-    found = threshold_time("sync-call", run, waits.interval, waits.mean_cost_ns, MAX_SHARE)
+    found = threshold_time("sync-call", run, waits.interval, waits.mean_cost_ns)
     if not isinstance(found, ExceededBound):
         return found
     return found.finding(

@@ -10,11 +10,9 @@ from ..._stats.intervals import Interval
 from ...frame import BACKWARD_NAME, Phase
 from ...summary import Finding
 from .. import Evidence, ExceededBound, Experiment, Rule, abstain, classify, less_often, threshold_rows, threshold_time
+from .._bounds import MAX_UNEXPLAINED
 from .._stacks import UNATTRIBUTED
 from .._thresholding import is_above, or_rare
-
-MAX_SHARE: Final = 0.15
-"""The loop's own statements take little; an expert calls a run healthy when at least 85 % of it is explained."""
 
 MAX_LOSS_SHARE: Final = 0.3
 """The backward of a loss outside of the model: that of a cross entropy over a large vocabulary takes a sixth."""
@@ -30,8 +28,8 @@ def judge(run: Evidence) -> Finding | None:
     explained_ns = _explained_ns(run)
     rest = Interval(*(max(part - explained_ns, 0.0) for part in rest))
     step = Interval.exact(run.summary.step_mean_ns)
-    found = threshold_time("unattributed", run, rest, rest.middle, MAX_SHARE, Phase.OTHER, step=step)
-    found = or_rare(found, "unattributed", run, rest.middle, MAX_SHARE, Phase.OTHER, explained_ns)
+    found = threshold_time("unattributed", run, rest, rest.middle, MAX_UNEXPLAINED, Phase.OTHER, step=step)
+    found = or_rare(found, "unattributed", run, rest.middle, MAX_UNEXPLAINED, Phase.OTHER, explained_ns)
     if not isinstance(found, ExceededBound):
         return found if run.facts.trains_copy else _judge_backward(run) or found
     if run.facts.trains_copy:
@@ -58,13 +56,13 @@ def judge(run: Evidence) -> Finding | None:
 def _judge_backward(run: Evidence) -> Finding | None:
     """Judge backward in no module: code of the program that it calls, or operators outside of the model."""
     rows = [row for row in run.rows.get(Phase.BACKWARD, []) if row.name == BACKWARD_NAME]
-    found = threshold_rows("unattributed", run, rows, MAX_SHARE) if rows else None
+    found = threshold_rows("unattributed", run, rows, MAX_UNEXPLAINED) if rows else None
     table = run.facts.stacks.get(f"{Phase.BACKWARD} {BACKWARD_NAME}")
     if not isinstance(found, ExceededBound) or table is None or not table.named:
         return None
     own = replace(table, lines=tuple(line for line in table.named if line.call not in BEGINS_BACKWARD))
     share = sum(map(own.share, own.lines))
-    if is_above(share * found.mean_share, MAX_SHARE):
+    if is_above(share * found.mean_share, MAX_UNEXPLAINED):
         return found.finding(
             f"{found} are in the backward pass, but in no module: {own.describe(found.mean_share)}",
             "look at these lines: an autograd function or a hook of a tensor, which the backward pass calls in each "
