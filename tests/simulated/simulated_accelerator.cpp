@@ -89,7 +89,7 @@ std::set<std::string> unshaped_names;  // operators whose result has no shape be
 
 // Never destroyed: workers wait on them until the process has ended.
 std::mutex& mutex = *new std::mutex();  // of all queues and marks
-std::condition_variable& changed = *new std::condition_variable();
+std::condition_variable& changed = *new std::condition_variable();  // a mark is done, or a hold has ended
 
 struct Mark {
   bool done = false;
@@ -101,15 +101,15 @@ using MarkPtr = std::shared_ptr<Mark>;
 struct Queue {
   DeviceIndex device;
   int64_t free_ns = 0;
-  bool busy = false;
   std::deque<std::function<void(Queue&)>> tasks;
+  std::condition_variable pushed;  // one per queue: a launch wakes one worker, not those of all streams
 
   explicit Queue(DeviceIndex of) : device(of) { std::thread([this] { work(); }).detach(); }
 
   void push(std::function<void(Queue&)> task) {
     std::lock_guard<std::mutex> lock(mutex);
     tasks.push_back(std::move(task));
-    changed.notify_all();
+    pushed.notify_one();
   }
 
   void work() {
@@ -118,10 +118,7 @@ struct Queue {
       std::function<void(Queue&)> task;
       {
         std::unique_lock<std::mutex> lock(mutex);
-        busy = false;
-        changed.notify_all();
-        changed.wait(lock, [this] { return !tasks.empty(); });
-        busy = true;
+        pushed.wait(lock, [this] { return !tasks.empty(); });
         task = std::move(tasks.front());
         tasks.pop_front();
       }
