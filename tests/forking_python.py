@@ -15,6 +15,7 @@ from waiting import LIMIT_S
 SERVER = """
 import array, gc, io, json, os, signal, socket, sys, types
 import torch, torch.utils.data, torch.utils.checkpoint, torch.optim
+import torch._dynamo  # a fake tensor imports it, which takes longer than the rest of a short training
 import matplotlib.backends.backend_agg, matplotlib.figure, numpy, pydantic, rich.console, rich.live, rich.table, wrapt
 import yaml
 

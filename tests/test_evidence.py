@@ -3,10 +3,10 @@
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from forking_python import ForkingPython
 
 from benchmarks import __main__ as command
 from benchmarks import pages
@@ -63,13 +63,12 @@ def test_each_page_is_linked_from_the_documentation() -> None:
 
 
 @pytest.mark.parametrize("part", [part for part in PARTS if part.command], ids=lambda part: part.name)
-def test_the_command_of_a_part_starts(part: Part) -> None:
+def test_the_command_of_a_part_starts(part: Part, forking_python: ForkingPython) -> None:
     """Its module is there and knows the options."""
     program, *words = part.command.format(page="page.md", raw="raw.json").split()
     start = [program] if program.endswith(".py") else ["-m", program]
-    done = subprocess.run(
-        [sys.executable, *start, *words, "--help"], cwd=ROOT, capture_output=True, text=True, timeout=120
-    )
+    command = [*forking_python.command, *start, *words, "--help"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     assert all(word in done.stdout for word in words if word.startswith("--"))
 
