@@ -60,8 +60,9 @@ $(READY): $(SOURCES) $(CONSTRAINTS) | $(RUN)
 demo: $(DEMO)
 	$(RUN) -m $(if $(filter sim,$(DEVICE)),tests.simulated,autoprof) demo --device $(DEVICE) $(DEMO_OPTIONS)
 
+# Bytecode is kept also where the environment forbids it: each worker and child would compile every file again.
 test: $(READY)
-	$(RUN) -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile
+	PYTHONDONTWRITEBYTECODE= $(RUN) -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile
 
 test-slow: $(READY)
 	$(RUN) -m pytest -m slow
