@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import _lru_cache_wrapper
+from operator import is_not
 from types import CellType, FunctionType
 from typing import Any, Final, NamedTuple
 
@@ -115,9 +116,12 @@ def _restore(saved: _Saved) -> None:
                     remove(value, name)
                 else:
                     put(value, name, old)
-    elif any(map(_holds_fake, _elements(value))):
-        value.clear()
-        (value.update if isinstance(value, set) else value.extend)(before)
+    else:
+        elements = [*_elements(value)]
+        changed = len(elements) != len(before) or any(map(is_not, elements, before))
+        if changed and any(map(_holds_fake, elements)):
+            value.clear()
+            (value.update if isinstance(value, set) else value.extend)(before)
 
 
 def _elements(container: Any) -> Iterator[Any]:
