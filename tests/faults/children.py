@@ -55,6 +55,7 @@ print("went on")
 SERVER = """
 import gc, json, os, signal, sys
 import torch, autoprof, autoprof.config, autoprof._storage.runs, autoprof.sinks, autoprof._targets
+import autoprof._session.builder  # what a session imports at its end is imported in the child
 torch.set_num_threads(1)
 gc.collect()
 gc.freeze()  # a collection in a child would walk, and so copy, all that is imported
