@@ -13,6 +13,8 @@ from outcome_line import describe_outcome
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 """Set before torch is imported, for processes of tests, too. Each core runs tests of its own: a second thread of torch
 waits, and uses the core of another test meanwhile, also for a tensor of ten numbers."""
+os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
+"""Compile in the process itself: inductor's own workers would each import torch for graphs of a few operations."""
 
 settings.register_profile("any machine", deadline=None)
 settings.load_profile("any machine")
