@@ -10,31 +10,32 @@ from ._bounds import MIN_SHARE
 
 
 def settle(findings: Sequence[Finding], ledger: Sequence[LedgerEntry], step_ns: float) -> Iterator[Finding]:
-    """Yield the findings, each with the gain that the ones before it leave, and without those that are left too little.
+    """Yield the findings, each with the gain that others leave it, and without those that are left too little.
 
-    The gains of all together are at most the time of the ledger.
+    Those that name a row or a phase claim its time first, in their order; those of the whole step share the rest. The
+    gains of all together are at most the time of the ledger.
     """
     left = {entry: entry.ns for entry in ledger}
-    for finding in findings:
-        gain_ns = finding.gain_ns or 0
-        if not gain_ns or finding.severity == "info":
+    places = {at: _place(finding, ledger) for at, finding in enumerate(findings)}
+    gains: dict[int, int] = {}
+    for at in sorted(places, key=lambda at: not places[at]):
+        if findings[at].severity != "info" and findings[at].gain_ns:
+            owners = places[at] or [entry for entry in ledger if entry.phase is not None]
+            gains[at] = min(findings[at].gain_ns or 0, sum(left[entry] for entry in owners))
+            _take(left, owners, gains[at])
+    for at, finding in enumerate(findings):
+        if at not in gains or gains[at] == finding.gain_ns:
             yield finding
-            continue
-        owners = _owners(finding, left)
-        claimed_ns = min(gain_ns, sum(left[entry] for entry in owners))
-        if claimed_ns < gain_ns and claimed_ns < MIN_SHARE * step_ns:
-            continue
-        _take(left, owners, claimed_ns)
-        yield finding if claimed_ns == gain_ns else replace(finding, gain_ns=claimed_ns)
+        elif gains[at] >= MIN_SHARE * step_ns:
+            yield replace(finding, gain_ns=gains[at])
 
 
-def _owners(finding: Finding, entries: Iterable[LedgerEntry]) -> list[LedgerEntry]:
-    """Return the entries that a finding may claim: those of its name, else of its phase, else of the whole step."""
+def _place(finding: Finding, entries: Iterable[LedgerEntry]) -> list[LedgerEntry]:
+    """Return the entries of the name of a finding, else those of its phase; none where it is of the whole step."""
     named = [one for one in entries if one.name is not None and one.name == finding.name]
     if named:
         return [one for one in named if finding.phase is None or one.phase is not None]
-    in_phase = [one for one in entries if finding.phase is not None and one.phase is finding.phase]
-    return in_phase or [one for one in entries if one.phase is not None]
+    return [one for one in entries if finding.phase is not None and one.phase is finding.phase]
 
 
 def _take(left: dict[LedgerEntry, int], owners: Iterable[LedgerEntry], claimed_ns: int) -> None:

@@ -125,6 +125,12 @@ def test_a_finding_whose_time_is_taken_is_left_out() -> None:
     assert found == [("unattributed", 20 * MS)]
 
 
+def test_a_finding_of_a_row_comes_before_one_of_the_whole_step() -> None:
+    """Long steps, most of which is the time in no span that a line takes."""
+    found = claimed(("jitter", None, None, 90 * MS), ("unattributed", None, Phase.OTHER, 20 * MS))
+    assert found == [("jitter", 80 * MS), ("unattributed", 20 * MS)]
+
+
 @given(st.lists(st.tuples(st.sampled_from(["0", "1", None]), st.integers(0, 200)), max_size=8))
 def test_the_gains_add_up_to_a_step_at_most(gains: list[tuple[str | None, int]]) -> None:
     found = claimed(*(("any", name, None, ns * MS) for name, ns in gains))
