@@ -21,3 +21,5 @@ NEARLY_ALL: Final = 0.8
 SEVERAL: Final = 3.0
 """A row is slow from this many times the time that its work, or its siblings, explain: blocks of one structure differ
 by some percent, the rates of a kind of operator by a factor of two."""
+CAUSE_SHARE: Final = 0.75
+"""Fraction of the excess of the long steps that must be in the phases."""

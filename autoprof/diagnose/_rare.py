@@ -15,7 +15,7 @@ from .._core.units import count, ordinal
 from .._stats.intervals import Interval, mean_from_moments, mean_ratio
 from .._stats.median import median
 from ..frame import Layout, Nanoseconds, Phase
-from ._bounds import MIN_SHARE
+from ._bounds import CAUSE_SHARE, MIN_SHARE
 
 KEPT_STEPS: Final = 1024
 """Recorded steps whose times by phase are kept, the last ones."""
@@ -29,8 +29,6 @@ MAX_TIMES: Final = 1.5
 """The last quarter over the first one."""
 SAME_CAUSE: Final = 0.25
 """The least excess of a long step, as a fraction of their mean that is weighted by the excess."""
-CAUSE_SHARE: Final = 0.75
-"""Fraction of the excess of the long steps that must be in the phases."""
 REGULAR: Final = 0.8
 """Fraction of the steps that a rhythm, a begin or an end explains; a stall of the machine falls out of it."""
 MOST_LONG: Final = 0.7

@@ -10,10 +10,10 @@ from .._core.units import format_ms, format_percent
 from .._stats.intervals import Interval
 from ..frame import MODULE_PHASES, Phase
 from ..summary import Finding, Row, Severity, Work
-from ._bounds import CRITICAL, CRITICAL_SHARE, MARGIN, MIN_SHARE, NEARLY_ALL
+from ._bounds import CAUSE_SHARE, CRITICAL, CRITICAL_SHARE, MARGIN, MIN_SHARE, NEARLY_ALL
 from ._contention import SPREAD, is_crowded
 from ._evidence import Evidence
-from ._rare import CAUSE_SHARE, RareTime
+from ._rare import RareTime
 
 Position = Literal["above", "near", "below"]
 

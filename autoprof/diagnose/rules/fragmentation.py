@@ -2,21 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final
-
 from ..._core.units import format_bytes
 from ...summary import Finding
 from .. import Evidence, Experiment, Rule, abstain
+from .._allocator import MIN_RETRIES, MIN_UNUSED_BYTES, MIN_UNUSED_SHARE, times
 from .._thresholding import is_above
-
-MIN_SHARE: Final = 0.25
-"""Reserved memory that was never in use at the same time, over all reserved memory."""
-MIN_BYTES: Final = 512 * 2**20
-"""Less than this is the allocator's normal rounding."""
-MIN_RETRIES: Final = 3
-"""Times that the allocator released its cache and tried again, each time waiting for the device. The first steps, which
-try kernels, may cause one or two."""
 
 
 def judge(run: Evidence) -> Finding | None:
@@ -28,7 +18,7 @@ def judge(run: Evidence) -> Finding | None:
         return abstain("fragmentation", "a caching allocator's counters", remedy)
     unused = max(reserved - peak, 0)
     share = unused / max(reserved, 1)
-    if unused < MIN_BYTES or not is_above(share, MIN_SHARE):
+    if unused < MIN_UNUSED_BYTES or not is_above(share, MIN_UNUSED_SHARE):
         return None
     retries = memory.get("alloc_retries", 0)
     failed = f"; {times(retries)} no piece was large enough and the allocator released its cache" if retries else ""
@@ -43,20 +33,9 @@ def judge(run: Evidence) -> Finding | None:
             "peak_bytes": peak,
             "alloc_retries": retries,
             "share": round(share, 4),
-            "bound": MIN_SHARE,
+            "bound": MIN_UNUSED_SHARE,
         },
     )
-
-
-def is_fragmented(memory: Mapping[str, int]) -> bool:
-    """Return whether the reserved memory would suffice in one piece: then fragmentation causes the retries."""
-    unused = memory.get("reserved_bytes", 0) - memory.get("peak_bytes", 0)
-    return unused >= MIN_BYTES and unused >= MIN_SHARE * memory["reserved_bytes"]
-
-
-def times(count: int) -> str:
-    """Return a number of events as text."""
-    return "once" if count == 1 else f"{count} times"
 
 
 RULE = Rule(

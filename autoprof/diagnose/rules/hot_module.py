@@ -22,8 +22,8 @@ from .. import Evidence, ExceededBound, LongStep, Rule, abstain, classify, edit_
 from .._bounds import MAX_UNEXPLAINED, MIN_SHARE, NEARLY_ALL, SEVERAL
 from .._contention import SPREAD, is_crowded
 from .._evidence import GRADIENT_HOOKS, RowCost
+from .._long_steps import collection_cause, is_named_elsewhere
 from .._thresholding import rare_evidence, rare_time, share_evidence
-from .jitter import collection_cause, is_named_elsewhere
 
 MIN_SMALL_SHARE: Final = 0.4
 """Own time over the step, from which a module of many small operators is named, or one whose work is not counted: small

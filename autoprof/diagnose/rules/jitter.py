@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 
@@ -10,26 +10,16 @@ from ..._core.units import format_ms, format_percent
 from ..._stats.intervals import Interval, proportion_factors
 from ...frame import Phase
 from ...summary import Finding
-from .. import Evidence, Experiment, LongStep, Rule, abstain, classify, less_often
+from .. import Evidence, Experiment, Rule, abstain, classify, less_often
 from .._bounds import MAX_UNEXPLAINED, MIN_SHARE
 from .._contention import FIRM, QUIET, is_crowded
-from .._rare import CAUSE_SHARE, explained_times
+from .._long_steps import GARBAGE, Cause, collection_cause, is_named_elsewhere
+from .._rare import explained_times
 from .._stacks import UNATTRIBUTED
 from .._thresholding import rare_time, share_evidence
 
 MIN_PART: Final = 0.1
 """Part of the extra time from which on a phase is named."""
-GARBAGE: Final = "garbage collection"
-
-
-class Cause(NamedTuple):
-    """The cause of most of the time that long steps take over the median."""
-
-    name: str | None
-    why: str
-    next: str
-    by_others: bool = True
-    """Whether other processes may have caused it."""
 
 
 def judge(run: Evidence) -> Finding | None:
@@ -75,16 +65,6 @@ def judge(run: Evidence) -> Finding | None:
     )
 
 
-def is_named_elsewhere(run: Evidence, outliers: list[LongStep], lost_ns: int) -> bool:
-    """Return whether compilations or another rank's work made these steps long: other rules report these."""
-    compiled, ranks = run.facts.compiled, run.facts.ranks
-    if compiled is not None and 2 * compiled.ns >= lost_ns * run.summary.steps > 0:
-        return True
-    slow = [one for one in ranks.slow if one.rank != run.facts.rank] if ranks is not None else []
-    most = max((sum(step.step in one.steps for step in outliers) for one in slow), default=0)
-    return most > 0 and most >= CAUSE_SHARE * len(outliers)
-
-
 def _lost_share(run: Evidence, lost_ns: int, kept_outliers: int) -> Interval:
     """Return the share of all time lost to long steps; its uncertainty is that of their number.
 
@@ -98,21 +78,6 @@ def _lost_share(run: Evidence, lost_ns: int, kept_outliers: int) -> Interval:
     return Interval(
         *(max(lost_ns, 0) * factor / max(summary.step_p50_ns + lost_ns * factor, 1) for factor in (low, 1.0, high))
     )
-
-
-def collection_cause(run: Evidence, outliers: list[LongStep]) -> Cause | None:
-    """Return garbage collections as the cause of long steps, if they ran in these and hardly in others."""
-    collected = len({step.step for step in outliers} & set(run.facts.collected or ()))
-    in_others = max(run.facts.collections - collected, 0)
-    others = max(run.summary.steps - len(outliers), 1)
-    if collected < CAUSE_SHARE * len(outliers) or 2 * in_others / others > collected / len(outliers):
-        return None
-    why = (
-        f"A full garbage collection ran in {collected} of the {len(outliers)} longest, and in {in_others} of "
-        f"{others} other steps."
-    )
-    advice = "gc.freeze() after set-up, or gc.disable() and a gc.collect() between epochs"
-    return Cause(GARBAGE, why, advice, by_others=False)
 
 
 def _outside_cause(run: Evidence) -> Cause:

@@ -7,8 +7,8 @@ from typing import Final
 from ..._core.units import format_bytes, format_percent
 from ...summary import Finding, Severity
 from .. import Evidence, Experiment, Rule, abstain
+from .._allocator import MIN_RETRIES, is_fragmented, times
 from .._optimizers import advise_smaller
-from .fragmentation import MIN_RETRIES, is_fragmented, times
 
 MAX_SHARE: Final = 0.9
 """Peak over capacity: above this one longer sample may end the run."""
