@@ -7,7 +7,7 @@
 # make launchers  torchrun, accelerate, DeepSpeed, SLURM's variables, spawn, Lightning, Ray: two ranks each
 # make test-slow a signal at every line, long pages        make dist   wheel and sdist, each tried in a clean environment
 # make figures the pictures of docs/figures.md, from real runs
-# make api     docs/api.md from the docstrings             make asan    the extension under AddressSanitizer, UBSan
+# make api     api.md, verdict.md from docstrings          make asan    the extension under AddressSanitizer, UBSan
 # make pages   outputs of the tutorial and how-to pages    make pictures  the README's, from a run of the demo (Chromium)
 # make debug-python  the extension in a debug build of Python: assertions, and a count of references
 # make python314 [SUITE=1] [OPTIONS="--version 3.15"]  the extension, or all tests, on a newer Python: root, debootstrap
@@ -139,6 +139,7 @@ workflows: $(CONSTRAINTS) | $(RUN)
 
 api: $(READY)
 	$(RUN) -m docs.api
+	$(RUN) -m docs.rules
 
 figures: $(READY)
 	$(RUN) -m docs.figures

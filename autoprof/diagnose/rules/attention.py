@@ -1,4 +1,10 @@
-"""Rule ``attention``: attention that stores all its scores, unfused or by the math kernel of SDPA."""
+"""Rule ``attention``: attention that stores all its scores, unfused or by the math kernel of SDPA.
+
+Finds, above a bound:
+
+- attention that stores all its scores: product, softmax, product, or the math kernel of SDPA: 10 % of the forward's
+  FLOPs.
+"""
 
 from __future__ import annotations
 

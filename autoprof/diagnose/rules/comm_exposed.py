@@ -1,4 +1,10 @@
-"""Rule ``comm-exposed``: the step waits for communication that no computation overlaps."""
+"""Rule ``comm-exposed``: the step waits for communication that no computation overlaps.
+
+Finds, above a bound:
+
+- communication that nothing overlaps, without the wait for other ranks; the reductions of one update are counted;
+  silent if at least half of it is the wait for the rank of ``straggler``: 10 %.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""Rule ``data-wait``: each step waits for its batch."""
+"""Rule ``data-wait``: each step waits for its batch.
+
+Finds, above a bound:
+
+- the exposed wait for a batch, the lines that ran then, and workers that are started again in each epoch: 10 % of the
+  step.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""Rule ``debug-mode``: a debugging switch is on that slows every step, so the other figures mean little."""
+"""Rule ``debug-mode``: a debugging switch is on that slows every step, so the other figures mean little.
+
+Finds, above a bound:
+
+- anomaly detection, a profiler, a debugger, ``CUDA_LAUNCH_BLOCKING``, ``TORCH_DISTRIBUTED_DEBUG=DETAIL``,
+  ``PYTHONDEVMODE``, ...: half of the steps.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""Rule ``excluded``: validation, checkpoint saving or pauses, which belong to no step, take much of the wall time."""
+"""Rule ``excluded``: validation, checkpoint saving or pauses, which belong to no step, take much of the wall time.
+
+Finds, above a bound:
+
+- validation, rollouts, ``torch.save`` and pauses, which belong to no step, and the lines that ran then: 15 % of the
+  wall time, by what happened after two steps or more.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""Rule ``fragmentation``: the allocator holds memory that was never in use at the same time."""
+"""Rule ``fragmentation``: the allocator holds memory that was never in use at the same time.
+
+Finds, above a bound:
+
+- memory reserved but never in use at the same time; critical if the allocator had to release its cache: 25 % and 512
+  MiB.
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,19 @@
 
 A module that only holds others is the sum of its blocks, and a long module with much arithmetic does its work. So only
 a module's own time counts, and only against others: blocks of the same structure, or the FLOPs of the whole model.
+
+Finds, above a bound:
+
+- a module whose own time is far longer than that of siblings of the same structure; one that takes and returns larger
+  tensors may take as many times longer, with more operations up to the square: 3 x, and 10 % of the step more.
+- a module or span that is long in some steps only, with their rhythm, or takes longer from quarter to quarter, beyond
+  the time that the steps' larger inputs explain: 10 % of the run.
+- one that takes several times as long as its work explains: its FLOPs, the bytes that its operators read and write,
+  and their number, at the rates of the slowest kinds of operators, or of the other modules where these are slower: 3
+  x, and 10 % of the step beyond its work; 40 % where the number of operators explains it.
+- one of the program's own classes whose forward takes longer than its backward: masks, statistics or hooks in its own
+  code: 15 % of the step more.
+- one of the program's own classes without backward and without FLOPs: 40 % of the step.
 """
 
 from __future__ import annotations

@@ -1,4 +1,10 @@
-"""Rule ``jitter``: some steps take several times as long as the median, with the cause."""
+"""Rule ``jitter``: some steps take several times as long as the median, with the cause.
+
+Finds, above a bound:
+
+- at least 3 steps of 2 x the median that no phase explains: garbage collections, or lines in no span: 10 % of all
+  time.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Rule ``launch-bound``: the device's queue is empty for a good part of the step, and the host sets the pace."""
+"""Rule ``launch-bound``: the device's queue is empty for a good part of the step, and the host sets the pace.
+
+Finds, above a bound:
+
+- an empty queue: the device waits for the host: 30 %.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,11 @@
-"""Rule ``memory-growth``: memory grows throughout the run and does not slow down."""
+"""Rule ``memory-growth``: memory grows throughout the run and does not slow down.
+
+Finds, above a bound:
+
+- the smallest reading of each third of the run rises and keeps rising to the end, in resident memory also beyond what
+  allocators take at first. So does the line through all readings, and resident memory raises the process's peak as
+  well. The variable that grows is named, with its line: 5 % and 16 MiB.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""Rule ``memory-pressure``: the peak nearly fills the memory, or the allocator ran out of it."""
+"""Rule ``memory-pressure``: the peak nearly fills the memory, or the allocator ran out of it.
+
+Finds, above a bound:
+
+- the peak over the memory (a container's limit counts); or the allocator's retries and failures, unless fragmentation
+  explains them: 90 %; 3 retries, 1 failure.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Rule ``optimizer``: the optimizer's step, or the schedule of the learning rate, is long."""
+"""Rule ``optimizer``: the optimizer's step, or the schedule of the learning rate, is long.
+
+Finds, above a bound:
+
+- the optimizer's step, or the schedule of the learning rate; the gain is the part above the bound: 15 %.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Rule ``overhead``: autoprof itself costs more than its budget."""
+"""Rule ``overhead``: autoprof itself costs more than its budget.
+
+Finds, above a bound:
+
+- autoprof's own processor time: the budget.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,11 @@
-"""Rule ``precision``: float32 arithmetic fills the step, on a device that is several times as fast in 16 bits."""
+"""Rule ``precision``: float32 arithmetic fills the step, on a device that is several times as fast in 16 bits.
+
+Finds, above a bound:
+
+- float32 arithmetic that fills the step even at the device's peak, where 16 bits have a higher peak: 25 % of the
+  step.
+- products and convolutions in float64, on any device: half of the FLOPs, in a model that is half of the step.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""Rule ``recompile``: torch compiles functions again and again during training."""
+"""Rule ``recompile``: torch compiles functions again and again during training.
+
+Finds, above a bound:
+
+- functions that torch compiles again after the warm-up, with module and reason: 10 % of all time and 3 times; or
+  torch gave up.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""Rule ``recompute``: activation checkpointing runs forwards a second time in backward, to save memory."""
+"""Rule ``recompute``: activation checkpointing runs forwards a second time in backward, to save memory.
+
+Finds, above a bound:
+
+- checkpointing: forwards that run a second time, and the memory that this saves at most. It says whether the free
+  memory would do without it, and otherwise which modules fit: 10 %.
+"""
 
 from __future__ import annotations
 

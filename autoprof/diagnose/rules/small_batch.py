@@ -1,4 +1,11 @@
-"""Rule ``small-batch``: on the CPU each module does so little that calling it takes longer than its arithmetic."""
+"""Rule ``small-batch``: on the CPU each module does so little that calling it takes longer than its arithmetic.
+
+Finds, above a bound:
+
+- on the CPU: calling the model's modules without children takes most of their time: 30 µs or less each for forward
+  and backward, twice that where FLOPs show little arithmetic; twice that again in a loop of 8 calls or more; half of
+  the step, 0.8 processors in use.
+"""
 
 from __future__ import annotations
 

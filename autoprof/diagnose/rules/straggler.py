@@ -1,4 +1,10 @@
-"""Rule ``straggler``: one rank's own work takes longer, in all steps or in some, and the other ranks wait for it."""
+"""Rule ``straggler``: one rank's own work takes longer, in all steps or in some, and the other ranks wait for it.
+
+Finds, above a bound:
+
+- the ranks that the others wait for, with phase, module and cause: in all steps, again and again, or once: 5 %; 2.5 %
+  if in some steps.
+"""
 
 from __future__ import annotations
 

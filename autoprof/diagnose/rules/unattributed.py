@@ -1,4 +1,11 @@
-"""Rule ``unattributed``: much of the step is in no module, loader, optimizer or span; names the lines that ran."""
+"""Rule ``unattributed``: much of the step is in no module, loader, optimizer or span; names the lines that ran.
+
+Finds, above a bound:
+
+- time in no module, loader, optimizer or span, or of some steps only, and the lines that ran then: 15 %.
+- backward in no module, of lines of the program: 15 %.
+- backward of operators outside of the model, in which no line of the program runs: 30 %.
+"""
 
 from __future__ import annotations
 
