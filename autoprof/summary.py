@@ -221,7 +221,7 @@ class WorkRow:
     double_flops: int = 0
     """Those in float64."""
     moved: Mapping[str, int] = field(default_factory=dict)
-    """Bytes that the operators read and write, by phase."""
+    """Bytes that the operators without FLOPs read and write, by phase."""
     operators: Mapping[str, int] = field(default_factory=dict)
     """Tensors that operators compute, by phase; a grouped convolution computes one for each group."""
     slowest_flops: float | None = None

@@ -21,7 +21,7 @@ from .._reports.name_lines import Line, name_lines, walk
 from ..devices import Peak, Tf32Flags, device_of
 from ..frame import MODULE_PHASES, Phase
 from ..summary import Summary, UnfusedAttention, Work, WorkKind, WorkRow
-from .flops import FlopCount, FlopKey, ModelCall, count_call, trained_parameters, weighted_sum
+from .flops import TOO_LONG, FlopCount, FlopKey, ModelCall, count_call, trained_parameters, weighted_sum
 from .model_calls import MAX_SHAPES, StepCalls
 from .utilization import Utilization, peak_seconds, utilization
 
@@ -30,6 +30,12 @@ MODULE_NS: Final = 5_000_000
 MAX_END_NS: Final = 400_000_000
 """The longest that counts at the end of a run may take where that exceeds the budget: some 70 modules."""
 
+MODULE_OPERATORS: Final = 30
+"""The usual number of operators in a module, forward and backward."""
+MAX_OPERATORS: Final = 1000
+"""Operators of a model, beside those of its modules, whose count is short anyway."""
+MORE: Final = 4
+"""Times as long as a count that was stopped the next one may take."""
 OUTSIDE: Final = "modules of the model are called outside of a call of the model itself"
 PASSES: Final = "the step runs more backward passes than its calls of the model explain"
 CHANGED: Final = "parameters were frozen or unfrozen during the run"
@@ -85,6 +91,8 @@ class FlopMeter:
         self._budget = budget
         self._model = ref(model)
         self._modules = sum(1 for _ in model.modules())
+        self._limit = MAX_OPERATORS + 4 * MODULE_OPERATORS * self._modules
+        """Operators after which a count is stopped where there is a budget."""
         self._place = place
         self._peak: DevicePeak | None = None
         self._now_ns = now_ns
@@ -134,12 +142,17 @@ class FlopMeter:
 
     def _count(self, model: nn.Module, call: CountedCall) -> None:
         active, recorder.active = recorder.active, None  # spans of this forward belong to no step
+        limit = inf if self._budget is None else self._limit
         try:
-            count = count_call(model, replace(self._shapes[call.shape], backward=call.backward))
+            count = count_call(model, replace(self._shapes[call.shape], backward=call.backward), limit)
         finally:
             recorder.active = active
-        self._counts[call] = count
         self._spent_ns += count.count_ns
+        if count.reason == TOO_LONG:
+            self._next_ns = MORE * count.count_ns
+            self._limit *= MORE
+            return
+        self._counts[call] = count
         self._next_ns = max(count.count_ns, 1)
         if self._peak is None:
             self._peak = peak_of(model, self._place)

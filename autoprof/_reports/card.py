@@ -8,7 +8,7 @@ from typing import Final, Literal
 from .._core.units import format_bytes, format_ms, format_rate, format_span
 from ..frame import Phase
 from ..summary import Finding, Summary, WhatIf
-from .ledger_text import consists_of, describe_unexplained, is_explained
+from .ledger_text import consists_of, describe_unexplained, is_explained, where_to_begin
 from .text import crop, fit, safe, wrap
 
 HEALTHY: Final = "nothing stands out"
@@ -87,7 +87,7 @@ def _facts(summary: Summary) -> list[tuple[str, str]]:
     return [
         ("Verdict", HEALTHY),
         ("Why", consists_of(summary)),
-        ("Next", "nothing in the loop; the work itself may be less: a smaller model, 16 bits, torch.compile"),
+        ("Next", where_to_begin(summary)),
     ]
 
 

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from typing import Final
 
-from .._core.units import count, format_flops, format_percent
+from .._core.units import count, format_count, format_flops, format_percent
 from ..frame import Phase
 from ..summary import LedgerEntry, Summary
 
 NAMED_SHARE: Final = 0.05
 """Share of the step from which a phase or a module is named in a healthy run's verdict."""
+LARGE_SHARE: Final = 0.25
+"""Share of the step from which a module's own work is the place to begin."""
+PARAMETRIZATION: Final = ".parametrizations."
+"""A part of the path of modules that compute a weight (torch.nn.utils.parametrize)."""
+MANY_CALLS: Final = 4
+"""Calls in a step from which on such a weight is computed too often: a layer needs it once for forward."""
 MIN_UNEXPLAINED: Final = 0.15
 """Share of the step that nothing explains from which a run without findings is not called healthy."""
 
@@ -46,6 +52,34 @@ def consists_of(summary: Summary) -> str:
     return (
         f"a step is {phases}{most}. {_work(summary)}No rule found anything in {count(summary.steps, 'recorded step')}"
     )
+
+
+def where_to_begin(summary: Summary) -> str:
+    """Phrase the next step of a healthy run: nothing has to be mended, and its longest module has most of the work."""
+    longest = _longest(summary)
+    if not longest or longest[0][1] < LARGE_SHARE:
+        return "nothing to mend; the work itself may take less in 16 bits, or with torch.compile"
+    name = longest[0][0]
+    calls = next((row.calls / max(row.steps, 1) for row in summary.rows if row.name == name), 1.0)
+    if PARAMETRIZATION in name.replace("/", ".") and calls >= MANY_CALLS:
+        return (
+            f"{name} is computed {format_count(round(calls))} times a step: inside of "
+            "torch.nn.utils.parametrize.cached() it is computed once"
+        )
+    return (
+        f"nothing to mend; to spend less, begin with the work of {name}: is all of its output used, and would fewer "
+        "operations or smaller tensors do?"
+    )
+
+
+def _longest(summary: Summary) -> list[tuple[str, float]]:
+    """Return the modules with their own shares of the step, the longest first."""
+    own: dict[str, int] = {}
+    for one in summary.ledger:
+        if one.name is not None and one.phase is not None and one.phase.traits.in_module:
+            own[one.name] = own.get(one.name, 0) + one.ns
+    shares = ((name, ns / max(summary.step_mean_ns, 1)) for name, ns in own.items())
+    return sorted(shares, key=lambda one: -one[1])
 
 
 def _work(summary: Summary) -> str:

@@ -8,6 +8,7 @@ from ._allocator_history import AllocatorHistory
 from ._clock import Clock, ClockLimits, DeviceTimes, HostClock, Place, Reading, Times
 from ._device import DEVICES, HOST_TYPES, Device, ask_devices, device_of
 from ._device_clock import DeviceClock, EventSource, Stamp
+from ._heap import heap_bytes
 from ._memory import AllocatorMemory, HostMemory, Memory
 from ._monitor import Monitor, TelemetryReader
 from ._peaks import Arithmetic, Peak, Tf32Flags, find_peak
@@ -17,5 +18,5 @@ __all__ = [
     "DEVICES", "HOST_TYPES", "AllocatorHistory", "AllocatorMemory", "Arithmetic", "Clock",
     "ClockLimits", "Device", "DeviceClock", "DeviceTimes", "EventSource", "HostClock", "HostMemory", "HostReader",
     "Memory", "Monitor", "Peak", "Place", "Reading", "Stamp", "TelemetryReader", "Tf32Flags", "Times",
-    "ask_devices", "available_cores", "device_of", "find_peak",
+    "ask_devices", "available_cores", "device_of", "find_peak", "heap_bytes",
 ]  # fmt: skip

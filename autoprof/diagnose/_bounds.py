@@ -23,3 +23,6 @@ SEVERAL: Final = 3.0
 by some percent, the rates of a kind of operator by a factor of two."""
 CAUSE_SHARE: Final = 0.75
 """Fraction of the excess of the long steps that must be in the phases."""
+MIN_REPEATED: Final = 1.5
+"""Backwards for each forward of a module, from which on some of them are repeated: of 8,000 modules of 80 architectures
+none had more than one."""

@@ -31,8 +31,13 @@ def settle(findings: Sequence[Finding], ledger: Sequence[LedgerEntry], step_ns: 
 
 
 def _place(finding: Finding, entries: Iterable[LedgerEntry]) -> list[LedgerEntry]:
-    """Return the entries of the name of a finding, else those of its phase; none where it is of the whole step."""
+    """Return the entries of the name of a finding, else those of its phase; none where it is of the whole step.
+
+    A module that is named for more than its own time stands for the modules in it as well.
+    """
     named = [one for one in entries if one.name is not None and one.name == finding.name]
+    if sum(one.ns for one in named) < (finding.gain_ns or 0):
+        named += [one for one in entries if one.name is not None and one.name.startswith(f"{finding.name}/")]
     if named:
         return [one for one in named if finding.phase is None or one.phase is not None]
     return [one for one in entries if finding.phase is not None and one.phase is finding.phase]

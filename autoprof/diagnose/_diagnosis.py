@@ -15,6 +15,7 @@ from .._capture.memory import Footprint
 from .._ranks import RankMonitor
 from .._resolve import RawStep
 from .._resolve.observer import Observer
+from ..devices import heap_bytes
 from ..frame import FrameRun
 from ..probes._call_table import TimedCall
 from ..probes._kept_tensors import KeptTensorsProbe
@@ -156,6 +157,8 @@ class Diagnosis(Observer):
         self._kept = KeptTensorsProbe()
         self._first_memory: dict[str, int] = {}
         """The first reading of each kind."""
+        self._first_heap: int | None = None
+        self._heap_growth: int | None = None
         self._next_look_ns = 0
         """The time from which on the variables are looked at again, if memory grows. A look keeps the
         locals of a running function alive until the next one (CPython before 3.13), so none is made without need."""
@@ -178,7 +181,9 @@ class Diagnosis(Observer):
         kind = next((kind for kind in MEMORY_KINDS if kind in memory), None)
         if kind is None:
             return False
-        first = self._first_memory.setdefault(kind, memory[kind])
+        if kind not in self._first_memory:
+            self._first_memory[kind], self._first_heap = memory[kind], heap_bytes()
+        first = self._first_memory[kind]
         return memory[kind] - first > enough_growth(first)
 
     def _look(self, step: int) -> None:
@@ -186,7 +191,13 @@ class Diagnosis(Observer):
         if perf_counter_ns() >= self._next_look_ns:
             began_ns = thread_time_ns()  # a look costs no more where another process has the processor
             self._kept.look(sys._getframe(), step)
+            self._read_heap()
             self._next_look_ns = perf_counter_ns() + LOOK_PAUSE * (thread_time_ns() - began_ns)
+
+    def _read_heap(self) -> None:
+        now = heap_bytes()
+        if now is not None and self._first_heap is not None:
+            self._heap_growth = now - self._first_heap
 
     def frames(self, run: FrameRun) -> None:
         """Add the frames of steps, and look at the other threads."""
@@ -202,6 +213,7 @@ class Diagnosis(Observer):
         """
         if self._collector.memory_grows:
             self._kept.look(sys._getframe(), self._collector.last_step)
+            self._read_heap()
         self._final = self._measured(final=True)
         return {"facts": self._final.to_dict()}
 
@@ -227,7 +239,9 @@ class Diagnosis(Observer):
             stacks=self._stacks.statistics(),
             threads=self._threads.busy(),
             kept=self._kept.growing(),
+            heap_growth_bytes=self._heap_growth,
             trains_copy=self._footprint.trains_copy,
+            untrained=self._footprint.untrained() if final else (),
             sizes=dict(self._sizes),
             explained=self._explained(),
             **self._calls.facts(),

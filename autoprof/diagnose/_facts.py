@@ -55,8 +55,12 @@ class RunFacts:
     """Samples of the training thread's stack by kind of time; empty where nothing had to be sampled."""
     trains_copy: bool = False
     """Whether an optimizer trains a copy of the model, whose modules have no rows."""
+    untrained: tuple[str, ...] = ()
+    """Modules whose parameters get gradients that no optimizer uses, by fqn; known at the end of the run."""
     kept: tuple[KeptTensors, ...] = ()
     """Variables that keep more tensors as the run goes on; looked for only where memory grows."""
+    heap_growth_bytes: int | None = None
+    """Growth of the memory in use since the first reading, without what the C library keeps; None where not known."""
     threads: tuple[PythonThread, ...] = ()
     """The other Python threads that compute."""
 

@@ -14,6 +14,9 @@ from typing import Final
 MIN_CORES: Final = 0.05
 """Processors that a thread keeps busy before it is named; autoprof's own and progress bars stay below."""
 
+BUSY_CORES: Final = 0.3
+"""Processors that a thread keeps busy, from which on it may hold the interpreter for a good part of the time."""
+
 
 @dataclass(frozen=True, slots=True)
 class PythonThread:

@@ -210,13 +210,14 @@ class StackMonitor:
     def _table(self, kind: str) -> StackTable:
         """Add the samples up by the outermost line of each that does not call the rest of the step as well."""
         common = set() if kind.startswith(Phase.DATA) else self._common_lines(kind)  # the loop fetches every batch
+        shared = self._shared_lines(kind) if kind == EXCLUDED else set()
         groups: dict[tuple[str, int], dict[Site, list[int]]] = {}
         stacks: dict[tuple[str, int], tuple[int, tuple[Site, ...]]] = {}
         """The stack with most of the time of each line."""
         for (users, inner), (count, ns) in self._tables[kind].items():
             # A lambda has no name: the line in it that calls something says more than the line that calls it.
             own = (user for user in reversed(users) if user[:2] not in common and user.call != "<lambda>")
-            site = next(own, inner) if common else inner
+            site = next((user for user in users if user[:2] in shared), next(own, inner) if common else inner)
             if site is not None:
                 sums = groups.setdefault(site[:2], {}).setdefault(site, [0, 0])
                 sums[0], sums[1] = sums[0] + count, sums[1] + ns
@@ -229,6 +230,16 @@ class StackMonitor:
             lines.append(replace(line, path=_path(line, stacks[longest[:2]][1], common)))
         samples, ns = map(sum, zip(*self._tables[kind].values(), strict=True))
         return StackTable(samples, ns, tuple(lines))
+
+    def _shared_lines(self, kind: str) -> set[tuple[str, int]]:
+        """Return the user's lines that are on the stack in nearly all of the time of a kind: around all its parts."""
+        spent: Counter[tuple[str, int]] = Counter()
+        total = 0
+        for (users, _inner), (_count, ns) in self._tables[kind].items():
+            total += ns
+            for line in {user[:2] for user in users}:
+                spent[line] += ns
+        return {line for line, ns in spent.items() if ns >= NEARLY_ALL * total}
 
     def _common_lines(self, kind: str) -> set[tuple[str, int]]:
         """Return the user's lines that are on the stack in a good part of the samples of all other kinds.

@@ -30,6 +30,8 @@ BUDGET_SHARE: Final = 0.2
 """The part of the budget that samples may take."""
 FIRST_SAMPLES: Final = 64
 """Samples before the budget limits their number: some 6 ms in all, in which a short run gets its lines."""
+WRAPPERS: Final = {"_wrapped_call_impl", "_call_impl", "decorate_context", "wrapper", "inner", "_fn"}
+"""Functions of torch and Python around one of the program, which a line calls for it."""
 SAMPLER: Final = os.path.join("torch", "utils", "data", "sampler.py")
 """The end of the path of torch's samplers, which run in the main process whatever the number of workers is."""
 FETCHING: Final = (SAMPLER, os.path.join("_utils", "collate.py"), os.path.join("_utils", "fetch.py"))
@@ -180,9 +182,12 @@ class StackProbe:
         # The thread is handed the GIL where another one releases it, mostly behind the code that took the time. So the
         # last part of each wait begins with the GIL, and from then on Python switches threads soon. In a loop that
         # releases it more often than a thread awakes this part ends late; the loop is a tenth slower for so long.
+        # Where the GIL came after the whole wait, a call in C has held it, and the thread stands right behind the call.
         usual_s = _switch_soon()
         try:
-            sleep(last_s)
+            left_ns = due_ns - perf_counter_ns()
+            if left_ns > 0:
+                sleep(left_ns / NS_PER_S)
             late_ns = max(perf_counter_ns() - due_ns, 0)
             begun_ns = thread_time_ns()  # the cost of a sample is no longer while another process has the processor
             if self._wanted():
@@ -262,7 +267,8 @@ def sites_of(frame: FrameType | None) -> Sites:
                     users.append(site)
                     if len(users) == 12:
                         break
-            call = code.co_name
+            if owner != "base" or code.co_name not in WRAPPERS:
+                call = code.co_name
     return tuple(users), inner
 
 

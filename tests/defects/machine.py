@@ -6,10 +6,22 @@ import torch
 from torch import Tensor
 
 import autoprof
+from autoprof.diagnose import Environment, PythonThread
 from autoprof.summary import Summary
 from autoprof.testing import FakeClock
 
-from .training import MS, four_layers, train
+from .training import MS, diagnose_again, four_layers, train
+
+
+def train_beside_a_polling_thread(broken: bool) -> Summary:
+    """Have another thread hold the interpreter for nine tenths of the time; in the healthy twin it computes in C."""
+    clock = FakeClock()
+    return diagnose_again(
+        train(four_layers(clock), clock),
+        metrics={"host_cpu_cores": 1.05 if broken else 1.9, "host_cpu_busy": 0.5, "host_cpu_waiting": 0.0},
+        environment=Environment("cpu", machine_cores=4),
+        threads=(PythonThread("Reporter", 0.9),),
+    )
 
 
 def train_with_anomaly_detection(broken: bool) -> Summary:

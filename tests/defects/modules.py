@@ -1,6 +1,7 @@
 """Defects of the model's own work: its layers, their arithmetic, their launches, their optimizer."""
 # mypy: allow-untyped-calls
 
+from collections import OrderedDict
 from dataclasses import replace
 from math import sqrt
 
@@ -15,9 +16,21 @@ from autoprof.devices._cuda_peaks import PEAKS
 from autoprof.diagnose import Environment
 from autoprof.frame import Phase
 from autoprof.summary import Summary, Work, WorkKind
-from autoprof.testing import FakeClock, FakeDevice
+from autoprof.testing import FakeClock, FakeDevice, open_session
 
-from .training import COUNTED_STEP_NS, MS, Layer, diagnose_again, four_layers, train, train_counted
+from .training import (
+    CONFIG,
+    COUNTED_STEP_NS,
+    MS,
+    STEPS,
+    WIDTH,
+    Layer,
+    SlowSGD,
+    diagnose_again,
+    four_layers,
+    train,
+    train_counted,
+)
 
 
 def train_with_slow_backward(broken: bool) -> Summary:
@@ -26,6 +39,32 @@ def train_with_slow_backward(broken: bool) -> Summary:
     model = four_layers(clock)
     model[2] = Layer(clock, backward_ms=900 if broken else 120)
     return train(model, clock)
+
+
+def train_with_unused_gradients(broken: bool) -> Summary:
+    """Update the last of four layers alone; in the healthy twin the others get no gradients."""
+    clock = FakeClock()
+    body = nn.Sequential(*(Layer(clock, forward_ms=20, backward_ms=60) for _ in range(3)))
+    model = nn.Sequential(OrderedDict(body=body.requires_grad_(broken), head=Layer(clock)))
+    config = {**CONFIG, "targets": [{"match": r"body\.\d|head"}], "flops": "off"}
+    return train(model, clock, optimizer=SlowSGD(model.head, clock, MS), config=config)
+
+
+def train_with_carried_state(broken: bool) -> Summary:
+    """Pass the output of a step to the next one with its graph, for four steps; the healthy twin detaches it."""
+    clock = FakeClock()
+    model = four_layers(clock)
+    optimizer, state = SlowSGD(model, clock, MS), torch.zeros(4, WIDTH)
+    with open_session(model, CONFIG, clock=clock, optimizer=optimizer) as session:
+        for number in range(STEPS):
+            output = model(torch.randn(4, WIDTH) + (state if number % 4 else 0))
+            output.pow(2).mean().backward(retain_graph=broken)
+            state = output if broken else output.detach()
+            if number % 4 == 3:
+                optimizer.step()
+                optimizer.zero_grad()
+            session.step()
+    return session.summary()
 
 
 def train_with_hot_layer(broken: bool) -> Summary:

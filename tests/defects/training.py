@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 import autoprof
-from autoprof.diagnose import Environment, Evidence, RunFacts, diagnose
+from autoprof.diagnose import Environment, Evidence, PythonThread, RunFacts, diagnose
 from autoprof.summary import MetricStats, Summary, Work
 from autoprof.testing import FakeClock, FakeDevice, open_session
 from tests.fake_memory import FakeAllocator
@@ -206,6 +206,7 @@ def diagnose_again(
     metrics: Mapping[str, float] | None = None,
     environment: Environment | None = None,
     leaf_modules: int | None = None,
+    threads: tuple[PythonThread, ...] = (),
 ) -> Summary:
     """Diagnose a run as if its device or its machine had other properties; each metric has one value throughout."""
     constant = {name: MetricStats(value, value, value, value, 5) for name, value in (metrics or {}).items()}
@@ -215,5 +216,6 @@ def diagnose_again(
         memory_capacity_bytes=memory_capacity_bytes,
         leaf_modules=leaf_modules,
         environment=environment or Environment(),
+        threads=threads,
     )
     return diagnose(Evidence(summary, facts, longest=()))

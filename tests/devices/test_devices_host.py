@@ -3,9 +3,10 @@
 import threading
 
 import pytest
+import torch
 from waiting import LIMIT_S
 
-from autoprof.devices import HostReader, Monitor
+from autoprof.devices import HostReader, Monitor, heap_bytes
 
 
 class Ticking:
@@ -129,3 +130,18 @@ def test_a_source_that_hangs_does_not_hold_up_the_end():
     monitor.close(patience_s=0)
     assert not source.closed
     release.set()
+
+
+def test_the_memory_in_use_is_that_of_living_tensors() -> None:
+    """Freed memory that the C library keeps does not count."""
+    before = heap_bytes()
+    if before is None:
+        pytest.skip("needs the allocator of the GNU C library")
+    tensors = [torch.zeros(25_000) for _ in range(400)] + [torch.zeros(10_000_000)]
+    held = heap_bytes()
+    tensors.clear()
+    after = heap_bytes()
+    assert held is not None
+    assert after is not None
+    assert held - before == pytest.approx(80e6, rel=0.05)
+    assert held - after == pytest.approx(80e6, rel=0.05)

@@ -119,6 +119,12 @@ def test_a_finding_gains_only_the_time_that_larger_ones_leave() -> None:
     assert found == [("hot-module", 30 * MS), ("small-batch", 50 * MS)]
 
 
+def test_a_module_claims_the_time_of_the_modules_in_it_where_it_is_named_for_more_than_its_own() -> None:
+    own, inner = (LedgerEntry(name, Phase.BACKWARD, "arithmetic", ns) for name, ns in (("body", 1), ("body/0", 40)))
+    finding = Finding("unused-gradients", "warning", "", "", "body", Phase.BACKWARD, gain_ns=20)
+    assert list(settle([finding], [own, inner], 100)) == [finding]
+
+
 def test_a_finding_whose_time_is_taken_is_left_out() -> None:
     """The line in no span, and the long steps that it makes."""
     found = claimed(("unattributed", "train.py:9 f", Phase.OTHER, 20 * MS), ("logging", None, Phase.OTHER, 15 * MS))

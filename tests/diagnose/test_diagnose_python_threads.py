@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import sys
 import threading
+from dataclasses import replace
 from itertools import count
 
 import pytest
+from evidence_builders import evidence_of
 from waiting import LIMIT_S
 
-from autoprof.diagnose import ThreadMonitor, _python_threads
+from autoprof.diagnose import PythonThread, RunFacts, ThreadMonitor, _python_threads, diagnose
+from autoprof.diagnose._environment import Environment
+from autoprof.summary import MetricStats
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs Linux: the CPU time of another thread")
@@ -35,3 +39,19 @@ def test_a_real_thread_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
         end.set()
         thread.join()
     assert "busy" in [one.name for one in monitor.busy()]
+
+
+@pytest.mark.parametrize(("cores", "own", "rule"), [(0.9, 1.1, "python-thread"), (0.9, 1.9, None), (0.1, 1.0, None)])
+def test_a_thread_that_holds_the_interpreter_while_the_training_thread_waits_is_found(
+    cores: float, own: float, rule: str | None
+) -> None:
+    """Of a process with so many processors in use; a thread that computes beside the training is none."""
+    run = evidence_of({"forward": 60, "backward": 30}, repeat=20)
+    shares = {"host_cpu_busy": 0.5, "host_cpu_cores": own, "host_cpu_waiting": 0.0}
+    metrics = {name: MetricStats(share, share, share, share, 5) for name, share in shares.items()}
+    facts = RunFacts(threads=(PythonThread("Reporter", cores),), environment=Environment("cpu", machine_cores=4))
+    summary = diagnose(replace(run, summary=replace(run.summary, metrics=metrics), facts=facts))
+    found = [one for one in summary.findings if one.severity != "info"]
+    assert [one.rule for one in found] == ([] if rule is None else [rule])
+    if found:
+        assert found[0].gain_ns == pytest.approx(0.7 * run.summary.step_mean_ns, rel=0.01)

@@ -299,6 +299,51 @@ def test_gradients_that_are_reduced_for_each_micro_batch_are_named(reductions: i
     assert ("under model.no_sync()" in finding.next) is advised
 
 
+@pytest.mark.parametrize(("times", "named"), [(7, True), (1, False)])
+def test_a_backward_through_the_graphs_of_earlier_forwards_is_found(times: int, named: bool) -> None:
+    """State that is carried from step to step with its graph: one forward of a cell, and seven backwards."""
+    aggregate, collector = Aggregate(), EvidenceCollector()
+    for number in range(1, 41):
+        spans = [Span("cell", "cell", Phase.FORWARD, None, 0, 10 * MS)]
+        spans += [Span("cell", "cell", Phase.BACKWARD, None, (10 + 12 * at) * MS, 12 * MS) for at in range(times)]
+        frame = make_frame(spans, step=number, duration_ns=(10 + 12 * times) * MS)
+        aggregate.add(frame)
+        collector.add(frame)
+    finding = finding_of(diagnose(collector.evidence(aggregate.summary(), RunFacts())), "repeated-backward")
+    assert (finding is not None) is named
+    if finding is not None:
+        assert (finding.name, finding.gain_ns) == ("cell", 72 * MS)
+        assert finding.why.startswith("the backward of cell runs 7 times for each of its forwards")
+
+
+@pytest.mark.parametrize(("untrained", "named"), [(("block",), True), (("blocks",), False), ((), False)])
+def test_a_backward_for_gradients_that_nothing_uses_is_found(untrained: tuple[str, ...], named: bool) -> None:
+    """The gain is half of it: the gradients of the inputs may be needed."""
+    finding = finding_of(
+        diagnose(evidence_of({"forward": 30, "backward": 60}, repeat=20, facts=RunFacts(untrained=untrained))),
+        "unused-gradients",
+    )
+    assert (finding is not None) is named
+    if finding is not None:
+        assert (finding.name, finding.gain_ns) == ("block", 30 * MS)
+        assert finding.next.startswith("block.requires_grad_(False)")
+
+
+@pytest.mark.parametrize(("used_mib", "named"), [(10, False), (130, True), (None, True)])
+def test_memory_that_the_c_library_keeps_is_no_growth(used_mib: int | None, named: bool) -> None:
+    """Batches of other sizes in each step: what is freed does not fit, and the resident set grows by 132 MiB."""
+    steps = range(1, 46)
+    levels = [(400 + 3 * step) * 2**20 for step in steps]
+    readings = tuple(zip(steps, levels, strict=True))
+    facts = RunFacts(heap_growth_bytes=None if used_mib is None else used_mib * 2**20)
+    run = evidence_of(STEP, repeat=45, facts=facts)
+    finding = finding_of(
+        diagnose(replace(run, memory=readings, memory_kind="rss_bytes", memory_peaks=tuple(levels))), "memory-growth"
+    )
+    assert (finding.severity != "info") is named
+    assert named or "the memory in use by 10.0 MiB" in finding.why
+
+
 @pytest.mark.parametrize(("late_mib", "named"), [(0.7, False), (3.0, True)])
 def test_resident_memory_that_rises_at_first_is_no_growth(late_mib: float, named: bool) -> None:
     """Allocators fill in the first steps: the last third alone has to rise as much as counts."""

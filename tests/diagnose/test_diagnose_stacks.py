@@ -85,6 +85,18 @@ def test_a_sample_of_excluded_time_is_no_part_of_the_step(probe: StackProbe, clo
     assert {kind: table.samples for kind, table in monitor.statistics().items()} == {EXCLUDED: 1}
 
 
+def test_excluded_time_is_named_by_the_line_around_all_of_it(probe: StackProbe, clock: FakeClock) -> None:
+    """A function that samples a text, and not the lines of the model that it calls."""
+    monitor = StackMonitor(probe)
+    main, sample = Site("train.py", 8, "main", "write"), Site("train.py", 20, "write", "forward")
+    for ms, line in ((10, 40), (20, 41), (30, 42), (40, 43)):
+        users = Site("model.py", line, "forward", "linear"), sample, main
+        probe.samples.append(StackSample(ms * MS, 10 * MS, True, users, users[0]))
+    observed(monitor, clock, 1000, [Span("net", "net", Phase.FORWARD, None, 0, 50 * MS)], 100)
+    (line,) = monitor.statistics()[EXCLUDED].lines
+    assert (line.location, line.count) == ("train.py:20", 4)
+
+
 def test_the_line_is_the_innermost_one_of_the_user() -> None:
     """Not that of torch below it, but with the name of the function that it calls."""
     found: list[stacks.Sites] = []
@@ -96,8 +108,9 @@ def test_the_line_is_the_innermost_one_of_the_user() -> None:
 
     Seen()(torch.ones(1))
     torch.ones(1).apply_(lambda value: found.append(sites_of(sys._getframe(0))) or value)  # type: ignore[func-returns-value]
-    ((user, *_), inner), _ = found
+    ((user, caller, *_), inner), _ = found
     assert (os.path.basename(user.file), user.function, inner) == (HERE, "forward", user)
+    assert caller.call == "forward"  # and not that of torch's function around it
 
 
 def test_the_line_of_a_loop_over_a_loader_is_that_of_the_sampler(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 import gc
 import weakref
+from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -54,6 +55,26 @@ def test_tied_weights_count_once_in_all_and_in_each_name() -> None:
     model[1].weight = model[0].weight
     found = counted(model, [torch.optim.SGD(model.parameters(), momentum=0.9, lr=0.1)], {"a": model[0], "b": model[1]})
     assert found == {name: MemoryRow(name, 64, 0, 64, 64) for name in (None, "a", "b")}
+
+
+@pytest.mark.parametrize(
+    ("trained", "frozen", "untrained"),
+    [("head", False, ("body",)), ("head", True, ()), ("all", False, ()), ("body.0", False, ("body.1", "head"))],
+)
+def test_modules_whose_gradients_no_optimizer_uses_are_known(
+    trained: str, frozen: bool, untrained: tuple[str, ...]
+) -> None:
+    """The outermost ones of which no parameter changes; one without gradients is not among them."""
+    body = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4)).requires_grad_(not frozen)
+    model = nn.Sequential(OrderedDict(body=body, head=nn.Linear(4, 2)))
+    module = model if trained == "all" else model.get_submodule(trained)
+    footprint = Footprint(model, [])
+    optimizer = torch.optim.SGD(module.parameters(), lr=0.1)
+    with followed(footprint):
+        for _ in range(3):
+            model(torch.randn(2, 4)).sum().backward()
+            optimizer.step()
+    assert footprint.untrained() == untrained
 
 
 def test_before_an_optimizer_steps_gradients_and_state_are_not_known() -> None:

@@ -38,9 +38,9 @@ def counts(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     made: list[Any] = []
     count_call = flop_meter.count_call
 
-    def noted(model: nn.Module, call: Any) -> Any:
+    def noted(model: nn.Module, call: Any, limit: float) -> Any:
         made.append(call)
-        return count_call(model, call)
+        return count_call(model, call, limit)
 
     monkeypatch.setattr(flop_meter, "count_call", noted)
     return made
@@ -144,9 +144,9 @@ def test_a_count_is_in_the_overhead_of_the_step_that_it_lengthens(
     pass_on_each_step(monkeypatch)
     sink, processor, count_call = ListSink(), FakeClock(), flop_meter.count_call
 
-    def count_slowly(model: nn.Module, call: Any) -> Any:
+    def count_slowly(model: nn.Module, call: Any, limit: float) -> Any:
         processor.advance(STEP_NS)
-        return count_call(model, call)
+        return count_call(model, call, limit)
 
     for module in (training_steps, model_calls):
         monkeypatch.setattr(module, "thread_time_ns", processor.read)
@@ -170,6 +170,28 @@ def test_the_end_of_a_run_counts_what_is_short_or_within_the_budget(
     now[0] = seconds * 10**9
     meter.finish()
     assert len(counts) == expected
+
+
+class Loops(nn.Module):
+    """A loop over time: one module, and many operators."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        for _ in range(1500):
+            x = x + 1
+        return x
+
+
+def test_a_count_of_many_more_operators_than_the_modules_promise_is_stopped(counts: list[Any]) -> None:
+    """It is repeated when the budget covers several times as much, and not before."""
+    model, now = Loops(), [0]
+    meter = FlopMeter(model, [], 0.01, torch.device("cpu"), now_ns=lambda: now[0])
+    call = describe(model, (torch.ones(8, 4),))
+    done = []
+    for seconds in (6, 6, 10_000):
+        now[0] = seconds * 10**9
+        meter.add_steps(StepCalls((0,), False, 0), [call], warmup=False)
+        done.append((len(counts), bool(meter.by_shapes())))
+    assert done == [(1, False), (1, False), (2, True)]
 
 
 class Decides(nn.Linear):

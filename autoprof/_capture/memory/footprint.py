@@ -37,6 +37,8 @@ class Footprint:
         """The groups and the tensors of each optimizer of the model when it was last counted."""
         self.trains_copy = False
         """Whether an optimizer steps whose parameters are others of the same shapes: those of a copy of the model."""
+        self._versions: dict[str, int] = {}
+        """The versions of the parameters that had a gradient after the first step of an optimizer."""
         self._counts = 0
         self._found: Mapping[str | None, MemoryRow] = {}
         self._gradients: dict[str | None, int] = {}
@@ -61,7 +63,36 @@ class Footprint:
         self._sizes[optimizer] = size
         began = thread_time_ns()
         self._try_count(gradients=True)
+        if not self._versions:
+            self._versions = {name: one._version for name, one in self._parameters() if one.grad is not None}
         self.spent_ns += thread_time_ns() - began
+
+    def _parameters(self) -> list[tuple[str, nn.Parameter]]:
+        """Return the plain parameters that require gradients; of others the version says nothing."""
+        model = self._model()
+        named = () if model is None else model.named_parameters()
+        return [(name, one) for name, one in named if type(one) is nn.Parameter and one.requires_grad]
+
+    def untrained(self) -> tuple[str, ...]:
+        """Return the outermost modules whose parameters have gradients, while no optimizer changes any of them.
+
+        Nothing is returned where no parameter has changed: then the updates are made in a way that leaves no trace.
+        """
+        trained = {id(one) for optimizer in self._sizes for group in optimizer.param_groups for one in group["params"]}
+        still: dict[str, bool] = {}
+        for name, one in self._parameters():
+            if name in self._versions:
+                still[name] = one._version == self._versions[name] and id(one) not in trained
+        if all(still.values()):
+            return ()
+        found: list[str] = []
+        for name in still:
+            path = name.split(".")[:-1]
+            around = (".".join(path[:depth]) for depth in range(1, len(path) + 1))
+            outer = [fqn for fqn in around if all(on for one, on in still.items() if one.startswith(f"{fqn}."))]
+            if outer and outer[0] not in found:
+                found.append(outer[0])
+        return tuple(found)
 
     def _trains(self, optimizer: Any) -> bool:
         model = self._model()

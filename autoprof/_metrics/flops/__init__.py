@@ -2,9 +2,9 @@
 
 from .call_inputs import ModelCall, Opaque, TensorSpec, describe, trained_parameters
 from .count import count_call
-from .flop_count import FlopCount, FlopKey, Kind, weighted_sum
+from .flop_count import TOO_LONG, FlopCount, FlopKey, Kind, weighted_sum
 
 __all__ = [
-    "FlopCount", "FlopKey", "Kind", "ModelCall", "Opaque", "TensorSpec", "count_call", "describe",
+    "TOO_LONG", "FlopCount", "FlopKey", "Kind", "ModelCall", "Opaque", "TensorSpec", "count_call", "describe",
     "trained_parameters", "weighted_sum",
 ]  # fmt: skip

@@ -11,6 +11,7 @@ import random
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from inspect import unwrap
+from math import inf
 from threading import get_ident
 from time import thread_time_ns
 from typing import Any, Final
@@ -33,7 +34,7 @@ from ..._core.signals import raised_by_handler
 from ...devices import ask_devices
 from .call_inputs import ModelCall, TensorSpec, autocast_types, rebuild
 from .fake_model import fake_copy
-from .flop_count import FlopCount, Uncountable
+from .flop_count import TOO_LONG, FlopCount, Uncountable
 from .formulas import formulas
 from .operator_counter import OperatorCounter
 from .outside_state import outside_state_restored
@@ -42,18 +43,19 @@ REASON_LIMIT: Final = 300
 """The longest reason, in characters; torch's own messages fill pages."""
 
 
-def count_call(model: nn.Module, call: ModelCall) -> FlopCount:
+def count_call(model: nn.Module, call: ModelCall, limit: float = inf) -> FlopCount:
     """Count the FLOPs of one call. Never raises; a call that is not countable gives a result with a reason.
 
     Call it on the training thread, between two steps. It takes the time of some thousand operators on the host (0.15 ms
-    each, measured), none on the device; ``count_ns`` is that time.
+    each, measured), none on the device; ``count_ns`` is that time. After ``limit`` operators it stops, with
+    ``TOO_LONG``.
     """
     started = thread_time_ns()
     mode = FakeTensorMode(allow_non_fake_inputs=False)
     # A kernel that asks for the address of a fake tensor gets an error. By default it gets null, and the kernel that
     # is launched on it takes the process's device with it.
     mode._allow_unsafe_data_ptr_access = False
-    counter = OperatorCounter(mode)
+    counter = OperatorCounter(mode, limit)
     try:
         with outside_state_restored(model.modules()), _torch_muted():
             notes = _count(model, call, mode, counter)  # in its own frame, so that the copy ends with it
@@ -64,7 +66,7 @@ def count_call(model: nn.Module, call: ModelCall) -> FlopCount:
             raise
         notes, reason = (), _reason(error, counter)
     counter.failure = None  # its traceback holds tensors; a checkpoint also ends a recompute by an exception
-    reason = counter.find_leak() or reason
+    reason = counter.find_leak() or (TOO_LONG if counter.stopped else reason)
     count_ns = thread_time_ns() - started
     if reason:
         return FlopCount(reason=reason, notes=notes, count_ns=count_ns)

@@ -18,6 +18,10 @@ HARDWARE_PHASES: Final = (*MODEL_PHASES, Phase.RECOMPUTE)
 Family = Literal["matmul", "conv"]
 
 
+TOO_LONG: Final = "the count took longer than the budget allows"
+"""The reason of a count that was stopped."""
+
+
 class Uncountable(Exception):
     """Stops a count; the message becomes the count's reason. It never leaves this package."""
 
@@ -47,7 +51,7 @@ class FlopCount:
 
     rows: Mapping[FlopKey, int] = field(default_factory=dict)
     moved: Mapping[tuple[str, Phase], int] = field(default_factory=dict)
-    """Bytes that the operators of each innermost module read and write, by phase."""
+    """Bytes that the operators without FLOPs of each innermost module read and write, by phase."""
     operators: Mapping[tuple[str, Phase], int] = field(default_factory=dict)
     """Tensors that operators compute, once for each group of a convolution, of each innermost module, by phase."""
     attention: Mapping[tuple[str, bool], int] = field(default_factory=dict)

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
+from math import inf
 from typing import Any, Final
 from weakref import ref
 
@@ -19,7 +20,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from ...frame import Phase
-from .flop_count import FlopKey, Kind, Uncountable
+from .flop_count import TOO_LONG, FlopKey, Kind, Uncountable
 from .formulas import Formula, is_heavy
 from .unfused_attention import AttentionDetector
 
@@ -32,11 +33,15 @@ class OperatorCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     torch's own ``FlopCounterMode`` has the same formulas; it has no phases of a checkpointed model, no data types, and
     counts zero for operators without a formula. A backward operator belongs to the module whose forward made its
-    autograd node. Nodes are numbered in order of creation, so the numbers at each module's begin and end suffice.
+    autograd node. Nodes are numbered in order of creation, so the numbers at each module's begin and end suffice. After
+    ``limit`` operators it raises ``Uncountable``.
     """
 
-    def __init__(self, mode: FakeTensorMode) -> None:
+    def __init__(self, mode: FakeTensorMode, limit: float = inf) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
+        self.stopped = False
+        """Whether the count was stopped at the limit; the model may catch the exception."""
+        self._left = limit
         self.rows: Counter[FlopKey] = Counter()
         self.moved: Counter[tuple[str, Phase]] = Counter()
         self.operators: Counter[tuple[str, Phase]] = Counter()
@@ -72,6 +77,10 @@ class OperatorCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func is torch.ops.prim.device.default and len(args) == 1 and isinstance(args[0], FakeTensor):
             return args[0].fake_device  # called twice for every operator
+        self._left -= 1
+        if self._left < 0:  # a loop over time has thousands of operators in a few modules
+            self.stopped = True
+            raise Uncountable(TOO_LONG)
         kwargs = kwargs or {}
         packet, namespace = func._overloadpacket, func.namespace
         if namespace == "prim" or packet._qualified_op_name.startswith("aten::sym_"):
@@ -89,7 +98,8 @@ class OperatorCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._created += map(ref, made)
         if not func.is_view and (not self._in_backward or _task() != _NOT_IN_BACKWARD):  # else it makes the gradients
             phase, owner = self._owner()
-            self.moved[owner, phase] += _bytes_moved(name, args, made)
+            if formula is None:  # products read each byte for many operations
+                self.moved[owner, phase] += _bytes_moved(name, args, made)
             self.operators[owner, phase] += len(made) * _groups(func, args)
         flops = 0 if formula is None else formula(*args, **kwargs, out_val=result)
         if (

@@ -15,6 +15,7 @@ from ..._stats.intervals import Interval
 from ...frame import Phase
 from ...summary import Finding, Row
 from .. import Evidence, ExceededBound, Rule, abstain, edit_module, threshold_time
+from .._bounds import MIN_REPEATED
 from .._contention import QUIET, is_crowded
 from .._evidence import GRADIENT_HOOKS
 
@@ -35,7 +36,9 @@ FUNCTIONS: Final = (
 def judge(run: Evidence) -> Finding | None:
     """Judge backward beyond twice the forward, over the modules that have spans of both."""
     forward, backward = (run.rows.get(phase, []) for phase in (Phase.FORWARD, Phase.BACKWARD))
-    names = {row.name for row in forward} & {row.name for row in backward}
+    calls = {row.name: row.calls for row in forward}
+    # A module whose backward runs several times for one forward has another cause.
+    names = {row.name for row in backward if 0 < row.calls < MIN_REPEATED * calls.get(row.name, 0)}
     if not names:
         return abstain("backward-ratio", "modules with both forward and backward spans", "name modules as targets")
     names -= {row.name for row in forward if _is_torchs_own(run, row)}

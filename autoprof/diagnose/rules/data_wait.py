@@ -27,6 +27,12 @@ _LOAD_BESIDE: Final = (
     "no worker process loads the batches: a torch DataLoader does with num_workers=; any other source of batches can "
     f"fetch the next one on a thread while the model trains; {_CHEAPER}"
 )
+MADE_ANEW: Final = 0.5
+"""Starts of workers over batches, from which on the loader is made for each batch and not for each epoch."""
+_MAKE_ONCE: Final = (
+    "make the loader once, before the loop, and take all batches from one iterator: each new one starts its worker "
+    "processes again"
+)
 _SAMPLE_LESS: Final = (
     "the sampler draws in the main process, and workers do not make it faster: draw the indices once for several "
     "epochs, or as many as an epoch uses (num_samples=)"
@@ -58,6 +64,8 @@ def judge(run: Evidence) -> Finding | None:
     who, advice = ("each step", ahead) if found.rare is None else ("training", _OPEN_AHEAD)
     if found.rare is not None and 2 * loader.get("starts", 0) >= len(found.rare.steps):
         advice = _KEEP_WORKERS
+    if loader.get("starts", 0) >= MADE_ANEW * max(loader.get("fetches", 0), 1):
+        advice = _MAKE_ONCE
     if table is not None and table.named and table.named[0].file.endswith(SAMPLER):
         advice = _SAMPLE_LESS
     return found.finding(
@@ -85,10 +93,13 @@ def describe_restarts(run: Evidence) -> str:
     if not starts:
         return ""
     batches = round((starts + loader.get("fetches", 0)) / starts)
+    often = f"about every {batches} batches" if batches > 1 else "for each batch"
+    advice = (
+        "" if starts >= MADE_ANEW * loader.get("fetches", 0) else ": persistent_workers=True keeps them between epochs"
+    )
     return (
-        f"; {count(loader['workers'], 'loader worker')} started again about every {batches} batches, "
-        f"{format_ms(loader['start_ns'] / starts)} until the first batch of each start: "
-        "persistent_workers=True keeps them between epochs"
+        f"; {count(loader['workers'], 'loader worker')} started again {often}, "
+        f"{format_ms(loader['start_ns'] / starts)} until the first batch of each start{advice}"
     )
 
 

@@ -15,6 +15,7 @@ Finds, above a bound:
 - one of the program's own classes whose forward takes longer than its backward: masks, statistics or hooks in its own
   code: 15 % of the step more.
 - one of the program's own classes without backward and without FLOPs: 40 % of the step.
+- a cell of a recurrent layer that a loop calls for each element of a sequence: 10 % of the step.
 """
 
 from __future__ import annotations
@@ -29,13 +30,14 @@ from ..._capture.hooks.sizes import ModuleSize
 from ..._core.units import count, format_bytes, format_flops, format_ms, format_percent
 from ..._stats.intervals import Interval
 from ..._stats.rows import RowKey, step_rows
-from ...frame import MODULE_PHASES, TRAINING_LANE, Phase
+from ...frame import BACKWARD_NAME, MODULE_PHASES, TRAINING_LANE, Phase
 from ...summary import Finding, Row, SlowestMember
 from .. import Evidence, ExceededBound, LongStep, Rule, abstain, classify, edit_module, inconclusive, threshold_time
 from .._bounds import MAX_UNEXPLAINED, MIN_SHARE, NEARLY_ALL, SEVERAL
 from .._contention import SPREAD, is_crowded
 from .._evidence import GRADIENT_HOOKS, RowCost
 from .._long_steps import collection_cause, is_named_elsewhere
+from .._python_threads import BUSY_CORES
 from .._thresholding import rare_evidence, rare_time, share_evidence
 
 MIN_SMALL_SHARE: Final = 0.4
@@ -44,6 +46,21 @@ models are launched for a good part of the step, and nothing is wrong with them.
 
 DENORMAL: Final = "values near zero (denormal numbers take many times longer: torch.set_flush_denormal)"
 """Part of the advice on a module that takes long without much arithmetic."""
+
+DETACH: Final = (
+    "detach the state that a step passes to the next one (state = state.detach()): its graph reaches back through all "
+    "earlier steps, and backward goes through them again"
+)
+IN_ITS_CODE: Final = (
+    "look at the code of its forward outside of the modules in it: loops in Python, copies, indexing, waits, values "
+    f"read to Python, {DENORMAL}; use operators on whole tensors"
+)
+MANY_CALLS: Final = 4
+"""Calls of a module in a step from which on it is called in a loop."""
+IN_PIECES: Final = (
+    "call it once for the whole sequence or batch in place of a loop in Python (nn.LSTM or nn.GRU for a cell, "
+    "torch.stack, torch.func.vmap), or compile the loop: launching its small operators takes the time"
+)
 
 _SHARED: Final = re.compile(r"\*|\d+-\d+|\d+,\d+\.\.\d+")
 """The part of a name that stands for several modules."""
@@ -80,7 +97,7 @@ def judge(run: Evidence) -> Finding | None:
         return found
     if len(own) < 2:
         return abstain("hot-module", "spans of two modules side by side", "name the model's children as targets")
-    judges = _judge_siblings, _judge_work, _judge_forward, _judge_without_gradient
+    judges = _judge_siblings, _judge_work, _judge_forward, _judge_without_gradient, _judge_cell
     return next((found for judged in judges if (found := judged(run, own)) is not None), None)
 
 
@@ -112,7 +129,9 @@ def _judge_rare(run: Evidence) -> Finding | None:
     names = Counter(
         cause
         for step, cause in causes
-        if cause is not None and (rare.has_pattern or not _is_called_more(run, step, *cause))
+        if cause is not None
+        and cause[0] != BACKWARD_NAME
+        and (rare.has_pattern or not _is_called_more(run, step, *cause))
     )
     gain_ns = round(rare.share.middle * run.summary.step_mean_ns)
     if not names or collection_cause(run, long) is not None or is_named_elsewhere(run, long, gain_ns):
@@ -150,7 +169,9 @@ def _judge_growth(run: Evidence) -> Finding | None:
         "warning",
         f"forward and backward get longer: from {first} in the first quarter of the run to {last} in the last one, "
         f"most of it in {name}; the excess over the first quarter is {share} of the run",
-        f"look for inputs of {name} that grow, or values that it keeps and goes through in each step",
+        DETACH
+        if name == BACKWARD_NAME
+        else f"look for inputs of {name} that grow, or values that it keeps and goes through in each step",
         name,
         phase,
         gain_ns=round(growth.excess_ns),
@@ -320,6 +341,8 @@ def _slowest_over(run: Evidence, fqn: str, name: str) -> tuple[float, float | No
 
 def _judge_work(run: Evidence, own: list[OwnTime]) -> Finding | None:
     """Find the module that takes several times as long as its counted work explains."""
+    if any(thread.cores >= BUSY_CORES for thread in run.facts.threads):
+        return None  # another thread makes operations longer, whichever module they are in
     costs: dict[str, list[RowCost]] = defaultdict(list)
     for cost in run.costs.values():
         costs[cost.row.name].append(cost)
@@ -336,12 +359,14 @@ def _judge_work(run: Evidence, own: list[OwnTime]) -> Finding | None:
         return judged
     own_ns = max(hot.ns.middle, 1.0)
     flops, moved, operators = (sum(one) for one in zip(*(cost.work for cost in costs[hot.name]), strict=True))
+    calls = hot.row.calls / max(hot.row.steps, 1) / _members(hot)
+    in_pieces = calls >= MANY_CALLS and all(not cost.unexplained_ns for cost in costs[hot.name])
     return judged.finding(
         f"{hot.name} itself takes {format_ms(own_ns)} of the step ({format_percent(own_ns / run.step_time.middle)}), "
         f"and its work explains {format_ms(own_ns - ns.middle)} of it: {format_flops(flops)}, {format_bytes(moved)} "
-        f"read and written, {count(round(operators), 'operator')}{_lines(run, hot, judged.share)}",
-        "look at the code of its forward outside of the modules in it: loops in Python, copies, indexing, waits, values"
-        f" read to Python, {DENORMAL}; use operators on whole tensors",
+        f"read and written, {count(round(operators), 'operator')}"
+        f"{f', in {round(calls)} calls' if in_pieces else ''}{_lines(run, hot, judged.share)}",
+        IN_PIECES if in_pieces else IN_ITS_CODE,
         name=hot.name,
         evidence={"flops": round(flops), "moved_bytes": round(moved), "operators": round(operators)},
     )
@@ -407,6 +432,33 @@ def _judge_without_gradient(run: Evidence, own: list[OwnTime]) -> Finding | None
         f"copies, {DENORMAL}",
         name=hot.name,
     )
+
+
+def _judge_cell(run: Evidence, own: list[OwnTime]) -> Finding | None:
+    """Find a cell of a recurrent layer that is called for each element of a sequence."""
+    found = [one for one in own if (kind := _cell(run, one)) and one.row.calls >= MANY_CALLS * one.row.steps]
+    hot = max(found, key=lambda one: one.ns.middle, default=None)
+    if hot is None:
+        return None
+    judged = threshold_time("hot-module", run, hot.ns, hot.ns.middle, phase=hot.row.phase)
+    if not isinstance(judged, ExceededBound):
+        return judged
+    kind, calls = _cell(run, hot), hot.row.calls / max(hot.row.steps, 1) / _members(hot)
+    return judged.finding(
+        f"{hot.name}, an nn.{kind}, takes {format_percent(judged.share.middle)} of the step: it is called "
+        f"{round(calls)} times, and each call launches its small operators",
+        f"nn.{kind.removesuffix('Cell')} computes the whole sequence in one call; where each step needs the result of "
+        "the one before by other code, compile the loop",
+        name=hot.name,
+        gain_ns=hot.ns.middle / 2,
+    )
+
+
+def _cell(run: Evidence, one: OwnTime) -> str:
+    """Return the class of one of torch's cells; empty for another module."""
+    size = run.size(one.row.fqn)
+    package, _, name = ("" if size is None else size.kind).rpartition(".")
+    return name if package == "torch.nn.modules.rnn" and name.endswith("Cell") else ""
 
 
 def _lines(run: Evidence, hot: OwnTime, share: Interval) -> str:

@@ -22,8 +22,9 @@ from .._evidence import enough_growth
 from .._thresholding import is_above
 
 MIN_PEAK_RISE: Final = 0.5
-"""Rise of the process's highest level over that of its memory: a leak raises both alike. Memory that each step frees
-and takes again raises the first level only at the beginning, while the allocators return less of it to the system."""
+"""Rise of the process's highest level, or of the memory in use, over that of its memory: a leak raises all alike.
+Memory that each step frees and takes again raises the highest level only at the beginning, and memory that the C
+library keeps does not raise that in use."""
 
 Reading = tuple[int, int]
 """A step, and bytes."""
@@ -74,6 +75,15 @@ def judge(run: Evidence) -> Finding | None:
             f"{format_bytes(peak_rise)}: each step may use again memory that was freed before"
         )
         return abstain("memory-growth", missing, "a longer run: a leak raises the peak as well", evidence)
+    used = run.facts.heap_growth_bytes
+    if not run.facts.kept and peaks is not None and used is not None and used < MIN_PEAK_RISE * grown:
+        missing = (
+            f"inconclusive: {kind} grew by {format_bytes(grown)}, but the memory in use by {format_bytes(max(used, 0))}"
+        )
+        advice = (
+            "a longer run: the C library keeps memory that was freed, most of all where sizes differ from step to step"
+        )
+        return abstain("memory-growth", missing, advice, {**evidence, "used_bytes": used})
     if not run.facts.kept and peaks is not None and last[1] - middle[1] < enough:
         missing = f"inconclusive: {kind} grew by {format_bytes(grown)}, most of it in the first readings"
         return abstain("memory-growth", missing, "a longer run: allocators fill in the first steps", evidence)

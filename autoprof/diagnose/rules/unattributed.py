@@ -14,7 +14,7 @@ from typing import Final
 
 from ..._core.units import count
 from ..._stats.intervals import Interval
-from ...frame import BACKWARD_NAME, Phase
+from ...frame import BACKWARD_NAME, MODULE_PHASES, Phase
 from ...summary import Finding
 from .. import Evidence, ExceededBound, Experiment, Rule, abstain, classify, less_often, threshold_rows, threshold_time
 from .._bounds import MAX_UNEXPLAINED
@@ -67,6 +67,8 @@ def _judge_backward(run: Evidence) -> Finding | None:
     table = run.facts.stacks.get(f"{Phase.BACKWARD} {BACKWARD_NAME}")
     if not isinstance(found, ExceededBound) or table is None or not table.named:
         return None
+    if run.series.growth(MODULE_PHASES) is not None:
+        return None  # it grows with the graphs of earlier steps
     own = replace(table, lines=tuple(line for line in table.named if line.call not in BEGINS_BACKWARD))
     share = sum(map(own.share, own.lines))
     if is_above(share * found.mean_share, MAX_UNEXPLAINED):

@@ -1,0 +1,43 @@
+"""Rule ``python-thread``: another thread runs Python, and the training thread waits for the interpreter.
+
+Finds, above a bound:
+
+- a thread that computes in Python, or polls, while the training thread neither computes nor waits for data, another
+  rank or a processor: 30 % of a processor, and 10 % of the step.
+"""
+
+from __future__ import annotations
+
+from ..._core.units import format_percent
+from ..._stats.intervals import Interval
+from ...frame import Phase
+from ...summary import Finding
+from .. import Evidence, ExceededBound, Experiment, Rule, threshold_time
+from .._contention import contention
+from .._python_threads import BUSY_CORES
+
+
+def judge(run: Evidence) -> Finding | None:
+    """Judge the time in which the training thread waits for nothing else, beside a thread that computes."""
+    threads = [thread for thread in run.facts.threads if thread.cores >= BUSY_CORES]
+    used = contention(run)
+    if not threads or used is None:
+        return None
+    # The other threads of the process at least compute for the rest of the time of its processors.
+    computing = max(used.own - sum(thread.cores for thread in run.facts.threads), 0.0) + (used.waiting or 0.0)
+    phases, whole = run.summary.phases, max(run.summary.total_step_ns, 1)
+    waits = sum(phases.get(phase, 0) for phase in (Phase.DATA, Phase.H2D, Phase.COMM, Phase.OTHER)) / whole
+    lost_ns = (1 - computing - waits) * run.summary.step_mean_ns
+    found = threshold_time("python-thread", run, Interval.exact(max(lost_ns, 0.0)), max(lost_ns, 0.0))
+    if not isinstance(found, ExceededBound):
+        return found
+    name = threads[0].name
+    return found.finding(
+        f"thread {name} takes {format_percent(threads[0].cores)} of a processor: while it runs Python it holds the "
+        f"interpreter (GIL), and the training thread waits {found}",
+        "wait there by an event, a lock or queue.get() in place of polling; or do its work in another process",
+        name=name,
+    )
+
+
+RULE = Rule("python-thread", judge, order=48, experiment=Experiment("other", "edit"))

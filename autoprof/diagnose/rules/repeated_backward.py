@@ -1,0 +1,54 @@
+"""Rule ``repeated-backward``: backward goes through graphs of earlier forwards again.
+
+Finds, above a bound:
+
+- modules whose backward runs more often than their forward, because state is carried from step to step with its graph,
+  or ``loss.backward()`` is called for several losses of one forward: 1.5 x, and 10 % of the step more.
+"""
+
+from __future__ import annotations
+
+from ..._core.units import format_count
+from ..._stats.intervals import Interval
+from ...frame import Phase
+from ...summary import Finding, Row
+from .. import Evidence, ExceededBound, Experiment, Rule, threshold_time
+from .._bounds import MIN_REPEATED
+
+
+def judge(run: Evidence) -> Finding | None:
+    """Judge the backward beyond one for each forward, by counts of calls."""
+    forward = {row.name: row for row in run.rows.get(Phase.FORWARD, []) if row.fqn is not None}
+    repeated = [row for row in run.rows.get(Phase.BACKWARD, []) if _times(forward, row) >= MIN_REPEATED]
+    if not repeated:
+        return None
+    parts = [(1 - 1 / _times(forward, row), run.self_time([row])) for row in repeated]
+    excess = Interval(*(sum(part * time[at] for part, time in parts) for at in range(3)))
+    mean_ns = sum(part * row.self_ns for (part, _), row in zip(parts, repeated, strict=True)) / run.summary.steps
+    found = threshold_time("repeated-backward", run, excess, mean_ns, phase=Phase.BACKWARD)
+    if not isinstance(found, ExceededBound):
+        return found
+    longest = max(repeated, key=lambda row: row.self_ns)
+    return found.finding(
+        f"the backward of {longest.name} runs {format_count(_times(forward, longest))} times for each of its forwards: "
+        f"it goes through the graphs of earlier ones again, {found}",
+        "detach the state that a step passes to the next one (state = state.detach()), and call backward() without "
+        "retain_graph=True; of several losses call it once, for their sum",
+        name=longest.name,
+        evidence={"times": round(_times(forward, longest), 2)},
+    )
+
+
+def _times(forward: dict[str, Row], row: Row) -> float:
+    """Return how many backwards a module has for each forward; 0 where either is not recorded."""
+    there = forward.get(row.name)
+    return 0.0 if there is None else row.calls / max(there.calls, 1)
+
+
+RULE = Rule(
+    "repeated-backward",
+    judge,
+    order=42,
+    host_times=False,  # calls are counted on any machine
+    experiment=lambda finding: Experiment("module.code", "edit", target=finding.name),
+)
